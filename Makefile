@@ -1,0 +1,39 @@
+# Every target sets up what it needs: a bare machine with Python 3.11+ and a package index is enough.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.PHONY: help setup demo test check lint bench clean
+
+help:  ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-8s %s\n", $$1, $$2}'
+
+setup: $(STAMP)  ## create .venv and install the suite (once; again when its requirements change)
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit(f"Python 3.11 or newer is needed; $(PYTHON) is {v[0]}.{v[1]}. Try: make PYTHON=python3.12")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Installing into $(VENV) (two minutes the first time) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[glove,figures,dev]'
+	@touch $@
+
+demo: $(STAMP)  ## embed a few sentences with a small random biLM and show what comes out
+	@$(BIN)/python -m elmo.demo
+
+test: $(STAMP)  ## run the whole default test suite
+	$(BIN)/python -m pytest -n 2
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+check: lint  ## lint, formatting, types and the fast tests
+	$(BIN)/python -m pytest -n 2 -m 'not integration and not slow and not gpu and not cluster'
+
+bench: $(STAMP)  ## measure speeds, each as a ratio within one run
+	$(BIN)/python -m tests.benchmarks
+
+clean:  ## remove .venv and caches
+	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,1 @@
+"""The frozen representation: a biLM whose layers every token gets."""
