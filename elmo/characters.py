@@ -1,0 +1,45 @@
+"""A word as character ids, exactly as bilm-tf spells it: UTF-8 bytes between two boundary marks, then padding.
+
+The ids are the rows of the weight files. AllenNLP adds one to each and keeps row 0 for padded positions of a sentence;
+here only distinct words are encoded, never padded positions, so that row would have no use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+# Ids 0..255 are bytes.
+SENTENCE_START, SENTENCE_END, WORD_START, WORD_END, PADDING = range(256, 261)
+
+# The marks around each sentence are words of one character; bilm-tf and AllenNLP read them so in running text, too.
+START_OF_SENTENCE = "<S>"
+END_OF_SENTENCE = "</S>"
+_MARKS = {START_OF_SENTENCE: SENTENCE_START, END_OF_SENTENCE: SENTENCE_END}
+
+
+def spell(word: str, max_characters: int = 50) -> list[int]:
+    """The ids of a word without padding: [start, bytes..., end], at most `max_characters` long."""
+    if word in _MARKS:
+        return [WORD_START, _MARKS[word], WORD_END]
+    # "ignore" drops lone surrogates, which have no bytes, as bilm-tf does.
+    return [WORD_START, *word.encode("utf-8", "ignore")[: max_characters - 2], WORD_END]
+
+
+def character_ids(words: Sequence[str], max_characters: int = 50, room: int | None = None) -> npt.NDArray[np.int64]:
+    """The padded ids of some words, (words, characters).
+
+    Args:
+        words: the words; each row of the result is one.
+        max_characters: the width that the biLM was trained with.
+        room: padding to keep after the longest word (never beyond `max_characters`); None keeps all of it.
+    """
+    spelled = [spell(word, max_characters) for word in words]
+    longest = max((len(ids) for ids in spelled), default=0)
+    width = max_characters if room is None else min(max_characters, longest + room)
+    table = np.full((len(words), width), PADDING, dtype=np.int64)
+    for row, ids in zip(table, spelled, strict=True):
+        row[: len(ids)] = ids
+    return table

@@ -1,0 +1,200 @@
+"""python -m elmo.embed: a file of tokenised sentences in, an HDF5 file of their layers out."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import h5py
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from torch import Tensor
+
+from elmo.bilm import Bilm, CarriedState
+from elmo.device import CHOICES, choose_device
+from elmo.errors import InputError
+from elmo.files import replacing
+from elmo.weights import load_bilm
+
+# A batch holds --batch-size sentences, but no more than this many tokens unless one sentence alone has more: memory
+# follows the token count, and one very long line should not multiply it by the batch size.
+TOKENS_AT_ONCE = 8192
+# Sentences are sorted by length within windows of this many batches: alike lengths keep the steps of the LSTM full.
+BATCHES_IN_A_WINDOW = 64
+
+DESCRIPTION = """\
+Embed whitespace-tokenised sentences, one a line, with a frozen biLM.
+
+OUT is an HDF5 file with one dataset a line, named "0", "1", "2", ... by line number, of shape (layers, tokens, dim):
+all layers, or a single one with --layers top|average. An empty line gives a dataset of zero tokens. The dataset
+"sentence_to_index" holds one JSON object from each line's text to the number of the first line with that text.
+
+By default every sentence starts from a zero state, so its vectors depend on nothing but itself. With --state carried
+the LSTM state goes on from batch to batch as in bilm-tf: lines are batched in file order, N at a time, and row i of a
+batch continues row i of the batch before.
+"""
+
+EXAMPLE = "example: python -m elmo.embed sentences.txt layers.hdf5 --weights elmo_weights.hdf5 --layers average"
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of the input: its number, counted from 0, and its words."""
+
+    number: int
+    words: list[str]
+
+
+def read_lines(path: Path) -> Iterator[Line]:
+    """The lines of a UTF-8 text file, split at whitespace; empty lines are kept."""
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file):
+                yield Line(number, line.decode("utf-8-sig" if number == 0 else "utf-8").split())
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{path}, line {number + 1}: expected UTF-8 text: {error.reason} at byte {error.start}"
+        ) from error
+    except OSError as error:
+        raise InputError(f"{path}: cannot read the sentences: {error.strerror}") from error
+
+
+def batches_in_order(lines: Iterable[Line], size: int) -> Iterator[list[Line]]:
+    """The lines in file order, `size` at a time."""
+    batch: list[Line] = []
+    for line in lines:
+        batch.append(line)
+        if len(batch) == size:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def batches_by_length(lines: Iterable[Line], size: int) -> Iterator[list[Line]]:
+    """Batches of alike lengths, of at most `size` lines and TOKENS_AT_ONCE tokens (or one long line)."""
+    for window in batches_in_order(lines, size * BATCHES_IN_A_WINDOW):
+        batch: list[Line] = []
+        for line in sorted(window, key=lambda line: len(line.words)):
+            tokens = (len(batch) + 1) * len(line.words)  # the newest line is the longest
+            if batch and (len(batch) == size or tokens > TOKENS_AT_ONCE):
+                yield batch
+                batch = []
+            batch.append(line)
+        yield batch
+
+
+def selected(layers: Tensor, choice: str) -> Tensor:
+    """All layers, the top one or their average, always as (layers, tokens, dim)."""
+    if choice == "all":
+        return layers
+    return layers[-1:] if choice == "top" else layers.mean(dim=0, keepdim=True)
+
+
+def embed_file(
+    bilm: Bilm, source: Path, target: Path, layers: str, carried: bool, batch_size: int, precision: str
+) -> int:
+    """Writes the layers of every line of `source` to `target`, which appears only when it is whole.
+
+    Returns:
+        The number of tokens embedded.
+    """
+    first_line: dict[str, int] = {}
+    total = sum(1 for _ in read_lines(source))  # also finds every undecodable line before any work is done
+    lines = read_lines(source)
+    batches = batches_in_order(lines, batch_size) if carried else batches_by_length(lines, batch_size)
+    state = CarriedState() if carried else None
+    n_tokens = 0
+    with replacing(target) as partial, _create(partial, target) as file, _progress() as progress:
+        task = progress.add_task("embedding", total=total)
+        for batch in batches:
+            sentences = [line.words for line in batch]
+            embedded = selected(bilm.token_layers(sentences, state), layers).cpu().numpy().astype(precision)
+            ends = np.cumsum([len(words) for words in sentences])
+            for line, values in zip(batch, np.split(embedded, ends[:-1], axis=1), strict=True):
+                file.create_dataset(str(line.number), data=values)
+                text = " ".join(line.words)
+                first_line[text] = min(line.number, first_line.get(text, line.number))
+            n_tokens += int(ends[-1])
+            progress.advance(task, len(batch))
+        index = file.create_dataset("sentence_to_index", (1,), dtype=h5py.string_dtype())
+        index[0] = json.dumps({text: str(number) for text, number in first_line.items()})
+    return n_tokens
+
+
+def _create(partial: Path, target: Path) -> h5py.File:
+    if target.is_dir():
+        raise InputError(f"{target}: cannot write there: it is a folder; name a file in it")
+    try:
+        return h5py.File(partial, "w")
+    except OSError as error:
+        folder = target.absolute().parent
+        reason = (
+            "its folder does not exist" if not folder.is_dir() else os.strerror(error.errno) if error.errno else error
+        )
+        raise InputError(f"{target}: cannot write there: {reason}") from error
+
+
+def _progress() -> Progress:
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("lines"),
+        TimeRemainingColumn(),
+    )
+    return Progress(*columns, console=console, disable=not console.is_terminal)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m elmo.embed",
+        description=DESCRIPTION,
+        epilog=EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("source", metavar="IN.txt", type=Path, help="sentences, one a line, words split at whitespace")
+    parser.add_argument("target", metavar="OUT.hdf5", type=Path, help="where the layers go; replaced if it exists")
+    parser.add_argument("--weights", metavar="W", required=True, help="an .hdf5 or .safetensors file, or its folder")
+    parser.add_argument("--options", metavar="O", help="options.json of the weights (default: the one beside them)")
+    parser.add_argument("--layers", choices=("all", "top", "average"), default="all", help="default: all")
+    parser.add_argument("--state", choices=("zero", "carried"), default="zero", help="default: zero")
+    parser.add_argument("--batch-size", metavar="N", type=int, default=64, help="sentences at a time (default: 64)")
+    parser.add_argument(
+        "--precision", choices=("float32", "float16"), default="float32", help="of OUT; default: float32"
+    )
+    parser.add_argument("--device", choices=CHOICES, default="auto", help="default: a GPU where there is one")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The exit status of the command: 0, or 1 after an error message, or 130 after Ctrl-C."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.batch_size < 1:
+        parser.error(f"--batch-size must be at least 1, found {options.batch_size}")
+    try:
+        bilm = load_bilm(options.weights, options.options).to(choose_device(options.device))
+        carried = options.state == "carried"
+        n_tokens = embed_file(
+            bilm, options.source, options.target, options.layers, carried, options.batch_size, options.precision
+        )
+    except (InputError, OSError) as error:  # OSError: the disk filled up, or went away, while writing
+        print(f"elmo.embed: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("elmo.embed: interrupted; nothing was written", file=sys.stderr)
+        return 130
+    print(f"{options.target}: {n_tokens:,} tokens")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

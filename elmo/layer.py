@@ -1,0 +1,94 @@
+"""Elmo: the layers of a frozen representation, joined once for each place in a model that uses them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from elmo.bilm import Sentence
+from elmo.mix import LayerChoice, ScalarMix
+
+
+class Layers(Protocol):
+    """What a frozen representation offers: ELMo's biLM is one, the hidden states of a transformer would be another."""
+
+    @property
+    def dim(self) -> int:
+        """Width of a layer."""
+
+    @property
+    def n_layers(self) -> int:
+        """Number of layers."""
+
+    def fingerprint(self) -> str:
+        """A hash of everything that the layers depend on."""
+
+    def layers(self, sentences: Sequence[Sentence]) -> Tensor:
+        """The padded layers of a batch, (n_layers, sentences, tokens, dim), without gradients."""
+
+
+@dataclass(frozen=True)
+class ElmoOutput:
+    """The vectors of a batch.
+
+    Attributes:
+        places: one tensor a place, (batch, tokens, dim), zero at padding.
+        mask: where there are tokens, (batch, tokens).
+    """
+
+    places: dict[str, Tensor]
+    mask: Tensor
+
+
+class Elmo(nn.Module):
+    """ELMo_k for one or more places in a model: the representation runs once, each place learns a mix of its own.
+
+    Args:
+        source: the frozen layers, such as a `Bilm`.
+        places: names of the places, such as "input" and "output".
+        layers: see `ScalarMix`.
+        layer_norm: see `ScalarMix`.
+        l2: lambda of the paper, see `ScalarMix`.
+        dropout: share of values dropped after mixing; 0 where the model's next layer drops already.
+    """
+
+    def __init__(
+        self,
+        source: Layers,
+        places: Sequence[str] = ("input",),
+        layers: LayerChoice = "mix",
+        layer_norm: bool = False,
+        l2: float = 0.001,
+        dropout: float = 0.5,
+    ) -> None:
+        super().__init__()
+        self.source = source
+        self.mixes = nn.ModuleDict({place: ScalarMix(source.n_layers, layers, layer_norm, l2) for place in places})
+        self.dropout = nn.Dropout(dropout)
+
+    @property
+    def dim(self) -> int:
+        """Width of each place's vectors."""
+        return self.source.dim
+
+    def forward(self, sentences: Sequence[Sentence]) -> ElmoOutput:
+        """The mixed vectors of each place for a batch of sentences."""
+        layers = self.source.layers(sentences)  # (n_layers, batch, tokens, dim)
+        lengths = torch.tensor([len(sentence) for sentence in sentences], device=layers.device)
+        mask = torch.arange(layers.shape[2], device=layers.device) < lengths[:, None]  # (batch, tokens)
+        return ElmoOutput({place: self.dropout(mix(layers, mask)) for place, mix in self.mixes.items()}, mask)
+
+    def penalty(self) -> Tensor:
+        """The sum of the mixes' penalties, to be added to the loss."""
+        return torch.stack([mix.penalty() for mix in self.mixes.values()]).sum()  # type: ignore[operator]
+
+    def weights(self) -> dict[str, dict[str, list[float] | float]]:
+        """For each place the share of every layer and gamma: the cells of the paper's Figure 2."""
+        return {
+            place: {"layers": mix.weights(), "gamma": float(mix.gamma)}  # type: ignore[operator, arg-type]
+            for place, mix in self.mixes.items()
+        }

@@ -1,0 +1,116 @@
+"""One direction of one LSTM layer with projected, clipped state, over a batch packed by length.
+
+torch's own LSTM with `proj_size` is this recurrence without the clipping; the clipping is part of the trained model, so
+the steps are spelled out here. Whatever makes them faster belongs behind this module's interface.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Packing:
+    """The order in which a batch of sentences is read: step by step, at each step the longest sentences first.
+
+    Attributes:
+        order: sentence numbers, longest first.
+        step_sizes: how many sentences are still running at each step.
+        forward: which token each packed row holds, as a position in the batch's concatenated sentences.
+        backward: the same for reading every sentence from its own end.
+    """
+
+    order: Tensor  # (sentences,)
+    step_sizes: list[int]  # (steps,)
+    forward: Tensor  # (tokens,)
+    backward: Tensor  # (tokens,)
+
+    @classmethod
+    def of(cls, lengths: Sequence[int], device: torch.device) -> Packing:
+        """The packing of sentences of these lengths, each at least one token long."""
+        lengths_array = np.asarray(lengths, dtype=np.int64)
+        order = np.argsort(-lengths_array, kind="stable")
+        starts = (np.cumsum(lengths_array) - lengths_array)[order][:, None]  # (sentences, 1)
+        sorted_lengths = lengths_array[order][:, None]  # (sentences, 1)
+        steps = np.arange(lengths_array.max())[None, :]  # (1, steps)
+        running = (steps < sorted_lengths).T  # (steps, sentences)
+        forward = (starts + steps).T[running]
+        backward = (starts + sorted_lengths - 1 - steps).T[running]
+
+        def tensor(array: np.ndarray) -> Tensor:
+            return torch.from_numpy(np.ascontiguousarray(array)).to(device)
+
+        return cls(tensor(order), running.sum(axis=1).tolist(), tensor(forward), tensor(backward))
+
+
+class ProjectedLstm(nn.Module):
+    """An LSTM whose recurrent state is a clipped projection of its clipped cell.
+
+    Gates are stacked in torch's order: input, forget, cell candidate, output. As in TensorFlow the forget gate gets one
+    added when it is used; the stored bias stays what the file holds.
+    """
+
+    def __init__(
+        self,
+        input_dim: int,
+        cell_dim: int,
+        projection_dim: int,
+        cell_clip: float | None,
+        projection_clip: float | None,
+    ) -> None:
+        super().__init__()
+        self.input_dim = input_dim
+        self.cell_clip = cell_clip
+        self.projection_clip = projection_clip
+        self.weight = nn.Parameter(torch.empty(4 * cell_dim, input_dim + projection_dim))  # reads [input; state]
+        self.bias = nn.Parameter(torch.empty(4 * cell_dim))
+        self.projection = nn.Parameter(torch.empty(projection_dim, cell_dim))
+
+    @property
+    def cell_dim(self) -> int:
+        """Width of the cell."""
+        return self.projection.shape[1]
+
+    @property
+    def projection_dim(self) -> int:
+        """Width of the output and recurrent state."""
+        return self.projection.shape[0]
+
+    @torch.no_grad()
+    def forward(self, x: Tensor, step_sizes: Sequence[int], state: Tensor, cell: Tensor) -> Tensor:
+        """The outputs of all packed tokens, (tokens, projection_dim).
+
+        Args:
+            x: packed inputs, (tokens, input_dim).
+            step_sizes: how many sentences run at each step; see `Packing`.
+            state: recurrent state of each sentence, (sentences, projection_dim); it is overwritten, and so ends as the
+                state after each sentence's own last token.
+            cell: cell of each sentence, (sentences, cell_dim); likewise overwritten.
+        """
+        bias = self.bias.clone()
+        bias[self.cell_dim : 2 * self.cell_dim] += 1.0
+        # The inputs of all steps in one product; only the recurrent half has to wait for the step before.
+        from_input = torch.addmm(bias, x, self.weight[:, : self.input_dim].t())  # (tokens, 4 * cell_dim)
+        recurrent = self.weight[:, self.input_dim :].t()  # (projection_dim, 4 * cell_dim)
+        projection = self.projection.t()  # (cell_dim, projection_dim)
+
+        outputs = x.new_empty(x.shape[0], self.projection_dim)
+        start = 0
+        for size in step_sizes:
+            gates = torch.addmm(from_input[start : start + size], state[:size], recurrent)  # (size, 4 * cell_dim)
+            input_gate, forget_gate, candidate, output_gate = gates.chunk(4, dim=1)  # (size, cell_dim) each
+            running = cell[:size].mul_(forget_gate.sigmoid_()).addcmul_(input_gate.sigmoid_(), candidate.tanh_())
+            if self.cell_clip is not None:
+                running.clamp_(-self.cell_clip, self.cell_clip)
+            projected = outputs[start : start + size]
+            torch.mm(output_gate.sigmoid_().mul_(running.tanh()), projection, out=projected)
+            if self.projection_clip is not None:
+                projected.clamp_(-self.projection_clip, self.projection_clip)
+            state[:size] = projected
+            start += size
+        return outputs

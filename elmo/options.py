@@ -1,0 +1,155 @@
+"""The shape of a biLM: what an options.json says, checked, and the sizes that have names."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from elmo.errors import InputError
+
+N_CHARACTERS = 261  # 256 bytes and five marks; the files hold this many rows, options.json counts one more for padding
+STANDARD_FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))  # (width, filters)
+
+
+@dataclass(frozen=True)
+class BilmOptions:
+    """The numbers that fix every tensor shape of a biLM, and how it is run.
+
+    Attributes:
+        cell_dim: LSTM cell width, per direction.
+        projection_dim: width of the projected LSTM state, and of the character encoder's output. A layer is twice that.
+        filters: character convolutions as (width, number of filters).
+        char_dim: width of a character embedding.
+        n_highway: highway layers after the convolutions.
+        n_layers: LSTM layers; the biLM gives one layer more, the character encoder's.
+        max_characters: characters of a word that are read, its two boundary marks included.
+        activation: "relu" or "tanh", after the convolutions.
+        cell_clip: bound of the LSTM cell; None leaves it alone.
+        projection_clip: bound of the projected state; None leaves it alone.
+        skip_connections: whether an LSTM layer above the first adds its input to its output.
+    """
+
+    cell_dim: int
+    projection_dim: int
+    filters: tuple[tuple[int, int], ...] = STANDARD_FILTERS
+    char_dim: int = 16
+    n_highway: int = 1
+    n_layers: int = 2
+    max_characters: int = 50
+    activation: str = "relu"
+    cell_clip: float | None = 3.0
+    projection_clip: float | None = 3.0
+    skip_connections: bool = True
+
+    def __post_init__(self) -> None:
+        if self.activation not in ("relu", "tanh"):
+            raise InputError(f"char_cnn.activation must be 'relu' or 'tanh', found {self.activation!r}")
+        if not self.filters:
+            raise InputError("char_cnn.filters must list at least one [width, number of filters]")
+        widest = max(width for width, _ in self.filters)
+        if widest > self.max_characters:
+            raise InputError(
+                f"char_cnn.filters holds a filter of width {widest}, "
+                f"wider than max_characters_per_token ({self.max_characters})"
+            )
+
+    @property
+    def n_filters(self) -> int:
+        """Width of the concatenated convolutions."""
+        return sum(count for _, count in self.filters)
+
+    @property
+    def has_projection(self) -> bool:
+        """Whether the encoder ends in a projection: bilm-tf leaves it out where it would change no width."""
+        return self.n_filters != self.projection_dim
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any], where: str = "options") -> BilmOptions:
+        """The options in a parsed options.json of bilm-tf or AllenNLP; missing clip values mean no clipping.
+
+        Args:
+            content: the parsed JSON object.
+            where: what to call it in an error, such as its file name.
+        """
+        try:
+            lstm, characters = content["lstm"], content["char_cnn"]
+            return cls(
+                cell_dim=int(lstm["dim"]),
+                projection_dim=int(lstm["projection_dim"]),
+                filters=tuple((int(width), int(count)) for width, count in characters["filters"]),
+                char_dim=int(characters["embedding"]["dim"]),
+                n_highway=int(characters.get("n_highway") or 0),
+                n_layers=int(lstm.get("n_layers", 2)),
+                max_characters=int(characters.get("max_characters_per_token", 50)),
+                activation=characters.get("activation", "relu"),
+                cell_clip=_optional_float(lstm.get("cell_clip")),
+                projection_clip=_optional_float(lstm.get("proj_clip")),
+                skip_connections=bool(lstm.get("use_skip_connections", False)),
+            )
+        except KeyError as error:
+            raise InputError(
+                f"{where}: expected the key {error} of a bilm-tf options.json, found only {_keys(content)}"
+            ) from error
+        except InputError as error:
+            raise InputError(f"{where}: {error}") from error
+        except (TypeError, ValueError, AttributeError) as error:
+            raise InputError(f"{where}: a value is not of the type that bilm-tf writes there: {error}") from error
+
+    @classmethod
+    def from_file(cls, path: Path) -> BilmOptions:
+        """The options in an options.json file."""
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError as error:
+            raise InputError(f"{path}: no such options file") from error
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            raise InputError(f"{path}: expected a JSON object, but the file does not parse: {error}") from error
+        if not isinstance(content, dict):
+            raise InputError(f"{path}: expected a JSON object, found a {type(content).__name__}")
+        return cls.from_json(content, str(path))
+
+    def to_json(self) -> dict[str, Any]:
+        """The options as bilm-tf and AllenNLP read them; both clip keys are always there."""
+        return {
+            "lstm": {
+                "dim": self.cell_dim,
+                "projection_dim": self.projection_dim,
+                "n_layers": self.n_layers,
+                "cell_clip": self.cell_clip,
+                "proj_clip": self.projection_clip,
+                "use_skip_connections": self.skip_connections,
+            },
+            "char_cnn": {
+                "embedding": {"dim": self.char_dim},
+                "filters": [list(item) for item in self.filters],
+                "n_highway": self.n_highway,
+                "n_characters": N_CHARACTERS + 1,  # what readers of the files expect: one row more, for padding
+                "max_characters_per_token": self.max_characters,
+                "activation": self.activation,
+            },
+        }
+
+    def canonical(self) -> str:
+        """One string per meaning: equal options give equal strings, whatever their file looked like."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+
+def _optional_float(value: float | None) -> float | None:
+    return None if value is None else float(value)
+
+
+def _keys(content: Mapping[str, Any]) -> str:
+    inner = [f"{key}.{name}" for key, value in content.items() if isinstance(value, dict) for name in value]
+    return ", ".join(sorted([*content, *inner])) or "nothing"
+
+
+SIZES: dict[str, BilmOptions] = {
+    # For tests: every mechanism of the real ones in a few thousand weights.
+    "tiny": BilmOptions(cell_dim=24, projection_dim=8, filters=((1, 4), (2, 8), (3, 16)), char_dim=4),
+    "small": BilmOptions(cell_dim=1024, projection_dim=128),
+    "medium": BilmOptions(cell_dim=2048, projection_dim=256),
+    "original": BilmOptions(cell_dim=4096, projection_dim=512, n_highway=2),
+}

@@ -1,0 +1,238 @@
+"""biLM weights in files: bilm-tf's HDF5 as AllenNLP publishes it, and safetensors with the same names and shapes.
+
+Nothing is ever unpickled. A file is either read whole and checked against its options, or refused with the name of the
+tensor that does not fit.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import h5py
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from elmo.bilm import Bilm
+from elmo.errors import InputError
+from elmo.files import replacing
+from elmo.options import N_CHARACTERS, BilmOptions
+
+HDF5_SUFFIXES = (".hdf5", ".h5")
+SAFETENSORS_SUFFIX = ".safetensors"
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """One tensor: its name and shape in the file, its name in the module, and the way between the two."""
+
+    file_name: str
+    shape: tuple[int, ...]
+    module_name: str
+    to_module: Callable[[Tensor], Tensor]
+    to_file: Callable[[Tensor], Tensor]
+
+
+def _same(tensor: Tensor) -> Tensor:
+    return tensor
+
+
+def _transposed(tensor: Tensor) -> Tensor:
+    return tensor.t()
+
+
+def _conv_to_module(tensor: Tensor) -> Tensor:
+    return tensor.squeeze(0).permute(2, 1, 0)  # (1, width, in, out) -> (out, in, width)
+
+
+def _conv_to_file(tensor: Tensor) -> Tensor:
+    return tensor.permute(2, 1, 0).unsqueeze(0)
+
+
+def _swap_gates(tensor: Tensor) -> Tensor:
+    """Gates i, g, f, o (TensorFlow) <-> i, f, g, o (torch) along the first axis: the swap is its own inverse."""
+    first, second, third, fourth = tensor.chunk(4)
+    return torch.cat([first, third, second, fourth])
+
+
+def _entries(options: BilmOptions) -> Iterator[_Entry]:
+    """Every tensor of a biLM with these options."""
+
+    def entry(
+        file_name: str,
+        shape: tuple[int, ...],
+        module_name: str,
+        to_module: Callable[[Tensor], Tensor] = _same,
+        to_file: Callable[[Tensor], Tensor] | None = None,
+    ) -> _Entry:
+        return _Entry(file_name, shape, module_name, to_module, to_file or to_module)
+
+    def gates_to_module(tensor: Tensor) -> Tensor:
+        return _swap_gates(tensor.t())
+
+    def gates_to_file(tensor: Tensor) -> Tensor:
+        return _swap_gates(tensor).t()
+
+    filters, cell, projection = options.n_filters, options.cell_dim, options.projection_dim
+    yield entry("char_embed", (N_CHARACTERS, options.char_dim), "encoder.characters.weight")
+    for i, (width, n) in enumerate(options.filters):
+        shape = (1, width, options.char_dim, n)
+        yield entry(f"CNN/W_cnn_{i}", shape, f"encoder.convolutions.{i}.weight", _conv_to_module, _conv_to_file)
+        yield entry(f"CNN/b_cnn_{i}", (n,), f"encoder.convolutions.{i}.bias")
+    for i in range(options.n_highway):
+        for gate in ("carry", "transform"):
+            module = f"encoder.highways.{i}.{gate}"
+            yield entry(f"CNN_high_{i}/W_{gate}", (filters, filters), f"{module}.weight", _transposed)
+            yield entry(f"CNN_high_{i}/b_{gate}", (filters,), f"{module}.bias")
+    if options.has_projection:
+        yield entry("CNN_proj/W_proj", (filters, projection), "encoder.projection.weight", _transposed)
+        yield entry("CNN_proj/b_proj", (projection,), "encoder.projection.bias")
+    for direction in (0, 1):
+        for layer in range(options.n_layers):
+            file = f"RNN_{direction}/RNN/MultiRNNCell/Cell{layer}/LSTMCell"
+            module = f"directions.{direction}.{layer}"
+            gates = (2 * projection, 4 * cell)
+            yield entry(f"{file}/W_0", gates, f"{module}.weight", gates_to_module, gates_to_file)
+            yield entry(f"{file}/B", (4 * cell,), f"{module}.bias", _swap_gates)
+            yield entry(f"{file}/W_P_0", (cell, projection), f"{module}.projection", _transposed)
+
+
+def load_bilm(weights: Path | str, options: Path | str | None = None) -> Bilm:
+    """The biLM in a weights file, or in a folder that holds one.
+
+    Args:
+        weights: an .hdf5 or .safetensors file, or a folder with exactly one of them (whose name holds "weights", if
+            there are more).
+        options: its options.json; by default the one beside the weights, or the copy inside of a .safetensors file.
+
+    Raises:
+        InputError: a file is missing or damaged, the options do not describe a biLM, or a tensor is missing or has
+            another shape than the options say.
+    """
+    path = _weights_file(Path(weights))
+    chosen = BilmOptions.from_file(Path(options)) if options is not None else _options_beside(path)
+    tensors = _read_safetensors(path) if path.suffix == SAFETENSORS_SUFFIX else _read_hdf5(path)
+    bilm = Bilm(chosen)
+    bilm.load_state_dict(_module_tensors(chosen, tensors, path))
+    return bilm
+
+
+def save_bilm(bilm: Bilm, path: Path | str, dtype: torch.dtype = torch.float32) -> None:
+    """Writes a biLM to an .hdf5 or .safetensors file in bilm-tf's layout, with options.json beside it.
+
+    Args:
+        bilm: what to write.
+        path: the weights file; its suffix chooses the format.
+        dtype: torch.float16 halves the file; it is read back as float32.
+    """
+    path = Path(path)
+    state = bilm.state_dict()
+    tensors = {
+        item.file_name: item.to_file(state[item.module_name]).to("cpu", dtype).contiguous()
+        for item in _entries(bilm.options)
+    }
+    options = json.dumps(bilm.options.to_json(), indent=2) + "\n"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as partial:
+        if path.suffix == SAFETENSORS_SUFFIX:
+            save_file(tensors, partial, metadata={"options": options})
+        elif path.suffix in HDF5_SUFFIXES:
+            with h5py.File(partial, "w") as file:
+                for name, tensor in tensors.items():
+                    file.create_dataset(name, data=tensor.numpy())
+        else:
+            raise InputError(f"{path}: expected a name ending in .safetensors or .hdf5, found {path.suffix!r}")
+    with replacing(path.with_name("options.json")) as partial:
+        partial.write_text(options, encoding="utf-8")
+
+
+def _module_tensors(options: BilmOptions, found: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
+    """The module's state dict from a file's tensors, or an error that names the first one that does not fit."""
+    state = {}
+    for item in _entries(options):
+        tensor = found.get(item.file_name)
+        if tensor is None:
+            raise InputError(
+                f"{path}: tensor {item.file_name!r} is missing; its options call for one of shape {item.shape}. "
+                "Check that options and weights belong together"
+            )
+        if tuple(tensor.shape) != item.shape:
+            raise InputError(
+                f"{path}: tensor {item.file_name!r} should have shape {item.shape} by its options, "
+                f"found {tuple(tensor.shape)}. Check that options and weights belong together"
+            )
+        state[item.module_name] = item.to_module(tensor.float())
+    # A tensor of the network that the options do not mention means that the options are of another model.
+    known = {item.file_name for item in _entries(options)}
+    extra = sorted(name for name in found if name.startswith(("CNN", "RNN_")) and name not in known)
+    if extra:
+        raise InputError(
+            f"{path}: tensor {extra[0]!r} has no place in the model that its options describe "
+            f"({len(extra)} such). Check that options and weights belong together"
+        )
+    return state
+
+
+def _weights_file(path: Path) -> Path:
+    suffixes = (SAFETENSORS_SUFFIX, *HDF5_SUFFIXES)
+    if path.is_dir():
+        candidates = sorted(item for item in path.iterdir() if item.suffix in suffixes)
+        # Embeddings are HDF5 as well, and people keep them beside the weights.
+        candidates = [item for item in candidates if "weights" in item.name] or candidates
+        if len(candidates) != 1:
+            found = ", ".join(item.name for item in candidates) or "none"
+            raise InputError(
+                f"{path}: expected exactly one {' or '.join(suffixes)} file of weights in this folder, found {found}"
+            )
+        return candidates[0]
+    if not path.exists():
+        raise InputError(f"{path}: no such weights file or folder")
+    if path.suffix not in suffixes:
+        raise InputError(f"{path}: expected a file ending in {', '.join(suffixes)}, or a folder with one")
+    return path
+
+
+def _options_beside(path: Path) -> BilmOptions:
+    """The options that come with a weights file: inside of it, under AllenNLP's name beside it, or options.json."""
+    if path.suffix == SAFETENSORS_SUFFIX:
+        with _open_safetensors(path) as file:
+            content = (file.metadata() or {}).get("options")
+        if content is not None:
+            return BilmOptions.from_json(json.loads(content), f"{path} (metadata)")
+    named = path.with_name(f"{path.stem.removesuffix('weights')}options.json")
+    for candidate in (named, path.with_name("options.json")):
+        if candidate.is_file():
+            return BilmOptions.from_file(candidate)
+    raise InputError(f"{path}: found neither {named.name} nor options.json beside the weights; name it with --options")
+
+
+def _open_safetensors(path: Path) -> safe_open:
+    try:
+        return safe_open(path, framework="pt")
+    except (SafetensorError, OSError) as error:
+        raise InputError(f"{path}: not a readable safetensors file, perhaps cut short: {error}") from error
+
+
+def _read_safetensors(path: Path) -> dict[str, Tensor]:
+    with _open_safetensors(path) as file:
+        return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
+
+
+def _read_hdf5(path: Path) -> dict[str, Tensor]:
+    tensors: dict[str, Tensor] = {}
+
+    def visit(name: str, item: object) -> None:
+        if isinstance(item, h5py.Dataset):
+            tensors[name] = torch.from_numpy(np.asarray(item))
+
+    try:
+        with h5py.File(path, "r") as file:
+            file.visititems(visit)
+    except (OSError, RuntimeError) as error:  # h5py raises either for a damaged file
+        raise InputError(f"{path}: not a readable HDF5 file, perhaps cut short: {error}") from error
+    return tensors
