@@ -1,0 +1,80 @@
+"""Typed objects out of plain JSON: the dataclass is the schema, and a mismatch names the key it was found at."""
+
+import types
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+
+def decode(kind: Any, value: object, where: str = "") -> Any:  # noqa: ANN401 - the type comes in as a value
+    """The value as an instance of `kind`: a dataclass, mapping, sequence, union, literal, number, text or object.
+
+    Keys that the dataclass does not know are ignored: a later minor addition does not make a record unreadable.
+
+    Raises:
+        ValueError: The value does not fit; the message says where, what was expected and what was found.
+    """
+    if kind is object:
+        return value
+    if is_dataclass(kind):
+        return _decode_dataclass(kind, _expect(Mapping, value, where), where)
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is Literal:
+        if value not in arguments:
+            raise ValueError(f"{where}: expected one of {', '.join(map(repr, arguments))}, found {value!r}")
+        return value
+    if origin in (Union, types.UnionType):
+        return _decode_union(arguments, value, where)
+    if origin is Mapping:
+        return {
+            key: decode(arguments[1], item, _join(where, key)) for key, item in _expect(Mapping, value, where).items()
+        }
+    if origin is Sequence:
+        return [decode(arguments[0], item, f"{where}[{i}]") for i, item in enumerate(_expect(list, value, where))]
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    return _expect(kind, value, where)
+
+
+@cache
+def _hints(kind: Any) -> dict[str, Any]:  # noqa: ANN401
+    return get_type_hints(kind)
+
+
+def _decode_dataclass(kind: Any, value: Mapping[str, object], where: str) -> object:  # noqa: ANN401
+    required = [f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING]
+    missing = [_join(where, name) for name in required if name not in value]
+    if missing:
+        raise ValueError(f"{', '.join(missing)}: missing")
+    hints = _hints(kind)
+    known = {f.name: value[f.name] for f in fields(kind) if f.name in value}
+    return kind(**{name: decode(hints[name], item, _join(where, name)) for name, item in known.items()})
+
+
+def _decode_union(arguments: tuple[Any, ...], value: object, where: str) -> object:
+    """`X | None`, and unions of plain types: the member that the value already is."""
+    for member in arguments:
+        if isinstance(member, type) and type(value) is member:
+            return value
+    others = [member for member in arguments if member is not type(None)]
+    if len(others) == 1:
+        return decode(others[0], value, where)
+    names = " or ".join("null" if m is type(None) else m.__name__ for m in arguments)
+    raise ValueError(f"{where}: expected {names}, found {_described(value)}")
+
+
+def _expect(kind: Any, value: object, where: str) -> Any:  # noqa: ANN401
+    # bool is an int to Python, but a seed of `true` is a mistake
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise ValueError(f"{where or 'top level'}: expected {kind.__name__}, found {_described(value)}")
+    return value
+
+
+def _described(value: object) -> str:
+    text = repr(value)
+    return f"{type(value).__name__} {text if len(text) <= 60 else text[:57] + '...'}"
+
+
+def _join(where: str, key: str) -> str:
+    return f"{where}.{key}" if where else key

@@ -1,0 +1,94 @@
+"""Where a run took place: versions, commit, device. Kept in every record, never part of its fingerprint."""
+
+import platform
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+PACKAGES = (
+    "torch",
+    "numpy",
+    "datasets",
+    "pytorch-crf",
+    "seqeval",
+    "hydra-core",
+    "h5py",
+    "safetensors",
+    "elmo-benchmark",
+)
+
+# What can change a score. Data and weights are hashed in the fingerprint; notes and published records change nothing.
+_CODE = ("*.py", "*.yaml", "*.toml")
+
+
+@dataclass(frozen=True)
+class CommitState:
+    """The commit that is checked out, and whether code or configuration differ from it."""
+
+    commit: str
+    dirty: bool
+
+
+@dataclass(frozen=True)
+class Environment:
+    """The machine and software of a run; `commit` and `dirty` are None outside a checkout."""
+
+    python: str
+    packages: Mapping[str, str]
+    device: str
+    threads: int
+    platform: str
+    commit: str | None = None
+    dirty: bool | None = None
+
+
+def describe_environment(device: str, threads: int, packages: Sequence[str] = PACKAGES) -> Environment:
+    """The environment of this process; packages that are not installed are left out, none is imported."""
+    from importlib.metadata import PackageNotFoundError, version  # slow to import, and the table never needs it
+
+    versions = {}
+    for name in packages:
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    state = commit_state()
+    return Environment(
+        python=platform.python_version(),
+        packages=versions,
+        device=device,
+        threads=threads,
+        platform=platform.platform(),
+        commit=state.commit if state else None,
+        dirty=state.dirty if state else None,
+    )
+
+
+def commit_state(source: Path | None = None) -> CommitState | None:
+    """The state of the checkout that this code runs from, or None where there is none (or no git).
+
+    Untracked code counts as dirty: a result that it took part in cannot be had from the commit.
+
+    Args:
+        source: A file of the checkout; this one unless told.
+    """
+    source = source or Path(__file__).resolve()
+    # An installed copy may lie in a virtual environment inside another repository, whose commit says nothing about us.
+    if _git(source.parent, "ls-files", "--error-unmatch", source.name) is None:
+        return None
+    root = _git(source.parent, "rev-parse", "--show-toplevel")
+    commit = _git(source.parent, "rev-parse", "HEAD")
+    if root is None or commit is None:  # no commit yet
+        return None
+    return CommitState(commit, dirty=bool(_git(Path(root), "status", "--porcelain", "--", *_CODE)))
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    """What git prints, or None when it refuses or is not installed."""
+    command = ["git", "-C", str(folder), *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    except (FileNotFoundError, subprocess.CalledProcessError):
+        return None
+    return done.stdout.strip()

@@ -1,0 +1,307 @@
+"""Run records: one JSON file a run, written atomically, from which alone its number can be audited.
+
+The names that `tasks.run` needs are all here. A run goes
+
+    path = record_path(runs_dir, identity)
+    if decide(path, fingerprinted) == "skip": ...
+    prepare_folder(path)                              # before a day of training, not after it
+    ...
+    write_examples(path.with_name(EXAMPLES_NAME), ...)
+    write_record(path, RunRecord(...))                # last: a finished record vouches for what lies beside it
+"""
+
+import dataclasses
+import json
+import math
+import os
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+from results.decoding import decode
+from results.environment import CommitState, Environment, commit_state, describe_environment
+from results.identity import (
+    EXAMPLES_NAME,
+    RECORD_NAME,
+    Identity,
+    Parts,
+    Value,
+    differences,
+    examples_path,
+    fingerprint,
+    fingerprint_without_seed,
+    record_path,
+)
+
+__all__ = [
+    "EXAMPLES_NAME",
+    "RECORD_NAME",
+    "SCHEMA",
+    "CommitState",
+    "Environment",
+    "Identity",
+    "Mix",
+    "Parts",
+    "RecordConflict",
+    "RecordUnreadable",
+    "RunError",
+    "RunRecord",
+    "Value",
+    "commit_state",
+    "decide",
+    "describe_environment",
+    "examples_path",
+    "fingerprint",
+    "fingerprint_without_seed",
+    "prepare_folder",
+    "read_record",
+    "record_path",
+    "timestamp",
+    "write_examples",
+    "write_record",
+]
+
+SCHEMA = 1
+
+
+class RecordConflict(RuntimeError):  # noqa: N818 - reads as what it is
+    """A finished run of the same identity was made under other settings."""
+
+
+class RecordUnreadable(ValueError):  # noqa: N818
+    """A record that is cut short, edited into nonsense, or from a later version of the suite."""
+
+
+@dataclass(frozen=True)
+class RunError:
+    """Why a run failed: the exception's type and message, and the last lines of its traceback."""
+
+    type: str
+    message: str
+    traceback: Sequence[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, error: BaseException, last_lines: int = 20) -> "RunError":
+        """The record of an exception, with as many of the traceback's last lines."""
+        lines = "".join(traceback.format_exception(error)).splitlines()
+        return cls(type(error).__name__, str(error), lines[-last_lines:])
+
+
+@dataclass(frozen=True)
+class Mix:
+    """One learned mix of layers: the weights after the softmax, bottom layer first, and gamma."""
+
+    weights: Sequence[float]
+    gamma: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRecord:
+    """One run: what was asked, what came out, and with what. Every score is in percent (92.22, not 0.9222).
+
+    Attributes:
+        status: "finished", "failed", or "running" (reserved for sweeps that show their state).
+        identity: The run's name; its path follows from it.
+        fingerprinted: All that may change a score, nested: `config` (resolved, with `seed` at its root; without paths,
+            device, threads, logger, launcher), `data` (hashes), `weights` (hash) and `recipe` (version). What differs
+            between the arms lies under `config.features` or `weights`.
+        metric: Name of the main metric, a key of `scores["test"]`.
+        scores: Split ("dev", "test") -> metric -> percent.
+        details: Further scores of any shape, such as per class; percent as well.
+        limit: Examples per split where the data were cut, else None.
+        data: Per split: counts, hashes, and warnings where they are not the published ones.
+        weights: Name, sha256 and state policy of the biLM; None without one.
+        mixes: Placement ("input", "output") -> the learned mix.
+        epochs: The learning curve, one mapping an epoch; a value that is not a number (a loss gone astray) is null.
+        seconds: Wall time of the run, by a clock that cannot go backwards.
+        peak_memory_mb: The most memory held, on the device where there is one.
+        environment: Versions, commit, device, threads.
+        started_at: ISO 8601, UTC.
+        finished_at: ISO 8601, UTC.
+        error: Why it failed, where it did.
+        schema: Version of this layout.
+    """
+
+    status: Literal["finished", "failed", "running"]
+    identity: Identity
+    fingerprinted: Mapping[str, object]
+    metric: str
+    scores: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    details: Mapping[str, object] = field(default_factory=dict)
+    limit: int | None = None
+    data: Mapping[str, object] = field(default_factory=dict)
+    weights: Mapping[str, object] | None = None
+    mixes: Mapping[str, Mix] = field(default_factory=dict)
+    epochs: Sequence[Mapping[str, object]] = field(default_factory=list)
+    seconds: float | None = None
+    peak_memory_mb: float | None = None
+    environment: Environment | None = None
+    started_at: str | None = None
+    finished_at: str | None = None
+    error: RunError | None = None
+    schema: int = SCHEMA
+
+    def __post_init__(self) -> None:
+        config = self.fingerprinted.get("config")
+        seed = config.get("seed") if isinstance(config, Mapping) else None
+        if seed != self.identity.seed:
+            raise ValueError(f"fingerprinted.config.seed: expected identity.seed, {self.identity.seed}, found {seed!r}")
+        for split, metrics in self.scores.items():
+            for name, score in metrics.items():
+                if not math.isfinite(score):
+                    raise ValueError(f"scores.{split}.{name}: expected a finite number, found {score}")
+        if self.status == "finished" and self.metric not in self.scores.get("test", {}):
+            raise ValueError(f"scores.test.{self.metric}: missing, but it is the main metric of a finished run")
+        if self.status == "failed" and self.error is None:
+            raise ValueError("error: missing, but the run failed")
+
+    @property
+    def fingerprint(self) -> str:
+        """The sha256 of `fingerprinted`; computed, so that the two cannot disagree."""
+        return fingerprint(self.fingerprinted)
+
+    @property
+    def score(self) -> float:
+        """The main metric on the test split, of a finished run."""
+        return self.scores["test"][self.metric]
+
+
+def timestamp() -> str:
+    """The time now: ISO 8601, UTC, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def decide(path: Path, fingerprinted: Parts) -> Literal["run", "skip"]:
+    """Whether the run with this record path is still to be done: "skip" only for an equal, finished one.
+
+    Raises:
+        RecordConflict: A finished record lies there with another fingerprint; the message lists the differing keys.
+        RecordUnreadable: What lies there is no record.
+    """
+    if not path.exists():
+        return "run"
+    record = read_record(path)
+    if record.status != "finished":
+        return "run"
+    if record.fingerprint == fingerprint(fingerprinted):
+        return "skip"
+    differing = differences(record.fingerprinted, fingerprinted)
+    lines = [f"  {key}: {there} there, {here} here" for key, (there, here) in differing.items()]
+    raise RecordConflict(
+        f"{path} holds a finished run of the same name made under other settings:\n"
+        + "\n".join(lines)
+        + f"\nTo keep both, use another runs_dir=DIR; to replace it, delete the folder {path.parent}"
+    )
+
+
+def prepare_folder(path: Path) -> None:
+    """Creates the record's folder and proves that a record can be written there.
+
+    Raises:
+        OSError: It cannot; the message names the folder and the way out.
+    """
+    probe = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise OSError(
+            f"{path.parent}: expected a folder that this run can write its record to, found: {error}; "
+            f"make it writable, or use another runs_dir=DIR"
+        ) from error
+
+
+def write_record(path: Path, record: RunRecord) -> None:
+    """Writes the record so that the file is either the old one or the whole new one, whatever happens meanwhile."""
+    _write_json(path, {**dataclasses.asdict(record), "fingerprint": record.fingerprint})
+
+
+def write_examples(
+    path: Path,
+    fingerprint: str,
+    scores: Sequence[Mapping[str, float]],
+    ids: Sequence[str | int] | None = None,
+) -> None:
+    """Writes one score object per test example, in the order of the test split, and never any text.
+
+    Args:
+        path: Beside the record; see `examples_path`.
+        fingerprint: The run's, so that a reader can tell that both files belong together.
+        scores: Per example its counts or scores, such as `{"tp": 1, "fp": 0, "fn": 2}`.
+        ids: The examples' own identifiers where the data have them.
+
+    Raises:
+        ValueError: A score is not a finite number, an identifier looks like text, or the lengths differ.
+    """
+    if ids is not None and len(ids) != len(scores):
+        raise ValueError(f"{path}: expected one id per example, found {len(ids)} ids for {len(scores)} examples")
+    for identifier in ids or ():
+        if isinstance(identifier, str) and any(character.isspace() for character in identifier):
+            raise ValueError(f"{path}: expected an identifier, found text with spaces: {identifier!r}")
+    for index, example in enumerate(scores):
+        for name, score in example.items():
+            if not isinstance(score, int | float) or not math.isfinite(score):
+                raise ValueError(f"{path}: example {index}, {name}: expected a finite number, found {score!r}")
+    content: dict[str, object] = {"schema": SCHEMA, "fingerprint": fingerprint, "scores": [dict(s) for s in scores]}
+    _write_json(path, content if ids is None else {**content, "ids": list(ids)})
+
+
+def read_record(path: Path) -> RunRecord:
+    """The record in this file.
+
+    Raises:
+        RecordUnreadable: The file is no record that this version understands; the message says why and what to do.
+        OSError: The file cannot be opened.
+    """
+    remedy = "Restore the file from a copy, or delete its folder and run again"
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:  # cut short, or not UTF-8
+        raise RecordUnreadable(f"{path}: expected one whole JSON object, found: {error}. {remedy}") from error
+    schema = content.get("schema") if isinstance(content, dict) else None
+    if isinstance(schema, int) and schema > SCHEMA:
+        raise RecordUnreadable(
+            f"{path}: written with record schema {schema}, this suite knows up to {SCHEMA}. Update the suite to read it"
+        )
+    try:
+        record: RunRecord = decode(RunRecord, content)
+    except ValueError as error:
+        raise RecordUnreadable(f"{path}: not a run record: {error}. {remedy}") from error
+    if content.get("fingerprint") != record.fingerprint:
+        raise RecordUnreadable(
+            f"{path}: fingerprint: expected {record.fingerprint}, the hash of what is under `fingerprinted`, "
+            f"found {content.get('fingerprint')!r}; was it edited by hand? {remedy}"
+        )
+    return record
+
+
+def _write_json(path: Path, content: Mapping[str, object]) -> None:
+    text = json.dumps(_finite(content), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # A name of its own: two machines may share the folder. Opened plainly, so that the umask holds.
+    partial = path.with_name(f"{path.name}.{os.getpid()}-{os.urandom(4).hex()}.partial")
+    try:
+        with open(partial, "x", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _finite(value: object, where: str = "") -> object:
+    """The value as plain JSON, with null for what JSON has no number for; a TypeError names what is not plain."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {key: _finite(item, f"{where}.{key}" if where else str(key)) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item, f"{where}[{index}]") for index, item in enumerate(value)]
+    if value is None or isinstance(value, str | int | float):
+        return value
+    raise TypeError(f"{where}: expected text, a number, a list or a mapping, found {type(value).__name__}; convert it")

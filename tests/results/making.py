@@ -1,0 +1,59 @@
+"""Records for the tests of results/."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from results.record import Environment, Identity, RunError, RunRecord, Value, record_path, write_record
+
+CLEAN = Environment(
+    python="3.11.7",
+    packages={"torch": "2.6.0"},
+    device="cpu",
+    threads=2,
+    platform="test",
+    commit="a" * 40,
+    dirty=False,
+)
+
+
+def make_record(
+    score: float | None = 90.0,
+    *,
+    data: str = "paper",
+    task: str = "ner",
+    features: str = "glove",
+    seed: int = 1,
+    variant: Mapping[str, Value] | None = None,
+    limit: int | None = None,
+    metric: str = "f1",
+    lr: float = 0.001,
+    recipe: int = 1,
+    environment: Environment | None = CLEAN,
+    error: RunError | None = None,
+) -> RunRecord:
+    """A finished run with this test score, or with an error a failed one."""
+    config = {
+        "task": {"name": task},
+        "features": {"name": features},
+        "trainer": {"lr": lr},
+        "limit": limit,
+        "variant": dict(variant or {}),
+        "seed": seed,
+    }
+    return RunRecord(
+        status="failed" if error else "finished",
+        identity=Identity(data, task, features, seed, variant or {}),
+        fingerprinted={"config": config, "data": {"train": "ab" * 32}, "weights": None, "recipe": recipe},
+        metric=metric,
+        scores={} if error or score is None else {"test": {metric: score}},
+        limit=limit,
+        environment=environment,
+        error=error,
+    )
+
+
+def save(runs: Path, record: RunRecord) -> Path:
+    """Writes the record where a run would."""
+    path = record_path(runs, record.identity)
+    write_record(path, record)
+    return path
