@@ -1,0 +1,100 @@
+"""Records from folders: every readable one once, and a finding for each thing that is not as it should be."""
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from results.identity import RECORD_NAME, fingerprint, shown
+from results.record import RecordUnreadable, RunRecord, read_record
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something to say below the table; `wrong` if `--check` should fail for it.
+
+    Attributes:
+        kind: "failed" run, "empty" cell (the text is the command that fills it), "unreadable" file, or "note".
+        text: What is said, on one line.
+        wrong: Whether somebody has to act before the table can be trusted as it stands.
+        row: The (data, task) it belongs to, if any.
+    """
+
+    kind: Literal["failed", "empty", "unreadable", "note"]
+    text: str
+    wrong: bool
+    row: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class Found:
+    """A record and the file it was read from."""
+
+    path: Path
+    record: RunRecord
+
+
+@dataclass(frozen=True)
+class Collection:
+    """What lies below some folders."""
+
+    found: Sequence[Found]
+    findings: Sequence[Finding]
+
+
+def collect(folders: Iterable[Path]) -> Collection:
+    """All records below the folders, ordered by path, copies of one run counted once; a missing folder is empty."""
+    found: list[Found] = []
+    findings: list[Finding] = []
+    for path in _record_files(folders, findings):
+        try:
+            found.append(Found(path, read_record(path)))
+        except RecordUnreadable as error:
+            findings.append(Finding("unreadable", str(error), wrong=True))
+        except OSError as error:
+            findings.append(Finding("unreadable", f"{path}: {error.strerror}", wrong=True))
+    return Collection(_without_copies(found, findings), findings)
+
+
+def _record_files(folders: Iterable[Path], findings: list[Finding]) -> list[Path]:
+    def refused(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):
+            findings.append(Finding("unreadable", f"{error.filename}: {error.strerror}", wrong=True))
+
+    files: dict[Path, Path] = {}  # by resolved path: folders may overlap
+    for folder in folders:
+        for place, _, names in os.walk(folder, onerror=refused):
+            if RECORD_NAME in names:
+                path = Path(place, RECORD_NAME)
+                files.setdefault(path.resolve(), path)
+    return sorted(files.values())
+
+
+def _without_copies(found: Sequence[Found], findings: list[Finding]) -> list[Found]:
+    """One of each (identity, fingerprint): records merge by copying folders, so copies are expected."""
+    kept: dict[tuple[str, str], Found] = {}
+    for item in found:
+        key = (_identity_key(item.record), item.record.fingerprint)
+        other = kept.setdefault(key, item)
+        if other is item or item.record.status != "finished":
+            continue
+        if other.record.status != "finished":
+            kept[key] = item  # it failed or was under way in one place and finished in another
+        elif item.record.score != other.record.score:
+            findings.append(
+                Finding(
+                    "note",
+                    f"{item.path} and {other.path} are the same run with other scores, {item.record.score:.4f} and "
+                    f"{other.record.score:.4f}; only the second is counted",
+                    wrong=True,
+                    row=(item.record.identity.data, item.record.identity.task),
+                )
+            )
+    return list(kept.values())
+
+
+def _identity_key(record: RunRecord) -> str:
+    """The identity as its path has it: values that read alike name one run."""
+    identity = record.identity
+    return fingerprint({**vars(identity), "variant": {key: shown(value) for key, value in identity.variant.items()}})

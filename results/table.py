@@ -1,0 +1,121 @@
+"""`python -m results.table`: finished runs as the paper's table, beside the paper's numbers."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TextIO
+
+from results.aggregate import Selection, Summary, summarise
+from results.collect import collect
+from results.formats import FORMATS, MACHINE_FORMATS
+
+DEFAULT_RUNS = Path("results", "runs")
+PUBLISHED = Path(__file__).with_name("published")
+FIRST_RUN = "python -m tasks.run task=ner features=glove data=mini seed=1"
+
+_DESCRIPTION = """\
+Shows what finished runs scored: per task and data the baseline (glove), the same plus ELMo (elmo), the gain, the share
+of the baseline's error that is gone, and any other features; beside them the paper's numbers where the data are the
+paper's. A mean is taken only over runs that are equal but for the seed."""
+
+_EPILOG = """\
+examples:
+  python -m results.table                                      your own runs, in results/runs
+  python -m results.table --published                          the runs behind the README's tables
+  python -m results.table --runs sweep-a --runs sweep-b        two folders together; copies count once
+  python -m results.table --data paper --format tex > table1.tex
+
+--check fails (status 1) if
+  - a run failed, or a record cannot be read;
+  - a row lacks plain runs of glove or elmo, or there are no records at all;
+  - runs of one name were made under different settings, so that they cannot be averaged;
+  - one mean mixes commits, or runs had uncommitted changes in code or configuration;
+  - glove and elmo of a row differ in more than their features;
+  - two copies of one run have different scores.
+The reasons go to stderr. Without --check the status is 0 whatever the runs look like."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Prints the table; gives back the exit status."""
+    options = _parser().parse_args(argv)
+    folders = [Path(folder) for folder in options.runs] + ([PUBLISHED] if options.published else [])
+    folders = folders or [DEFAULT_RUNS]
+    runs_dir = Path(options.runs[0]) if len(options.runs) == 1 else None
+    collection = collect(folders)
+    summary = summarise(collection, Selection(options.data, options.include_limited, runs_dir))
+
+    for_people = options.format not in MACHINE_FORMATS
+    beside = sys.stdout if for_people else sys.stderr  # what a program reads stays clean
+    if summary.rows or not for_people:
+        _print(FORMATS[options.format](summary), sys.stdout)
+    if not summary.rows:
+        known = sorted({item.record.identity.data for item in collection.found})
+        _print(_nothing(folders, options.data, known), beside)
+    if not summary.rows or not for_people:
+        for finding in summary.findings:
+            _print(f"{finding.kind}: {finding.text}\n", beside)
+    return _check(summary) if options.check else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m results.table",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--runs",
+        metavar="DIR",
+        action="append",
+        default=[],
+        help=f"folder with records, the runs_dir of tasks.run; may be given more than once (default: {DEFAULT_RUNS})",
+    )
+    parser.add_argument(
+        "--published", action="store_true", help="the records that come with the suite; alone, or added to --runs"
+    )
+    parser.add_argument(
+        "--data", metavar="NAME", action="append", default=[], help="only rows of these data, such as mini or paper"
+    )
+    parser.add_argument("--format", choices=FORMATS, default="text", help="default: text")
+    parser.add_argument(
+        "--include-limited", action="store_true", help="also runs on cut data (limit=N), marked in their settings"
+    )
+    parser.add_argument("--check", action="store_true", help="status 1 if anything is wrong; see below")
+    return parser
+
+
+def _nothing(folders: Sequence[Path], data: Sequence[str], known: Sequence[str]) -> str:
+    """What to do when there is nothing to show."""
+    places = ", ".join(f"{folder}{'' if folder.is_dir() else ' (no such folder)'}" for folder in folders)
+    if not known:
+        return f"No records in {places}. The first one comes from\n  {FIRST_RUN}\n"
+    if data and not set(data) & set(known):
+        return f"No records with data={','.join(data)} in {places}; there are records with data={','.join(known)}.\n"
+    return f"Nothing to show from {places}.\n"
+
+
+def _check(summary: Summary) -> int:
+    kinds = {"failed": "failed run", "empty": "empty cell, filled by", "unreadable": "not read", "note": "wrong"}
+    reasons = [f"{kinds[finding.kind]}: {finding.text}" for finding in summary.findings if finding.wrong]
+    if not summary.rows:
+        reasons.append("no rows")
+    for reason in reasons:
+        _print(f"check: {reason}\n", sys.stderr)
+    _print(f"check: {len(reasons)} reasons to fail\n" if reasons else "check: nothing is wrong\n", sys.stderr)
+    return 1 if reasons else 0
+
+
+def _print(text: str, stream: TextIO) -> None:
+    """Writes the text, in plain ASCII to a terminal that knows no better."""
+    encoding = stream.encoding or "utf-8"
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        text = text.replace("±", "+-").encode(encoding, errors="backslashreplace").decode(encoding)
+    stream.write(text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,269 @@
+import csv
+import io
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import results.table
+from results.record import RunError
+from tests.results.making import make_record, save
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def runs(tmp_path):
+    """NER and SQuAD on the paper's data, a stray setting and a row that only failed."""
+    for seed, (glove, elmo) in enumerate([(90.0, 92.1), (90.3, 92.3), (90.15, 92.26)], start=1):
+        save(tmp_path, make_record(glove, seed=seed))
+        save(tmp_path, make_record(elmo, features="elmo", seed=seed))
+    save(tmp_path, make_record(90.4, features="elmo_random"))
+    save(tmp_path, make_record(80.4, task="squad"))
+    save(tmp_path, make_record(91.4, features="elmo", variant={"note": "a|b_ & 50%, {x}"}))
+    error = RunError("RuntimeError", "CUDA out of memory | 50% & more\nsecond line")
+    save(tmp_path, make_record(data="mini", task="sst5", features="elmo", seed=3, error=error))
+    return tmp_path
+
+
+@pytest.fixture
+def good(tmp_path):
+    """Both arms of one row and nothing to complain of."""
+    save(tmp_path, make_record(90.15))
+    save(tmp_path, make_record(92.22, features="elmo"))
+    return tmp_path
+
+
+def run(capsys, *arguments):
+    status = results.table.main([str(argument) for argument in arguments])
+    captured = capsys.readouterr()
+    return status, captured.out, captured.err
+
+
+def test_json_is_a_list_of_rows_in_percent(capsys, runs):
+    status, out, err = run(capsys, "--runs", runs, "--format", "json")
+    rows = json.loads(out)
+    assert status == 0
+    assert [(row["data"], row["task"], row["metric"]) for row in rows] == [
+        ("paper", "squad", "f1"),
+        ("paper", "ner", "f1"),
+        ("mini", "sst5", "f1"),
+    ]
+    ner = rows[1]
+    assert list(ner["features"])[:3] == ["glove", "elmo", "elmo_random"]
+    assert ner["features"]["glove"] | {"settings": None} == {
+        "mean": 90.15,
+        "std": 0.15,
+        "n": 3,
+        "scores": [90.0, 90.3, 90.15],
+        "seeds": [1, 2, 3],
+        "features": "glove",
+        "settings": None,
+        "limit": None,
+    }
+    assert ner["features"]["elmo_random"]["std"] is None
+    assert ner["features"]["elmo note=a|b_ & 50%, {x}"]["mean"] == 91.4
+    assert ner["gain"] == 2.07
+    assert ner["relative_error_cut"] == pytest.approx(21.0, abs=0.05)
+    assert (ner["paper"]["baseline"], ner["paper"]["elmo"], ner["paper"]["elmo_std"]) == (90.15, 92.22, 0.1)
+    assert ner["paper"]["gain"] == 2.07
+    assert rows[0]["gain"] is None
+    assert rows[0]["empty"][0].startswith("python -m tasks.run task=squad features=elmo data=paper seed=1")
+    assert rows[2]["paper"] is None
+    assert rows[2]["features"] == {}
+    assert "CUDA out of memory" in rows[2]["failed"][0]
+    assert "failed: mini sst5 elmo seed 3" in err
+
+
+def test_csv_has_every_column_and_survives_a_reader(capsys, runs):
+    _, out, _ = run(capsys, "--runs", runs, "--format", "csv")
+    squad, ner, sst5 = csv.DictReader(io.StringIO(out))
+    assert (ner["glove mean"], ner["glove std"], ner["glove n"]) == ("90.15", "0.15", "3")
+    assert (ner["paper_baseline"], ner["paper_elmo"], ner["gain"]) == ("90.15", "92.22", "2.07")
+    assert ner["elmo note=a|b_ & 50%, {x} mean"] == "91.4"
+    assert (squad["elmo mean"], squad["gain"], squad["paper_elmo"]) == ("", "", "85.6")
+    assert (sst5["data"], sst5["paper_elmo"], sst5["glove n"]) == ("mini", "", "")
+    assert None not in ner
+    assert None not in ner.values()
+
+
+def test_text_shows_numbers_failures_and_commands(capsys, runs):
+    status, out, err = run(capsys, "--runs", runs)
+    assert (status, err) == (0, "")
+    lines = out.splitlines()
+    (ner,) = [line for line in lines if line.startswith("paper  ner") and "note=" not in line]
+    assert " ".join(ner.split()) == "paper ner f1 90.15 90.15±0.15 (3) 92.22±0.10 92.22±0.11 (3) +2.07 21.0% 90.40 (1)"
+    assert max(len(line) for line in lines[:8]) <= 105
+    header = lines[2]
+    assert header.index("glove") == ner.index("90.15±")
+    assert header.index("elmo ") == ner.index("92.22±0.11")
+    failed = lines[lines.index("Failed runs:") + 1]
+    assert failed.startswith("  mini sst5 elmo seed 3: RuntimeError: CUDA out of memory | 50% & more second line (")
+    command = lines[lines.index("Commands that fill the empty cells:") + 1]
+    assert command == f"  python -m tasks.run task=squad features=elmo data=paper seed=1 runs_dir={runs}"
+    assert any("note=a|b_ & 50%, {x}" in line and "91.40 (1)" in line for line in lines)
+
+
+def test_the_papers_numbers_stand_only_beside_its_own_data(capsys, tmp_path):
+    save(tmp_path, make_record(60.0, data="mini"))
+    save(tmp_path, make_record(70.0, data="mini", features="elmo"))
+    _, out, _ = run(capsys, "--runs", tmp_path)
+    assert "90.15" not in out
+    assert "92.22" not in out
+    assert "n/a: the paper's numbers are for its own data (data=paper)" in out
+
+
+def unescaped(separator, line):
+    return [cell.strip() for cell in re.split(rf"(?<!\\){re.escape(separator)}", line)]
+
+
+def test_markdown_tables_are_rectangular_and_escaped(capsys, runs):
+    _, out, _ = run(capsys, "--runs", runs, "--format", "md")
+    main, settings = re.findall(r"(?:^\|.*\n)+", out, flags=re.MULTILINE)
+    for table, rows in ((main, 3), (settings, 1)):
+        cells = [unescaped("|", line) for line in table.splitlines()]
+        assert len(cells) == 2 + rows
+        assert len({len(line) for line in cells}) == 1
+        assert set(cells[1][1:-1]) == {":---", "---:"}
+    assert r"note=a\|b\_ & 50%, {x}" in settings
+    assert "elmo_random" in main
+    fence = out.split("```")[1].splitlines()
+    assert fence[1] == f"python -m tasks.run task=squad features=elmo data=paper seed=1 runs_dir={runs}"
+
+
+def test_tex_tables_are_rectangular_and_escaped(capsys, runs):
+    _, out, _ = run(capsys, "--runs", runs, "--format", "tex")
+    main, settings = re.findall(r"\\begin\{tabular\}\{([lr]+)\}\n(.*?)\\end\{tabular\}", out, flags=re.DOTALL)
+    for (columns, body), rows in ((main, 3), (settings, 1)):
+        lines = [line for line in body.splitlines() if line.endswith(r"\\")]
+        assert len(lines) == 1 + rows
+        assert {len(unescaped("&", line)) for line in lines} == {len(columns)}
+    assert r"90.15$\pm$0.15 (3)" in main[1]
+    assert r"elmo\_random" in main[1]
+    assert r"note=a|b\_ \& 50\%, \{x\}" in settings[1]
+    outside = re.sub(r"\\begin.*?\\end\{tabular\}", "", out, flags=re.DOTALL)
+    assert all(line.startswith("%") for line in outside.splitlines() if line)
+
+
+def test_limited_runs_are_marked_when_asked_for(capsys, good):
+    save(good, make_record(50.0, seed=2, limit=200, variant={"limit": 200}))
+    _, out, _ = run(capsys, "--runs", good)
+    assert "50.00" not in out
+    assert "limited runs left out: 1" in out
+    _, out, _ = run(capsys, "--runs", good, "--include-limited")
+    (line,) = [line for line in out.splitlines() if "50.00" in line]
+    assert "limit=200" in line
+    assert "left out" not in out
+
+
+def test_without_records_it_says_how_to_make_one(capsys, tmp_path, monkeypatch):
+    status, out, _ = run(capsys, "--runs", tmp_path)
+    assert status == 0
+    assert out == f"No records in {tmp_path}. The first one comes from\n  {results.table.FIRST_RUN}\n"
+    monkeypatch.chdir(tmp_path)
+    status, out, _ = run(capsys)
+    assert out.startswith("No records in results/runs (no such folder).")
+    status, out, err = run(capsys, "--format", "json")
+    assert (status, json.loads(out)) == (0, [])
+    assert results.table.FIRST_RUN in err
+    assert run(capsys, "--check")[0] == 1
+
+
+def test_data_that_are_not_there_are_told_with_those_that_are(capsys, good):
+    status, out, _ = run(capsys, "--runs", good, "--data", "papre")
+    assert status == 0
+    assert "No records with data=papre" in out
+    assert "data=paper." in out
+
+
+def test_a_folder_of_broken_records_only_names_them(capsys, tmp_path):
+    (tmp_path / "record.json").write_text("{")
+    status, out, _ = run(capsys, "--runs", tmp_path)
+    assert status == 0
+    assert f"unreadable: {tmp_path}/record.json" in out
+
+
+def test_the_default_folder_is_that_of_the_runs(capsys, tmp_path, monkeypatch):
+    save(tmp_path / "results" / "runs", make_record(90.15))
+    monkeypatch.chdir(tmp_path)
+    _, out, _ = run(capsys)
+    assert "90.15 (1)" in out
+    assert "  python -m tasks.run task=ner features=elmo data=paper seed=1\n" in out
+
+
+def test_published_records_alone_or_beside_runs(capsys, tmp_path, monkeypatch):
+    save(tmp_path / "published", make_record(90.15))
+    save(tmp_path / "mine", make_record(61.0, data="mini"))
+    save(tmp_path / "results" / "runs", make_record(62.0, data="mini"))
+    monkeypatch.setattr(results.table, "PUBLISHED", tmp_path / "published")
+    monkeypatch.chdir(tmp_path)
+    _, out, _ = run(capsys, "--published")
+    assert "90.15 (1)" in out
+    assert "mini" not in out
+    _, out, _ = run(capsys, "--published", "--runs", "mine")
+    assert "90.15 (1)" in out
+    assert "61.00 (1)" in out
+    assert "62.00" not in out
+
+
+def test_check_passes_a_table_that_is_whole(capsys, good):
+    status, _, err = run(capsys, "--runs", good, "--check")
+    assert (status, err) == (0, "check: nothing is wrong\n")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        (lambda d: save(d, make_record(seed=2, error=RunError("RuntimeError", "x"))), "failed run: paper ner glove"),
+        (lambda d: (d / "record.json").write_text("{"), "not read: "),
+        (lambda d: save(d, make_record(50.0, task="sst5")), "empty cell, filled by: python -m tasks.run task=sst5"),
+        (lambda d: save(d, make_record(90.0, seed=2, environment=None)), "several commits"),
+        (lambda d: save(d / "b", make_record(90.15, lr=0.5)), "runs that differ in trainer.lr"),
+        (lambda d: save(d / "b", make_record(91.15)), "the same run with other scores"),
+        (lambda d: save(d, make_record(92.0, features="elmo", lr=0.5)), "differ in more than features"),
+    ],
+)
+def test_check_fails_with_the_reason_and_without_it_the_status_is_0(capsys, good, spoil, reason):
+    spoil(good)
+    status, _, err = run(capsys, "--runs", good, "--check")
+    assert status == 1
+    assert [line for line in err.splitlines() if line.startswith("check: ") and reason in line]
+    assert run(capsys, "--runs", good)[0] == 0
+
+
+def test_help_says_what_check_means(capsys):
+    with pytest.raises(SystemExit) as caught:
+        results.table.main(["--help"])
+    out = capsys.readouterr().out
+    assert caught.value.code == 0
+    assert "--check fails (status 1) if" in out
+    assert "python -m results.table --published" in out
+
+
+def table_process(*arguments, **environment):
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=ROOT, capture_output=True, check=True, env={"PATH": "", **environment}
+    )
+
+
+def test_a_terminal_without_the_sign_gets_plain_ascii(runs):
+    done = table_process("-m", "results.table", "--runs", str(runs), PYTHONIOENCODING="ascii")
+    assert b"90.15+-0.15 (3)" in done.stdout
+    assert done.stderr == b""
+
+
+def test_only_the_standard_library_is_loaded(runs):
+    """A table must come at once: no torch, no Hydra, nothing of the other packages."""
+    code = (
+        "import sys, results.table\n"
+        f"results.table.main(['--runs', {str(runs)!r}, '--check'])\n"
+        "tops = {name.split('.')[0] for name, module in sys.modules.items() if getattr(module, '__file__', None)}\n"
+        "foreign = tops - set(sys.stdlib_module_names) - {'results', '__main__'}\n"
+        "sys.stderr.write('FOREIGN ' + ' '.join(sorted(foreign)))\n"
+    )
+    before = table_process("-c", "import sys; print(*{n.split('.')[0] for n in sys.modules})").stdout.split()
+    foreign = table_process("-c", code).stderr.split(b"FOREIGN")[1].split()
+    assert set(foreign) - set(before) == set()
