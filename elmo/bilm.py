@@ -55,7 +55,10 @@ class Bilm(nn.Module):
     def __init__(self, options: BilmOptions) -> None:
         super().__init__()
         self.options = options
-        self.encoder = CharacterEncoder(options)
+        # Modules draw initial values, which are overwritten later; the generator of the model around this one must not
+        # notice, or the same seed would give it another start with ELMo than without.
+        with torch.random.fork_rng(devices=[]):
+            self.encoder = CharacterEncoder(options)
         # directions[d][j] is LSTM layer j of direction d; both read projection_dim wide inputs.
         self.directions = nn.ModuleList(
             nn.ModuleList(
@@ -98,7 +101,8 @@ class Bilm(nn.Module):
     def layers(self, sentences: Sequence[Sentence], state: CarriedState | None = None) -> Tensor:
         """The layers of a padded batch, (n_layers, sentences, tokens, dim), zero where a sentence has ended."""
         lengths = torch.tensor([len(sentence) for sentence in sentences], device=self.device)
-        mask = torch.arange(int(lengths.max()), device=self.device) < lengths[:, None]  # (sentences, tokens)
+        longest = max((len(sentence) for sentence in sentences), default=0)
+        mask = torch.arange(longest, device=self.device) < lengths[:, None]  # (sentences, tokens)
         padded = torch.zeros(self.n_layers, *mask.shape, self.dim, device=self.device)
         padded[:, mask] = self.token_layers(sentences, state)
         return padded
@@ -111,6 +115,8 @@ class Bilm(nn.Module):
             sentences: lists of words; an empty one has no tokens.
             state: None starts every sentence from zero; see `CarriedState`.
         """
+        if not sentences:
+            return torch.zeros(self.n_layers, 0, self.dim, device=self.device)
         marked = [[START_OF_SENTENCE, *sentence, END_OF_SENTENCE] for sentence in sentences]
         type_of = {word: i for i, word in enumerate(dict.fromkeys(chain.from_iterable(marked)))}
         types = torch.tensor([type_of[word] for sentence in marked for word in sentence], device=self.device)

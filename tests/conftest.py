@@ -1,0 +1,33 @@
+"""What every test may use: one thread a process (pytest-xdist brings the processes), and the shared folder if it exists."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before anything imports torch; the commands that tests start inherit it
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def repository() -> Path:
+    return REPOSITORY
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """Data and references beside the checkout; none of them belongs to the project, so they may be absent."""
+    folder = REPOSITORY.parent / "shared"
+    if not folder.is_dir():
+        pytest.skip("needs the folder shared/ beside the checkout")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def reference(shared: Path) -> Path:
+    """A tiny biLM of bilm-tf with the embeddings that its TensorFlow code computed."""
+    folder = shared / "reference" / "bilm-tf"
+    if not folder.is_dir():
+        pytest.skip("needs shared/reference/bilm-tf beside the checkout")
+    return folder
