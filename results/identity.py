@@ -66,9 +66,14 @@ def fingerprint(parts: Parts) -> str:
     Raises:
         TypeError: A value is not plain JSON; the message names its key.
     """
-    for key, value in flattened(parts).items():
-        _require_plain(key, value)
-    return hashlib.sha256(_canonical(parts).encode()).hexdigest()
+    try:
+        canonical = _canonical(parts)
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f"fingerprint: expected plain JSON values (text, finite numbers, booleans, null, lists, mappings), "
+            f"found {_not_plain(parts)}; convert it, or leave the key out"
+        ) from error
+    return hashlib.sha256(canonical.encode()).hexdigest()
 
 
 def without_seed(parts: Parts) -> dict[str, object]:
@@ -116,14 +121,14 @@ def _canonical(value: object) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-def _require_plain(key: str, value: object) -> None:
-    try:
-        _canonical(value)
-    except (TypeError, ValueError) as error:
-        raise TypeError(
-            f"fingerprint: expected plain JSON values (text, finite numbers, booleans, null, lists, mappings), "
-            f"found {value!r} of type {type(value).__name__} at {key!r}; convert it, or leave the key out"
-        ) from error
+def _not_plain(parts: Parts) -> str:
+    """The first leaf that JSON has no form for, in words."""
+    for key, value in flattened(parts).items():
+        try:
+            _canonical(value)
+        except (TypeError, ValueError):
+            return f"{value!r} of type {type(value).__name__} at {key!r}"
+    return "a key that is not text"
 
 
 def _escaped(text: str) -> str:

@@ -259,7 +259,7 @@ def read_record(path: Path) -> RunRecord:
     """
     remedy = "Restore the file from a copy, or delete its folder and run again"
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
     except ValueError as error:  # cut short, or not UTF-8
         raise RecordUnreadable(f"{path}: expected one whole JSON object, found: {error}. {remedy}") from error
     schema = content.get("schema") if isinstance(content, dict) else None
@@ -277,6 +277,11 @@ def read_record(path: Path) -> RunRecord:
             f"found {content.get('fingerprint')!r}; was it edited by hand? {remedy}"
         )
     return record
+
+
+def _refuse_constant(name: str) -> None:
+    """Python reads NaN and Infinity, which are not JSON and which we never write."""
+    raise ValueError(f"{name} is no JSON number")
 
 
 def _write_json(path: Path, content: Mapping[str, object]) -> None:

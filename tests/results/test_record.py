@@ -168,6 +168,7 @@ def test_a_truncated_record_is_named_at_every_length(tmp_path):
         (lambda c: c.update(status="done"), "status: expected one of 'finished', 'failed', 'running', found 'done'"),
         (lambda c: c.update(epochs={}), "epochs: expected list, found dict"),
         (lambda c: c["fingerprinted"]["config"]["trainer"].update(lr=1), "fingerprint: expected .* edited by hand"),
+        (lambda c: c["fingerprinted"]["config"].update(lr=math.nan), "NaN is no JSON number"),
         (lambda c: c.pop("fingerprint"), "fingerprint: expected .* found None"),
     ],
 )
@@ -181,7 +182,7 @@ def test_an_edited_record_is_named_with_the_key(tmp_path, change, message):
 
 def test_what_is_not_an_object_or_not_text_is_named(tmp_path):
     path = tmp_path / "record.json"
-    for content in (b"[]", b"null", b"\xff\xfe\x00"):
+    for content in (b"[]", b"null", b"\xff\xfe\x00", b'{"seconds": NaN}'):
         path.write_bytes(content)
         with pytest.raises(RecordUnreadable, match=r"record\.json"):
             read_record(path)
