@@ -49,6 +49,18 @@ class BilmOptions:
             raise InputError(f"char_cnn.activation must be 'relu' or 'tanh', found {self.activation!r}")
         if not self.filters:
             raise InputError("char_cnn.filters must list at least one [width, number of filters]")
+        counts = {
+            "lstm.dim": self.cell_dim,
+            "lstm.projection_dim": self.projection_dim,
+            "lstm.n_layers": self.n_layers,
+            "char_cnn.embedding.dim": self.char_dim,
+            "every number in char_cnn.filters": min(min(item) for item in self.filters),
+        }
+        for name, value in counts.items():
+            if value < 1:
+                raise InputError(f"{name} must be at least 1, found {value}")
+        if self.n_highway < 0:
+            raise InputError(f"char_cnn.n_highway must not be negative, found {self.n_highway}")
         widest = max(width for width, _ in self.filters)
         if widest > self.max_characters:
             raise InputError(
@@ -102,14 +114,20 @@ class BilmOptions:
     def from_file(cls, path: Path) -> BilmOptions:
         """The options in an options.json file."""
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
+            return cls.from_text(path.read_bytes(), str(path))
         except FileNotFoundError as error:
             raise InputError(f"{path}: no such options file") from error
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            raise InputError(f"{path}: expected a JSON object, but the file does not parse: {error}") from error
+
+    @classmethod
+    def from_text(cls, text: str | bytes, where: str) -> BilmOptions:
+        """The options in the text of an options.json; `where` names it in an error."""
+        try:
+            content = json.loads(text)
+        except ValueError as error:  # not JSON, or not UTF-8
+            raise InputError(f"{where}: expected a JSON object, but it does not parse: {error}") from error
         if not isinstance(content, dict):
-            raise InputError(f"{path}: expected a JSON object, found a {type(content).__name__}")
-        return cls.from_json(content, str(path))
+            raise InputError(f"{where}: expected a JSON object, found a {type(content).__name__}")
+        return cls.from_json(content, where)
 
     def to_json(self) -> dict[str, Any]:
         """The options as bilm-tf and AllenNLP read them; both clip keys are always there."""
@@ -134,7 +152,8 @@ class BilmOptions:
 
     def canonical(self) -> str:
         """One string per meaning: equal options give equal strings, whatever their file looked like."""
-        return json.dumps(asdict(self), sort_keys=True)
+        clips = {name: _optional_float(getattr(self, name)) for name in ("cell_clip", "projection_clip")}  # 3 is 3.0
+        return json.dumps({**asdict(self), **clips}, sort_keys=True)
 
 
 def _optional_float(value: float | None) -> float | None:

@@ -203,7 +203,7 @@ def _options_beside(path: Path) -> BilmOptions:
         with _open_safetensors(path) as file:
             content = (file.metadata() or {}).get("options")
         if content is not None:
-            return BilmOptions.from_json(json.loads(content), f"{path} (metadata)")
+            return BilmOptions.from_text(content, f"{path} (metadata)")
     named = path.with_name(f"{path.stem.removesuffix('weights')}options.json")
     for candidate in (named, path.with_name("options.json")):
         if candidate.is_file():
@@ -227,8 +227,10 @@ def _read_hdf5(path: Path) -> dict[str, Tensor]:
     tensors: dict[str, Tensor] = {}
 
     def visit(name: str, item: object) -> None:
-        if isinstance(item, h5py.Dataset):
-            tensors[name] = torch.from_numpy(np.asarray(item))
+        if (
+            isinstance(item, h5py.Dataset) and item.dtype.kind == "f"
+        ):  # text, such as an index of sentences, is no tensor
+            tensors[name] = torch.from_numpy(np.asarray(item, dtype=np.float32))
 
     try:
         with h5py.File(path, "r") as file:

@@ -1,4 +1,4 @@
-"""What every test may use: one thread a process (pytest-xdist brings the processes), and the shared folder if it exists."""
+"""What every test may use: one thread a process, and the shared folder if it is there."""
 
 import os
 from pathlib import Path

@@ -1,7 +1,7 @@
 """A biLM in plain numpy: one word, one sentence, one step at a time, in double precision.
 
-Written from what is known of bilm-tf (its file layout, cell and character ids); it shares no code with elmo/, and serves
-the tests there as the truth.
+Written from what is known of bilm-tf (its file layout, cell and character ids); it shares no code with elmo/, and
+serves the tests there as the truth.
 """
 
 import json
@@ -122,21 +122,24 @@ def clipped(x: np.ndarray, bound: float | None) -> np.ndarray:
 
 
 def lstm_steps(
-    W: np.ndarray,
-    B: np.ndarray,
-    W_P: np.ndarray,
+    weight: np.ndarray,
+    bias: np.ndarray,
+    projection: np.ndarray,
     inputs: Sequence[np.ndarray],
     state: np.ndarray,
     cell: np.ndarray,
     cell_clip: float | None,
     proj_clip: float | None,
 ) -> tuple[list[np.ndarray], np.ndarray, np.ndarray]:
-    """TensorFlow's projected LSTM cell over one sentence: the outputs, the last state and the last cell."""
+    """TensorFlow's projected LSTM cell over one sentence: the outputs, the last state and the last cell.
+
+    The weights are W_0, B and W_P_0 of the file: gates i, g, f, o; inputs first.
+    """
     outputs = []
     for x in inputs:
-        i, g, f, o = np.split(np.concatenate([x, state]).astype(np.float64) @ W + B, 4)
+        i, g, f, o = np.split(np.concatenate([x, state]).astype(np.float64) @ weight + bias, 4)
         cell = clipped(sigmoid(f + 1.0) * cell + sigmoid(i) * np.tanh(g), cell_clip)
-        state = clipped((sigmoid(o) * np.tanh(cell)) @ W_P, proj_clip)
+        state = clipped((sigmoid(o) * np.tanh(cell)) @ projection, proj_clip)
         outputs.append(state)
     return outputs, state, cell
 

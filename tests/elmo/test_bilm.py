@@ -10,15 +10,15 @@ from elmo import SIZES, Bilm, CarriedState, InputError, load_bilm, random_bilm
 from tests.elmo import naive
 
 SENTENCES = [
-    "The cat sat on the mat .".split(),
+    ["The", "cat", "sat", "on", "the", "mat", "."],
     ["Yes"],
-    "The cat sat on the mat .".split(),  # a duplicate
+    ["The", "cat", "sat", "on", "the", "mat", "."],  # a duplicate
     [],
     ["Donaudampfschifffahrtselektrizitätenhauptbetriebswerkbauunterbeamtengesellschaft", "😀", "中文"],
-    "a a a a a a a a a a a a".split(),
+    ["a", "a", "a", "a", "a", "a", "a", "a", "a", "a", "a", "a"],
     ["</S>", "in", "running", "text", "<S>"],
     [],
-    "and / or".split(),
+    ["and", "/", "or"],
 ]
 
 

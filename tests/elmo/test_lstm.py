@@ -12,19 +12,19 @@ CPU = torch.device("cpu")
 def file_tensors(seed, gain=1.5):
     """W_0, B and W_P_0 as bilm-tf stores them: (in + projection, 4 * cell), gates i, g, f, o."""
     draw = np.random.default_rng(seed)
-    W = gain * draw.normal(size=(INPUT + PROJECTION, 4 * CELL))
-    return W, draw.normal(size=4 * CELL), gain * draw.normal(size=(CELL, PROJECTION))
+    weight = gain * draw.normal(size=(INPUT + PROJECTION, 4 * CELL))
+    return weight, draw.normal(size=4 * CELL), gain * draw.normal(size=(CELL, PROJECTION))
 
 
-def module_of(W, B, W_P, cell_clip, projection_clip):
+def module_of(weight, bias, projection, cell_clip, projection_clip):
     """The same weights in the module's order: i, f, g, o, outputs first."""
     blocks = np.split(np.arange(4 * CELL), 4)
     order = np.concatenate([blocks[0], blocks[2], blocks[1], blocks[3]])
     lstm = ProjectedLstm(INPUT, CELL, PROJECTION, cell_clip, projection_clip).double()
     with torch.no_grad():
-        lstm.weight.copy_(torch.from_numpy(W[:, order].T.copy()))
-        lstm.bias.copy_(torch.from_numpy(B[order]))
-        lstm.projection.copy_(torch.from_numpy(W_P.T.copy()))
+        lstm.weight.copy_(torch.from_numpy(weight[:, order].T.copy()))
+        lstm.bias.copy_(torch.from_numpy(bias[order]))
+        lstm.projection.copy_(torch.from_numpy(projection.T.copy()))
     return lstm
 
 
@@ -98,8 +98,7 @@ def test_both_clips_bind_in_these_tests():
 
 
 def test_without_clipping_it_is_torchs_own_projected_lstm():
-    W, B, W_P = file_tensors(seed=5, gain=0.5)
-    ours = module_of(W, B, W_P, None, None)
+    ours = module_of(*file_tensors(seed=5, gain=0.5), None, None)
     theirs = torch.nn.LSTM(INPUT, CELL, proj_size=PROJECTION, batch_first=True).double()
     with torch.no_grad():
         theirs.weight_ih_l0.copy_(ours.weight[:, :INPUT])

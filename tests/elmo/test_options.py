@@ -1,0 +1,119 @@
+import copy
+import json
+
+import pytest
+
+from elmo import SIZES, BilmOptions, InputError
+from tests.elmo import naive
+
+CONTENT = naive.make_options()
+
+
+def changed(path, value):
+    """CONTENT with the value at a dotted path replaced, or removed if it is None."""
+    content = copy.deepcopy(CONTENT)
+    *parents, name = path.split(".")
+    inner = content
+    for parent in parents:
+        inner = inner[parent]
+    if value is None:
+        del inner[name]
+    else:
+        inner[name] = value
+    return content
+
+
+def test_what_a_file_says():
+    assert BilmOptions.from_json(CONTENT) == BilmOptions(
+        cell_dim=20,
+        projection_dim=6,
+        filters=((1, 4), (2, 8), (3, 16), (7, 10)),
+        char_dim=4,
+        n_highway=2,
+        n_layers=2,
+        max_characters=50,
+        activation="relu",
+        cell_clip=3.0,
+        projection_clip=3.0,
+        skip_connections=True,
+    )
+
+
+@pytest.mark.parametrize("options", [*SIZES.values(), BilmOptions.from_json(naive.make_options(cell_clip=None))])
+def test_round_trip(options):
+    through = BilmOptions.from_json(json.loads(json.dumps(options.to_json())))
+    assert through == options
+    assert through.canonical() == options.canonical()
+
+
+def test_readers_of_the_files_find_what_they_expect():
+    content = SIZES["original"].to_json()
+    assert content["char_cnn"]["n_characters"] == 262
+    assert content["lstm"] == {
+        "dim": 4096,
+        "projection_dim": 512,
+        "n_layers": 2,
+        "cell_clip": 3.0,
+        "proj_clip": 3.0,
+        "use_skip_connections": True,
+    }
+
+
+def test_missing_clip_values_mean_no_clipping():
+    assert BilmOptions.from_json(changed("lstm.cell_clip", None)).cell_clip is None
+    assert BilmOptions.from_json(changed("lstm.proj_clip", None)).projection_clip is None
+    assert BilmOptions.from_json(changed("lstm.use_skip_connections", None)).skip_connections is False
+
+
+def test_canonical_is_one_string_a_meaning():
+    whole, decimal = (BilmOptions(8, 4, cell_clip=clip, projection_clip=clip) for clip in (3, 3.0))
+    assert whole == decimal
+    assert whole.canonical() == decimal.canonical()
+    assert BilmOptions(8, 4, cell_clip=2.0).canonical() != BilmOptions(8, 4).canonical()
+    assert BilmOptions(8, 4, cell_clip=None).canonical() != BilmOptions(8, 4).canonical()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (changed("lstm", None), r"o\.json: expected the key 'lstm' .* found only char_cnn, char_cnn\.activation"),
+        (changed("char_cnn", None), "expected the key 'char_cnn'"),
+        (changed("lstm.dim", None), "expected the key 'dim'"),
+        (changed("lstm.projection_dim", None), "expected the key 'projection_dim'"),
+        (changed("char_cnn.filters", None), "expected the key 'filters'"),
+        (changed("char_cnn.embedding", None), "expected the key 'embedding'"),
+        (changed("lstm.dim", "wide"), r"o\.json: a value is not of the type .*wide"),
+        (changed("lstm", [1, 2]), "a value is not of the type"),
+        (changed("char_cnn.filters", 7), "a value is not of the type"),
+        (changed("char_cnn.filters", []), r"o\.json: char_cnn.filters must list at least one"),
+        (changed("char_cnn.activation", "gelu"), r"o\.json: char_cnn.activation must be .* found 'gelu'"),
+        (changed("char_cnn.max_characters_per_token", 5), "filter of width 7, wider than max_characters_per_token"),
+        (changed("lstm.dim", 0), r"o\.json: .*must be at least 1.*found 0"),
+        (changed("lstm.projection_dim", -4), r"must be at least 1.*found -4"),
+        (changed("lstm.n_layers", 0), r"must be at least 1.*found 0"),
+        (changed("char_cnn.filters", [[0, 4]]), r"must be at least 1"),
+        (changed("char_cnn.n_highway", -1), r"n_highway must not be negative, found -1"),
+    ],
+)
+def test_content_that_is_no_bilm(content, message):
+    with pytest.raises(InputError, match=message):
+        BilmOptions.from_json(content, "o.json")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"{not json", "does not parse"),
+        (b"", "does not parse"),
+        (b"\xff\xfe", "does not parse"),
+        (b"[1]", "expected a JSON object, found a list"),
+        (None, "no such options file"),
+    ],
+)
+def test_files_that_are_no_options(tmp_path, text, message):
+    path = tmp_path / "options.json"
+    if text is not None:
+        path.write_bytes(text)
+    with pytest.raises(InputError, match=message) as raised:
+        BilmOptions.from_file(path)
+    assert str(path) in str(raised.value)
