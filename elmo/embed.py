@@ -19,7 +19,7 @@ from torch import Tensor
 from elmo.bilm import Bilm, CarriedState
 from elmo.device import CHOICES, choose_device
 from elmo.errors import InputError
-from elmo.files import replacing
+from elmo.files import interrupts_held_back, replacing
 from elmo.weights import load_bilm
 
 # A batch holds --batch-size sentences, but no more than this many tokens unless one sentence alone has more: memory
@@ -105,6 +105,7 @@ def embed_file(
     Returns:
         The number of tokens embedded.
     """
+    _check(source, target)
     first_line: dict[str, int] = {}
     total = sum(1 for _ in read_lines(source))  # also finds every undecodable line before any work is done
     lines = read_lines(source)
@@ -117,10 +118,11 @@ def embed_file(
             sentences = [line.words for line in batch]
             embedded = selected(bilm.token_layers(sentences, state), layers).cpu().numpy().astype(precision)
             ends = np.cumsum([len(words) for words in sentences])
-            for line, values in zip(batch, np.split(embedded, ends[:-1], axis=1), strict=True):
-                file.create_dataset(str(line.number), data=values)
-                text = " ".join(line.words)
-                first_line[text] = min(line.number, first_line.get(text, line.number))
+            with interrupts_held_back():
+                for line, values in zip(batch, np.split(embedded, ends[:-1], axis=1), strict=True):
+                    file.create_dataset(str(line.number), data=values)
+                    text = " ".join(line.words)
+                    first_line[text] = min(line.number, first_line.get(text, line.number))
             n_tokens += int(ends[-1])
             progress.advance(task, len(batch))
         index = file.create_dataset("sentence_to_index", (1,), dtype=h5py.string_dtype())
@@ -128,9 +130,17 @@ def embed_file(
     return n_tokens
 
 
-def _create(partial: Path, target: Path) -> h5py.File:
+def _check(source: Path, target: Path) -> None:
+    """Refuses what would go wrong late or destroy something."""
+    if source.exists() and not source.is_file() and not source.is_dir():
+        raise InputError(f"{source}: expected a file, since it is read twice; write the sentences to one first")
     if target.is_dir():
         raise InputError(f"{target}: cannot write there: it is a folder; name a file in it")
+    if target.exists() and source.exists() and target.samefile(source):
+        raise InputError(f"{target}: cannot write there: it would overwrite the sentences")
+
+
+def _create(partial: Path, target: Path) -> h5py.File:
     try:
         return h5py.File(partial, "w")
     except OSError as error:

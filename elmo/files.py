@@ -1,8 +1,10 @@
-"""Files that appear whole or not at all."""
+"""Files that appear whole or not at all, whatever happens while they are written."""
 
 from __future__ import annotations
 
 import os
+import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -22,3 +24,24 @@ def replacing(path: Path) -> Iterator[Path]:
         with suppress(OSError):  # it may never have come into being; the first error is the one to tell
             partial.unlink()
         raise
+
+
+@contextmanager
+def interrupts_held_back() -> Iterator[None]:
+    """Lets Ctrl-C take effect at the end of the block, for blocks that call h5py.
+
+    Python raises KeyboardInterrupt wherever it happens to be. In h5py that is often a callback of a weak reference, where
+    exceptions are printed and dropped: Ctrl-C would be lost.
+    """
+    in_main_thread = threading.current_thread() is threading.main_thread()  # the only one that may set handlers
+    if not in_main_thread or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    pressed = threading.Event()
+    signal.signal(signal.SIGINT, lambda *_: pressed.set())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if pressed.is_set():
+        raise KeyboardInterrupt

@@ -89,6 +89,6 @@ class Elmo(nn.Module):
     def weights(self) -> dict[str, dict[str, list[float] | float]]:
         """For each place the share of every layer and gamma: the cells of the paper's Figure 2."""
         return {
-            place: {"layers": mix.weights(), "gamma": mix.gamma.item()}  # type: ignore[operator, union-attr]
+            place: {"layers": mix.weights(), "gamma": mix.gamma.item()}  # type: ignore[operator]
             for place, mix in self.mixes.items()
         }

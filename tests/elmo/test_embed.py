@@ -1,0 +1,320 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import h5py
+import numpy as np
+import pytest
+import torch
+
+from elmo.embed import main
+from tests.elmo import naive
+
+OPTIONS = naive.make_options()
+TENSORS = naive.make_tensors(OPTIONS, seed=5)
+LINES = [
+    "The cat sat on the mat .",
+    "either / or",
+    "",
+    "The cat sat on the mat .",  # a duplicate
+    "x" * 50 + " " + "y" * 300 + " Donaudampfschifffahrtselektrizitätenhauptbetriebswerk",
+    "😀 👩‍👩‍👧‍👦 !",
+    "我 爱 自然 语言 处理 。",
+    "   spaces \t and tabs  ",
+    "</S> <S>",
+    "",
+    "one",
+]
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory):
+    return naive.write_model(tmp_path_factory.mktemp("model"), OPTIONS, TENSORS)
+
+
+@pytest.fixture
+def source(tmp_path):
+    path = tmp_path / "in.txt"
+    path.write_text("".join(line + "\n" for line in LINES), encoding="utf-8")
+    return path
+
+
+def run(source, target, weights, *options):
+    return main([str(source), str(target), "--weights", str(weights), "--device", "cpu", *options])
+
+
+def read(path):
+    """The datasets of an output by line number, and its index."""
+    with h5py.File(path) as file:
+        index = json.loads(file["sentence_to_index"][0])
+        return {int(name): file[name][...] for name in file if name != "sentence_to_index"}, index
+
+
+def expected_layers(text):
+    return naive.sentence_layers(TENSORS, OPTIONS, text.split())[0]
+
+
+def test_every_kind_of_line(source, weights, tmp_path, capsys):
+    assert run(source, tmp_path / "out.hdf5", weights) == 0
+    layers, index = read(tmp_path / "out.hdf5")
+    assert sorted(layers) == list(range(len(LINES)))
+    for number, line in enumerate(LINES):
+        assert layers[number].dtype == np.float32
+        assert layers[number].shape == (3, len(line.split()), 12)
+        np.testing.assert_allclose(layers[number], expected_layers(line), atol=2e-5)
+    assert index == {" ".join(line.split()): str(LINES.index(line)) for line in LINES}
+    assert f"{sum(len(line.split()) for line in LINES)} tokens" in capsys.readouterr().out
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt", "out.hdf5"]
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 64])
+def test_the_batch_size_changes_nothing(source, weights, tmp_path, size):
+    run(source, tmp_path / "out.hdf5", weights, "--batch-size", str(size))
+    layers, index = read(tmp_path / "out.hdf5")
+    assert len(layers) == len(LINES)
+    for number, line in enumerate(LINES):
+        np.testing.assert_allclose(layers[number], expected_layers(line), atol=2e-5)
+    assert index["The cat sat on the mat ."] == "0"
+
+
+@pytest.mark.parametrize(
+    ("choice", "reduce"),
+    [("all", lambda x: x), ("top", lambda x: x[2:]), ("average", lambda x: x.mean(axis=0, keepdims=True))],
+)
+@pytest.mark.parametrize(("precision", "tolerance"), [("float32", 2e-5), ("float16", 4e-3)])
+def test_layers_and_precision(source, weights, tmp_path, choice, reduce, precision, tolerance):
+    run(source, tmp_path / "out.hdf5", weights, "--layers", choice, "--precision", precision)
+    layers, _ = read(tmp_path / "out.hdf5")
+    for number, line in enumerate(LINES):
+        expected = reduce(expected_layers(line))
+        assert layers[number].dtype == precision
+        assert layers[number].shape == expected.shape
+        np.testing.assert_allclose(layers[number].astype(np.float64), expected, atol=tolerance)
+
+
+def test_a_very_long_line(weights, tmp_path):
+    words = [f"w{i % 700}" for i in range(5000)]
+    (tmp_path / "in.txt").write_text("short one\n" + " ".join(words) + "\nand another\n", encoding="utf-8")
+    assert run(tmp_path / "in.txt", tmp_path / "out.hdf5", weights) == 0
+    layers, _ = read(tmp_path / "out.hdf5")
+    assert [layers[i].shape[1] for i in range(3)] == [2, 5000, 2]
+    np.testing.assert_allclose(layers[1], expected_layers(" ".join(words)), atol=5e-5)
+
+
+@pytest.mark.parametrize(
+    ("content", "lines"),
+    [
+        (b"\xef\xbb\xbffirst line\nsecond\n", ["first line", "second"]),  # a byte order mark
+        (b"first line\r\n\r\nlast\r\n", ["first line", "", "last"]),
+        (b"no newline\nat the end", ["no newline", "at the end"]),
+        ("one line\u2028still \u00a0 the same\x0band\x0cagain\n".encode(), ["one line still the same and again"]),
+        (b"", []),
+        (b"\n", [""]),
+    ],
+)
+def test_files_from_elsewhere(weights, tmp_path, content, lines):
+    (tmp_path / "in.txt").write_bytes(content)
+    assert run(tmp_path / "in.txt", tmp_path / "out.hdf5", weights) == 0
+    layers, index = read(tmp_path / "out.hdf5")
+    assert index == {line: str(number) for number, line in enumerate(lines)}
+    assert len(layers) == len(lines)
+    for number, line in enumerate(lines):
+        np.testing.assert_allclose(layers[number], expected_layers(line), atol=2e-5)
+
+
+def test_carried_state_goes_through_the_file_in_order(source, weights, tmp_path):
+    run(source, tmp_path / "out.hdf5", weights, "--state", "carried", "--batch-size", "2")
+    layers, _ = read(tmp_path / "out.hdf5")
+    rows = {}
+    for number, line in enumerate(LINES):
+        expected, rows[number % 2] = naive.sentence_layers(TENSORS, OPTIONS, line.split(), rows.get(number % 2))
+        np.testing.assert_allclose(layers[number], expected, atol=2e-5)
+
+
+def test_carried_state_equals_bilm_tf(reference, tmp_path):
+    lists = json.loads((reference / "lm_embeddings_sentences.json").read_text(encoding="utf-8"))
+    in_order = [sentence for batch in zip(*lists, strict=True) for sentence in batch]
+    (tmp_path / "in.txt").write_text("\n".join(in_order), encoding="utf-8")
+    options = ("--state", "carried", "--batch-size", "3", "--layers", "top")
+    assert run(tmp_path / "in.txt", tmp_path / "out.hdf5", reference, *options) == 0
+    layers, _ = read(tmp_path / "out.hdf5")
+    assert len(layers) == 30
+    for number, found in layers.items():
+        with h5py.File(reference / f"lm_embeddings_{number % 3}.hdf5") as file:
+            expected = np.concatenate(list(file[str(number // 3)][...]), axis=1)
+        np.testing.assert_allclose(found[0], expected, atol=1e-5)
+
+
+# What goes wrong
+
+
+class Failing:
+    """Runs a command that has to fail: status 1, a message, and nothing left behind."""
+
+    def __init__(self, tmp_path, weights, capsys):
+        self.tmp_path, self.weights, self.capsys = tmp_path, weights, capsys
+
+    def __call__(self, source, target, *options, weights=None):
+        before = sorted(self.tmp_path.rglob("*"))
+        assert run(source, target, weights or self.weights, *options) == 1
+        assert sorted(self.tmp_path.rglob("*")) == before
+        printed = self.capsys.readouterr()
+        assert printed.out == ""
+        assert printed.err.startswith("elmo.embed: ")
+        assert printed.err.count("\n") == 1
+        return printed.err
+
+
+@pytest.fixture
+def failing(tmp_path, weights, capsys):
+    return Failing(tmp_path, weights, capsys)
+
+
+def test_missing_input(failing, tmp_path):
+    assert f"{tmp_path / 'none.txt'}: cannot read the sentences: No such file" in failing(
+        tmp_path / "none.txt", tmp_path / "out.hdf5"
+    )
+    assert "Is a directory" in failing(tmp_path, tmp_path / "out.hdf5")
+
+
+def test_input_that_is_not_utf8(failing, tmp_path):
+    (tmp_path / "in.txt").write_bytes(b"fine\nalso fine\nca\xe9 not\n")
+    assert f"{tmp_path / 'in.txt'}, line 3: expected UTF-8" in failing(tmp_path / "in.txt", tmp_path / "out.hdf5")
+
+
+def test_input_that_can_be_read_only_once(failing, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    assert "expected a file" in failing(tmp_path / "pipe", tmp_path / "out.hdf5")
+
+
+def test_truncated_weights(failing, source, weights, tmp_path):
+    content = (weights / "weights.hdf5").read_bytes()
+    (tmp_path / "cut.hdf5").write_bytes(content[: len(content) // 2])
+    (tmp_path / "options.json").write_text(json.dumps(OPTIONS), encoding="utf-8")
+    message = failing(source, tmp_path / "out.hdf5", weights=tmp_path / "cut.hdf5")
+    assert f"{tmp_path / 'cut.hdf5'}: not a readable HDF5 file, perhaps cut short" in message
+
+
+def test_missing_weights(failing, source, tmp_path):
+    assert "no such weights" in failing(source, tmp_path / "out.hdf5", weights=tmp_path / "none.hdf5")
+
+
+def test_options_that_do_not_fit(failing, source, tmp_path):
+    other = json.loads(json.dumps(OPTIONS))
+    other["lstm"]["dim"] = 32
+    (tmp_path / "other.json").write_text(json.dumps(other), encoding="utf-8")
+    message = failing(source, tmp_path / "out.hdf5", "--options", str(tmp_path / "other.json"))
+    assert "LSTMCell/W_0' should have shape (12, 128) by its options, found (12, 80)" in message
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("none/out.hdf5", "its folder does not exist"),
+        ("folder", "it is a folder"),
+        ("in.txt/out.hdf5", "cannot write there"),
+        ("n" * 300, "File name too long"),
+        ("in.txt", "would overwrite"),
+    ],
+)
+def test_output_that_cannot_be_written(failing, source, tmp_path, name, reason):
+    (tmp_path / "folder").mkdir()
+    message = failing(source, tmp_path / name)
+    assert str(tmp_path / name) in message
+    assert reason in message
+
+
+def test_output_is_the_folder_one_stands_in(failing, source, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert "it is a folder" in failing(source, ".")
+
+
+def test_output_folder_without_permission(failing, source, tmp_path):
+    locked = tmp_path / "locked"
+    locked.mkdir(mode=0o555)
+    if os.access(locked, os.W_OK):
+        pytest.skip("this user may write anywhere")
+    assert "Permission denied" in failing(source, locked / "out.hdf5")
+
+
+def test_cuda_without_a_gpu(failing, source, tmp_path, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert "no usable GPU" in failing(source, tmp_path / "out.hdf5", "--device", "cuda")
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_a_failure_half_way_keeps_the_earlier_output(source, weights, tmp_path, monkeypatch, capsys, error):
+    target = tmp_path / "out.hdf5"
+    target.write_bytes(b"what was there before")
+    create, created = h5py.Group.create_dataset, []
+
+    def fails_late(*arguments, **keywords):
+        created.append(arguments)
+        if len(created) == 5:
+            raise error
+        return create(*arguments, **keywords)
+
+    monkeypatch.setattr(h5py.Group, "create_dataset", fails_late)
+    interrupted = isinstance(error, KeyboardInterrupt)
+    assert run(source, target, weights) == (130 if interrupted else 1)
+    assert target.read_bytes() == b"what was there before"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt", "out.hdf5"]
+    assert ("interrupted" if interrupted else "No space left") in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("size", ["0", "-3", "many"])
+def test_batch_size_that_is_none(source, weights, tmp_path, size, capsys):
+    with pytest.raises(SystemExit) as raised:
+        run(source, tmp_path / "out.hdf5", weights, "--batch-size", size)
+    assert raised.value.code == 2
+    assert "--batch-size" in capsys.readouterr().err
+
+
+# As a command
+
+
+@pytest.mark.integration
+def test_the_command(source, weights, tmp_path, repository):
+    command = [sys.executable, "-m", "elmo.embed", "in.txt", "out.hdf5", "--weights", str(weights), "--layers", "top"]
+    environment = {**os.environ, "PYTHONPATH": str(repository)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("out.hdf5: ")
+    layers, _ = read(tmp_path / "out.hdf5")
+    np.testing.assert_allclose(layers[0], expected_layers(LINES[0])[2:], atol=2e-5)
+    missing = subprocess.run([*command, "--options", "none.json"], cwd=tmp_path, env=environment, capture_output=True)
+    assert missing.returncode == 1
+    assert missing.stderr == b"elmo.embed: none.json: no such options file\n"
+
+
+@pytest.mark.integration
+def test_ctrl_c(weights, tmp_path, repository):
+    (tmp_path / "in.txt").write_text("a line that comes again and again\n" * 300_000, encoding="utf-8")
+    (tmp_path / "out.hdf5").write_bytes(b"what was there before")
+    # A shell that starts pytest in the background has it and its children ignore SIGINT: the first line undoes that.
+    program = (
+        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "from elmo.embed import main; sys.exit(main(sys.argv[1:]))"
+    )
+    command = [sys.executable, "-c", program, "in.txt", "out.hdf5", "--weights", str(weights), "--device", "cpu"]
+    environment = {**os.environ, "PYTHONPATH": str(repository)}
+    process = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True)
+    try:
+        deadline = time.monotonic() + 100
+        while not any(path.stat().st_size > 10_000 for path in tmp_path.glob("*.partial")):
+            assert process.poll() is None, "ended before it was interrupted"
+            assert time.monotonic() < deadline, "never began to write"
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()
+    assert process.returncode == 130
+    assert errors == "elmo.embed: interrupted; nothing was written\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt", "out.hdf5"]
+    assert (tmp_path / "out.hdf5").read_bytes() == b"what was there before"
