@@ -30,8 +30,8 @@ def replacing(path: Path) -> Iterator[Path]:
 def interrupts_held_back() -> Iterator[None]:
     """Lets Ctrl-C take effect at the end of the block, for blocks that call h5py.
 
-    Python raises KeyboardInterrupt wherever it happens to be. In h5py that is often a callback of a weak reference, where
-    exceptions are printed and dropped: Ctrl-C would be lost.
+    Python raises KeyboardInterrupt wherever it happens to be. In h5py that is often a callback of a weak reference,
+    where exceptions are printed and dropped: Ctrl-C would be lost.
     """
     in_main_thread = threading.current_thread() is threading.main_thread()  # the only one that may set handlers
     if not in_main_thread or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:

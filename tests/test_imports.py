@@ -1,0 +1,136 @@
+"""Arrows go one way: conf <- tasks.run -> tasks.* -> elmo, and tasks.run -> results.record <- results.table."""
+
+import ast
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+HYDRA = {"hydra", "omegaconf"}
+ROOM_FOR_HYDRA = {"tasks/run.py", "tasks/schema.py", "elmo/pretrain/__main__.py"}
+# results/ imports these where it uses them, so that a table prints on a machine that has nothing but Python.
+WHERE_USED = {"rich", "matplotlib", "jinja2", "numpy"}
+
+
+@dataclass(frozen=True)
+class Import:
+    """Something that a file imports."""
+
+    file: str  # relative to the repository
+    line: int
+    name: str  # dotted, with the imported name: "results.record.RunRecord"
+    on_load: bool  # whether importing the file imports this too
+
+    @property
+    def package(self):
+        return self.name.split(".")[0]
+
+    def __str__(self):
+        return f"{self.file}:{self.line} imports {self.name}"
+
+
+def imports_of(path, root):
+    """Every import of a file: at its top, in functions, under TYPE_CHECKING, and import_module("literal")."""
+    file = path.relative_to(root).as_posix()
+    package = path.relative_to(root).parent.parts
+    found = []
+
+    def visit(node, on_load):
+        if isinstance(node, ast.Import):
+            found.extend(Import(file, node.lineno, alias.name, on_load) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1] if node.level else ()
+            module = ".".join([*above, *([node.module] if node.module else [])])
+            found.extend(Import(file, node.lineno, f"{module}.{alias.name}", on_load) for alias in node.names)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in ("import_module", "__import__"):
+            names = [argument.value for argument in node.args[:1] if isinstance(argument, ast.Constant)]
+            found.extend(Import(file, node.lineno, str(name), on_load) for name in names)
+        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+            on_load = False
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            on_load = False
+        for child in ast.iter_child_nodes(node):
+            visit(child, on_load)
+
+    visit(ast.parse(path.read_text(encoding="utf-8")), True)
+    return found
+
+
+def fault(item):
+    """Why an import goes against the arrows, or None."""
+    house = item.file.split("/")[0]
+    if item.package == "tests":
+        return "only tests import tests"
+    if item.package in HYDRA and item.file not in ROOM_FOR_HYDRA:
+        return f"Hydra stops at {', '.join(sorted(ROOM_FOR_HYDRA))}"
+    if house == "elmo" and item.package in ("tasks", "results"):
+        return "elmo stands alone"
+    if house == "tasks" and item.package == "results":
+        record = item.file == "tasks/run.py" and (item.name + ".").startswith("results.record.")
+        return None if record else "of results, tasks know results.record, and only in tasks/run.py"
+    if house == "results" and item.package not in sys.stdlib_module_names | {"results"}:
+        if item.package not in WHERE_USED:
+            return "results need the standard library, and for display " + ", ".join(sorted(WHERE_USED))
+        return "imported where it is used, not on load" if item.on_load else None
+    if house == "conf" and item.package not in sys.stdlib_module_names:
+        return "conf holds configuration, not code"
+    return None
+
+
+def faults(root):
+    files = [path for house in ("elmo", "tasks", "results", "conf") for path in sorted((root / house).rglob("*.py"))]
+    items = [item for path in files for item in imports_of(path, root)]
+    return files, [f"{item}: {fault(item)}" for item in items if fault(item)]
+
+
+def test_arrows_go_one_way(repository):
+    files, found = faults(repository)
+    assert {path.relative_to(repository).parts[0] for path in files} == {"elmo", "tasks", "results", "conf"}
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("file", "source", "reason"),
+    [
+        ("elmo/a.py", "import tasks", "elmo stands alone"),
+        ("elmo/a.py", "def f():\n    from results.record import RunRecord", "elmo stands alone"),
+        ("elmo/pretrain/a.py", "from ...results import record", "elmo stands alone"),
+        ("elmo/a.py", "import importlib\nimportlib.import_module('tasks.ner')", "elmo stands alone"),
+        ("elmo/a.py", "import hydra", "Hydra stops at"),
+        ("elmo/pretrain/train.py", "from omegaconf import DictConfig", "Hydra stops at"),
+        ("elmo/pretrain/__main__.py", "import hydra", None),
+        ("elmo/a.py", "import torch, h5py\nfrom elmo.bilm import Bilm\nfrom . import mix", None),
+        ("tasks/trainer.py", "if True:\n    import hydra.utils", "Hydra stops at"),
+        ("tasks/ner/run.py", "import hydra", "Hydra stops at"),
+        ("tasks/run.py", "import hydra\nfrom results.record import RunRecord\nfrom results import record", None),
+        ("tasks/run.py", "import results.record", None),
+        ("tasks/run.py", "from results.table import main", "of results"),
+        ("tasks/run.py", "import results.records", "of results"),
+        ("tasks/run.py", "import results", "of results"),
+        ("tasks/trainer.py", "from results.record import RunRecord", "of results"),
+        ("tasks/ner/task.py", "import torch, elmo\nfrom tasks.base import Task", None),
+        ("results/a.py", "import json\nfrom results.record import x\nfrom . import record", None),
+        ("results/a.py", "import rich", "where it is used"),
+        ("results/a.py", "try:\n    import numpy as np\nexcept ImportError:\n    pass", "where it is used"),
+        ("results/a.py", "class A:\n    import rich", "where it is used"),
+        ("results/a.py", "def f():\n    from rich.table import Table\n    import matplotlib.pyplot", None),
+        ("results/a.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import rich", None),
+        ("results/a.py", "def f():\n    import torch", "results need the standard library"),
+        ("results/a.py", "def f():\n    import yaml", "results need the standard library"),
+        ("results/a.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import elmo", "results need"),
+        ("conf/__init__.py", "import tasks", "conf holds"),
+        ("tasks/a.py", "from tests.conftest import shared", "only tests import tests"),
+    ],
+)
+def test_the_walker_sees_it(tmp_path: Path, file, source, reason):
+    path = tmp_path / file
+    path.parent.mkdir(parents=True)
+    path.write_text(source, encoding="utf-8")
+    _, found = faults(tmp_path)
+    if reason is None:
+        assert found == []
+    else:
+        assert len(found) == 1
+        assert found[0].startswith(f"{file}:")
+        assert reason in found[0]

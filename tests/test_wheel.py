@@ -1,0 +1,91 @@
+"""The built wheel holds what it should, and its command runs from a folder that knows nothing of the checkout."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import h5py
+import pytest
+
+from elmo import random_bilm, save_bilm
+
+pytestmark = pytest.mark.integration
+
+
+def call(*command, **keywords):
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, **keywords)
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def tracked(repository):
+    """The files that a fresh clone would have."""
+    if shutil.which("git") is None or not (repository / ".git").exists():
+        pytest.skip("needs a git checkout")
+    names = call("git", "ls-files", "-z", cwd=repository).split("\0")
+    return [Path(name) for name in names if name and (repository / name).is_file()]
+
+
+@pytest.fixture(scope="module")
+def wheel(repository, tracked, tmp_path_factory):
+    clone = tmp_path_factory.mktemp("clone")
+    for name in tracked:
+        (clone / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(repository / name, clone / name)
+    out = tmp_path_factory.mktemp("wheel")
+    pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(out), str(clone))
+    (found,) = out.glob("*.whl")
+    return found
+
+
+@pytest.fixture(scope="module")
+def installed(wheel, tmp_path_factory):
+    target = tmp_path_factory.mktemp("installed")
+    pip("install", "--no-deps", "--target", str(target), str(wheel))
+    return target
+
+
+def pip(*arguments):
+    call(sys.executable, "-m", "pip", *arguments, "--quiet", "--disable-pip-version-check", "--no-index")
+
+
+def test_contents(wheel, tracked):
+    with zipfile.ZipFile(wheel) as archive:
+        names = {Path(name) for name in archive.namelist()}
+    code = {name for name in tracked if name.parts[0] in ("elmo", "tasks", "results", "conf") and name.suffix == ".py"}
+    settings = {name for name in tracked if name.parts[0] == "conf" and name.suffix == ".yaml"}
+    tables = {name for name in tracked if name.parent == Path("results") and name.suffix == ".toml"}
+    assert Path("elmo/embed.py") in code
+    assert code | settings | tables <= names
+    others = {name.parts[0] for name in names} - {"elmo", "tasks", "results", "conf"}
+    assert all(name.endswith(".dist-info") for name in others), others
+    assert not [name for name in names if name.parts[:2] in (("results", "runs"), ("results", "published"))]
+
+
+def test_console_scripts(installed, repository):
+    scripts = tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
+    assert "elmo-embed" in scripts
+    assert {path.name for path in (installed / "bin").iterdir()} == set(scripts)
+
+
+def test_the_command_runs_from_another_folder(installed, tmp_path):
+    save_bilm(random_bilm("tiny", seed=1), tmp_path / "model" / "weights.safetensors")
+    (tmp_path / "in.txt").write_text("from another folder\n\nlast\n", encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": str(installed)}
+    where = "import elmo.embed, results, tasks, conf; print(*(m.__file__ for m in (elmo.embed, results, tasks, conf)))"
+    modules = call(sys.executable, "-c", where, cwd=tmp_path, env=environment).split()
+    assert [Path(path).relative_to(installed).parts[0] for path in modules] == ["elmo", "results", "tasks", "conf"]
+
+    arguments = ("in.txt", "out.hdf5", "--weights", "model")
+    call(sys.executable, "-m", "elmo.embed", *arguments, cwd=tmp_path, env=environment)
+    with h5py.File(tmp_path / "out.hdf5") as file:
+        assert [file[name].shape for name in ("0", "1", "2")] == [(3, 3, 16), (3, 0, 16), (3, 1, 16)]
+
+    (tmp_path / "out.hdf5").unlink()
+    call(sys.executable, str(installed / "bin" / "elmo-embed"), *arguments, cwd=tmp_path, env=environment)
+    assert (tmp_path / "out.hdf5").is_file()
