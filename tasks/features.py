@@ -1,0 +1,258 @@
+"""Token features: [x_k; ELMo_k] at the input of a head, and ELMo_k for [h_k; ELMo_k] at its output.
+
+An arm of the benchmark is a choice of what stands here; heads see widths and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from elmo import SIZES, Bilm, Elmo, load_bilm, random_bilm
+from elmo.characters import character_ids, spell
+from elmo.errors import InputError
+from elmo.mix import LayerChoice
+from elmo.options import N_CHARACTERS, BilmOptions
+from tasks.base import FeatureBatch, Sentence
+from tasks.seed import drawing_from, initialise
+from tasks.vectors import Vectors, open_vectors
+
+PLACES = ("input", "output")
+LONGEST_WORD = 50  # characters of a word that the character CNN reads, its boundary marks included
+
+
+@dataclass
+class WordsConfig:
+    """Word vectors. `dim` counts where there are no pretrained ones (vectors: null)."""
+
+    vectors: str | None = "glove-6b-50d"
+    dim: int = 50
+    lowercase: bool = True
+    trainable: bool = True
+
+
+@dataclass
+class CharactersConfig:
+    """A character CNN: embedding width, number of filters, their width."""
+
+    dim: int = 16
+    filters: int = 128
+    width: int = 3
+
+
+@dataclass
+class ElmoConfig:
+    """The frozen layers and their mixes; see `elmo.Elmo`.
+
+    Attributes:
+        weights: a shipped name, a file or a folder.
+        untrained: take the shape of those weights, but draw new ones: the control, width without knowledge.
+        untrained_seed: what they are drawn from; not the run's seed, so that all seeds share one biLM as with elmo.
+        places: where ELMo enters: input, output or both.
+        layers: mix, last, or the number of a layer.
+        l2: lambda, on the raw mix weights.
+    """
+
+    weights: str = "small"
+    untrained: bool = False
+    untrained_seed: int = 0
+    places: list[str] = field(default_factory=lambda: ["input"])
+    layers: str = "mix"
+    l2: float = 0.001
+    layer_norm: bool = False
+    dropout: float = 0.5
+
+
+@dataclass
+class FeaturesConfig:
+    """What x_k is made of; any part may be null. `dropout` is applied to the joined vector."""
+
+    name: str = "???"
+    words: WordsConfig | None = field(default_factory=WordsConfig)
+    characters: CharactersConfig | None = field(default_factory=CharactersConfig)
+    elmo: ElmoConfig | None = None
+    dropout: float = 0.0
+
+
+def build_elmo(config: ElmoConfig) -> Elmo:
+    """The ELMo layer that a config describes."""
+    wrong = [place for place in config.places if place not in PLACES]
+    if wrong or not config.places:
+        raise InputError(f"features.elmo.places: expected some of {', '.join(PLACES)}, found {wrong or 'none'}")
+    layers: str | int = int(config.layers) if config.layers.isdigit() else config.layers
+    return Elmo(_bilm(config), config.places, cast(LayerChoice, layers), config.layer_norm, config.l2, config.dropout)
+
+
+def _bilm(config: ElmoConfig) -> Bilm:
+    if not config.untrained:
+        return load_bilm(config.weights)
+    options: str | BilmOptions = config.weights if config.weights in SIZES else load_bilm(config.weights).options
+    return random_bilm(options, config.untrained_seed)
+
+
+def features_fingerprint(config: FeaturesConfig) -> dict[str, str | None]:
+    """The hashes of what the features are computed from: `vectors` and, of a biLM, `weights`."""
+    words = config.words
+    return {
+        "vectors": open_vectors(words.vectors).fingerprint() if words is not None and words.vectors else None,
+        "weights": _bilm(config.elmo).fingerprint() if config.elmo is not None else None,
+    }
+
+
+class CharacterCnn(nn.Module):
+    """A vector for the spelling of a word: convolution over its bytes, maximum over positions, ReLU."""
+
+    def __init__(self, config: CharactersConfig) -> None:
+        super().__init__()
+        self.width = config.width
+        self.dim = config.filters
+        self.embedding = nn.Embedding(N_CHARACTERS, config.dim)
+        self.convolution = nn.Conv1d(config.dim, config.filters, config.width)
+
+    def forward(self, spelling: Tensor, lengths: Tensor) -> Tensor:
+        """The vectors of some words: (words, characters), (words,) -> (words, filters).
+
+        Windows that begin behind a word's last whole window are left out, so that a word's vector does not depend on
+        how far its batch is padded.
+        """
+        windows = self.convolution(self.embedding(spelling).transpose(1, 2))  # (words, filters, windows)
+        last = (lengths - self.width).clamp(min=0)
+        outside = torch.arange(windows.shape[2], device=windows.device) > last[:, None]  # (words, windows)
+        return torch.relu(windows.masked_fill(outside[:, None, :], float("-inf")).amax(dim=2))
+
+
+class TokenFeatures(nn.Module):
+    """Vectors for the tokens of sentences.
+
+    Each part draws its starting values from its own generator, so that the parts two arms share start equal. Words are
+    known by number from the moment they are met (`meet`), so that a batch costs nothing per token in Python.
+
+    Args:
+        config: what the vectors are made of.
+        training: the sentences trained on; their words get trainable vectors.
+        seed: the run's seed.
+    """
+
+    def __init__(self, config: FeaturesConfig, training: Iterable[Sentence], seed: int) -> None:
+        super().__init__()
+        self.config = config
+        self._numbers: dict[str, int] = {}  # from 1: 0 is padding
+        self._known: dict[Sentence, npt.NDArray[np.int64]] = {}
+        self._training_words: list[str] = []
+        self.register_buffer("_rows", torch.full((1,), -1), persistent=False)
+        self.register_buffer("_spelling", torch.zeros(1, LONGEST_WORD, dtype=torch.long), persistent=False)
+        self.register_buffer("_spelled", torch.zeros(1, dtype=torch.long), persistent=False)
+        self._rows: Tensor
+        self._spelling: Tensor
+        self._spelled: Tensor
+        self.vectors: Vectors | None = None
+        words_dim = 0
+        if config.words is not None:
+            self.vectors = open_vectors(config.words.vectors) if config.words.vectors else None
+            words_dim = self.vectors.dim if self.vectors else config.words.dim
+            self.words = self._word_table(training, words_dim, seed)
+            # Vectors of words that were not trained on: pretrained where there is one, else absent.
+            self.register_buffer("_more_words", torch.zeros(0, words_dim), persistent=False)
+            self._more_words: Tensor
+            self._more_rows: dict[str, int] = {}
+        self.characters = CharacterCnn(config.characters) if config.characters else None
+        self.elmo = build_elmo(config.elmo) if config.elmo else None
+        self.dropout = nn.Dropout(config.dropout)
+        if self.characters is not None:
+            initialise(self.characters, seed, "characters")
+        places = self.elmo.mixes if self.elmo is not None else ()
+        elmo_dim = self.elmo.dim if self.elmo is not None else 0
+        self.input_dim = words_dim + (self.characters.dim if self.characters else 0) + elmo_dim * ("input" in places)
+        self.output_dim = elmo_dim * ("output" in places)
+        if self.input_dim == 0:
+            raise InputError("features: every part is null; keep at least one of words, characters, elmo at the input")
+
+    def _word_table(self, training: Iterable[Sentence], dim: int, seed: int) -> nn.Parameter:
+        """The vectors of the training words: pretrained, or drawn with the pretrained ones' mean and spread."""
+        self._training_words = list(dict.fromkeys(map(self._form, chain.from_iterable(training))))
+        found = self.vectors.pick(self._training_words) if self.vectors else {}
+        known = torch.from_numpy(np.stack(list(found.values()))) if found else torch.zeros(0, dim)
+        with drawing_from(seed, "words"):
+            table = torch.randn(len(self._training_words), dim)
+        table = table * known.std() + known.mean() if len(known) > 1 else table * 0.1
+        for row, word in enumerate(self._training_words):
+            if word in found:
+                table[row] = torch.from_numpy(found[word])
+        self._row_of = {word: row for row, word in enumerate(self._training_words)}
+        words = cast(WordsConfig, self.config.words)
+        return nn.Parameter(table, requires_grad=words.trainable)
+
+    def _form(self, word: str) -> str:
+        return word.lower() if self.config.words is not None and self.config.words.lowercase else word
+
+    def meet(self, sentences: Iterable[Sentence]) -> None:
+        """Makes the words of these sentences known; those not trained on get their pretrained vector, or zeros."""
+        sentences = [sentence for sentence in dict.fromkeys(sentences) if sentence not in self._known]
+        new = [word for word in dict.fromkeys(chain.from_iterable(sentences)) if word not in self._numbers]
+        if new:
+            self._numbers.update({word: number for number, word in enumerate(new, start=len(self._numbers) + 1)})
+            spelled = [spell(word, LONGEST_WORD) for word in new]
+            device = self._spelling.device
+            self._spelling = torch.cat([self._spelling, torch.from_numpy(character_ids(new, LONGEST_WORD)).to(device)])
+            self._spelled = torch.cat([self._spelled, torch.tensor([len(ids) for ids in spelled], device=device)])
+            self._rows = torch.cat([self._rows, torch.tensor(self._new_rows(new), device=device)])
+        for sentence in sentences:
+            self._known[sentence] = np.array([self._numbers[word] for word in sentence], dtype=np.int64)
+
+    def _new_rows(self, new: Sequence[str]) -> list[int]:
+        """For each word its row: of the trained table, behind it in the table of further words, or -1 for no vector."""
+        if self.config.words is None:
+            return [-1] * len(new)
+        unseen = {self._form(word) for word in new} - self._row_of.keys() - self._more_rows.keys()
+        found = self.vectors.pick(unseen) if self.vectors and unseen else {}
+        if found:
+            self._more_rows.update({word: len(self._more_rows) + i for i, word in enumerate(found)})
+            added = torch.from_numpy(np.stack(list(found.values()))).to(self._more_words.device)
+            self._more_words = torch.cat([self._more_words, added])
+        behind = {word: len(self._row_of) + row for word, row in self._more_rows.items()}
+        return [self._row_of.get(form, behind.get(form, -1)) for form in map(self._form, new)]
+
+    def forward(self, sentences: Sequence[Sentence]) -> FeatureBatch:
+        """The vectors of a batch of sentences."""
+        self.meet(sentence for sentence in sentences if sentence not in self._known)
+        numbers = [self._known[sentence] for sentence in sentences]
+        lengths = torch.tensor([len(row) for row in numbers])
+        padded = np.zeros((len(numbers), int(lengths.max())), dtype=np.int64)
+        for row, values in zip(padded, numbers, strict=True):
+            row[: len(values)] = values
+        ids = torch.from_numpy(padded).to(self._rows.device)  # (batch, tokens)
+        parts = []
+        if self.config.words is not None:
+            parts.append(self._word_vectors(self._rows[ids]))
+        if self.characters is not None:
+            distinct, inverse = torch.unique(ids, return_inverse=True)
+            width = int(self._spelled[distinct].max().clamp(min=self.characters.width))
+            parts.append(self.characters(self._spelling[distinct, :width], self._spelled[distinct])[inverse])
+        mask = ids > 0
+        output = parts[0].new_zeros(*ids.shape, 0) if parts else torch.zeros(*ids.shape, 0, device=ids.device)
+        if self.elmo is not None:
+            places = self.elmo(sentences).places
+            if "input" in places:
+                parts.append(places["input"])
+            output = places.get("output", output)
+        return FeatureBatch(self.dropout(torch.cat(parts, dim=-1)), output, mask, lengths)
+
+    def _word_vectors(self, rows: Tensor) -> Tensor:
+        """The vectors of word rows, zero where there is none: (batch, tokens) -> (batch, tokens, words_dim)."""
+        trained = len(self.words)
+        vectors = nn.functional.embedding(rows.clamp(0, trained - 1), self.words)
+        if not self.training and len(self._more_words):  # while training, every word is a training word
+            further = self._more_words[(rows - trained).clamp(min=0)]
+            vectors = torch.where((rows >= trained).unsqueeze(-1), further, vectors)
+        return vectors * (rows >= 0).unsqueeze(-1)
+
+    def penalty(self) -> Tensor:
+        """What the features add to the loss: the L2 term of ELMo's mixes, or nothing."""
+        return self.elmo.penalty() if self.elmo is not None else torch.zeros((), device=self._rows.device)

@@ -1,0 +1,48 @@
+"""Metrics: pure functions from gold and predicted lists to scores in percent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from seqeval.metrics import classification_report
+
+from tasks.base import Scores
+from tasks.spans import Span, iob2
+
+
+def span_scores(gold: Sequence[tuple[Sequence[Span], int]], predicted: Sequence[Sequence[Span]]) -> Scores:
+    """Micro-averaged span F1 by seqeval in its default mode, which is conlleval's.
+
+    Args:
+        gold: for each sentence its spans and its length.
+        predicted: for each sentence the predicted spans.
+    """
+    gold_tags = [iob2(spans, length) for spans, length in gold]
+    predicted_tags = [iob2(spans, length) for spans, (_, length) in zip(predicted, gold, strict=True)]
+    report = classification_report(gold_tags, predicted_tags, output_dict=True, zero_division=0)
+    labels = {name: scores for name, scores in report.items() if not name.endswith(" avg")}
+    overall = report["micro avg"]
+    return Scores(
+        values={
+            "f1": 100 * float(overall["f1-score"]),
+            "precision": 100 * float(overall["precision"]),
+            "recall": 100 * float(overall["recall"]),
+        },
+        details={
+            "labels": {
+                label: {
+                    "f1": 100 * float(scores["f1-score"]),
+                    "precision": 100 * float(scores["precision"]),
+                    "recall": 100 * float(scores["recall"]),
+                    "gold": int(scores["support"]),
+                }
+                for label, scores in labels.items()
+            }
+        },
+        examples=[_counts(set(spans), set(guess)) for (spans, _), guess in zip(gold, predicted, strict=True)],
+    )
+
+
+def _counts(gold: set[Span], predicted: set[Span]) -> dict[str, float]:
+    right = len(gold & predicted)
+    return {"tp": right, "fp": len(predicted) - right, "fn": len(gold) - right}

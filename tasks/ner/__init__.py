@@ -1,0 +1,1 @@
+"""Named entity recognition: a BiLSTM-CRF over BIOES tags, scored by span F1."""

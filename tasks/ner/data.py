@@ -1,0 +1,91 @@
+"""CoNLL column files: one token a line, a blank line after each sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from elmo.errors import InputError
+from tasks.base import Sentence
+from tasks.spans import Span, parse_tag, spans_of
+
+DOCUMENT_START = "-DOCSTART-"
+
+
+@dataclass
+class ColumnReader:
+    """What may differ between column files.
+
+    Attributes:
+        word_column: column of the word.
+        tag_column: column of the entity tag; -1 is the last one.
+        comments: whether lines that begin with "# " are comments.
+        ignore_labels: labels whose spans do not count as entities.
+    """
+
+    word_column: int = 0
+    tag_column: int = -1
+    comments: bool = False
+    ignore_labels: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class NerExample:
+    """A sentence and its entities; `tags` are as the file wrote them."""
+
+    id: str
+    words: Sentence
+    spans: tuple[Span, ...]
+    tags: tuple[str, ...]
+
+
+def read_columns(path: Path, reader: ColumnReader) -> list[NerExample]:
+    """The sentences of a column file with any number of columns, split by tabs where there are any.
+
+    Tags may be IOB1, IOB2 or BIOES; -DOCSTART- lines are dropped; CRLF and a byte order mark do no harm.
+    """
+    examples = []
+    for number, (words, tags) in enumerate(_sentences(path, reader)):
+        spans = tuple(span for span in spans_of(tags) if span.label not in reader.ignore_labels)
+        examples.append(NerExample(f"{path.name}:{number}", tuple(words), spans, tuple(tags)))
+    return examples
+
+
+def _sentences(path: Path, reader: ColumnReader) -> Iterator[tuple[list[str], list[str]]]:
+    words: list[str] = []
+    tags: list[str] = []
+    columns = 0
+    for number, line in enumerate(_lines(path), start=1):
+        if not line.strip() or line.startswith(DOCUMENT_START):
+            if words:
+                yield words, tags
+                words, tags = [], []
+            continue
+        if reader.comments and line.startswith("# "):
+            continue
+        cells = line.split("\t") if "\t" in line else line.split()
+        columns = columns or len(cells)
+        try:
+            if len(cells) != columns or columns < 2:
+                expected = f"{columns} columns as in the lines before" if columns > 1 else "a word and a tag"
+                raise ValueError(f"expected {expected}, found {len(cells)}")
+            word, tag = cells[reader.word_column], cells[reader.tag_column].strip()
+            parse_tag(tag)
+        except (ValueError, IndexError) as error:
+            raise InputError(f"{path}, line {number}: {error}: {line!r}. Mend the line, or data.reader") from error
+        words.append(word)
+        tags.append(tag)
+    if words:
+        yield words, tags
+
+
+def _lines(path: Path) -> Iterator[str]:
+    """The lines of a UTF-8 file; only line feeds end them, since tweets hold every other kind of separator."""
+    number = 0
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                yield line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}, line {number}: expected UTF-8: {error.reason} at byte {error.start}") from error

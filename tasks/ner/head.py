@@ -1,0 +1,60 @@
+"""BiLSTM-CRF: the head of sequence tagging."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from tasks.base import Batch, FeatureBatch, Head
+from tasks.crf import ConstrainedCrf
+from tasks.spans import may_follow
+
+
+@dataclass
+class NerSettings:
+    """The head's sizes: LSTM width per direction and layers, and the dropout around and between them."""
+
+    hidden: int = 200
+    layers: int = 2
+    dropout: float = 0.5
+
+
+class BiLstmCrf(Head):
+    """Reads [x_k; ELMo_k] with a BiLSTM and tags [h_k; ELMo_k] with a CRF; predictions are lists of tags."""
+
+    def __init__(self, settings: NerSettings, tags: Sequence[str], input_dim: int, output_dim: int) -> None:
+        super().__init__()
+        self.tags = list(tags)
+        self.dropout = nn.Dropout(settings.dropout)
+        between = settings.dropout if settings.layers > 1 else 0.0
+        self.encoder = nn.LSTM(
+            input_dim, settings.hidden, settings.layers, batch_first=True, bidirectional=True, dropout=between
+        )
+        self.projection = nn.Linear(2 * settings.hidden + output_dim, len(tags))
+        self.crf = ConstrainedCrf(tags, may_follow)
+
+    def _emissions(self, features: FeatureBatch) -> Tensor:
+        """Scores of the tags before the CRF, (batch, tokens, tags)."""
+        packed = pack_padded_sequence(
+            self.dropout(features.input), features.lengths, batch_first=True, enforce_sorted=False
+        )
+        encoded, _ = pad_packed_sequence(self.encoder(packed)[0], batch_first=True)  # (batch, tokens, 2 * hidden)
+        emissions: Tensor = self.projection(torch.cat([self.dropout(encoded), features.output], dim=-1))
+        return emissions
+
+    def loss(self, features: Sequence[FeatureBatch], batch: Batch) -> Tensor:
+        """The negative log-likelihood of the gold tags, summed over the batch as AllenNLP does."""
+        (tokens,) = features
+        emissions = self._emissions(tokens).float()
+        loss: Tensor = -self.crf(emissions, batch.targets["tags"], mask=tokens.mask, reduction="sum")
+        return loss
+
+    def decode(self, features: Sequence[FeatureBatch], batch: Batch) -> list[list[str]]:
+        """The best valid BIOES tags of each sentence."""
+        (tokens,) = features
+        paths = self.crf.decode(self._emissions(tokens), tokens.mask)
+        return [[self.tags[number] for number in path] for path in paths]

@@ -1,0 +1,90 @@
+"""NER: sentences in, entity spans out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.nn.utils.rnn import pad_sequence
+
+from tasks.base import Batch, Head, Scores, Sentence, Split, Task
+from tasks.metrics import span_scores
+from tasks.ner.data import ColumnReader, NerExample, read_columns
+from tasks.ner.head import BiLstmCrf, NerSettings
+from tasks.spans import bioes, scheme_of, spans_of
+
+
+class Ner(Task[NerExample, NerSettings]):
+    """Named entity recognition by span F1, as conlleval counts it."""
+
+    name = "ner"
+    metric = "f1"
+    recipe = 1
+    settings_type = NerSettings
+    reader_type = ColumnReader
+
+    tags: list[str]
+
+    def read(self, path: Path, split: Split) -> list[NerExample]:
+        """The sentences of a CoNLL column file."""
+        return read_columns(path, self.reader)
+
+    def from_rows(self, rows: Sequence[Mapping[str, Any]], split: Split) -> list[NerExample]:
+        """The sentences in rows with `words` and `tags`."""
+        return [
+            NerExample(f"{split}:{number}", tuple(row["words"]), tuple(spans_of(row["tags"])), tuple(row["tags"]))
+            for number, row in enumerate(rows)
+            if row["words"] and row["words"][0] != "-DOCSTART-"
+        ]
+
+    def counts(self, examples: Sequence[NerExample]) -> dict[str, int]:
+        """Sentences, tokens and entities, also by label."""
+        spans = [span for example in examples for span in example.spans]
+        labels = sorted({span.label for span in spans})
+        return {
+            "sentences": len(examples),
+            "tokens": sum(len(example.words) for example in examples),
+            "entities": len(spans),
+            **{label: sum(span.label == label for span in spans) for label in labels},
+        }
+
+    def notes(self, examples: Sequence[NerExample]) -> dict[str, object]:
+        """The tag scheme in which the examples were written."""
+        return {"scheme": scheme_of(example.tags for example in examples)}
+
+    def learn_labels(self, train: Sequence[NerExample]) -> None:
+        """Fixes the BIOES tags: O and four for each label that occurs in training."""
+        labels = sorted({span.label for example in train for span in example.spans})
+        self.tags = ["O", *(f"{prefix}-{label}" for label in labels for prefix in "BIES")]
+
+    def texts(self, example: NerExample) -> tuple[Sentence, ...]:
+        """The sentence."""
+        return (example.words,)
+
+    def collate(self, examples: Sequence[NerExample]) -> Batch:
+        """A batch with `tags` (batch, tokens), padded with O; a label never met in training is trained as O."""
+        number_of = {tag: number for number, tag in enumerate(self.tags)}
+        tags = [
+            torch.tensor([number_of.get(tag, 0) for tag in bioes(example.spans, len(example.words))])
+            for example in examples
+        ]
+        return Batch(
+            [example.id for example in examples],
+            ([example.words for example in examples],),
+            {"tags": pad_sequence(tags, batch_first=True)},
+        )
+
+    def build_head(self, input_dim: int, output_dim: int) -> Head:
+        """A BiLSTM-CRF."""
+        return BiLstmCrf(self.settings, self.tags, input_dim, output_dim)
+
+    def gold(self, examples: Sequence[NerExample]) -> list[list[str]]:
+        """The gold tags in BIOES."""
+        return [bioes(example.spans, len(example.words)) for example in examples]
+
+    def score(self, examples: Sequence[NerExample], predictions: Sequence[Sequence[str]]) -> Scores:
+        """Span F1, precision and recall, also by label; true and false positives and misses of each sentence."""
+        gold = [(example.spans, len(example.words)) for example in examples]
+        return span_scores(gold, [spans_of(tags) for tags in predictions])

@@ -1,0 +1,226 @@
+"""python -m tasks.run: one run of the benchmark, from a config to a record: build, fit, test once, write it down."""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+import time
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import hydra
+import torch
+from hydra.errors import HydraException
+from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
+
+from elmo.device import choose_device
+from elmo.errors import InputError
+from results.record import (
+    EXAMPLES_NAME,
+    Identity,
+    Mix,
+    RecordConflict,
+    RecordUnreadable,
+    RunError,
+    RunRecord,
+    decide,
+    describe_environment,
+    fingerprint,
+    prepare_folder,
+    record_path,
+    timestamp,
+    write_examples,
+    write_record,
+)
+from tasks.base import Scores, Split
+from tasks.console import Reporter
+from tasks.features import TokenFeatures, features_fingerprint
+from tasks.schema import RunConfig, explain, run_config
+from tasks.seed import initialise
+from tasks.sources import Loaded, Source
+from tasks.trainer import FitState, NonFiniteLoss, TaskModel, Trainer
+
+CHECKPOINT_NAME = "checkpoint.pt"
+
+HELP = """\
+python -m tasks.run [KEY=VALUE ...]      one run: train, select on dev, test once, write a record
+python -m tasks.run -m KEY=A,B,C ...     one run for each combination
+
+  task=ner                               what to learn
+  features=glove|elmo|elmo_random        the arm: baseline, baseline + ELMo, baseline + untrained biLM
+  data=mini|paper|NAME                   shipped data, official files under data_dir, or a conf/data/NAME.yaml
+  seed=N  limit=N                        limit keeps the first N examples of each split
+  device=auto|cpu|cuda  threads=N
+  runs_dir=DIR  data_dir=DIR             where records go, where official files are (default: $ELMO_DATA or ./data)
+  trainer.epochs=N  task.hidden=N  features.elmo.weights=PATH ...   any setting; --cfg job prints them all
+
+A finished run is skipped, a killed one goes on from its last epoch. Then: python -m results.table
+"""
+
+
+@dataclass
+class Outcome:
+    """What a run has found out so far; whatever is here when it fails still goes into its record."""
+
+    data: dict[str, Any] = field(default_factory=dict)
+    fit: FitState = field(default_factory=FitState)
+    dev: Scores = field(default_factory=Scores)
+    test: Scores = field(default_factory=Scores)
+    mixes: dict[str, Mix] = field(default_factory=dict)
+
+
+def run(config: RunConfig) -> str:
+    """Does one run and writes its record; what comes out is "finished" or "skipped"."""
+    torch.set_num_threads(config.threads)
+    task = config.task
+    identity = Identity(config.data.name, task.name, config.features.name, config.seed, config.variant)
+    path = record_path(config.runs_dir, identity)
+    variant = " ".join(f"{key}={value}" for key, value in config.variant.items())
+    title = f"{config.data.name} {task.name} {config.features.name} seed {config.seed}" + f" {variant}" * bool(variant)
+    reporter = Reporter(title)
+    device = choose_device(config.device)
+    source = Source(config.data, config.data_dir, config.limit)
+    parts = {
+        "config": config.resolved,
+        "data": source.fingerprint(),
+        **features_fingerprint(config.features),
+        "recipe": task.recipe,
+    }
+    if decide(path, parts) == "skip":
+        reporter.say(f"is done already: {path}")
+        return "skipped"
+    prepare_folder(path)
+    outcome, error = Outcome(), None
+    started_at, started = timestamp(), time.perf_counter()
+    try:
+        experiment(config, source, device, reporter, path.with_name(CHECKPOINT_NAME), fingerprint(parts), outcome)
+        write_examples(path.with_name(EXAMPLES_NAME), fingerprint(parts), outcome.test.examples)
+    except Exception as caught:  # noqa: BLE001 (whatever it was, the record says so, and the table shows it)
+        error = caught
+    seconds = time.perf_counter() - started
+    record = RunRecord(
+        status="failed" if error else "finished",
+        identity=identity,
+        fingerprinted=parts,
+        metric=task.metric,
+        scores={name: scores.values for name, scores in (("dev", outcome.dev), ("test", outcome.test))},
+        details=outcome.test.details,
+        limit=config.limit,
+        data=outcome.data,
+        weights=_weights_note(config, parts),
+        mixes=outcome.mixes,
+        epochs=outcome.fit.curve,
+        seconds=round(seconds, 3),
+        peak_memory_mb=_peak_memory_mb(device),
+        environment=describe_environment(_device_name(device), config.threads),
+        started_at=started_at,
+        finished_at=timestamp(),
+        error=RunError.of(error) if error else None,
+    )
+    write_record(path, record)
+    if error is not None:
+        reporter.say(f"failed, see {path}")
+        raise error
+    path.with_name(CHECKPOINT_NAME).unlink(missing_ok=True)
+    dev, test = record.scores["dev"][task.metric], record.scores["test"][task.metric]
+    reporter.say(f"{task.metric}: dev {dev:.2f}, test {test:.2f}  {seconds:.0f} s  {path}")
+    return "finished"
+
+
+def experiment(
+    config: RunConfig,
+    source: Source,
+    device: torch.device,
+    reporter: Reporter,
+    checkpoint: Path,
+    run_fingerprint: str,
+    outcome: Outcome,
+) -> None:
+    """The experiment itself, on one screen; `outcome` is filled in as things become known."""
+    task = config.task
+
+    def load(split: Split) -> Loaded[Any]:
+        loaded = source.load(task, split)
+        outcome.data[split] = {**loaded.counts, **task.notes(loaded.examples), "warnings": loaded.warnings}
+        for warning in loaded.warnings:
+            reporter.say(f"warning: {warning}")
+        return loaded
+
+    def sentences(examples: list[Any]) -> list[tuple[str, ...]]:
+        return list(chain.from_iterable(map(task.texts, examples)))
+
+    train, dev = load("train").examples, load("dev").examples
+    task.learn_labels(train)
+    features = TokenFeatures(config.features, sentences(train), config.seed)
+    features.meet(sentences(train) + sentences(dev))
+    head = task.build_head(features.input_dim, features.output_dim)
+    initialise(head, config.seed, "head")
+    model = TaskModel(features, head).to(device)
+    trained = sum(parameter.numel() for parameter in model.trained().values())
+    frozen = sum(parameter.numel() for parameter in model.parameters()) - trained
+    reporter.say(
+        f"{len(train):,} + {len(dev):,} examples; {trained:,} parameters to train, {frozen:,} frozen; {device}"
+    )
+
+    trainer = Trainer(task, config.trainer, config.seed, device, reporter)
+    outcome.fit = trainer.fit(model, train, dev, checkpoint, run_fingerprint)
+    outcome.dev = Scores(outcome.fit.best_values)
+    if features.elmo is not None:
+        outcome.mixes = {place: Mix(mix["layers"], mix["gamma"]) for place, mix in features.elmo.weights().items()}  # type: ignore[arg-type]
+
+    test = load("test").examples  # read once, when nothing is left to choose
+    features.meet(sentences(test))
+    outcome.test = trainer.evaluate(model, test)
+
+
+def _weights_note(config: RunConfig, parts: dict[str, Any]) -> dict[str, object] | None:
+    elmo = config.features.elmo
+    if elmo is None:
+        return None
+    return {"name": elmo.weights, "untrained": elmo.untrained, "sha256": parts["weights"], "state": "zero"}
+
+
+def _device_name(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
+
+
+def _peak_memory_mb(device: torch.device) -> float:
+    if device.type == "cuda":
+        return round(torch.cuda.max_memory_allocated(device) / 2**20, 1)
+    unit = 2**20 if sys.platform == "darwin" else 2**10  # macOS counts bytes, Linux kilobytes
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit, 1)
+
+
+class RunFailed(RuntimeError):  # noqa: N818
+    """A run that failed for a reason already printed; in a sweep the others have gone on."""
+
+
+@hydra.main(config_path="pkg://conf", config_name="config", version_base="1.3")
+def _hydra_main(tree: DictConfig) -> str:
+    try:
+        return run(run_config(tree))
+    except (InputError, RecordConflict, RecordUnreadable, NonFiniteLoss, OSError) as error:
+        print(f"tasks.run: {error}", file=sys.stderr)
+        raise RunFailed from error
+
+
+def main() -> None:
+    """Runs the command; the exit status is 1 if anything failed."""
+    if any(argument in ("--help", "-h") for argument in sys.argv[1:]):
+        print(HELP)
+        return
+    os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # exceptions as they are; they are explained here
+    try:
+        _hydra_main()
+    except RunFailed:
+        sys.exit(1)
+    except (HydraException, OmegaConfBaseException) as error:
+        sys.exit(f"tasks.run: {explain(error)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,183 @@
+"""The config tree as dataclasses: what may stand in it, and of which type. With run.py the only file that knows Hydra.
+
+YAML files under conf/ fill these in; a key or type that is not here is refused when the config is composed.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hydra import compose, initialize_config_module
+from hydra.core.config_store import ConfigStore
+from hydra.core.global_hydra import GlobalHydra
+from hydra.utils import get_class
+from omegaconf import MISSING, DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from elmo.errors import InputError
+from tasks.base import Task
+from tasks.features import FeaturesConfig
+from tasks.sources import DataConfig
+from tasks.trainer import TrainerConfig
+
+# Where, on what and how loudly a run takes place cannot change what comes out, so they are no part of its identity.
+NOT_IN_FINGERPRINT = ("device", "threads", "runs_dir", "data_dir")
+
+
+@dataclass
+class RunSchema:
+    """The whole tree; conf/config.yaml has the defaults.
+
+    `datasets` holds the task's own part of those datasets that every task has one of, by name.
+    """
+
+    task: dict[str, Any] = MISSING
+    features: FeaturesConfig = field(default_factory=FeaturesConfig)
+    data: DataConfig = field(default_factory=DataConfig)
+    trainer: TrainerConfig = field(default_factory=TrainerConfig)
+    datasets: dict[str, DataConfig] = field(default_factory=dict)
+    seed: int = 1
+    limit: int | None = None
+    device: str = "auto"
+    threads: int = 2
+    runs_dir: str = "results/runs"
+    data_dir: str = "data"
+
+
+ConfigStore.instance().store(name="schema", node=RunSchema)
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """One run, checked and resolved; Hydra's objects stop here.
+
+    Attributes:
+        task: the task, with its settings.
+        resolved: the whole tree as plain values, without what cannot change a score: for the record.
+        variant: the keys, as typed, in which it differs from the plain (task, features, data).
+    """
+
+    task: Task[Any, Any]
+    features: FeaturesConfig
+    data: DataConfig
+    trainer: TrainerConfig
+    seed: int
+    limit: int | None
+    device: str
+    threads: int
+    runs_dir: Path
+    data_dir: Path
+    resolved: Mapping[str, Any]
+    variant: Mapping[str, str | int | float | bool | None]
+
+
+def compose_config(overrides: Sequence[str]) -> DictConfig:
+    """The tree that these overrides compose, from wherever it is called."""
+    if GlobalHydra.instance().is_initialized():
+        return compose("config", list(overrides))
+    with initialize_config_module("conf", version_base="1.3"):
+        return compose("config", list(overrides))
+
+
+def run_config(tree: DictConfig) -> RunConfig:
+    """The run that a composed tree describes.
+
+    Raises:
+        InputError: a setting of the task or its reader is unknown or of the wrong type, or the dataset is for another
+            task.
+    """
+    task_class = get_class(tree.task._target_)
+    name = task_class.name  # type: ignore[attr-defined]
+    values: RunSchema = OmegaConf.to_object(tree)  # type: ignore[assignment]
+    data: DataConfig = OmegaConf.to_object(_chosen_data(tree))  # type: ignore[assignment]
+    if data.task not in (None, name):
+        raise InputError(f"data={data.name} is for task={data.task}, found task={name}")
+    settings = {key: value for key, value in values.task.items() if key != "_target_"}
+    task = task_class(
+        _checked(task_class.settings_type, settings, "task"),  # type: ignore[attr-defined]
+        _checked(task_class.reader_type, data.reader, "data.reader"),  # type: ignore[attr-defined]
+    )
+    plain = compose_config([f"task={name}", f"features={tree.features.name}", f"data={tree.data.name}"])
+    here, there = _flat(_resolved(tree)), _flat(_resolved(plain))
+    variant = {key: value for key, value in here.items() if value != there.get(key) and key != "seed"}
+    return RunConfig(
+        task=task,
+        features=values.features,
+        data=data,
+        trainer=values.trainer,
+        seed=values.seed,
+        limit=values.limit,
+        device=values.device,
+        threads=values.threads,
+        runs_dir=Path(values.runs_dir),
+        data_dir=Path(values.data_dir).expanduser(),
+        resolved=_resolved(tree),
+        variant=variant,
+    )
+
+
+def _chosen_data(tree: DictConfig) -> DictConfig:
+    """The dataset: what its own file says, or the task's part of it."""
+    name = tree.data.name
+    if tree.data.splits or tree.data.hub:
+        return tree.data  # type: ignore[no-any-return]
+    if name not in tree.datasets:
+        raise InputError(f"data={name}: this task has no such dataset, only {', '.join(tree.datasets)}")
+    return OmegaConf.merge(tree.datasets[name], {"name": name})  # type: ignore[return-value]
+
+
+def _resolved(tree: DictConfig) -> dict[str, Any]:
+    """The tree as plain values, without paths and machine, and of all datasets only the chosen one."""
+    values: dict[str, Any] = OmegaConf.to_container(tree, resolve=True)  # type: ignore[assignment]
+    values["data"] = OmegaConf.to_container(_chosen_data(tree), resolve=True)
+    return {key: value for key, value in values.items() if key not in (*NOT_IN_FINGERPRINT, "datasets")}
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    leaves: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            leaves |= _flat(value, f"{prefix}{key}.")
+        else:
+            leaves[prefix + key] = value if not isinstance(value, list) else "[" + ",".join(map(str, value)) + "]"
+    return leaves
+
+
+def _checked(kind: type, values: Mapping[str, Any], where: str) -> Any:  # noqa: ANN401 (an instance of `kind`)
+    """The values as an instance of a dataclass; unknown keys and wrong types are errors."""
+    try:
+        return OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(kind), dict(values)))
+    except OmegaConfBaseException as error:
+        raise InputError(explain(error, where)) from error
+
+
+def explain(error: Exception, where: str = "") -> str:
+    """A config error in a line or two: the key, what was wrong, and what could stand there instead."""
+    texts = [str(error), str(error.__cause__ or "")]
+    unknown = next(filter(None, (re.search(r"(?:Could not override|Key) '([^']+)'", text) for text in texts)), None)
+    located = next(filter(None, (re.search(r"full_key: (\S+)", text) for text in texts)), None)
+    if unknown is None:
+        lines = [line for text in reversed(texts) for line in text.splitlines() if line and "object_type=" not in line]
+        reason = "\n".join(dict.fromkeys(line for line in lines if "full_key" not in line))
+        return ".".join(filter(None, (where, located[1] if located else ""))) + ": " * bool(where or located) + reason
+    name = ".".join(filter(None, (where, located[1] if located else unknown[1])))
+    parent, _, last = name.rpartition(".")
+    known = _known_keys(error, parent)
+    close = difflib.get_close_matches(last, known, n=1)
+    hint = f" Did you mean {'.'.join(filter(None, (parent, close[0])))}?" if close else ""
+    listed = f" Known there: {', '.join(sorted(known))}." if known else ""
+    return f"unknown key {name}.{hint}{listed}"
+
+
+def _known_keys(error: Exception, parent: str) -> list[str]:
+    """The keys that may stand under `parent`: those of the refusing dataclass, else those of the default tree."""
+    kind = getattr(error, "object_type", None)
+    if isinstance(kind, type) and hasattr(kind, "__dataclass_fields__"):
+        return list(kind.__dataclass_fields__)
+    node = OmegaConf.select(compose_config([]), parent) if parent else compose_config([])
+    return [str(key) for key in node if key != "_target_"] if isinstance(node, DictConfig) else []

@@ -1,0 +1,163 @@
+"""Where examples come from: the shipped files, official files under a data folder, or the Hugging Face hub."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from elmo.errors import InputError
+from tasks.base import SPLITS, Split, Task
+
+SHIPPED = Path(__file__).parent / "mini"
+Example = TypeVar("Example")
+
+
+@dataclass
+class HubConfig:
+    """A dataset on the Hugging Face hub: its path, what it calls the splits, and its columns by our names for them."""
+
+    path: str = ""
+    name: str | None = None
+    revision: str | None = None
+    splits: dict[str, str] = field(default_factory=lambda: {"train": "train", "dev": "validation", "test": "test"})
+    columns: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class DataConfig:
+    """A dataset: what one YAML under conf/data/ says.
+
+    Attributes:
+        name: as in the file's name, in the records and in the table.
+        task: the task that it is for; None where each task has a part of it.
+        splits: the files of train, dev and test, relative to the data folder.
+        shipped: whether the files come with the suite rather than from the data folder.
+        reader: what differs between this dataset's files and the task's usual ones; see the task's reader.
+        expected: published counts, checked against what was read.
+        hub: the other source, where the files are absent.
+    """
+
+    name: str = ""
+    task: str | None = None
+    splits: dict[str, list[str]] = field(default_factory=dict)
+    shipped: bool = False
+    reader: dict[str, Any] = field(default_factory=dict)
+    expected: dict[str, dict[str, int]] = field(default_factory=dict)
+    hub: HubConfig | None = None
+
+
+@dataclass(frozen=True)
+class Loaded(Generic[Example]):
+    """The examples of a split, how many there were before any limit, and where counts are not the published ones."""
+
+    examples: list[Example]
+    counts: dict[str, int]
+    warnings: list[str]
+
+
+class Source:
+    """The splits of one dataset for one task.
+
+    Args:
+        config: the dataset.
+        data_dir: the folder of the official files.
+        limit: examples to keep of each split; None keeps all.
+    """
+
+    def __init__(self, config: DataConfig, data_dir: Path, limit: int | None = None) -> None:
+        missing = [split for split in SPLITS if not config.splits.get(split)]
+        if missing and config.hub is None:
+            raise InputError(
+                f"data={config.name}: expected files for {', '.join(missing)} under data.splits, found none"
+            )
+        self._config = config
+        self._root = SHIPPED if config.shipped else data_dir
+        self._limit = limit
+        self._rows: dict[Split, list[dict[str, Any]]] = {}
+
+    def fingerprint(self) -> dict[str, str]:
+        """The sha256 of each split's content, in which no label is looked at."""
+        return {split: self._hash(split) for split in SPLITS}
+
+    def load(self, task: Task[Example, Any], split: Split) -> Loaded[Example]:
+        """The examples of a split."""
+        if self._has_files(split):
+            examples = [example for path in self._paths(split) for example in task.read(path, split)]
+        else:
+            examples = task.from_rows(self._hub_rows(split), split)
+        if not examples:
+            raise InputError(f"data={self._config.name}: the {split} split has no examples")
+        counts = task.counts(examples)
+        warnings = [
+            f"{split}: expected {published:,} {what} as published, found {counts.get(what, 0):,}"
+            for what, published in self._config.expected.get(split, {}).items()
+            if counts.get(what) != published
+        ]
+        return Loaded(examples[: self._limit], counts, warnings)
+
+    def _paths(self, split: Split) -> list[Path]:
+        return [self._root / name for name in self._config.splits[split]]
+
+    def _has_files(self, split: Split) -> bool:
+        """Whether the split's files are there; an error that says what to put where if they are not, and no hub."""
+        paths = self._paths(split) if self._config.splits.get(split) else []
+        absent = [path for path in paths if not path.is_file()]
+        if paths and not absent:
+            return True
+        if self._config.hub is None:
+            raise InputError(
+                f"data={self._config.name}: the {split} split needs {', '.join(map(str, absent))}, which is not there. "
+                "Put the official files there, or name their folder with data_dir=DIR or the variable ELMO_DATA"
+            )
+        return False
+
+    def _hash(self, split: Split) -> str:
+        digest = hashlib.sha256()
+        if self._has_files(split):
+            for path in self._paths(split):
+                with path.open("rb") as file:
+                    digest.update(hashlib.file_digest(file, "sha256").digest())
+        else:
+            digest.update(json.dumps(self._hub_rows(split), sort_keys=True).encode())
+        return digest.hexdigest()
+
+    def _hub_rows(self, split: Split) -> Sequence[dict[str, Any]]:
+        if split not in self._rows:
+            self._rows[split] = _read_hub(self._config, split, self._root)
+        return self._rows[split]
+
+
+def _read_hub(config: DataConfig, split: Split, root: Path) -> list[dict[str, Any]]:
+    """The rows of a split from the hub, with our column names and label names instead of numbers."""
+    import datasets
+
+    hub = config.hub
+    if hub is None:
+        raise InputError(f"data={config.name} names no dataset on the hub")
+    try:
+        rows = datasets.load_dataset(hub.path, hub.name, revision=hub.revision, split=hub.splits[split])
+    except (OSError, ValueError, RuntimeError) as error:  # datasets raises all three for a hub that cannot be had
+        files = ", ".join(str(root / name) for name in config.splits.get(split, [])) or "no files"
+        raise InputError(
+            f"data={config.name}: the {split} split was found neither as {files}, nor on the hub as {hub.path!r} "
+            f"({type(error).__name__}: {error}). Put the official files there, or name their folder with data_dir=DIR "
+            "or the variable ELMO_DATA"
+        ) from error
+    absent = [theirs for theirs in hub.columns.values() if theirs not in rows.column_names]
+    if absent:
+        raise InputError(f"{hub.path}: expected the columns {', '.join(absent)}, found {', '.join(rows.column_names)}")
+    columns = {ours: _labelled(rows[theirs], rows.features[theirs]) for ours, theirs in hub.columns.items()}
+    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+
+def _labelled(values: Sequence[Any], feature: Any) -> list[Any]:  # noqa: ANN401 (a type of the datasets library)
+    """A column's values, with the names of class labels instead of their numbers."""
+    inner = getattr(feature, "feature", feature)  # a list of labels wraps the label
+    names = getattr(inner, "names", None)
+    if names is None:
+        return list(values)
+    return [[names[i] for i in value] if isinstance(value, list) else names[value] for value in values]

@@ -1,0 +1,271 @@
+"""The training loop: early stopping on dev, best weights, a checkpoint every epoch from which a killed run goes on.
+
+Nothing here belongs to one task, and nothing here sees the test split before training is over.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from elmo.errors import InputError
+from elmo.files import replacing
+from tasks.base import Batch, Head, Scores, Task
+from tasks.batches import plan_batches
+from tasks.console import Reporter
+from tasks.features import TokenFeatures
+from tasks.seed import named_seed
+
+OPTIMIZERS = {"adam": torch.optim.Adam, "adadelta": torch.optim.Adadelta}
+PRECISIONS = ("float32", "bfloat16")
+
+
+@dataclass
+class TrainerConfig:
+    """How a model is trained; part of a task's recipe, the same for all arms.
+
+    Attributes:
+        epochs: epochs at most.
+        patience: epochs without a better dev score after which training stops; null never stops early.
+        batch_size: examples in a batch at most.
+        batch_tokens: padded tokens in a batch at most; bounds the memory.
+        optimizer: adam or adadelta.
+        grad_norm: gradients are scaled down to this norm; null leaves them alone.
+        plateau_factor: the learning rate is multiplied by it after `plateau_patience` epochs without a better score.
+        precision: bfloat16 computes the head in half precision where the device is a GPU.
+    """
+
+    epochs: int = 75
+    patience: int | None = 25
+    batch_size: int = 64
+    batch_tokens: int = 8192
+    optimizer: str = "adam"
+    lr: float = 0.001
+    weight_decay: float = 0.0
+    grad_norm: float | None = 5.0
+    plateau_factor: float | None = None
+    plateau_patience: int = 0
+    precision: str = "float32"
+
+    def check(self) -> None:
+        """Raises an InputError for a value that cannot be meant."""
+        if self.optimizer not in OPTIMIZERS:
+            raise InputError(f"trainer.optimizer: expected {' or '.join(OPTIMIZERS)}, found {self.optimizer!r}")
+        if self.precision not in PRECISIONS:
+            raise InputError(f"trainer.precision: expected {' or '.join(PRECISIONS)}, found {self.precision!r}")
+        for name, value, least in (
+            ("epochs", self.epochs, 1),
+            ("batch_size", self.batch_size, 1),
+            ("batch_tokens", self.batch_tokens, 1),
+        ):
+            if value < least:
+                raise InputError(f"trainer.{name}: expected at least {least}, found {value}")
+        if not self.lr > 0:
+            raise InputError(f"trainer.lr: expected a positive number, found {self.lr}")
+
+
+class TaskModel(nn.Module):
+    """Features and a head: sentences in, loss or predictions out."""
+
+    def __init__(self, features: TokenFeatures, head: Head) -> None:
+        super().__init__()
+        self.features = features
+        self.head = head
+
+    def loss(self, batch: Batch) -> Tensor:
+        """The loss of a batch, with what the features add to it."""
+        return self.head.loss([self.features(text) for text in batch.texts], batch) + self.features.penalty()
+
+    def decode(self, batch: Batch) -> list[Any]:
+        """One prediction per example."""
+        return self.head.decode([self.features(text) for text in batch.texts], batch)
+
+    def trained(self) -> dict[str, Tensor]:
+        """The parameters that training changes: all that a checkpoint has to hold."""
+        return {name: parameter for name, parameter in self.named_parameters() if parameter.requires_grad}
+
+    def restore(self, values: dict[str, Tensor]) -> None:
+        """Sets the trained parameters to these values."""
+        with torch.no_grad():
+            for name, parameter in self.trained().items():
+                parameter.copy_(values[name])
+
+
+class NonFiniteLoss(RuntimeError):  # noqa: N818
+    """A loss that is no number; the message names the batch."""
+
+
+@dataclass
+class FitState:
+    """Where training stands after an epoch; what a checkpoint holds beside parameters."""
+
+    epoch: int = 0
+    best_epoch: int = 0
+    best_score: float = -math.inf
+    best_values: dict[str, float] = field(default_factory=dict)
+    curve: list[dict[str, float]] = field(default_factory=list)
+
+
+class Trainer:
+    """Trains a model on a task.
+
+    Args:
+        task: collates and scores.
+        config: the recipe.
+        seed: decides the batches and the dropout of every epoch.
+        device: where the model is.
+        reporter: where progress is shown.
+    """
+
+    def __init__(
+        self, task: Task[Any, Any], config: TrainerConfig, seed: int, device: torch.device, reporter: Reporter
+    ) -> None:
+        config.check()
+        self.task = task
+        self.config = config
+        self.seed = seed
+        self.device = device
+        self.reporter = reporter
+
+    def fit(
+        self,
+        model: TaskModel,
+        train: Sequence[Any],
+        dev: Sequence[Any],
+        checkpoint: Path | None = None,
+        fingerprint: str = "",
+    ) -> FitState:
+        """Trains until the epochs or the patience run out, and leaves the model with the weights that were best on dev.
+
+        Batches and dropout of an epoch depend on the seed and the epoch's number alone, so a run that goes on from a
+        checkpoint ends as if it had never stopped.
+
+        Args:
+            model: what to train.
+            train: examples to train on.
+            dev: examples to select by.
+            checkpoint: file to go on from, if it is there, and to write after every epoch.
+            fingerprint: whose checkpoint it is; another run's is not used.
+        """
+        config = self.config
+        parameters = model.trained()
+        optimizer = OPTIMIZERS[config.optimizer](parameters.values(), lr=config.lr, weight_decay=config.weight_decay)
+        plateau = self._plateau(optimizer)
+        state, best = FitState(), {name: value.detach().clone() for name, value in parameters.items()}
+        saved = _read_checkpoint(checkpoint, fingerprint, self.device)
+        if saved is not None:
+            model.restore(saved["model"])
+            optimizer.load_state_dict(saved["optimizer"])
+            if plateau is not None:
+                plateau.load_state_dict(saved["plateau"])
+            state, best = FitState(**saved["state"]), saved["best"]
+            self.reporter.say(f"goes on after epoch {state.epoch}")
+        while state.epoch < config.epochs and not self._out_of_patience(state):
+            started = time.perf_counter()
+            epoch = state.epoch + 1
+            torch.manual_seed(named_seed(self.seed, "epoch", epoch))
+            loss = self._train_epoch(model, optimizer, train, epoch)
+            scores = self.evaluate(model, dev).values
+            score = scores[self.task.metric]
+            if score > state.best_score:
+                state.best_epoch, state.best_score, state.best_values = epoch, score, scores
+                best = {name: value.detach().clone() for name, value in parameters.items()}
+            if plateau is not None:
+                plateau.step(score)
+            state.epoch = epoch
+            seconds = time.perf_counter() - started
+            rate = optimizer.param_groups[0]["lr"]
+            state.curve.append({"epoch": epoch, "loss": loss, **scores, "lr": rate, "seconds": round(seconds, 3)})
+            if checkpoint is not None:
+                saved = {
+                    "fingerprint": fingerprint,
+                    "state": vars(state),
+                    "model": parameters,
+                    "best": best,
+                    "optimizer": optimizer.state_dict(),
+                    "plateau": plateau.state_dict() if plateau is not None else {},
+                }
+                with replacing(checkpoint) as partial:
+                    torch.save(saved, partial)
+            self.reporter.say(
+                f"epoch {epoch}/{config.epochs}  loss {loss:.4f}  dev {self.task.metric} {score:.2f}"
+                f"  best {state.best_score:.2f} (epoch {state.best_epoch})  {seconds:.1f} s"
+            )
+        model.restore(best)
+        return state
+
+    def _plateau(self, optimizer: torch.optim.Optimizer) -> torch.optim.lr_scheduler.ReduceLROnPlateau | None:
+        if self.config.plateau_factor is None:
+            return None
+        return torch.optim.lr_scheduler.ReduceLROnPlateau(
+            optimizer, mode="max", factor=self.config.plateau_factor, patience=self.config.plateau_patience
+        )
+
+    def _out_of_patience(self, state: FitState) -> bool:
+        return self.config.patience is not None and state.epoch - state.best_epoch >= self.config.patience
+
+    def _train_epoch(
+        self, model: TaskModel, optimizer: torch.optim.Optimizer, train: Sequence[Any], epoch: int
+    ) -> float:
+        """The mean loss of one epoch of training."""
+        config = self.config
+        sizes = [self.task.size(example) for example in train]
+        plan = plan_batches(sizes, config.batch_size, config.batch_tokens, named_seed(self.seed, "batches", epoch))
+        model.train()
+        losses = []
+        for numbers in self.reporter.track(plan, len(plan), f"epoch {epoch}"):
+            batch = self.task.collate([train[i] for i in numbers]).to(self.device)
+            optimizer.zero_grad()
+            with self._autocast():
+                loss = model.loss(batch)
+            loss.backward()  # type: ignore[no-untyped-call]
+            if config.grad_norm is not None:
+                nn.utils.clip_grad_norm_(model.trained().values(), config.grad_norm)
+            optimizer.step()
+            losses.append(loss.detach())
+        # Looked at once an epoch: asking after every step would make a GPU wait for the CPU.
+        values = torch.stack(losses).float().cpu()
+        if not torch.isfinite(values).all():
+            step = int((~torch.isfinite(values)).nonzero()[0])
+            ids = ", ".join(self.task.collate([train[i] for i in plan[step]]).ids)
+            raise NonFiniteLoss(
+                f"epoch {epoch}, step {step + 1}: the loss is {values[step]:g}. The batch: {ids}. "
+                "Try a lower trainer.lr or trainer.precision=float32, and look at those examples"
+            )
+        return float(values.mean())
+
+    def predict(self, model: TaskModel, examples: Sequence[Any]) -> list[Any]:
+        """One prediction per example, in their order."""
+        sizes = [self.task.size(example) for example in examples]
+        plan = plan_batches(sizes, self.config.batch_size, self.config.batch_tokens)
+        predictions: list[Any] = [None] * len(examples)
+        model.eval()
+        with torch.no_grad(), self._autocast():
+            for numbers in self.reporter.track(plan, len(plan), "predicting"):
+                batch = self.task.collate([examples[i] for i in numbers]).to(self.device)
+                for number, prediction in zip(numbers, model.decode(batch), strict=True):
+                    predictions[number] = prediction
+        return predictions
+
+    def evaluate(self, model: TaskModel, examples: Sequence[Any]) -> Scores:
+        """The scores of the model's predictions."""
+        return self.task.score(examples, self.predict(model, examples))
+
+    def _autocast(self) -> torch.autocast:
+        wanted = self.config.precision == "bfloat16" and self.device.type == "cuda"
+        return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=wanted)
+
+
+def _read_checkpoint(path: Path | None, fingerprint: str, device: torch.device) -> dict[str, Any] | None:
+    """What a checkpoint holds, or None where there is none, or one of a run with other settings."""
+    if path is None or not path.exists():
+        return None
+    saved: dict[str, Any] = torch.load(path, map_location=device, weights_only=True)
+    return saved if saved["fingerprint"] == fingerprint else None
