@@ -128,7 +128,7 @@ def _pieces(source: Source, block_bytes: int) -> Iterator[tuple[Piece, int]]:
     line, start, done = 1, 0, 0
     rest = b""
     with source.path.open("rb") as stored:
-        for data in _chunks(source.path, stored):
+        for data in _chunks(source.path, stored, min(_READ_BYTES, block_bytes)):
             rest += data
             if len(rest) < block_bytes:
                 continue
@@ -146,8 +146,8 @@ def _pieces(source: Source, block_bytes: int) -> Iterator[tuple[Piece, int]]:
             yield Piece(path, line, start, rest), stored.tell() - done
 
 
-def _chunks(path: Path, stored: IO[bytes]) -> Iterator[bytes]:
-    """Yield the unpacked bytes of a file, a megabyte at a time."""
+def _chunks(path: Path, stored: IO[bytes], size: int) -> Iterator[bytes]:
+    """Yield the unpacked bytes of a file, `size` at a time."""
     suffix = path.suffix.lower()
     text: IO[bytes] | gzip.GzipFile | lzma.LZMAFile = stored
     if suffix == ".gz":
@@ -157,7 +157,7 @@ def _chunks(path: Path, stored: IO[bytes]) -> Iterator[bytes]:
     position = 0
     while True:
         try:
-            data = text.read(_READ_BYTES)
+            data = text.read(size)
         except EOFError as error:
             raise InputError(
                 f"{path}: the file ends in mid-stream, after {position:,} bytes of text; it is cut off, copy it again."

@@ -1,0 +1,32 @@
+"""Text that the corpus tests write: made up here, different in every paragraph, the same on every run."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+from rich.console import Console
+
+NOUNS = ("river", "engine", "teacher", "window", "harbour", "signal", "garden", "letter", "market", "bridge", "violin")
+VERBS = ("crossed", "repaired", "watched", "carried", "followed", "painted", "answered", "measured")
+QUIET = Console(quiet=True)
+
+
+def paragraph(number: int) -> str:
+    """Return paragraph `number`: one to four sentences, one word of its own."""
+    rng = random.Random(number)
+    sentences = [
+        f"The {rng.choice(NOUNS)} {rng.choice(VERBS)} Mr. {rng.choice(NOUNS).title()}'s {rng.choice(NOUNS)}."
+        for _ in range(rng.randint(1, 4))
+    ]
+    return " ".join([*sentences, f"It was no. {number} (word{number}), wasn't it?"])
+
+
+def write(path: Path, numbers: range) -> Path:
+    path.write_text("".join(paragraph(number) + "\n" for number in numbers), encoding="utf-8")
+    return path
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Return every file of a folder by name: stores are compared byte by byte."""
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
