@@ -1,0 +1,6 @@
+"""make bench: speeds, each beside an anchor that runs alternately in the same process."""
+
+import os
+
+# Before torch starts its threads: waiting ones shall sleep, or CPU seconds would count their spinning.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")

@@ -1,0 +1,52 @@
+"""The anchor: a biLM computed in the plain way that AllenNLP's documentation describes, with the weights of ours.
+
+The character encoder reads all 50 characters of every padded position; the LSTMs step over the padded batch, sorted by
+length, and multiply input and state at each step.
+"""
+
+import torch
+from torch import Tensor
+
+from elmo.bilm import Bilm
+from elmo.characters import character_ids
+
+
+@torch.no_grad()
+def layers(bilm: Bilm, sentences: list[list[str]]) -> Tensor:
+    """(layers, sentences, tokens, dim), zero where a sentence has ended."""
+    marked = sorted((["<S>", *words, "</S>"] for words in sentences), key=len, reverse=True)
+    order = sorted(range(len(sentences)), key=lambda i: len(sentences[i]), reverse=True)
+    lengths = [len(words) for words in marked]
+    padded = [word for words in marked for word in [*words, *[""] * (lengths[0] - len(words))]]
+    ids = torch.from_numpy(character_ids(padded))
+    x = bilm.encoder(ids).view(len(marked), lengths[0], -1)  # (sentences, steps, projection_dim)
+    halves = [_direction(bilm, 0, x, lengths), _direction(bilm, 1, x, lengths)]
+    result = torch.cat(halves, dim=-1)[:, :, 1:]
+    for row, length in enumerate(lengths):
+        result[:, row, length - 2 :] = 0.0
+    back = torch.empty(len(order), dtype=torch.int64)
+    back[order] = torch.arange(len(order))
+    return result[:, back, : lengths[0] - 2]
+
+
+def _direction(bilm: Bilm, direction: int, x: Tensor, lengths: list[int]) -> Tensor:
+    """One direction's half of every layer, (layers, sentences, steps, projection_dim)."""
+    outputs = [x]
+    for number, lstm in enumerate(bilm.directions[direction]):
+        inputs, output = outputs[-1], torch.zeros_like(x)
+        to_input, to_state = lstm.weight[:, : lstm.input_dim].t(), lstm.weight[:, lstm.input_dim :].t()
+        state = x.new_zeros(len(lengths), lstm.projection_dim)
+        cell = x.new_zeros(len(lengths), lstm.cell_dim)
+        steps = range(lengths[0]) if direction == 0 else range(lengths[0] - 1, -1, -1)
+        for step in steps:
+            n = sum(length > step for length in lengths)  # rows that have a token here
+            gates = inputs[:n, step] @ to_input + (state[:n] @ to_state + lstm.bias)
+            i, f, g, o = gates.chunk(4, dim=1)
+            memory = torch.sigmoid(i) * torch.tanh(g) + torch.sigmoid(f + 1.0) * cell[:n]
+            memory = torch.clamp(memory, -lstm.cell_clip, lstm.cell_clip)
+            projected = (torch.sigmoid(o) * torch.tanh(memory)) @ lstm.projection.t()
+            projected = torch.clamp(projected, -lstm.projection_clip, lstm.projection_clip)
+            cell[:n], state[:n], output[:n, step] = memory, projected, projected
+        skip = bilm.options.skip_connections and number > 0
+        outputs.append(output + inputs if skip else output)
+    return torch.stack(outputs)
