@@ -4,6 +4,9 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
+# Threads that wait must not spin: tests and runs share the cores.
+export OMP_WAIT_POLICY ?= PASSIVE
+
 .PHONY: help setup demo test check lint bench clean
 
 help:  ## list the targets

@@ -44,7 +44,7 @@ class RunSchema:
     seed: int = 1
     limit: int | None = None
     device: str = "auto"
-    threads: int = 2
+    threads: int = 1
     runs_dir: str = "results/runs"
     data_dir: str = "data"
 
