@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from elmo.characters import END_OF_SENTENCE, START_OF_SENTENCE
-from elmo.encoder import CharacterEncoder
+from elmo.encoder import encoder_of
 from elmo.errors import InputError
 from elmo.lstm import Packing, ProjectedLstm
 from elmo.options import SIZES, BilmOptions
@@ -49,7 +49,7 @@ class CarriedState:
 class Bilm(nn.Module):
     """A frozen bidirectional language model.
 
-    Layer 0 is the character encoder's vector, twice; layer j holds [forward; backward] of LSTM layer j.
+    Layer 0 is the encoder's vector, twice; layer j holds [forward; backward] of LSTM layer j.
     """
 
     def __init__(self, options: BilmOptions) -> None:
@@ -58,7 +58,7 @@ class Bilm(nn.Module):
         # Modules draw initial values, which are overwritten later; the generator of the model around this one must not
         # notice, or the same seed would give it another start with ELMo than without.
         with torch.random.fork_rng(devices=[]):
-            self.encoder = CharacterEncoder(options)
+            self.encoder = encoder_of(options)
         # directions[d][j] is LSTM layer j of direction d; both read projection_dim wide inputs.
         self.directions = nn.ModuleList(
             nn.ModuleList(
@@ -82,13 +82,13 @@ class Bilm(nn.Module):
 
     @property
     def n_layers(self) -> int:
-        """Layers that come out: the character encoder's and one for each LSTM layer."""
+        """Layers that come out: the encoder's and one for each LSTM layer."""
         return self.options.n_layers + 1
 
     @property
     def device(self) -> torch.device:
         """Where the weights are, and the layers will be."""
-        return self.encoder.characters.weight.device
+        return next(self.parameters()).device
 
     def fingerprint(self) -> str:
         """The sha256 of options and weights as they are now; equal for equal weights, whatever file held them."""
@@ -180,7 +180,7 @@ def random_bilm(size: str | BilmOptions, seed: int) -> Bilm:
                 parameter.fill_(-2.0)  # highways start by passing their input through
             elif name.endswith("bias"):
                 parameter.zero_()
-            elif name.startswith("encoder.characters"):
+            elif name.endswith("characters.weight"):
                 parameter.uniform_(-1.0, 1.0, generator=generator)
             else:
                 fan_in = parameter[0].numel()

@@ -1,14 +1,18 @@
-"""Characters to one vector a word: convolutions, maximum over positions, highways, projection."""
+"""One vector a word: from its characters (convolutions, maximum over positions, highways, projection), from a table, or both.
+
+Either encoder has `encode_words(words) -> (words, projection_dim)`; `encoder_of(options)` gives the one that options ask for.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
 from elmo.characters import character_ids
-from elmo.options import N_CHARACTERS, BilmOptions
+from elmo.options import N_CHARACTERS, UNKNOWN_WORD, BilmOptions
 
 WORDS_AT_ONCE = 512  # bounds the memory of the convolutions: 512 words x 2048 filters x 50 positions are 200 MB
 
@@ -69,3 +73,39 @@ class CharacterEncoder(nn.Module):
             ids = character_ids([words[i] for i in rows], options.max_characters, room=widest)
             vectors[rows] = self(torch.from_numpy(ids).to(device))
         return vectors
+
+
+class WordEncoder(nn.Module):
+    """Maps words of a vocabulary to vectors, (words, projection_dim); all other words share the vector of <UNK>.
+
+    With characters, each word's own are read beside its row of the table, so that unknown words still differ.
+    """
+
+    def __init__(self, options: BilmOptions) -> None:
+        super().__init__()
+        self.options = options
+        self.words = nn.Embedding(len(options.words), options.word_dim)
+        self.characters: nn.Module = nn.Identity()
+        width = options.word_dim
+        if options.filters:
+            spelled = replace(options, projection_dim=options.char_output_dim, words=(), word_dim=0, char_output_dim=0)
+            self.characters = CharacterEncoder(spelled)
+            width += options.char_output_dim
+        projection = nn.Linear(width, options.projection_dim)
+        self.projection = projection if width != options.projection_dim else nn.Identity()
+        self._row_of = {word: row for row, word in enumerate(options.words)}
+
+    def encode_words(self, words: Sequence[str]) -> Tensor:
+        """The vectors of distinct words, (words, projection_dim)."""
+        unknown = self._row_of[UNKNOWN_WORD]
+        rows = torch.tensor([self._row_of.get(word, unknown) for word in words], device=self.words.weight.device)
+        parts = [self.words(rows)]  # (words, word_dim)
+        if isinstance(self.characters, CharacterEncoder):
+            parts.append(self.characters.encode_words(words))  # (words, char_output_dim)
+        projected: Tensor = self.projection(torch.cat(parts, dim=1))
+        return projected
+
+
+def encoder_of(options: BilmOptions) -> CharacterEncoder | WordEncoder:
+    """The encoder that options ask for: words where they list any, characters otherwise."""
+    return WordEncoder(options) if options.words else CharacterEncoder(options)

@@ -11,6 +11,7 @@ from typing import Any
 from elmo.errors import InputError
 
 N_CHARACTERS = 261  # 256 bytes and five marks; the files hold this many rows, options.json counts one more for padding
+UNKNOWN_WORD = "<UNK>"
 STANDARD_FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))  # (width, filters)
 
 
@@ -30,6 +31,10 @@ class BilmOptions:
         cell_clip: bound of the LSTM cell; None leaves it alone.
         projection_clip: bound of the projected state; None leaves it alone.
         skip_connections: whether an LSTM layer above the first adds its input to its output.
+        words: vocabulary of a table of word vectors, <UNK> among them; none for a biLM that reads characters alone. With
+            words and without filters the biLM reads words alone.
+        word_dim: width of a word vector.
+        char_output_dim: width of the characters' vector beside it.
     """
 
     cell_dim: int
@@ -43,10 +48,21 @@ class BilmOptions:
     cell_clip: float | None = 3.0
     projection_clip: float | None = 3.0
     skip_connections: bool = True
+    words: tuple[str, ...] = ()
+    word_dim: int = 0
+    char_output_dim: int = 0
 
     def __post_init__(self) -> None:
         if self.activation not in ("relu", "tanh"):
             raise InputError(f"char_cnn.activation must be 'relu' or 'tanh', found {self.activation!r}")
+        if self.words and self.word_dim < 1:
+            raise InputError(f"word_embedding.dim must be at least 1, found {self.word_dim}")
+        if self.words and UNKNOWN_WORD not in self.words:
+            raise InputError(f"word_embedding.words must hold {UNKNOWN_WORD}, which stands for all other words")
+        if self.words and self.filters and self.char_output_dim < 1:
+            raise InputError(f"char_cnn.output_dim must be at least 1 beside words, found {self.char_output_dim}")
+        if self.words and not self.filters:
+            return
         if not self.filters:
             raise InputError("char_cnn.filters must list at least one [width, number of filters]")
         counts = {
@@ -87,7 +103,9 @@ class BilmOptions:
             where: what to call it in an error, such as its file name.
         """
         try:
-            lstm, characters = content["lstm"], content["char_cnn"]
+            lstm, words = content["lstm"], content.get("word_embedding")
+            # A biLM that reads words alone has no character encoder; all others must describe theirs.
+            characters = content.get("char_cnn", _NO_CHARACTERS) if words else content["char_cnn"]
             return cls(
                 cell_dim=int(lstm["dim"]),
                 projection_dim=int(lstm["projection_dim"]),
@@ -100,6 +118,9 @@ class BilmOptions:
                 cell_clip=_optional_float(lstm.get("cell_clip")),
                 projection_clip=_optional_float(lstm.get("proj_clip")),
                 skip_connections=bool(lstm.get("use_skip_connections", False)),
+                words=tuple(words["words"]) if words else (),
+                word_dim=int(words["dim"]) if words else 0,
+                char_output_dim=int(characters.get("output_dim", 0)) if words else 0,
             )
         except KeyError as error:
             raise InputError(
@@ -131,7 +152,7 @@ class BilmOptions:
 
     def to_json(self) -> dict[str, Any]:
         """The options as bilm-tf and AllenNLP read them; both clip keys are always there."""
-        return {
+        content: dict[str, Any] = {
             "lstm": {
                 "dim": self.cell_dim,
                 "projection_dim": self.projection_dim,
@@ -149,11 +170,20 @@ class BilmOptions:
                 "activation": self.activation,
             },
         }
+        if self.words:
+            content["word_embedding"] = {"dim": self.word_dim, "words": list(self.words)}
+            content["char_cnn"]["output_dim"] = self.char_output_dim
+        if not self.filters:
+            del content["char_cnn"]
+        return content
 
     def canonical(self) -> str:
         """One string per meaning: equal options give equal strings, whatever their file looked like."""
         clips = {name: _optional_float(getattr(self, name)) for name in ("cell_clip", "projection_clip")}  # 3 is 3.0
         return json.dumps({**asdict(self), **clips}, sort_keys=True)
+
+
+_NO_CHARACTERS: dict[str, Any] = {"filters": (), "embedding": {"dim": 0}}
 
 
 def _optional_float(value: float | None) -> float | None:

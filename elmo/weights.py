@@ -25,6 +25,7 @@ from elmo.options import N_CHARACTERS, BilmOptions
 
 HDF5_SUFFIXES = (".hdf5", ".h5")
 SAFETENSORS_SUFFIX = ".safetensors"
+SHIPPED = Path(__file__).parent / "pretrained"  # biLMs that come with this package, a folder each
 
 
 @dataclass(frozen=True)
@@ -79,19 +80,28 @@ def _entries(options: BilmOptions) -> Iterator[_Entry]:
         return _swap_gates(tensor).t()
 
     filters, cell, projection = options.n_filters, options.cell_dim, options.projection_dim
-    yield entry("char_embed", (N_CHARACTERS, options.char_dim), "encoder.characters.weight")
-    for i, (width, n) in enumerate(options.filters):
-        shape = (1, width, options.char_dim, n)
-        yield entry(f"CNN/W_cnn_{i}", shape, f"encoder.convolutions.{i}.weight", _conv_to_module, _conv_to_file)
-        yield entry(f"CNN/b_cnn_{i}", (n,), f"encoder.convolutions.{i}.bias")
-    for i in range(options.n_highway):
-        for gate in ("carry", "transform"):
-            module = f"encoder.highways.{i}.{gate}"
-            yield entry(f"CNN_high_{i}/W_{gate}", (filters, filters), f"{module}.weight", _transposed)
-            yield entry(f"CNN_high_{i}/b_{gate}", (filters,), f"{module}.bias")
-    if options.has_projection:
-        yield entry("CNN_proj/W_proj", (filters, projection), "encoder.projection.weight", _transposed)
-        yield entry("CNN_proj/b_proj", (projection,), "encoder.projection.bias")
+    encoder, spelled = "encoder", projection  # where the character encoder is, and how wide its vectors are
+    if options.words:
+        encoder, spelled = "encoder.characters", options.char_output_dim if options.filters else 0
+        yield entry("word_embed", (len(options.words), options.word_dim), "encoder.words.weight")
+        if options.word_dim + spelled != projection:
+            shape = (options.word_dim + spelled, projection)
+            yield entry("word_proj/W_proj", shape, "encoder.projection.weight", _transposed)
+            yield entry("word_proj/b_proj", (projection,), "encoder.projection.bias")
+    if options.filters:
+        yield entry("char_embed", (N_CHARACTERS, options.char_dim), f"{encoder}.characters.weight")
+        for i, (width, n) in enumerate(options.filters):
+            window = (1, width, options.char_dim, n)
+            yield entry(f"CNN/W_cnn_{i}", window, f"{encoder}.convolutions.{i}.weight", _conv_to_module, _conv_to_file)
+            yield entry(f"CNN/b_cnn_{i}", (n,), f"{encoder}.convolutions.{i}.bias")
+        for i in range(options.n_highway):
+            for gate in ("carry", "transform"):
+                module = f"{encoder}.highways.{i}.{gate}"
+                yield entry(f"CNN_high_{i}/W_{gate}", (filters, filters), f"{module}.weight", _transposed)
+                yield entry(f"CNN_high_{i}/b_{gate}", (filters,), f"{module}.bias")
+        if filters != spelled:
+            yield entry("CNN_proj/W_proj", (filters, spelled), f"{encoder}.projection.weight", _transposed)
+            yield entry("CNN_proj/b_proj", (spelled,), f"{encoder}.projection.bias")
     for direction in (0, 1):
         for layer in range(options.n_layers):
             file = f"RNN_{direction}/RNN/MultiRNNCell/Cell{layer}/LSTMCell"
@@ -103,23 +113,42 @@ def _entries(options: BilmOptions) -> Iterator[_Entry]:
 
 
 def load_bilm(weights: Path | str, options: Path | str | None = None) -> Bilm:
-    """The biLM in a weights file, or in a folder that holds one.
+    """The biLM in a weights file, in a folder that holds one, or shipped under a name.
 
     Args:
-        weights: an .hdf5 or .safetensors file, or a folder with exactly one of them (whose name holds "weights", if
-            there are more).
+        weights: an .hdf5 or .safetensors file, a folder with exactly one of them (whose name holds "weights", if
+            there are more), or the name of a shipped biLM, such as "small".
         options: its options.json; by default the one beside the weights, or the copy inside of a .safetensors file.
 
     Raises:
         InputError: a file is missing or damaged, the options do not describe a biLM, or a tensor is missing or has
             another shape than the options say.
     """
-    path = _weights_file(Path(weights))
+    path = _weights_file(find_weights(weights))
     chosen = BilmOptions.from_file(Path(options)) if options is not None else _options_beside(path)
     tensors = _read_safetensors(path) if path.suffix == SAFETENSORS_SUFFIX else _read_hdf5(path)
     bilm = Bilm(chosen)
     bilm.load_state_dict(_module_tensors(chosen, tensors, path))
     return bilm
+
+
+def shipped_names() -> list[str]:
+    """The names of the biLMs that come with this package."""
+    return sorted(path.parent.name for path in SHIPPED.glob("*/options.json"))
+
+
+def find_weights(weights: Path | str) -> Path:
+    """The path of a weights file or folder: a path that exists, or else a shipped name."""
+    path = Path(weights)
+    if path.exists():
+        return path
+    names = shipped_names()
+    if str(weights) in names:
+        return SHIPPED / str(weights)
+    raise InputError(
+        f"{weights}: no such weights file or folder, and no biLM of that name is shipped; "
+        f"shipped: {', '.join(names) or 'none'}"
+    )
 
 
 def save_bilm(bilm: Bilm, path: Path | str, dtype: torch.dtype = torch.float32) -> None:
@@ -169,7 +198,7 @@ def _module_tensors(options: BilmOptions, found: Mapping[str, Tensor], path: Pat
         state[item.module_name] = item.to_module(tensor.float())
     # A tensor of the network that the options do not mention means that the options are of another model.
     known = {item.file_name for item in _entries(options)}
-    extra = sorted(name for name in found if name.startswith(("CNN", "RNN_")) and name not in known)
+    extra = sorted(name for name in found if name.startswith(("CNN", "RNN_", "word_")) and name not in known)
     if extra:
         raise InputError(
             f"{path}: tensor {extra[0]!r} has no place in the model that its options describe "
@@ -190,8 +219,6 @@ def _weights_file(path: Path) -> Path:
                 f"{path}: expected exactly one {' or '.join(suffixes)} file of weights in this folder, found {found}"
             )
         return candidates[0]
-    if not path.exists():
-        raise InputError(f"{path}: no such weights file or folder")
     if path.suffix not in suffixes:
         raise InputError(f"{path}: expected a file ending in {', '.join(suffixes)}, or a folder with one")
     return path

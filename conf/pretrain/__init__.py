@@ -1,0 +1,1 @@
+"""Settings of `python -m elmo.pretrain` (package data)."""

@@ -1,0 +1,152 @@
+"""Perplexity of a biLM, defined once: `perplexity(...)`, and as a command for any text and any exported biLM.
+
+For each direction it is exp of minus the mean natural log probability of every word and of the end of every sentence
+(forward: of w1 .. wn and </S>, each given what is to its left; backward: of wn .. w1 and one end mark, each given what is to
+its right), among all words of the vocabulary, with each sentence read from a zero state. Words are cased. A word outside the
+vocabulary counts as a prediction of <UNK>; its rate is printed beside, because a small vocabulary makes the task easier.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast, get_args
+
+import torch
+from torch import Tensor
+
+from elmo.device import CHOICES, choose_device
+from elmo.errors import InputError
+from elmo.pretrain.batches import IGNORED, Batcher, Plan
+from elmo.pretrain.model import LanguageModel, word_vectors
+from elmo.pretrain.output import Output, load_model
+from elmo.pretrain.reading import Text, text_of_words, texts_of_store
+from elmo.pretrain.sources import find_sources, lines, read_blocks
+from elmo.pretrain.store import TokenStore
+from elmo.pretrain.text import Tokenise, Tokeniser
+
+TERMS = "full softmax, each sentence from a zero state, cased, </S> predicted, <UNK> predicted"
+TOKENS_AT_ONCE = 16_384
+
+
+@dataclass(frozen=True)
+class Perplexity:
+    """Perplexities of a text and what they were taken over.
+
+    Attributes:
+        forward: of the left-to-right direction.
+        backward: of the other.
+        tokens: predictions in each direction, the ends of sentences included.
+        unknown_rate: share of words that were <UNK>.
+        vocabulary: words that were told apart.
+    """
+
+    forward: float
+    backward: float
+    tokens: int
+    unknown_rate: float
+    vocabulary: int
+
+    @property
+    def mean(self) -> float:
+        """The arithmetic mean of both directions."""
+        return (self.forward + self.backward) / 2
+
+    def __str__(self) -> str:
+        return (
+            f"perplexity forward {self.forward:.2f}, backward {self.backward:.2f}, mean {self.mean:.2f} "
+            f"({self.tokens:,} predictions each; {TERMS} at {100 * self.unknown_rate:.2f} % of words, "
+            f"vocabulary of {self.vocabulary:,})"
+        )
+
+
+@torch.no_grad()
+def perplexity(model: LanguageModel, text: Text, dtype: torch.dtype = torch.float32) -> Perplexity:
+    """The perplexity of a text under a model, on the model's device.
+
+    Args:
+        model: the biLM and its output layer.
+        text: what to predict.
+        dtype: of the biLM's products; the output layer is always in single precision.
+    """
+    if not len(text.sentences):
+        raise InputError("perplexity needs at least one sentence, found none; give more text")
+    device = model.bilm.device
+    batcher = Batcher(Plan(text.sentences, TOKENS_AT_ONCE, seed=None), text.spelling, text.n_targets)
+    sums = torch.zeros(2, dtype=torch.float64, device=device)
+    tokens = 0
+    for step in range(len(batcher.plan)):
+        batch = batcher(step)
+        spelled = torch.from_numpy(text.spelling.ids[batch.types]).to(device)
+        types, inputs, targets = (
+            torch.from_numpy(array).to(device) for array in (batch.types, batch.inputs, batch.targets)
+        )
+        vectors = word_vectors(model.bilm, types, spelled, batch.profile, dtype)
+        top = model.layers(vectors, inputs)[-1]  # (2, steps, sentences, projection_dim)
+        for direction in range(2):
+            there = targets[direction] != IGNORED
+            sums[direction] += _log_likelihood(model, top[direction][there], targets[direction][there])
+        tokens += batch.tokens
+    forward, backward = (math.exp(min(-total / tokens, 700.0)) for total in sums.tolist())
+    return Perplexity(forward, backward, tokens, text.unknown_rate, text.n_targets)
+
+
+def _log_likelihood(model: LanguageModel, hidden: Tensor, targets: Tensor) -> Tensor:
+    return model.output.log_likelihood(hidden, targets).sum(dtype=torch.float64)
+
+
+def read_text(path: Path, output: Output, tokenise: str | None, max_characters: int) -> Text:
+    """The text of a file or folder, or the held-out part of a token store, numbered by an output layer's vocabulary."""
+    if (path / "header.json").is_file():
+        return texts_of_store(TokenStore.open(path), max_characters, output.vocabulary)[1]
+    tokeniser = Tokeniser(cast(Tokenise, tokenise or output.tokenise))
+    found = [
+        sentence
+        for block in read_blocks(find_sources([path]))
+        for piece in block.pieces
+        for _, line in lines(piece)
+        for sentence in tokeniser.paragraph(line)
+    ]
+    if not found:
+        raise InputError(f"{path}: expected text, found no word in it")
+    return text_of_words(found, output.vocabulary, max_characters)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The exit status of the command: 0, or 1 after an error message, or 130 after Ctrl-C."""
+    parser = argparse.ArgumentParser(
+        prog="python -m elmo.pretrain.perplexity",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "text",
+        metavar="TEXT",
+        type=Path,
+        help="a .txt, .gz or .xz file, a folder of them, or a token store (its held-out part)",
+    )
+    parser.add_argument(
+        "--weights", metavar="W", required=True, help="an exported biLM, or a shipped name such as small"
+    )
+    parser.add_argument("--softmax", metavar="DIR", help="its output layer (default: W-softmax beside it)")
+    parser.add_argument("--tokenise", choices=get_args(Tokenise), help="default: as the biLM was trained")
+    parser.add_argument("--device", choices=CHOICES, default="auto", help="default: a GPU where there is one")
+    options = parser.parse_args(arguments)
+    try:
+        model, output = load_model(options.weights, options.softmax)
+        text = read_text(options.text, output, options.tokenise, model.bilm.options.max_characters)
+        print(perplexity(model.to(choose_device(options.device)), text))
+    except (InputError, OSError) as error:
+        print(f"elmo.pretrain.perplexity: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

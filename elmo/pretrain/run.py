@@ -1,0 +1,183 @@
+"""A whole pretraining run: text to token store, training, held-out perplexity, export. Knows nothing of Hydra."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import cast
+
+import torch
+from rich.console import Console
+
+from elmo.device import choose_device
+from elmo.errors import InputError
+from elmo.files import replacing
+from elmo.pretrain.card import Facts, card, hardware
+from elmo.pretrain.checkpoint import Row, RunFolder
+from elmo.pretrain.corpus import CorpusSettings, build_store
+from elmo.pretrain.export import export
+from elmo.pretrain.model import LanguageModel
+from elmo.pretrain.output import load_model
+from elmo.pretrain.parallel import Workers, started
+from elmo.pretrain.perplexity import Perplexity, perplexity
+from elmo.pretrain.reading import Text, texts_of_store
+from elmo.pretrain.settings import Settings
+from elmo.pretrain.store import TokenStore
+from elmo.pretrain.text import Tokenise
+from elmo.pretrain.train import Outcome, precision, train
+
+
+def pretrain(settings: Settings, command: list[str], console: Console) -> None:
+    """Runs a pretraining from text to export; a finished run is left alone, an unfinished one goes on.
+
+    Args:
+        settings: of the run.
+        command: the arguments that they came from, for the card.
+        console: where progress goes.
+    """
+    if not settings.out:
+        raise InputError("out: expected a folder for the run, found none; add out=DIR")
+    if not settings.corpus:
+        raise InputError("corpus: expected text files or folders, found none; add corpus=[FILE,FOLDER]")
+    settings.budget.progress(0, 0, 0.0)  # says at once if there is none
+    device = choose_device(settings.device)
+    with started(device.type == "cuda") as workers:
+        speaker = console if workers.first else Console(quiet=True)
+        _pretrain(settings, command, speaker, device, workers)
+
+
+def _pretrain(settings: Settings, command: list[str], console: Console, device: torch.device, workers: Workers) -> None:
+    out = Path(settings.out)
+    store = _store(settings, out, console, workers)
+    model, vocabulary, tokenise = _start(settings, store)
+    model.to(device)
+    parameters = sum(item.numel() for item in model.parameters())
+    identity = settings.identity() | {"store": store.fingerprint, "processes": workers.world}
+    room = 4 * parameters * 9  # two checkpoints of weights and both averages, and two exports
+    folder = RunFolder(out, identity, room)
+    if folder.finished:
+        console.print(f"{out}: this run is finished; see {out / 'export' / settings.name / 'card.md'}", soft_wrap=True)
+        return
+    given = vocabulary if settings.init else None
+    train_text, heldout = texts_of_store(store, model.bilm.options.max_characters, given)
+    if not len(train_text.sentences):
+        raise InputError(f"{store.folder}: the corpus has no training sentence; give more text")
+    before = _before(folder, model, heldout) if settings.init and workers.first else None
+    workers.wait()
+    with _watching(settings, workers) as watch:
+        outcome = train(
+            model,
+            train_text,
+            heldout,
+            settings.training,
+            settings.budget,
+            settings.seed,
+            folder,
+            console,
+            workers,
+            watch,
+        )
+    if workers.first:
+        trained = _measured(model, heldout, precision(settings.training.precision, device))
+        with folder.writing():
+            target = export(model, vocabulary, tokenise, out / "export", settings.name)
+        exported = _measured(load_model(target)[0].to(device), heldout)
+        size = sum(item.numel() for item in model.bilm.parameters())
+        facts = Facts(
+            command,
+            settings,
+            store.header,
+            len(vocabulary),
+            size,
+            outcome,
+            hardware(device, workers.world),
+            before,
+            trained,
+            exported,
+        )
+        with folder.writing(), replacing(target / "card.md") as partial:
+            partial.write_text(card(facts), encoding="utf-8")
+        folder.finish(facts.summary())
+        _report(console, facts, outcome, target)
+    workers.wait()
+
+
+def _store(settings: Settings, out: Path, console: Console, workers: Workers) -> TokenStore:
+    """The token store, built by the first process; the others wait."""
+    folder = Path(settings.store) if settings.store else out / "store"
+    wanted = CorpusSettings(
+        sources=list(settings.corpus),
+        tokenise=cast(Tokenise, settings.tokenise),  # checked there
+        vocabulary=settings.vocabulary,
+        min_count=settings.min_count,
+        heldout_fraction=settings.heldout_fraction,
+        seed=settings.seed,
+        max_tokens=settings.max_tokens,
+    )
+    if workers.first:
+        build_store(wanted, folder, console)
+    workers.wait()
+    return TokenStore.open(folder, wanted.identity())
+
+
+def _start(settings: Settings, store: TokenStore) -> tuple[LanguageModel, list[str], str]:
+    """The model to begin with, the words that it predicts, and how text is cut into such words."""
+    if settings.init is None:
+        vocabulary = store.vocabulary()
+        options = settings.model.options(settings.input, vocabulary)
+        return LanguageModel.random(options, len(vocabulary), settings.seed), vocabulary, settings.tokenise
+    model, output = load_model(settings.init)
+    if output.tokenise != settings.tokenise:
+        raise InputError(
+            f"init={settings.init} was trained with tokenise={output.tokenise}, this run says tokenise={settings.tokenise}; "
+            "ask for the same, or the words would not match"
+        )
+    return model, output.vocabulary, output.tokenise
+
+
+def _before(folder: RunFolder, model: LanguageModel, heldout: Text) -> Perplexity | None:
+    """Held-out perplexity of the given weights, measured once and kept: a resumed run begins with other weights."""
+    path = folder.path / "before.json"
+    if path.exists():
+        return Perplexity(**json.loads(path.read_text(encoding="utf-8")))
+    found = _measured(model, heldout)
+    if found is not None:
+        with folder.writing(), replacing(path) as partial:
+            partial.write_text(json.dumps(asdict(found)) + "\n", encoding="utf-8")
+    return found
+
+
+def _measured(model: LanguageModel, heldout: Text, dtype: torch.dtype = torch.float32) -> Perplexity | None:
+    return perplexity(model, heldout, dtype) if len(heldout.sentences) else None
+
+
+@contextmanager
+def _watching(settings: Settings, workers: Workers) -> Iterator[Callable[[Row], None] | None]:
+    """What sends the learning curve to Weights & Biases, where that was asked for."""
+    if settings.wandb is None or not workers.first:
+        yield None
+        return
+    import wandb  # slow to import, and needed by few
+
+    with wandb.init(project=settings.wandb, dir=settings.out, config=settings.identity()) as run:
+
+        def watch(row: Row) -> None:
+            values = {name: value for name, value in asdict(row).items() if value is not None}
+            run.log(values, step=row.step)
+
+        yield watch
+
+
+def _report(console: Console, facts: Facts, outcome: Outcome, target: Path) -> None:
+    position = outcome.position
+    lines = [
+        f"{position.step:,} steps, {position.tokens:,} tokens, {position.seconds / 60:.1f} minutes, "
+        f"{outcome.tokens_per_second:,.0f} tokens/s"
+    ]
+    measured = {"before training": facts.before, "trained": facts.trained, "exported files": facts.exported}
+    lines += [f"{name}: {found}" for name, found in measured.items() if found is not None]
+    for line in (*lines, f"biLM: {target}"):
+        console.print(line, highlight=False, soft_wrap=True)

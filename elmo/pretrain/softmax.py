@@ -1,0 +1,103 @@
+"""The output layer: which word comes next, with one softmax for both directions.
+
+Training looks at every target and a sample of other words. Perplexity always uses all words (`OutputLayer.log_likelihood`).
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+# Logits held at once where all words are scored, to bound memory: 2^26 are 256 MB.
+LOGITS_AT_ONCE = 2**26
+
+
+class OutputLayer(nn.Module):
+    """Scores of all words of the vocabulary, given the top of the biLM in either direction."""
+
+    def __init__(self, n_words: int, dim: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(n_words, dim))
+        self.bias = nn.Parameter(torch.zeros(n_words))
+
+    def draw(self, generator: torch.Generator) -> None:
+        """Sets the weights for a start: small, so that all words begin as about equally likely."""
+        with torch.no_grad():
+            self.weight.normal_(0.0, 1 / math.sqrt(self.weight.shape[1]), generator=generator)
+            self.bias.zero_()
+
+    @torch.no_grad()
+    def log_likelihood(self, hidden: Tensor, targets: Tensor) -> Tensor:
+        """The natural logarithm of each target's probability among all words, (tokens,).
+
+        Args:
+            hidden: what the biLM says, (tokens, dim).
+            targets: word numbers, (tokens,).
+        """
+        rows = max(1, LOGITS_AT_ONCE // len(self.weight))
+        found = []
+        for part, target in zip(torch.split(hidden.float(), rows), torch.split(targets, rows), strict=True):
+            logits = torch.addmm(self.bias, part, self.weight.t())  # (rows, words)
+            found.append(logits.gather(1, target[:, None])[:, 0] - logits.logsumexp(dim=1))
+        return torch.cat(found) if found else hidden.new_zeros(0)
+
+
+class LogUniformSampler(nn.Module):
+    """Draws words that serve as wrong answers, frequent ones with higher probability (ids run by falling frequency).
+
+    Word i is in a sample with probability min(1, c * log((i + 2) / (i + 1))), c such that a sample has exactly `size` words.
+    No word is drawn twice, so the expected count that the loss divides by is that probability; frequent words are always in,
+    and a sample of the size of the vocabulary is the vocabulary. (TensorFlow's sampler draws until it has enough distinct
+    words, which a GPU cannot do without asking the host, and knows its expected counts only approximately.)
+    """
+
+    log_expected: Tensor
+    _ends: Tensor
+
+    def __init__(self, n_words: int, size: int) -> None:
+        super().__init__()
+        self.size = min(size, n_words)
+        ranks = torch.arange(n_words, dtype=torch.float64)
+        weights = torch.log1p(1 / (ranks + 1))  # falling
+        # The first k words are certain, and the others share what is left of the sample in proportion to their weights.
+        rest = weights.flip(0).cumsum(0).flip(0)  # (words,): the weight of word k and all after it
+        scale = (self.size - ranks) / rest
+        certain = int((scale * weights > 1).long().cumprod(0).sum())
+        expected = torch.ones_like(weights)
+        if certain < n_words:
+            expected[certain:] = weights[certain:] * scale[certain]
+        self.register_buffer("log_expected", expected.log().float(), persistent=False)
+        self.register_buffer("_ends", expected.cumsum(0), persistent=False)
+
+    def at(self, offset: Tensor) -> Tensor:
+        """The sample of distinct words, (size,), that belongs to a number drawn uniformly from [0, 1)."""
+        # Systematic sampling: lay the probabilities end to end, and take the word under every whole number plus the offset.
+        points = torch.arange(self.size, dtype=self._ends.dtype, device=self._ends.device) + offset
+        return torch.searchsorted(self._ends, points, right=True).clamp_(max=len(self._ends) - 1)
+
+
+def sampled_loss(
+    hidden: Tensor, targets: Tensor, sampled: Tensor, weight: Tensor, bias: Tensor, log_expected: Tensor
+) -> Tensor:
+    """Minus the log probability of each target among itself and the sampled words, (tokens,).
+
+    Every score is lowered by the logarithm of how often its word is expected in a sample; trained so, the scores of all words
+    become log probabilities up to a constant (Jean et al. 2015, and TensorFlow's `sampled_softmax_loss`).
+
+    Args:
+        hidden: (tokens, dim); its precision is that of the large product.
+        targets: word numbers, (tokens,).
+        sampled: word numbers, shared by all tokens, (samples,).
+        weight: of the output layer, (words, dim).
+        bias: of the output layer, (words,).
+        log_expected: log of the expected count in a sample, (words,).
+    """
+    corrected = bias - log_expected
+    of_target = weight.index_select(0, targets).to(hidden.dtype)  # (tokens, dim)
+    true = (hidden * of_target).sum(dim=1, dtype=torch.float32) + corrected[targets]
+    scores = hidden @ weight.index_select(0, sampled).to(hidden.dtype).t()  # (tokens, samples)
+    scores = scores.float() + corrected[sampled]
+    scores = scores.masked_fill(targets[:, None] == sampled, -torch.inf)  # the right answer is no wrong one
+    return torch.logaddexp(true, scores.logsumexp(dim=1)) - true

@@ -1,0 +1,263 @@
+"""The training loop: `train(...)` brings a model to the end of its budget, from wherever the run's folder says it is.
+
+The batch of a step, its negatives and its dropout are functions of the seed and the step, so a run that was killed and resumed
+goes through the same steps as one that was not. On a CPU with a budget in steps or tokens the weights come out bit-equal; a
+GPU adds numbers in an order of its own; and a budget in minutes ends where the clock says.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Generator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from rich.console import Console
+
+from elmo.errors import InputError
+from elmo.pretrain.batches import Batcher, Plan
+from elmo.pretrain.checkpoint import Position, Row, RunFolder
+from elmo.pretrain.model import LanguageModel
+from elmo.pretrain.parallel import ALONE, Workers
+from elmo.pretrain.perplexity import Perplexity, perplexity
+from elmo.pretrain.reading import Text
+from elmo.pretrain.settings import Budget, Training
+from elmo.pretrain.step import Stepper, Upload
+
+PREPARED = 16  # steps that are prepared ahead
+PREPARERS = 3  # threads that do so
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A finished training.
+
+    Attributes:
+        position: how far it came.
+        tokens_per_second: over all of it, held-out perplexity included.
+    """
+
+    position: Position
+    tokens_per_second: float
+
+
+def learning_rate(training: Training, progress: float) -> float:
+    """The rate at a share of the budget: rising over the warm-up, then falling along a cosine."""
+    if progress < training.warmup:
+        return training.learning_rate * max(progress / training.warmup, 0.01)
+    fall = min((progress - training.warmup) / (1 - training.warmup), 1.0)
+    share = training.final_rate + (1 - training.final_rate) * (1 + math.cos(math.pi * fall)) / 2
+    return training.learning_rate * share
+
+
+def precision(name: str, device: torch.device) -> torch.dtype:
+    """The type of all products: bfloat16 or float32; "auto" takes the former on a GPU."""
+    if name == "auto":
+        name = "bfloat16" if device.type == "cuda" else "float32"
+    return torch.bfloat16 if name == "bfloat16" else torch.float32
+
+
+def optimiser_of(model: LanguageModel, training: Training) -> torch.optim.Optimizer:
+    """Adam over all parameters."""
+    fused = model.bilm.device.type == "cuda"
+    return torch.optim.Adam(model.parameters(), lr=training.learning_rate, betas=(0.9, training.beta2), fused=fused)
+
+
+def train(
+    model: LanguageModel,
+    train_text: Text,
+    heldout: Text | None,
+    training: Training,
+    budget: Budget,
+    seed: int,
+    folder: RunFolder,
+    console: Console,
+    workers: Workers = ALONE,
+    watch: Callable[[Row], None] | None = None,
+) -> Outcome:
+    """Trains a model to the end of its budget and leaves a checkpoint of the end in the run's folder.
+
+    Args:
+        model: on its device; the folder's checkpoint, if any, replaces its weights.
+        train_text: what to learn.
+        heldout: what perplexity is measured on now and then; None measures nothing.
+        training: how.
+        budget: how long.
+        seed: of batches, negatives and dropout.
+        folder: of the run.
+        console: where lines go now and then.
+        workers: the processes of a parallel run.
+        watch: called with every line of the curve, on the first process.
+    """
+    device = model.bilm.device
+    dtype = precision(training.precision, device)
+    optimiser = optimiser_of(model, training)
+    position = folder.load(model, optimiser)
+    if workers.first:
+        folder.keep_curve_until(position.step)
+    plan = Plan(train_text.sentences, training.batch_tokens * workers.world, seed)
+    batcher = Batcher(plan, train_text.spelling, train_text.n_targets, workers.rank, workers.world)
+    captures = training.compile and device.type == "cuda"
+    if captures:
+        batcher = replace(batcher, profile=batcher.common_profile())
+    stepper = Stepper(
+        model,
+        train_text.spelling,
+        training.negatives,
+        training.dropout,
+        dtype,
+        captured=batcher.profile,
+        rows=2
+        * (training.batch_tokens + (256 if workers.world > 1 else 0)),  # shares are rounded up to whole sentences
+    )
+
+    def spent() -> float:
+        share = budget.progress(position.step, position.tokens, position.seconds)
+        return share if budget.minutes is None else workers.agree(share)  # clocks differ
+
+    if captures and spent() < 1:
+        _warm_up(stepper, batcher, seed, console)
+    sample = _sample(heldout, training.evaluate_sentences) if heldout is not None else None
+    losses = torch.zeros(training.log_every, device=device)
+    began, logged = time.monotonic() - position.seconds, replace(position)
+    progress = spent()
+    uploads = _prepared(batcher, seed, position.step, pin=device.type == "cuda")
+    while progress < 1:
+        rate = learning_rate(training, progress)
+        for group in optimiser.param_groups:
+            group["lr"] = rate
+        torch.manual_seed(_mixed(seed, position.step, workers.rank))
+        upload = next(uploads)
+        stepper(upload)
+        workers.sum(stepper.gradient)
+        _clip(stepper.gradient, training.clip_norm)
+        optimiser.step()
+        losses[position.step % training.log_every] = stepper.loss
+        position.step += 1
+        position.tokens += upload.tokens
+        position.seconds = time.monotonic() - began
+        progress = spent()
+        last = progress >= 1
+        evaluates = last or _due(training.evaluate_every, position.step)
+        saves = last or _due(training.checkpoint_every, position.step)
+        if evaluates or saves or _due(training.log_every, position.step):
+            workers.sum(losses)
+            n = position.step - logged.step
+            recent = losses.roll(-(position.step % training.log_every))[-n:].tolist()  # waits for the device
+            losses.zero_()
+            position.seconds = time.monotonic() - began
+            _check(recent, position, rate)
+            found = perplexity(model, sample, dtype) if sample is not None and evaluates else None
+            if workers.first:
+                row = _row(recent, position, logged, rate, found)
+                folder.log(row)
+                _say(console, row, progress)
+                if watch is not None:
+                    watch(row)
+                if saves:
+                    folder.save(model, optimiser, position)
+            logged = replace(position)
+            progress = spent()
+    uploads.close()
+    return Outcome(position, position.tokens / max(position.seconds, 1e-9))
+
+
+def _prepared(batcher: Batcher, seed: int, first: int, pin: bool) -> Generator[Upload, None, None]:
+    """The batches from a step on, a few of them ahead of time."""
+
+    def prepare(step: int) -> Upload:
+        offset = float(np.random.default_rng((seed, 1, step)).random())
+        return Upload.of(batcher(step), offset, pin)
+
+    with ThreadPoolExecutor(PREPARERS) as pool:
+        waiting: deque[Future[Upload]] = deque()
+        step = first
+        try:
+            while True:
+                while len(waiting) < PREPARED:
+                    waiting.append(pool.submit(prepare, step))
+                    step += 1
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
+
+
+def _warm_up(stepper: Stepper, batcher: Batcher, seed: int, console: Console) -> None:
+    """Compiles and captures the shapes that come often, before the clock starts; the weights stay as they are."""
+    began = time.monotonic()
+    wanted = {shape for shape, _ in batcher.plan.shapes[:40]}
+    for step in range(min(len(batcher.plan), 400)):
+        steps, _, _ = batcher.plan.batch(step)
+        if steps in wanted:
+            upload = Upload.of(batcher(step), 0.5, pin=False)
+            if upload.profile == batcher.profile:
+                stepper(upload)
+                wanted.remove(steps)
+    torch.cuda.synchronize()
+    console.print(f"compiled and captured in {time.monotonic() - began:.0f} s", highlight=False)
+
+
+def _mixed(seed: int, step: int, rank: int) -> int:
+    """One number for all three."""
+    return int(np.random.SeedSequence((seed, 2, step, rank)).generate_state(1, np.uint64)[0] >> 1)
+
+
+def _clip(gradient: torch.Tensor, bound: float) -> None:
+    """Scales a gradient down to a norm, without asking how long it is."""
+    gradient.mul_((bound / (gradient.norm() + 1e-6)).clamp(max=1.0))
+
+
+def _sample(text: Text, sentences: int) -> Text | None:
+    """The first sentences of a text; None if it has none."""
+    if not len(text.sentences):
+        return None
+    offsets = text.sentences.offsets[: sentences + 1]
+    return replace(
+        text, sentences=replace(text.sentences, tokens=text.sentences.tokens[: offsets[-1]], offsets=offsets)
+    )
+
+
+def _due(every: int, step: int) -> bool:
+    return every > 0 and step % every == 0
+
+
+def _check(losses: list[float], position: Position, rate: float) -> None:
+    bad = next((i for i, loss in enumerate(losses) if not math.isfinite(loss)), None)
+    if bad is not None:
+        step = position.step - len(losses) + bad
+        earlier = ", ".join(f"{loss:.3f}" for loss in losses[max(0, bad - 5) : bad]) or "none since the last check"
+        raise InputError(
+            f"the loss is {losses[bad]} at step {step} (learning rate {rate:.2g}; losses before it: {earlier}). The last "
+            "checkpoint is sound; try a lower training.learning_rate, a longer training.warmup or a lower training.clip_norm"
+        )
+
+
+def _row(losses: list[float], position: Position, before: Position, rate: float, found: Perplexity | None) -> Row:
+    seconds = max(position.seconds - before.seconds, 1e-9)
+    return Row(
+        step=position.step,
+        tokens=position.tokens,
+        seconds=position.seconds,
+        loss=sum(losses) / len(losses),
+        learning_rate=rate,
+        tokens_per_second=(position.tokens - before.tokens) / seconds,
+        forward=found.forward if found else None,
+        backward=found.backward if found else None,
+    )
+
+
+def _say(console: Console, row: Row, progress: float) -> None:
+    """Shows a line of the curve: each on a terminal, elsewhere those with a perplexity and the last."""
+    if console.is_terminal or row.forward is not None or progress >= 1:
+        held = f", held-out perplexity {row.forward:.1f} forward {row.backward:.1f} backward" if row.forward else ""
+        console.print(
+            f"{100 * min(progress, 1):5.1f} %  step {row.step:,}  loss {row.loss:.3f}  {row.tokens_per_second:,.0f} tokens/s"
+            f"  {row.seconds:,.0f} s{held}",
+            highlight=False,
+            soft_wrap=True,
+        )
