@@ -19,7 +19,9 @@ def span_scores(gold: Sequence[tuple[Sequence[Span], int]], predicted: Sequence[
     """
     gold_tags = [iob2(spans, length) for spans, length in gold]
     predicted_tags = [iob2(spans, length) for spans, (_, length) in zip(predicted, gold, strict=True)]
-    report = classification_report(gold_tags, predicted_tags, output_dict=True, zero_division=0)
+    report = {"micro avg": {"f1-score": 0.0, "precision": 0.0, "recall": 0.0}}
+    if any(predicted) or any(spans for spans, _ in gold):  # seqeval would take the mean over no labels
+        report = classification_report(gold_tags, predicted_tags, output_dict=True, zero_division=0)
     labels = {name: scores for name, scores in report.items() if not name.endswith(" avg")}
     overall = report["micro avg"]
     return Scores(
