@@ -1,0 +1,24 @@
+"""Settings that every test of the benchmark shares."""
+
+import os
+import subprocess
+
+import pytest
+import torch
+
+os.environ["HF_HUB_OFFLINE"] = "1"  # read when `datasets` is first imported, in this process or in one it starts
+os.environ.pop("ELMO_DATA", None)
+os.environ.pop("HYDRA_FULL_ERROR", None)
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def official(shared, tmp_path_factory):
+    """A folder with the official NER files, as a user would lay them out."""
+    unpack = shared / "tools" / "unpack-data"
+    if not unpack.is_file():
+        pytest.skip("needs shared/tools/unpack-data beside the checkout")
+    folder = tmp_path_factory.mktemp("data")
+    subprocess.run([str(unpack), str(folder), "conll2003", "ner"], check=True, capture_output=True)
+    return folder

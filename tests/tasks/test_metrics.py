@@ -1,0 +1,151 @@
+import random
+
+import pytest
+
+from tasks.metrics import span_scores
+from tasks.spans import Span, iob2
+from tests.tasks.test_spans import random_spans
+
+LABELS = ["PER", "LOC", "MISC"]
+
+
+def conlleval(gold_tags, guessed_tags):
+    """Counts of right, guessed and gold chunks by label: conlleval's state machine, line by line over both columns.
+
+    Written from the Perl script: a correct chunk starts in both columns at once with one type, and ends in both at once.
+    """
+    right, guessed, gold = (dict.fromkeys(LABELS, 0) for _ in range(3))
+    for gold_sentence, guessed_sentence in zip(gold_tags, guessed_tags, strict=True):
+        both = False
+        last_gold = last_guess = ("O", "")
+        for gold_tag, guess_tag in zip([*gold_sentence, "O"], [*guessed_sentence, "O"], strict=True):
+            this_gold, this_guess = split(gold_tag), split(guess_tag)
+            gold_ends, guess_ends = ends(last_gold, this_gold), ends(last_guess, this_guess)
+            gold_starts, guess_starts = starts(last_gold, this_gold), starts(last_guess, this_guess)
+            if both:
+                if gold_ends and guess_ends and last_gold[1] == last_guess[1]:
+                    both = False
+                    right[last_gold[1]] += 1
+                elif gold_ends != guess_ends or this_gold[1] != this_guess[1]:
+                    both = False
+            if gold_starts and guess_starts and this_gold[1] == this_guess[1]:
+                both = True
+            if gold_starts:
+                gold[this_gold[1]] += 1
+            if guess_starts:
+                guessed[this_guess[1]] += 1
+            last_gold, last_guess = this_gold, this_guess
+    return right, guessed, gold
+
+
+def split(tag):
+    prefix, _, label = tag.partition("-")
+    return prefix, label
+
+
+def starts(before, now):
+    if now[0] == "O":
+        return False
+    return now[0] == "B" or before[0] == "O" or before[1] != now[1]
+
+
+def ends(before, now):
+    if before[0] == "O":
+        return False
+    return now[0] in ("B", "O") or before[1] != now[1]
+
+
+def percent(right, guessed, gold):
+    precision = 100 * right / guessed if guessed else 0.0
+    recall = 100 * right / gold if gold else 0.0
+    return {
+        "f1": 2 * precision * recall / (precision + recall) if right else 0.0,
+        "precision": precision,
+        "recall": recall,
+    }
+
+
+def noisy(draw, spans, length):
+    """A guess at the spans: some missing, some relabelled, some cut short, and a few more where there is room."""
+    guess, taken = [], set()
+    for label, start, end in spans:
+        kind = draw.random()
+        if kind < 0.6:
+            span = Span(label, start, end)
+        elif kind < 0.75:
+            span = Span(draw.choice(LABELS), start, end)
+        elif kind < 0.9:
+            span = Span(label, start, max(start + 1, end - 1))
+        else:
+            continue
+        guess.append(span)
+        taken.update(range(span.start, span.end))
+    guess += [Span(draw.choice(LABELS), i, i + 1) for i in range(length) if i not in taken and draw.random() < 0.05]
+    return sorted(guess, key=lambda span: span.start)
+
+
+@pytest.fixture(scope="module")
+def sample():
+    draw = random.Random(0)
+    gold = [(random_spans(draw, length), length) for length in (draw.randrange(1, 30) for _ in range(200))]
+    return gold, [noisy(draw, spans, length) for spans, length in gold]
+
+
+def test_by_hand():
+    gold = [([Span("PER", 0, 2), Span("LOC", 3, 4)], 5), ([Span("PER", 0, 1)], 2), ([], 3)]
+    guess = [[Span("PER", 0, 2), Span("ORG", 3, 4)], [], [Span("PER", 1, 2)]]
+    scores = span_scores(gold, guess)
+    # 1 right of 3 guessed, of 3 gold
+    assert scores.values == pytest.approx({"f1": 100 / 3, "precision": 100 / 3, "recall": 100 / 3})
+    assert scores.examples == [{"tp": 1, "fp": 1, "fn": 1}, {"tp": 0, "fp": 0, "fn": 1}, {"tp": 0, "fp": 1, "fn": 0}]
+    assert scores.details["labels"]["PER"] == pytest.approx({"f1": 50, "precision": 50, "recall": 50, "gold": 2})
+    assert scores.details["labels"]["LOC"] == {"f1": 0, "precision": 0, "recall": 0, "gold": 1}
+    assert scores.details["labels"]["ORG"] == {"f1": 0, "precision": 0, "recall": 0, "gold": 0}
+
+
+def test_a_boundary_off_by_one_is_wrong_twice():
+    scores = span_scores([([Span("PER", 0, 3)], 4)], [[Span("PER", 0, 2)]])
+    assert scores.values["f1"] == 0
+    assert scores.examples == [{"tp": 0, "fp": 1, "fn": 1}]
+
+
+def test_agrees_with_conlleval(sample):
+    gold, guess = sample
+    gold_tags = [iob2(spans, length) for spans, length in gold]
+    guessed_tags = [iob2(spans, length) for spans, (_, length) in zip(guess, gold, strict=True)]
+    right, guessed, golden = conlleval(gold_tags, guessed_tags)
+    scores = span_scores(gold, guess)
+    assert 30 < scores.values["f1"] < 90
+    expected = percent(sum(right.values()), sum(guessed.values()), sum(golden.values()))
+    assert scores.values == pytest.approx(expected)
+    for label in LABELS:
+        expected = {**percent(right[label], guessed[label], golden[label]), "gold": golden[label]}
+        assert scores.details["labels"][label] == pytest.approx(expected)
+
+
+def test_the_examples_alone_give_the_score_again(sample):
+    scores = span_scores(*sample)
+    tp, fp, fn = (sum(example[key] for example in scores.examples) for key in ("tp", "fp", "fn"))
+    assert scores.values == pytest.approx(percent(tp, tp + fp, tp + fn))
+
+
+def test_gold_scores_100(sample):
+    gold, _ = sample
+    scores = span_scores(gold, [spans for spans, _ in gold])
+    assert scores.values == {"f1": 100.0, "precision": 100.0, "recall": 100.0}
+
+
+def test_labels_with_dashes_stay_whole():
+    scores = span_scores([([Span("creative-work", 0, 2)], 2)], [[Span("creative-work", 0, 2)]])
+    assert list(scores.details["labels"]) == ["creative-work"]
+
+
+def test_nothing_to_find_and_nothing_found():
+    scores = span_scores([([], 3)], [[]])
+    assert scores.values == {"f1": 0, "precision": 0, "recall": 0}
+    assert scores.details == {"labels": {}}
+
+
+def test_a_prediction_too_few_is_an_error():
+    with pytest.raises(ValueError, match="zip"):
+        span_scores([([], 3), ([], 2)], [[]])
