@@ -121,13 +121,10 @@ class Bilm(nn.Module):
         type_of = {word: i for i, word in enumerate(dict.fromkeys(chain.from_iterable(marked)))}
         types = torch.tensor([type_of[word] for sentence in marked for word in sentence], device=self.device)
         vectors = self.encoder.encode_words(list(type_of))  # (types, projection_dim)
-        lengths = [len(sentence) for sentence in marked]
-        packing = Packing.of(lengths, self.device)
-        ends = torch.cumsum(torch.tensor(lengths, device=self.device), dim=0)
-        is_token = torch.ones_like(types, dtype=torch.bool)  # (tokens and marks,)
-        is_token[ends - 1] = False
-        is_token[torch.roll(ends, 1) % len(types)] = False  # a sentence starts where the one before has ended
-        # Where each token goes in the result; the marks are read by the LSTMs and then left out.
+        packing = Packing.of([len(sentence) for sentence in marked], self.device)
+        # The marks are read by the LSTMs and then left out: which positions are tokens, and the result's row of each.
+        kinds = [kind for sentence in sentences for kind in (False, *[True] * len(sentence), False)]
+        is_token = torch.tensor(kinds, device=self.device)  # (tokens and marks,)
         row_of = torch.cumsum(is_token, dim=0) - 1
 
         result = vectors.new_empty(self.n_layers, int(is_token.sum()), self.dim)
