@@ -24,7 +24,7 @@ def parse_tag(tag: str) -> tuple[str, str]:
     """
     if tag == "O":
         return "O", ""
-    prefix, dash, label = tag.partition("-")
+    prefix, dash, label = str(tag).partition("-")
     if not dash or not label or prefix not in _PREFIXES:
         raise ValueError(f"expected a tag such as O, B-PER or I-PER, found {tag!r}")
     return _PREFIXES[prefix], label

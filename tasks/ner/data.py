@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from elmo.errors import InputError
-from tasks.base import Sentence
+from tasks.base import Sentence, Split
 from tasks.spans import Span, parse_tag, spans_of
 
 DOCUMENT_START = "-DOCSTART-"
@@ -45,11 +46,31 @@ def read_columns(path: Path, reader: ColumnReader) -> list[NerExample]:
 
     Tags may be IOB1, IOB2 or BIOES; -DOCSTART- lines are dropped; CRLF and a byte order mark do no harm.
     """
+    return [
+        _example(f"{path.name}:{number}", words, tags, reader)
+        for number, (words, tags) in enumerate(_sentences(path, reader))
+    ]
+
+
+def read_rows(rows: Sequence[Mapping[str, Any]], split: Split, reader: ColumnReader) -> list[NerExample]:
+    """The sentences in rows with `words` and `tags`, as the hub has them."""
     examples = []
-    for number, (words, tags) in enumerate(_sentences(path, reader)):
-        spans = tuple(span for span in spans_of(tags) if span.label not in reader.ignore_labels)
-        examples.append(NerExample(f"{path.name}:{number}", tuple(words), spans, tuple(tags)))
+    for number, row in enumerate(rows):
+        words, tags = row["words"], row["tags"]
+        if not words or words[0] == DOCUMENT_START:
+            continue
+        try:
+            if len(words) != len(tags):
+                raise ValueError(f"expected a tag for each word, found {len(words)} words and {len(tags)} tags")
+            examples.append(_example(f"{split}:{number}", words, tags, reader))
+        except ValueError as error:
+            raise InputError(f"{split}, row {number}: {error}. Check data.hub.columns") from error
     return examples
+
+
+def _example(name: str, words: Sequence[str], tags: Sequence[str], reader: ColumnReader) -> NerExample:
+    spans = tuple(span for span in spans_of(tags) if span.label not in reader.ignore_labels)
+    return NerExample(name, tuple(words), spans, tuple(tags))
 
 
 def _sentences(path: Path, reader: ColumnReader) -> Iterator[tuple[list[str], list[str]]]:

@@ -11,7 +11,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from tasks.base import Batch, Head, Scores, Sentence, Split, Task
 from tasks.metrics import span_scores
-from tasks.ner.data import ColumnReader, NerExample, read_columns
+from tasks.ner.data import ColumnReader, NerExample, read_columns, read_rows
 from tasks.ner.head import BiLstmCrf, NerSettings
 from tasks.spans import bioes, scheme_of, spans_of
 
@@ -33,11 +33,7 @@ class Ner(Task[NerExample, NerSettings]):
 
     def from_rows(self, rows: Sequence[Mapping[str, Any]], split: Split) -> list[NerExample]:
         """The sentences in rows with `words` and `tags`."""
-        return [
-            NerExample(f"{split}:{number}", tuple(row["words"]), tuple(spans_of(row["tags"])), tuple(row["tags"]))
-            for number, row in enumerate(rows)
-            if row["words"] and row["words"][0] != "-DOCSTART-"
-        ]
+        return read_rows(rows, split, self.reader)
 
     def counts(self, examples: Sequence[NerExample]) -> dict[str, int]:
         """Sentences, tokens and entities, also by label."""
