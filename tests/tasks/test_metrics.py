@@ -12,7 +12,7 @@ LABELS = ["PER", "LOC", "MISC"]
 def conlleval(gold_tags, guessed_tags):
     """Counts of right, guessed and gold chunks by label: conlleval's state machine, line by line over both columns.
 
-    Written from the Perl script: a correct chunk starts in both columns at once with one type, and ends in both at once.
+    Written from the Perl script: a correct chunk starts in both columns at once with one type and ends in both.
     """
     right, guessed, gold = (dict.fromkeys(LABELS, 0) for _ in range(3))
     for gold_sentence, guessed_sentence in zip(gold_tags, guessed_tags, strict=True):
