@@ -220,6 +220,10 @@ def main() -> None:
         sys.exit(1)
     except (HydraException, OmegaConfBaseException) as error:
         sys.exit(f"tasks.run: {explain(error)}")
+    except AssertionError as error:
+        if "Unexpected type for root: NoneType" not in str(error):  # Hydra's, for a key below one that is null
+            raise
+        sys.exit("tasks.run: a setting reaches into a part that is null here, as features.elmo.* with features=glove")
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from typing import Any
 from hydra import compose, initialize_config_module
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
+from hydra.errors import MissingConfigException
 from hydra.utils import get_class
 from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -93,7 +94,11 @@ def run_config(tree: DictConfig) -> RunConfig:
     """
     task_class = get_class(tree.task._target_)
     name = task_class.name  # type: ignore[attr-defined]
-    values: RunSchema = OmegaConf.to_object(tree)  # type: ignore[assignment]
+    # Checked once more: Hydra lets +KEY=VALUE past the schema.
+    values: RunSchema = _checked(RunSchema, OmegaConf.to_container(tree, resolve=True), "")  # type: ignore[arg-type]
+    for key, value in (("limit", values.limit), ("threads", values.threads)):
+        if value is not None and value < 1:
+            raise InputError(f"{key}: expected at least 1, found {value}")
     data: DataConfig = OmegaConf.to_object(_chosen_data(tree))  # type: ignore[assignment]
     if data.task not in (None, name):
         raise InputError(f"data={data.name} is for task={data.task}, found task={name}")
@@ -102,9 +107,14 @@ def run_config(tree: DictConfig) -> RunConfig:
         _checked(task_class.settings_type, settings, "task"),  # type: ignore[attr-defined]
         _checked(task_class.reader_type, data.reader, "data.reader"),  # type: ignore[attr-defined]
     )
-    plain = compose_config([f"task={name}", f"features={tree.features.name}", f"data={tree.data.name}"])
+    try:
+        plain = compose_config([f"task={name}", f"features={tree.features.name}", f"data={tree.data.name}"])
+    except MissingConfigException as error:
+        raise InputError(
+            f"{error.missing_cfg_file}: no such config; `name` in a YAML must be its file's name"
+        ) from error
     here, there = _flat(_resolved(tree)), _flat(_resolved(plain))
-    variant = {key: value for key, value in here.items() if value != there.get(key) and key != "seed"}
+    variant = {key: here[key] for key in here if key != "seed" and (key not in there or here[key] != there[key])}
     return RunConfig(
         task=task,
         features=values.features,
@@ -128,6 +138,9 @@ def _chosen_data(tree: DictConfig) -> DictConfig:
         return tree.data  # type: ignore[no-any-return]
     if name not in tree.datasets:
         raise InputError(f"data={name}: this task has no such dataset, only {', '.join(tree.datasets)}")
+    for key, value in OmegaConf.structured(DataConfig(name=name)).items():
+        if tree.data[key] != value:
+            raise InputError(f"data.{key}: data={name} is the task's own; set datasets.{name}.{key} instead")
     return OmegaConf.merge(tree.datasets[name], {"name": name})  # type: ignore[return-value]
 
 
@@ -162,7 +175,7 @@ def explain(error: Exception, where: str = "") -> str:
     unknown = next(filter(None, (re.search(r"(?:Could not override|Key) '([^']+)'", text) for text in texts)), None)
     located = next(filter(None, (re.search(r"full_key: (\S+)", text) for text in texts)), None)
     if unknown is None:
-        lines = [line for text in reversed(texts) for line in text.splitlines() if line and "object_type=" not in line]
+        lines = [line for text in reversed(texts) for line in text.splitlines() if line and "_type=" not in line]
         reason = "\n".join(dict.fromkeys(line for line in lines if "full_key" not in line))
         return ".".join(filter(None, (where, located[1] if located else ""))) + ": " * bool(where or located) + reason
     name = ".".join(filter(None, (where, located[1] if located else unknown[1])))

@@ -64,8 +64,9 @@ class TrainerConfig:
             ("epochs", self.epochs, 1),
             ("batch_size", self.batch_size, 1),
             ("batch_tokens", self.batch_tokens, 1),
+            ("patience", self.patience, 1),
         ):
-            if value < least:
+            if value is not None and value < least:
                 raise InputError(f"trainer.{name}: expected at least {least}, found {value}")
         if not self.lr > 0:
             raise InputError(f"trainer.lr: expected a positive number, found {self.lr}")
