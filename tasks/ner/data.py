@@ -22,12 +22,14 @@ class ColumnReader:
         word_column: column of the word.
         tag_column: column of the entity tag; -1 is the last one.
         comments: whether lines that begin with "# " are comments.
+        ragged: whether lines may have more or fewer columns than the first, as long as these two are there.
         ignore_labels: labels whose spans do not count as entities.
     """
 
     word_column: int = 0
     tag_column: int = -1
     comments: bool = False
+    ragged: bool = False
     ignore_labels: list[str] = field(default_factory=list)
 
 
@@ -88,7 +90,7 @@ def _sentences(path: Path, reader: ColumnReader) -> Iterator[tuple[list[str], li
         cells = line.split("\t") if "\t" in line else line.split()
         columns = columns or len(cells)
         try:
-            if len(cells) != columns or columns < 2:
+            if columns < 2 or (len(cells) != columns and not reader.ragged):
                 expected = f"{columns} columns as in the lines before" if columns > 1 else "a word and a tag"
                 raise ValueError(f"expected {expected}, found {len(cells)}")
             word, tag = cells[reader.word_column], cells[reader.tag_column].strip()
