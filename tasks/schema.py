@@ -183,7 +183,8 @@ def explain(error: Exception, where: str = "") -> str:
     known = _known_keys(error, parent)
     close = difflib.get_close_matches(last, known, n=1)
     hint = f" Did you mean {'.'.join(filter(None, (parent, close[0])))}?" if close else ""
-    listed = f" Known there: {', '.join(sorted(known))}." if known else ""
+    # An open mapping, such as a reader's settings: what may stand there is checked once it is added.
+    listed = f" Known there: {', '.join(sorted(known))}." if known else f" To add it, type +{name}=VALUE."
     return f"unknown key {name}.{hint}{listed}"
 
 
