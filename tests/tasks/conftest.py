@@ -2,9 +2,12 @@
 
 import os
 import subprocess
+import sys
 
 import pytest
 import torch
+
+from tasks.run import main
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # read when `datasets` is first imported, in this process or in one it starts
 os.environ.pop("ELMO_DATA", None)
@@ -22,3 +25,24 @@ def official(shared, tmp_path_factory):
     folder = tmp_path_factory.mktemp("data")
     subprocess.run([str(unpack), str(folder), "conll2003", "ner"], check=True, capture_output=True)
     return folder
+
+
+@pytest.fixture
+def command(monkeypatch, capsys):
+    """python -m tasks.run in this process: the arguments in, exit status, stdout and stderr out."""
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["tasks.run", *map(str, arguments)])
+        capsys.readouterr()
+        code = 0
+        try:
+            main()
+        except SystemExit as exit_:
+            if isinstance(exit_.code, str):
+                print(exit_.code, file=sys.stderr)
+            code = exit_.code if isinstance(exit_.code, int) else 1
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    monkeypatch.delenv("HYDRA_FULL_ERROR", raising=False)
+    return call

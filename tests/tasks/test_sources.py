@@ -208,8 +208,8 @@ def test_official_files_have_the_published_counts(official, data, split):
     assert {what: loaded.counts[what] for what in PUBLISHED[data, split]} == PUBLISHED[data, split]
     assert chosen.data.expected[split] == PUBLISHED[data, split], "the YAML checks them all"
     assert chosen.task.notes(loaded.examples)["scheme"] == SCHEMES[data]
-    gold = chosen.task.gold(loaded.examples)
-    assert chosen.task.score(loaded.examples, gold).values["f1"] == 100
+    if split == "test":
+        assert chosen.task.score(loaded.examples, chosen.task.gold(loaded.examples)).values["f1"] == 100
 
 
 class TestChoice:

@@ -1,0 +1,34 @@
+"""Small things to test with: sentences, features, models."""
+
+from tasks.features import CharactersConfig, ElmoConfig, FeaturesConfig, TokenFeatures, WordsConfig
+from tasks.schema import compose_config, run_config
+from tasks.seed import initialise
+from tasks.trainer import TaskModel
+
+# An arm, small and without anything from outside: no GloVe, and a biLM that is drawn on the spot.
+SMALL = ["features.words.vectors=null", "features.words.dim=12", "features.characters.filters=12"]
+WORDS = ["features=glove", *SMALL]
+ELMO = ["features=elmo", *SMALL, "features.elmo.untrained=true", "features.elmo.weights=tiny"]
+ARMS = {"words": WORDS, "elmo": ELMO}
+
+
+def features_config(places=("input",), vectors=None, **settings):
+    """Features of all parts, without dropout; `places` None leaves ELMo out."""
+    elmo = ElmoConfig("tiny", untrained=True, places=list(places), dropout=0.0) if places is not None else None
+    parts = {"words": WordsConfig(vectors, dim=6), "characters": CharactersConfig(4, 8, 3), "elmo": elmo, **settings}
+    return FeaturesConfig(name="test", **parts)
+
+
+def run_of(*overrides):
+    """The run config that these overrides compose."""
+    return run_config(compose_config(overrides))
+
+
+def model_of(config, train, seed=1):
+    """The features and the head of a run, as `tasks.run` builds them."""
+    config.task.learn_labels(train)
+    sentences = [sentence for example in train for sentence in config.task.texts(example)]
+    features = TokenFeatures(config.features, sentences, seed)
+    head = config.task.build_head(features.input_dim, features.output_dim)
+    initialise(head, seed, "head")
+    return TaskModel(features, head)

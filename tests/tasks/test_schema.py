@@ -1,0 +1,241 @@
+import dataclasses
+import functools
+import itertools
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+import conf
+from elmo.errors import InputError
+from results.record import fingerprint
+from tasks.features import CharactersConfig, ElmoConfig, FeaturesConfig, WordsConfig
+from tasks.schema import compose_config, run_config
+from tests.tasks.making import run_of
+
+CONF = Path(conf.__file__).parent
+
+
+def names(group):
+    return sorted(path.stem for path in (CONF / group).glob("*.yaml"))
+
+
+TASKS, FEATURES, DATA = names("task"), names("features"), names("data")
+
+
+def flat(values, prefix=""):
+    if not isinstance(values, dict):
+        return {prefix: values}
+    return {key: value for name in values for key, value in flat(values[name], f"{prefix}.{name}".lstrip(".")).items()}
+
+
+def data_of(task):
+    """The datasets that a task can be run on: its own of those that every task has, and those made for it."""
+    return [data for data in DATA if yaml.safe_load((CONF / f"data/{data}.yaml").read_text()).get("task", task) == task]
+
+
+@functools.cache
+def plain(task, features, data):
+    """The run without further settings."""
+    return run_of(f"task={task}", f"features={features}", f"data={data}")
+
+
+class TestUnknownAndWrong:
+    @pytest.mark.parametrize(
+        ("override", "expected"),
+        [
+            ("trainer.epoch=3", "unknown key trainer.epoch. Did you mean trainer.epochs? Known there: batch_size,"),
+            ("sed=3", "unknown key sed. Did you mean seed? Known there: data,"),
+            ("+sed=3", "unknown key sed. Did you mean seed?"),
+            ("+trainer.foo=3", "unknown key trainer.foo. Known there: batch_size,"),
+            ("task.hiden=3", "unknown key task.hiden. Did you mean task.hidden? Known there: dropout, hidden, layers."),
+            ("features.words.vecs=x", "Did you mean features.words.vectors? Known there: dim, lowercase,"),
+            (
+                "datasets.mini.reader={comment: true}",
+                "unknown key data.reader.comment. Did you mean data.reader.comments?",
+            ),
+            ("trainer.epochs=many", "trainer.epochs: Value 'many' of type 'str' could not be converted to Integer"),
+            ("trainer.epochs=2.5", "trainer.epochs: Value '2.5' of type 'float' could not be converted to Integer"),
+            ("limit=all", "limit: Value 'all'"),
+            ("task.hidden=big", "task.hidden: Value 'big' of type 'str' could not be converted to Integer"),
+            ("features.words.lowercase=perhaps", "features.words.lowercase: Value 'perhaps' is not a valid bool"),
+            ("limit=0", "limit: expected at least 1, found 0"),
+            ("threads=0", "threads: expected at least 1, found 0"),
+            ("+data.reader.comments=true", "set datasets.mini.reader instead"),
+        ],
+    )
+    def test_is_refused_with_what_could_stand_there(self, command, override, expected, tmp_path):
+        code, _, err = command(override, f"runs_dir={tmp_path}")
+        assert code == 1
+        assert expected in err
+        assert "Traceback" not in err
+        assert not list(tmp_path.rglob("*.json")), "nothing has been run"
+
+    @pytest.mark.parametrize(
+        ("override", "options"), [("features=bert", FEATURES), ("task=chess", TASKS), ("data=imdb", DATA)]
+    )
+    def test_an_unknown_option_of_a_group_lists_the_options(self, command, override, options):
+        code, _, err = command(override)
+        group, name = override.split("=")
+        assert code == 1
+        assert f"Could not find '{group}/{name}'" in err
+        listed = err.partition("Available options")[2].partition("Config search path")[0].split()
+        assert set(options) <= set(listed)
+        assert "Traceback" not in err
+
+    def test_a_setting_below_a_part_that_is_null(self, command):
+        code, _, err = command("features=glove", "features.elmo.weights=small")
+        assert code == 1
+        assert "features.elmo.* with features=glove" in err
+        assert "Traceback" not in err
+
+
+class TestUsersFiles:
+    """A YAML of the user's own, in a folder given with --config-dir."""
+
+    @pytest.mark.parametrize(
+        ("group", "content", "expected"),
+        [
+            ("data", "name: mine\ntask: ner\nsplit: {train: [a], dev: [b], test: [c]}\n", "Did you mean data.splits?"),
+            ("data", "name: mine\ntask: ner\nsplits: [a, b, c]\n", "data/mine"),
+            ("data", "name: mine\ntask: ner\nsplits: {train: [a]}\nreader: {comment: true}\n", "data.reader.comments?"),
+            ("data", "name: other\ntask: ner\nsplits: {train: [a]}\n", "data/other: no such config"),
+            ("features", "name: mine\nword: {vectors: null}\n", "Did you mean features.words?"),
+            ("features", "name: mine\nwords: {dim: wide}\n", "features.words.dim: In 'features/mine'"),
+            ("features", "name: mine\ntrainer: {lr: 0.1}\n", "unknown key features.trainer."),
+            ("task", "# @package _global_\ndefaults: [ner]\ntask: {hide: 3}\n", "unknown key task.hide. Did you mean"),
+            ("task", "# @package _global_\ndefaults: [ner]\nhidden: 3\n", "unknown key hidden."),
+        ],
+    )
+    def test_are_checked_like_the_command_line(self, command, tmp_path, group, content, expected):
+        (tmp_path / group).mkdir()
+        (tmp_path / group / "mine.yaml").write_text(content)
+        code, _, err = command("--config-dir", tmp_path, f"{group}=mine", f"runs_dir={tmp_path / 'runs'}")
+        assert code == 1
+        assert expected in err
+        assert "Traceback" not in err
+        assert not (tmp_path / "runs").exists()
+
+
+class TestShippedFiles:
+    @pytest.mark.parametrize("task", TASKS)
+    def test_every_combination_composes_and_is_named_as_its_files(self, task):
+        for features, data in itertools.product(FEATURES, data_of(task)):
+            config = plain(task, features, data)
+            assert (config.task.name, config.features.name, config.data.name) == (task, features, data)
+            assert config.variant == {}
+            assert set(config.data.splits) == {"train", "dev", "test"}
+
+    def test_every_dataset_is_of_some_task(self):
+        assert {data for task in TASKS for data in data_of(task)} == set(DATA)
+
+    @pytest.mark.parametrize("task", TASKS)
+    def test_arms_differ_only_under_features(self, task):
+        """One recipe a task: the arms are compared under equal conditions."""
+        for data in data_of(task):
+            arms = {
+                name: {
+                    key: value
+                    for key, value in flat(plain(task, name, data).resolved).items()
+                    if key != "features" and not key.startswith("features.")
+                }
+                for name in FEATURES
+            }
+            for first, second in itertools.combinations(FEATURES, 2):
+                assert arms[first] == arms[second], f"{task} on {data}: {first} and {second}"
+            assert any(key.startswith("trainer.") for key in arms[FEATURES[0]])
+
+    def test_the_control_differs_from_elmo_in_the_weights_alone(self):
+        elmo, control = (flat(run_of(f"features={name}").resolved) for name in ("elmo", "elmo_random"))
+        differing = {key for key in elmo | control if elmo.get(key) != control.get(key)}
+        assert differing == {"features.name", "features.elmo.untrained"}
+
+    @pytest.mark.parametrize("path", sorted((CONF / "tuned").glob("*.yaml")), ids=lambda path: path.stem)
+    def test_what_is_tuned_is_features_alone(self, path):
+        task, _, features = path.stem.partition("_")
+        assert task in TASKS
+        assert features in FEATURES
+        assert re.match(r"# @package features\n", path.read_text()), "all of it lands under features"
+        with_it = flat(run_of(f"task={task}", f"features={features}").resolved)
+        without = flat(run_of(f"task={task}", f"features={features}", "~tuned").resolved)
+        differing = {key for key in with_it | without if with_it.get(key) != without.get(key)}
+        assert differing
+        assert all(key.startswith("features.") for key in differing)
+
+    def test_features_hold_features_alone(self):
+        """No optimiser, schedule, epochs or head: a key that is added here has to be argued for."""
+
+        def fields(kind):
+            return {field.name for field in dataclasses.fields(kind)}
+
+        assert fields(FeaturesConfig) == {"name", "words", "characters", "elmo", "dropout"}
+        assert fields(WordsConfig) == {"vectors", "dim", "lowercase", "trainable"}
+        assert fields(CharactersConfig) == {"dim", "filters", "width"}
+        elmo = {"weights", "untrained", "untrained_seed", "places", "layers", "l2", "layer_norm", "dropout"}
+        assert fields(ElmoConfig) == elmo
+
+    def test_the_paper_s_settings_of_ner(self):
+        """Facts B.1: AllenNLP's presets ner.jsonnet and ner_elmo.jsonnet."""
+        config = run_of("task=ner", "features=elmo", "data=paper")
+        assert vars(config.task.settings) == {"hidden": 200, "layers": 2, "dropout": 0.5}
+        assert vars(config.features.characters) == {"dim": 16, "filters": 128, "width": 3}
+        assert (config.features.words.vectors, config.features.words.trainable) == ("glove-6b-50d", True)
+        elmo = config.features.elmo
+        assert (elmo.places, elmo.l2, elmo.dropout, elmo.layer_norm) == (["input"], 0.1, 0.0, False)
+        trainer = config.trainer
+        assert (trainer.optimizer, trainer.lr, trainer.grad_norm, trainer.batch_size) == ("adam", 0.001, 5.0, 64)
+        assert (trainer.epochs, trainer.patience) == (75, 25)
+
+
+class TestIdentity:
+    def test_variant_names_what_differs_from_the_plain_run(self):
+        config = run_of("features=elmo", "trainer.epochs=2", "features.elmo.places=[input,output]", "limit=5", "seed=7")
+        assert config.variant == {"trainer.epochs": 2, "features.elmo.places": "[input,output]", "limit": 5}
+
+    def test_what_says_the_same_is_the_same(self):
+        """The order of the overrides and repeating a default make no other run."""
+        first = run_of("trainer.epochs=2", "limit=5", "features=elmo")
+        second = run_of(
+            "features=elmo", "limit=5", "trainer.lr=0.001", "trainer.epochs=2", "features.elmo.weights=small"
+        )
+        assert first.variant == second.variant
+        assert list(map(str, sorted(first.variant))) == list(map(str, sorted(second.variant)))
+        assert fingerprint(first.resolved) == fingerprint(second.resolved)
+
+    @pytest.mark.parametrize("part", ["features.elmo", "features.words", "features.characters", "trainer.patience"])
+    def test_a_part_set_to_null_is_another_variant(self, part):
+        assert run_of("features=elmo", f"{part}=null").variant == {part: None}
+
+    def test_seeds_share_a_variant_but_no_fingerprint(self):
+        first, second = run_of("seed=1"), run_of("seed=2")
+        assert first.variant == second.variant == {}
+        assert fingerprint(first.resolved) != fingerprint(second.resolved)
+
+    def test_machine_and_paths_enter_neither(self, monkeypatch):
+        plain = run_of()
+        moved = run_of("device=cpu", "threads=3", "runs_dir=/elsewhere", "data_dir=/there")
+        monkeypatch.setenv("ELMO_DATA", "/another")
+        from_environment = run_of()
+        assert from_environment.data_dir == Path("/another")
+        assert moved.data_dir == Path("/there")
+        for config in (moved, from_environment):
+            assert config.variant == plain.variant == {}
+            assert config.resolved == plain.resolved
+
+    def test_resolved_holds_the_chosen_dataset_and_no_other(self):
+        resolved = run_of("data=paper").resolved
+        assert resolved["data"]["expected"]["train"]["sentences"] == 14041
+        assert "datasets" not in resolved
+        assert "14041" not in str(run_of("data=mini").resolved)
+
+    def test_composing_twice_gives_equal_runs(self):
+        first, second = (run_config(compose_config(["features=elmo", "limit=3"])) for _ in range(2))
+        assert (first.resolved, first.variant) == (second.resolved, second.variant)
+
+
+def test_a_name_that_is_not_the_file_s(tmp_path):
+    tree = compose_config([])
+    tree.features.name = "glov"
+    with pytest.raises(InputError, match="features/glov: no such config"):
+        run_config(tree)
