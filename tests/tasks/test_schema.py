@@ -51,10 +51,8 @@ class TestUnknownAndWrong:
             ("+trainer.foo=3", "unknown key trainer.foo. Known there: batch_size,"),
             ("task.hiden=3", "unknown key task.hiden. Did you mean task.hidden? Known there: dropout, hidden, layers."),
             ("features.words.vecs=x", "Did you mean features.words.vectors? Known there: dim, lowercase,"),
-            (
-                "datasets.mini.reader={comment: true}",
-                "unknown key data.reader.comment. Did you mean data.reader.comments?",
-            ),
+            ("datasets.mini.reader.comments=true", "To add it, type +datasets.mini.reader.comments=VALUE."),
+            ("+datasets.mini.reader.comment=true", "key data.reader.comment. Did you mean data.reader.comments?"),
             ("trainer.epochs=many", "trainer.epochs: Value 'many' of type 'str' could not be converted to Integer"),
             ("trainer.epochs=2.5", "trainer.epochs: Value '2.5' of type 'float' could not be converted to Integer"),
             ("limit=all", "limit: Value 'all'"),
