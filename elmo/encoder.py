@@ -1,6 +1,7 @@
-"""One vector a word: from its characters (convolutions, maximum over positions, highways, projection), from a table, or both.
+"""One vector a word: from its characters (convolutions, maximum, highways, projection), from a table, or both.
 
-Either encoder has `encode_words(words) -> (words, projection_dim)`; `encoder_of(options)` gives the one that options ask for.
+Either encoder has `encode_words(words) -> (words, projection_dim)`; `encoder_of(options)` gives the one that options
+ask for.
 """
 
 from __future__ import annotations

@@ -31,8 +31,8 @@ class BilmOptions:
         cell_clip: bound of the LSTM cell; None leaves it alone.
         projection_clip: bound of the projected state; None leaves it alone.
         skip_connections: whether an LSTM layer above the first adds its input to its output.
-        words: vocabulary of a table of word vectors, <UNK> among them; none for a biLM that reads characters alone. With
-            words and without filters the biLM reads words alone.
+        words: vocabulary of a table of word vectors, <UNK> among them; none for a biLM that reads characters alone.
+            With words and without filters the biLM reads words alone.
         word_dim: width of a word vector.
         char_output_dim: width of the characters' vector beside it.
     """

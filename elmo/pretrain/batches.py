@@ -1,8 +1,8 @@
-"""Which sentences make up a step: a pure function of the seed and the step, so that a resumed run sees what it would have.
+"""Which sentences make up a step: a function of seed and step alone, so that a resumed run sees what it would have.
 
-Every sentence starts from a zero state, so a batch needs no neighbours in the text: it holds sentences of about one length,
-as many as fill a number of tokens. Lengths are rounded up to a few values; a GPU then meets few shapes, each of which can be
-captured once and replayed.
+Every sentence starts from a zero state, so a batch needs no neighbours in the text: it holds sentences of about one
+length, as many as fill a number of tokens. Lengths are rounded up to a few values; a GPU then meets few shapes, each of
+which can be captured once and replayed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Array = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Batch:
-    """A step's input for both directions: 0 reads <S> w1 .. wn and predicts w1 .. wn </S>, 1 does so from the other end.
+    """A step's input: direction 0 reads <S> w1 .. wn and predicts w1 .. wn </S>, 1 does so from the other end.
 
     Attributes:
         types: the distinct words read, long spellings first, (types,).
@@ -41,7 +41,7 @@ class Batch:
 
 
 def rounded(lengths: Array) -> Array:
-    """Lengths rounded up, to fours while they are short and by about a sixteenth above, so that few steps are padding."""
+    """Lengths rounded up: to fours while short, by about a sixteenth above, so that few steps are padding."""
     unit: Array = np.maximum(4, 2 ** np.ceil(np.log2(np.maximum(lengths, 1)) - 4).clip(min=0).astype(np.int64))
     whole: Array = -(-lengths // unit) * unit
     return whole

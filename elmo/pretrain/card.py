@@ -84,7 +84,7 @@ def card(facts: Facts) -> str:
     if settings.init:
         notes.append(f"Training continued from the weights `{settings.init}`, with their shape and vocabulary.")
     shape = (
-        f"LSTM {model.cell_dim}/{model.projection_dim}, {model.n_layers} layers in each direction, input {settings.input}"
+        f"LSTM {model.cell_dim}/{model.projection_dim}, {model.n_layers} layers each way, input {settings.input}"
         if not settings.init
         else f"as in `{settings.init}`"
     )

@@ -1,4 +1,4 @@
-"""A run's folder: whose run it is, its last checkpoint and its learning curve, so that a killed run goes on where it was."""
+"""A run's folder: whose run it is, its last checkpoint and its learning curve; a killed run goes on from there."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ class RunFolder:
         free = shutil.disk_usage(path).free
         if free < room:
             raise InputError(
-                f"{path}: the run needs about {room / 1e6:,.0f} MB for checkpoints and export, {free / 1e6:,.0f} MB are "
-                "free; make room or name a folder on another disk"
+                f"{path}: checkpoints and export need about {room / 1e6:,.0f} MB, {free / 1e6:,.0f} MB are free; "
+                "make room or name a folder on another disk"
             )
         with self.writing(), replacing(claim) as partial:
             partial.write_text(json.dumps(_plain(identity), indent=1) + "\n", encoding="utf-8")
@@ -120,7 +120,8 @@ class RunFolder:
         """Drops lines of the curve after a step: they are of work that the killed run lost."""
         path = self.path / "curve.csv"
         if path.exists():
-            rows = [line for line in csv.DictReader(path.open(encoding="utf-8")) if int(line["step"]) <= step]
+            with path.open(encoding="utf-8", newline="") as file:
+                rows = [line for line in csv.DictReader(file) if int(line["step"]) <= step]
             with replacing(path) as partial:
                 self._write(partial, rows)
 
@@ -142,7 +143,7 @@ class RunFolder:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
             raise InputError(
-                f"{self.path}: no room left on this disk. Make room and run again: the run continues from its last checkpoint"
+                f"{self.path}: no room left on this disk. Make room and run again: it goes on from the last checkpoint"
             ) from error
 
     @staticmethod

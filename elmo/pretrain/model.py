@@ -1,7 +1,7 @@
 """The biLM while it learns: the frozen layer's own weights with gradients, read in a form that is fast to train.
 
-`LanguageModel.bilm` is the biLM that will be frozen and saved; there is no second copy of the network to convert. Forward
-here and in `elmo.bilm` must agree, and a test holds them together.
+`LanguageModel.bilm` is the biLM that will be frozen and saved; there is no second copy of the network to convert.
+Forward here and in `elmo.bilm` must agree, and a test holds them together.
 """
 
 from __future__ import annotations

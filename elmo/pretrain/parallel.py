@@ -1,4 +1,4 @@
-"""The processes of a parallel run under torchrun: each computes the gradients of its share of a step, and all add them up."""
+"""The processes of a parallel run under torchrun: each computes its share of a step's gradients, all add them up."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
 """Perplexity of a biLM, defined once: `perplexity(...)`, and as a command for any text and any exported biLM.
 
 For each direction it is exp of minus the mean natural log probability of every word and of the end of every sentence
-(forward: of w1 .. wn and </S>, each given what is to its left; backward: of wn .. w1 and one end mark, each given what is to
-its right), among all words of the vocabulary, with each sentence read from a zero state. Words are cased. A word outside the
-vocabulary counts as a prediction of <UNK>; its rate is printed beside, because a small vocabulary makes the task easier.
+(forward: of w1 .. wn and </S>, each given what is to its left; backward: of wn .. w1 and one end mark, each given what
+is to its right), among all words of the vocabulary, with each sentence read from a zero state. Words are cased. A word
+outside the vocabulary counts as a prediction of <UNK>; its rate is printed beside, because a small vocabulary makes the
+task easier.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ def forward(
 def backward(
     gates: Tensor, before: Tensor, after: Tensor, grad_hidden: Tensor, grad_cell: Tensor, cell_clip: float | None
 ) -> None:
-    """Writes the gates' gradients over the activated `gates`, and the earlier cell's over the later one's in `grad_cell`.
+    """Writes the gates' gradients over the activated `gates`, the earlier cell's over the later one's in `grad_cell`.
 
     Args:
         gates: activated i, f, g, o, (2, sentences, 4 * cell_dim).

@@ -1,9 +1,9 @@
 """The projected LSTM of both directions, side by side, with gradients: the same recurrence as the frozen `elmo.lstm`.
 
-A step of both directions is three launches forward and three backward, because one product reads the input and the state
-together, and what happens between the products is one kernel on a GPU. Nothing waits for the host, so a GPU can capture it.
-torch's own LSTM with `proj_size` is the same without clipping, but runs the directions one after the other, in half precision
-with a short range, and its two biases have no place in bilm-tf's files.
+A step of both directions is three launches forward and three backward, because one product reads the input and the
+state together, and what happens between the products is one kernel on a GPU. Nothing waits for the host, so a GPU can
+capture it. torch's own LSTM with `proj_size` is the same without clipping, but runs the directions one after the other,
+in half precision with a short range, and its two biases have no place in bilm-tf's files.
 """
 
 from __future__ import annotations

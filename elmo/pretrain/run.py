@@ -116,6 +116,7 @@ def _store(settings: Settings, out: Path, console: Console, workers: Workers) ->
         heldout_fraction=settings.heldout_fraction,
         seed=settings.seed,
         max_tokens=settings.max_tokens,
+        workers=settings.workers,
     )
     if workers.first:
         build_store(wanted, folder, console)
@@ -132,8 +133,8 @@ def _start(settings: Settings, store: TokenStore) -> tuple[LanguageModel, list[s
     model, output = load_model(settings.init)
     if output.tokenise != settings.tokenise:
         raise InputError(
-            f"init={settings.init} was trained with tokenise={output.tokenise}, this run says tokenise={settings.tokenise}; "
-            "ask for the same, or the words would not match"
+            f"init={settings.init} was trained with tokenise={output.tokenise}, this run has tokenise="
+            f"{settings.tokenise}; ask for the same, or the words would not match"
         )
     return model, output.vocabulary, output.tokenise
 

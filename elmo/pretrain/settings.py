@@ -1,4 +1,4 @@
-"""Every setting of a pretraining run, checked: what the command's configuration becomes, and what a run is identified by."""
+"""Every setting of a pretraining run, checked: what the command's configuration becomes."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Budget:
     Attributes:
         steps: optimiser steps.
         tokens: predictions in each direction.
-        minutes: of training, held-out perplexity included; the corpus and the start of the GPU are not counted. The only
-            budget whose end depends on the machine.
+        minutes: of training, held-out perplexity included; the corpus and the start of the GPU are not counted. The
+            only budget whose end depends on the machine.
     """
 
     steps: int | None = None
@@ -94,7 +94,8 @@ class Training:
         beta2: Adam's average of squared gradients.
         clip_norm: bound of the gradient's norm.
         precision: bfloat16 or float32, of all products; "auto" takes bfloat16 on a GPU.
-        compile: whether a GPU compiles and captures its steps: minutes of waiting saved on long runs, one lost on short.
+        compile: whether a GPU compiles and captures its steps: minutes of waiting saved on long runs, one lost on
+            short.
         log_every: steps between lines of curve.csv.
         evaluate_every: steps between held-out perplexities; 0 leaves only the one at the end.
         evaluate_sentences: held-out sentences for these; the one at the end takes all.
@@ -132,18 +133,19 @@ class Settings:
     """A pretraining run.
 
     Attributes:
-        corpus: text files and folders of them; see `corpus.CorpusSettings` for this and the next five.
+        corpus: text files and folders of them; see `corpus.CorpusSettings` for this and the next six.
         tokenise: ptb or whitespace.
         vocabulary: words that are predicted.
         min_count: rarer words are <UNK>.
         heldout_fraction: share of paragraphs that perplexity is measured on.
         max_tokens: of a sentence.
+        workers: processes that tokenise; one a core if null.
         store: folder of the token store; default OUT/store. Runs may share one.
         out: folder of the run.
         name: of the exported biLM.
         input: char, word or both.
-        init: weights to continue from, instead of random ones: a folder whose output layer lies beside it, or a shipped name.
-            It brings its own shape and vocabulary.
+        init: weights to continue from, instead of random ones: a folder whose output layer lies beside it, or a shipped
+            name. It brings its own shape and vocabulary.
         seed: of everything that is drawn.
         device: auto, cpu or cuda.
         wandb: project to log to as well; no logging without one.
@@ -160,6 +162,7 @@ class Settings:
     min_count: int = 1
     heldout_fraction: float = 0.005
     max_tokens: int = 200
+    workers: int | None = None
     store: str | None = None
     name: str = "small"
     input: str = "char"
@@ -179,13 +182,13 @@ class Settings:
             raise InputError(f"seed must be at least 0, found {self.seed}")
 
     def identity(self) -> dict[str, Any]:
-        """What decides the weights that come out, flat: a run is resumed only with the same. Text is known by its store."""
+        """What decides the outcome, flat: a run is resumed only with the same. Text is known by its store."""
         flat: dict[str, Any] = {}
         for name, value in asdict(self).items():
             if isinstance(value, dict):
                 flat |= {f"{name}.{inner}": entry for inner, entry in value.items()}
             else:
                 flat[name] = value
-        for name in ("corpus", "out", "store", "device", "wandb", "name", "licence", "training.compile"):
+        for name in ("corpus", "workers", "out", "store", "device", "wandb", "name", "licence", "training.compile"):
             del flat[name]
         return flat

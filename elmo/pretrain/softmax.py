@@ -1,6 +1,7 @@
 """The output layer: which word comes next, with one softmax for both directions.
 
-Training looks at every target and a sample of other words. Perplexity always uses all words (`OutputLayer.log_likelihood`).
+Training looks at every target and a sample of other words. Perplexity always uses all words
+(`OutputLayer.log_likelihood`).
 """
 
 from __future__ import annotations
@@ -47,14 +48,15 @@ class OutputLayer(nn.Module):
 class LogUniformSampler(nn.Module):
     """Draws words that serve as wrong answers, frequent ones with higher probability (ids run by falling frequency).
 
-    Word i is in a sample with probability min(1, c * log((i + 2) / (i + 1))), c such that a sample has exactly `size` words.
-    No word is drawn twice, so the expected count that the loss divides by is that probability; frequent words are always in,
-    and a sample of the size of the vocabulary is the vocabulary. (TensorFlow's sampler draws until it has enough distinct
-    words, which a GPU cannot do without asking the host, and knows its expected counts only approximately.)
+    Word i is expected min(1, c * log((i + 2) / (i + 1))) times in a sample, c such that a sample has exactly `size`
+    words: the most frequent words are always in it, once, and a sample of the size of the vocabulary is the vocabulary.
+    (TensorFlow's sampler draws until it has enough distinct words, which a GPU cannot do without asking the host, and
+    knows its expected counts only approximately.)
     """
 
     log_expected: Tensor
     _ends: Tensor
+    _factors: Tensor
 
     def __init__(self, n_words: int, size: int) -> None:
         super().__init__()
@@ -70,11 +72,15 @@ class LogUniformSampler(nn.Module):
             expected[certain:] = weights[certain:] * scale[certain]
         self.register_buffer("log_expected", expected.log().float(), persistent=False)
         self.register_buffer("_ends", expected.cumsum(0), persistent=False)
+        generator = torch.Generator().manual_seed(0)
+        factors = torch.randint(1, 2**20, (self.size,), generator=generator, dtype=torch.int64)
+        self.register_buffer("_factors", factors.double(), persistent=False)
 
     def at(self, offset: Tensor) -> Tensor:
-        """The sample of distinct words, (size,), that belongs to a number drawn uniformly from [0, 1)."""
-        # Systematic sampling: lay the probabilities end to end, and take the word under every whole number plus the offset.
-        points = torch.arange(self.size, dtype=self._ends.dtype, device=self._ends.device) + offset
+        """The sample, (size,), that belongs to a number drawn uniformly from [0, 1); all processes draw the same."""
+        # Lay the expected counts end to end, and take the word under one point in every unit of the line. A whole
+        # multiple of a uniform number is uniform in its fraction, and different ones are as good as independent.
+        points = torch.arange(self.size, dtype=offset.dtype, device=offset.device) + (self._factors * offset).frac()
         return torch.searchsorted(self._ends, points, right=True).clamp_(max=len(self._ends) - 1)
 
 
@@ -83,8 +89,8 @@ def sampled_loss(
 ) -> Tensor:
     """Minus the log probability of each target among itself and the sampled words, (tokens,).
 
-    Every score is lowered by the logarithm of how often its word is expected in a sample; trained so, the scores of all words
-    become log probabilities up to a constant (Jean et al. 2015, and TensorFlow's `sampled_softmax_loss`).
+    Every score is lowered by the logarithm of how often its word is expected in a sample; trained so, the scores of all
+    words become log probabilities up to a constant (Jean et al. 2015, and TensorFlow's `sampled_softmax_loss`).
 
     Args:
         hidden: (tokens, dim); its precision is that of the large product.

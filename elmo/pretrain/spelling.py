@@ -32,7 +32,7 @@ class Spelling:
 
     @classmethod
     def of_bytes(cls, text: NDArray[np.uint8], offsets: NDArray[np.int64], max_characters: int) -> Spelling:
-        """The spelling of words given as UTF-8, word i from offsets[i] to offsets[i + 1]; the special ones come first."""
+        """The spelling of words given as UTF-8, word i from offsets[i] to offsets[i + 1], special words first."""
         n_words = len(offsets) - 1
         lengths = np.minimum(np.diff(offsets), max_characters - 2)
         ids = np.full((n_words, max_characters), PADDING, dtype=np.int16)

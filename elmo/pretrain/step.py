@@ -1,7 +1,7 @@
 """One step's loss and gradients: eager on a CPU; on a GPU compiled, captured once for each shape, and replayed.
 
-Nothing in a step waits for the host: what it needs (which words, where, which negatives) comes up in two copies, and losses
-stay on the device until somebody asks.
+Nothing in a step waits for the host: what it needs (which words, where, which negatives) comes up in two copies, and
+losses stay on the device until somebody asks.
 """
 
 from __future__ import annotations
@@ -125,14 +125,14 @@ class Stepper:
             self._compute(numbers, scalars, upload.shape, upload.profile, fixed=True)
         torch.cuda.current_stream().wait_stream(aside)
         graph = torch.cuda.CUDAGraph()
-        # Graphs run one after the other and leave nothing behind but gradients, so they may share their memory. Threads that
-        # prepare batches may pin memory meanwhile, hence the error mode.
+        # Graphs run one after the other and leave nothing behind but gradients, so they may share their memory. Threads
+        # that prepare batches may pin memory meanwhile, hence the error mode.
         with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
             self._compute(numbers, scalars, upload.shape, upload.profile, fixed=True)
         return graph, numbers, scalars
 
     def _compute(self, numbers: Tensor, scalars: Tensor, shape: tuple[int, ...], profile: Profile, fixed: bool) -> None:
-        """Loss and gradients; `fixed` pads the predictions to one number for all shapes, so that they are compiled once."""
+        """Loss and gradients; `fixed` pads all shapes to one number of predictions, so that they are compiled once."""
         encode, loss_of = (self._encode, self._loss_of) if fixed else (word_vectors, sampled_loss)
         positions = shape[0] * shape[1] * shape[2]
         types, inputs, targets = torch.split(numbers, [sum(size for size, _ in profile), positions, positions])

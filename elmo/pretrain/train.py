@@ -1,8 +1,8 @@
 """The training loop: `train(...)` brings a model to the end of its budget, from wherever the run's folder says it is.
 
-The batch of a step, its negatives and its dropout are functions of the seed and the step, so a run that was killed and resumed
-goes through the same steps as one that was not. On a CPU with a budget in steps or tokens the weights come out bit-equal; a
-GPU adds numbers in an order of its own; and a budget in minutes ends where the clock says.
+The batch of a step, its negatives and its dropout are functions of the seed and the step, so a run that was killed and
+resumed goes through the same steps as one that was not. On a CPU with a budget in steps or tokens the weights come out
+bit-equal; a GPU adds numbers in an order of its own; and a budget in minutes ends where the clock says.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from elmo.errors import InputError
 from elmo.pretrain.batches import Batcher, Plan
@@ -123,46 +125,46 @@ def train(
         _warm_up(stepper, batcher, seed, console)
     sample = _sample(heldout, training.evaluate_sentences) if heldout is not None else None
     losses = torch.zeros(training.log_every, device=device)
+    intervals = training.log_every, training.evaluate_every, training.checkpoint_every
     began, logged = time.monotonic() - position.seconds, replace(position)
     progress = spent()
-    uploads = _prepared(batcher, seed, position.step, pin=device.type == "cuda")
-    while progress < 1:
-        rate = learning_rate(training, progress)
-        for group in optimiser.param_groups:
-            group["lr"] = rate
-        torch.manual_seed(_mixed(seed, position.step, workers.rank))
-        upload = next(uploads)
-        stepper(upload)
-        workers.sum(stepper.gradient)
-        _clip(stepper.gradient, training.clip_norm)
-        optimiser.step()
-        losses[position.step % training.log_every] = stepper.loss
-        position.step += 1
-        position.tokens += upload.tokens
-        position.seconds = time.monotonic() - began
-        progress = spent()
-        last = progress >= 1
-        evaluates = last or _due(training.evaluate_every, position.step)
-        saves = last or _due(training.checkpoint_every, position.step)
-        if evaluates or saves or _due(training.log_every, position.step):
-            workers.sum(losses)
-            n = position.step - logged.step
-            recent = losses.roll(-(position.step % training.log_every))[-n:].tolist()  # waits for the device
-            losses.zero_()
+    display = _Display(console)
+    with closing(_prepared(batcher, seed, position.step, pin=device.type == "cuda")) as uploads, display.bar:
+        while progress < 1:
+            rate = learning_rate(training, progress)
+            for group in optimiser.param_groups:
+                group["lr"] = rate
+            torch.manual_seed(_mixed(seed, position.step, workers.rank))
+            upload = next(uploads)
+            stepper(upload)
+            workers.sum(stepper.gradient)
+            _clip(stepper.gradient, training.clip_norm)
+            optimiser.step()
+            losses[position.step % training.log_every] = stepper.loss
+            position.step += 1
+            position.tokens += upload.tokens
             position.seconds = time.monotonic() - began
-            _check(recent, position, rate)
-            found = perplexity(model, sample, dtype) if sample is not None and evaluates else None
-            if workers.first:
-                row = _row(recent, position, logged, rate, found)
-                folder.log(row)
-                _say(console, row, progress)
-                if watch is not None:
-                    watch(row)
-                if saves:
-                    folder.save(model, optimiser, position)
-            logged = replace(position)
             progress = spent()
-    uploads.close()
+            if progress >= 1 or any(_due(every, position.step) for every in intervals):
+                workers.sum(losses)
+                n = position.step - logged.step
+                recent = losses.roll(-(position.step % training.log_every))[-n:].tolist()  # waits for the device
+                losses.zero_()
+                position.seconds = time.monotonic() - began
+                progress = spent()
+                last = progress >= 1
+                _check(recent, position, rate)
+                evaluates = last or _due(training.evaluate_every, position.step)
+                found = perplexity(model, sample, dtype) if sample is not None and evaluates else None
+                if workers.first:
+                    row = _row(recent, position, logged, rate, found)
+                    folder.log(row)
+                    display.show(row, progress)
+                    if watch is not None:
+                        watch(row)
+                    if last or _due(training.checkpoint_every, position.step):
+                        folder.save(model, optimiser, position)
+                logged = replace(position)
     return Outcome(position, position.tokens / max(position.seconds, 1e-9))
 
 
@@ -232,8 +234,8 @@ def _check(losses: list[float], position: Position, rate: float) -> None:
         step = position.step - len(losses) + bad
         earlier = ", ".join(f"{loss:.3f}" for loss in losses[max(0, bad - 5) : bad]) or "none since the last check"
         raise InputError(
-            f"the loss is {losses[bad]} at step {step} (learning rate {rate:.2g}; losses before it: {earlier}). The last "
-            "checkpoint is sound; try a lower training.learning_rate, a longer training.warmup or a lower training.clip_norm"
+            f"the loss is {losses[bad]} at step {step} (learning rate {rate:.2g}; losses before it: {earlier}). "
+            "The last checkpoint is sound; try a lower training.learning_rate or clip_norm, or a longer training.warmup"
         )
 
 
@@ -251,13 +253,22 @@ def _row(losses: list[float], position: Position, before: Position, rate: float,
     )
 
 
-def _say(console: Console, row: Row, progress: float) -> None:
-    """Shows a line of the curve: each on a terminal, elsewhere those with a perplexity and the last."""
-    if console.is_terminal or row.forward is not None or progress >= 1:
-        held = f", held-out perplexity {row.forward:.1f} forward {row.backward:.1f} backward" if row.forward else ""
-        console.print(
-            f"{100 * min(progress, 1):5.1f} %  step {row.step:,}  loss {row.loss:.3f}  {row.tokens_per_second:,.0f} tokens/s"
-            f"  {row.seconds:,.0f} s{held}",
-            highlight=False,
-            soft_wrap=True,
-        )
+class _Display:
+    """How far the run is: a bar on a terminal; and a line for every perplexity, and at the end."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()
+        self.bar = Progress(*columns, console=console, disable=not console.is_terminal)
+        self._task = self.bar.add_task("training", total=1.0)
+
+    def show(self, row: Row, progress: float) -> None:
+        """Shows a line of the curve."""
+        state = f"step {row.step:,}  loss {row.loss:.3f}  {row.tokens_per_second:,.0f} tokens/s"
+        self.bar.update(self._task, completed=progress, description=state)
+        if row.forward is not None or progress >= 1:
+            held = (
+                f"  held-out perplexity {row.forward:.1f} forward, {row.backward:.1f} backward" if row.forward else ""
+            )
+            line = f"{100 * min(progress, 1):5.1f} %  {state}  {row.seconds:,.0f} s{held}"
+            self._console.print(line, highlight=False, soft_wrap=True)

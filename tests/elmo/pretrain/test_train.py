@@ -1,0 +1,317 @@
+"""Whole runs on text written here: the loss falls, a killed run ends with the same weights, two processes equal one."""
+
+import csv
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+import wandb
+
+from elmo import load_bilm
+from elmo.errors import InputError
+from elmo.pretrain import checkpoint
+from elmo.pretrain.checkpoint import Position, RunFolder
+from elmo.pretrain.model import LanguageModel
+from elmo.pretrain.reading import texts_of_store
+from elmo.pretrain.run import pretrain
+from elmo.pretrain.settings import Budget, Model, Settings, Training
+from elmo.pretrain.store import TokenStore
+from elmo.pretrain.train import learning_rate, train
+from tests.elmo.pretrain.training_text import QUIET, TINY, chinese, english, settings, write
+
+
+def curve(out):
+    with (out / "curve.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def weights(out):
+    return torch.load(out / "checkpoint.pt", weights_only=True)["model"]
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    return write(tmp_path_factory.mktemp("text"), english(600))
+
+
+@pytest.fixture(scope="module")
+def finished(text, tmp_path_factory):
+    """A run of 40 steps."""
+    out = tmp_path_factory.mktemp("run") / "out"
+    pretrain(settings(text, out), ["out=DIR"], QUIET)
+    return out
+
+
+def test_the_loss_falls_and_held_out_perplexity_with_it(finished):
+    rows = curve(finished)
+    assert [int(row["step"]) for row in rows] == list(range(5, 41, 5))
+    assert float(rows[-1]["loss"]) < 0.7 * float(rows[0]["loss"])
+    measured = [row for row in rows if row["forward"]]
+    assert [int(row["step"]) for row in measured] == [20, 40]
+    for name in ("forward", "backward"):
+        assert float(measured[1][name]) < float(measured[0][name])
+    # The grammar has about eight equally likely sentences a name; a model that learnt nothing would be at 43.
+    assert float(measured[1]["forward"]) < 12
+
+
+def test_the_card_tells_what_the_run_logged(finished):
+    card = (finished / "export" / "tiny" / "card.md").read_text(encoding="utf-8")
+    summary = json.loads((finished / "finished.json").read_text(encoding="utf-8"))
+    for expected in (
+        summary["sources"][0]["sha256"],
+        f"{summary['perplexity']['exported']['forward']:.2f}",
+        f"{summary['position']['tokens']:,}",
+        "python -m elmo.pretrain out=DIR",
+        "CPU",
+    ):
+        assert expected in card
+
+
+def test_a_finished_run_is_left_alone(text, finished):
+    before = (finished / "checkpoint.pt").stat().st_mtime_ns
+    pretrain(settings(text, finished), [], QUIET)
+    assert (finished / "checkpoint.pt").stat().st_mtime_ns == before
+
+
+def test_another_run_in_the_same_folder_is_refused_with_the_differences(text, finished):
+    with pytest.raises(InputError, match=r"(?s)training.learning_rate: 0.02 there, 0.5 asked for"):
+        pretrain(settings(text, finished, training={"learning_rate": 0.5}), [], QUIET)
+
+
+def test_a_checkpoint_of_another_size_is_refused(finished, tmp_path):
+    (tmp_path / "checkpoint.pt").write_bytes((finished / "checkpoint.pt").read_bytes())
+    (tmp_path / "run.json").write_text("{}")
+    folder = RunFolder(tmp_path, {}, 0)
+    model = LanguageModel.random(Model(**(TINY | {"cell_dim": 20})).options("char", []), 43, 1)
+    with pytest.raises(InputError, match="a model of this size"):
+        folder.load(model, torch.optim.Adam(model.parameters()))
+    (tmp_path / "checkpoint.pt").write_bytes(b"PK\x03\x04 cut short")
+    with pytest.raises(InputError, match="does not fit or is damaged"):
+        folder.load(model, torch.optim.Adam(model.parameters()))
+
+
+def test_too_little_room_is_said_before_any_work(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoint.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 10}))
+    with pytest.raises(InputError, match="make room"):
+        RunFolder(tmp_path / "out", {}, 1000)
+    assert not list((tmp_path / "out").iterdir())
+
+
+COMMAND = """
+import sys
+from pathlib import Path
+from tests.elmo.pretrain.training_text import QUIET, settings
+from elmo.pretrain.run import pretrain
+
+pretrain(settings(Path(sys.argv[1]), Path(sys.argv[2])), ["out=DIR"], QUIET)
+"""
+
+
+@pytest.mark.integration
+def test_a_killed_run_ends_with_the_weights_of_an_undisturbed_one(text, finished, tmp_path, repository):
+    out = tmp_path / "out"
+    command = [sys.executable, "-c", COMMAND, str(text), str(out)]
+    process = subprocess.Popen(command, cwd=repository)
+    end = time.monotonic() + 60
+    while not (out / "checkpoint.pt").exists():
+        assert process.poll() is None, "the run ended too soon"
+        assert time.monotonic() < end
+        time.sleep(0.002)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
+    step = torch.load(out / "checkpoint.pt", weights_only=True)["position"]["step"]
+    assert 10 <= step < 40
+    subprocess.run(command, cwd=repository, check=True)
+    undisturbed = weights(finished)
+    for name, tensor in weights(out).items():
+        assert torch.equal(tensor, undisturbed[name]), name
+    without_times = [
+        [{name: row[name] for name in ("step", "tokens", "loss", "forward", "backward")} for row in curve(folder)]
+        for folder in (out, finished)
+    ]
+    assert without_times[0] == without_times[1]
+    layers = [load_bilm(folder / "export" / "tiny").layers([["Anna", "plays", "chess"]]) for folder in (out, finished)]
+    assert torch.equal(*layers)
+
+
+PARALLEL = """
+import sys
+from pathlib import Path
+from tests.elmo.pretrain.training_text import QUIET, settings
+from elmo.pretrain.run import pretrain
+
+training = {"batch_tokens": int(sys.argv[3]), "dropout": 0.0}
+pretrain(settings(Path(sys.argv[1]), Path(sys.argv[2]), 12, training=training), [], QUIET)
+"""
+
+
+@pytest.mark.integration
+def test_two_processes_learn_what_one_does_with_twice_the_batch(text, tmp_path, repository):
+    script = tmp_path / "run.py"
+    script.write_text(PARALLEL)
+    environment = os.environ | {"PYTHONPATH": str(repository)}
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(script)]
+    subprocess.run([*launch, str(text), str(tmp_path / "two"), "128"], env=environment, check=True)
+    subprocess.run([sys.executable, script, str(text), str(tmp_path / "one"), "256"], env=environment, check=True)
+    two, one = weights(tmp_path / "two"), weights(tmp_path / "one")
+    for name, tensor in two.items():
+        torch.testing.assert_close(tensor, one[name], atol=2e-4, rtol=1e-3)
+    losses = [[float(row["loss"]) for row in curve(tmp_path / name)] for name in ("two", "one")]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+
+
+def test_a_loss_that_is_no_number_stops_the_run_and_says_where(text, finished, tmp_path):
+    store = TokenStore.open(finished / "store")
+    train_text, _ = texts_of_store(store, 50)
+    model = LanguageModel.random(Model(**TINY).options("char", []), store.vocabulary_size, 1)
+    with torch.no_grad():
+        model.output.bias[5] = math.nan
+    folder = RunFolder(tmp_path / "out", {}, 0)
+    with pytest.raises(InputError, match=r"the loss is nan at step 0 \(learning rate"):
+        train(model, train_text, None, Training(batch_tokens=128, log_every=2), Budget(steps=4), 1, folder, QUIET)
+    assert not (tmp_path / "out" / "checkpoint.pt").exists()
+
+
+@pytest.mark.parametrize("budget", [Budget(tokens=3000), Budget(minutes=0.01)])
+def test_budgets_in_tokens_and_minutes_end_the_run(text, finished, tmp_path, budget):
+    store = TokenStore.open(finished / "store")
+    train_text, heldout = texts_of_store(store, 50)
+    model = LanguageModel.random(Model(**TINY).options("char", []), store.vocabulary_size, 1)
+    folder = RunFolder(tmp_path / "out", {}, 0)
+    outcome = train(model, train_text, heldout, Training(batch_tokens=256), budget, 1, folder, QUIET)
+    assert budget.progress(outcome.position.step, outcome.position.tokens, outcome.position.seconds) >= 1
+    last = curve(tmp_path / "out")[-1]
+    assert int(last["step"]) == outcome.position.step
+    assert last["forward"]
+    saved = folder.load(model, torch.optim.Adam(model.parameters()))
+    assert saved == outcome.position != Position()
+
+
+def test_the_rate_rises_then_falls_to_its_end():
+    training = Training(learning_rate=1.0, warmup=0.1, final_rate=0.02)
+    rates = [learning_rate(training, share / 100) for share in range(101)]
+    assert max(rates) == rates[10] == 1.0
+    assert rates[:11] == sorted(rates[:11])
+    assert rates[10:] == sorted(rates[10:], reverse=True)
+    assert rates[-1] == pytest.approx(0.02)
+
+
+@pytest.mark.parametrize("kind", ["word", "both"])
+def test_words_and_words_with_characters_train_and_load_again(kind, text, tmp_path):
+    shape = {"cell_dim": 64, "projection_dim": 64, "word_dim": 200, "char_output_dim": 100}
+    pretrain(settings(text, tmp_path / "out", 30, model=shape, input=kind), [], QUIET)
+    rows = curve(tmp_path / "out")
+    assert float(rows[-1]["loss"]) < 0.7 * float(rows[0]["loss"])
+    bilm = load_bilm(tmp_path / "out" / "export" / "tiny")
+    known, unknown, other = bilm.layers([["Anna", "plays"], ["Zoltan", "plays"], ["Xaver", "plays"]])[0, :, 0]
+    assert not torch.equal(known, unknown)
+    assert torch.equal(unknown, other) == (kind == "word")  # without characters all unknown words are one
+    full = load_bilm(tmp_path / "out" / "export" / "bilm-tf")
+    sentences = [["my", "old", "friend", "reads", "Name0"]]
+    torch.testing.assert_close(bilm.layers(sentences), full.layers(sentences), atol=5e-3, rtol=0)
+
+
+def test_chinese_that_was_split_before_trains(tmp_path):
+    text = write(tmp_path, chinese(60))
+    pretrain(settings(text, tmp_path / "out", 100, vocabulary=60), [], QUIET)
+    rows = curve(tmp_path / "out")
+    assert float(rows[-1]["loss"]) < 0.6 * float(rows[0]["loss"])
+    store = TokenStore.open(tmp_path / "out" / "store")
+    assert "包袱" in store.vocabulary()
+    joke, bundle = ["相声", "的", "包袱"], ["蓝", "包袱"]
+    layers = load_bilm(tmp_path / "out" / "export" / "tiny").layers([joke, bundle])
+    torch.testing.assert_close(layers[0, 0, 2], layers[0, 1, 1])  # one word, one spelling
+    assert not torch.allclose(layers[2, 0, 2], layers[2, 1, 1], atol=1e-2)  # in two contexts
+
+
+def test_given_weights_are_trained_on_with_their_own_vocabulary(finished, tmp_path):
+    text = write(tmp_path, "".join(f"Anna paints pictures of day {number} .\n" for number in range(150)))
+    given = finished / "export" / "tiny"
+    more = settings(text, tmp_path / "out", 30, init=str(given), model={"cell_dim": 99})
+    pretrain(more, [], QUIET)
+    summary = json.loads((tmp_path / "out" / "finished.json").read_text(encoding="utf-8"))
+    measured = summary["perplexity"]
+    assert measured["exported"]["forward"] < 0.5 * measured["before"]["forward"]
+    assert measured["exported"]["vocabulary"] == measured["before"]["vocabulary"] == 43
+    assert load_bilm(tmp_path / "out" / "export" / "tiny").options == load_bilm(given).options
+    card = (tmp_path / "out" / "export" / "tiny" / "card.md").read_text(encoding="utf-8")
+    assert "given weights, before training" in card
+    with pytest.raises(InputError, match="tokenise=whitespace, this run has tokenise=ptb"):
+        pretrain(replace(more, tokenise="ptb", out=str(tmp_path / "other")), [], QUIET)
+
+
+def test_the_curve_goes_to_wandb_where_asked(text, tmp_path, monkeypatch):
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    logged = []
+    real = wandb.init
+
+    def init(**arguments):
+        run = real(**arguments)
+        log = run.log
+        monkeypatch.setattr(run, "log", lambda values, step: (logged.append((step, values)), log(values, step=step)))
+        return run
+
+    monkeypatch.setattr(wandb, "init", init)
+    pretrain(settings(text, tmp_path / "out", 10, wandb="pretraining"), [], QUIET)
+    assert [step for step, _ in logged] == [5, 10]
+    assert "forward" in logged[1][1]
+    assert list((tmp_path / "out" / "wandb").glob("offline-run-*"))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"out": ""}, "out=DIR"),
+        ({"corpus": []}, "corpus="),
+        ({"budget": Budget()}, "no budget"),
+        ({"device": "cuda"}, "no usable GPU"),
+        ({"init": "nowhere"}, "no biLM of that name is shipped"),
+    ],
+)
+def test_what_cannot_be_run_is_refused(text, tmp_path, change, message, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(InputError, match=message):
+        pretrain(replace(settings(text, tmp_path / "out"), **change), [], QUIET)
+    assert not (tmp_path / "out" / "run.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Budget(steps=1, tokens=1), "one of steps, tokens, minutes"),
+        (lambda: Budget(minutes=0.0), "above 0"),
+        (lambda: Training(dropout=1.0), "dropout"),
+        (lambda: Training(precision="half"), "precision"),
+        (lambda: Settings(input="bytes"), "char, word, both"),
+        (lambda: Settings(seed=-1), "seed"),
+    ],
+)
+def test_settings_out_of_range_are_refused(make, message):
+    with pytest.raises(InputError, match=message):
+        make()
+
+
+@pytest.mark.integration
+def test_the_command_runs_and_refuses_unknown_keys(text, tmp_path, repository):
+    run = [sys.executable, "-m", "elmo.pretrain"]
+    arguments = [f"corpus=[{text}]", f"out={tmp_path / 'out'}", "size=tiny", "tokenise=whitespace", "vocabulary=40"]
+    arguments += ["budget.steps=3", "workers=1", "heldout_fraction=0.1", "device=cpu"]
+    done = subprocess.run([*run, *arguments], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "perplexity forward" in done.stderr
+    assert (tmp_path / "out" / "export" / "tiny" / "card.md").exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
+    for wrong, message in (("bugdet.steps=3", "bugdet"), ("seed=one", "seed"), ("budget.tokens=5", "drop all but one")):
+        refused = subprocess.run([*run, *arguments, wrong], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert refused.returncode == 1
+        assert message in refused.stderr
+        assert "Traceback" not in refused.stderr
+    assert Path(repository / "conf" / "pretrain" / "config.yaml").exists()
