@@ -1,0 +1,164 @@
+"""What every task must do, whatever it is: run over each YAML under conf/task/, with each kind of features.
+
+A new task is picked up by its YAML; it needs mini data, and nothing here.
+"""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import conf
+from tasks.base import SPLITS
+from tasks.console import Reporter
+from tasks.sources import Source
+from tasks.trainer import Trainer
+from tests.tasks.making import ARMS, model_of, run_of
+
+TASKS = sorted(path.stem for path in (Path(conf.__file__).parent / "task").glob("*.yaml"))
+CPU = torch.device("cpu")
+
+
+def without_dropout(model):
+    """The same model, dropping nothing, so that what it learns and says can be compared."""
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+        elif isinstance(module, nn.RNNBase):
+            module.dropout = 0.0
+    return model
+
+
+class Setup:
+    """A task with eight examples of its mini data, and models of one arm for it."""
+
+    def __init__(self, task, arm):
+        self.config = run_of(f"task={task}", "data=mini", *ARMS[arm])
+        self.task = self.config.task
+        self.source = Source(self.config.data, self.config.data_dir)
+        self.splits = {split: self.source.load(self.task, split).examples for split in SPLITS}
+        self.train = self.splits["train"][:8]
+        assert len(self.train) == 8
+
+    def model(self, seed=1):
+        return without_dropout(model_of(self.config, self.train, seed))
+
+    def trainer(self, **settings):
+        recipe = replace(self.config.trainer, patience=None, batch_size=8, **settings)
+        return Trainer(self.task, recipe, 1, CPU, Reporter("contract", quiet=True))
+
+
+@pytest.fixture(scope="module", params=[(task, arm) for task in TASKS for arm in ARMS], ids="-".join)
+def setup(request):
+    return Setup(*request.param)
+
+
+@pytest.fixture(scope="module")
+def fitted(setup):
+    """A model trained on the eight examples until it knows them."""
+    model = setup.model()
+    state = setup.trainer(epochs=45, lr=0.01).fit(model, setup.train, setup.train)
+    return model, state
+
+
+class TestContract:
+    def test_loads_every_split(self, setup):
+        for split, examples in setup.splits.items():
+            assert examples
+            counts = setup.task.counts(examples)
+            assert counts, split
+            assert all(isinstance(count, int) and count > 0 for count in counts.values())
+            for example in examples:
+                texts = setup.task.texts(example)
+                assert texts
+                assert all(isinstance(word, str) for text in texts for word in text)
+                assert setup.task.size(example) == max(map(len, texts)) > 0
+            setup.task.notes(examples)
+
+    def test_its_yaml_and_its_settings_agree(self, setup):
+        assert setup.task.name in TASKS
+        assert isinstance(setup.task.settings, setup.task.settings_type)
+        assert isinstance(setup.task.reader, setup.task.reader_type)
+        assert isinstance(setup.task.recipe, int)
+
+    def test_collates(self, setup):
+        setup.task.learn_labels(setup.train)
+        batch = setup.task.collate(setup.train)
+        assert len(batch.ids) == len(set(batch.ids)) == 8
+        for kind, texts in enumerate(batch.texts):
+            assert texts == [setup.task.texts(example)[kind] for example in setup.train]
+        assert all(isinstance(target, torch.Tensor) for target in batch.targets.values())
+        assert batch.to(CPU).ids == batch.ids
+
+    def test_loss_is_a_finite_number_also_for_examples_never_trained_on(self, setup):
+        model = setup.model()
+        for examples in (setup.train, setup.splits["dev"][:8]):
+            loss = model.eval().loss(setup.task.collate(examples))
+            assert loss.shape == ()
+            assert math.isfinite(loss.item())
+
+    def test_every_trained_parameter_gets_a_gradient(self, setup):
+        model = setup.model().train()
+        model.loss(setup.task.collate(setup.train)).backward()
+        for name, parameter in model.named_parameters():
+            if parameter.requires_grad:
+                assert parameter.grad is not None, name
+                assert parameter.grad.abs().sum() > 0, name
+            else:
+                assert parameter.grad is None, name
+
+    @pytest.mark.integration
+    def test_fits_eight_examples_to_a_perfect_score(self, setup, fitted):
+        model, state = fitted
+        assert state.best_values[setup.task.metric] == 100
+        assert setup.trainer(epochs=1).predict(model, setup.train) == setup.task.gold(setup.train)
+        untrained = setup.trainer(epochs=1).evaluate(setup.model(), setup.train).values[setup.task.metric]
+        assert untrained < 100, "there was something to learn"
+
+    @pytest.mark.integration
+    def test_a_batch_of_one_equals_a_batch_of_eight(self, setup, fitted):
+        """Padding and batch mates leak into nothing; a loss is a sum or a mean over examples."""
+        for model in (fitted[0], setup.model(seed=3)):
+            model.eval()
+            with torch.no_grad():
+                batch = setup.task.collate(setup.train)
+                alone = [setup.task.collate([example]) for example in setup.train]
+                assert model.decode(batch) == [model.decode(one)[0] for one in alone]
+                losses = [model.head.loss([model.features(t) for t in one.texts], one).item() for one in alone]
+                loss = model.head.loss([model.features(t) for t in batch.texts], batch).item()
+            total = math.fsum(losses)
+            assert loss in (pytest.approx(total, rel=1e-4, abs=1e-4), pytest.approx(total / 8, rel=1e-4, abs=1e-4))
+
+    def test_gold_scores_100(self, setup):
+        for examples in setup.splits.values():
+            scores = setup.task.score(examples, setup.task.gold(examples))
+            assert scores.values[setup.task.metric] == 100
+            assert all(0 <= value <= 100 for value in scores.values.values())
+            assert len(scores.examples) == len(examples)
+            assert all(isinstance(value, int | float) for example in scores.examples for value in example.values())
+
+    def test_predictions_have_the_shape_of_gold(self, setup):
+        model = setup.model()
+        for examples in (setup.train, setup.splits["dev"]):
+            predictions = setup.trainer(epochs=1).predict(model, examples)
+            gold = setup.task.gold(examples)
+            assert len(predictions) == len(examples)
+            for predicted, right in zip(predictions, gold, strict=True):
+                assert type(predicted) is type(right)
+                if isinstance(right, list):
+                    assert len(predicted) == len(right)
+            assert len(setup.task.score(examples, predictions).examples) == len(examples)
+
+    @pytest.mark.integration
+    def test_saved_and_loaded_it_predicts_the_same(self, setup, fitted, tmp_path):
+        model, _ = fitted
+        torch.save(model.trained(), tmp_path / "trained.pt")
+        fresh = setup.model(seed=5)
+        trainer, examples = setup.trainer(epochs=1), [*setup.train, *setup.splits["dev"][:20]]
+        expected = trainer.predict(model, examples)
+        assert trainer.predict(fresh, examples) != expected
+        fresh.restore(torch.load(tmp_path / "trained.pt", weights_only=True))
+        assert trainer.predict(fresh, examples) == expected

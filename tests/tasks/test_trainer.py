@@ -1,0 +1,306 @@
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from elmo.errors import InputError
+from tasks.base import Batch, FeatureBatch, Head, Scores, Task
+from tasks.console import Reporter
+from tasks.sources import Source
+from tasks.trainer import OPTIMIZERS, NonFiniteLoss, TaskModel, Trainer, TrainerConfig
+from tests.tasks.making import ELMO, WORDS, model_of, run_of
+
+CPU = torch.device("cpu")
+
+
+class Lengths(nn.Module):
+    """A sentence's only feature is its length."""
+
+    def forward(self, sentences):
+        lengths = torch.tensor([len(sentence) for sentence in sentences])
+        values = lengths.float()[:, None, None]
+        return FeatureBatch(values, values[..., :0], torch.ones(len(sentences), 1, dtype=torch.bool), lengths)
+
+    def penalty(self):
+        return torch.zeros(())
+
+
+class LineHead(Head):
+    """target = weight * length, from weight 0."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(()))
+
+    def loss(self, features, batch):
+        return (self.weight * features[0].input[:, 0, 0] - batch.targets["y"]).square().sum()
+
+    def decode(self, features, batch):
+        return features[0].lengths.tolist()
+
+
+class Line(Task):
+    """A task that scores what its script says; an example is its name, length and target."""
+
+    name, metric, recipe = "line", "score", 1
+
+    def __init__(self, script=()):
+        self.script = list(script)
+        self.seen = []  # the weight at each evaluation
+        self.model = TaskModel(Lengths(), LineHead())
+
+    def texts(self, example):
+        return (("x",) * example[1],)
+
+    def collate(self, examples):
+        texts = [self.texts(example)[0] for example in examples]
+        return Batch([e[0] for e in examples], (texts,), {"y": torch.tensor([float(e[2]) for e in examples])})
+
+    def score(self, examples, predictions):
+        assert predictions == [example[1] for example in examples], "in the order of the examples"
+        self.seen.append(self.model.head.weight.item())
+        return Scores({"score": self.script.pop(0)})
+
+    read = from_rows = counts = learn_labels = build_head = gold = None
+
+
+TRAIN = [("one", 1, 3.0), ("two", 2, 6.0), ("three", 3, 9.0)]
+
+
+def fit(task, train=TRAIN, seed=1, checkpoint=None, fingerprint="", **settings):
+    config = TrainerConfig(**{"epochs": 5, "patience": None, "lr": 0.1, **settings})
+    trainer = Trainer(task, config, seed, CPU, Reporter("test", quiet=True))
+    return trainer.fit(task.model, train, train[::-1], checkpoint, fingerprint)
+
+
+class TestStopping:
+    @pytest.mark.parametrize(
+        ("script", "patience", "epochs", "best"),
+        [
+            ([1, 2, 1.5, 1.9, 9], 2, 4, 2),
+            ([1, 2, 1.5, 3, 2, 2.9], 2, 6, 4),
+            ([1, 1, 1, 9], 2, 3, 1),  # as good is not better
+            ([1, 0, 0, 0, 0, 0, 0, 5], None, 8, 8),
+            ([0, 0, 0], 5, 3, 1),
+            ([5, 4, 3], 1, 2, 1),
+        ],
+    )
+    def test_epochs_and_patience(self, script, patience, epochs, best):
+        state = fit(Line(script), patience=patience, epochs=len(script))
+        assert (state.epoch, state.best_epoch) == (epochs, best)
+        assert state.best_score == script[best - 1]
+        assert state.best_values == {"score": script[best - 1]}
+        assert [epoch["epoch"] for epoch in state.curve] == list(range(1, epochs + 1))
+        assert [epoch["score"] for epoch in state.curve] == script[:epochs]
+
+    def test_the_best_weights_are_restored(self):
+        task = Line([1, 5, 3, 4])
+        fit(task, epochs=4)
+        assert len(set(task.seen)) == 4
+        assert task.model.head.weight.item() == task.seen[1]
+
+    @pytest.mark.parametrize(
+        "settings",
+        [
+            {"epochs": 0},
+            {"patience": 0},
+            {"batch_size": 0},
+            {"batch_tokens": 0},
+            {"lr": 0.0},
+            {"lr": math.nan},
+            {"optimizer": "sgd"},
+            {"precision": "float16"},
+        ],
+    )
+    def test_settings_that_cannot_be_meant(self, settings):
+        with pytest.raises(InputError, match=rf"trainer\.{next(iter(settings))}: expected"):
+            fit(Line(), **settings)
+
+
+class TestSteps:
+    """With plain gradient descent every step can be worked out by hand."""
+
+    @pytest.fixture(autouse=True)
+    def _gradient_descent(self, monkeypatch):
+        monkeypatch.setitem(OPTIMIZERS, "adam", torch.optim.SGD)
+
+    def test_one_step_without_clipping(self):
+        """d/dw sum (w n - 3 n)^2 at w = 0 is -6 (1 + 4 + 9)."""
+        task = Line([1])
+        state = fit(task, epochs=1, lr=0.01, grad_norm=None)
+        assert task.model.head.weight.item() == pytest.approx(0.01 * 6 * 14)
+        assert state.curve[0]["loss"] == pytest.approx(9 * 14)
+
+    @pytest.mark.parametrize(("grad_norm", "moved"), [(5.0, 0.05), (1000.0, 0.84)])
+    def test_clipping_bounds_the_step(self, grad_norm, moved):
+        task = Line([1])
+        fit(task, epochs=1, lr=0.01, grad_norm=grad_norm)
+        assert task.model.head.weight.item() == pytest.approx(moved, rel=1e-4)
+
+    def test_the_loss_is_the_mean_over_batches(self):
+        state = fit(Line([1]), epochs=1, lr=1e-9, batch_size=1, grad_norm=None)
+        assert state.curve[0]["loss"] == pytest.approx((9 + 36 + 81) / 3)
+
+    def test_plateau(self):
+        """The rate halves after more than one epoch without a better score; the curve has it as it is afterwards."""
+        state = fit(Line([5, 1, 1, 1, 6, 1]), epochs=6, lr=0.1, plateau_factor=0.5, plateau_patience=1)
+        assert [epoch["lr"] for epoch in state.curve] == pytest.approx([0.1, 0.1, 0.05, 0.05, 0.05, 0.05])
+        state = fit(Line([5, 1, 1, 1, 1]), epochs=5, lr=0.1, plateau_factor=0.5, plateau_patience=0)
+        assert [epoch["lr"] for epoch in state.curve] == pytest.approx([0.1, 0.05, 0.025, 0.0125, 0.00625])
+
+
+class TestNonFiniteLoss:
+    def test_names_the_batch(self):
+        train = [("fine", 1, 1.0), ("broken", 2, math.nan), ("good", 3, 1.0)]
+        # The weight is no number after the broken step, so the first bad one has to be found.
+        with pytest.raises(NonFiniteLoss, match=r"epoch 1, step \d: the loss is nan. The batch: broken\. Try a lower"):
+            fit(Line([1]), train, batch_size=1)
+
+    def test_names_all_of_the_batch_and_no_other(self):
+        train = [(f"short{i}", 1, 1.0) for i in range(4)] + [(f"long{i}", 50, math.inf) for i in range(3)]
+        with pytest.raises(NonFiniteLoss) as caught:
+            fit(Line([1]), train, batch_size=4)
+        assert "epoch 1, " in str(caught.value)
+        assert all(f"long{i}" in str(caught.value) for i in range(3))
+        assert "short" not in str(caught.value)
+
+
+SETTINGS = [
+    "data=mini",
+    "limit=12",
+    "task.hidden=6",
+    "trainer.batch_size=4",
+    "trainer.lr=0.01",
+    "trainer.patience=null",
+]
+
+
+class Real:
+    """NER on the shipped sentences: what one fit needs, made anew each time."""
+
+    def __init__(self, arm, seed=1, epochs=5, **trainer):
+        self.config = run_of(*arm, *SETTINGS)
+        source = Source(self.config.data, self.config.data_dir, self.config.limit)
+        self.train, self.dev = (source.load(self.config.task, split).examples for split in ("train", "dev"))
+        self.model = model_of(self.config, self.train, seed)
+        recipe = replace(self.config.trainer, epochs=epochs, **trainer)
+        self.trainer = Trainer(self.config.task, recipe, seed, CPU, Reporter("test", quiet=True))
+
+    def fit(self, *checkpoint):
+        state = self.trainer.fit(self.model, self.train, self.dev, *checkpoint)
+        curve = [{key: value for key, value in epoch.items() if key != "seconds"} for epoch in state.curve]
+        weights = {name: value.detach().clone() for name, value in self.model.trained().items()}
+        return curve, weights
+
+
+def same(first, second):
+    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+
+
+@pytest.fixture(scope="module")
+def undisturbed():
+    """Five epochs with dropout, a learning rate that falls, and ELMo."""
+    return Real(ELMO, plateau_factor=0.5).fit()
+
+
+@pytest.mark.integration
+class TestDeterminism:
+    def test_the_same_seed_gives_the_same_losses_to_the_last_digit(self, undisturbed):
+        torch.manual_seed(99)
+        torch.rand(3)  # whatever was drawn before
+        curve, weights = Real(ELMO, plateau_factor=0.5).fit()
+        assert curve == undisturbed[0]
+        assert same(weights, undisturbed[1])
+        assert len({epoch["loss"] for epoch in curve}) == 5
+
+    def test_another_seed_gives_others(self, undisturbed):
+        curve, weights = Real(ELMO, seed=2, plateau_factor=0.5).fit()
+        assert all(ours["loss"] != theirs["loss"] for ours, theirs in zip(curve, undisturbed[0], strict=True))
+        assert not same(weights, undisturbed[1])
+
+    def test_each_epoch_has_its_own_batches_and_dropout(self):
+        """With a rate of almost zero the weights stay, so that losses differ by what is drawn alone."""
+        curve, _ = Real(WORDS, lr=1e-12, epochs=3).fit()
+        assert len({epoch["loss"] for epoch in curve}) == 3
+
+
+@pytest.mark.integration
+class TestCheckpoint:
+    @pytest.mark.parametrize("stop", [1, 3])
+    def test_going_on_ends_as_if_nothing_had_happened(self, undisturbed, tmp_path, stop):
+        path = tmp_path / "checkpoint.pt"
+        Real(ELMO, epochs=stop, plateau_factor=0.5).fit(path, "mine")
+        torch.rand(7)
+        curve, weights = Real(ELMO, plateau_factor=0.5).fit(path, "mine")
+        assert curve == undisturbed[0]
+        assert same(weights, undisturbed[1])
+
+    def test_it_really_goes_on(self, tmp_path, capsys):
+        path = tmp_path / "checkpoint.pt"
+        Real(WORDS, epochs=2).fit(path, "mine")
+        again = Real(WORDS, epochs=3)
+        again.trainer.reporter = Reporter("test")
+        again.fit(path, "mine")
+        err = capsys.readouterr().err
+        assert "goes on after epoch 2" in err
+        assert "epoch 3/3" in err
+        assert "epoch 2/3" not in err
+
+    def test_another_run_s_is_ignored(self, tmp_path):
+        path = tmp_path / "checkpoint.pt"
+        Real(WORDS, seed=2, epochs=2).fit(path, "other")
+        curve, weights = Real(WORDS, epochs=2).fit(path, "mine")
+        expected = Real(WORDS, epochs=2).fit()
+        assert curve == expected[0]
+        assert same(weights, expected[1])
+        assert torch.load(path, weights_only=True)["fingerprint"] == "mine"
+
+    def test_holds_what_is_trained_and_nothing_else(self, tmp_path):
+        path = tmp_path / "checkpoint.pt"
+        real = Real(ELMO, epochs=1)
+        real.fit(path, "mine")
+        saved = torch.load(path, weights_only=True)  # plain tensors, numbers and text: no code is run on loading
+        trained = {name for name, value in real.model.named_parameters() if value.requires_grad}
+        assert set(saved["model"]) == set(saved["best"]) == trained
+        assert any(name.startswith("features.elmo.mixes.") for name in trained)
+        assert not any("source" in name for name in trained)
+        numbers = sum(value.numel() for value in real.model.trained().values())
+        bilm = sum(value.numel() for value in real.model.features.elmo.source.parameters())
+        # weights, best weights and Adam's two moments
+        assert 4 * numbers * 4 < path.stat().st_size < 4 * numbers * 4 + 40_000 < 4 * numbers * 4 + bilm * 4
+        assert list(tmp_path.iterdir()) == [path], "no partial file is left"
+
+
+@pytest.mark.integration
+class TestFrozen:
+    def test_training_leaves_the_bilm_alone(self):
+        real = Real(ELMO, epochs=2)
+        source = real.model.features.elmo.source
+        before = {name: value.clone() for name, value in source.state_dict().items()}
+        fingerprint = source.fingerprint()
+        start = {name: value.detach().clone() for name, value in real.model.trained().items()}
+        _, weights = real.fit()
+        assert source.fingerprint() == fingerprint
+        assert same(dict(source.state_dict()), before)
+        assert len(before) > 10
+        for parameter in source.parameters():
+            assert not parameter.requires_grad
+            assert parameter.grad is None
+        assert not torch.equal(weights["features.elmo.mixes.input.scalars"], start["features.elmo.mixes.input.scalars"])
+        assert not torch.equal(weights["features.elmo.mixes.input.gamma"], start["features.elmo.mixes.input.gamma"])
+
+
+class TestReporter:
+    def test_one_line_per_epoch_off_a_terminal(self, capsys):
+        task = Line([1, 2])
+        Trainer(task, TrainerConfig(epochs=2), 1, CPU, Reporter("mini ner")).fit(task.model, TRAIN, TRAIN)
+        lines = capsys.readouterr().err.splitlines()
+        assert len(lines) == 2
+        assert lines[1].startswith("mini ner  epoch 2/2  loss ")
+        assert "dev score 2.00  best 2.00 (epoch 2)" in lines[1]
+
+    def test_markup_in_names_is_printed_as_it_is(self, capsys):
+        Reporter("features.elmo.places=[input]").say("[red]x")
+        assert capsys.readouterr().err == "features.elmo.places=[input]  [red]x\n"
