@@ -11,6 +11,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import hydra
 import pytest
 import torch
 import wandb
@@ -22,6 +23,7 @@ from elmo.pretrain.checkpoint import Position, RunFolder
 from elmo.pretrain.model import LanguageModel
 from elmo.pretrain.reading import texts_of_store
 from elmo.pretrain.run import pretrain
+from elmo.pretrain.schema import register, settings_of
 from elmo.pretrain.settings import Budget, Model, Settings, Training
 from elmo.pretrain.store import TokenStore
 from elmo.pretrain.train import learning_rate, train
@@ -298,6 +300,25 @@ def test_what_cannot_be_run_is_refused(text, tmp_path, change, message, monkeypa
 def test_settings_out_of_range_are_refused(make, message):
     with pytest.raises(InputError, match=message):
         make()
+
+
+@pytest.mark.parametrize(
+    ("size", "shape"),
+    [
+        ("small", (1024, 128, 1, "char")),
+        ("medium", (2048, 256, 1, "char")),
+        ("original", (4096, 512, 2, "char")),
+        ("classroom", (64, 64, 1, "both")),
+        ("tiny", (64, 16, 1, "char")),
+    ],
+)
+def test_every_size_composes_to_checked_settings(size, shape):
+    register()
+    with hydra.initialize_config_module("conf.pretrain", version_base="1.3"):
+        composed = settings_of(hydra.compose("config", [f"size={size}", "training.dropout=0.2"]))
+    model = composed.model
+    assert (model.cell_dim, model.projection_dim, model.n_highway, composed.input) == shape
+    assert (composed.name, composed.training.dropout, model.cell_clip) == (size, 0.2, None)
 
 
 @pytest.mark.integration
