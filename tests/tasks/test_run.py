@@ -1,0 +1,383 @@
+"""python -m tasks.run, from the command line to the record, on a dataset and arms that a user might add."""
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+import tasks.run
+from elmo import random_bilm, save_bilm
+from results.record import Identity, read_record, record_path
+from results.table import main as table
+from tasks.sources import Source
+from tasks.trainer import Trainer
+
+pytestmark = pytest.mark.integration
+
+PEOPLE, PLACES = ("Niamh", "Theo", "Iyer Moss", "Ada"), ("Bern", "Cork", "New Delhi")
+ARMS = ("words", "elmo_tiny")
+
+
+def sentences(n, start):
+    """Column text in which people do things in places."""
+    lines = []
+    for i in range(start, start + n):
+        person, place = PEOPLE[i % 4].split(), PLACES[i % 3].split()
+        lines += [f"{word} {'B' if k == 0 else 'I'}-PER" for k, word in enumerate(person)]
+        lines += ["sings O" if i % 2 else "sleeps O", "in O"]
+        lines += [f"{word} {'B' if k == 0 else 'I'}-LOC" for k, word in enumerate(place)]
+        lines += [". O"] * (i % 3) + [""]
+    return "\n".join(lines) + "\n"
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A user's folder: data, a biLM, and YAML files that name them."""
+    root = tmp_path_factory.mktemp("user")
+    data, config = root / "data", root / "conf"
+    for name, content in (("train", sentences(12, 0)), ("dev", sentences(5, 3)), ("test", sentences(7, 5))):
+        path = data / "mine" / f"{name}.txt"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+    save_bilm(random_bilm("tiny", 5), root / "bilm" / "weights.safetensors")
+    small = "words: {vectors: null, dim: 8}\ncharacters: {filters: 8}\n"
+    for name, content in {
+        "data/mine.yaml": (
+            "name: mine\ntask: ner\n"
+            "splits: {train: [mine/train.txt], dev: [mine/dev.txt], test: [mine/test.txt]}\n"
+            "expected: {train: {sentences: 13, tokens: 67}}\n"
+        ),
+        "sized/ner_mine.yaml": (
+            "# @package _global_\ntask: {hidden: 16, dropout: 0.2}\n"
+            "trainer: {batch_size: 4, epochs: 8, patience: null, lr: 0.02}\n"
+        ),
+        "features/words.yaml": f"name: words\n{small}",
+        "features/elmo_tiny.yaml": f"name: elmo_tiny\n{small}elmo: {{weights: {root / 'bilm'}}}\n",
+        "features/broken.yaml": "name: broken\nwords: {vectors: nowhere.txt}\n",
+    }.items():
+        path = config / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+    return SimpleNamespace(root=root, data=data, config=config, bilm=root / "bilm" / "weights.safetensors")
+
+
+def arguments(place, runs, *more, features="words", data=None):
+    return [
+        *("--config-dir", str(place.config), "data=mine", "device=cpu", f"features={features}"),
+        *(f"data_dir={data or place.data}", f"runs_dir={runs}", *more),
+    ]
+
+
+def start(place, runs, *more, **settings):
+    """The command in a process of its own, elsewhere."""
+    elsewhere = place.root / "elsewhere"
+    elsewhere.mkdir(exist_ok=True)
+    return subprocess.Popen(
+        [sys.executable, "-m", "tasks.run", *arguments(place, runs, *more, **settings)],
+        cwd=elsewhere,
+        env={**os.environ, "OMP_WAIT_POLICY": "PASSIVE"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def path_of(runs, features="words", **variant):
+    return record_path(runs, Identity("mine", "ner", features, 1, variant))
+
+
+def outcome(record):
+    """What must be equal to the last digit: all scores and the curve, without its seconds."""
+    curve = [{key: value for key, value in epoch.items() if key != "seconds"} for epoch in record.epochs]
+    return record.scores, record.details, curve, record.mixes
+
+
+@pytest.fixture(scope="module")
+def finished(place):
+    """Both arms, run by one command in a process of its own."""
+    before = hashlib.sha256(place.bilm.read_bytes()).hexdigest()
+    runs = place.root / "runs"
+    process = start(place, runs, "-m", features=",".join(ARMS))
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    after = hashlib.sha256(place.bilm.read_bytes()).hexdigest()
+    return SimpleNamespace(runs=runs, out=out, err=err, weights=(before, after))
+
+
+class TestFinishedRun:
+    def test_a_sweep_runs_each_arm(self, finished):
+        for arm in ARMS:
+            assert read_record(path_of(finished.runs, arm)).status == "finished"
+            assert f"mine ner {arm} seed 1  epoch 8/8" in finished.err
+            assert f"mine ner {arm} seed 1  f1: dev " in finished.err
+
+    def test_the_record_audits_the_number(self, place, finished):
+        record = read_record(path_of(finished.runs, "elmo_tiny"))
+        assert record.identity == Identity("mine", "ner", "elmo_tiny", 1, {})
+        assert (record.schema, record.metric, record.error, record.limit) == (1, "f1", None, None)
+        for split in ("dev", "test"):
+            assert set(record.scores[split]) == {"f1", "precision", "recall"}
+            assert all(0 <= value <= 100 for value in record.scores[split].values())
+        assert record.details["labels"]["PER"]["gold"] == 7
+        assert record.data["train"] == {
+            **{"sentences": 12, "tokens": 67, "entities": 24, "LOC": 12, "PER": 12, "scheme": "IOB2"},
+            "warnings": ["train: expected 13 sentences as published, found 12"],
+        }
+        assert record.data["test"]["sentences"] == 7
+        assert record.data["test"]["warnings"] == []
+        assert set(record.mixes) == {"input"}
+        assert len(record.mixes["input"].weights) == 3
+        assert sum(record.mixes["input"].weights) == pytest.approx(1)
+        assert record.weights["sha256"] == random_bilm("tiny", 5).fingerprint()
+        assert record.weights["state"] == "zero"
+        assert [epoch["epoch"] for epoch in record.epochs] == list(range(1, 9))
+        assert all(set(epoch) >= {"loss", "f1", "lr", "seconds"} for epoch in record.epochs)
+        assert max(epoch["f1"] for epoch in record.epochs) == record.scores["dev"]["f1"]
+        assert record.seconds > 0
+        assert record.peak_memory_mb > 50
+        assert record.started_at <= record.finished_at
+        assert record.environment.device == "cpu"
+        assert record.environment.threads == 1
+        assert record.environment.packages["torch"] == torch.__version__
+
+    def test_the_fingerprint_covers_config_data_weights_and_recipe(self, place, finished):
+        record = read_record(path_of(finished.runs, "elmo_tiny"))
+        parts = record.fingerprinted
+        assert set(parts) == {"config", "data", "vectors", "weights", "recipe"}
+        inner = hashlib.sha256((place.data / "mine" / "test.txt").read_bytes()).digest()
+        assert parts["data"]["test"] == hashlib.sha256(inner).hexdigest()
+        assert parts["weights"] == record.weights["sha256"]
+        assert parts["config"]["trainer"]["epochs"] == 8
+        text = path_of(finished.runs, "elmo_tiny").read_text()
+        assert str(place.data) not in text
+        assert str(finished.runs) not in text
+
+    def test_the_baseline_has_no_weights_and_no_mixes(self, finished):
+        record = read_record(path_of(finished.runs, "words"))
+        assert record.weights is None
+        assert record.mixes == {}
+        assert record.fingerprinted["weights"] is None
+
+    def test_examples_hold_one_score_each_and_no_text(self, place, finished):
+        path = path_of(finished.runs, "elmo_tiny")
+        text = path.with_name("examples.json").read_text()
+        examples = json.loads(text)
+        assert len(examples["scores"]) == 7
+        assert examples["fingerprint"] == read_record(path).fingerprint
+        tp, fp, fn = (sum(score[key] for score in examples["scores"]) for key in ("tp", "fp", "fn"))
+        assert tp + fn == 14
+        assert tp > 0, "something has been learned"
+        assert read_record(path).scores["test"]["recall"] == pytest.approx(100 * tp / (tp + fn))
+        assert read_record(path).scores["test"]["precision"] == pytest.approx(100 * tp / (tp + fp))
+        words = {line.split()[0] for line in (place.data / "mine" / "test.txt").read_text().splitlines() if line}
+        for word in words - {".", "in"}:
+            assert word not in text
+            assert word not in path.read_text()
+
+    def test_nothing_else_is_left_behind(self, place, finished):
+        files = [path for path in finished.runs.rglob("*") if path.is_file()]
+        ours = {path.name for path in files if path.parent.name != ".sweep"}  # where Hydra keeps a sweep's settings
+        assert ours == {"record.json", "examples.json"}
+        assert list((place.root / "elsewhere").iterdir()) == []
+
+    def test_the_bilm_stays_as_it_was(self, finished):
+        assert finished.weights[0] == finished.weights[1]
+
+    def test_a_mismatch_of_counts_is_said(self, finished):
+        assert "warning: train: expected 13 sentences as published, found 12" in finished.err
+
+    def test_the_table_shows_both(self, finished, capsys):
+        assert table(["--runs", str(finished.runs), "--format", "json"]) == 0
+        (row,) = json.loads(capsys.readouterr().out)
+        assert (row["data"], row["task"], row["metric"]) == ("mine", "ner", "f1")
+        for arm in ARMS:
+            score = read_record(path_of(finished.runs, arm)).score
+            assert row["features"][arm]["mean"] == pytest.approx(score)
+            assert row["features"][arm]["n"] == 1
+
+    def test_run_again_it_is_skipped(self, place, finished, command):
+        path = path_of(finished.runs)
+        before = path.stat().st_mtime_ns
+        code, _, err = command(*arguments(place, finished.runs, "threads=1"))
+        assert code == 0
+        assert f"mine ner words seed 1  is done already: {path}" in err.replace("\n", "")
+        assert path.stat().st_mtime_ns == before
+
+    def test_another_fingerprint_at_the_same_path_is_an_error(self, place, finished, command, tmp_path):
+        data = tmp_path / "mine"
+        data.mkdir()
+        for split in ("train", "dev", "test"):
+            (data / f"{split}.txt").write_bytes((place.data / "mine" / f"{split}.txt").read_bytes())
+        (data / "train.txt").write_text(sentences(11, 0))
+        path = path_of(finished.runs)
+        before = path.read_bytes()
+        code, _, err = command(*arguments(place, finished.runs, data=tmp_path))
+        assert code == 1
+        assert "data.train" in err
+        assert "data.dev" not in err
+        assert str(path.parent) in err
+        assert "Traceback" not in err
+        assert path.read_bytes() == before
+
+    def test_determinism_across_processes(self, place, finished, command, tmp_path):
+        """The same run elsewhere, in this process: scores and losses equal to the last digit."""
+        torch.rand(5)
+        code, _, _ = command(*arguments(place, tmp_path, features="elmo_tiny"))
+        assert code == 0
+        here, there = (read_record(path_of(runs, "elmo_tiny")) for runs in (tmp_path, finished.runs))
+        assert outcome(here) == outcome(there)
+        assert here.fingerprint == there.fingerprint
+        examples = [path_of(runs, "elmo_tiny").with_name("examples.json") for runs in (tmp_path, finished.runs)]
+        assert examples[0].read_bytes() == examples[1].read_bytes()
+
+    def test_another_seed_is_another_run(self, place, finished, command, tmp_path):
+        assert command(*arguments(place, tmp_path, "seed=2"))[0] == 0
+        other = read_record(record_path(tmp_path, Identity("mine", "ner", "words", 2, {})))
+        first = read_record(path_of(finished.runs))
+        assert other.fingerprint != first.fingerprint
+        assert [epoch["loss"] for epoch in other.epochs] != [epoch["loss"] for epoch in first.epochs]
+
+
+def test_killed_it_goes_on_and_ends_the_same(place, command, tmp_path):
+    """A real SIGKILL, some epochs into the run."""
+    settings = ("trainer.epochs=40",)
+    runs, calm = tmp_path / "killed", tmp_path / "calm"
+    path = path_of(runs, "elmo_tiny", **{"trainer.epochs": 40})
+    checkpoint = path.with_name("checkpoint.pt")
+    process = start(place, runs, *settings, features="elmo_tiny")
+    deadline = time.monotonic() + 60
+    while not checkpoint.exists() and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGKILL, "it was still at work"
+    epoch = torch.load(checkpoint, weights_only=True)["state"]["epoch"]
+    assert 1 <= epoch < 40
+    assert not path.exists()
+
+    code, _, err = command(*arguments(place, runs, *settings, features="elmo_tiny"))
+    assert code == 0
+    assert f"goes on after epoch {epoch}" in err
+    assert f"epoch {epoch}/40" not in err
+    assert f"epoch {epoch + 1}/40" in err
+    assert not checkpoint.exists()
+
+    code, _, err = command(*arguments(place, calm, *settings, features="elmo_tiny"))
+    assert code == 0
+    assert "goes on" not in err
+    undisturbed = read_record(path_of(calm, "elmo_tiny", **{"trainer.epochs": 40}))
+    assert outcome(read_record(path)) == outcome(undisturbed)
+    assert len(undisturbed.epochs) == 40
+
+
+class TestFailure:
+    def test_leaves_a_failed_record_and_runs_again(self, place, command, tmp_path):
+        """The test file is broken, which comes to light when training is over."""
+        data = tmp_path / "mine"
+        data.mkdir()
+        for split in ("train", "dev", "test"):
+            (data / f"{split}.txt").write_bytes((place.data / "mine" / f"{split}.txt").read_bytes())
+        good = (data / "test.txt").read_text()
+        (data / "test.txt").write_text(good + "stray\n")
+        path = path_of(tmp_path / "runs")
+        code, _, err = command(*arguments(place, tmp_path / "runs", data=tmp_path))
+        assert code == 1
+        line = good.count("\n") + 1
+        assert f"{data / 'test.txt'}, line {line}: expected 2 columns" in err
+        assert "'stray'" in err
+        assert "Traceback" not in err
+        record = read_record(path)
+        assert record.status == "failed"
+        assert record.error.type == "InputError"
+        assert f"line {line}" in record.error.message
+        assert len(record.epochs) == 8
+        assert "f1" in record.scores["dev"]
+        assert not record.scores.get("test")
+
+        (data / "test.txt").write_text(good)
+        code, _, err = command(*arguments(place, tmp_path / "runs", data=tmp_path))
+        assert code == 0
+        assert read_record(path).status == "finished"
+        assert {file.name for file in path.parent.iterdir()} == {"record.json", "examples.json"}
+
+    def test_one_of_a_sweep_does_not_stop_the_others(self, place, command, tmp_path):
+        code, _, err = command("-m", *arguments(place, tmp_path, features="broken,words"))
+        assert code == 1
+        assert "'nowhere.txt' is neither 'glove-6b-50d' nor a file" in err
+        assert read_record(path_of(tmp_path)).status == "finished"
+
+    def test_missing_data(self, place, command, tmp_path):
+        code, _, err = command(*arguments(place, tmp_path / "runs", data=tmp_path))
+        assert code == 1
+        for hint in (str(tmp_path / "mine" / "train.txt"), "data_dir=DIR", "ELMO_DATA"):
+            assert hint in err
+        assert "Traceback" not in err
+        assert not (tmp_path / "runs").exists()
+
+    def test_a_folder_that_cannot_be_written(self, place, command, tmp_path):
+        (tmp_path / "runs").write_text("a file, not a folder")
+        code, _, err = command(*arguments(place, tmp_path / "runs"))
+        assert code == 1
+        assert "runs_dir=DIR" in err
+        assert "Traceback" not in err
+
+    def test_a_loss_that_is_no_number(self, place, command, tmp_path):
+        code, _, err = command(*arguments(place, tmp_path, "trainer.lr=1e30", "trainer.grad_norm=null"))
+        assert code == 1
+        assert "train.txt:" in err, "the batch is named"
+        record = read_record(path_of(tmp_path, **{"trainer.lr": 1e30, "trainer.grad_norm": None}))
+        assert (record.status, record.error.type) == ("failed", "NonFiniteLoss")
+
+
+def test_limit_is_in_the_path_and_the_record(place, command, tmp_path):
+    assert command(*arguments(place, tmp_path, "limit=3", "trainer.epochs=1"))[0] == 0
+    path = path_of(tmp_path, **{"limit": 3, "trainer.epochs": 1})
+    record = read_record(path)
+    assert record.limit == 3
+    assert record.fingerprinted["config"]["limit"] == 3
+    assert record.data["test"]["sentences"] == 7
+    assert len(json.loads(path.with_name("examples.json").read_text())["scores"]) == 3
+
+
+def test_the_test_split_is_read_once_when_training_is_over(place, command, tmp_path, monkeypatch):
+    events = []
+    load, fit = Source.load, Trainer.fit
+
+    def watched_load(self, task, split):
+        events.append(split)
+        assert split != "test" or "fitted" in events, "the test split was read before training was over"
+        return load(self, task, split)
+
+    def watched_fit(self, model, train, dev, *rest):
+        state = fit(self, model, train, dev, *rest)
+        assert len(train) == 12
+        assert len(dev) == 5
+        events.append("fitted")
+        return state
+
+    monkeypatch.setattr(Source, "load", watched_load)
+    monkeypatch.setattr(Trainer, "fit", watched_fit)
+    assert command(*arguments(place, tmp_path, "trainer.epochs=2"))[0] == 0
+    assert events == ["train", "dev", "fitted", "test"]
+
+
+def test_the_data_folder_may_come_from_the_environment(place, command, tmp_path, monkeypatch):
+    monkeypatch.setenv("ELMO_DATA", str(place.data))
+    given = [argument for argument in arguments(place, tmp_path, "trainer.epochs=1") if "data_dir" not in argument]
+    assert command(*given)[0] == 0
+
+
+@pytest.mark.parametrize("flag", ["--help", "-h"])
+def test_help(command, flag):
+    code, out, _ = command(flag)
+    assert code == 0
+    assert out.strip() == tasks.run.HELP.strip()
+    for word in ("task=ner", "features=", "data=", "seed=", "limit=", "device=", "threads=", "runs_dir=", "data_dir="):
+        assert word in out
