@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from elmo import SIZES, Bilm, Elmo, load_bilm, random_bilm
+from elmo.cache import CachedLayers, Track
 from elmo.characters import character_ids, spell
 from elmo.errors import InputError
 from elmo.mix import LayerChoice
@@ -82,12 +83,19 @@ class FeaturesConfig:
 
 
 def build_elmo(config: ElmoConfig) -> Elmo:
-    """The ELMo layer that a config describes."""
+    """The ELMo layer that a config describes; each sentence that is prepared is embedded once."""
     wrong = [place for place in config.places if place not in PLACES]
     if wrong or not config.places:
         raise InputError(f"features.elmo.places: expected some of {', '.join(PLACES)}, found {wrong or 'none'}")
     layers: str | int = int(config.layers) if config.layers.isdigit() else config.layers
-    return Elmo(_bilm(config), config.places, cast(LayerChoice, layers), config.layer_norm, config.l2, config.dropout)
+    return Elmo(
+        CachedLayers(_bilm(config)),
+        config.places,
+        cast(LayerChoice, layers),
+        config.layer_norm,
+        config.l2,
+        config.dropout,
+    )
 
 
 def _bilm(config: ElmoConfig) -> Bilm:
@@ -192,8 +200,24 @@ class TokenFeatures(nn.Module):
     def _form(self, word: str) -> str:
         return word.lower() if self.config.words is not None and self.config.words.lowercase else word
 
-    def meet(self, sentences: Iterable[Sentence]) -> None:
-        """Makes the words of these sentences known; those not trained on get their pretrained vector, or zeros."""
+    def meet(self, sentences: Iterable[Sentence], track: Track | None = None) -> int:
+        """Makes sentences known before they are used: numbers for their words, frozen layers in memory.
+
+        Words that were not trained on get their pretrained vector, or zeros.
+
+        Args:
+            sentences: what will come.
+            track: shows the progress of embedding; see `elmo.cache.CachedLayers`.
+
+        Returns:
+            The number of sentences whose layers found no room in memory.
+        """
+        sentences = list(sentences)
+        self._number(sentences)
+        return cast(CachedLayers, self.elmo.source).prepare(sentences, track) if self.elmo is not None else 0
+
+    def _number(self, sentences: Iterable[Sentence]) -> None:
+        """Gives every word of these sentences a number, by which a batch finds all that is known of it."""
         sentences = [sentence for sentence in dict.fromkeys(sentences) if sentence not in self._known]
         new = [word for word in dict.fromkeys(chain.from_iterable(sentences)) if word not in self._numbers]
         if new:
@@ -221,7 +245,7 @@ class TokenFeatures(nn.Module):
 
     def forward(self, sentences: Sequence[Sentence]) -> FeatureBatch:
         """The vectors of a batch of sentences."""
-        self.meet(sentence for sentence in sentences if sentence not in self._known)
+        self._number(sentences)
         numbers = [self._known[sentence] for sentence in sentences]
         lengths = torch.tensor([len(row) for row in numbers])
         padded = np.zeros((len(numbers), int(lengths.max())), dtype=np.int64)

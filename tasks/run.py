@@ -156,7 +156,6 @@ def experiment(
     train, dev = load("train").examples, load("dev").examples
     task.learn_labels(train)
     features = TokenFeatures(config.features, sentences(train), config.seed)
-    features.meet(sentences(train) + sentences(dev))
     head = task.build_head(features.input_dim, features.output_dim)
     initialise(head, config.seed, "head")
     model = TaskModel(features, head).to(device)
@@ -166,6 +165,12 @@ def experiment(
         f"{len(train):,} + {len(dev):,} examples; {trained:,} parameters to train, {frozen:,} frozen; {device}"
     )
 
+    def meet(examples: list[Any]) -> None:
+        left_out = features.meet(sentences(examples), reporter.track)
+        if left_out:
+            reporter.say(f"{left_out:,} sentences find no room in memory; their layers are computed in every epoch")
+
+    meet(train + dev)
     trainer = Trainer(task, config.trainer, config.seed, device, reporter)
     outcome.fit = trainer.fit(model, train, dev, checkpoint, run_fingerprint)
     outcome.dev = Scores(outcome.fit.best_values)
@@ -173,7 +178,7 @@ def experiment(
         outcome.mixes = {place: Mix(mix["layers"], mix["gamma"]) for place, mix in features.elmo.weights().items()}  # type: ignore[arg-type]
 
     test = load("test").examples  # read once, when nothing is left to choose
-    features.meet(sentences(test))
+    meet(test)
     outcome.test = trainer.evaluate(model, test)
 
 

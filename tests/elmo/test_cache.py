@@ -1,0 +1,73 @@
+"""Layers from memory are the biLM's layers, computed once and in an order that does not matter."""
+
+import random
+
+import pytest
+import torch
+
+import elmo.cache
+from elmo import random_bilm
+from elmo.cache import CachedLayers
+
+SENTENCES = [tuple(f"w{random.Random(i).randrange(40)}" for _ in range(i % 9)) for i in range(30)]
+
+
+@pytest.fixture
+def bilm():
+    return random_bilm("tiny", seed=3)
+
+
+def test_layers_from_memory_are_the_layers_of_the_bilm(bilm):
+    cached = CachedLayers(bilm)
+    assert cached.prepare(SENTENCES) == 0
+    for batch in (SENTENCES[:8], SENTENCES[20:21], SENTENCES[::-1], [(), ()]):
+        torch.testing.assert_close(cached.layers(batch), bilm.layers(batch), rtol=0, atol=1e-6)
+
+
+def test_a_prepared_sentence_is_embedded_once(bilm, monkeypatch):
+    cached = CachedLayers(bilm)
+    embedded = []
+    compute = bilm.token_layers
+    monkeypatch.setattr(bilm, "token_layers", lambda batch, state=None: embedded.extend(batch) or compute(batch))
+    cached.prepare(SENTENCES[:20])
+    cached.prepare(SENTENCES)
+    cached.layers(SENTENCES)
+    assert sorted(embedded) == sorted(set(SENTENCES))
+
+
+def test_the_bits_do_not_depend_on_the_order_of_meeting(bilm, monkeypatch):
+    monkeypatch.setattr(elmo.cache, "TOKENS_AT_ONCE", 16)
+    one, other = CachedLayers(bilm), CachedLayers(bilm)
+    one.prepare(SENTENCES)
+    other.prepare(random.Random(1).sample(SENTENCES, len(SENTENCES)))
+    assert torch.equal(one.layers(SENTENCES), other.layers(SENTENCES))
+
+
+def test_what_does_not_fit_is_counted_and_still_right(bilm):
+    bytes_per_token = bilm.n_layers * bilm.dim * 4
+    cached = CachedLayers(bilm, limit_gb=40 * bytes_per_token / 1e9)
+    distinct = set(SENTENCES)
+    left_out = cached.prepare(SENTENCES)
+    assert 0 < left_out < len(distinct)
+    assert cached._table.shape[1] <= 40
+    torch.testing.assert_close(cached.layers(SENTENCES), bilm.layers(SENTENCES), rtol=0, atol=1e-6)
+
+
+def test_fingerprint_and_widths_are_those_of_the_bilm(bilm):
+    cached = CachedLayers(bilm)
+    cached.prepare(SENTENCES)
+    assert (cached.dim, cached.n_layers, cached.fingerprint()) == (bilm.dim, bilm.n_layers, bilm.fingerprint())
+
+
+def test_progress_is_shown_over_the_batches(bilm, monkeypatch):
+    monkeypatch.setattr(elmo.cache, "TOKENS_AT_ONCE", 16)
+    seen = []
+
+    def track(batches, total, what):
+        seen.append((total, what))
+        return batches
+
+    CachedLayers(bilm).prepare(SENTENCES, track)
+    ((total, what),) = seen
+    assert total > 1
+    assert what == "embedding"
