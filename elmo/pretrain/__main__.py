@@ -5,14 +5,24 @@ from __future__ import annotations
 import sys
 
 import hydra
-from omegaconf import DictConfig
+from hydra.core.config_store import ConfigStore
+from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
 from elmo.errors import InputError
 from elmo.pretrain.run import pretrain
-from elmo.pretrain.schema import register, settings_of
+from elmo.pretrain.settings import Settings
 
-register()
+# Under the name that conf/pretrain/config.yaml begins with: unknown keys and wrong types are refused.
+ConfigStore.instance().store(name="settings_schema", node=Settings)
+
+
+def settings_of(config: DictConfig) -> Settings:
+    """The composed configuration as plain, checked settings."""
+    settings = OmegaConf.to_object(config)
+    if not isinstance(settings, Settings):
+        raise InputError(f"expected the settings of a pretraining, found {type(settings).__name__}")
+    return settings
 
 
 @hydra.main(version_base="1.3", config_path="pkg://conf.pretrain", config_name="config")

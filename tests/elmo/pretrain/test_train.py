@@ -19,11 +19,11 @@ import wandb
 from elmo import load_bilm
 from elmo.errors import InputError
 from elmo.pretrain import checkpoint
+from elmo.pretrain.__main__ import settings_of
 from elmo.pretrain.checkpoint import Position, RunFolder
 from elmo.pretrain.model import LanguageModel
 from elmo.pretrain.reading import texts_of_store
 from elmo.pretrain.run import pretrain
-from elmo.pretrain.schema import register, settings_of
 from elmo.pretrain.settings import Budget, Model, Settings, Training
 from elmo.pretrain.store import TokenStore
 from elmo.pretrain.train import learning_rate, train
@@ -313,7 +313,6 @@ def test_settings_out_of_range_are_refused(make, message):
     ],
 )
 def test_every_size_composes_to_checked_settings(size, shape):
-    register()
     with hydra.initialize_config_module("conf.pretrain", version_base="1.3"):
         composed = settings_of(hydra.compose("config", [f"size={size}", "training.dropout=0.2"]))
     model = composed.model
