@@ -88,6 +88,7 @@ def card(facts: Facts) -> str:
         if not settings.init
         else f"as in `{settings.init}`"
     )
+    precision = "bfloat16 on a GPU, float32 on a CPU" if training.precision == "auto" else training.precision
     return f"""# biLM {settings.name}
 
 {shape}; {facts.parameters:,} parameters without the output layer; {facts.vocabulary:,} words predicted.
@@ -96,8 +97,9 @@ def card(facts: Facts) -> str:
 
 {_perplexities(facts)}
 
-Terms: {TERMS}; vocabulary chosen on the training text only; held out are whole paragraphs
-({settings.heldout_fraction:.2%} of them, chosen by a hash of their text).
+Terms: {TERMS};
+vocabulary chosen on the training text only; held out are whole paragraphs ({settings.heldout_fraction:.2%} of them,
+chosen by a hash of their text).
 
 ## Text
 
@@ -119,6 +121,9 @@ Tokenised with `tokenise={settings.tokenise}`. {counts[:1].upper()}{counts[1:]}.
 | hardware | {facts.hardware} |
 | batch, learning rate, dropout | {training.batch_tokens:,} tokens, {training.learning_rate:g}, {training.dropout:g} |
 | negatives | {training.negatives:,} |
+| course of the rate | up over {training.warmup:.1%} of the budget, then a cosine down to {training.final_rate:.1%} |
+| Adam's beta2, gradient norm at most | {training.beta2:g}, {training.clip_norm:g} |
+| precision of products | {precision} |
 | seed | {settings.seed} |
 
 ```
@@ -146,4 +151,4 @@ def _perplexities(facts: Facts) -> str:
 
 
 def _shown(value: object) -> str:
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    return f"{value:.2%}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
