@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from tasks.base import Batch, FeatureBatch, Head
 from tasks.crf import ConstrainedCrf
+from tasks.layers import BiRnn
 from tasks.spans import may_follow
 
 
@@ -30,19 +30,13 @@ class BiLstmCrf(Head):
         super().__init__()
         self.tags = list(tags)
         self.dropout = nn.Dropout(settings.dropout)
-        between = settings.dropout if settings.layers > 1 else 0.0
-        self.encoder = nn.LSTM(
-            input_dim, settings.hidden, settings.layers, batch_first=True, bidirectional=True, dropout=between
-        )
-        self.projection = nn.Linear(2 * settings.hidden + output_dim, len(tags))
+        self.encoder = BiRnn(input_dim, settings.hidden, settings.layers, settings.dropout)
+        self.projection = nn.Linear(self.encoder.output_dim + output_dim, len(tags))
         self.crf = ConstrainedCrf(tags, may_follow)
 
     def _emissions(self, features: FeatureBatch) -> Tensor:
         """Scores of the tags before the CRF, (batch, tokens, tags)."""
-        packed = pack_padded_sequence(
-            self.dropout(features.input), features.lengths, batch_first=True, enforce_sorted=False
-        )
-        encoded, _ = pad_packed_sequence(self.encoder(packed)[0], batch_first=True)  # (batch, tokens, 2 * hidden)
+        encoded = self.encoder(self.dropout(features.input), features.lengths)  # (batch, tokens, 2 * hidden)
         emissions: Tensor = self.projection(torch.cat([self.dropout(encoded), features.output], dim=-1))
         return emissions
 

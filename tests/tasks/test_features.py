@@ -240,7 +240,7 @@ def parameters_of(places, seed, vectors=None):
 
 
 # Which parameters read [x_k; ELMo_k] and [h_k; ELMo_k]; a bias's range follows its layer's width.
-INPUT = {"head.encoder.weight_ih_l0", "head.encoder.weight_ih_l0_reverse"}
+INPUT = {"head.encoder.rnn.weight_ih_l0", "head.encoder.rnn.weight_ih_l0_reverse"}
 OUTPUT = {"head.projection.weight", "head.projection.bias"}
 
 

@@ -247,9 +247,9 @@ class TestFinishedRun:
 
 def test_killed_it_goes_on_and_ends_the_same(place, command, tmp_path):
     """A real SIGKILL, some epochs into the run."""
-    settings = ("trainer.epochs=40",)
+    settings = ("trainer.epochs=15",)
     runs, calm = tmp_path / "killed", tmp_path / "calm"
-    path = path_of(runs, "elmo_tiny", **{"trainer.epochs": 40})
+    path = path_of(runs, "elmo_tiny", **{"trainer.epochs": 15})
     checkpoint = path.with_name("checkpoint.pt")
     process = start(place, runs, *settings, features="elmo_tiny")
     deadline = time.monotonic() + 60
@@ -259,22 +259,22 @@ def test_killed_it_goes_on_and_ends_the_same(place, command, tmp_path):
     process.communicate(timeout=60)
     assert process.returncode == -signal.SIGKILL, "it was still at work"
     epoch = torch.load(checkpoint, weights_only=True)["state"]["epoch"]
-    assert 1 <= epoch < 40
+    assert 1 <= epoch < 15
     assert not path.exists()
 
     code, _, err = command(*arguments(place, runs, *settings, features="elmo_tiny"))
     assert code == 0
     assert f"goes on after epoch {epoch}" in err
-    assert f"epoch {epoch}/40" not in err
-    assert f"epoch {epoch + 1}/40" in err
+    assert f"epoch {epoch}/15" not in err
+    assert f"epoch {epoch + 1}/15" in err
     assert not checkpoint.exists()
 
     code, _, err = command(*arguments(place, calm, *settings, features="elmo_tiny"))
     assert code == 0
     assert "goes on" not in err
-    undisturbed = read_record(path_of(calm, "elmo_tiny", **{"trainer.epochs": 40}))
+    undisturbed = read_record(path_of(calm, "elmo_tiny", **{"trainer.epochs": 15}))
     assert outcome(read_record(path)) == outcome(undisturbed)
-    assert len(undisturbed.epochs) == 40
+    assert len(undisturbed.epochs) == 15
 
 
 class TestFailure:

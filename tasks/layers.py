@@ -1,0 +1,59 @@
+"""Layers that more than one head is built of."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+
+class BiRnn(nn.Module):
+    """A bidirectional LSTM or GRU over sentences of unequal length; padding comes out as zeros.
+
+    Args:
+        input_dim: width of a token's vector.
+        hidden: width of one direction; the output is twice as wide.
+        layers: how many are stacked.
+        dropout: between the stacked ones.
+        cell: nn.LSTM or nn.GRU.
+    """
+
+    def __init__(
+        self,
+        input_dim: int,
+        hidden: int,
+        layers: int = 1,
+        dropout: float = 0.0,
+        cell: type[nn.LSTM] | type[nn.GRU] = nn.LSTM,
+    ) -> None:
+        super().__init__()
+        between = dropout if layers > 1 else 0.0
+        self.rnn = cell(input_dim, hidden, layers, batch_first=True, bidirectional=True, dropout=between)
+        self.output_dim = 2 * hidden
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        """The states of all tokens: (batch, tokens, input_dim), (batch,) on the CPU -> (batch, tokens, 2 * hidden)."""
+        packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        states, _ = pad_packed_sequence(self.rnn(packed)[0], batch_first=True, total_length=x.shape[1])
+        return states
+
+
+class VariationalDropout(nn.Module):
+    """Dropout with one mask for all tokens of a sentence (Gal and Ghahramani 2016)."""
+
+    def __init__(self, p: float) -> None:
+        super().__init__()
+        self.p = p
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The same shape with dropped dimensions, (batch, tokens, dim)."""
+        if not self.training or self.p == 0:
+            return x
+        keep = torch.full((x.shape[0], 1, x.shape[2]), 1 - self.p, device=x.device, dtype=x.dtype)
+        return x * torch.bernoulli(keep) / (1 - self.p)
+
+
+def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
+    """A softmax over the last axis that gives nothing to masked places, and zeros where all are masked."""
+    weights = torch.softmax(scores.masked_fill(~mask, torch.finfo(scores.dtype).min), dim=-1)
+    return weights * mask

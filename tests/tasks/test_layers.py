@@ -1,0 +1,38 @@
+"""Layers shared by heads, against plain torch on each sentence alone."""
+
+import pytest
+import torch
+from torch import nn
+
+from tasks.layers import BiRnn, VariationalDropout, masked_softmax
+
+
+@pytest.mark.parametrize("cell", [nn.LSTM, nn.GRU])
+def test_birnn_equals_each_sentence_alone_and_pads_with_zeros(cell):
+    torch.manual_seed(0)
+    rnn = BiRnn(5, 4, layers=2, cell=cell).eval()
+    x = torch.randn(3, 6, 5)
+    lengths = torch.tensor([2, 5, 1])
+    states = rnn(x, lengths)
+    assert states.shape == (3, 6, 8)
+    for i, n in enumerate(lengths.tolist()):
+        torch.testing.assert_close(states[i, :n], rnn.rnn(x[i : i + 1, :n])[0][0])
+        assert not states[i, n:].any()
+
+
+def test_variational_dropout_drops_a_dimension_for_the_whole_sentence():
+    torch.manual_seed(0)
+    dropout = VariationalDropout(0.5)
+    dropped = dropout(torch.ones(200, 7, 20))
+    assert torch.equal(dropped, dropped[:, :1].expand_as(dropped))
+    assert set(dropped.unique().tolist()) == {0.0, 2.0}
+    assert dropped.mean().item() == pytest.approx(1.0, abs=0.05)
+    assert torch.equal(dropout.eval()(torch.ones(2, 3, 4)), torch.ones(2, 3, 4))
+
+
+def test_masked_softmax_is_the_softmax_of_what_is_left():
+    scores = torch.randn(2, 5)
+    mask = torch.tensor([[True, False, True, True, False], [False] * 5])
+    weights = masked_softmax(scores, mask)
+    torch.testing.assert_close(weights[0, mask[0]], torch.softmax(scores[0, mask[0]], dim=0))
+    assert not weights[~mask].any()
