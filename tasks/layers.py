@@ -57,3 +57,13 @@ def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
     """A softmax over the last axis that gives nothing to masked places, and zeros where all are masked."""
     weights = torch.softmax(scores.masked_fill(~mask, torch.finfo(scores.dtype).min), dim=-1)
     return weights * mask
+
+
+def masked_max(x: Tensor, mask: Tensor) -> Tensor:
+    """The maximum over the tokens of each sentence: (batch, tokens, dim), (batch, tokens) -> (batch, dim)."""
+    return x.masked_fill(~mask.unsqueeze(-1), float("-inf")).amax(dim=1)
+
+
+def masked_mean(x: Tensor, mask: Tensor) -> Tensor:
+    """The mean over the tokens of each sentence: (batch, tokens, dim), (batch, tokens) -> (batch, dim)."""
+    return (x * mask.unsqueeze(-1)).sum(dim=1) / mask.sum(dim=1, keepdim=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 from seqeval.metrics import classification_report
 
 from tasks.base import Scores
@@ -48,3 +49,37 @@ def span_scores(gold: Sequence[tuple[Sequence[Span], int]], predicted: Sequence[
 def _counts(gold: set[Span], predicted: set[Span]) -> dict[str, float]:
     right = len(gold & predicted)
     return {"tp": right, "fp": len(predicted) - right, "fn": len(gold) - right}
+
+
+def class_scores(gold: Sequence[int], predicted: Sequence[int], labels: Sequence[str]) -> Scores:
+    """Accuracy, precision, recall and F1 of each label, and the confusion matrix: a row for each gold label.
+
+    Args:
+        gold: the number of the right label of each example.
+        predicted: the number of the predicted one.
+        labels: the labels' names, in the order of their numbers.
+    """
+    confusion = np.zeros((len(labels), len(labels)), dtype=np.int64)
+    np.add.at(confusion, (np.asarray(gold, dtype=np.int64), np.asarray(predicted, dtype=np.int64)), 1)
+    right, golden, guessed = confusion.diagonal(), confusion.sum(axis=1), confusion.sum(axis=0)
+    return Scores(
+        values={"accuracy": _percent(right.sum(), golden.sum())},
+        details={
+            "labels": {
+                label: {
+                    "f1": _percent(2 * right[i], golden[i] + guessed[i]),
+                    "precision": _percent(right[i], guessed[i]),
+                    "recall": _percent(right[i], golden[i]),
+                    "gold": int(golden[i]),
+                }
+                for i, label in enumerate(labels)
+            },
+            "confusion": {"labels": list(labels), "gold_by_predicted": confusion.tolist()},
+        },
+        examples=[{"correct": int(right == guess)} for right, guess in zip(gold, predicted, strict=True)],
+    )
+
+
+def _percent(part: int, whole: int) -> float:
+    """A share in percent, 0 of nothing."""
+    return 100 * float(part) / float(whole) if whole else 0.0

@@ -9,6 +9,7 @@ from typing import Any
 
 from elmo.errors import InputError
 from tasks.base import Sentence, Split
+from tasks.lines import utf8_lines
 from tasks.spans import Span, parse_tag, spans_of
 
 DOCUMENT_START = "-DOCSTART-"
@@ -79,7 +80,7 @@ def _sentences(path: Path, reader: ColumnReader) -> Iterator[tuple[list[str], li
     words: list[str] = []
     tags: list[str] = []
     columns = 0
-    for number, line in enumerate(_lines(path), start=1):
+    for number, line in enumerate(utf8_lines(path), start=1):
         if not line.strip() or line.startswith(DOCUMENT_START):
             if words:
                 yield words, tags
@@ -101,14 +102,3 @@ def _sentences(path: Path, reader: ColumnReader) -> Iterator[tuple[list[str], li
         tags.append(tag)
     if words:
         yield words, tags
-
-
-def _lines(path: Path) -> Iterator[str]:
-    """The lines of a UTF-8 file; only line feeds end them, since tweets hold every other kind of separator."""
-    number = 0
-    try:
-        with path.open("rb") as file:
-            for number, line in enumerate(file, start=1):
-                yield line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}, line {number}: expected UTF-8: {error.reason} at byte {error.start}") from error

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from tasks.layers import BiRnn, VariationalDropout, masked_softmax
+from tasks.layers import BiRnn, VariationalDropout, masked_max, masked_mean, masked_softmax
 
 
 @pytest.mark.parametrize("cell", [nn.LSTM, nn.GRU])
@@ -36,3 +36,12 @@ def test_masked_softmax_is_the_softmax_of_what_is_left():
     weights = masked_softmax(scores, mask)
     torch.testing.assert_close(weights[0, mask[0]], torch.softmax(scores[0, mask[0]], dim=0))
     assert not weights[~mask].any()
+
+
+def test_pooling_sees_a_sentence_s_own_tokens_alone():
+    x = torch.randn(3, 4, 5)
+    mask = torch.arange(4) < torch.tensor([1, 4, 2])[:, None]
+    x[~mask] = 1e6
+    for i, n in enumerate([1, 4, 2]):
+        torch.testing.assert_close(masked_max(x, mask)[i], x[i, :n].max(dim=0).values)
+        torch.testing.assert_close(masked_mean(x, mask)[i], x[i, :n].mean(dim=0))

@@ -1,8 +1,9 @@
 import random
 
 import pytest
+from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 
-from tasks.metrics import span_scores
+from tasks.metrics import class_scores, span_scores
 from tasks.spans import Span, iob2
 from tests.tasks.test_spans import random_spans
 
@@ -149,3 +150,26 @@ def test_nothing_to_find_and_nothing_found():
 def test_a_prediction_too_few_is_an_error():
     with pytest.raises(ValueError, match="zip"):
         span_scores([([], 3), ([], 2)], [[]])
+
+
+class TestClassScores:
+    @pytest.mark.parametrize("seed", range(5))
+    def test_against_scikit_learn(self, seed):
+        draw = random.Random(seed)
+        gold, predicted = ([draw.choice([0, 0, 1, 2]) for _ in range(50)] for _ in range(2))
+        scores = class_scores(gold, predicted, ["no", "maybe", "yes", "never met"])
+        assert scores.values["accuracy"] == pytest.approx(2 * sum(map(int.__eq__, gold, predicted)))
+        assert scores.details["confusion"]["gold_by_predicted"] == (
+            confusion_matrix(gold, predicted, labels=range(4)).tolist()
+        )
+        columns = precision_recall_fscore_support(gold, predicted, labels=range(4), zero_division=0)
+        for name, precision, recall, f1, count in zip(scores.details["labels"], *columns, strict=True):
+            expected = {"f1": 100 * f1, "precision": 100 * precision, "recall": 100 * recall, "gold": count}
+            assert scores.details["labels"][name] == pytest.approx(expected)
+
+    def test_an_example_is_right_or_wrong(self):
+        assert class_scores([0, 1, 1], [0, 0, 1], ["no", "yes"]).examples == [
+            {"correct": 1},
+            {"correct": 0},
+            {"correct": 1},
+        ]
