@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +17,14 @@ LIMIT_GB = 4.0
 Key = tuple[str, ...]
 Batch = list[Key]
 Track = Callable[[Sequence[Batch], int, str], Iterable[Batch]]
+
+
+@dataclass(frozen=True)
+class Held:
+    """The layers of some sentences, (n_layers, 1 + tokens, dim), row 0 being zero, and the row where each starts."""
+
+    table: Tensor
+    starts: dict[Key, int]
 
 
 class CachedLayers(nn.Module):
@@ -36,6 +46,7 @@ class CachedLayers(nn.Module):
         self.register_buffer("_table", torch.zeros(bilm.n_layers, 1, bilm.dim), persistent=False)
         self._table: Tensor  # (n_layers, 1 + tokens, dim)
         self._starts: dict[Key, int] = {}
+        self._held: Held | None = None
 
     @property
     def dim(self) -> int:
@@ -78,17 +89,47 @@ class CachedLayers(nn.Module):
             self._table = torch.cat(parts, dim=1)
         return len(new) - len(fitting)
 
+    def hold(self, sentences: Iterable[Sentence]) -> None:
+        """Embeds those of a batch's sentences that are not in memory, each once and all in one go, for `layers`.
+
+        They are forgotten with the next call, so that what comes out does not depend on earlier batches.
+        """
+        missing = self._missing(map(tuple, sentences))
+        self._held = self._embed(missing) if missing else None
+
     def layers(self, sentences: Sequence[Sentence]) -> Tensor:
-        """The layers of a padded batch, (n_layers, sentences, tokens, dim), zero where a sentence has ended."""
-        starts = [self._starts.get(tuple(sentence)) for sentence in sentences]
-        if None in starts:
-            return self.bilm.layers(sentences)
-        device = self._table.device
-        first = torch.tensor(starts, device=device)[:, None]  # (sentences, 1)
-        lengths = torch.tensor([len(sentence) for sentence in sentences], device=device)[:, None]
-        step = torch.arange(max((len(sentence) for sentence in sentences), default=0), device=device)
-        rows = torch.where(step < lengths, first + step, 0)  # (sentences, tokens)
-        return self._table[:, rows]
+        """The layers of a padded batch, (n_layers, sentences, tokens, dim), zero where a sentence has ended.
+
+        Sentences that are neither in memory nor held are embedded now, each once however often the batch has it.
+        """
+        keys = [tuple(sentence) for sentence in sentences]
+        kept = self._gather(self._table, [self._starts.get(key) for key in keys], keys)
+        missing = self._missing(keys)
+        if not missing:
+            return kept
+        held = self._held
+        if held is None or any(key not in held.starts for key in missing):
+            held = self._embed(missing)
+        return kept + self._gather(held.table, [held.starts.get(key) for key in keys], keys)
+
+    def _missing(self, keys: Iterable[Key]) -> list[Key]:
+        """The distinct sentences that are not in memory."""
+        return [key for key in dict.fromkeys(keys) if key not in self._starts]
+
+    def _embed(self, missing: list[Key]) -> Held:
+        """The layers of distinct sentences."""
+        table = torch.cat([self._table[:, :1], self.bilm.token_layers(missing)], dim=1)
+        return Held(table, dict(zip(missing, accumulate(map(len, missing), initial=1), strict=False)))
+
+    @staticmethod
+    def _gather(table: Tensor, starts: Sequence[int | None], keys: Sequence[Key]) -> Tensor:
+        """Rows of a table for a padded batch; its row 0 for padding, and for sentences that start nowhere."""
+        device = table.device
+        first = torch.tensor([start or 0 for start in starts], device=device)[:, None]  # (sentences, 1)
+        lengths = [0 if start is None else len(key) for start, key in zip(starts, keys, strict=True)]
+        step = torch.arange(max(map(len, keys), default=0), device=device)
+        rows = torch.where(step < torch.tensor(lengths, device=device)[:, None], first + step, 0)
+        return table[:, rows]  # (n_layers, sentences, tokens, dim)
 
 
 def _batches(by_length: Sequence[Key]) -> Iterator[Batch]:

@@ -35,6 +35,37 @@ def test_a_prepared_sentence_is_embedded_once(bilm, monkeypatch):
     assert sorted(embedded) == sorted(set(SENTENCES))
 
 
+def test_on_the_fly_a_batch_embeds_a_distinct_sentence_once(bilm, monkeypatch):
+    """Premises of inference pairs repeat; some sentences are in memory, others are not."""
+    cached = CachedLayers(bilm)
+    cached.prepare(SENTENCES[:10])
+    batch = [SENTENCES[i] for i in (12, 3, 12, 14, 3, 12, 9, 14)]
+    expected = bilm.layers(batch)
+    embedded = []
+    compute = bilm.token_layers
+    monkeypatch.setattr(bilm, "token_layers", lambda batch, state=None: embedded.extend(batch) or compute(batch))
+    torch.testing.assert_close(cached.layers(batch), expected, rtol=0, atol=1e-6)
+    assert embedded == [SENTENCES[12], SENTENCES[14]]
+
+
+def test_texts_of_one_batch_share_what_is_held(bilm, monkeypatch):
+    cached = CachedLayers(bilm)
+    first, second, third = SENTENCES[10:14], SENTENCES[12:16], SENTENCES[20:22]
+    expected = [bilm.layers(text) for text in (first, second, third)]
+    runs = []
+    compute = bilm.token_layers
+    monkeypatch.setattr(bilm, "token_layers", lambda batch, state=None: runs.append(list(batch)) or compute(batch))
+    cached.hold([*first, *second])
+    assert runs == [SENTENCES[10:16]]
+    for text, layers in zip((first, second), expected, strict=False):
+        torch.testing.assert_close(cached.layers(text), layers, rtol=0, atol=1e-6)
+    assert len(runs) == 1
+    cached.hold([])
+    cached.layers(first)
+    assert runs[1:] == [first], "forgotten"
+    torch.testing.assert_close(cached.layers(third), expected[2], rtol=0, atol=1e-6)
+
+
 def test_the_bits_do_not_depend_on_the_order_of_meeting(bilm, monkeypatch):
     monkeypatch.setattr(elmo.cache, "TOKENS_AT_ONCE", 16)
     one, other = CachedLayers(bilm), CachedLayers(bilm)
