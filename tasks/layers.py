@@ -38,12 +38,38 @@ class BiRnn(nn.Module):
         return states
 
 
-class VariationalDropout(nn.Module):
-    """Dropout with one mask for all tokens of a sentence (Gal and Ghahramani 2016)."""
+class OrthogonalLstm(nn.LSTM):
+    """An LSTM that starts with Xavier input weights, orthogonal recurrent ones, and gates that do not forget."""
 
-    def __init__(self, p: float) -> None:
-        super().__init__()
-        self.p = p
+    def reset_parameters(self) -> None:
+        """Draws all parameters again."""
+        for name, parameter in self.named_parameters():
+            self.start_parameter(name, parameter)
+
+    def start_parameter(self, name: str, parameter: Tensor) -> None:
+        """Draws one parameter again; see `tasks.seed.initialise`."""
+        if name.startswith("weight_ih"):
+            nn.init.xavier_uniform_(parameter)
+        elif name.startswith("weight_hh"):
+            nn.init.orthogonal_(parameter)
+        else:
+            nn.init.zeros_(parameter)
+            if name.startswith("bias_hh"):  # torch adds two biases to a gate, and orders gates i, f, g, o
+                with torch.no_grad():
+                    parameter[self.hidden_size : 2 * self.hidden_size] = 1.0
+
+
+class XavierLinear(nn.Linear):
+    """A linear layer that starts with Xavier weights and no bias."""
+
+    def reset_parameters(self) -> None:
+        """Draws all parameters again."""
+        nn.init.xavier_uniform_(self.weight)
+        nn.init.zeros_(self.bias)
+
+
+class VariationalDropout(nn.Dropout):
+    """Dropout with one mask for all tokens of a sentence (Gal and Ghahramani 2016)."""
 
     def forward(self, x: Tensor) -> Tensor:
         """The same shape with dropped dimensions, (batch, tokens, dim)."""

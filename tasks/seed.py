@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
+from typing import Protocol, runtime_checkable
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 
 def named_seed(seed: int, *names: str | int) -> int:
@@ -24,6 +26,14 @@ def drawing_from(seed: int, *names: str | int) -> Iterator[None]:
         yield
 
 
+@runtime_checkable
+class StartsByParameter(Protocol):
+    """A recurrent module that has its own way to start, told for one parameter at a time."""
+
+    def start_parameter(self, name: str, parameter: Tensor) -> None:
+        """Draws one parameter again."""
+
+
 def initialise(module: nn.Module, seed: int, name: str) -> None:
     """Draws the module's parameters again, each from the generator of its own name.
 
@@ -33,10 +43,15 @@ def initialise(module: nn.Module, seed: int, name: str) -> None:
     for path, part in module.named_modules(prefix=name):
         if isinstance(part, nn.RNNBase):
             # All its layers are one module; drawn in one go, a wider input would shift what the upper layers get.
-            bound = part.hidden_size**-0.5
+            start = part.start_parameter if isinstance(part, StartsByParameter) else partial(_as_torch_does, part)
             for parameter_name, parameter in part.named_parameters():
                 with drawing_from(seed, path, parameter_name):
-                    nn.init.uniform_(parameter, -bound, bound)
+                    start(parameter_name, parameter)
         elif hasattr(part, "reset_parameters"):
             with drawing_from(seed, path):
                 part.reset_parameters()
+
+
+def _as_torch_does(part: nn.RNNBase, name: str, parameter: Tensor) -> None:
+    bound = part.hidden_size**-0.5
+    nn.init.uniform_(parameter, -bound, bound)

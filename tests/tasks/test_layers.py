@@ -4,7 +4,16 @@ import pytest
 import torch
 from torch import nn
 
-from tasks.layers import BiRnn, VariationalDropout, masked_max, masked_mean, masked_softmax
+from tasks.layers import (
+    BiRnn,
+    OrthogonalLstm,
+    VariationalDropout,
+    XavierLinear,
+    masked_max,
+    masked_mean,
+    masked_softmax,
+)
+from tasks.seed import initialise
 
 
 @pytest.mark.parametrize("cell", [nn.LSTM, nn.GRU])
@@ -45,3 +54,32 @@ def test_pooling_sees_a_sentence_s_own_tokens_alone():
     for i, n in enumerate([1, 4, 2]):
         torch.testing.assert_close(masked_max(x, mask)[i], x[i, :n].max(dim=0).values)
         torch.testing.assert_close(masked_mean(x, mask)[i], x[i, :n].mean(dim=0))
+
+
+class TestStarts:
+    def started(self, input_dim):
+        model = nn.ModuleDict({"rnn": BiRnn(input_dim, 6, cell=OrthogonalLstm), "linear": XavierLinear(12, 4)})
+        initialise(model, 1, "head")
+        return dict(model.named_parameters())
+
+    def test_xavier_orthogonal_and_gates_that_do_not_forget(self):
+        for name, parameter in self.started(10).items():
+            if "weight_hh" in name:
+                torch.testing.assert_close(parameter.T @ parameter, torch.eye(6))
+            elif "weight_ih" in name or name == "linear.weight":
+                bound = (6 / sum(parameter.shape)) ** 0.5
+                assert 0.8 * bound < parameter.abs().max() <= bound
+            elif "bias_hh" in name:
+                assert parameter.tolist() == [0.0] * 6 + [1.0] * 6 + [0.0] * 12
+            else:
+                assert not parameter.any()
+
+    def test_a_wider_input_changes_what_reads_it_alone(self):
+        narrow, wide = self.started(10), self.started(15)
+        unequal = {name for name in narrow if not torch.equal(narrow[name], wide[name])}
+        assert unequal == {"rnn.rnn.weight_ih_l0", "rnn.rnn.weight_ih_l0_reverse"}
+
+    def test_without_a_seed_they_start_alike(self):
+        lstm = OrthogonalLstm(3, 4)
+        torch.testing.assert_close(lstm.weight_hh_l0.T @ lstm.weight_hh_l0, torch.eye(4))
+        assert lstm.bias_hh_l0.sum() == 4
