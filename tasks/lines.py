@@ -1,0 +1,22 @@
+"""Lines of text files, read strictly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from elmo.errors import InputError
+
+
+def utf8_lines(path: Path) -> Iterator[str]:
+    """The lines of a UTF-8 file, without their ends; a byte order mark and CRLF do no harm.
+
+    Only line feeds end a line, since tweets and web pages hold every other kind of separator.
+    """
+    number = 0
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                yield line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}, line {number}: expected UTF-8: {error.reason} at byte {error.start}") from error
