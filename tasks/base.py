@@ -121,6 +121,10 @@ class Task(ABC, Generic[Example, Settings]):
     def from_rows(self, rows: Sequence[Mapping[str, Any]], split: Split) -> list[Example]:
         """The examples in rows from the Hugging Face hub, their columns already renamed."""
 
+    def usable(self, example: Example) -> bool:
+        """Whether an example can be learned from and scored; the others are dropped and counted in the record."""
+        return True
+
     @abstractmethod
     def counts(self, examples: Sequence[Example]) -> dict[str, int]:
         """How many of what there are, as published counts are stated: sentences, tokens, ..."""

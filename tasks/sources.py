@@ -52,7 +52,13 @@ class DataConfig:
 
 @dataclass(frozen=True)
 class Loaded(Generic[Example]):
-    """The examples of a split, how many there were before any limit, and where counts are not the published ones."""
+    """The examples of a split.
+
+    Attributes:
+        examples: those that are usable, up to the limit.
+        counts: how many there were before any limit; `dropped` among them if some were not usable.
+        warnings: where counts are not the published ones.
+    """
 
     examples: list[Example]
     counts: dict[str, int]
@@ -89,15 +95,17 @@ class Source:
             examples = [example for path in self._paths(split) for example in task.read(path, split)]
         else:
             examples = task.from_rows(self._hub_rows(split), split)
-        if not examples:
+        usable = [example for example in examples if task.usable(example)]
+        if not usable:
             raise InputError(f"data={self._config.name}: the {split} split has no examples")
-        counts = task.counts(examples)
+        dropped = len(examples) - len(usable)
+        counts = {**task.counts(usable), **({"dropped": dropped} if dropped else {})}
         warnings = [
             f"{split}: expected {published:,} {what} as published, found {counts.get(what, 0):,}"
             for what, published in self._config.expected.get(split, {}).items()
             if counts.get(what) != published
         ]
-        return Loaded(examples[: self._limit], counts, warnings)
+        return Loaded(usable[: self._limit], counts, warnings)
 
     def _paths(self, split: Split) -> list[Path]:
         return [self._root / name for name in self._config.splits[split]]
@@ -160,4 +168,5 @@ def _labelled(values: Sequence[Any], feature: Any) -> list[Any]:  # noqa: ANN401
     names = getattr(inner, "names", None)
     if names is None:
         return list(values)
-    return [[names[i] for i in value] if isinstance(value, list) else names[value] for value in values]
+    name_of = {-1: None, **dict(enumerate(names))}  # the hub's -1 says that there is no label
+    return [[name_of[i] for i in value] if isinstance(value, list) else name_of[value] for value in values]

@@ -12,6 +12,12 @@ ELMO = ["features=elmo", *SMALL, "features.elmo.untrained=true", "features.elmo.
 ARMS = {"words": WORDS, "elmo": ELMO}
 
 
+def arm_of(task, arm):
+    """The overrides of an arm for a task, which may do without characters."""
+    has_characters = compose_config([f"task={task}"]).features.characters is not None
+    return [key for key in ARMS[arm] if has_characters or not key.startswith("features.characters")]
+
+
 def features_config(places=("input",), vectors=None, **settings):
     """Features of all parts, without dropout; `places` None leaves ELMo out."""
     elmo = ElmoConfig("tiny", untrained=True, places=list(places), dropout=0.0) if places is not None else None

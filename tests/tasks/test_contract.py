@@ -16,7 +16,7 @@ from tasks.base import SPLITS
 from tasks.console import Reporter
 from tasks.sources import Source
 from tasks.trainer import Trainer
-from tests.tasks.making import ARMS, model_of, run_of
+from tests.tasks.making import ARMS, arm_of, model_of, run_of
 
 TASKS = sorted(path.stem for path in (Path(conf.__file__).parent / "task").glob("*.yaml"))
 CPU = torch.device("cpu")
@@ -36,7 +36,7 @@ class Setup:
     """A task with eight examples of its mini data, and models of one arm for it."""
 
     def __init__(self, task, arm):
-        self.config = run_of(f"task={task}", "data=mini", *ARMS[arm])
+        self.config = run_of(f"task={task}", "data=mini", *arm_of(task, arm))
         self.task = self.config.task
         self.source = Source(self.config.data, self.config.data_dir)
         self.splits = {split: self.source.load(self.task, split).examples for split in SPLITS}

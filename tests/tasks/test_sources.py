@@ -53,6 +53,16 @@ class TestFiles:
         assert [example.words[0] for example in loaded.examples] == ["EU", "Peter"]
         assert loaded.counts["sentences"] == 3
 
+    def test_what_is_not_usable_is_dropped_and_counted(self, ner, files, monkeypatch):
+        monkeypatch.setattr(ner, "usable", lambda example: bool(example.spans))
+        loaded = Source(config(expected={"train": {"sentences": 2}}), files, limit=1).load(ner, "train")
+        assert [example.words[0] for example in loaded.examples] == ["EU"]
+        assert (loaded.counts["sentences"], loaded.counts["dropped"]) == (2, 1)
+        assert loaded.warnings == []
+        (files / "dev.txt").write_text("No O\n")
+        with pytest.raises(InputError, match="the dev split has no examples"):
+            Source(config(), files).load(ner, "dev")
+
     def test_other_counts_than_published_are_reported(self, ner, files):
         expected = {"train": {"sentences": 14041, "PER": 1, "EVENT": 2}}
         loaded = Source(config(expected=expected), files, limit=1).load(ner, "train")
@@ -141,6 +151,18 @@ class TestHub:
         content = [[(e.words, e.spans, e.tags) for e in loaded.examples] for loaded in (from_files, from_hub)]
         assert content[0] == content[1]
         assert from_files.counts == from_hub.counts
+
+    def test_a_missing_label_is_none_and_never_another_label(self, ner, cache, tmp_path, monkeypatch):
+        features = cache.Features({"text": cache.Value("string"), "label": cache.ClassLabel(names=["no", "yes"])})
+        (tmp_path / "hub").mkdir()
+        rows = cache.Dataset.from_dict({"text": ["a", "b", "c"], "label": [1, -1, 0]}, features=features)
+        rows.to_parquet(tmp_path / "hub" / "train-00000-of-00001.parquet")
+        seen = []
+        monkeypatch.setattr(ner, "from_rows", lambda rows, split: seen.extend(rows) or [])
+        hub = HubConfig(path=str(tmp_path / "hub"), columns={"words": "text", "label": "label"})
+        with pytest.raises(InputError, match="no examples"):
+            Source(config(splits={}, hub=hub), tmp_path).load(ner, "train")
+        assert [row["label"] for row in seen] == ["yes", None, "no"]
 
     def test_files_come_first(self, ner, files, hub):
         (files / "dev.txt").write_text("Other O\n")
