@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from elmo.errors import InputError
 from elmo.files import replacing
+from tasks.averages import WeightAverage
 from tasks.base import Batch, Head, Scores, Task
 from tasks.batches import plan_batches
 from tasks.console import Reporter
@@ -39,6 +40,7 @@ class TrainerConfig:
         optimizer: adam or adadelta.
         grad_norm: gradients are scaled down to this norm; null leaves them alone.
         plateau_factor: the learning rate is multiplied by it after `plateau_patience` epochs without a better score.
+        ema: decay of a moving average of the weights; dev and test are then predicted with the average. Null: none.
         precision: bfloat16 computes the head in half precision where the device is a GPU.
     """
 
@@ -52,6 +54,7 @@ class TrainerConfig:
     grad_norm: float | None = 5.0
     plateau_factor: float | None = None
     plateau_patience: int = 0
+    ema: float | None = None
     precision: str = "float32"
 
     def check(self) -> None:
@@ -70,6 +73,8 @@ class TrainerConfig:
                 raise InputError(f"trainer.{name}: expected at least {least}, found {value}")
         if not self.lr > 0:
             raise InputError(f"trainer.lr: expected a positive number, found {self.lr}")
+        if self.ema is not None and not 0 < self.ema < 1:
+            raise InputError(f"trainer.ema: expected null or a decay between 0 and 1 such as 0.999, found {self.ema}")
 
 
 class TaskModel(nn.Module):
@@ -159,6 +164,7 @@ class Trainer:
         parameters = model.trained()
         optimizer = OPTIMIZERS[config.optimizer](parameters.values(), lr=config.lr, weight_decay=config.weight_decay)
         plateau = self._plateau(optimizer)
+        average = WeightAverage(config.ema, parameters)
         state, best = FitState(), {name: value.detach().clone() for name, value in parameters.items()}
         saved = _read_checkpoint(checkpoint, fingerprint, self.device)
         if saved is not None:
@@ -166,18 +172,20 @@ class Trainer:
             optimizer.load_state_dict(saved["optimizer"])
             if plateau is not None:
                 plateau.load_state_dict(saved["plateau"])
+            average.load_state_dict(saved["average"])
             state, best = FitState(**saved["state"]), saved["best"]
             self.reporter.say(f"goes on after epoch {state.epoch}")
         while state.epoch < config.epochs and not self._out_of_patience(state):
             started = time.perf_counter()
             epoch = state.epoch + 1
             torch.manual_seed(named_seed(self.seed, "epoch", epoch))
-            loss = self._train_epoch(model, optimizer, train, epoch)
-            scores = self.evaluate(model, dev).values
-            score = scores[self.task.metric]
-            if score > state.best_score:
-                state.best_epoch, state.best_score, state.best_values = epoch, score, scores
-                best = {name: value.detach().clone() for name, value in parameters.items()}
+            loss = self._train_epoch(model, optimizer, average, train, epoch)
+            with average.applied():
+                scores = self.evaluate(model, dev).values
+                score = scores[self.task.metric]
+                if score > state.best_score:
+                    state.best_epoch, state.best_score, state.best_values = epoch, score, scores
+                    best = {name: value.detach().clone() for name, value in parameters.items()}
             if plateau is not None:
                 plateau.step(score)
             state.epoch = epoch
@@ -192,6 +200,7 @@ class Trainer:
                     "best": best,
                     "optimizer": optimizer.state_dict(),
                     "plateau": plateau.state_dict() if plateau is not None else {},
+                    "average": average.state_dict(),
                 }
                 with replacing(checkpoint) as partial:
                     torch.save(saved, partial)
@@ -213,7 +222,12 @@ class Trainer:
         return self.config.patience is not None and state.epoch - state.best_epoch >= self.config.patience
 
     def _train_epoch(
-        self, model: TaskModel, optimizer: torch.optim.Optimizer, train: Sequence[Any], epoch: int
+        self,
+        model: TaskModel,
+        optimizer: torch.optim.Optimizer,
+        average: WeightAverage,
+        train: Sequence[Any],
+        epoch: int,
     ) -> float:
         """The mean loss of one epoch of training."""
         config = self.config
@@ -230,6 +244,7 @@ class Trainer:
             if config.grad_norm is not None:
                 nn.utils.clip_grad_norm_(model.trained().values(), config.grad_norm)
             optimizer.step()
+            average.update()
             losses.append(loss.detach())
         # Looked at once an epoch: asking after every step would make a GPU wait for the CPU.
         values = torch.stack(losses).float().cpu()

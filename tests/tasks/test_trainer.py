@@ -112,6 +112,8 @@ class TestStopping:
             {"lr": math.nan},
             {"optimizer": "sgd"},
             {"precision": "float16"},
+            {"ema": 1.0},
+            {"ema": 0.0},
         ],
     )
     def test_settings_that_cannot_be_meant(self, settings):
@@ -149,6 +151,19 @@ class TestSteps:
         assert [epoch["lr"] for epoch in state.curve] == pytest.approx([0.1, 0.1, 0.05, 0.05, 0.05, 0.05])
         state = fit(Line([5, 1, 1, 1, 1]), epochs=5, lr=0.1, plateau_factor=0.5, plateau_patience=0)
         assert [epoch["lr"] for epoch in state.curve] == pytest.approx([0.1, 0.05, 0.025, 0.0125, 0.00625])
+
+    def test_dev_and_the_best_weights_are_the_average_of_the_steps(self):
+        """One step an epoch: the averaged weight is worked out from the steps that a run without it takes."""
+        plain, averaged = Line([1, 2, 3, 4]), Line([1, 2, 4, 3])
+        fit(plain, epochs=4, lr=0.001, ema=None)
+        fit(averaged, epochs=4, lr=0.001, ema=0.25)
+        expected, average = [], 0.0
+        for step, weight in enumerate(plain.seen, start=1):
+            decay = min(0.25, (1 + step) / (10 + step))
+            average = decay * average + (1 - decay) * weight
+            expected.append(average)
+        assert averaged.seen == pytest.approx(expected)
+        assert averaged.model.head.weight.item() == averaged.seen[2]
 
 
 class TestNonFiniteLoss:
@@ -205,6 +220,12 @@ def undisturbed():
     return Real(ELMO, plateau_factor=0.5).fit()
 
 
+@pytest.fixture(scope="module")
+def averaged():
+    """The same with averaged weights."""
+    return Real(ELMO, plateau_factor=0.5, ema=0.9).fit()
+
+
 @pytest.mark.integration
 class TestDeterminism:
     def test_the_same_seed_gives_the_same_losses_to_the_last_digit(self, undisturbed):
@@ -236,6 +257,14 @@ class TestCheckpoint:
         curve, weights = Real(ELMO, plateau_factor=0.5).fit(path, "mine")
         assert curve == undisturbed[0]
         assert same(weights, undisturbed[1])
+
+    def test_going_on_with_averaged_weights(self, averaged, undisturbed, tmp_path):
+        path = tmp_path / "checkpoint.pt"
+        Real(ELMO, epochs=2, plateau_factor=0.5, ema=0.9).fit(path, "mine")
+        curve, weights = Real(ELMO, plateau_factor=0.5, ema=0.9).fit(path, "mine")
+        assert curve == averaged[0]
+        assert same(weights, averaged[1])
+        assert not same(weights, undisturbed[1])
 
     def test_it_really_goes_on(self, tmp_path, capsys):
         path = tmp_path / "checkpoint.pt"
