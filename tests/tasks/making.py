@@ -5,8 +5,10 @@ from tasks.schema import compose_config, run_config
 from tasks.seed import initialise
 from tasks.trainer import TaskModel
 
-# An arm, small and without anything from outside: no GloVe, and a biLM that is drawn on the spot.
-SMALL = ["features.words.vectors=null", "features.words.dim=12", "features.characters.filters=12"]
+# An arm, small and without anything from outside: no GloVe, and a biLM that is drawn on the spot. Word vectors that are
+# drawn too are trained, also where a task freezes pretrained ones.
+DRAWN_WORDS = ["features.words.vectors=null", "features.words.dim=12", "features.words.trainable=true"]
+SMALL = [*DRAWN_WORDS, "features.characters.filters=12"]
 WORDS = ["features=glove", *SMALL]
 ELMO = ["features=elmo", *SMALL, "features.elmo.untrained=true", "features.elmo.weights=tiny"]
 ARMS = {"words": WORDS, "elmo": ELMO}

@@ -1,0 +1,1 @@
+"""Sentiment in five classes: a biattentive classification network over the phrases of treebank sentences."""

@@ -1,0 +1,191 @@
+"""Sentiment treebank files: one bracketed tree a line, a label from 0 to 4 at every node."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from elmo.errors import InputError
+from tasks.base import Sentence, Split
+from tasks.lines import utf8_lines
+
+LABELS = ("very negative", "negative", "neutral", "positive", "very positive")
+SHAPE = "a tree such as (3 (2 It) (3 works))"
+# Spaces and tabs alone part words: a no-break space may stand within one.
+TOKEN = re.compile(r"\(|\)|[^() \t]+")
+# How treebanks write what neither word vectors nor a biLM trained on plain text have met.
+ESCAPED = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}", "``": '"', "''": '"'}
+
+
+@dataclass
+class TreeReader:
+    r"""What is read from trees.
+
+    Attributes:
+        train_phrases: whether every labelled phrase is a training example, or whole sentences alone.
+        eval_phrases: the same for dev and test.
+        min_phrase_tokens: phrases shorter than this are left out; whole sentences never are.
+        unique_phrases: whether a phrase that comes again with the same label is read once. Sentences are all kept.
+        plain: whether treebank escapes (-LRB-, \/, ``) become the characters that they stand for.
+    """
+
+    train_phrases: bool = True
+    eval_phrases: bool = False
+    min_phrase_tokens: int = 1
+    unique_phrases: bool = True
+    plain: bool = True
+
+
+@dataclass(frozen=True)
+class SentimentExample:
+    """A phrase and its label.
+
+    Attributes:
+        id: file and line of its sentence, and which of its phrases it is unless it is the sentence itself.
+        words: its tokens.
+        label: 0 very negative, 1 negative, 2 neutral, 3 positive, 4 very positive.
+        whole: whether it is a whole sentence.
+    """
+
+    id: str
+    words: Sentence
+    label: int
+    whole: bool = True
+
+
+class Node(NamedTuple):
+    """A labelled phrase: the words from `start` up to `end`."""
+
+    label: int
+    start: int
+    end: int
+
+
+def read_trees(path: Path, split: Split, reader: TreeReader) -> list[SentimentExample]:
+    """The examples of a file of trees: its sentences first, then, where they are asked for, their phrases.
+
+    Sentences come first so that a limit keeps sentences, the rarer and harder examples, as long as there are any.
+    """
+
+    def trees() -> Iterator[tuple[str, Sentence, list[Node]]]:
+        blank = 0
+        for number, line in enumerate(utf8_lines(path), start=1):
+            if not line.strip():
+                blank = blank or number
+                continue
+            try:
+                if blank:  # blank lines at the end of a file are none of our business
+                    number, line = blank, ""
+                    raise ValueError(f"expected {SHAPE}, found an empty line")
+                words, nodes = parse_tree(line)
+            except ValueError as error:
+                found = f": {line[:60]!r}" if line else ""
+                hint = "Mend or remove the line, or check data.splits: each line of a file for this task is one tree"
+                raise InputError(f"{path}, line {number}: {error}{found}. {hint}") from error
+            yield f"{path.name}:{number}", words, nodes
+
+    return _examples(trees(), split, reader)
+
+
+def read_rows(rows: Sequence[Mapping[str, Any]], split: Split, reader: TreeReader) -> list[SentimentExample]:
+    """The examples in rows with a `tree` each, as the hub has them."""
+
+    def trees() -> Iterator[tuple[str, Sentence, list[Node]]]:
+        for number, row in enumerate(rows):
+            try:
+                words, nodes = parse_tree(row["tree"])
+            except ValueError as error:
+                raise InputError(f"{split}, row {number}: {error}. Check data.hub.columns") from error
+            yield f"{split}:{number}", words, nodes
+
+    return _examples(trees(), split, reader)
+
+
+def _examples(
+    trees: Iterable[tuple[str, Sentence, list[Node]]], split: Split, reader: TreeReader
+) -> list[SentimentExample]:
+    with_phrases = reader.train_phrases if split == "train" else reader.eval_phrases
+    sentences: list[SentimentExample] = []
+    phrases: list[SentimentExample] = []
+    for name, words, (*below, root) in trees:
+        words = tuple(map(_plain, words)) if reader.plain else words
+        sentences.append(SentimentExample(name, words, root.label))
+        if with_phrases:
+            phrases += [
+                SentimentExample(f"{name}.{number}", words[start:end], label, whole=False)
+                for number, (label, start, end) in enumerate(below)
+                if end - start >= reader.min_phrase_tokens
+            ]
+    if reader.unique_phrases:
+        met = {(example.words, example.label) for example in sentences}
+        first: dict[tuple[Sentence, int], SentimentExample] = {}
+        for example in phrases:
+            first.setdefault((example.words, example.label), example)
+        phrases = [example for key, example in first.items() if key not in met]
+    return sentences + phrases
+
+
+def _plain(word: str) -> str:
+    return ESCAPED.get(word) or word.replace("\\/", "/").replace("\\*", "*")
+
+
+@dataclass
+class _Open:
+    """A node whose closing bracket has not come yet."""
+
+    column: int
+    start: int
+    label: int | None = None
+    words: int = 0
+    subtrees: int = 0
+
+
+def parse_tree(text: str) -> tuple[Sentence, list[Node]]:
+    """The words of a bracketed tree and its nodes, each after those below it, so that the last one is the root.
+
+    Raises:
+        ValueError: brackets do not match, a label is none of 0 to 4, or a node holds neither one word nor nodes.
+    """
+    if not text.lstrip().startswith("("):
+        raise ValueError(f"expected {SHAPE}, found a line that begins with no bracket")
+    words: list[str] = []
+    nodes: list[Node] = []
+    path: list[_Open] = []  # from the root down to where we are
+    for match in TOKEN.finditer(text):
+        token, column = match[0], match.start() + 1
+        if not path and nodes:
+            raise ValueError(f"unbalanced brackets: the tree ends before column {column}, expected nothing behind it")
+        if token == "(":
+            if path and path[-1].label is None:
+                raise ValueError(f"expected a label from 0 to {len(LABELS) - 1} at column {column}, found a bracket")
+            if path:
+                path[-1].subtrees += 1
+            path.append(_Open(column, len(words)))
+        elif token == ")":
+            nodes.append(_closed(path.pop(), len(words)))
+        elif path[-1].label is None:
+            path[-1].label = _label(token, column)
+        else:
+            path[-1].words += 1
+            words.append(token)
+    if path:
+        raise ValueError(f"unbalanced brackets: expected {len(path)} more closing at the end")
+    return tuple(words), nodes
+
+
+def _label(token: str, column: int) -> int:
+    if token not in ("0", "1", "2", "3", "4"):
+        raise ValueError(f"expected a label from 0 to {len(LABELS) - 1} at column {column}, found {token!r}")
+    return int(token)
+
+
+def _closed(node: _Open, end: int) -> Node:
+    if node.label is None or (node.words, node.subtrees > 0) not in ((1, False), (0, True)):
+        raise ValueError(
+            f"the node at column {node.column}: expected a label and either one word or further nodes, "
+            f"found {node.words} words and {node.subtrees} nodes"
+        )
+    return Node(node.label, node.start, end)

@@ -1,0 +1,88 @@
+"""SST-5: phrases in, one of five degrees of sentiment out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tasks.base import Batch, Head, Scores, Sentence, Split, Task
+from tasks.metrics import class_scores
+from tasks.sst5.data import LABELS, SentimentExample, TreeReader, read_rows, read_trees
+from tasks.sst5.head import NEUTRAL, BcnSettings, BiattentiveClassifier, Sentiment
+
+
+class Sst5(Task[SentimentExample, BcnSettings]):
+    """Fine-grained sentiment by accuracy; the binary accuracy of SST-2 beside it."""
+
+    name = "sst5"
+    metric = "accuracy"
+    recipe = 1
+    settings_type = BcnSettings
+    reader_type = TreeReader
+
+    def read(self, path: Path, split: Split) -> list[SentimentExample]:
+        """The sentences of a file of trees, in training their phrases too."""
+        return read_trees(path, split, self.reader)
+
+    def from_rows(self, rows: Sequence[Mapping[str, Any]], split: Split) -> list[SentimentExample]:
+        """The same from rows with a `tree` each."""
+        return read_rows(rows, split, self.reader)
+
+    def counts(self, examples: Sequence[SentimentExample]) -> dict[str, int]:
+        """Sentences and their tokens; examples, with phrases where they are read; examples by label."""
+        sentences = [example for example in examples if example.whole]
+        labels = [sum(example.label == label for example in examples) for label in range(len(LABELS))]
+        return {
+            "sentences": len(sentences),
+            "tokens": sum(len(example.words) for example in sentences),
+            "examples": len(examples),
+            **{name: count for name, count in zip(LABELS, labels, strict=True) if count},
+        }
+
+    def learn_labels(self, train: Sequence[SentimentExample]) -> None:
+        """Nothing: the five labels are given."""
+
+    def texts(self, example: SentimentExample) -> tuple[Sentence, ...]:
+        """The phrase."""
+        return (example.words,)
+
+    def collate(self, examples: Sequence[SentimentExample]) -> Batch:
+        """A batch with `label` (batch,)."""
+        return Batch(
+            [example.id for example in examples],
+            ([example.words for example in examples],),
+            {"label": torch.tensor([example.label for example in examples])},
+        )
+
+    def build_head(self, input_dim: int, output_dim: int) -> Head:
+        """A biattentive classification network."""
+        return BiattentiveClassifier(self.settings, input_dim, output_dim)
+
+    def gold(self, examples: Sequence[SentimentExample]) -> list[Sentiment]:
+        """The gold labels and their sides; the side of a neutral text is never asked for."""
+        return [Sentiment(example.label, example.label > NEUTRAL) for example in examples]
+
+    def score(self, examples: Sequence[SentimentExample], predictions: Sequence[Sentiment]) -> Scores:
+        """Accuracy; the binary accuracy of the texts that are not neutral; scores by label and a confusion matrix.
+
+        The binary question is answered as in SST-2, whose texts are never neutral: by the side, not by the label.
+        """
+        scores = class_scores(
+            [example.label for example in examples], [prediction.label for prediction in predictions], LABELS
+        )
+        polar = [example.label != NEUTRAL for example in examples]
+        right = [
+            asked and prediction.positive == (example.label > NEUTRAL)
+            for asked, example, prediction in zip(polar, examples, predictions, strict=True)
+        ]
+        return Scores(
+            values={**scores.values, "binary_accuracy": 100 * sum(right) / max(sum(polar), 1)},
+            details={**scores.details, "binary_examples": sum(polar)},
+            examples=[
+                {**correct, "polar": int(asked), "polar_correct": int(hit)}
+                for correct, asked, hit in zip(scores.examples, polar, right, strict=True)
+            ],
+        )
