@@ -53,6 +53,7 @@ class ElmoConfig:
     """The frozen layers and their mixes; see `elmo.Elmo`.
 
     Attributes:
+        enabled: false leaves ELMo out, whatever else is set here; so one sweep can name its weights for all arms.
         weights: a shipped name, a file or a folder.
         untrained: take the shape of those weights, but draw new ones: the control, width without knowledge.
         untrained_seed: what they are drawn from; not the run's seed, so that all seeds share one biLM as with elmo.
@@ -61,6 +62,7 @@ class ElmoConfig:
         l2: lambda, on the raw mix weights.
     """
 
+    enabled: bool = True
     weights: str = "small"
     untrained: bool = False
     untrained_seed: int = 0
@@ -242,6 +244,12 @@ class TokenFeatures(nn.Module):
             self._more_words = torch.cat([self._more_words, added])
         behind = {word: len(self._row_of) + row for word, row in self._more_rows.items()}
         return [self._row_of.get(form, behind.get(form, -1)) for form in map(self._form, new)]
+
+    def of_texts(self, texts: Sequence[Sequence[Sentence]]) -> list[FeatureBatch]:
+        """The vectors of each kind of text of a batch; a sentence is embedded once, however often they have it."""
+        if self.elmo is not None:
+            cast(CachedLayers, self.elmo.source).hold(chain.from_iterable(texts))
+        return [self(text) for text in texts]
 
     def forward(self, sentences: Sequence[Sentence]) -> FeatureBatch:
         """The vectors of a batch of sentences."""

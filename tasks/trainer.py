@@ -87,11 +87,11 @@ class TaskModel(nn.Module):
 
     def loss(self, batch: Batch) -> Tensor:
         """The loss of a batch, with what the features add to it."""
-        return self.head.loss([self.features(text) for text in batch.texts], batch) + self.features.penalty()
+        return self.head.loss(self.features.of_texts(batch.texts), batch) + self.features.penalty()
 
     def decode(self, batch: Batch) -> list[Any]:
         """One prediction per example."""
-        return self.head.decode([self.features(text) for text in batch.texts], batch)
+        return self.head.decode(self.features.of_texts(batch.texts), batch)
 
     def trained(self) -> dict[str, Tensor]:
         """The parameters that training changes: all that a checkpoint has to hold."""

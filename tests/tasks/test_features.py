@@ -231,6 +231,21 @@ class TestFingerprint:
         assert second["weights"] == first["weights"]
 
 
+def test_the_texts_of_a_batch_go_through_the_bilm_once(monkeypatch):
+    """Premises repeat, and a sentence may be premise and hypothesis; what was met is in memory."""
+    features = features_of(features_config(["input", "output"]))
+    features.meet(TRAIN[:1])
+    premises, hypotheses = [TRAIN[0], TRAIN[1], TRAIN[1]], [TRAIN[2], TRAIN[1], OTHER[0]]
+    expected = [features(text) for text in (premises, hypotheses)]
+    bilm, runs = features.elmo.source.bilm, []
+    compute = bilm.token_layers
+    monkeypatch.setattr(bilm, "token_layers", lambda batch, state=None: runs.append(list(batch)) or compute(batch))
+    for found, right in zip(features.of_texts([premises, hypotheses]), expected, strict=True):
+        torch.testing.assert_close((found.input, found.output), (right.input, right.output), rtol=0, atol=1e-6)
+    assert runs == [[TRAIN[1], TRAIN[2], OTHER[0]]]
+    assert [text.mask.shape for text in features_of(words_only()).of_texts([premises, hypotheses])] == [(3, 4), (3, 6)]
+
+
 def parameters_of(places, seed, vectors=None):
     """All parameters of features and head, by name."""
     features = TokenFeatures(features_config(places, vectors=vectors), TRAIN, seed)

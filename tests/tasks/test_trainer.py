@@ -18,6 +18,9 @@ CPU = torch.device("cpu")
 class Lengths(nn.Module):
     """A sentence's only feature is its length."""
 
+    def of_texts(self, texts):
+        return [self(text) for text in texts]
+
     def forward(self, sentences):
         lengths = torch.tensor([len(sentence) for sentence in sentences])
         values = lengths.float()[:, None, None]
