@@ -92,6 +92,7 @@ def run_config(tree: DictConfig) -> RunConfig:
         InputError: a setting of the task or its reader is unknown or of the wrong type, or the dataset is for another
             task.
     """
+    tree = _without_unused(tree)
     task_class = get_class(tree.task._target_)
     name = task_class.name  # type: ignore[attr-defined]
     # Checked once more: Hydra lets +KEY=VALUE past the schema.
@@ -113,7 +114,7 @@ def run_config(tree: DictConfig) -> RunConfig:
         raise InputError(
             f"{error.missing_cfg_file}: no such config; `name` in a YAML must be its file's name"
         ) from error
-    here, there = _flat(_resolved(tree)), _flat(_resolved(plain))
+    here, there = _flat(_resolved(tree)), _flat(_resolved(_without_unused(plain)))
     variant = {key: here[key] for key in here if key != "seed" and (key not in there or here[key] != there[key])}
     return RunConfig(
         task=task,
@@ -129,6 +130,14 @@ def run_config(tree: DictConfig) -> RunConfig:
         resolved=_resolved(tree),
         variant=variant,
     )
+
+
+def _without_unused(tree: DictConfig) -> DictConfig:
+    """The tree without settings that nothing will read, so that they cannot make two equal runs look different."""
+    tree = tree.copy()
+    if tree.features.elmo is not None and not tree.features.elmo.enabled:
+        tree.features.elmo = None
+    return tree
 
 
 def _chosen_data(tree: DictConfig) -> DictConfig:
@@ -148,6 +157,11 @@ def _resolved(tree: DictConfig) -> dict[str, Any]:
     """The tree as plain values, without paths and machine, and of all datasets only the chosen one."""
     values: dict[str, Any] = OmegaConf.to_container(tree, resolve=True)  # type: ignore[assignment]
     values["data"] = OmegaConf.to_container(_chosen_data(tree), resolve=True)
+    # Of a path only the last name: the content's hash is in the fingerprint, and its folder is no part of a result.
+    for part, key in (("words", "vectors"), ("elmo", "weights")):
+        settings = values["features"][part]
+        if settings and settings[key]:
+            settings[key] = Path(settings[key]).name
     return {key: value for key, value in values.items() if key not in (*NOT_IN_FINGERPRINT, "datasets")}
 
 

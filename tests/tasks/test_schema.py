@@ -76,10 +76,21 @@ class TestUnknownAndWrong:
         assert "Traceback" not in err
 
     def test_a_setting_below_a_part_that_is_null(self, command):
-        code, _, err = command("features=glove", "features.elmo.weights=small")
+        code, _, err = command("features=glove", "features.elmo=null", "features.elmo.weights=small")
         assert code == 1
         assert "features.elmo.* with features=glove" in err
         assert "Traceback" not in err
+
+    def test_one_sweep_may_name_elmo_settings_for_all_arms(self):
+        plain, named = (
+            run_config(compose_config(["features=glove", *more])) for more in ([], ["features.elmo.weights=other"])
+        )
+        assert (named.variant, named.resolved) == (plain.variant, plain.resolved)
+
+    def test_of_a_path_only_the_last_name_is_identity(self):
+        config = run_config(compose_config(["features=elmo", "features.elmo.weights=/some/where/mine"]))
+        assert config.variant == {"features.elmo.weights": "mine"}
+        assert config.features.elmo.weights == "/some/where/mine"
 
 
 class TestUsersFiles:
@@ -154,7 +165,7 @@ class TestShippedFiles:
         assert fields(FeaturesConfig) == {"name", "words", "characters", "elmo", "dropout"}
         assert fields(WordsConfig) == {"vectors", "dim", "lowercase", "trainable"}
         assert fields(CharactersConfig) == {"dim", "filters", "width"}
-        elmo = {"weights", "untrained", "untrained_seed", "places", "layers", "l2", "layer_norm", "dropout"}
+        elmo = {"enabled", "weights", "untrained", "untrained_seed", "places", "layers", "l2", "layer_norm", "dropout"}
         assert fields(ElmoConfig) == elmo
 
     def test_the_paper_s_settings_of_ner(self):
