@@ -1,0 +1,1 @@
+"""Natural language inference: ESIM over pairs of sentences, scored by accuracy."""

@@ -1,0 +1,118 @@
+"""SNLI's jsonl files: one pair of sentences a line, and the label on which its annotators agreed."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from elmo.errors import InputError
+from elmo.pretrain.text import Tokeniser
+from tasks.base import Sentence, Split
+from tasks.lines import utf8_lines
+
+LABELS = ("entailment", "neutral", "contradiction")
+NO_LABEL = "-"  # the annotators did not agree
+FIELDS = ("gold_label", "sentence1", "sentence2")
+# The Treebank's ways to write what plain text, and so the biLM and GloVe, write as it is.
+_PLAIN = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}", "``": '"', "''": '"'}
+
+
+@dataclass
+class PairReader:
+    """What may differ between files of pairs.
+
+    Attributes:
+        parses: whether the tokens are those of sentence1_binary_parse and sentence2_binary_parse, where a line has
+            them; if not, and in lines without them, sentence1 and sentence2 are cut in the Treebank's manner.
+    """
+
+    parses: bool = True
+
+
+@dataclass(frozen=True)
+class PairExample:
+    """A premise, a hypothesis and what the one says about the other; None if the annotators did not agree."""
+
+    id: str
+    premise: Sentence
+    hypothesis: Sentence
+    label: str | None
+
+
+def read_pairs(path: Path, reader: PairReader) -> list[PairExample]:
+    """The pairs of a jsonl file, also those without a label."""
+    words = _Words(reader)
+    examples = []
+    for number, line in enumerate(utf8_lines(path), start=1):
+        if not line.strip():
+            continue
+        try:
+            examples.append(_example(f"{path.name}:{number}", _parsed(line), words))
+        except ValueError as error:
+            shown = line if len(line) <= 80 else f"{line[:80]}..."
+            raise InputError(f"{path}, line {number}: {error}: {shown!r}. Is this a file of SNLI's format?") from error
+    return examples
+
+
+def read_rows(rows: Sequence[Mapping[str, Any]], split: Split, reader: PairReader) -> list[PairExample]:
+    """The pairs in rows with `gold_label`, `sentence1` and `sentence2`, as the hub has them."""
+    words = _Words(reader)
+    examples = []
+    for number, row in enumerate(rows):
+        labelled = {**row, "gold_label": NO_LABEL if row["gold_label"] is None else row["gold_label"]}
+        try:
+            examples.append(_example(f"{split}:{number}", labelled, words))
+        except ValueError as error:
+            raise InputError(f"{split}, row {number}: {error}. Check data.hub.columns") from error
+    return examples
+
+
+def _parsed(line: str) -> Mapping[str, Any]:
+    try:
+        row = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"expected a JSON object, found no JSON ({error})") from error
+    if not isinstance(row, dict):
+        raise ValueError(f"expected a JSON object, found a {type(row).__name__}")
+    return row
+
+
+def _example(name: str, row: Mapping[str, Any], words: _Words) -> PairExample:
+    absent = [field for field in FIELDS if field not in row]
+    if absent:
+        raise ValueError(f"expected the fields {', '.join(FIELDS)}, found no {', '.join(absent)}")
+    for field in FIELDS:
+        if not isinstance(row[field], str):
+            raise ValueError(f"expected text in {field}, found {row[field]!r}")
+    label = row["gold_label"]
+    if label not in (*LABELS, NO_LABEL):
+        raise ValueError(f"expected the label {', '.join(LABELS)} or {NO_LABEL}, found {label!r}")
+    premise, hypothesis = (words.of(row[field], row.get(f"{field}_binary_parse")) for field in FIELDS[1:])
+    for field, sentence in (("sentence1", premise), ("sentence2", hypothesis)):
+        if not sentence and label != NO_LABEL:
+            raise ValueError(f"expected words in {field}, found none")
+    return PairExample(name, premise, hypothesis, None if label == NO_LABEL else label)
+
+
+class _Words:
+    """The words of texts; one object for equal sentences and words, since premises come three times and words often."""
+
+    def __init__(self, reader: PairReader) -> None:
+        self._parses = reader.parses
+        self._tokeniser = Tokeniser()
+        self._known: dict[str, Sentence] = {}
+
+    def of(self, text: str, parse: object) -> Sentence:
+        """The words of a sentence: of its binary parse, "( ( A man ) sleeps )", if there is one, else of its text."""
+        source = parse if self._parses and isinstance(parse, str) and parse.strip() else text
+        if source not in self._known:
+            if source is text:
+                words = [word for part in self._tokeniser.paragraph(" ".join(text.split())) for word in part]
+            else:
+                words = [_PLAIN.get(word, word) for word in source.split() if word not in ("(", ")")]
+            self._known[source] = tuple(map(sys.intern, words))
+        return self._known[source]

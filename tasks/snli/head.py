@@ -1,0 +1,103 @@
+"""ESIM, the enhanced sequential inference model (Chen et al. 2017): the head of sentence-pair inference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from tasks.base import Batch, FeatureBatch, Head
+from tasks.layers import (
+    BiRnn,
+    OrthogonalLstm,
+    VariationalDropout,
+    XavierLinear,
+    masked_max,
+    masked_mean,
+    masked_softmax,
+)
+from tasks.snli.data import LABELS
+
+
+@dataclass
+class EsimSettings:
+    """The head's sizes: the width of each LSTM direction and of both ReLU layers, and the dropout everywhere."""
+
+    hidden: int = 300
+    dropout: float = 0.5
+
+
+def align(premise: Tensor, hypothesis: Tensor, premise_mask: Tensor, hypothesis_mask: Tensor) -> tuple[Tensor, Tensor]:
+    """What each token finds in the other sentence: weighted by dot products, the mean of that sentence's tokens.
+
+    Args:
+        premise: (batch, tokens of the premise, dim).
+        hypothesis: (batch, tokens of the hypothesis, dim).
+        premise_mask: where the premise has tokens.
+        hypothesis_mask: where the hypothesis has tokens.
+
+    Returns:
+        For the premise and for the hypothesis a tensor of its own shape.
+    """
+    similarity = premise @ hypothesis.transpose(1, 2)  # (batch, tokens of the premise, tokens of the hypothesis)
+    for_premise = masked_softmax(similarity, hypothesis_mask[:, None, :]) @ hypothesis
+    for_hypothesis = masked_softmax(similarity.transpose(1, 2), premise_mask[:, None, :]) @ premise
+    return for_premise, for_hypothesis
+
+
+def enhance(own: Tensor, found: Tensor) -> Tensor:
+    """The local inference of each token, [a; b; a - b; a * b]: (batch, tokens, dim) twice -> (..., 4 * dim)."""
+    return torch.cat([own, found, own - found, own * found], dim=-1)
+
+
+class Esim(Head):
+    """Encodes both sentences, aligns their tokens, composes what the alignment says, pools, and chooses a label.
+
+    What the features place at the output joins the encoder's output, before the alignment: the attention then compares
+    contextual vectors themselves, as the paper has it for tasks with attention over the encoder.
+    """
+
+    def __init__(self, settings: EsimSettings, input_dim: int, output_dim: int) -> None:
+        super().__init__()
+        hidden = settings.hidden
+        self.input_dropout = VariationalDropout(settings.dropout)
+        self.encoder = BiRnn(input_dim, hidden, cell=OrthogonalLstm)
+        self.projection = nn.Sequential(XavierLinear(4 * (self.encoder.output_dim + output_dim), hidden), nn.ReLU())
+        self.composition = BiRnn(hidden, hidden, cell=OrthogonalLstm)
+        self.classifier = nn.Sequential(
+            nn.Dropout(settings.dropout),
+            XavierLinear(4 * self.composition.output_dim, hidden),
+            nn.ReLU(),
+            nn.Dropout(settings.dropout),
+            XavierLinear(hidden, len(LABELS)),
+        )
+
+    def _encode(self, text: FeatureBatch) -> Tensor:
+        """[h_k; ELMo_k] of each token, (batch, tokens, 2 * hidden + output_dim)."""
+        encoded = self.encoder(self.input_dropout(text.input), text.lengths)
+        return torch.cat([encoded, text.output], dim=-1)
+
+    def _compose(self, own: Tensor, found: Tensor, text: FeatureBatch) -> Tensor:
+        """Mean and maximum over the tokens of a sentence, (batch, 4 * hidden)."""
+        inference = self.projection(enhance(own, found))  # (batch, tokens, hidden)
+        composed = self.composition(self.input_dropout(inference), text.lengths)  # (batch, tokens, 2 * hidden)
+        return torch.cat([masked_mean(composed, text.mask), masked_max(composed, text.mask)], dim=-1)
+
+    def logits(self, features: Sequence[FeatureBatch]) -> Tensor:
+        """The scores of the labels, (batch, 3), from the features of premises and hypotheses."""
+        premise, hypothesis = features
+        a, b = self._encode(premise), self._encode(hypothesis)
+        for_a, for_b = align(a, b, premise.mask, hypothesis.mask)
+        pooled = [self._compose(a, for_a, premise), self._compose(b, for_b, hypothesis)]
+        scores: Tensor = self.classifier(torch.cat(pooled, dim=-1))
+        return scores.float()
+
+    def loss(self, features: Sequence[FeatureBatch], batch: Batch) -> Tensor:
+        """The cross entropy of the gold labels, a mean over the batch."""
+        return nn.functional.cross_entropy(self.logits(features), batch.targets["labels"])
+
+    def decode(self, features: Sequence[FeatureBatch], batch: Batch) -> list[str]:
+        """The best label of each pair."""
+        return [LABELS[number] for number in self.logits(features).argmax(dim=-1).tolist()]

@@ -1,0 +1,81 @@
+"""SNLI: a premise and a hypothesis in, entailment, neutral or contradiction out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tasks.base import Batch, Head, Scores, Sentence, Split, Task
+from tasks.metrics import class_scores
+from tasks.snli.data import LABELS, PairExample, PairReader, read_pairs, read_rows
+from tasks.snli.head import Esim, EsimSettings
+
+NUMBER_OF = {label: number for number, label in enumerate(LABELS)}
+
+
+class Snli(Task[PairExample, EsimSettings]):
+    """Natural language inference by accuracy."""
+
+    name = "snli"
+    metric = "accuracy"
+    recipe = 1
+    settings_type = EsimSettings
+    reader_type = PairReader
+
+    def read(self, path: Path, split: Split) -> list[PairExample]:
+        """The pairs of an SNLI jsonl file."""
+        return read_pairs(path, self.reader)
+
+    def from_rows(self, rows: Sequence[Mapping[str, Any]], split: Split) -> list[PairExample]:
+        """The pairs in rows with `gold_label`, `sentence1` and `sentence2`."""
+        return read_rows(rows, split, self.reader)
+
+    def usable(self, example: PairExample) -> bool:
+        """Whether the annotators agreed on a label."""
+        return example.label is not None
+
+    def counts(self, examples: Sequence[PairExample]) -> dict[str, int]:
+        """Pairs, those of each label, distinct sentences, and the tokens of all."""
+        sentences = {sentence for example in examples for sentence in self.texts(example)}
+        labels = Counter(example.label for example in examples)
+        return {
+            "pairs": len(examples),
+            **{label: labels[label] for label in LABELS if labels[label]},
+            "distinct_sentences": len(sentences),
+            "tokens": sum(len(example.premise) + len(example.hypothesis) for example in examples),
+        }
+
+    def learn_labels(self, train: Sequence[PairExample]) -> None:
+        """Nothing: the three labels are the task's, whatever the training data hold."""
+
+    def texts(self, example: PairExample) -> tuple[Sentence, ...]:
+        """The premise and the hypothesis."""
+        return (example.premise, example.hypothesis)
+
+    def collate(self, examples: Sequence[PairExample]) -> Batch:
+        """A batch with `labels` (batch,)."""
+        return Batch(
+            [example.id for example in examples],
+            ([example.premise for example in examples], [example.hypothesis for example in examples]),
+            {"labels": torch.tensor(_numbers(self.gold(examples)))},
+        )
+
+    def build_head(self, input_dim: int, output_dim: int) -> Head:
+        """An ESIM."""
+        return Esim(self.settings, input_dim, output_dim)
+
+    def gold(self, examples: Sequence[PairExample]) -> list[str]:
+        """The gold labels."""
+        return [example.label for example in examples if example.label is not None]
+
+    def score(self, examples: Sequence[PairExample], predictions: Sequence[str]) -> Scores:
+        """Accuracy; precision and recall by label; whether each pair is right."""
+        return class_scores(_numbers(self.gold(examples)), _numbers(predictions), LABELS)
+
+
+def _numbers(labels: Sequence[str]) -> list[int]:
+    return [NUMBER_OF[label] for label in labels]
