@@ -1,0 +1,213 @@
+"""SQuAD 1.1 files: articles of passages, each with questions whose answers are spans of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from elmo.errors import InputError
+from tasks.base import Sentence, Split
+from tasks.squad.tokens import OffsetTokeniser, Tokens
+
+SELECT_ON = ("files", "train_articles", "official_dev")
+
+
+@dataclass
+class SquadReader:
+    """Which questions the splits hold.
+
+    Attributes:
+        select_on: what dev is. `files`: each split is all of its files. `train_articles`: dev is a share of the
+            articles of the training file, which training then does without, so that the official dev set can be the
+            test. `official_dev`: training keeps all articles and dev is the official dev set, as in the paper; the test
+            score is then of the very questions by which the model was chosen, and only good for comparison. With the
+            latter two, dev lists the training file and the official dev file, of which the former's name begins with
+            "train".
+        dev_share: share of the training articles that dev gets, by a hash of their titles.
+    """
+
+    select_on: str = "files"
+    dev_share: float = 0.05
+
+    def check(self) -> None:
+        """Raises an InputError for a value that cannot be meant."""
+        if self.select_on not in SELECT_ON:
+            raise InputError(f"data.reader.select_on: expected {', '.join(SELECT_ON)}, found {self.select_on!r}")
+        if not 0 < self.dev_share < 1:
+            raise InputError(f"data.reader.dev_share: expected a share between 0 and 1, found {self.dev_share}")
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A paragraph of an article, shared by its questions."""
+
+    title: str
+    context: str
+    tokens: Tokens
+
+
+@dataclass(frozen=True)
+class SquadExample:
+    """A question about a passage.
+
+    Attributes:
+        id: as in the file.
+        passage: where the answer is.
+        question: its words.
+        answers: the gold answers' texts, any of which is right.
+        spans: tokens that may be the first answer, first and one past the last: one span, or one for each place where
+            the answer occurs if the file does not say which of them was meant.
+        unaligned: how many gold answers do not begin and end with tokens; those are trained at the tokens around them.
+    """
+
+    id: str
+    passage: Passage
+    question: Sentence
+    answers: tuple[str, ...]
+    spans: tuple[tuple[int, int], ...]
+    unaligned: int
+
+
+def held_out(titles: Iterable[str], share: float) -> frozenset[str]:
+    """The share of the articles that are not trained on: those whose titles have the smallest hashes."""
+    ranked = sorted(set(titles), key=lambda title: hashlib.sha256(title.encode()).digest())
+    return frozenset(ranked[: max(1, round(share * len(ranked)))])
+
+
+def read_squad(path: Path, split: Split, reader: SquadReader) -> list[SquadExample]:
+    """The questions of a file that belong to a split."""
+    if split == "dev" and reader.select_on != "files":
+        is_training_file = path.name.startswith("train")
+        if is_training_file != (reader.select_on == "train_articles"):
+            return []
+    tokenise = OffsetTokeniser()
+    examples: list[SquadExample] = []
+    articles = _articles(path)
+    titles = [_get(article, "title", str, f"{path}, article {number}") for number, article in enumerate(articles)]
+    wanted = _wanted(titles, split, reader)
+    for title, article in zip(titles, articles, strict=True):
+        if title not in wanted:
+            continue
+        where = f"{path}, article {title!r}"
+        for row, paragraph in enumerate(_get(article, "paragraphs", list, where)):
+            inside = f"{where}, paragraph {row}"
+            passage = _passage(title, _get(paragraph, "context", str, inside), tokenise, inside)
+            for question in _get(paragraph, "qas", list, inside):
+                examples.append(_example(question, passage, tokenise, path, inside))
+    return examples
+
+
+def _wanted(titles: Iterable[str], split: Split, reader: SquadReader) -> frozenset[str]:
+    """The titles of the articles that a split takes from its file."""
+    titles = frozenset(titles)
+    if reader.select_on != "train_articles" or split == "test":
+        return titles
+    dev = held_out(titles, reader.dev_share)
+    return dev if split == "dev" else titles - dev
+
+
+def read_rows(rows: Sequence[Mapping[str, Any]], split: Split, reader: SquadReader) -> list[SquadExample]:
+    """The questions in rows as the hub has them: `id`, `title`, `context`, `question`, `answers` of lists."""
+    tokenise = OffsetTokeniser()
+    passages: dict[str, Passage] = {}
+    examples = []
+    titles = [_get(row, "title", str, f"{split}, row {number}") for number, row in enumerate(rows)]
+    wanted = _wanted(titles, split, reader)
+    for number, (title, row) in enumerate(zip(titles, rows, strict=True)):
+        if title not in wanted:
+            continue
+        where = f"{split}, row {number}"
+        context = _get(row, "context", str, where)
+        if context not in passages:
+            passages[context] = _passage(title, context, tokenise, where)
+        answers = _get(row, "answers", dict, where)
+        texts, starts = _get(answers, "text", list, where), _get(answers, "answer_start", list, where)
+        listed = [{"text": text, "answer_start": start} for text, start in zip(texts, starts, strict=True)]
+        examples.append(_example({**row, "answers": listed}, passages[context], tokenise, Path("hub"), where))
+    return examples
+
+
+def _articles(path: Path) -> list[Any]:
+    try:
+        content = json.loads(path.read_bytes().decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: expected UTF-8: {error.reason} at byte {error.start}") from error
+    except json.JSONDecodeError as error:
+        raise InputError(
+            f"{path}, line {error.lineno}: expected one JSON object as in SQuAD 1.1, found no JSON: {error.msg}. "
+            "Is it a file of this task?"
+        ) from error
+    return _get(content, "data", list, str(path))
+
+
+Value = TypeVar("Value")
+
+
+def _get(holder: object, key: str, kind: type[Value], where: str) -> Value:
+    """The value of a key, of the kind that SQuAD's format has there."""
+    if not isinstance(holder, Mapping):
+        found = f"a {type(holder).__name__}"
+    elif key not in holder:
+        found = f"only {', '.join(map(str, holder)) or 'nothing'}"
+    elif not isinstance(holder[key], kind) or isinstance(holder[key], bool):
+        found = f"a {type(holder[key]).__name__}"
+    else:
+        value: Value = holder[key]
+        return value
+    raise InputError(
+        f"{where}: expected an object with {key!r}, a {kind.__name__}, as in SQuAD 1.1, found {found}. "
+        "Is it a file of this task?"
+    )
+
+
+def _passage(title: str, context: str, tokenise: OffsetTokeniser, where: str) -> Passage:
+    tokens = tokenise(context)
+    if not len(tokens):
+        raise InputError(f"{where}: expected a passage with words, found {context!r}")
+    return Passage(title, context, tokens)
+
+
+def _example(row: object, passage: Passage, tokenise: OffsetTokeniser, path: Path, inside: str) -> SquadExample:
+    name = _get(row, "id", str, inside)
+    where = f"{path}, question {name!r}"
+    text = _get(row, "question", str, where)
+    question = tokenise(text).words
+    if not question:
+        raise InputError(f"{where}: expected a question with words, found {text!r}")
+    answers = _get(row, "answers", list, where)
+    if not answers:
+        raise InputError(
+            f"{where}: expected at least one answer, found none. SQuAD 2.0, with questions that have none, is "
+            "another task"
+        )
+    texts: list[str] = []
+    spans: list[list[tuple[int, int]]] = []
+    unaligned = 0
+    for answer in answers:
+        gold = _get(answer, "text", str, where)
+        begins = _begins(answer, gold, passage.context, where)
+        exact = [begin for begin in begins if passage.tokens.aligned(begin, begin + len(gold))]
+        unaligned += not exact
+        texts.append(gold)
+        # "1" also occurs inside "1815": places that are whole tokens are meant, if there are any.
+        spans.append([passage.tokens.covering(begin, begin + len(gold)) for begin in exact or begins])
+    return SquadExample(name, passage, question, tuple(texts), tuple(dict.fromkeys(spans[0])), unaligned)
+
+
+def _begins(answer: Mapping[str, Any], text: str, context: str, where: str) -> list[int]:
+    """Where an answer begins: at its `answer_start`, or wherever it occurs if it does so more than once."""
+    begin = _get(answer, "answer_start", int, where)
+    found = context[max(begin, 0) : max(begin, 0) + len(text)]
+    if not text.strip() or begin < 0 or found != text:
+        raise InputError(
+            f"{where}: expected the answer {text!r} at character {begin} of a passage of {len(context)} characters, "
+            f"found {found!r}. Mend answer_start"
+        )
+    if answer.get("occurrences", 1) == 1:
+        return [begin]
+    return [match.start() for match in re.finditer(re.escape(text), context)]

@@ -1,0 +1,96 @@
+"""BiDAF with self-attention: the head of span prediction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from tasks.base import Batch, FeatureBatch, Head
+from tasks.layers import BiRnn, VariationalDropout
+from tasks.squad.attention import BiAttention, SelfAttention
+
+IMPOSSIBLE = -1e30  # of a place that cannot be chosen; finite, so that nothing times it is no number
+
+
+@dataclass
+class SquadSettings:
+    """The head's sizes: GRU width per direction, variational dropout, and the longest answer in tokens at test."""
+
+    hidden: int = 90
+    dropout: float = 0.2
+    longest: int = 17
+
+
+class BidafSelfAttention(Head):
+    """Reads question and passage with one BiGRU, joins them by attention; predictions are spans of passage tokens.
+
+    A span is (first token, one past the last). ELMo's output vectors join the shared BiGRU's, before any attention, so
+    that the model can attend to them.
+    """
+
+    def __init__(self, settings: SquadSettings, input_dim: int, output_dim: int) -> None:
+        super().__init__()
+        hidden, dim = settings.hidden, 2 * settings.hidden
+        self.longest = settings.longest
+        self.dropout = VariationalDropout(settings.dropout)
+        self.encoder = BiRnn(input_dim, hidden, cell=nn.GRU)
+        self.attention = BiAttention(dim + output_dim)
+        self.joined = nn.Linear(self.attention.output_dim, dim)
+        self.matcher = BiRnn(dim, hidden, cell=nn.GRU)
+        self.self_attention = SelfAttention(dim)
+        self.matched = nn.Linear(self.self_attention.output_dim, dim)
+        self.start_reader = BiRnn(dim, hidden, cell=nn.GRU)
+        self.start = nn.Linear(dim, 1, bias=False)  # a softmax over tokens cannot tell a bias
+        self.end_reader = BiRnn(2 * dim, hidden, cell=nn.GRU)
+        self.end = nn.Linear(dim, 1, bias=False)
+
+    def _encode(self, text: FeatureBatch) -> Tensor:
+        """[h; ELMo] of a text, (batch, tokens, 2 * hidden + output_dim)."""
+        states = self.encoder(self.dropout(text.input), text.lengths)
+        return torch.cat([self.dropout(states), text.output], dim=-1)
+
+    def _scores(self, features: Sequence[FeatureBatch]) -> tuple[Tensor, Tensor]:
+        """Scores of each token as the first and as the last of the answer, each (batch, tokens)."""
+        passage, question = features
+        lengths, mask = passage.lengths, passage.mask
+        joined = self.attention(self._encode(passage), self._encode(question), mask, question.mask)
+        x = torch.relu(self.joined(joined))  # (batch, tokens, 2 * hidden)
+        states = self.dropout(self.matcher(self.dropout(x), lengths))
+        x = self.dropout(x + torch.relu(self.matched(self.self_attention(states, mask))))
+        starting = self.start_reader(x, lengths)
+        ending = self.end_reader(torch.cat([x, starting], dim=-1), lengths)
+        start, end = self.start(starting).squeeze(-1).float(), self.end(ending).squeeze(-1).float()
+        return start.masked_fill(~mask, IMPOSSIBLE), end.masked_fill(~mask, IMPOSSIBLE)
+
+    def loss(self, features: Sequence[FeatureBatch], batch: Batch) -> Tensor:
+        """-log of the probability of the gold starts, and of the gold ends, summed over all that may be meant.
+
+        Where an answer occurs more than once it does not matter on which of its places the probability lies.
+        """
+        start, end = self._scores(features)
+        meant = batch.targets["meant"]  # (batch, places)
+        losses = [
+            nn.functional.log_softmax(scores, dim=1)
+            .gather(1, batch.targets[name])
+            .masked_fill(~meant, float("-inf"))
+            .logsumexp(dim=1)
+            for name, scores in (("starts", start), ("ends", end))
+        ]
+        return -torch.stack(losses).sum(dim=0).mean()
+
+    def decode(self, features: Sequence[FeatureBatch], batch: Batch) -> list[tuple[int, int]]:
+        """The most probable span of at most `longest` tokens of each passage."""
+        first, last = best_spans(*self._scores(features), self.longest)
+        return list(zip(first.tolist(), (last + 1).tolist(), strict=True))
+
+
+def best_spans(start: Tensor, end: Tensor, longest: int) -> tuple[Tensor, Tensor]:
+    """First and last tokens whose scores have the greatest sum, of spans of 1 to `longest` tokens: each (batch,)."""
+    padded = nn.functional.pad(end, (0, longest - 1), value=float("-inf"))
+    sums = start[..., None] + padded.unfold(1, longest, 1)  # (batch, tokens, longest)
+    best = sums.flatten(1).argmax(dim=1)
+    first = best // longest
+    return first, first + best % longest

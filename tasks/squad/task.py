@@ -1,0 +1,98 @@
+"""SQuAD: a passage and a question in, a span of the passage out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.nn.utils.rnn import pad_sequence
+
+from tasks.base import Batch, Head, Scores, Sentence, Split, Task
+from tasks.squad.data import SquadExample, SquadReader, read_rows, read_squad
+from tasks.squad.head import BidafSelfAttention, SquadSettings
+from tasks.squad.scoring import answer_scores
+
+
+class Squad(Task[SquadExample, SquadSettings]):
+    """Answers to questions by the F1 of their words, as the official script of SQuAD 1.1 counts it."""
+
+    name = "squad"
+    metric = "f1"
+    recipe = 1
+    settings_type = SquadSettings
+    reader_type = SquadReader
+
+    def __init__(self, settings: SquadSettings, reader: SquadReader) -> None:
+        reader.check()
+        super().__init__(settings, reader)
+
+    def read(self, path: Path, split: Split) -> list[SquadExample]:
+        """The questions of a SQuAD 1.1 file."""
+        return read_squad(path, split, self.reader)
+
+    def from_rows(self, rows: Sequence[Mapping[str, Any]], split: Split) -> list[SquadExample]:
+        """The questions in rows with `id`, `title`, `context`, `question` and `answers`."""
+        return read_rows(rows, split, self.reader)
+
+    def counts(self, examples: Sequence[SquadExample]) -> dict[str, int]:
+        """Articles, paragraphs, questions, answers, and tokens of paragraphs and questions."""
+        passages = {(example.passage.title, example.passage.context): example.passage for example in examples}
+        return {
+            "articles": len({title for title, _ in passages}),
+            "paragraphs": len(passages),
+            "questions": len(examples),
+            "answers": sum(len(example.answers) for example in examples),
+            "paragraph_tokens": sum(len(passage.tokens) for passage in passages.values()),
+            "question_tokens": sum(len(example.question) for example in examples),
+        }
+
+    def notes(self, examples: Sequence[SquadExample]) -> dict[str, object]:
+        """Answers that do not begin and end with tokens, and questions whose answer is trained at several places."""
+        return {
+            "unaligned_answers": sum(example.unaligned for example in examples),
+            "questions_with_several_places": sum(len(example.spans) > 1 for example in examples),
+            "longest_paragraph": max((len(example.passage.tokens) for example in examples), default=0),
+        }
+
+    def learn_labels(self, train: Sequence[SquadExample]) -> None:
+        """Nothing: spans need no labels."""
+
+    def texts(self, example: SquadExample) -> tuple[Sentence, ...]:
+        """The passage, as one sequence, and the question."""
+        return example.passage.tokens.words, example.question
+
+    def collate(self, examples: Sequence[SquadExample]) -> Batch:
+        """A batch with `starts` and `ends`, the gold first and last tokens, (batch, places), and which are `meant`."""
+        spans = [torch.tensor(example.spans) for example in examples]  # (places, 2)
+        padded = pad_sequence(spans, batch_first=True, padding_value=1)  # (batch, places, 2)
+        places = torch.tensor([len(span) for span in spans])
+        return Batch(
+            [example.id for example in examples],
+            ([example.passage.tokens.words for example in examples], [example.question for example in examples]),
+            {
+                "starts": padded[..., 0],
+                "ends": padded[..., 1] - 1,
+                "meant": torch.arange(padded.shape[1]) < places[:, None],
+            },
+        )
+
+    def build_head(self, input_dim: int, output_dim: int) -> Head:
+        """BiDAF with self-attention."""
+        return BidafSelfAttention(self.settings, input_dim, output_dim)
+
+    def gold(self, examples: Sequence[SquadExample]) -> list[tuple[int, int]]:
+        """The tokens of the first answer, or those around it where it does not align with tokens."""
+        return [example.spans[0] for example in examples]
+
+    def score(self, examples: Sequence[SquadExample], predictions: Sequence[tuple[int, int]]) -> Scores:
+        """F1 and exact match of the predicted pieces of the passages against all gold answers."""
+        guesses = [answer_text(example, span) for example, span in zip(examples, predictions, strict=True)]
+        return answer_scores([example.answers for example in examples], guesses)
+
+
+def answer_text(example: SquadExample, span: tuple[int, int]) -> str:
+    """The piece of the passage that a span of its tokens covers, sign for sign."""
+    begin, end = example.passage.tokens.place(*span)
+    return example.passage.context[begin:end]
