@@ -96,9 +96,9 @@ class TestElmo:
         bilm = random_bilm("tiny", 7)
         save_bilm(bilm, tmp_path / "weights.safetensors")
         path = str(tmp_path / "weights.safetensors")
-        trained = features_of(features_config(elmo=ElmoConfig(path)))
-        untrained = features_of(features_config(elmo=ElmoConfig(path, untrained=True)))
-        other = features_of(features_config(elmo=ElmoConfig(path, untrained=True, untrained_seed=1)))
+        trained = features_of(features_config(elmo=ElmoConfig(weights=path)))
+        untrained = features_of(features_config(elmo=ElmoConfig(weights=path, untrained=True)))
+        other = features_of(features_config(elmo=ElmoConfig(weights=path, untrained=True, untrained_seed=1)))
         assert trained.elmo.source.fingerprint() == bilm.fingerprint()
         assert untrained.elmo.source.fingerprint() == random_bilm("tiny", 0).fingerprint()
         assert other.elmo.source.fingerprint() == random_bilm("tiny", 1).fingerprint()
@@ -109,7 +109,7 @@ class TestElmo:
 
     @pytest.mark.parametrize(("layers", "index"), [("last", 2), ("0", 0), ("1", 1)])
     def test_single_layers(self, layers, index):
-        elmo = ElmoConfig("tiny", untrained=True, layers=layers)
+        elmo = ElmoConfig(weights="tiny", untrained=True, layers=layers)
         features = features_of(features_config(elmo=elmo, words=None, characters=None))
         expected = random_bilm("tiny", 0).layers(TRAIN)[index]
         np.testing.assert_allclose(features(TRAIN).input.detach(), expected, atol=1e-6)

@@ -6,6 +6,7 @@ import subprocess
 import pytest
 
 from elmo.errors import InputError
+from results.paper import load_paper
 from tasks.snli.data import LABELS, PairReader, read_pairs, read_rows
 from tasks.sources import HubConfig, Source
 from tests.tasks.making import run_of
@@ -184,7 +185,9 @@ def test_the_official_training_file_is_asked_for_by_name(command, tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
-def test_the_stand_in_is_for_this_task_alone():
+def test_the_stand_in_is_for_this_task_alone_and_not_set_beside_the_paper():
+    assert load_paper().compared("paper", "snli") is not None
+    assert load_paper().compared("standin", "snli") is None
     with pytest.raises(InputError, match="data=standin is for task=snli, found task=ner"):
         run_of("task=ner", "data=standin")
 
