@@ -59,7 +59,7 @@ def describe_environment(device: str, threads: int, packages: Sequence[str] = PA
         packages=versions,
         device=device,
         threads=threads,
-        platform=platform.platform(),
+        platform=f"{platform.system()} {platform.machine()}",  # a kernel's build name says nothing about a score
         commit=state.commit if state else None,
         dirty=state.dirty if state else None,
     )
