@@ -103,18 +103,23 @@ def _skip(text: str, position: int) -> int:
 def _walk(text: str, position: int, word: str) -> int | None:
     """Where the word that begins here ends, or None if another one begins here."""
     for sign in word:
-        while position < len(text) and text[position] in _INVISIBLE:
-            position += 1
-        if position == len(text):
-            return None
-        if _plain(text[position]) == sign:
-            position += 1
-        elif sign == '"' and "".join(map(_plain, text[position : position + 2])) in _PAIRS:
-            position += 2
-        else:
-            return None
+        position = _visible(text, position)
+        raw = _plain(text, position)
+        if raw != sign:
+            position = _visible(text, position + 1)
+            if sign != '"' or raw + _plain(text, position) not in _PAIRS:
+                return None
+        position += 1
     return position
 
 
-def _plain(sign: str) -> str:
+def _visible(text: str, position: int) -> int:
+    while position < len(text) and text[position] in _INVISIBLE:
+        position += 1
+    return position
+
+
+def _plain(text: str, position: int) -> str:
+    """The sign at a place as the biLM's tokeniser writes it; nothing behind the end."""
+    sign = text[position : position + 1]
     return _TYPOGRAPHIC.get(sign, sign)
