@@ -83,14 +83,16 @@ def perplexity(model: LanguageModel, text: Text, dtype: torch.dtype = torch.floa
     for step in range(len(batcher.plan)):
         batch = batcher(step)
         spelled = torch.from_numpy(text.spelling.ids[batch.types]).to(device)
+        there = (batch.targets[0] != IGNORED).any(axis=0)  # (sentences,): the last batches of a length have empty rows
         types, inputs, targets = (
-            torch.from_numpy(array).to(device) for array in (batch.types, batch.inputs, batch.targets)
+            torch.from_numpy(array).to(device)
+            for array in (batch.types, batch.inputs[..., there], batch.targets[..., there])
         )
         vectors = word_vectors(model.bilm, types, spelled, batch.profile, dtype)
         top = model.layers(vectors, inputs)[-1]  # (2, steps, sentences, projection_dim)
         for direction in range(2):
-            there = targets[direction] != IGNORED
-            sums[direction] += _log_likelihood(model, top[direction][there], targets[direction][there])
+            words = targets[direction] != IGNORED
+            sums[direction] += _log_likelihood(model, top[direction][words], targets[direction][words])
         tokens += batch.tokens
     forward, backward = (math.exp(min(-total / tokens, 700.0)) for total in sums.tolist())
     return Perplexity(forward, backward, tokens, text.unknown_rate, text.n_targets)

@@ -235,6 +235,7 @@ def test_the_gpu_kernels_in_tritons_interpreter_equal_plain_torch():
 
 
 @pytest.mark.gpu
+@pytest.mark.filterwarnings("default")  # torch's compiler warns of itself and of TF32, in each version of other things
 def test_a_captured_step_equals_an_eager_one_on_the_gpu():
     text = text_of_words(SENTENCES * 20, VOCABULARY, 50)
     batcher = Batcher(Plan(text.sentences, 512, seed=1), text.spelling, text.n_targets)
