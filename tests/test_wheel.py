@@ -89,3 +89,13 @@ def test_the_command_runs_from_another_folder(installed, tmp_path):
     (tmp_path / "out.hdf5").unlink()
     call(sys.executable, str(installed / "bin" / "elmo-embed"), *arguments, cwd=tmp_path, env=environment)
     assert (tmp_path / "out.hdf5").is_file()
+
+
+def test_the_shipped_bilm_is_in_the_wheel(installed, tmp_path):
+    (tmp_path / "in.txt").write_text("The play closed\n", encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": str(installed)}
+    arguments = ("in.txt", "out.hdf5", "--weights", "small")
+    call(sys.executable, "-m", "elmo.embed", *arguments, cwd=tmp_path, env=environment)
+    with h5py.File(tmp_path / "out.hdf5") as file:
+        assert file["0"].shape == (3, 3, 256)
+    assert (installed / "elmo" / "pretrained" / "small-softmax" / "vocabulary.txt.gz").is_file()
