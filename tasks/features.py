@@ -199,6 +199,11 @@ class TokenFeatures(nn.Module):
         words = cast(WordsConfig, self.config.words)
         return nn.Parameter(table, requires_grad=words.trainable)
 
+    @property
+    def training_words(self) -> tuple[str, ...]:
+        """The words that have rows of the table; features given them as their one sentence get the same table."""
+        return tuple(self._training_words)
+
     def _form(self, word: str) -> str:
         return word.lower() if self.config.words is not None and self.config.words.lowercase else word
 

@@ -39,12 +39,14 @@ from results.record import (
 from tasks.base import Scores, Split
 from tasks.console import Reporter
 from tasks.features import TokenFeatures, features_fingerprint
+from tasks.saved import save_weights
 from tasks.schema import RunConfig, explain, run_config
 from tasks.seed import initialise
 from tasks.sources import Loaded, Source
 from tasks.trainer import FitState, NonFiniteLoss, TaskModel, Trainer
 
 CHECKPOINT_NAME = "checkpoint.pt"
+WEIGHTS_NAME = "weights.pt"
 
 HELP = """\
 python -m tasks.run [KEY=VALUE ...]      one run: train, select on dev, test once, write a record
@@ -54,7 +56,7 @@ python -m tasks.run -m KEY=A,B,C ...     one run for each combination
   features=glove|elmo|elmo_random        the arm: baseline, baseline + ELMo, baseline + untrained biLM
   data=mini|paper|NAME                   shipped data, official files under data_dir, or a conf/data/NAME.yaml
   seed=N  limit=N                        limit keeps the first N examples of each split
-  device=auto|cpu|cuda  threads=N
+  device=auto|cpu|cuda  threads=N        keep_weights=true keeps the best weights beside the record
   runs_dir=DIR  data_dir=DIR             where records go, where official files are (default: $ELMO_DATA or ./data)
   trainer.epochs=N  task.hidden=N  features.elmo.weights=PATH ...   any setting; --cfg job prints them all
 
@@ -97,7 +99,10 @@ def run(config: RunConfig) -> str:
     outcome, error = Outcome(), None
     started_at, started = timestamp(), time.perf_counter()
     try:
-        experiment(config, source, device, reporter, path.with_name(CHECKPOINT_NAME), fingerprint(parts), outcome)
+        checkpoint = path.with_name(CHECKPOINT_NAME)
+        model = experiment(config, source, device, reporter, checkpoint, fingerprint(parts), outcome)
+        if config.keep_weights:
+            save_weights(path.with_name(WEIGHTS_NAME), model, config.resolved)
         write_examples(path.with_name(EXAMPLES_NAME), fingerprint(parts), outcome.test.examples)
     except Exception as caught:  # noqa: BLE001 (whatever it was, the record says so, and the table shows it)
         error = caught
@@ -139,8 +144,8 @@ def experiment(
     checkpoint: Path,
     run_fingerprint: str,
     outcome: Outcome,
-) -> None:
-    """The experiment itself, on one screen; `outcome` is filled in as things become known."""
+) -> TaskModel:
+    """The experiment itself, on one screen: the trained model; `outcome` is filled in as things become known."""
     task = config.task
 
     def load(split: Split) -> Loaded[Any]:
@@ -180,6 +185,7 @@ def experiment(
     test = load("test").examples  # read once, when nothing is left to choose
     meet(test)
     outcome.test = trainer.evaluate(model, test)
+    return model
 
 
 def _weights_note(config: RunConfig, parts: dict[str, Any]) -> dict[str, object] | None:

@@ -27,7 +27,7 @@ from tasks.sources import DataConfig
 from tasks.trainer import TrainerConfig
 
 # Where, on what and how loudly a run takes place cannot change what comes out, so they are no part of its identity.
-NOT_IN_FINGERPRINT = ("device", "threads", "runs_dir", "data_dir")
+NOT_IN_FINGERPRINT = ("device", "threads", "runs_dir", "data_dir", "keep_weights")
 
 
 @dataclass
@@ -48,6 +48,7 @@ class RunSchema:
     threads: int = 1
     runs_dir: str = "results/runs"
     data_dir: str = "data"
+    keep_weights: bool = False
 
 
 ConfigStore.instance().store(name="schema", node=RunSchema)
@@ -73,6 +74,7 @@ class RunConfig:
     threads: int
     runs_dir: Path
     data_dir: Path
+    keep_weights: bool
     resolved: Mapping[str, Any]
     variant: Mapping[str, str | int | float | bool | None]
 
@@ -127,9 +129,15 @@ def run_config(tree: DictConfig) -> RunConfig:
         threads=values.threads,
         runs_dir=Path(values.runs_dir),
         data_dir=Path(values.data_dir).expanduser(),
+        keep_weights=values.keep_weights,
         resolved=_resolved(tree),
         variant=variant,
     )
+
+
+def recorded_config(resolved: Mapping[str, Any]) -> RunConfig:
+    """The run whose `resolved` tree was written down."""
+    return run_config(OmegaConf.merge(OmegaConf.structured(RunSchema), dict(resolved)))  # type: ignore[arg-type]
 
 
 def _without_unused(tree: DictConfig) -> DictConfig:

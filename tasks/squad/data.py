@@ -79,8 +79,8 @@ def held_out(titles: Iterable[str], share: float) -> frozenset[str]:
     return frozenset(ranked[: max(1, round(share * len(ranked)))])
 
 
-def read_squad(path: Path, split: Split, reader: SquadReader) -> list[SquadExample]:
-    """The questions of a file that belong to a split."""
+def read_squad(path: Path, split: Split, reader: SquadReader, answered: bool = True) -> list[SquadExample]:
+    """The questions of a file that belong to a split; with `answered` False, answers are not looked at."""
     if split == "dev" and reader.select_on != "files":
         is_training_file = path.name.startswith("train")
         if is_training_file != (reader.select_on == "train_articles"):
@@ -98,7 +98,7 @@ def read_squad(path: Path, split: Split, reader: SquadReader) -> list[SquadExamp
             inside = f"{where}, paragraph {row}"
             passage = _passage(title, _get(paragraph, "context", str, inside), tokenise, inside)
             for question in _get(paragraph, "qas", list, inside):
-                examples.append(_example(question, passage, tokenise, path, inside))
+                examples.append(_example(question, passage, tokenise, path, inside, answered))
     return examples
 
 
@@ -172,13 +172,17 @@ def _passage(title: str, context: str, tokenise: OffsetTokeniser, where: str) ->
     return Passage(title, context, tokens)
 
 
-def _example(row: object, passage: Passage, tokenise: OffsetTokeniser, path: Path, inside: str) -> SquadExample:
+def _example(
+    row: object, passage: Passage, tokenise: OffsetTokeniser, path: Path, inside: str, answered: bool = True
+) -> SquadExample:
     name = _get(row, "id", str, inside)
     where = f"{path}, question {name!r}"
     text = _get(row, "question", str, where)
     question = tokenise(text).words
     if not question:
         raise InputError(f"{where}: expected a question with words, found {text!r}")
+    if not answered:
+        return SquadExample(name, passage, question, (), ((0, 1),), 0)
     answers = _get(row, "answers", list, where)
     if not answers:
         raise InputError(

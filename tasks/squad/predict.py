@@ -1,0 +1,52 @@
+"""python -m tasks.squad.predict FILE OUT --run DIR: the answers to a SQuAD file, as the official script reads them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+import torch
+
+from elmo.device import choose_device
+from elmo.errors import InputError
+from elmo.files import replacing
+from tasks.console import Reporter
+from tasks.saved import load_weights
+from tasks.squad.data import SquadReader, read_squad
+from tasks.squad.task import answer_text
+from tasks.trainer import Trainer
+
+
+def predict(file: Path, run: Path, device: torch.device) -> dict[str, str]:
+    """The predicted answer to each question of a file, by its id; the file needs no gold answers."""
+    config, model = load_weights(run / "weights.pt", "squad")
+    examples = read_squad(file, "test", SquadReader(), answered=False)
+    reporter = Reporter(f"squad {file.name}")
+    trainer = Trainer(config.task, config.trainer, config.seed, device, reporter)
+    model = model.to(device)
+    model.features.meet([text for example in examples for text in config.task.texts(example)], reporter.track)
+    spans = trainer.predict(model, examples)
+    return {example.id: answer_text(example, span) for example, span in zip(examples, spans, strict=True)}
+
+
+def main() -> None:
+    """Runs the command; the exit status is 1 if anything failed."""
+    parser = argparse.ArgumentParser(prog="python -m tasks.squad.predict", description=__doc__)
+    parser.add_argument("file", type=Path, help="questions in the format of SQuAD 1.1, with or without answers")
+    parser.add_argument("out", type=Path, help="JSON to write: {question id: answer}")
+    parser.add_argument("--run", type=Path, required=True, help="folder of a run made with keep_weights=true")
+    parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
+    arguments = parser.parse_args()
+    try:
+        answers = predict(arguments.file, arguments.run, choose_device(arguments.device))
+        with replacing(arguments.out) as partial:
+            partial.write_text(json.dumps(answers, ensure_ascii=False), encoding="utf-8")
+    except (InputError, OSError) as error:
+        sys.exit(f"tasks.squad.predict: {error}")
+    print(f"{len(answers):,} answers in {arguments.out}")
+
+
+if __name__ == "__main__":
+    main()
