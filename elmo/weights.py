@@ -15,7 +15,7 @@ import h5py
 import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from elmo.bilm import Bilm
@@ -169,7 +169,8 @@ def save_bilm(bilm: Bilm, path: Path | str, dtype: torch.dtype = torch.float32) 
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as partial:
         if path.suffix == SAFETENSORS_SUFFIX:
-            save_file(tensors, partial, metadata={"options": options})
+            # Written here, not by save_file, which would leave a file that only its owner can read.
+            partial.write_bytes(save(tensors, metadata={"options": options}))
         elif path.suffix in HDF5_SUFFIXES:
             with h5py.File(partial, "w") as file:
                 for name, tensor in tensors.items():

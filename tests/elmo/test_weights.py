@@ -346,3 +346,11 @@ def test_nothing_is_unpickled(repository):
     assert len(files) > 5
     found = {str(path): unpickling(path.read_text(encoding="utf-8")) for path in files}
     assert {path: what for path, what in found.items() if what} == {}
+
+
+@pytest.mark.parametrize("name", ["weights.safetensors", "weights.hdf5"])
+def test_what_is_written_can_be_read_by_others_as_the_umask_allows(name, tmp_path):
+    save_bilm(random_bilm("tiny", seed=1), tmp_path / name)
+    plain = tmp_path / "plain"
+    plain.touch()
+    assert (tmp_path / name).stat().st_mode == plain.stat().st_mode
