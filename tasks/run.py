@@ -40,7 +40,7 @@ from tasks.base import Scores, Split
 from tasks.console import Reporter
 from tasks.features import TokenFeatures, features_fingerprint
 from tasks.saved import save_weights
-from tasks.schema import RunConfig, explain, run_config
+from tasks.schema import RunConfig, explain, group_options, run_config
 from tasks.seed import initialise
 from tasks.sources import Loaded, Source
 from tasks.trainer import FitState, NonFiniteLoss, TaskModel, Trainer
@@ -52,7 +52,7 @@ HELP = """\
 python -m tasks.run [KEY=VALUE ...]      one run: train, select on dev, test once, write a record
 python -m tasks.run -m KEY=A,B,C ...     one run for each combination
 
-  task=ner                               what to learn
+  task={tasks}
   features=glove|elmo|elmo_random        the arm: baseline, baseline + ELMo, baseline + untrained biLM
   data=mini|paper|NAME                   shipped data, official files under data_dir, or a conf/data/NAME.yaml
   seed=N  limit=N                        limit keeps the first N examples of each split
@@ -177,7 +177,7 @@ def experiment(
 
     meet(train + dev)
     trainer = Trainer(task, config.trainer, config.seed, device, reporter)
-    outcome.fit = trainer.fit(model, train, dev, checkpoint, run_fingerprint)
+    trainer.fit(model, train, dev, checkpoint, run_fingerprint, outcome.fit)
     outcome.dev = Scores(outcome.fit.best_values)
     if features.elmo is not None:
         outcome.mixes = {place: Mix(mix["layers"], mix["gamma"]) for place, mix in features.elmo.weights().items()}  # type: ignore[arg-type]
@@ -222,7 +222,7 @@ def _hydra_main(tree: DictConfig) -> str:
 def main() -> None:
     """Runs the command; the exit status is 1 if anything failed."""
     if any(argument in ("--help", "-h") for argument in sys.argv[1:]):
-        print(HELP)
+        print(HELP.format(tasks="|".join(group_options("task"))))
         return
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # exceptions as they are; they are explained here
     try:

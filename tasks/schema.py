@@ -9,6 +9,7 @@ import difflib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,11 @@ def compose_config(overrides: Sequence[str]) -> DictConfig:
         return compose("config", list(overrides))
     with initialize_config_module("conf", version_base="1.3"):
         return compose("config", list(overrides))
+
+
+def group_options(group: str) -> list[str]:
+    """The names that may be chosen for a group of conf/, such as "task"."""
+    return sorted(Path(file.name).stem for file in files("conf").joinpath(group).iterdir())
 
 
 def run_config(tree: DictConfig) -> RunConfig:

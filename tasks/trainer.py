@@ -147,6 +147,7 @@ class Trainer:
         dev: Sequence[Any],
         checkpoint: Path | None = None,
         fingerprint: str = "",
+        state: FitState | None = None,
     ) -> FitState:
         """Trains until the epochs or the patience run out, and leaves the model with the weights that were best on dev.
 
@@ -159,13 +160,15 @@ class Trainer:
             dev: examples to select by.
             checkpoint: file to go on from, if it is there, and to write after every epoch.
             fingerprint: whose checkpoint it is; another run's is not used.
+            state: filled in epoch by epoch, so that the curve of a run that fails can still be read.
         """
         config = self.config
+        state = state or FitState()
         parameters = model.trained()
         optimizer = OPTIMIZERS[config.optimizer](parameters.values(), lr=config.lr, weight_decay=config.weight_decay)
         plateau = self._plateau(optimizer)
         average = WeightAverage(config.ema, parameters)
-        state, best = FitState(), {name: value.detach().clone() for name, value in parameters.items()}
+        best = {name: value.detach().clone() for name, value in parameters.items()}
         saved = _read_checkpoint(checkpoint, fingerprint, self.device)
         if saved is not None:
             model.restore(saved["model"])
@@ -173,7 +176,8 @@ class Trainer:
             if plateau is not None:
                 plateau.load_state_dict(saved["plateau"])
             average.load_state_dict(saved["average"])
-            state, best = FitState(**saved["state"]), saved["best"]
+            vars(state).update(saved["state"])
+            best = saved["best"]
             self.reporter.say(f"goes on after epoch {state.epoch}")
         while state.epoch < config.epochs and not self._out_of_patience(state):
             started = time.perf_counter()

@@ -9,7 +9,7 @@ from elmo.errors import InputError
 from tasks.base import Batch, FeatureBatch, Head, Scores, Task
 from tasks.console import Reporter
 from tasks.sources import Source
-from tasks.trainer import OPTIMIZERS, NonFiniteLoss, TaskModel, Trainer, TrainerConfig
+from tasks.trainer import OPTIMIZERS, FitState, NonFiniteLoss, TaskModel, Trainer, TrainerConfig
 from tests.tasks.making import ELMO, WORDS, model_of, run_of
 
 CPU = torch.device("cpu")
@@ -72,10 +72,10 @@ class Line(Task):
 TRAIN = [("one", 1, 3.0), ("two", 2, 6.0), ("three", 3, 9.0)]
 
 
-def fit(task, train=TRAIN, seed=1, checkpoint=None, fingerprint="", **settings):
+def fit(task, train=TRAIN, seed=1, checkpoint=None, fingerprint="", state=None, **settings):
     config = TrainerConfig(**{"epochs": 5, "patience": None, "lr": 0.1, **settings})
     trainer = Trainer(task, config, seed, CPU, Reporter("test", quiet=True))
-    return trainer.fit(task.model, train, train[::-1], checkpoint, fingerprint)
+    return trainer.fit(task.model, train, train[::-1], checkpoint, fingerprint, state)
 
 
 class TestStopping:
@@ -183,6 +183,18 @@ class TestNonFiniteLoss:
         assert "epoch 1, " in str(caught.value)
         assert all(f"long{i}" in str(caught.value) for i in range(3))
         assert "short" not in str(caught.value)
+
+    def test_leaves_the_curve_up_to_it(self):
+        class BreaksAfterTwoEpochs(Line):
+            def collate(self, examples):
+                if len(self.seen) == 2:
+                    examples = [(name, length, math.nan) for name, length, _ in examples]
+                return super().collate(examples)
+
+        state = FitState()
+        with pytest.raises(NonFiniteLoss, match="epoch 3, step 1"):
+            fit(BreaksAfterTwoEpochs([1, 2]), state=state)
+        assert [epoch["epoch"] for epoch in state.curve] == [1, 2]
 
 
 SETTINGS = [
