@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
-from elmo.bilm import Bilm, Sentence
+from elmo.bilm import Sentence
 
 TOKENS_AT_ONCE = 8192
 LIMIT_GB = 4.0
@@ -17,6 +18,24 @@ LIMIT_GB = 4.0
 Key = tuple[str, ...]
 Batch = list[Key]
 Track = Callable[[Sequence[Batch], int, str], Iterable[Batch]]
+
+
+class TokenLayers(Protocol):
+    """What computes frozen layers: a `Bilm`, or any other model with these four; `CachedLayers` makes it `Layers`."""
+
+    @property
+    def dim(self) -> int:
+        """Width of a layer."""
+
+    @property
+    def n_layers(self) -> int:
+        """Number of layers."""
+
+    def fingerprint(self) -> str:
+        """A hash of everything that the layers depend on."""
+
+    def token_layers(self, sentences: Sequence[Sentence]) -> Tensor:
+        """The layers of all tokens, sentence after sentence without padding, (n_layers, tokens, dim), no gradients."""
 
 
 @dataclass(frozen=True)
@@ -28,22 +47,22 @@ class Held:
 
 
 class CachedLayers(nn.Module):
-    """The layers of a biLM, from memory for the sentences that were prepared, computed on the spot for others.
+    """Frozen layers, from memory for the sentences that were prepared, computed on the spot for others.
 
     Sentences are embedded in batches that follow from the set of sentences alone, not from the order in which training
     meets them: a run that goes on after a kill gets the same bits as one that was never stopped.
 
     Args:
-        bilm: what computes the layers.
-        limit_gb: memory to fill at most, on the biLM's device; sentences beyond it are computed each time.
+        source: what computes the layers, such as a `Bilm`; a module's device is the cache's, too.
+        limit_gb: memory to fill at most, on that device; sentences beyond it are computed each time.
     """
 
-    def __init__(self, bilm: Bilm, limit_gb: float = LIMIT_GB) -> None:
+    def __init__(self, source: TokenLayers, limit_gb: float = LIMIT_GB) -> None:
         super().__init__()
-        self.bilm = bilm
+        self.source = source
         self._limit_bytes = limit_gb * 1e9
         # All layers of all kept tokens; row 0 is zero, for padding.
-        self.register_buffer("_table", torch.zeros(bilm.n_layers, 1, bilm.dim), persistent=False)
+        self.register_buffer("_table", torch.zeros(source.n_layers, 1, source.dim), persistent=False)
         self._table: Tensor  # (n_layers, 1 + tokens, dim)
         self._starts: dict[Key, int] = {}
         self._held: Held | None = None
@@ -51,16 +70,16 @@ class CachedLayers(nn.Module):
     @property
     def dim(self) -> int:
         """Width of a layer."""
-        return self.bilm.dim
+        return self.source.dim
 
     @property
     def n_layers(self) -> int:
         """Number of layers."""
-        return self.bilm.n_layers
+        return self.source.n_layers
 
     def fingerprint(self) -> str:
-        """The biLM's: where layers are kept does not change them."""
-        return self.bilm.fingerprint()
+        """The source's: where layers are kept does not change them."""
+        return self.source.fingerprint()
 
     def prepare(self, sentences: Iterable[Sentence], track: Track | None = None) -> int:
         """Embeds the sentences that are not in memory yet, as far as the limit allows; how many do not fit comes out.
@@ -81,7 +100,7 @@ class CachedLayers(nn.Module):
         parts = [self._table]
         row = self._table.shape[1]
         for batch in track(batches, len(batches), "embedding") if track else batches:
-            parts.append(self.bilm.token_layers(batch))
+            parts.append(self.source.token_layers(batch))
             for sentence in batch:
                 self._starts[sentence] = row
                 row += len(sentence)
@@ -118,7 +137,7 @@ class CachedLayers(nn.Module):
 
     def _embed(self, missing: list[Key]) -> Held:
         """The layers of distinct sentences."""
-        table = torch.cat([self._table[:, :1], self.bilm.token_layers(missing)], dim=1)
+        table = torch.cat([self._table[:, :1], self.source.token_layers(missing)], dim=1)
         return Held(table, dict(zip(missing, accumulate(map(len, missing), initial=1), strict=False)))
 
     @staticmethod

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import elmo.cache
-from elmo import random_bilm
+from elmo import Elmo, random_bilm
 from elmo.cache import CachedLayers
 
 SENTENCES = [tuple(f"w{random.Random(i).randrange(40)}" for _ in range(i % 9)) for i in range(30)]
@@ -102,3 +102,24 @@ def test_progress_is_shown_over_the_batches(bilm, monkeypatch):
     ((total, what),) = seen
     assert total > 1
     assert what == "embedding"
+
+
+class Lengths:
+    """Frozen layers that are no biLM's: layer j of a word is j times its length."""
+
+    dim, n_layers = 2, 4
+
+    def fingerprint(self):
+        return "lengths"
+
+    def token_layers(self, sentences):
+        lengths = torch.tensor([float(len(word)) for sentence in sentences for word in sentence])
+        return torch.arange(4.0)[:, None, None] * lengths[:, None].expand(-1, 2)
+
+
+def test_any_frozen_layers_can_be_mixed():
+    elmo_layer = Elmo(CachedLayers(Lengths()), places=["input", "output"]).eval()
+    output = elmo_layer([("a", "word"), ("long",)])
+    expected = 1.5 * torch.tensor([[1.0, 4.0], [4.0, 0.0]])[..., None].expand(-1, -1, 2)  # the mean of 0, 1, 2, 3
+    for place in ("input", "output"):
+        torch.testing.assert_close(output.places[place], expected)

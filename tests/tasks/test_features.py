@@ -237,7 +237,7 @@ def test_the_texts_of_a_batch_go_through_the_bilm_once(monkeypatch):
     features.meet(TRAIN[:1])
     premises, hypotheses = [TRAIN[0], TRAIN[1], TRAIN[1]], [TRAIN[2], TRAIN[1], OTHER[0]]
     expected = [features(text) for text in (premises, hypotheses)]
-    bilm, runs = features.elmo.source.bilm, []
+    bilm, runs = features.elmo.source.source, []
     compute = bilm.token_layers
     monkeypatch.setattr(bilm, "token_layers", lambda batch, state=None: runs.append(list(batch)) or compute(batch))
     for found, right in zip(features.of_texts([premises, hypotheses]), expected, strict=True):
