@@ -96,43 +96,45 @@ def run(config: RunConfig) -> str:
         reporter.say(f"is done already: {path}")
         return "skipped"
     prepare_folder(path)
-    outcome, error = Outcome(), None
+    outcome = Outcome()
     started_at, started = timestamp(), time.perf_counter()
+
+    def record(error: Exception | None = None) -> RunRecord:
+        return RunRecord(
+            status="failed" if error else "finished",
+            identity=identity,
+            fingerprinted=parts,
+            metric=task.metric,
+            scores={"dev": outcome.dev.values, "test": outcome.test.values},
+            details=outcome.test.details,
+            limit=config.limit,
+            data=outcome.data,
+            weights=_weights_note(config, parts),
+            mixes=outcome.mixes,
+            epochs=outcome.fit.curve,
+            seconds=round(time.perf_counter() - started, 3),
+            peak_memory_mb=_peak_memory_mb(device),
+            environment=describe_environment(_device_name(device), config.threads),
+            started_at=started_at,
+            finished_at=timestamp(),
+            error=RunError.of(error) if error else None,
+        )
+
+    checkpoint = path.with_name(CHECKPOINT_NAME)
     try:
-        checkpoint = path.with_name(CHECKPOINT_NAME)
         model = experiment(config, source, device, reporter, checkpoint, fingerprint(parts), outcome)
         if config.keep_weights:
             save_weights(path.with_name(WEIGHTS_NAME), model, config.resolved)
         write_examples(path.with_name(EXAMPLES_NAME), fingerprint(parts), outcome.test.examples)
-    except Exception as caught:  # noqa: BLE001 (whatever it was, the record says so, and the table shows it)
-        error = caught
-    seconds = time.perf_counter() - started
-    record = RunRecord(
-        status="failed" if error else "finished",
-        identity=identity,
-        fingerprinted=parts,
-        metric=task.metric,
-        scores={name: scores.values for name, scores in (("dev", outcome.dev), ("test", outcome.test))},
-        details=outcome.test.details,
-        limit=config.limit,
-        data=outcome.data,
-        weights=_weights_note(config, parts),
-        mixes=outcome.mixes,
-        epochs=outcome.fit.curve,
-        seconds=round(seconds, 3),
-        peak_memory_mb=_peak_memory_mb(device),
-        environment=describe_environment(_device_name(device), config.threads),
-        started_at=started_at,
-        finished_at=timestamp(),
-        error=RunError.of(error) if error else None,
-    )
-    write_record(path, record)
-    if error is not None:
+    except Exception as error:
+        write_record(path, record(error))  # whatever it was, the table shows it
         reporter.say(f"failed, see {path}")
-        raise error
-    path.with_name(CHECKPOINT_NAME).unlink(missing_ok=True)
-    dev, test = record.scores["dev"][task.metric], record.scores["test"][task.metric]
-    reporter.say(f"{task.metric}: dev {dev:.2f}, test {test:.2f}  {seconds:.0f} s  {path}")
+        raise
+    finished = record()
+    write_record(path, finished)
+    checkpoint.unlink(missing_ok=True)
+    dev, test = finished.scores["dev"][task.metric], finished.scores["test"][task.metric]
+    reporter.say(f"{task.metric}: dev {dev:.2f}, test {test:.2f}  {finished.seconds:.0f} s  {path}")
     return "finished"
 
 
