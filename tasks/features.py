@@ -21,6 +21,7 @@ from elmo.characters import character_ids, spell
 from elmo.errors import InputError
 from elmo.mix import LayerChoice
 from elmo.options import N_CHARACTERS, BilmOptions
+from elmo.weights import shipped_names
 from tasks.base import FeatureBatch, Sentence
 from tasks.seed import drawing_from, initialise
 from tasks.vectors import Vectors, open_vectors
@@ -103,7 +104,9 @@ def build_elmo(config: ElmoConfig) -> Elmo:
 def _bilm(config: ElmoConfig) -> Bilm:
     if not config.untrained:
         return load_bilm(config.weights)
-    options: str | BilmOptions = config.weights if config.weights in SIZES else load_bilm(config.weights).options
+    # Shipped weights may differ from the size they are named after: the control takes their shape and their clipping.
+    named = config.weights in SIZES and config.weights not in shipped_names()
+    options: str | BilmOptions = config.weights if named else load_bilm(config.weights).options
     return random_bilm(options, config.untrained_seed)
 
 

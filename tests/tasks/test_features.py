@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from elmo import InputError, random_bilm, save_bilm
+from elmo import SIZES, InputError, random_bilm, save_bilm
 from tasks.features import CharacterCnn, CharactersConfig, ElmoConfig, TokenFeatures, WordsConfig, features_fingerprint
 from tasks.ner.head import BiLstmCrf, NerSettings
 from tasks.seed import drawing_from, initialise, named_seed
@@ -102,6 +102,15 @@ class TestElmo:
         assert trained.elmo.source.fingerprint() == bilm.fingerprint()
         assert untrained.elmo.source.fingerprint() == random_bilm("tiny", 0).fingerprint()
         assert other.elmo.source.fingerprint() == random_bilm("tiny", 1).fingerprint()
+
+    def test_untrained_takes_the_options_of_shipped_weights_before_those_of_their_size(self):
+        """The shipped biLM does not clip, the size of the same name does: arms may differ in knowledge alone."""
+        trained, untrained = (
+            features_of(features_config(elmo=ElmoConfig(weights="small", untrained=untrained))).elmo.source.source
+            for untrained in (False, True)
+        )
+        assert untrained.options == trained.options != SIZES["small"]
+        assert untrained.fingerprint() != trained.fingerprint()
 
     def test_the_run_s_seed_does_not_change_an_untrained_bilm(self):
         first, second = (features_of(features_config(), seed=seed).elmo.source.fingerprint() for seed in (1, 2))
