@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import chain
 from typing import cast
 
@@ -12,10 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from elmo.characters import END_OF_SENTENCE, START_OF_SENTENCE
-from elmo.encoder import encoder_of
+from elmo.encoder import WordMemory, encoder_of
 from elmo.errors import InputError
 from elmo.lstm import Packing, ProjectedLstm
 from elmo.options import SIZES, BilmOptions
+from elmo.threads import side_by_side
 
 Sentence = Sequence[str]
 FORWARD, BACKWARD = 0, 1
@@ -74,6 +76,11 @@ class Bilm(nn.Module):
             for _ in (FORWARD, BACKWARD)
         )
         self.requires_grad_(False)
+        self._memory: WordMemory | None = None
+
+    def remember_words(self) -> None:
+        """From now on every distinct word is encoded once, and then comes from memory; weights must not change."""
+        self._memory = WordMemory(self.encoder)
 
     @property
     def dim(self) -> int:
@@ -120,7 +127,7 @@ class Bilm(nn.Module):
         marked = [[START_OF_SENTENCE, *sentence, END_OF_SENTENCE] for sentence in sentences]
         type_of = {word: i for i, word in enumerate(dict.fromkeys(chain.from_iterable(marked)))}
         types = torch.tensor([type_of[word] for sentence in marked for word in sentence], device=self.device)
-        vectors = self.encoder.encode_words(list(type_of))  # (types, projection_dim)
+        vectors = (self._memory or self.encoder).encode_words(list(type_of))  # (types, projection_dim)
         packing = Packing.of([len(sentence) for sentence in marked], self.device)
         # The marks are read by the LSTMs and then left out: which positions are tokens, and the result's row of each.
         kinds = [kind for sentence in sentences for kind in (False, *[True] * len(sentence), False)]
@@ -129,7 +136,8 @@ class Bilm(nn.Module):
 
         result = vectors.new_empty(self.n_layers, int(is_token.sum()), self.dim)
         result[0] = vectors[types[is_token]].repeat(1, 2)
-        for direction, positions in ((FORWARD, packing.forward), (BACKWARD, packing.backward)):
+
+        def read(direction: int, positions: Tensor) -> None:
             kept = is_token[positions]
             rows = row_of[positions[kept]]
             half = slice(direction * self.options.projection_dim, (direction + 1) * self.options.projection_dim)
@@ -139,6 +147,13 @@ class Bilm(nn.Module):
                 # The skip connection is outside of the recurrence, and the layer that comes out includes it.
                 x = output + x if self.options.skip_connections and layer > 0 else output
                 result[layer + 1, rows, half] = x[kept]
+
+        directions = partial(read, FORWARD, packing.forward), partial(read, BACKWARD, packing.backward)
+        if self.device.type == "cpu":
+            side_by_side(directions)
+        else:
+            for direction in directions:
+                direction()
         return result
 
     @staticmethod

@@ -1,21 +1,27 @@
 """One vector a word: from its characters (convolutions, maximum, highways, projection), from a table, or both.
 
 Either encoder has `encode_words(words) -> (words, projection_dim)`; `encoder_of(options)` gives the one that options
-ask for.
+ask for, and `WordMemory` makes either read a word once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from elmo.characters import character_ids
 from elmo.options import N_CHARACTERS, UNKNOWN_WORD, BilmOptions
+from elmo.threads import side_by_side
 
 WORDS_AT_ONCE = 512  # bounds the memory of the convolutions: 512 words x 2048 filters x 50 positions are 200 MB
+# Fewer words are filled up: libraries compute small products and convolutions in another order than large ones, and a
+# word's vector must not depend, to the last bit, on how many others are encoded with it. See also elmo.lstm.LEAST_ROWS.
+LEAST_WORDS = 32
+REMEMBERED_WORDS = 200_000
 
 
 class Highway(nn.Module):
@@ -69,10 +75,17 @@ class CharacterEncoder(nn.Module):
         vectors = torch.empty(len(words), options.projection_dim, device=device, dtype=self.characters.weight.dtype)
         widest = max(width for width, _ in options.filters)
         by_length = sorted(range(len(words)), key=lambda i: len(words[i].encode("utf-8", "ignore")))
-        for start in range(0, len(words), WORDS_AT_ONCE):
-            rows = by_length[start : start + WORDS_AT_ONCE]
-            ids = character_ids([words[i] for i in rows], options.max_characters, room=widest)
-            vectors[rows] = self(torch.from_numpy(ids).to(device))
+
+        def encode(rows: list[int]) -> None:
+            ids = character_ids(_enough([words[i] for i in rows]), options.max_characters, room=widest)
+            vectors[rows] = self(torch.from_numpy(ids).to(device))[: len(rows)]
+
+        groups = [by_length[start : start + WORDS_AT_ONCE] for start in range(0, len(words), WORDS_AT_ONCE)]
+        if device.type == "cpu":
+            side_by_side(partial(encode, rows) for rows in groups)
+        else:
+            for rows in groups:
+                encode(rows)
         return vectors
 
 
@@ -98,13 +111,59 @@ class WordEncoder(nn.Module):
 
     def encode_words(self, words: Sequence[str]) -> Tensor:
         """The vectors of distinct words, (words, projection_dim)."""
-        unknown = self._row_of[UNKNOWN_WORD]
-        rows = torch.tensor([self._row_of.get(word, unknown) for word in words], device=self.words.weight.device)
+        enough, unknown = _enough(words), self._row_of[UNKNOWN_WORD]
+        rows = torch.tensor([self._row_of.get(word, unknown) for word in enough], device=self.words.weight.device)
         parts = [self.words(rows)]  # (words, word_dim)
         if isinstance(self.characters, CharacterEncoder):
-            parts.append(self.characters.encode_words(words))  # (words, char_output_dim)
+            parts.append(self.characters.encode_words(enough))  # (words, char_output_dim)
         projected: Tensor = self.projection(torch.cat(parts, dim=1))
-        return projected
+        return projected[: len(words)]
+
+
+class WordMemory:
+    """Word vectors that are computed once: those met before come from memory.
+
+    Args:
+        encoder: what computes the others; its weights must not change any more.
+        limit: words to remember at most.
+    """
+
+    def __init__(self, encoder: CharacterEncoder | WordEncoder, limit: int = REMEMBERED_WORDS) -> None:
+        self.encoder = encoder
+        self.limit = limit
+        self._row_of: dict[str, int] = {}
+        self._table = torch.empty(0, 0)  # (rows, projection_dim); grows by doubling
+
+    def encode_words(self, words: Sequence[str]) -> Tensor:
+        """The vectors of distinct words, (words, projection_dim)."""
+        device = next(self.encoder.parameters()).device
+        if self._table.device != device:  # the encoder has moved
+            self._row_of, self._table = {}, torch.empty(0, 0, device=device)
+        new = [word for word in words if word not in self._row_of]
+        vectors = self.encoder.encode_words(new) if new else None  # (new words, projection_dim)
+        if vectors is not None and len(self._row_of) + len(new) <= self.limit:
+            self._remember(new, vectors)
+            vectors = None
+        known = [word for word in words if word in self._row_of]
+        kept = self._table[[self._row_of[word] for word in known]]
+        if vectors is None:
+            return kept
+        place = {word: i for i, word in enumerate([*known, *new])}
+        return torch.cat([kept, vectors])[[place[word] for word in words]] if known else vectors
+
+    def _remember(self, words: Sequence[str], vectors: Tensor) -> None:
+        first, needed = len(self._row_of), len(self._row_of) + len(words)
+        if needed > len(self._table):
+            table = vectors.new_empty(min(self.limit, max(needed, 2 * len(self._table))), vectors.shape[1])
+            table[:first] = self._table[:first] if first else 0
+            self._table = table
+        self._table[first:needed] = vectors
+        self._row_of.update({word: first + i for i, word in enumerate(words)})
+
+
+def _enough(words: Sequence[str]) -> list[str]:
+    """The words, and empty ones behind them where they are fewer than LEAST_WORDS."""
+    return [*words, *[""] * (LEAST_WORDS - len(words))]
 
 
 def encoder_of(options: BilmOptions) -> CharacterEncoder | WordEncoder:

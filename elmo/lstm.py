@@ -13,6 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+# Libraries multiply a few rows by other kernels, which add in another order, than they do many. With at least this many
+# rows in every product a sentence's vectors do not depend, to the last bit, on how many others are computed with it.
+LEAST_ROWS = 16
+
 
 @dataclass(frozen=True)
 class Packing:
@@ -95,22 +99,29 @@ class ProjectedLstm(nn.Module):
         bias = self.bias.clone()
         bias[self.cell_dim : 2 * self.cell_dim] += 1.0
         # The inputs of all steps in one product; only the recurrent half has to wait for the step before.
-        from_input = torch.addmm(bias, x, self.weight[:, : self.input_dim].t())  # (tokens, 4 * cell_dim)
+        from_input = torch.addmm(bias, _enough(x), self.weight[:, : self.input_dim].t())  # (tokens, 4 * cell_dim)
         recurrent = self.weight[:, self.input_dim :].t()  # (projection_dim, 4 * cell_dim)
         projection = self.projection.t()  # (cell_dim, projection_dim)
 
         outputs = x.new_empty(x.shape[0], self.projection_dim)
         start = 0
         for size in step_sizes:
-            gates = torch.addmm(from_input[start : start + size], state[:size], recurrent)  # (size, 4 * cell_dim)
+            inputs = _enough(from_input[start : start + size])
+            gates = torch.addmm(inputs, _enough(state[:size]), recurrent)[:size]  # (size, 4 * cell_dim)
             input_gate, forget_gate, candidate, output_gate = gates.chunk(4, dim=1)  # (size, cell_dim) each
             running = cell[:size].mul_(forget_gate.sigmoid_()).addcmul_(input_gate.sigmoid_(), candidate.tanh_())
             if self.cell_clip is not None:
                 running.clamp_(-self.cell_clip, self.cell_clip)
-            projected = outputs[start : start + size]
-            torch.mm(output_gate.sigmoid_().mul_(running.tanh()), projection, out=projected)
+            hidden = output_gate.sigmoid_().mul_(running.tanh())  # (size, cell_dim)
+            projected = torch.mm(_enough(hidden), projection)[:size]
             if self.projection_clip is not None:
                 projected.clamp_(-self.projection_clip, self.projection_clip)
-            state[:size] = projected
+            state[:size] = outputs[start : start + size] = projected
             start += size
         return outputs
+
+
+def _enough(rows: Tensor) -> Tensor:
+    """The rows, with zero rows behind them where they are fewer than LEAST_ROWS on a CPU."""
+    missing = LEAST_ROWS - len(rows) if rows.device.type == "cpu" else 0
+    return nn.functional.pad(rows, (0, 0, 0, missing)) if missing > 0 else rows

@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 import torch
 
+import elmo.encoder
+import elmo.threads
 from elmo import SIZES, Bilm, CarriedState, InputError, load_bilm, random_bilm
+from elmo.encoder import WordMemory
 from tests.elmo import naive
 
 SENTENCES = [
@@ -202,6 +205,58 @@ def test_each_distinct_word_is_encoded_once(made, monkeypatch):
     bilm.token_layers(SENTENCES)
     assert len(asked) == 1
     assert sorted(asked[0]) == sorted({"<S>", "</S>", *(word for words in SENTENCES for word in words)})
+
+
+def test_words_that_were_met_come_from_memory_with_the_same_bits(made, monkeypatch):
+    bilm, _, _ = made
+    expected = bilm.token_layers(SENTENCES)
+    bilm.remember_words()
+    asked = []
+    encode = bilm.encoder.encode_words
+    monkeypatch.setattr(bilm.encoder, "encode_words", lambda words: asked.extend(words) or encode(words))
+    bilm.token_layers(SENTENCES[4:])
+    assert torch.equal(bilm.token_layers(SENTENCES), expected)
+    assert sorted(asked) == sorted({"<S>", "</S>", *(word for words in SENTENCES for word in words)})
+
+
+def test_beyond_its_limit_the_memory_of_words_still_answers():
+    bilm = random_bilm("tiny", seed=2)
+    memory = WordMemory(bilm.encoder, limit=5)
+    words = [f"w{i}" for i in range(12)]
+    assert torch.equal(memory.encode_words(words[:4]), bilm.encoder.encode_words(words[:4]))
+    for some in (words, words[::-1], words[6:], words[2:3], []):
+        assert torch.equal(memory.encode_words(some), bilm.encoder.encode_words(some))
+    assert len(memory._row_of) == 4
+
+
+def test_two_directions_at_once_have_the_bits_of_one_after_the_other(monkeypatch):
+    bilm = random_bilm("tiny", seed=2)
+    found = []
+    for cores in (1, 2):
+        monkeypatch.setattr(elmo.threads, "available_cores", lambda cores=cores: cores)
+        monkeypatch.setattr(elmo.encoder, "WORDS_AT_ONCE", 7)
+        found.append(bilm.token_layers(SENTENCES))
+    assert torch.equal(*found)
+
+
+@pytest.mark.parametrize("size", ["tiny", "small"])
+def test_on_a_cpu_a_sentence_has_the_same_bits_in_any_company_with_any_threads(size):
+    """The store rests on this: who embedded a sentence first, and with which others, must not matter."""
+    draw = random.Random(1)
+    bilm = random_bilm(size, seed=4)
+    words = ["".join(draw.choices("abcdefgh", k=draw.choice((1, 1, 2, 4, 7, 30)))) for _ in range(60)]
+    sentences = [tuple(draw.choices(words, k=length)) for length in (1, 1, 2, 3, 5, 5, 9, 17, 30, *[8] * 30)]
+    expected = dict(zip(sentences, split(bilm.token_layers(sentences), sentences), strict=True))
+    threads = torch.get_num_threads()
+    try:
+        for count in (1, 2):
+            torch.set_num_threads(count)
+            for batch_size in (1, 2, 3, 9, 20):
+                batch = draw.sample(sentences, batch_size)
+                for sentence, layers in zip(batch, split(bilm.token_layers(batch), batch), strict=True):
+                    assert np.array_equal(layers, expected[sentence]), f"{len(sentence)} tokens among {batch_size}"
+    finally:
+        torch.set_num_threads(threads)
 
 
 @pytest.mark.parametrize(
