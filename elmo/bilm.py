@@ -93,6 +93,11 @@ class Bilm(nn.Module):
         return self.options.n_layers + 1
 
     @property
+    def widths(self) -> tuple[int, ...]:
+        """Values of each layer that are worth keeping: of the encoder's, which is the same vector twice, one half."""
+        return (self.options.projection_dim, *[self.dim] * self.options.n_layers)
+
+    @property
     def device(self) -> torch.device:
         """Where the weights are, and the layers will be."""
         return next(self.parameters()).device

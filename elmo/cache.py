@@ -1,23 +1,34 @@
-"""Frozen layers from memory: within a run, a sentence is embedded once."""
+"""Frozen layers at hand: a sentence is embedded once, for all runs with a layer store, for this one without."""
 
 from __future__ import annotations
 
+import os
+import random
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
 from typing import Protocol
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
 from elmo.bilm import Sentence
+from elmo.errors import InputError
+from elmo.store import PRECISIONS, Shelf, StoreFull
+from elmo.threads import in_background
 
 TOKENS_AT_ONCE = 8192
-LIMIT_GB = 4.0
+MEMORY_GB = 4.0
 
 Key = tuple[str, ...]
 Batch = list[Key]
 Track = Callable[[Sequence[Batch], int, str], Iterable[Batch]]
+Say = Callable[[str], None]
 
 
 class TokenLayers(Protocol):
@@ -28,8 +39,8 @@ class TokenLayers(Protocol):
         """Width of a layer."""
 
     @property
-    def n_layers(self) -> int:
-        """Number of layers."""
+    def widths(self) -> tuple[int, ...]:
+        """For each layer how many of its values are worth keeping: `dim`, or fewer that it repeats up to `dim`."""
 
     def fingerprint(self) -> str:
         """A hash of everything that the layers depend on."""
@@ -40,32 +51,50 @@ class TokenLayers(Protocol):
 
 @dataclass(frozen=True)
 class Held:
-    """The layers of some sentences, (n_layers, 1 + tokens, dim), row 0 being zero, and the row where each starts."""
+    """The layers of some sentences, (1 + tokens, width), row 0 being zero, and the row where each starts."""
 
     table: Tensor
     starts: dict[Key, int]
 
 
 class CachedLayers(nn.Module):
-    """Frozen layers, from memory for the sentences that were prepared, computed on the spot for others.
+    """Frozen layers of sentences that were prepared, from a store or from memory, and computed on the spot of others.
 
-    Sentences are embedded in batches that follow from the set of sentences alone, not from the order in which training
-    meets them: a run that goes on after a kill gets the same bits as one that was never stopped.
+    With a store, what is prepared is written to it and read from it, one gather for each batch; a GPU gets what fits
+    into its memory once, at the start. Without one, what fits into memory is embedded at the start of every run. All
+    ways lead to the same values: each is rounded to `precision`, wherever it comes from.
 
     Args:
         source: what computes the layers, such as a `Bilm`; a module's device is the cache's, too.
-        limit_gb: memory to fill at most, on that device; sentences beyond it are computed each time.
+        shelf: where to keep them on disk; None keeps them for this run only.
+        precision: float16 takes half the room of float32.
+        memory_gb: memory to fill at most, on that device.
     """
 
-    def __init__(self, source: TokenLayers, limit_gb: float = LIMIT_GB) -> None:
+    def __init__(
+        self,
+        source: TokenLayers,
+        shelf: Shelf | None = None,
+        precision: str = "float32",
+        memory_gb: float = MEMORY_GB,
+    ) -> None:
         super().__init__()
+        if precision not in PRECISIONS:
+            raise InputError(f"precision: expected {' or '.join(PRECISIONS)}, found {precision!r}")
+        if shelf is not None and (shelf.about.precision, shelf.about.widths) != (precision, source.widths):
+            raise ValueError(f"expected a shelf of {precision} and widths {source.widths}, found {shelf.about}")
         self.source = source
-        self._limit_bytes = limit_gb * 1e9
-        # All layers of all kept tokens; row 0 is zero, for padding.
-        self.register_buffer("_table", torch.zeros(source.n_layers, 1, source.dim), persistent=False)
-        self._table: Tensor  # (n_layers, 1 + tokens, dim)
+        self.shelf = shelf
+        self.precision = precision
+        self._kind: torch.dtype = getattr(torch, precision)
+        self._memory_bytes = memory_gb * 1e9
+        # All layers of the tokens in memory; row 0 is zero, for padding.
+        self.register_buffer("_table", torch.zeros(1, sum(source.widths), dtype=self._kind), persistent=False)
+        self._table: Tensor  # (1 + tokens, width)
         self._starts: dict[Key, int] = {}
+        self._stored: dict[Key, int] = {}
         self._held: Held | None = None
+        self._ahead: dict[tuple[Key, ...], Future[Tensor]] = {}
 
     @property
     def dim(self) -> int:
@@ -75,41 +104,132 @@ class CachedLayers(nn.Module):
     @property
     def n_layers(self) -> int:
         """Number of layers."""
-        return self.source.n_layers
+        return len(self.source.widths)
 
     def fingerprint(self) -> str:
         """The source's: where layers are kept does not change them."""
         return self.source.fingerprint()
 
-    def prepare(self, sentences: Iterable[Sentence], track: Track | None = None) -> int:
-        """Embeds the sentences that are not in memory yet, as far as the limit allows; how many do not fit comes out.
+    def prepare(self, sentences: Iterable[Sentence], track: Track | None = None, say: Say | None = None) -> int:
+        """Embeds the sentences that are nowhere yet; how many find no room, and are computed each time, comes out.
 
         Args:
             sentences: what will be asked for.
             track: shows progress over the batches, given them, their number and a title.
+            say: is told what there is to do, in a line or two.
         """
-        new = sorted({tuple(sentence) for sentence in sentences} - self._starts.keys(), key=lambda s: (len(s), s))
-        room = int(self._limit_bytes / (self.n_layers * self.dim * self._table.element_size())) - self._table.shape[1]
-        fitting = []
-        for sentence in new:
-            room -= len(sentence)
-            if room < 0:
-                break
-            fitting.append(sentence)
+        wanted = sorted({tuple(sentence) for sentence in sentences} - {()}, key=lambda s: (len(s), s))
+        say = say or (lambda _: None)
+        if self.shelf is not None:
+            self._look_up([key for key in wanted if key not in self._stored])
+        new = [key for key in wanted if key not in self._starts and key not in self._stored]
+        say(f"{len(new):,} of {len(wanted):,} sentences to embed" + self._forecast(new))
+        if new and self.shelf is not None:
+            self._fill(self.shelf, new, track, say)
+        on_disk = self.shelf is not None and self._table.device.type == "cpu"  # the page cache is memory enough
+        self._load([key for key in wanted if key not in self._starts and not (on_disk and key in self._stored)], track)
+        return sum(key not in self._starts and key not in self._stored for key in wanted)
+
+    def _forecast(self, new: Sequence[Key]) -> str:
+        tokens = sum(map(len, new))
+        size = tokens * self._table.shape[1] * self._table.element_size() / 1e9
+        need = f": {tokens:,} tokens, {size:.2g} GB" * bool(new)
+        return need + (
+            f"; store: {self.shelf.store}" if self.shelf is not None else "; no store: kept for this run alone"
+        )
+
+    def _look_up(self, keys: Sequence[Key]) -> None:
+        """Learns which of these sentences the store has by now."""
+        if self.shelf is not None:
+            starts = zip(keys, self.shelf.find(keys), strict=True)
+            self._stored.update({key: start for key, start in starts if start is not None})
+
+    def _fill(self, shelf: Shelf, new: Sequence[Key], track: Track | None, say: Say) -> None:
+        """Embeds sentences into the store, as far as there is room.
+
+        Each process goes through the batches in an order of its own and leaves out what another has written meanwhile:
+        two that start together share the work, and none ever waits for one that was killed.
+        """
+        fitting = _first(new, shelf.room())
+        if len(fitting) < len(new):
+            say(f"the store has room for {len(fitting):,} of them. Raise store.limit_gb, or python -m elmo.store prune")
         batches = list(_batches(fitting))
-        parts = [self._table]
-        row = self._table.shape[1]
-        for batch in track(batches, len(batches), "embedding") if track else batches:
-            parts.append(self.source.token_layers(batch))
-            for sentence in batch:
-                self._starts[sentence] = row
-                row += len(sentence)
-        if batches:
-            self._table = torch.cat(parts, dim=1)
-        return len(new) - len(fitting)
+        random.Random(os.getpid()).shuffle(batches)
+        started = time.perf_counter()
+        for number, batch in enumerate(track(batches, len(batches), "embedding") if track else batches):
+            self._look_up(batch)
+            missing = [key for key in batch if key not in self._stored]
+            if not missing:
+                continue
+            try:
+                shelf.add(missing, self._rows_of(missing).cpu().numpy())
+            except StoreFull as full:
+                say(f"{full}. What is left is kept in memory for this run, as far as it fits")
+                break
+            if number == 0 and len(batches) > 1:
+                share = sum(map(len, batch)) / sum(map(len, fitting))
+                seconds = (time.perf_counter() - started) / share
+                say(f"embedding takes about {_duration(seconds)}, as the first of {len(batches):,} batches tells")
+        self._look_up(fitting)
+
+    def _load(self, keys: Sequence[Key], track: Track | None) -> None:
+        """Brings sentences into memory, as far as there is room: from the store, or computed."""
+        row_bytes = self._table.shape[1] * self._table.element_size()
+        fitting = _first(keys, int(self._memory_bytes / row_bytes) - len(self._table))
+        if not fitting:
+            return
+        first = len(self._table)
+        table = self._table.new_empty(first + sum(map(len, fitting)), self._table.shape[1])
+        table[:first] = self._table
+        stored = list(_batches([key for key in fitting if key in self._stored]))
+        computed = list(_batches([key for key in fitting if key not in self._stored]))
+        for batch in stored:
+            first = self._put(table, first, batch, self._stored_rows(batch))
+        for batch in track(computed, len(computed), "embedding") if track and computed else computed:
+            first = self._put(table, first, batch, self._rows_of(batch))
+        self._table = table
+
+    def _put(self, table: Tensor, first: int, batch: Sequence[Key], rows: Tensor) -> int:
+        """Puts the rows of a batch into a table from row `first` on; the row behind them comes out."""
+        table[first : first + len(rows)] = rows
+        self._starts.update(_starts(batch, first))
+        return first + len(rows)
+
+    def _rows_of(self, batch: Sequence[Key]) -> Tensor:
+        """The layers of sentences, computed now and rounded, (tokens, width)."""
+        layers = self.source.token_layers(batch)
+        widths = self.source.widths
+        rows = torch.cat([layer[:, :width] for layer, width in zip(layers, widths, strict=True)], dim=1).to(self._kind)
+        if self._kind == torch.float16 and not torch.isfinite(rows).all():
+            raise InputError(
+                f"precision: float16 cannot hold these layers, whose values reach {layers.abs().max():g}; "
+                "expected at most 65504. Use float32"
+            )
+        return rows
+
+    def _stored_rows(self, batch: Sequence[Key]) -> Tensor:
+        """The layers of sentences in the store, one after the other, (tokens, width)."""
+        rows = np.concatenate([np.arange(self._stored[key], self._stored[key] + len(key)) for key in batch])
+        return self._take(rows)
+
+    def _take(self, rows: npt.NDArray[np.int64]) -> Tensor:
+        """Rows of the store by number, (*rows, width), on the CPU, ready to be copied while a GPU works."""
+        if self.shelf is None:
+            raise ValueError("there is no store to read from")
+        pinned = self._table.device.type == "cuda"
+        into = torch.empty(*rows.shape, self._table.shape[1], dtype=self._kind, pin_memory=pinned)
+        self.shelf.take(rows, into.numpy())
+        return into
+
+    def read_ahead(self, texts: Iterable[Sequence[Sentence]]) -> None:
+        """Begins to read from the store what `layers` will be asked for soon, one call for each text."""
+        for text in texts:
+            keys = tuple(map(tuple, text))
+            if any(key in self._stored and key not in self._starts for key in keys):
+                self._ahead[keys] = in_background(partial(self._take, self._stored_numbers(keys)))
 
     def hold(self, sentences: Iterable[Sentence]) -> None:
-        """Embeds those of a batch's sentences that are not in memory, each once and all in one go, for `layers`.
+        """Embeds those of a batch's sentences that are not at hand, each once and all in one go, for `layers`.
 
         They are forgotten with the next call, so that what comes out does not depend on earlier batches.
         """
@@ -119,36 +239,67 @@ class CachedLayers(nn.Module):
     def layers(self, sentences: Sequence[Sentence]) -> Tensor:
         """The layers of a padded batch, (n_layers, sentences, tokens, dim), zero where a sentence has ended.
 
-        Sentences that are neither in memory nor held are embedded now, each once however often the batch has it.
+        Sentences that are neither at hand nor held are embedded now, each once however often the batch has it.
         """
-        keys = [tuple(sentence) for sentence in sentences]
-        kept = self._gather(self._table, [self._starts.get(key) for key in keys], keys)
+        keys = tuple(map(tuple, sentences))
+        device = self._table.device
+        found = []
+        if any(key in self._starts for key in keys):
+            found.append(self._table[torch.from_numpy(_numbers(self._starts, keys)).to(device)])
+        if any(key in self._stored and key not in self._starts for key in keys):
+            ahead = self._ahead.pop(keys, None)
+            rows = ahead.result() if ahead is not None else self._take(self._stored_numbers(keys))
+            found.append(rows.to(device, non_blocking=True))
         missing = self._missing(keys)
-        if not missing:
-            return kept
-        held = self._held
-        if held is None or any(key not in held.starts for key in missing):
-            held = self._embed(missing)
-        return kept + self._gather(held.table, [held.starts.get(key) for key in keys], keys)
+        if missing or not found:
+            held = self._held
+            if held is None or any(key not in held.starts for key in missing):
+                held = self._embed(missing)
+            found.append(held.table[torch.from_numpy(_numbers(held.starts, keys)).to(device)])
+        return self._spread(found[0] if len(found) == 1 else torch.stack(found).sum(dim=0))
+
+    def _spread(self, rows: Tensor) -> Tensor:
+        """Rows as they are kept, (sentences, tokens, width), as layers, (n_layers, sentences, tokens, dim)."""
+        layers = torch.empty(self.n_layers, *rows.shape[:2], self.dim, device=rows.device)
+        parts = torch.split(rows, list(self.source.widths), dim=-1)
+        for layer, part in zip(layers, parts, strict=True):
+            width = part.shape[-1]
+            layer.view(*rows.shape[:2], self.dim // width, width).copy_(part.unsqueeze(2))
+        return layers
+
+    def _stored_numbers(self, keys: Sequence[Key]) -> npt.NDArray[np.int64]:
+        """The store's rows for a padded batch; 0 for padding and for sentences that memory has."""
+        return _numbers(
+            {key: self._stored[key] for key in keys if key in self._stored and key not in self._starts}, keys
+        )
 
     def _missing(self, keys: Iterable[Key]) -> list[Key]:
-        """The distinct sentences that are not in memory."""
-        return [key for key in dict.fromkeys(keys) if key not in self._starts]
+        """The distinct sentences that are not at hand."""
+        return [key for key in dict.fromkeys(keys) if key and key not in self._starts and key not in self._stored]
 
     def _embed(self, missing: list[Key]) -> Held:
         """The layers of distinct sentences."""
-        table = torch.cat([self._table[:, :1], self.source.token_layers(missing)], dim=1)
-        return Held(table, dict(zip(missing, accumulate(map(len, missing), initial=1), strict=False)))
+        rows = [self._table[:1], self._rows_of(missing)] if missing else [self._table[:1]]
+        return Held(torch.cat(rows), _starts(missing, 1))
 
-    @staticmethod
-    def _gather(table: Tensor, starts: Sequence[int | None], keys: Sequence[Key]) -> Tensor:
-        """Rows of a table for a padded batch; its row 0 for padding, and for sentences that start nowhere."""
-        device = table.device
-        first = torch.tensor([start or 0 for start in starts], device=device)[:, None]  # (sentences, 1)
-        lengths = [0 if start is None else len(key) for start, key in zip(starts, keys, strict=True)]
-        step = torch.arange(max(map(len, keys), default=0), device=device)
-        rows = torch.where(step < torch.tensor(lengths, device=device)[:, None], first + step, 0)
-        return table[:, rows]  # (n_layers, sentences, tokens, dim)
+
+def _starts(keys: Sequence[Key], first: int) -> dict[Key, int]:
+    """Where each sentence starts, when they follow each other from row `first` on."""
+    return dict(zip(keys, accumulate(map(len, keys), initial=first), strict=False))
+
+
+def _numbers(starts: dict[Key, int], keys: Sequence[Key]) -> npt.NDArray[np.int64]:
+    """Row numbers for a padded batch, (sentences, tokens): 0 for padding, and for sentences that start nowhere."""
+    first = np.array([starts.get(key, 0) for key in keys], dtype=np.int64)[:, None]
+    lengths = np.array([len(key) if key in starts else 0 for key in keys], dtype=np.int64)[:, None]
+    step = np.arange(max(map(len, keys), default=0))
+    return np.where(step < lengths, first + step, 0)
+
+
+def _first(keys: Sequence[Key], tokens: int) -> list[Key]:
+    """The sentences from the front that have no more than so many tokens in all."""
+    ends = accumulate(map(len, keys))
+    return [key for key, end in zip(keys, ends, strict=True) if end <= tokens]
 
 
 def _batches(by_length: Sequence[Key]) -> Iterator[Batch]:
@@ -163,3 +314,13 @@ def _batches(by_length: Sequence[Key]) -> Iterator[Batch]:
         tokens += len(sentence)
     if batch:
         yield batch
+
+
+def _duration(seconds: float) -> str:
+    return (
+        f"{seconds:.0f} s"
+        if seconds < 100
+        else f"{seconds / 60:.0f} minutes"
+        if seconds < 6000
+        else f"{seconds / 3600:.1f} hours"
+    )

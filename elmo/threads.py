@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
+from typing import TypeVar
 
 import torch
 
 AT_ONCE = 2  # a biLM has two directions
 
+Result = TypeVar("Result")
+
 
 def side_by_side(jobs: Iterable[Callable[[], None]]) -> None:
     """Runs all jobs, AT_ONCE of them at a time where there are the cores; the first exception among them is raised."""
     jobs = list(jobs)
-    pool = _pool(os.getpid()) if len(jobs) > 1 and available_cores() > 1 else None
+    pool = _pool(os.getpid(), AT_ONCE, "elmo") if len(jobs) > 1 and available_cores() > 1 else None
     if pool is None:
         for job in jobs:
             job()
@@ -41,7 +44,12 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def in_background(job: Callable[[], Result]) -> Future[Result]:
+    """What the job will give; jobs are done one after the other, beside whatever else goes on."""
+    return _pool(os.getpid(), 1, "elmo-reader").submit(job)
+
+
 @cache
-def _pool(process: int) -> ThreadPoolExecutor:
+def _pool(process: int, size: int, name: str) -> ThreadPoolExecutor:
     """One pool for each process: a forked one inherits its parent's pool without the threads."""
-    return ThreadPoolExecutor(AT_ONCE, thread_name_prefix=f"elmo-{process}")
+    return ThreadPoolExecutor(size, thread_name_prefix=f"{name}-{process}")

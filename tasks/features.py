@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from pathlib import Path
 from typing import cast
 
 import numpy as np
@@ -16,11 +17,12 @@ import torch
 from torch import Tensor, nn
 
 from elmo import SIZES, Bilm, Elmo, load_bilm, random_bilm
-from elmo.cache import CachedLayers, Track
+from elmo.cache import MEMORY_GB, CachedLayers, Say, Track
 from elmo.characters import character_ids, spell
 from elmo.errors import InputError
 from elmo.mix import LayerChoice
 from elmo.options import N_CHARACTERS, BilmOptions
+from elmo.store import LIMIT_GB, PRECISIONS, About, open_shelf
 from elmo.weights import shipped_names
 from tasks.base import FeatureBatch, Sentence
 from tasks.seed import drawing_from, initialise
@@ -61,6 +63,7 @@ class ElmoConfig:
         places: where ELMo enters: input, output or both.
         layers: mix, last, or the number of a layer.
         l2: lambda, on the raw mix weights.
+        precision: float16 or float32, of the frozen layers before they are mixed; it changes scores in the last digits.
     """
 
     enabled: bool = True
@@ -72,6 +75,22 @@ class ElmoConfig:
     l2: float = 0.001
     layer_norm: bool = False
     dropout: float = 0.5
+    precision: str = "float16"
+
+
+@dataclass
+class StoreConfig:
+    """Where frozen layers are kept between runs; nothing here changes a score.
+
+    Attributes:
+        path: the folder; null goes without.
+        limit_gb: its size at most; what does not fit is kept in memory or computed each time.
+        memory_gb: memory of the device, at most, for layers: on a GPU, without a store, or where it is full.
+    """
+
+    path: str | None = None
+    limit_gb: float = LIMIT_GB
+    memory_gb: float = MEMORY_GB
 
 
 @dataclass
@@ -85,14 +104,22 @@ class FeaturesConfig:
     dropout: float = 0.0
 
 
-def build_elmo(config: ElmoConfig) -> Elmo:
+def build_elmo(config: ElmoConfig, store: StoreConfig) -> Elmo:
     """The ELMo layer that a config describes; each sentence that is prepared is embedded once."""
     wrong = [place for place in config.places if place not in PLACES]
     if wrong or not config.places:
         raise InputError(f"features.elmo.places: expected some of {', '.join(PLACES)}, found {wrong or 'none'}")
     layers: str | int = int(config.layers) if config.layers.isdigit() else config.layers
+    if config.precision not in PRECISIONS:
+        raise InputError(f"features.elmo.precision: expected {' or '.join(PRECISIONS)}, found {config.precision!r}")
+    bilm = _bilm(config)
+    bilm.remember_words()
+    shelf = None
+    if store.path is not None:
+        about = About(bilm.fingerprint(), bilm.widths, config.precision)
+        shelf = open_shelf(Path(store.path).expanduser(), about, store.limit_gb)
     return Elmo(
-        CachedLayers(_bilm(config)),
+        CachedLayers(bilm, shelf, config.precision, store.memory_gb),
         config.places,
         cast(LayerChoice, layers),
         config.layer_norm,
@@ -151,9 +178,12 @@ class TokenFeatures(nn.Module):
         config: what the vectors are made of.
         training: the sentences trained on; their words get trainable vectors.
         seed: the run's seed.
+        store: where the layers of ELMo are kept; None keeps them in memory.
     """
 
-    def __init__(self, config: FeaturesConfig, training: Iterable[Sentence], seed: int) -> None:
+    def __init__(
+        self, config: FeaturesConfig, training: Iterable[Sentence], seed: int, store: StoreConfig | None = None
+    ) -> None:
         super().__init__()
         self.config = config
         self._numbers: dict[str, int] = {}  # from 1: 0 is padding
@@ -176,7 +206,7 @@ class TokenFeatures(nn.Module):
             self._more_words: Tensor
             self._more_rows: dict[str, int] = {}
         self.characters = CharacterCnn(config.characters) if config.characters else None
-        self.elmo = build_elmo(config.elmo) if config.elmo else None
+        self.elmo = build_elmo(config.elmo, store or StoreConfig()) if config.elmo else None
         self.dropout = nn.Dropout(config.dropout)
         if self.characters is not None:
             initialise(self.characters, seed, "characters")
@@ -210,21 +240,31 @@ class TokenFeatures(nn.Module):
     def _form(self, word: str) -> str:
         return word.lower() if self.config.words is not None and self.config.words.lowercase else word
 
-    def meet(self, sentences: Iterable[Sentence], track: Track | None = None) -> int:
-        """Makes sentences known before they are used: numbers for their words, frozen layers in memory.
+    def meet(self, sentences: Iterable[Sentence], track: Track | None = None, say: Say | None = None) -> int:
+        """Makes sentences known before they are used: numbers for their words, frozen layers at hand.
 
         Words that were not trained on get their pretrained vector, or zeros.
 
         Args:
             sentences: what will come.
             track: shows the progress of embedding; see `elmo.cache.CachedLayers`.
+            say: is told how much there is to embed.
 
         Returns:
-            The number of sentences whose layers found no room in memory.
+            The number of sentences whose layers found no room, and are computed each time.
         """
         sentences = list(sentences)
         self._number(sentences)
-        return cast(CachedLayers, self.elmo.source).prepare(sentences, track) if self.elmo is not None else 0
+        return self._layers.prepare(sentences, track, say) if self._layers is not None else 0
+
+    @property
+    def _layers(self) -> CachedLayers | None:
+        return cast(CachedLayers, self.elmo.source) if self.elmo is not None else None
+
+    def read_ahead(self, texts: Sequence[Sequence[Sentence]]) -> None:
+        """Begins to read what `of_texts` will be asked for next, while the batch before it is computed."""
+        if self._layers is not None:
+            self._layers.read_ahead(texts)
 
     def _number(self, sentences: Iterable[Sentence]) -> None:
         """Gives every word of these sentences a number, by which a batch finds all that is known of it."""
@@ -255,8 +295,8 @@ class TokenFeatures(nn.Module):
 
     def of_texts(self, texts: Sequence[Sequence[Sentence]]) -> list[FeatureBatch]:
         """The vectors of each kind of text of a batch; a sentence is embedded once, however often they have it."""
-        if self.elmo is not None:
-            cast(CachedLayers, self.elmo.source).hold(chain.from_iterable(texts))
+        if self._layers is not None:
+            self._layers.hold(chain.from_iterable(texts))
         return [self(text) for text in texts]
 
     def forward(self, sentences: Sequence[Sentence]) -> FeatureBatch:

@@ -58,6 +58,7 @@ python -m tasks.run -m KEY=A,B,C ...     one run for each combination
   seed=N  limit=N                        limit keeps the first N examples of each split
   device=auto|cpu|cuda  threads=N        keep_weights=true keeps the best weights beside the record
   runs_dir=DIR  data_dir=DIR             where records go, where official files are (default: $ELMO_DATA or ./data)
+  store.path=DIR  store.limit_gb=N       where frozen layers are kept between runs (python -m elmo.store info)
   trainer.epochs=N  task.hidden=N  features.elmo.weights=PATH ...   any setting; --cfg job prints them all
 
 A finished run is skipped, a killed one goes on from its last epoch. Then: python -m results.table
@@ -162,7 +163,7 @@ def experiment(
 
     train, dev = load("train").examples, load("dev").examples
     task.learn_labels(train)
-    features = TokenFeatures(config.features, sentences(train), config.seed)
+    features = TokenFeatures(config.features, sentences(train), config.seed, config.store)
     head = task.build_head(features.input_dim, features.output_dim)
     initialise(head, config.seed, "head")
     model = TaskModel(features, head).to(device)
@@ -173,9 +174,9 @@ def experiment(
     )
 
     def meet(examples: list[Any]) -> None:
-        left_out = features.meet(sentences(examples), reporter.track)
+        left_out = features.meet(sentences(examples), reporter.track, reporter.say)
         if left_out:
-            reporter.say(f"{left_out:,} sentences find no room in memory; their layers are computed in every epoch")
+            reporter.say(f"{left_out:,} sentences find no room; their layers are computed in every epoch")
 
     meet(train + dev)
     trainer = Trainer(task, config.trainer, config.seed, device, reporter)

@@ -23,12 +23,12 @@ from omegaconf.errors import OmegaConfBaseException
 
 from elmo.errors import InputError
 from tasks.base import Task
-from tasks.features import FeaturesConfig
+from tasks.features import FeaturesConfig, StoreConfig
 from tasks.sources import DataConfig
 from tasks.trainer import TrainerConfig
 
 # Where, on what and how loudly a run takes place cannot change what comes out, so they are no part of its identity.
-NOT_IN_FINGERPRINT = ("device", "threads", "runs_dir", "data_dir", "keep_weights")
+NOT_IN_FINGERPRINT = ("device", "threads", "runs_dir", "data_dir", "keep_weights", "store")
 
 
 @dataclass
@@ -50,6 +50,7 @@ class RunSchema:
     runs_dir: str = "results/runs"
     data_dir: str = "data"
     keep_weights: bool = False
+    store: StoreConfig = field(default_factory=StoreConfig)
 
 
 ConfigStore.instance().store(name="schema", node=RunSchema)
@@ -76,6 +77,7 @@ class RunConfig:
     runs_dir: Path
     data_dir: Path
     keep_weights: bool
+    store: StoreConfig
     resolved: Mapping[str, Any]
     variant: Mapping[str, str | int | float | bool | None]
 
@@ -136,6 +138,7 @@ def run_config(tree: DictConfig) -> RunConfig:
         runs_dir=Path(values.runs_dir),
         data_dir=Path(values.data_dir).expanduser(),
         keep_weights=values.keep_weights,
+        store=values.store,
         resolved=_resolved(tree),
         variant=variant,
     )

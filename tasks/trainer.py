@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -239,8 +239,7 @@ class Trainer:
         plan = plan_batches(sizes, config.batch_size, config.batch_tokens, named_seed(self.seed, "batches", epoch))
         model.train()
         losses = []
-        for numbers in self.reporter.track(plan, len(plan), f"epoch {epoch}"):
-            batch = self.task.collate([train[i] for i in numbers]).to(self.device)
+        for _, batch in self._batches(model, train, self.reporter.track(plan, len(plan), f"epoch {epoch}")):
             optimizer.zero_grad()
             with self._autocast():
                 loss = model.loss(batch)
@@ -268,11 +267,24 @@ class Trainer:
         predictions: list[Any] = [None] * len(examples)
         model.eval()
         with torch.no_grad(), self._autocast():
-            for numbers in self.reporter.track(plan, len(plan), "predicting"):
-                batch = self.task.collate([examples[i] for i in numbers]).to(self.device)
+            for numbers, batch in self._batches(model, examples, self.reporter.track(plan, len(plan), "predicting")):
                 for number, prediction in zip(numbers, model.decode(batch), strict=True):
                     predictions[number] = prediction
         return predictions
+
+    def _batches(
+        self, model: TaskModel, examples: Sequence[Any], plan: Iterable[list[int]]
+    ) -> Iterator[tuple[list[int], Batch]]:
+        """Example numbers and batch, one after the other; while one is in use, the features of the next are read."""
+        current: tuple[list[int], Batch] | None = None
+        for numbers in plan:
+            following = numbers, self.task.collate([examples[i] for i in numbers]).to(self.device)
+            model.features.read_ahead(following[1].texts)
+            if current is not None:
+                yield current
+            current = following
+        if current is not None:
+            yield current
 
     def evaluate(self, model: TaskModel, examples: Sequence[Any]) -> Scores:
         """The scores of the model's predictions."""

@@ -1,4 +1,4 @@
-"""What every test may use: one thread a process, and the shared folder if it is there."""
+"""What every test may use: one thread a process, a layer store of its own, and the shared folder if it is there."""
 
 import os
 from pathlib import Path
@@ -8,6 +8,12 @@ import pytest
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before anything imports torch; the commands that tests start inherit it
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session", autouse=True)
+def store_of_the_tests(tmp_path_factory):
+    """A store for this session, also for the commands that tests start: never the user's own."""
+    os.environ["ELMO_STORE"] = str(tmp_path_factory.mktemp("layers"))
 
 
 @pytest.fixture(scope="session")

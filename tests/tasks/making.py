@@ -22,7 +22,9 @@ def arm_of(task, arm):
 
 def features_config(places=("input",), vectors=None, **settings):
     """Features of all parts, without dropout; `places` None leaves ELMo out."""
-    elmo = ElmoConfig(weights="tiny", untrained=True, places=list(places), dropout=0.0) if places is not None else None
+    elmo = None
+    if places is not None:
+        elmo = ElmoConfig(weights="tiny", untrained=True, places=list(places), dropout=0.0, precision="float32")
     parts = {"words": WordsConfig(vectors, dim=6), "characters": CharactersConfig(4, 8, 3), "elmo": elmo, **settings}
     return FeaturesConfig(name="test", **parts)
 

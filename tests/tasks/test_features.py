@@ -118,7 +118,7 @@ class TestElmo:
 
     @pytest.mark.parametrize(("layers", "index"), [("last", 2), ("0", 0), ("1", 1)])
     def test_single_layers(self, layers, index):
-        elmo = ElmoConfig(weights="tiny", untrained=True, layers=layers)
+        elmo = ElmoConfig(weights="tiny", untrained=True, layers=layers, precision="float32")
         features = features_of(features_config(elmo=elmo, words=None, characters=None))
         expected = random_bilm("tiny", 0).layers(TRAIN)[index]
         np.testing.assert_allclose(features(TRAIN).input.detach(), expected, atol=1e-6)

@@ -18,6 +18,9 @@ CPU = torch.device("cpu")
 class Lengths(nn.Module):
     """A sentence's only feature is its length."""
 
+    def read_ahead(self, texts):
+        """There is nothing to read."""
+
     def of_texts(self, texts):
         return [self(text) for text in texts]
 
@@ -215,6 +218,9 @@ class Real:
         source = Source(self.config.data, self.config.data_dir, self.config.limit)
         self.train, self.dev = (source.load(self.config.task, split).examples for split in ("train", "dev"))
         self.model = model_of(self.config, self.train, seed)
+        # As a run does, all at once: words have their numbers, and sums their order, before the first batch.
+        texts = self.config.task.texts
+        self.model.features.meet(text for example in [*self.train, *self.dev] for text in texts(example))
         recipe = replace(self.config.trainer, epochs=epochs, **trainer)
         self.trainer = Trainer(self.config.task, recipe, seed, CPU, Reporter("test", quiet=True))
 

@@ -1,0 +1,151 @@
+"""python -m elmo.store: what the layer store holds, whether it is whole, and how to make it smaller."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from elmo.errors import InputError
+from elmo.store import About, Shelf, default_store, disk_bytes, read_about, shelves
+from elmo.store.shelf import ABOUT, FORMAT
+
+DESCRIPTION = """\
+Look after the store of frozen layers.
+
+  info     what it holds: one line for each kind (weights, state policy, precision), the last used first
+  verify   read every entry and compare its checksum; the exit status is 1 if one is damaged. --drop forgets those
+  prune    remove whole kinds: all, those unused for some days, or the longest unused until the rest fits
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The exit status of the command: 0, or 1 after an error message or damage."""
+    options = _parser().parse_args(arguments)
+    store = options.store.expanduser()
+    try:
+        if not store.is_dir():
+            raise InputError(f"{store}: no store there yet; runs make it, or name one with --store or ELMO_STORE")
+        if options.command == "info":
+            return _info(store)
+        if options.command == "verify":
+            return _verify(store, options.drop)
+        return _prune(store, _to_remove(store, options), options.dry_run)
+    except (InputError, OSError) as error:
+        print(f"elmo.store: {error}", file=sys.stderr)
+        return 1
+
+
+def _info(store: Path) -> int:
+    folders = _by_use(store)
+    total = sum(map(disk_bytes, folders))
+    print(f"{store}: {total / 1e9:.3f} GB, {len(folders)} kinds of layers")
+    for folder in folders:
+        used = time.strftime("%Y-%m-%d %H:%M", time.localtime(_last_used(folder)))
+        about, size = _readable(folder), disk_bytes(folder) / 1e9
+        if about is None:
+            print(f"  {folder.name}  {size:.3f} GB  last used {used}  of another version; prune --other-versions")
+            continue
+        sentences, tokens = _counts(store, about)
+        each = disk_bytes(folder) / tokens if tokens else 0
+        print(
+            f"  {folder.name}  {sentences:,} sentences, {tokens:,} tokens, {size:.3f} GB ({each:,.0f} bytes a token)  "
+            f"last used {used}"
+        )
+    return 0
+
+
+def _verify(store: Path, drop: bool) -> int:
+    damaged = 0
+    for folder in _by_use(store):
+        about = _readable(folder)
+        if about is None:
+            print(f"  {folder.name}  of another version, not read")
+            continue
+        shelf = Shelf(store, about)
+        keys = list(shelf.damaged())
+        sentences, _ = shelf.count()
+        if drop:
+            shelf.drop(keys)
+        shelf.close()
+        print(f"  {folder.name}  {sentences:,} sentences, {len(keys):,} damaged{' and dropped' * bool(keys and drop)}")
+        damaged += len(keys)
+    if damaged and not drop:
+        print("damaged entries would be read as they are: verify --drop forgets them, so that they are embedded anew")
+    return int(bool(damaged) and not drop)
+
+
+def _to_remove(store: Path, options: argparse.Namespace) -> list[Path]:
+    folders = _by_use(store)
+    if options.all:
+        return folders
+    removed = [folder for folder in folders if options.other_versions and _readable(folder) is None]
+    if options.days is not None:
+        removed += [folder for folder in folders if time.time() - _last_used(folder) > options.days * 86_400]
+    if options.to_gb is not None:
+        kept = 0
+        for folder in folders:
+            kept += disk_bytes(folder)
+            removed += [folder] if kept > options.to_gb * 1e9 else []
+    return list(dict.fromkeys(removed))
+
+
+def _prune(store: Path, folders: Sequence[Path], dry_run: bool) -> int:
+    freed = sum(map(disk_bytes, folders))
+    for folder in folders:
+        print(f"  {folder.name}  {disk_bytes(folder) / 1e9:.3f} GB")
+        if not dry_run:
+            shutil.rmtree(folder)  # runs that read it keep their open files
+    print(f"{store}: {'would free' if dry_run else 'freed'} {freed / 1e9:.3f} GB, {len(folders)} kinds of layers")
+    return 0
+
+
+def _by_use(store: Path) -> list[Path]:
+    """The shelves, last used first."""
+    return sorted(shelves(store), key=_last_used, reverse=True)
+
+
+def _last_used(folder: Path) -> float:
+    return (folder / ABOUT).stat().st_mtime
+
+
+def _readable(folder: Path) -> About | None:
+    """What the shelf is, if this version can read it."""
+    about = read_about(folder)
+    return about if about is not None and about.format == FORMAT and about.folder == folder.name else None
+
+
+def _counts(store: Path, about: About) -> tuple[int, int]:
+    shelf = Shelf(store, about)
+    try:
+        return shelf.count()
+    finally:
+        shelf.close()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m elmo.store", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--store", metavar="DIR", type=Path, default=default_store(), help=f"the store (default: {default_store()})"
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("info")
+    verify = commands.add_parser("verify")
+    verify.add_argument("--drop", action="store_true", help="forget damaged entries")
+    prune = commands.add_parser("prune")
+    which = prune.add_mutually_exclusive_group(required=True)
+    which.add_argument("--all", action="store_true", help="remove everything")
+    which.add_argument("--days", metavar="N", type=float, help="remove what was not used for N days")
+    which.add_argument("--to-gb", metavar="N", type=float, help="remove the longest unused until N GB are left at most")
+    which.add_argument("--other-versions", action="store_true", help="remove what this version cannot read")
+    prune.add_argument("--dry-run", action="store_true", help="only say what would go")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
