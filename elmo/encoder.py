@@ -18,9 +18,10 @@ from elmo.options import N_CHARACTERS, UNKNOWN_WORD, BilmOptions
 from elmo.threads import side_by_side
 
 WORDS_AT_ONCE = 512  # bounds the memory of the convolutions: 512 words x 2048 filters x 50 positions are 200 MB
-# Fewer words are filled up: libraries compute small products and convolutions in another order than large ones, and a
-# word's vector must not depend, to the last bit, on how many others are encoded with it. See also elmo.lstm.LEAST_ROWS.
-LEAST_WORDS = 32
+# Words are filled up to a multiple of this: libraries compute small products and convolutions in another order than large
+# ones, and the values that are left over by vector instructions in another way. A word's vector must not depend, to the
+# last bit, on how many others are encoded with it. See also elmo.lstm.LEAST_ROWS.
+WORDS_IN_A_BLOCK = 32
 REMEMBERED_WORDS = 200_000
 
 
@@ -77,7 +78,7 @@ class CharacterEncoder(nn.Module):
         by_length = sorted(range(len(words)), key=lambda i: len(words[i].encode("utf-8", "ignore")))
 
         def encode(rows: list[int]) -> None:
-            ids = character_ids(_enough([words[i] for i in rows]), options.max_characters, room=widest)
+            ids = character_ids(_whole_blocks([words[i] for i in rows]), options.max_characters, room=widest)
             vectors[rows] = self(torch.from_numpy(ids).to(device))[: len(rows)]
 
         groups = [by_length[start : start + WORDS_AT_ONCE] for start in range(0, len(words), WORDS_AT_ONCE)]
@@ -111,7 +112,7 @@ class WordEncoder(nn.Module):
 
     def encode_words(self, words: Sequence[str]) -> Tensor:
         """The vectors of distinct words, (words, projection_dim)."""
-        enough, unknown = _enough(words), self._row_of[UNKNOWN_WORD]
+        enough, unknown = _whole_blocks(words), self._row_of[UNKNOWN_WORD]
         rows = torch.tensor([self._row_of.get(word, unknown) for word in enough], device=self.words.weight.device)
         parts = [self.words(rows)]  # (words, word_dim)
         if isinstance(self.characters, CharacterEncoder):
@@ -161,9 +162,9 @@ class WordMemory:
         self._row_of.update({word: first + i for i, word in enumerate(words)})
 
 
-def _enough(words: Sequence[str]) -> list[str]:
-    """The words, and empty ones behind them where they are fewer than LEAST_WORDS."""
-    return [*words, *[""] * (LEAST_WORDS - len(words))]
+def _whole_blocks(words: Sequence[str]) -> list[str]:
+    """The words, and empty ones behind them up to whole blocks."""
+    return [*words, *[""] * (-len(words) % WORDS_IN_A_BLOCK)]
 
 
 def encoder_of(options: BilmOptions) -> CharacterEncoder | WordEncoder:

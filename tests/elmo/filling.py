@@ -1,0 +1,55 @@
+"""python -m tests.elmo.filling STORE: fills a store with sentences of a tiny biLM, slowly and in small batches.
+
+For tests that start two of it or kill it. Prints "ready", waits for a line on stdin, and prints in the end how many
+sentences it embedded, how many found no room, and what was said.
+"""
+
+import json
+import random
+import sys
+import time
+from pathlib import Path
+
+import elmo.cache
+from elmo import random_bilm
+from elmo.cache import CachedLayers
+from elmo.store import About, open_shelf
+
+DRAW = random.Random(5)
+SENTENCES = [tuple(f"w{DRAW.randrange(300)}" for _ in range(DRAW.randint(1, 12))) for _ in range(600)]
+BILM = random_bilm("tiny", seed=3)
+ABOUT = About(BILM.fingerprint(), BILM.widths, "float32")
+
+
+class Slow:
+    """The layers of the biLM, at a pace that leaves time for what a test does."""
+
+    dim, widths = BILM.dim, BILM.widths
+
+    def __init__(self, seconds):
+        self.seconds = seconds
+        self.embedded = 0
+
+    def fingerprint(self):
+        return BILM.fingerprint()
+
+    def token_layers(self, sentences):
+        time.sleep(self.seconds)
+        self.embedded += len(sentences)
+        return BILM.token_layers(sentences)
+
+
+def main():
+    store, seconds = Path(sys.argv[1]), float(sys.argv[2])
+    elmo.cache.TOKENS_AT_ONCE = 64
+    source, said = Slow(seconds), []
+    print("ready", flush=True)
+    sys.stdin.readline()
+    layers = CachedLayers(source, open_shelf(store, ABOUT))
+    left_out = layers.prepare(SENTENCES, say=said.append)
+    right = bool((layers.layers(SENTENCES) == BILM.layers(SENTENCES)).all())
+    print(json.dumps({"embedded": source.embedded, "left_out": left_out, "said": said, "right": right}))
+
+
+if __name__ == "__main__":
+    main()

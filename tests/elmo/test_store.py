@@ -1,0 +1,430 @@
+"""What is in the store is what the biLM gives, whoever wrote it, whenever they were killed."""
+
+import hashlib
+import json
+import os
+import random
+import re
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+import torch
+
+import elmo.cache
+from elmo import InputError, random_bilm
+from elmo.cache import CachedLayers
+from elmo.store import About, Shelf, StoreFull, open_shelf
+from elmo.store.__main__ import main
+from elmo.store.shelf import key_of
+from tests.elmo import filling
+
+SENTENCES = [tuple(f"w{random.Random(i).randrange(40)}" for _ in range(i % 9)) for i in range(30)]
+DISTINCT = set(SENTENCES) - {()}
+
+
+@pytest.fixture
+def bilm():
+    return random_bilm("tiny", seed=3)
+
+
+@pytest.fixture
+def shelf_of(tmp_path):
+    """Opens the shelf of a biLM, in a store of this test."""
+
+    def opened(bilm, precision="float32", store=tmp_path / "store", limit_gb=1.0):
+        return open_shelf(store, About(bilm.fingerprint(), bilm.widths, precision), limit_gb)
+
+    return opened
+
+
+def sentences_embedded(bilm, monkeypatch):
+    """The sentences that go through the biLM from now on."""
+    embedded = []
+    compute = bilm.token_layers
+    monkeypatch.setattr(bilm, "token_layers", lambda batch, state=None: embedded.extend(batch) or compute(batch))
+    return embedded
+
+
+class TestKeys:
+    def test_lists_that_differ_have_different_keys(self):
+        lists = [
+            ("a", "b"), ("ab",), ("a b",), ("a", "b", ""), ("", "a", "b"), ("a", "", "b"), ("b", "a"), ("A", "b"),
+            ("a\0b",), ("a", "\0", "b"), ("a\n", "b"), ("a", "\nb"), ("é",), ("e\u0301",), ("\ud800",), ("\ud801",), (),
+        ]  # fmt: skip
+        assert len({key_of(tokens) for tokens in lists}) == len(lists)
+
+    def test_lists_and_tuples_are_the_same(self):
+        assert key_of(["The", "cat"]) == key_of(("The", "cat"))
+
+    def test_the_same_in_every_process_and_version(self):
+        """Stores are shared by processes and outlive them."""
+        digest = hashlib.blake2b(b"Thecat" + b"\3\0\0\0" + b"\3\0\0\0", digest_size=16)
+        assert key_of(("The", "cat")) == digest.digest()
+
+
+class TestShelf:
+    def test_rows_come_back(self, tmp_path):
+        shelf = Shelf(tmp_path, About("f" * 64, (1, 2), "float32"))
+        rows = np.arange(15, dtype=np.float32).reshape(5, 3)
+        shelf.add([("a", "b"), ("c", "d", "e")], rows)
+        first, second, nowhere, empty = shelf.find([("a", "b"), ["c", "d", "e"], ("a",), ()])
+        assert nowhere is None
+        assert empty is not None
+        taken = np.full((2, 3, 3), 7, dtype=np.float32)
+        shelf.take(np.array([[first, first + 1, 0], [second, second + 1, second + 2]]), taken)
+        assert taken.tolist() == [[*rows[:2].tolist(), [0, 0, 0]], rows[2:].tolist()]
+        assert shelf.count() == (2, 5)
+        shelf.close()
+
+    def test_what_is_there_is_left_alone(self, tmp_path):
+        shelf = Shelf(tmp_path, About("f" * 64, (1,), "float32"))
+        shelf.add([("a",)], np.array([[1.0]], np.float32))
+        shelf.add([("b",), ("a",), ("b",)], np.array([[2.0], [3.0], [4.0]], np.float32))
+        taken = np.empty((2, 1), np.float32)
+        shelf.take(np.array(shelf.find([("a",), ("b",)])), taken)
+        assert taken.tolist() == [[1.0], [2.0]]
+        assert shelf.count() == (2, 2)
+        shelf.close()
+
+    def test_rows_that_others_wrote_are_seen(self, tmp_path):
+        """By a shelf that mapped the file before they were there; LMDB wants the other in another process."""
+        store = tmp_path / "store"
+        shelf = open_shelf(store, filling.ABOUT)
+        assert shelf.find(filling.SENTENCES[:1]) == [None]
+        run_filling(store)
+        cached = CachedLayers(filling.BILM, shelf)
+        cached.prepare(filling.SENTENCES)
+        assert torch.equal(cached.layers(filling.SENTENCES), filling.BILM.layers(filling.SENTENCES))
+
+    def test_one_kind_a_folder(self, tmp_path, bilm, shelf_of):
+        other = random_bilm("tiny", seed=4)
+        CachedLayers(bilm, shelf_of(bilm)).prepare(SENTENCES)
+        for weights, precision in ((other, "float32"), (bilm, "float16")):
+            assert set(shelf_of(weights, precision).find(list(DISTINCT))) == {None}
+        assert len(list((tmp_path / "store").iterdir())) == 3
+
+    @pytest.mark.parametrize(
+        "change", [{"format": 2}, {"weights": "0" * 64}, {"state": "carried"}, {"widths": [1]}, {"x": 1}]
+    )
+    def test_a_folder_that_says_something_else_is_refused(self, tmp_path, change):
+        about = About("f" * 64, (2,), "float16")
+        Shelf(tmp_path, about).close()
+        file = tmp_path / about.folder / "about.json"
+        file.write_text(json.dumps(json.loads(file.read_text()) | change))
+        with pytest.raises(InputError, match=r"about\.json: expected .* found .* Remove that folder, or name another"):
+            Shelf(tmp_path, about)
+
+    def test_a_folder_that_cannot_be_made(self, tmp_path):
+        (tmp_path / "file").touch()
+        with pytest.raises(InputError, match=r"cannot keep layers there: .*store\.path=null"):
+            Shelf(tmp_path / "file", About("f" * 64, (2,), "float16"))
+
+    def test_removed_and_asked_for_again_it_starts_anew(self, tmp_path, bilm, shelf_of):
+        CachedLayers(bilm, shelf_of(bilm)).prepare(SENTENCES)
+        assert main(["--store", str(tmp_path / "store"), "prune", "--all"]) == 0
+        assert shelf_of(bilm).count() == (0, 0)
+
+
+class TestLayers:
+    @pytest.mark.parametrize("precision", ["float32", "float16"])
+    def test_are_those_of_the_bilm_rounded_and_nothing_else(self, bilm, shelf_of, precision):
+        """To the last bit: cold, warm, without a store, and for what was not prepared."""
+        expected = bilm.layers(SENTENCES).to(getattr(torch, precision)).float()
+        cold, warm, memory, unprepared, half = (
+            CachedLayers(bilm, shelf, precision) for shelf in (shelf_of(bilm, precision),) * 2 + (None,) * 2 + (None,)
+        )
+        for cached, prepared in ((cold, SENTENCES), (warm, SENTENCES), (memory, SENTENCES), (half, SENTENCES[::2])):
+            assert cached.prepare(prepared) == 0
+        for cached in (cold, warm, memory, unprepared, half):
+            assert torch.equal(cached.layers(SENTENCES), expected)
+            assert torch.equal(cached.layers(SENTENCES[5:6]), expected[:, 5:6, : len(SENTENCES[5])])
+        assert not warm._starts, "nothing had to be brought to memory"
+
+    def test_layer_0_is_kept_once(self, tmp_path, bilm, shelf_of):
+        CachedLayers(bilm, shelf_of(bilm, "float16"), "float16").prepare(SENTENCES)
+        (rows,) = (tmp_path / "store").glob("*/rows")
+        tokens = sum(map(len, DISTINCT))
+        assert rows.stat().st_size == (1 + tokens) * (bilm.dim // 2 + 2 * bilm.dim) * 2  # a row of zeros, for padding
+
+    def test_the_second_run_embeds_nothing(self, bilm, shelf_of, monkeypatch):
+        CachedLayers(bilm, shelf_of(bilm)).prepare(SENTENCES)
+        embedded, said = sentences_embedded(bilm, monkeypatch), []
+        again = CachedLayers(bilm, shelf_of(bilm))
+        assert again.prepare(SENTENCES, say=said.append) == 0
+        again.hold(SENTENCES)
+        again.layers(SENTENCES)
+        assert embedded == []
+        assert said[0].startswith(f"0 of {len(DISTINCT)} sentences to embed; store: ")
+
+    def test_a_sub_sample_reuses_the_entries_and_a_larger_set_adds_to_them(self, bilm, shelf_of, monkeypatch):
+        embedded = sentences_embedded(bilm, monkeypatch)
+        for number in (20, 10, 30):
+            CachedLayers(bilm, shelf_of(bilm)).prepare(SENTENCES[:number])
+        assert sorted(embedded) == sorted(DISTINCT)
+
+    def test_what_a_forecast_says(self, bilm, shelf_of, monkeypatch):
+        monkeypatch.setattr(elmo.cache, "TOKENS_AT_ONCE", 16)
+        said, tokens = [], sum(map(len, DISTINCT))
+        CachedLayers(bilm, shelf_of(bilm)).prepare(SENTENCES, say=said.append)
+        size = tokens * 40 * 4 / 1e9
+        assert said[0].startswith(
+            f"{len(DISTINCT)} of {len(DISTINCT)} sentences to embed: {tokens} tokens, {size:.2g} GB"
+        )
+        assert re.match(r"embedding takes about \d+ s, as the first of \d+ batches tells", said[1])
+
+    def test_read_ahead_in_another_thread(self, bilm, shelf_of, monkeypatch):
+        cached = CachedLayers(bilm, shelf_of(bilm))
+        cached.prepare(SENTENCES)
+        expected = cached.layers(SENTENCES[:9])
+        threads, take = [], Shelf.take
+        monkeypatch.setattr(
+            Shelf, "take", lambda self, *rest: threads.append(threading.current_thread()) or take(self, *rest)
+        )
+        cached.read_ahead([SENTENCES[:9], SENTENCES[3:5]])
+        assert torch.equal(cached.layers(SENTENCES[:9]), expected)
+        cached.layers(SENTENCES[3:5])
+        assert len(threads) == 2
+        assert threading.main_thread() not in threads
+        cached.layers(SENTENCES[:9])
+        assert threads[2] is threading.main_thread(), "asked for once, read once"
+
+    def test_values_that_float16_cannot_hold(self, bilm):
+        with torch.no_grad():
+            bilm.encoder.projection.bias[0] = 1e6
+        with pytest.raises(InputError, match=r"float16 cannot hold .* Use float32"):
+            CachedLayers(bilm, None, "float16").prepare(SENTENCES)
+
+    def test_a_shelf_of_something_else(self, bilm, shelf_of):
+        with pytest.raises(ValueError, match="expected a shelf of float16"):
+            CachedLayers(bilm, shelf_of(bilm, "float32"), "float16")
+
+
+class TestNoRoom:
+    ROW = 40 * 4
+
+    def test_beyond_the_limit_layers_come_from_memory_or_are_computed(self, bilm, shelf_of):
+        said, tokens = [], sum(map(len, DISTINCT))
+        overhead = sum(path.stat().st_size for path in shelf_of(bilm).path.rglob("*") if path.is_file())
+        limited = shelf_of(bilm, limit_gb=(overhead + 50 * self.ROW) / 1e9)
+        cached = CachedLayers(bilm, limited, memory_gb=30 * self.ROW / 1e9)
+        left_out = cached.prepare(SENTENCES, say=said.append)
+        assert re.match(
+            r"the store has room for \d+ of them\. Raise store\.limit_gb, or python -m elmo\.store prune", said[1]
+        )
+        stored = limited.count()[1]
+        assert 30 < stored <= 50
+        in_memory = len(cached._table) - 1
+        assert 10 < in_memory <= 30
+        assert stored + in_memory < tokens
+        assert left_out == len(DISTINCT - cached._starts.keys() - cached._stored.keys()) > 0
+        assert torch.equal(cached.layers(SENTENCES), bilm.layers(SENTENCES))
+
+    def test_others_of_the_store_count(self, bilm, shelf_of):
+        CachedLayers(bilm, shelf_of(bilm)).prepare(SENTENCES)
+        other = random_bilm("tiny", seed=4)
+        assert shelf_of(other, limit_gb=1e-5).room() == 0
+        with pytest.raises(StoreFull, match=r"the limit of 1e-05 GB is reached\. Raise store\.limit_gb"):
+            shelf_of(other, limit_gb=1e-5).add([("a",)], np.zeros((1, 40), np.float32))
+
+    def test_a_file_that_may_not_grow_ends_the_filling_and_not_the_run(self, tmp_path):
+        """A quota, faked by the limit that the kernel keeps on the size of files."""
+        quota = 100_000
+
+        def few_bytes():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (quota, quota))
+
+        found = run_filling(tmp_path / "store", preexec_fn=few_bytes)
+        assert found["right"]
+        assert "the disk is full" in found["said"][-1]
+        tokens = check(tmp_path / "store")
+        assert 0 < tokens <= quota / self.ROW
+
+    @pytest.mark.integration
+    def test_a_full_disk_ends_the_filling_and_not_the_run(self, tmp_path):
+        disk = tmp_path / "disk"
+        disk.mkdir()
+        inside = (
+            f"mount -t tmpfs -o size=300k none {disk} && exec {sys.executable} -m tests.elmo.filling {disk}/store 0"
+        )
+        if subprocess.run(
+            ["unshare", "-rm", "sh", "-c", f"mount -t tmpfs none {disk}"], capture_output=True
+        ).returncode:
+            pytest.skip("needs the right to mount a file system in a namespace of its own")
+        done = subprocess.run(
+            ["unshare", "-rm", "sh", "-c", inside],
+            input="go\n",
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=120,
+        )
+        found = json.loads(done.stdout.splitlines()[-1])
+        assert found["right"]
+        assert "the disk is full: [Errno 28]" in found["said"][-1] or "No space left" in found["said"][-1]
+
+
+def start_filling(store, seconds=0.0, **more):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.elmo.filling", str(store), str(seconds)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **more,
+    )  # fmt: skip
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def run_filling(store, **more):
+    """What a process says that fills a store alone."""
+    process = start_filling(store, **more)
+    out, _ = process.communicate("go\n", timeout=120)
+    assert process.returncode == 0
+    return json.loads(out)
+
+
+def check(store):
+    """Every entry is whole and is what the biLM gives; the number of their tokens."""
+    shelf = open_shelf(store, filling.ABOUT)
+    assert list(shelf.damaged()) == []
+    present = [
+        s for s, start in zip(filling.SENTENCES, shelf.find(filling.SENTENCES), strict=True) if start is not None
+    ]
+    if present:
+        cached = CachedLayers(Absent(), shelf)
+        cached._look_up(present)
+        assert torch.equal(cached.layers(present), filling.BILM.layers(present))
+    return shelf.count()[1]
+
+
+class Absent(filling.Slow):
+    """A source that must not be asked."""
+
+    def __init__(self):
+        super().__init__(0)
+
+    def token_layers(self, sentences):
+        raise AssertionError(f"{len(sentences)} sentences are embedded again")
+
+
+@pytest.mark.integration
+class TestProcesses:
+    def test_killed_while_filling_nothing_written_is_lost_or_torn(self, tmp_path):
+        store, draw, before = tmp_path / "store", random.Random(0), 0
+        rows = store / filling.ABOUT.folder / "rows"
+        for _ in range(3):
+            process = start_filling(store, 0.02)
+            process.stdin.write("go\n")
+            process.stdin.flush()
+            while not rows.exists() or rows.stat().st_size < (before + 400) * 160:
+                time.sleep(0.001)
+                assert process.poll() is None, "it was done before it could be killed"
+            time.sleep(draw.random() * 0.05)
+            process.send_signal(signal.SIGKILL)
+            process.communicate()
+            tokens = check(store)
+            assert tokens >= before
+            before = tokens
+        total = sum(map(len, set(filling.SENTENCES)))
+        assert 400 < before < total
+        assert run_filling(store)["right"]
+        assert check(store) == total
+
+    def test_rows_that_a_killed_writer_left_are_written_over(self, tmp_path):
+        """Killed between the rows and the index: the worst moment, made by hand."""
+        run_filling(tmp_path / "store")
+        tokens = check(tmp_path / "store")
+        shelf = open_shelf(tmp_path / "store", filling.ABOUT)
+        with (shelf.path / "rows").open("ab") as file:
+            file.write(os.urandom(5 * 160 + 7))
+        assert check(tmp_path / "store") == tokens
+        shelf.add([("new",)], np.full((1, 40), 3, np.float32))
+        taken = np.empty((1, 40), np.float32)
+        shelf.take(np.array(shelf.find([("new",)])), taken)
+        assert (taken == 3).all()
+        assert check(tmp_path / "store") == tokens + 1
+
+    def test_two_at_once_share_the_work(self, tmp_path):
+        store = tmp_path / "store"
+        processes = [start_filling(store, 0.05) for _ in range(2)]
+        for process in processes:
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        found = [json.loads(process.communicate(timeout=120)[0]) for process in processes]
+        assert all(one["right"] for one in found)
+        distinct = len(set(filling.SENTENCES))
+        embedded = [one["embedded"] for one in found]
+        assert min(embedded) > 0.1 * distinct, "both were at work"
+        assert distinct <= sum(embedded) <= 1.25 * distinct
+        assert check(store) == sum(map(len, set(filling.SENTENCES)))
+
+
+class TestCommand:
+    @pytest.fixture
+    def store(self, tmp_path, bilm, shelf_of):
+        CachedLayers(bilm, shelf_of(bilm)).prepare(SENTENCES)
+        CachedLayers(bilm, shelf_of(bilm, "float16"), "float16").prepare(SENTENCES[:10])
+        return tmp_path / "store"
+
+    @staticmethod
+    def command(*arguments):
+        return subprocess.run(
+            [sys.executable, "-m", "elmo.store", *map(str, arguments)], capture_output=True, text=True, check=False
+        )
+
+    def test_info(self, store, bilm):
+        done = self.command("--store", store, "info")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "2 kinds of layers" in done.stdout
+        tokens = sum(map(len, DISTINCT))
+        expected = rf"{bilm.fingerprint()[:16]}-zero-float32-v1  {len(DISTINCT)} sentences, {tokens} tokens, 0\.\d+ GB"
+        assert re.search(expected, done.stdout)
+
+    def test_verify_finds_what_was_changed_and_drops_it(self, store, bilm, shelf_of, monkeypatch):
+        assert self.command("--store", store, "verify").returncode == 0
+        victim = max(DISTINCT, key=len)
+        (start,) = shelf_of(bilm).find([victim])
+        with (shelf_of(bilm).path / "rows").open("r+b") as file:
+            file.seek(start * 160 + 3)
+            file.write(b"\x55")
+        done = self.command("--store", store, "verify")
+        assert done.returncode == 1
+        assert f"float32-v1  {len(DISTINCT)} sentences, 1 damaged" in done.stdout
+        assert self.command("--store", store, "verify", "--drop").returncode == 0
+        assert self.command("--store", store, "verify").returncode == 0
+        embedded = sentences_embedded(bilm, monkeypatch)
+        cached = CachedLayers(bilm, shelf_of(bilm))
+        cached.prepare(SENTENCES)
+        assert embedded == [victim]
+        assert torch.equal(cached.layers(SENTENCES), bilm.layers(SENTENCES))
+
+    def test_prune(self, store):
+        old = next(store.glob("*float16*"))
+        os.utime(old / "about.json", (0, time.time() - 5 * 86_400))
+        dry = self.command("--store", store, "prune", "--days", 3, "--dry-run")
+        assert "would free" in dry.stdout
+        assert old.exists()
+        assert self.command("--store", store, "prune", "--days", 3).returncode == 0
+        assert [path.name for path in store.iterdir()] == [next(store.glob("*float32*")).name]
+        assert self.command("--store", store, "prune", "--to-gb", 1).returncode == 0
+        assert len(list(store.iterdir())) == 1
+        assert self.command("--store", store, "prune", "--to-gb", 0).returncode == 0
+        assert list(store.iterdir()) == []
+
+    def test_what_another_version_wrote_is_shown_and_never_read(self, store):
+        folder = store / "abc-zero-float16-v9"
+        folder.mkdir()
+        (folder / "about.json").write_text('{"format": 9, "new": true}')
+        assert "abc-zero-float16-v9  0.000 GB" in self.command("--store", store, "info").stdout
+        assert "abc-zero-float16-v9  of another version, not read" in self.command("--store", store, "verify").stdout
+        self.command("--store", store, "prune", "--other-versions")
+        assert not folder.exists()
+        assert len(list(store.iterdir())) == 2
+
+    def test_no_store_yet(self, tmp_path):
+        done = self.command("--store", tmp_path / "none", "info")
+        assert done.returncode == 1
+        assert "no store there yet" in done.stderr
