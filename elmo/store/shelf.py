@@ -141,7 +141,7 @@ class Shelf:
                 end = _end(transaction)
                 fresh = []
                 for sentence, values in zip(sentences, np.split(rows, ends[:-1]), strict=True):
-                    content = np.ascontiguousarray(values).view(np.uint8).data
+                    content = np.ascontiguousarray(values).reshape(-1).view(np.uint8).data
                     entry = _ENTRY.pack(end, len(values), zlib.crc32(content))
                     if len(values) and transaction.put(key_of(sentence), entry, overwrite=False):
                         fresh.append(content)
@@ -273,7 +273,8 @@ def _no_space(error: OSError | lmdb.Error) -> bool:
     codes = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
     if isinstance(error, OSError):
         return error.errno in codes
-    return isinstance(error, lmdb.DiskError) or any(os.strerror(code) in str(error) for code in codes)
+    # LMDB calls a short write an input/output error, and has a class of its own for some of the codes only.
+    return isinstance(error, lmdb.DiskError) or any(os.strerror(code) in str(error) for code in (*codes, errno.EIO))
 
 
 _OPEN: dict[tuple[int, Path], Shelf] = {}

@@ -225,6 +225,18 @@ class TestNoRoom:
         assert left_out == len(DISTINCT - cached._starts.keys() - cached._stored.keys()) > 0
         assert torch.equal(cached.layers(SENTENCES), bilm.layers(SENTENCES))
 
+    @pytest.mark.parametrize("at_once", [7, 40, 100])
+    def test_short_writes_are_gone_on_with(self, tmp_path, monkeypatch, at_once):
+        """The kernel may take a part; what is left must follow."""
+        write = os.pwrite
+        monkeypatch.setattr(os, "pwrite", lambda file, content, offset: write(file, content[:at_once], offset))
+        rows = np.random.default_rng(0).random((9, 20), np.float32)
+        shelf = Shelf(tmp_path, About("f" * 64, (20,), "float32"))
+        shelf.add([("a",) * 4, ("b",) * 5], rows)
+        assert (shelf.path / "rows").stat().st_size == 10 * 80
+        assert list(shelf.damaged()) == []
+        shelf.close()
+
     def test_others_of_the_store_count(self, bilm, shelf_of):
         CachedLayers(bilm, shelf_of(bilm)).prepare(SENTENCES)
         other = random_bilm("tiny", seed=4)
@@ -266,7 +278,7 @@ class TestNoRoom:
         )
         found = json.loads(done.stdout.splitlines()[-1])
         assert found["right"]
-        assert "the disk is full: [Errno 28]" in found["said"][-1] or "No space left" in found["said"][-1]
+        assert "the disk is full: " in found["said"][-1]
 
 
 def start_filling(store, seconds=0.0, **more):
