@@ -258,6 +258,12 @@ class CachedLayers(nn.Module):
             found.append(held.table[torch.from_numpy(_numbers(held.starts, keys)).to(device)])
         return self._spread(found[0] if len(found) == 1 else torch.stack(found).sum(dim=0))
 
+    def token_layers(self, sentences: Sequence[Sentence]) -> Tensor:
+        """The layers of all tokens, sentence after sentence without padding, (n_layers, tokens, dim)."""
+        lengths = torch.tensor([len(sentence) for sentence in sentences], device=self._table.device)
+        layers = self.layers(sentences)
+        return layers[:, torch.arange(layers.shape[2], device=layers.device) < lengths[:, None]]
+
     def _spread(self, rows: Tensor) -> Tensor:
         """Rows as they are kept, (sentences, tokens, width), as layers, (n_layers, sentences, tokens, dim)."""
         layers = torch.empty(self.n_layers, *rows.shape[:2], self.dim, device=rows.device)

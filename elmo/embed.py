@@ -17,9 +17,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from torch import Tensor
 
 from elmo.bilm import Bilm, CarriedState
+from elmo.cache import CachedLayers
 from elmo.device import CHOICES, choose_device
 from elmo.errors import InputError
 from elmo.files import interrupts_held_back, replacing
+from elmo.store import About, open_shelf
 from elmo.weights import load_bilm
 
 # A batch holds --batch-size sentences, but no more than this many tokens unless one sentence alone has more: memory
@@ -38,6 +40,9 @@ all layers, or a single one with --layers top|average. An empty line gives a dat
 By default every sentence starts from a zero state, so its vectors depend on nothing but itself. With --state carried
 the LSTM state goes on from batch to batch as in bilm-tf: lines are batched in file order, N at a time, and row i of a
 batch continues row i of the batch before.
+
+--store DIR reads layers from a layer store, and writes those that it has not yet; runs of the benchmark share them if
+the precision is theirs (float16 by default). Not with --state carried: such layers depend on what was read before.
 """
 
 EXAMPLE = "example: python -m elmo.embed sentences.txt layers.hdf5 --weights elmo_weights.hdf5 --layers average"
@@ -98,9 +103,18 @@ def selected(layers: Tensor, choice: str) -> Tensor:
 
 
 def embed_file(
-    bilm: Bilm, source: Path, target: Path, layers: str, carried: bool, batch_size: int, precision: str
+    bilm: Bilm,
+    source: Path,
+    target: Path,
+    layers: str,
+    carried: bool,
+    batch_size: int,
+    precision: str,
+    store: Path | None = None,
 ) -> int:
     """Writes the layers of every line of `source` to `target`, which appears only when it is whole.
+
+    With a store, layers that it holds are read, and the others written to it, in the same precision.
 
     Returns:
         The number of tokens embedded.
@@ -110,13 +124,21 @@ def embed_file(
     total = sum(1 for _ in read_lines(source))  # also finds every undecodable line before any work is done
     lines = read_lines(source)
     batches = batches_in_order(lines, batch_size) if carried else batches_by_length(lines, batch_size)
+    bilm.remember_words()
     state = CarriedState() if carried else None
+    stored = None
+    if store is not None:
+        shelf = open_shelf(store, About(bilm.fingerprint(), bilm.widths, precision))
+        stored = CachedLayers(bilm, shelf, precision, memory_gb=0).to(bilm.device)
     n_tokens = 0
     with replacing(target) as partial, _create(partial, target) as file, _progress() as progress:
         task = progress.add_task("embedding", total=total)
         for batch in batches:
             sentences = [line.words for line in batch]
-            embedded = selected(bilm.token_layers(sentences, state), layers).cpu().numpy().astype(precision)
+            if stored is not None:
+                stored.prepare(sentences)
+            computed = bilm.token_layers(sentences, state) if stored is None else stored.token_layers(sentences)
+            embedded = selected(computed, layers).cpu().numpy().astype(precision)
             ends = np.cumsum([len(words) for words in sentences])
             with interrupts_held_back():
                 for line, values in zip(batch, np.split(embedded, ends[:-1], axis=1), strict=True):
@@ -180,6 +202,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--precision", choices=("float32", "float16"), default="float32", help="of OUT; default: float32"
     )
+    parser.add_argument("--store", metavar="DIR", type=Path, help="a layer store to read from and write to")
     parser.add_argument("--device", choices=CHOICES, default="auto", help="default: a GPU where there is one")
     return parser
 
@@ -190,11 +213,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.batch_size < 1:
         parser.error(f"--batch-size must be at least 1, found {options.batch_size}")
+    if options.store is not None and options.state == "carried":
+        parser.error("--store holds layers that depend on their sentence alone; it cannot go with --state carried")
     try:
         bilm = load_bilm(options.weights, options.options).to(choose_device(options.device))
         carried = options.state == "carried"
         n_tokens = embed_file(
-            bilm, options.source, options.target, options.layers, carried, options.batch_size, options.precision
+            bilm,
+            options.source,
+            options.target,
+            options.layers,
+            carried,
+            options.batch_size,
+            options.precision,
+            options.store,
         )
     except (InputError, OSError) as error:  # OSError: the disk filled up, or went away, while writing
         print(f"elmo.embed: {error}", file=sys.stderr)

@@ -18,9 +18,9 @@ from elmo.options import N_CHARACTERS, UNKNOWN_WORD, BilmOptions
 from elmo.threads import side_by_side
 
 WORDS_AT_ONCE = 512  # bounds the memory of the convolutions: 512 words x 2048 filters x 50 positions are 200 MB
-# Words are filled up to a multiple of this: libraries compute small products and convolutions in another order than large
-# ones, and the values that are left over by vector instructions in another way. A word's vector must not depend, to the
-# last bit, on how many others are encoded with it. See also elmo.lstm.LEAST_ROWS.
+# Words are filled up to a multiple of this: libraries compute small products and convolutions in another order than
+# large ones, and the values that are left over by vector instructions in another way. A word's vector must not depend,
+# to the last bit, on how many others are encoded with it. See also elmo.lstm.LEAST_ROWS.
 WORDS_IN_A_BLOCK = 32
 REMEMBERED_WORDS = 200_000
 

@@ -335,3 +335,27 @@ def test_ctrl_c(weights, tmp_path, repository):
     assert errors == "elmo.embed: interrupted; nothing was written\n"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt", "out.hdf5"]
     assert (tmp_path / "out.hdf5").read_bytes() == b"what was there before"
+
+
+class TestStore:
+    @pytest.mark.parametrize("precision", ["float32", "float16"])
+    def test_what_comes_out_is_the_same_and_is_computed_once(self, weights, source, tmp_path, monkeypatch, precision):
+        store = tmp_path / "store"
+        plain, cold, warm = (tmp_path / f"{name}.hdf5" for name in ("plain", "cold", "warm"))
+        assert run(source, plain, weights, "--precision", precision) == 0
+        assert run(source, cold, weights, "--precision", precision, "--store", str(store)) == 0
+        monkeypatch.setattr("elmo.bilm.Bilm.token_layers", None)  # must not be asked
+        assert run(source, warm, weights, "--precision", precision, "--store", str(store)) == 0
+        expected, index = read(plain)
+        for path in (cold, warm):
+            found, found_index = read(path)
+            assert found_index == index
+            assert found.keys() == expected.keys()
+            for number, values in expected.items():
+                np.testing.assert_array_equal(found[number], values)
+
+    def test_a_carried_state_has_no_place_in_it(self, weights, source, tmp_path, capsys):
+        with pytest.raises(SystemExit):
+            run(source, tmp_path / "out.hdf5", weights, "--state", "carried", "--store", str(tmp_path / "store"))
+        assert "--store holds layers that depend on their sentence alone" in capsys.readouterr().err
+        assert not (tmp_path / "store").exists()
