@@ -1,8 +1,9 @@
 """python -m tests.benchmarks.store [TASK=DATA ...] [--limit N]: what the layer store costs and saves, on a CPU.
 
 First the store alone: tokens that are embedded and written, and tokens that are read, with bytes on disk. Then, for
-each task, one epoch (training and scoring on dev, one thread) of the baseline and of ELMo in alternation, and what comes
-before the first epoch of ELMo: with a cold store, a warm one, and none. The ratio of CPU seconds is what to trust.
+each task, one epoch (training and scoring on dev, one thread) of the baseline and of ELMo in alternation, and what
+comes before the first epoch of ELMo: with a cold store, a warm one, and none. The ratio of CPU seconds is what to
+trust.
 """
 
 import argparse
