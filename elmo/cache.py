@@ -126,9 +126,17 @@ class CachedLayers(nn.Module):
         say(f"{len(new):,} of {len(wanted):,} sentences to embed" + self._forecast(new))
         if new and self.shelf is not None:
             self._fill(self.shelf, new, track, say)
+        self._expect([self._stored[key] for key in wanted if key in self._stored])
         on_disk = self.shelf is not None and self._table.device.type == "cpu"  # the page cache is memory enough
         self._load([key for key in wanted if key not in self._starts and not (on_disk and key in self._stored)], track)
         return sum(key not in self._starts and key not in self._stored for key in wanted)
+
+    def _expect(self, starts: Sequence[int]) -> None:
+        """Has the disk begin to read, if what lies between the first and the last of these fits into memory."""
+        if self.shelf is not None and starts:
+            first, last = min(starts), max(starts)
+            if (last - first) * self.shelf.about.row_bytes <= self._memory_bytes:
+                self.shelf.expect(first, last)
 
     def _forecast(self, new: Sequence[Key]) -> str:
         tokens = sum(map(len, new))

@@ -194,6 +194,16 @@ class TestLayers:
         cached.layers(SENTENCES[:9])
         assert threads[2] is threading.main_thread(), "asked for once, read once"
 
+    def test_the_disk_is_told_what_will_be_read(self, bilm, shelf_of, monkeypatch):
+        CachedLayers(bilm, shelf_of(bilm)).prepare(SENTENCES)
+        told = []
+        monkeypatch.setattr(Shelf, "expect", lambda self, first, last: told.append((first, last)))
+        CachedLayers(bilm, shelf_of(bilm)).prepare(SENTENCES[10:15])
+        starts = shelf_of(bilm).find(SENTENCES[10:15])
+        assert told == [(min(starts), max(starts))]
+        CachedLayers(bilm, shelf_of(bilm), memory_gb=0).prepare(SENTENCES)
+        assert len(told) == 1, "what does not fit would only drive out what does"
+
     def test_values_that_float16_cannot_hold(self, bilm):
         with torch.no_grad():
             bilm.encoder.projection.bias[0] = 1e6
