@@ -78,7 +78,7 @@ def bidirectional(
         order = torch.tensor([3, 0, 1, 2])
 
         def ordered(weights: Tensor) -> Tensor:
-            return weights.unflatten(1, (4, hidden))[:, order].flatten(1, 2)
+            return weights.view(2, 4, hidden, *weights.shape[2:])[:, order].flatten(1, 2)
 
         gates = torch.baddbmm(ordered(of_input + of_state)[:, None], packed, ordered(read).transpose(1, 2).contiguous())
         states: Tensor = _Lstm.apply(gates, ordered(state), packing)  # type: ignore[no-untyped-call]
@@ -124,7 +124,7 @@ class _Lstm(torch.autograd.Function):
         return states
 
     @staticmethod
-    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
+    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
         gates, cells, squashed, states, weight = ctx.saved_tensors
         packing: Packing = ctx.packing
@@ -137,9 +137,10 @@ class _Lstm(torch.autograd.Function):
         factors = torch.cat(
             [squashed * o * (1 - o), g * i * (1 - i), before * f * (1 - f), i * (1 - g * g)], dim=-1
         )  # what a gradient of the state (o) or of the cell (i, f, g) becomes at the gates
-        of_output, of_cell = factors[..., :hidden], factors[..., hidden:].unflatten(-1, (3, hidden))
+        packed = gates.shape[1]
+        of_output, of_cell = factors[..., :hidden], factors[..., hidden:].view(2, packed, 3, hidden)
         grad_gates = torch.empty_like(gates)
-        at_output, at_cell = grad_gates[..., :hidden], grad_gates[..., hidden:].unflatten(-1, (3, hidden))
+        at_output, at_cell = grad_gates[..., :hidden], grad_gates[..., hidden:].view(2, packed, 3, hidden)
         grad = grad.clone()
         starts = packing.starts
         carried: Tensor | None = None  # the cell's gradient from the step after
@@ -187,7 +188,7 @@ class _Gru(torch.autograd.Function):
         return states
 
     @staticmethod
-    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
+    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
         gates, recurrent, states, weight = ctx.saved_tensors
         packing: Packing = ctx.packing
@@ -202,7 +203,7 @@ class _Gru(torch.autograd.Function):
         # What a gradient of the state becomes at the gates, on the side of the state.
         factors = torch.stack([to_r, to_z, to_n * r], dim=2)  # (2, packed, 3, hidden)
         grad_recurrent = torch.empty_like(gates)
-        at_gates = grad_recurrent.unflatten(-1, (3, hidden))
+        at_gates = grad_recurrent.view(2, -1, 3, hidden)
         grad = grad.clone()
         starts = packing.starts
         for step in reversed(range(len(starts))):
