@@ -162,10 +162,13 @@ class CharacterCnn(nn.Module):
         Windows that begin behind a word's last whole window are left out, so that a word's vector does not depend on
         how far its batch is padded.
         """
-        windows = self.convolution(self.embedding(spelling).transpose(1, 2))  # (words, filters, windows)
+        read = self.embedding(spelling).unfold(1, self.width, 1).flatten(2)  # (words, windows, dim * width)
+        # A product over the windows is a convolution, in a third of the time that torch takes for one on a CPU.
+        by_window = self.convolution.weight.flatten(1).t().contiguous()  # (dim * width, filters)
+        windows = read @ by_window + cast(Tensor, self.convolution.bias)  # (words, windows, filters)
         last = (lengths - self.width).clamp(min=0)
-        outside = torch.arange(windows.shape[2], device=windows.device) > last[:, None]  # (words, windows)
-        return torch.relu(windows.masked_fill(outside[:, None, :], float("-inf")).amax(dim=2))
+        outside = torch.arange(windows.shape[1], device=windows.device) > last[:, None]  # (words, windows)
+        return torch.relu(windows.masked_fill(outside.unsqueeze(-1), float("-inf")).amax(dim=1))
 
 
 class TokenFeatures(nn.Module):
