@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import cast
@@ -23,7 +24,7 @@ from elmo.errors import InputError
 from elmo.mix import LayerChoice
 from elmo.options import N_CHARACTERS, BilmOptions
 from elmo.store import LIMIT_GB, PRECISIONS, About, open_shelf
-from elmo.weights import shipped_names
+from elmo.weights import find_weights, shipped_names
 from tasks.base import FeatureBatch, Sentence
 from tasks.seed import drawing_from, initialise
 from tasks.vectors import Vectors, open_vectors
@@ -131,10 +132,13 @@ def build_elmo(config: ElmoConfig, store: StoreConfig) -> Elmo:
 def _bilm(config: ElmoConfig) -> Bilm:
     if not config.untrained:
         return load_bilm(config.weights)
-    # Shipped weights may differ from the size they are named after: the control takes their shape and their clipping.
-    named = config.weights in SIZES and config.weights not in shipped_names()
-    options: str | BilmOptions = config.weights if named else load_bilm(config.weights).options
+    options: str | BilmOptions = config.weights if _only_a_size(config) else load_bilm(config.weights).options
     return random_bilm(options, config.untrained_seed)
+
+
+def _only_a_size(config: ElmoConfig) -> bool:
+    """Whether a control is drawn in a named size; where weights have that name, it takes their shape and clipping."""
+    return config.untrained and config.weights in SIZES and config.weights not in shipped_names()
 
 
 def features_fingerprint(config: FeaturesConfig) -> dict[str, str | None]:
@@ -142,8 +146,24 @@ def features_fingerprint(config: FeaturesConfig) -> dict[str, str | None]:
     words = config.words
     return {
         "vectors": open_vectors(words.vectors).fingerprint() if words is not None and words.vectors else None,
-        "weights": _bilm(config.elmo).fingerprint() if config.elmo is not None else None,
+        "weights": _bilm_fingerprint(config.elmo) if config.elmo is not None else None,
     }
+
+
+def _bilm_fingerprint(config: ElmoConfig) -> str:
+    """The hash of a biLM's weights, computed anew only when a file beside them has changed: a sweep asks often."""
+    state: list[tuple[str, int, int]] = []
+    if not _only_a_size(config):
+        path = find_weights(config.weights).absolute()
+        folder = path if path.is_dir() else path.parent
+        files = [file for file in sorted(folder.iterdir()) if file.suffix in (".hdf5", ".safetensors", ".json")]
+        state = [(str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in files]
+    return _remembered_fingerprint(config.weights, config.untrained, config.untrained_seed, tuple(state))
+
+
+@lru_cache(maxsize=16)
+def _remembered_fingerprint(weights: str, untrained: bool, seed: int, state: tuple[tuple[str, int, int], ...]) -> str:
+    return _bilm(ElmoConfig(weights=weights, untrained=untrained, untrained_seed=seed)).fingerprint()
 
 
 class CharacterCnn(nn.Module):
