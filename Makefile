@@ -18,11 +18,11 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit(f"Python 3.11 or newer is needed; $(PYTHON) is {v[0]}.{v[1]}. Try: make PYTHON=python3.12")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing into $(VENV) (two minutes the first time) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[glove,figures,dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[glove,joblib,figures,dev]'
 	@touch $@
 
 demo: $(STAMP)  ## baseline, baseline + ELMo and the control on the shipped mini data, and their table
-	@$(BIN)/python -m tasks.run -m task=ner features=glove,elmo,elmo_random data=mini seed=1,2,3
+	@$(BIN)/python -m tasks.run -m experiment=mini
 	@$(BIN)/python -m results.table --data mini
 
 test: $(STAMP)  ## run the whole default test suite

@@ -6,6 +6,8 @@ import os
 import resource
 import sys
 import time
+import traceback
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -13,7 +15,9 @@ from typing import Any
 
 import hydra
 import torch
+from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
+from hydra.types import RunMode
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
@@ -43,6 +47,7 @@ from tasks.saved import save_weights
 from tasks.schema import RunConfig, explain, group_options, run_config
 from tasks.seed import initialise
 from tasks.sources import Loaded, Source
+from tasks.sweep import Ended
 from tasks.trainer import FitState, NonFiniteLoss, TaskModel, Trainer
 
 CHECKPOINT_NAME = "checkpoint.pt"
@@ -76,15 +81,21 @@ class Outcome:
     mixes: dict[str, Mix] = field(default_factory=dict)
 
 
-def run(config: RunConfig) -> str:
-    """Does one run and writes its record; what comes out is "finished" or "skipped"."""
+def run(config: RunConfig, in_sweep: bool = False, side_by_side: bool = False) -> Ended:
+    """Does one run and writes its record; what comes out says how it ended.
+
+    Args:
+        config: the run.
+        in_sweep: leave the line on how it ended to the sweep, and print none but warnings before.
+        side_by_side: other runs may be printing too.
+    """
     torch.set_num_threads(config.threads)
     task = config.task
     identity = Identity(config.data.name, task.name, config.features.name, config.seed, config.variant)
     path = record_path(config.runs_dir, identity)
     variant = " ".join(f"{key}={value}" for key, value in config.variant.items())
     title = f"{config.data.name} {task.name} {config.features.name} seed {config.seed}" + f" {variant}" * bool(variant)
-    reporter = Reporter(title)
+    reporter = Reporter(title, brief=in_sweep, bars=not side_by_side)
     device = choose_device(config.device)
     source = Source(config.data, config.data_dir, config.limit)
     parts = {
@@ -95,7 +106,7 @@ def run(config: RunConfig) -> str:
     }
     if decide(path, parts) == "skip":
         reporter.say(f"is done already: {path}")
-        return "skipped"
+        return Ended("skipped", title, "")
     prepare_folder(path)
     outcome = Outcome()
     started_at, started = timestamp(), time.perf_counter()
@@ -129,14 +140,15 @@ def run(config: RunConfig) -> str:
         write_examples(path.with_name(EXAMPLES_NAME), fingerprint(parts), outcome.test.examples)
     except Exception as error:
         write_record(path, record(error))  # whatever it was, the table shows it
-        reporter.say(f"failed, see {path}")
+        reporter.warn(f"failed, see {path}")
         raise
     finished = record()
     write_record(path, finished)
     checkpoint.unlink(missing_ok=True)
     dev, test = finished.scores["dev"][task.metric], finished.scores["test"][task.metric]
-    reporter.say(f"{task.metric}: dev {dev:.2f}, test {test:.2f}  {finished.seconds:.0f} s  {path}")
-    return "finished"
+    text = f"{task.metric}: dev {dev:.2f}, test {test:.2f}  {finished.seconds:.0f} s"
+    reporter.say(f"{text}  {path}")
+    return Ended("finished", title, text)
 
 
 def experiment(
@@ -155,7 +167,7 @@ def experiment(
         loaded = source.load(task, split)
         outcome.data[split] = {**loaded.counts, **task.notes(loaded.examples), "warnings": loaded.warnings}
         for warning in loaded.warnings:
-            reporter.say(f"warning: {warning}")
+            reporter.warn(f"warning: {warning}")
         return loaded
 
     def sentences(examples: list[Any]) -> list[tuple[str, ...]]:
@@ -176,7 +188,7 @@ def experiment(
     def meet(examples: list[Any]) -> None:
         left_out = features.meet(sentences(examples), reporter.track, reporter.say)
         if left_out:
-            reporter.say(f"{left_out:,} sentences find no room; their layers are computed in every epoch")
+            reporter.warn(f"{left_out:,} sentences find no room; their layers are computed in every epoch")
 
     meet(train + dev)
     trainer = Trainer(task, config.trainer, config.seed, device, reporter)
@@ -214,11 +226,19 @@ class RunFailed(RuntimeError):  # noqa: N818
 
 
 @hydra.main(config_path="pkg://conf", config_name="config", version_base="1.3")
-def _hydra_main(tree: DictConfig) -> str:
+def _hydra_main(tree: DictConfig) -> Ended:
+    settings = HydraConfig.get()
+    in_sweep = settings.mode is RunMode.MULTIRUN
+    side_by_side = in_sweep and not settings.launcher._target_.endswith(".BasicLauncher")
     try:
-        return run(run_config(tree))
+        return run(run_config(tree), in_sweep, side_by_side)
     except (InputError, RecordConflict, RecordUnreadable, NonFiniteLoss, OSError) as error:
         print(f"tasks.run: {error}", file=sys.stderr)
+        raise RunFailed from error
+    except Exception as error:
+        # Told here: not every exception survives the way to the process that started a sweep, and one that does not
+        # would end the other runs.
+        traceback.print_exc()
         raise RunFailed from error
 
 
@@ -232,6 +252,14 @@ def main() -> None:
         _hydra_main()
     except RunFailed:
         sys.exit(1)
+    except KeyboardInterrupt:
+        print("tasks.run: stopped; the same command goes on from here", file=sys.stderr)
+        sys.exit(130)  # as a shell would say it
+    except BrokenProcessPool:
+        sys.exit(
+            "tasks.run: a process was killed in the middle of its run, as happens when memory runs out. The same "
+            "command goes on from here; hydra.launcher.n_jobs=N sets how many runs take place at once"
+        )
     except (HydraException, OmegaConfBaseException) as error:
         sys.exit(f"tasks.run: {explain(error)}")
     except AssertionError as error:
@@ -241,4 +269,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    # Launchers send functions to other processes by the name of their module, which __main__ is not.
+    from tasks.run import main as imported_main
+
+    imported_main()

@@ -1,0 +1,134 @@
+"""What a sweep says of itself while it goes on: a line for each run that ends, and how long the others will take."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.utils import JobReturn, JobStatus
+from hydra.experimental.callback import Callback
+from omegaconf import DictConfig
+
+from tasks.console import Reporter
+
+Event = Literal["started", "finished", "skipped", "failed"]
+TITLE_WIDTH = 30  # so that the scores of most runs stand below each other
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a run ended that did not fail: what it was, what came of it, and the score in words."""
+
+    status: Literal["finished", "skipped"]
+    title: str
+    text: str
+
+
+class Sweep(Callback):
+    """Prints one line when a run of a sweep ends; Hydra calls it (hydra.callbacks in conf/config.yaml).
+
+    Launchers send a copy of it along with every run, to other processes or machines. The copies count together in one
+    file beside the records, a letter for each event: appending a letter needs no lock, and where it landed says how
+    many came before.
+    """
+
+    def __init__(self) -> None:
+        self._total: int | None = None
+        self._file: Path | None = None
+        self._since = 0.0
+
+    def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:  # noqa: ANN401, D102
+        self._total = runs_in(config)
+        self._since = time.time()
+        self._file = Path(config.hydra.sweep.dir).absolute() / f"progress-{time.time_ns()}-{os.getpid()}"
+        atexit.register(_remove, self._file)  # on_multirun_end is not called when a run has failed
+
+    def on_job_start(self, config: DictConfig, **kwargs: Any) -> None:  # noqa: ANN401, D102
+        if self._file is not None:
+            _append(self._file, "started")
+
+    def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:  # noqa: ANN401, D102
+        if self._file is None:
+            return  # a single run, which has said so itself
+        # `return_value` would raise what the run raised.
+        ended: Ended | None = job_return.return_value if job_return.status is JobStatus.COMPLETED else None
+        so_far = _append(self._file, ended.status if ended else "failed")
+        if ended is not None and ended.status == "finished":
+            elapsed = time.time() - self._since
+            Reporter(f"{ended.title:<{TITLE_WIDTH}}").warn(f"{ended.text}  {progress(so_far, self._total, elapsed)}")
+        if so_far["finished"] + so_far["skipped"] + so_far["failed"] == self._total:
+            closing = summary(so_far)
+            if closing:
+                Reporter("sweep").warn(closing)
+
+
+def runs_in(config: DictConfig) -> int | None:
+    """The number of runs of a multirun, or None where only its sweeper can know."""
+    sweeper = config.hydra.sweeper
+    if sweeper._target_ != f"{BasicSweeper.__module__}.{BasicSweeper.__qualname__}":
+        return None
+    arguments = [f"{key}={value}" for key, value in (sweeper.params or {}).items()] + list(config.hydra.overrides.task)
+    parser = OverridesParser.create(config_loader=GlobalHydra.instance().config_loader())
+    (runs,) = BasicSweeper.split_arguments(parser.parse_overrides(arguments), None)
+    return len(runs)
+
+
+def progress(so_far: Counter[Event], total: int | None, elapsed: float) -> str:
+    """How many runs are done, and about how long the others will take after `elapsed` seconds."""
+    ended = so_far["finished"] + so_far["skipped"] + so_far["failed"]
+    text = f"{ended} done" if total is None else f"{ended} of {total} done"
+    text += f", {so_far['failed']} failed" * bool(so_far["failed"])
+    if total is None or ended == total:
+        return text
+    # Runs under way count as half done. Skipped ones cost nothing, and tell nothing about the others.
+    under_way = (so_far["started"] - ended) / 2
+    seconds = elapsed * max(total - ended - under_way, 0) / (so_far["finished"] + so_far["failed"] + under_way)
+    return f"{text}, about {duration(seconds)} left"
+
+
+def summary(so_far: Counter[Event]) -> str:
+    """The last line, where it says more than the lines of the runs have: what was skipped, what failed."""
+    if not so_far["skipped"] and not so_far["failed"]:
+        return ""
+    parts = [f"{so_far['finished']} runs finished"]
+    if so_far["skipped"]:
+        parts.append(f"{so_far['skipped']} were done already")
+    if so_far["failed"]:
+        parts.append(f"{so_far['failed']} failed, which the same command tries again")
+    return ", ".join(parts)
+
+
+def duration(seconds: float) -> str:
+    """Seconds in words, as exact as an estimate is."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
+
+
+LETTERS: dict[str, Event] = {"+": "started", "f": "finished", "s": "skipped", "x": "failed"}
+
+
+def _append(file: Path, event: Event) -> Counter[Event]:
+    """Writes the event down; what comes out is how often each kind has happened up to this one."""
+    letter = next(letter for letter, meaning in LETTERS.items() if meaning == event)
+    descriptor = os.open(file, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
+    try:
+        os.write(descriptor, letter.encode())
+        length = os.lseek(descriptor, 0, os.SEEK_CUR)
+        letters = os.pread(descriptor, length, 0).decode()
+    finally:
+        os.close(descriptor)
+    return Counter(LETTERS[letter] for letter in letters)
+
+
+def _remove(file: Path) -> None:
+    if file.exists():
+        file.unlink()
