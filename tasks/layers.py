@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -41,6 +43,14 @@ class BiRnn(nn.Module):
         packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
         states, _ = pad_packed_sequence(self.rnn(packed)[0], batch_first=True, total_length=x.shape[1])
         return states
+
+    def together(self, texts: Sequence[tuple[Tensor, Tensor]]) -> list[Tensor]:
+        """The states of several batches, (x, lengths) each, in one pass; a step costs more than a row of it."""
+        tokens = max(x.shape[1] for x, _ in texts)
+        padded = [functional.pad(x, (0, 0, 0, tokens - x.shape[1])) for x, _ in texts]
+        states = self(torch.cat(padded), torch.cat([lengths for _, lengths in texts]))
+        parts = torch.split(states, [len(x) for x, _ in texts])
+        return [part[:, : x.shape[1]] for part, (x, _) in zip(parts, texts, strict=True)]
 
     def _on_cpu(self, x: Tensor, lengths: Tensor) -> Tensor:
         """The same, faster than torch; the parameters are torch's."""

@@ -74,23 +74,28 @@ class Esim(Head):
             XavierLinear(hidden, len(LABELS)),
         )
 
-    def _encode(self, text: FeatureBatch) -> Tensor:
-        """[h_k; ELMo_k] of each token, (batch, tokens, 2 * hidden + output_dim)."""
-        encoded = self.encoder(self.input_dropout(text.input), text.lengths)
-        return torch.cat([encoded, text.output], dim=-1)
+    def _encode(self, texts: Sequence[FeatureBatch]) -> list[Tensor]:
+        """[h_k; ELMo_k] of each token of each text, (batch, tokens, 2 * hidden + output_dim)."""
+        states = self.encoder.together([(self.input_dropout(text.input), text.lengths) for text in texts])
+        return [torch.cat([own, text.output], dim=-1) for own, text in zip(states, texts, strict=True)]
 
-    def _compose(self, own: Tensor, found: Tensor, text: FeatureBatch) -> Tensor:
-        """Mean and maximum over the tokens of a sentence, (batch, 4 * hidden)."""
-        inference = self.projection(enhance(own, found))  # (batch, tokens, hidden)
-        composed = self.composition(self.input_dropout(inference), text.lengths)  # (batch, tokens, 2 * hidden)
-        return torch.cat([masked_mean(composed, text.mask), masked_max(composed, text.mask)], dim=-1)
+    def _compose(self, texts: Sequence[FeatureBatch], inferences: Sequence[Tensor]) -> list[Tensor]:
+        """Mean and maximum over the tokens of each text, (batch, 4 * hidden), from its `enhance`d alignment."""
+        dropped = [
+            self.input_dropout(self.projection(inference)) for inference in inferences
+        ]  # (batch, tokens, hidden)
+        composed = self.composition.together([(x, text.lengths) for x, text in zip(dropped, texts, strict=True)])
+        return [
+            torch.cat([masked_mean(states, text.mask), masked_max(states, text.mask)], dim=-1)
+            for states, text in zip(composed, texts, strict=True)
+        ]
 
     def logits(self, features: Sequence[FeatureBatch]) -> Tensor:
         """The scores of the labels, (batch, 3), from the features of premises and hypotheses."""
         premise, hypothesis = features
-        a, b = self._encode(premise), self._encode(hypothesis)
+        a, b = self._encode(features)
         for_a, for_b = align(a, b, premise.mask, hypothesis.mask)
-        pooled = [self._compose(a, for_a, premise), self._compose(b, for_b, hypothesis)]
+        pooled = self._compose(features, [enhance(a, for_a), enhance(b, for_b)])
         scores: Tensor = self.classifier(torch.cat(pooled, dim=-1))
         return scores.float()
 

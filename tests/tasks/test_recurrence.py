@@ -54,3 +54,11 @@ def test_dropout_between_layers_is_of_training_alone():
     assert not torch.equal(layer(x, lengths), layer(x, lengths))
     layer.eval()
     torch.testing.assert_close(layer(x, lengths), by_torch(layer, x, lengths))
+
+
+def test_batches_read_together_are_read_as_if_alone():
+    torch.manual_seed(1)
+    layer = BiRnn(3, 2)
+    texts = [(torch.randn(2, 6, 3), torch.tensor([6, 2])), (torch.randn(3, 4, 3), torch.tensor([1, 4, 3]))]
+    for (x, lengths), states in zip(texts, layer.together(texts), strict=True):
+        torch.testing.assert_close(states, layer(x, lengths))

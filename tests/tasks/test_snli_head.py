@@ -127,12 +127,11 @@ def test_dropout_is_variational_on_the_inputs_of_both_lstms():
     )
     torch.manual_seed(0)
     head.logits([ones, ones])
-    for x in seen[:2]:
-        assert torch.equal(x, x[:, :1].expand_as(x))
-        assert set(x.unique().tolist()) == {0.0, 2.0}
-    for x in seen[2:]:
-        whole = (x == 0).all(dim=1)  # (batch, dim)
-        assert 0 < whole.sum() < whole.numel()
+    encoded, composed = seen  # premises above hypotheses
+    assert torch.equal(encoded, encoded[:, :1].expand_as(encoded))
+    assert set(encoded.unique().tolist()) == {0.0, 2.0}
+    whole = (composed == 0).all(dim=1)  # (batch, dim)
+    assert 0 < whole.sum() < whole.numel()
 
 
 class TestTask:
