@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from results.bootstrap import Interval, paired_interval, read_examples
 from results.collect import Collection, Finding, Found
-from results.identity import Parts, differences, fingerprint, flattened, shown, without_seed
+from results.identity import EXAMPLES_NAME, Parts, differences, fingerprint, flattened, shown, without_seed
 from results.paper import PaperScore, load_paper, relative_error_cut
 from results.record import RunRecord
 
@@ -24,11 +25,13 @@ class Group:
         features: The arm.
         settings: What sets the group apart from a plain run, as typed; empty for the plain runs.
         records: One per seed.
+        examples: For each record the file with its test examples' scores.
     """
 
     features: str
     settings: Mapping[str, str]
     records: Sequence[RunRecord]
+    examples: Sequence[Path] = ()
 
     @property
     def label(self) -> str:
@@ -80,6 +83,7 @@ class Row:
     groups: Sequence[Group]
     failed: Sequence[Found] = ()
     paper: PaperScore | None = None
+    _intervals: dict[str, Interval | None] = field(default_factory=dict, compare=False, repr=False)  # computed once
 
     def group(self, features: str, label: str = "") -> Group | None:
         """The group of these features and settings (plain unless told), or None."""
@@ -89,6 +93,14 @@ class Row:
         """ELMo's mean less the baseline's, both under the same settings; None where one of them is missing."""
         pair = self._pair(label)
         return pair[1].mean - pair[0].mean if pair else None
+
+    def interval(self, label: str = "") -> Interval | None:
+        """Where the gain lies, by test examples and seeds; None without a pair or without its examples' scores."""
+        if label not in self._intervals:
+            pair = self._pair(label)
+            arms = [_examples(group) for group in pair] if pair else [[], []]
+            self._intervals[label] = paired_interval(arms[0], arms[1], self.metric)
+        return self._intervals[label]
 
     def error_cut(self, label: str = "") -> float | None:
         """The share of the baseline's error that ELMo takes away, in percent."""
@@ -194,6 +206,8 @@ def _row(data: str, task: str, found: Sequence[Found], findings: list[Finding]) 
             keys = sorted({k for g in cell_groups for k in differences(cell_groups[0].parts, g.parts)})
             text = f"{data} {task} {cell_groups[0].features}: runs that differ in {', '.join(keys)} are not averaged"
             findings.append(Finding("note", text, wrong=True, row=key))
+    beside = {id(item.record): item.path.with_name(EXAMPLES_NAME) for item in found}
+    groups = [replace(group, examples=[beside[id(record)] for record in group.records]) for group in groups]
     groups.sort(key=lambda group: (group.label, _column(group.features)))  # the plain ones have no label: first
     row = Row(data, task, groups, [i for i in found if i.record.status == "failed"], load_paper().compared(data, task))
     findings += [Finding("failed", _failure(item), wrong=True, row=key) for item in row.failed]
@@ -201,6 +215,15 @@ def _row(data: str, task: str, found: Sequence[Found], findings: list[Finding]) 
     if running := sum(item.record.status == "running" for item in found):
         findings.append(Finding("note", f"{data} {task}: {running} under way", wrong=False, row=key))
     return row
+
+
+def _examples(group: Group) -> list[list[Mapping[str, float]]]:
+    """For each record its test examples' scores; nothing where those of one are missing."""
+    runs = [
+        read_examples(path, record.fingerprint) for path, record in zip(group.examples, group.records, strict=False)
+    ]
+    found = [run for run in runs if run is not None]
+    return found if len(found) == len(group.records) else []
 
 
 def _settings(record: RunRecord) -> dict[str, str]:

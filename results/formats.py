@@ -51,7 +51,8 @@ def to_tex(summary: Summary) -> str:
 def to_csv(summary: Summary) -> str:
     """One line per row with every column, other settings included; unrounded but for noise, empty where unknown."""
     names = list(dict.fromkeys([*summary.features, *(group.name for row in summary.rows for group in row.groups)]))
-    header = ["data", "task", "metric", "paper_baseline", "paper_elmo", "paper_elmo_std", "gain", "relative_error_cut"]
+    header = ["data", "task", "metric", "paper_baseline", "paper_elmo", "paper_elmo_std", "gain", "gain_low"]
+    header += ["gain_high", "gain_p", "relative_error_cut"]
     header += [f"{name} {column}" for name in names for column in ("mean", "std", "n")]
     output = io.StringIO()
     writer = csv.writer(output, lineterminator="\n")
@@ -60,7 +61,10 @@ def to_csv(summary: Summary) -> str:
         paper = row.paper
         cells: list[object] = [row.data, row.task, row.metric]
         cells += [paper.baseline, paper.elmo, paper.elmo_std] if paper else [None, None, None]
-        cells += [_clean(row.gain()), _clean(row.error_cut())]
+        interval = row.interval()
+        cells += [_clean(row.gain())]
+        cells += [_clean(interval.low), _clean(interval.high), interval.p] if interval else [None, None, None]
+        cells += [_clean(row.error_cut())]
         groups = {group.name: group for group in row.groups}
         for name in names:
             group = groups.get(name)
@@ -94,13 +98,14 @@ _TITLES = {
 
 def _json_row(row: Row, summary: Summary) -> dict[str, object]:
     own = [finding for finding in summary.findings if finding.row == (row.data, row.task)]
-    paper = row.paper
+    paper, interval = row.paper, row.interval()
     return {
         "data": row.data,
         "task": row.task,
         "metric": row.metric,
         "features": {group.name: _json_group(group) for group in row.groups},
         "gain": _clean(row.gain()),
+        "gain_interval": asdict(interval) if interval else None,
         "relative_error_cut": _clean(row.error_cut()),
         "paper": {
             **asdict(paper),
@@ -136,21 +141,26 @@ def _clean(number: float | None) -> float | None:
 def _sheets(summary: Summary) -> list[Sheet]:
     """The main table, and where runs had other settings a second one, in which like stands beside like."""
     others = summary.features[2:]
-    tail = [("gain", "r"), ("error\ncut", "r"), *((name, "l") for name in others)]
+    interval = [("95 %\ninterval", "l")] if _has_intervals(summary) else []
+    tail = [("gain", "r"), *interval, ("error\ncut", "r"), *((name, "l") for name in others)]
     head = [("data", "l"), ("task", "l"), ("metric", "l")]
     main = Sheet(
         "Test scores in percent: mean±std (number of seeds)",
         [*head, ("paper\nbase", "l"), (BASELINE, "l"), ("paper\n+ELMo", "l"), (WITH_ELMO, "l"), *tail],
-        [_main_line(row, others) for row in summary.rows],
+        [_main_line(row, others, bool(interval)) for row in summary.rows],
     )
-    lines = [_settings_line(row, label, others) for row in summary.rows for label in row.labels]
+    lines = [_settings_line(row, label, others, bool(interval)) for row in summary.rows for label in row.labels]
     if not lines:
         return [main]
     columns = [*head, ("settings", "l"), (BASELINE, "l"), (WITH_ELMO, "l"), *tail]
     return [main, Sheet("Other settings", columns, lines)]
 
 
-def _main_line(row: Row, others: Sequence[str]) -> list[str]:
+def _has_intervals(summary: Summary) -> bool:
+    return any(row.interval(label) for row in summary.rows for label in ["", *row.labels])
+
+
+def _main_line(row: Row, others: Sequence[str], intervals: bool) -> list[str]:
     def cell(features: str) -> str:
         group = row.group(features)
         apart = any(g.features == features and g.label for g in row.groups)
@@ -160,19 +170,22 @@ def _main_line(row: Row, others: Sequence[str]) -> list[str]:
     std = f"±{paper.elmo_std:.2f}" if paper and paper.elmo_std is not None else ""
     line = [row.data, row.task, row.metric or _EMPTY, str(paper.baseline) if paper else "n/a", cell(BASELINE)]
     line += [f"{paper.elmo}{std}" if paper else "n/a", cell(WITH_ELMO)]
-    return [*line, *_gain_cells(row, ""), *map(cell, others)]
+    return [*line, *_gain_cells(row, "", intervals), *map(cell, others)]
 
 
-def _settings_line(row: Row, label: str, others: Sequence[str]) -> list[str]:
+def _settings_line(row: Row, label: str, others: Sequence[str], intervals: bool) -> list[str]:
     groups = {name: row.group(name, label) for name in (BASELINE, WITH_ELMO, *others)}
     metric = next(group.metric for group in groups.values() if group)
     scores = [_score(group) if group else _EMPTY for group in groups.values()]
-    return [row.data, row.task, metric, label, *scores[:2], *_gain_cells(row, label), *scores[2:]]
+    return [row.data, row.task, metric, label, *scores[:2], *_gain_cells(row, label, intervals), *scores[2:]]
 
 
-def _gain_cells(row: Row, label: str) -> list[str]:
+def _gain_cells(row: Row, label: str, intervals: bool) -> list[str]:
     gain, cut = row.gain(label), row.error_cut(label)
-    return [_EMPTY if gain is None else f"{gain:+.2f}", _EMPTY if cut is None else f"{cut:.1f}%"]
+    interval = row.interval(label) if intervals else None
+    between = f"{interval.low:+.1f}..{interval.high:+.1f}" if interval else _EMPTY
+    cells = [_EMPTY if gain is None else f"{gain:+.2f}", _EMPTY if cut is None else f"{cut:.1f}%"]
+    return [cells[0], between, cells[1]] if intervals else cells
 
 
 def _score(group: Group) -> str:
@@ -186,6 +199,8 @@ def _sections(summary: Summary) -> list[tuple[str, list[str]]]:
         for kind, title in _TITLES.items()
     ]
     legend = []
+    if _has_intervals(summary):
+        legend.append("95 % interval: of the gain, by a paired bootstrap over test examples and seeds together")
     if any(row.paper is None for row in summary.rows):
         names = ", ".join(load_paper().comparable_data)
         legend.append(f"n/a: the paper's numbers are for its own data (data={names}) and tasks")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import results.table
-from results.record import RunError
+from results.record import EXAMPLES_NAME, RunError, write_examples
 from tests.results.making import make_record, save
 
 ROOT = Path(__file__).parents[2]
@@ -267,3 +267,21 @@ def test_only_the_standard_library_is_loaded(runs):
     before = table_process("-c", "import sys; print(*{n.split('.')[0] for n in sys.modules})").stdout.split()
     foreign = table_process("-c", code).stderr.split(b"FOREIGN")[1].split()
     assert set(foreign) - set(before) == set()
+
+
+def test_a_gain_has_an_interval_where_the_examples_are_there(tmp_path, capsys):
+    """Two arms of two seeds, right in 60 and in 80 of 100 examples, the same ones each time: 20 points, and no less."""
+    for features, right in (("glove", 60), ("elmo", 80)):
+        for seed in (1, 2):
+            record = make_record(right, features=features, seed=seed, task="sst5", metric="accuracy")
+            path = save(tmp_path, record)
+            scores = [{"correct": int(i < right)} for i in range(100)]
+            write_examples(path.with_name(EXAMPLES_NAME), record.fingerprint, scores)
+    results.table.main(["--runs", str(tmp_path), "--format", "json"])
+    (row,) = json.loads(capsys.readouterr().out)
+    assert row["gain"] == 20
+    interval = row["gain_interval"]
+    assert 10 < interval["low"] < 20 < interval["high"] < 30
+    assert interval["p"] < 0.01
+    results.table.main(["--runs", str(tmp_path)])
+    assert f"{interval['low']:+.1f}..{interval['high']:+.1f}" in capsys.readouterr().out

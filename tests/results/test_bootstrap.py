@@ -1,0 +1,91 @@
+"""The interval of a gain, against closed forms and a plain loop."""
+
+import json
+import math
+import random
+
+import pytest
+
+from results.bootstrap import paired_interval, read_examples
+
+
+def accuracies(seeds, examples, share, seed):
+    draw = random.Random(seed)
+    return [[{"correct": int(draw.random() < share)} for _ in range(examples)] for _ in range(seeds)]
+
+
+def test_equal_arms_differ_by_nothing():
+    arm = accuracies(3, 50, 0.6, seed=1)
+    found = paired_interval(arm, arm, "accuracy")
+    assert (found.low, found.high, found.p) == (0, 0, 1)
+
+
+def test_one_run_each_gives_the_normal_approximation():
+    """Of one seed the difference of paired examples has a variance that can be written down."""
+    (first,), (second,) = accuracies(1, 400, 0.5, seed=1), accuracies(1, 400, 0.6, seed=2)
+    differences = [100 * (b["correct"] - a["correct"]) for a, b in zip(first, second, strict=True)]
+    mean = sum(differences) / 400
+    spread = math.sqrt(sum((d - mean) ** 2 for d in differences) / 400 / 400)
+    found = paired_interval([first], [second], "accuracy")
+    assert found.low == pytest.approx(mean - 1.96 * spread, abs=0.5)
+    assert found.high == pytest.approx(mean + 1.96 * spread, abs=0.5)
+
+
+def test_pairing_counts():
+    """Examples that are hard for both arms widen nothing: only where they differ is anything to be unsure of."""
+    hard = [{"correct": int(i % 2)} for i in range(300)]
+    better = [{"correct": int(i % 2 or i % 20 == 0)} for i in range(300)]
+    paired = paired_interval([hard], [better], "accuracy")
+    unpaired = paired_interval([hard], [better[150:] + better[:150][::-1]], "accuracy")
+    assert paired.low > 0
+    assert paired.high - paired.low < 0.5 * (unpaired.high - unpaired.low)
+
+
+def test_seeds_that_disagree_widen_the_interval():
+    low, high = [{"correct": 0}] * 40 + [{"correct": 1}] * 60, [{"correct": 0}] * 60 + [{"correct": 1}] * 40
+    steady = paired_interval([low, low, low], [low, low, low], "accuracy")
+    shaken = paired_interval([low, low, low], [low, high, low], "accuracy")
+    assert steady.high - steady.low == 0
+    assert shaken.low < -15
+    assert shaken.high == 0
+
+
+def test_f1_is_that_of_the_whole_not_the_mean_of_sentences():
+    """Two sentences, one of a hundred entities and one of one: a resample may hold either twice."""
+    baseline = [[{"tp": 0, "fp": 0, "fn": 100}, {"tp": 1, "fp": 0, "fn": 0}]]
+    better = [[{"tp": 100, "fp": 0, "fn": 0}, {"tp": 1, "fp": 0, "fn": 0}]]
+    found = paired_interval(baseline, better, "f1")
+    assert found.low == 0  # the second sentence twice: both are perfect
+    assert found.high == 100  # the first twice: nothing against everything
+
+
+def test_scores_of_the_metric_s_own_name():
+    baseline, better = [[{"f1": 40.0, "em": 0.0}] * 10], [[{"f1": 55.0, "em": 0.0}] * 10]
+    found = paired_interval(baseline, better, "f1")
+    assert found.low == pytest.approx(15)
+    assert found.high == pytest.approx(15)
+    assert found.p == 1 / 2000
+
+
+@pytest.mark.parametrize(
+    ("baseline", "other"),
+    [([], []), ([[{"correct": 1}]], [[{"correct": 1}] * 2]), ([[{"other": 1}]], [[{"other": 1}]])],
+    ids=["no runs", "other examples", "no such score"],
+)
+def test_what_cannot_be_paired_has_no_interval(baseline, other):
+    assert paired_interval(baseline, other, "accuracy") is None
+
+
+def test_arms_with_unequal_numbers_of_seeds():
+    found = paired_interval(accuracies(2, 200, 0.3, 1), accuracies(5, 200, 0.7, 2), "accuracy")
+    assert 25 < found.low < 40 < found.high < 55
+
+
+def test_examples_of_another_run_are_not_read(tmp_path):
+    path = tmp_path / "examples.json"
+    path.write_text(json.dumps({"schema": 1, "fingerprint": "ab", "scores": [{"correct": 1}]}), encoding="utf-8")
+    assert read_examples(path, "ab") == [{"correct": 1}]
+    assert read_examples(path, "cd") is None
+    path.write_text("{", encoding="utf-8")
+    assert read_examples(path, "ab") is None
+    assert read_examples(tmp_path / "none.json", "ab") is None
