@@ -38,6 +38,7 @@ check: lint  ## lint, formatting, types and the fast tests
 
 bench: $(STAMP)  ## measure speeds, each as a ratio within one run
 	$(BIN)/python -m tests.benchmarks
+	$(BIN)/python -m tests.benchmarks.heads
 
 clean:  ## remove .venv and caches
 	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache
