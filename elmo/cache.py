@@ -110,22 +110,30 @@ class CachedLayers(nn.Module):
         """The source's: where layers are kept does not change them."""
         return self.source.fingerprint()
 
-    def prepare(self, sentences: Iterable[Sentence], track: Track | None = None, say: Say | None = None) -> int:
+    def prepare(
+        self,
+        sentences: Iterable[Sentence],
+        track: Track | None = None,
+        say: Say | None = None,
+        warn: Say | None = None,
+    ) -> int:
         """Embeds the sentences that are nowhere yet; how many find no room, and are computed each time, comes out.
 
         Args:
             sentences: what will be asked for.
             track: shows progress over the batches, given them, their number and a title.
             say: is told what there is to do, in a line or two.
+            warn: is told where the store has no room; `say` unless given.
         """
         wanted = sorted({tuple(sentence) for sentence in sentences} - {()}, key=lambda s: (len(s), s))
         say = say or (lambda _: None)
+        warn = warn or say
         if self.shelf is not None:
             self._look_up([key for key in wanted if key not in self._stored])
         new = [key for key in wanted if key not in self._starts and key not in self._stored]
         say(f"{len(new):,} of {len(wanted):,} sentences to embed" + self._forecast(new))
         if new and self.shelf is not None:
-            self._fill(self.shelf, new, track, say)
+            self._fill(self.shelf, new, track, say, warn)
         self._expect([self._stored[key] for key in wanted if key in self._stored])
         on_disk = self.shelf is not None and self._table.device.type == "cpu"  # the page cache is memory enough
         self._load([key for key in wanted if key not in self._starts and not (on_disk and key in self._stored)], track)
@@ -152,7 +160,7 @@ class CachedLayers(nn.Module):
             starts = zip(keys, self.shelf.find(keys), strict=True)
             self._stored.update({key: start for key, start in starts if start is not None})
 
-    def _fill(self, shelf: Shelf, new: Sequence[Key], track: Track | None, say: Say) -> None:
+    def _fill(self, shelf: Shelf, new: Sequence[Key], track: Track | None, say: Say, warn: Say) -> None:
         """Embeds sentences into the store, as far as there is room.
 
         Each process goes through the batches in an order of its own and leaves out what another has written meanwhile:
@@ -160,7 +168,9 @@ class CachedLayers(nn.Module):
         """
         fitting = _first(new, shelf.room())
         if len(fitting) < len(new):
-            say(f"the store has room for {len(fitting):,} of them. Raise store.limit_gb, or python -m elmo.store prune")
+            warn(
+                f"the store has room for {len(fitting):,} of them. Raise store.limit_gb, or python -m elmo.store prune"
+            )
         batches = list(_batches(fitting))
         random.Random(os.getpid()).shuffle(batches)
         started = time.perf_counter()
@@ -172,7 +182,7 @@ class CachedLayers(nn.Module):
             try:
                 shelf.add(missing, self._rows_of(missing).cpu().numpy())
             except StoreFull as full:
-                say(f"{full}. What is left is kept in memory for this run, as far as it fits")
+                warn(f"{full}. What is left is kept in memory for this run, as far as it fits")
                 break
             if number == 0 and len(batches) > 1:
                 share = sum(map(len, batch)) / sum(map(len, fitting))

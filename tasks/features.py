@@ -263,7 +263,13 @@ class TokenFeatures(nn.Module):
     def _form(self, word: str) -> str:
         return word.lower() if self.config.words is not None and self.config.words.lowercase else word
 
-    def meet(self, sentences: Iterable[Sentence], track: Track | None = None, say: Say | None = None) -> int:
+    def meet(
+        self,
+        sentences: Iterable[Sentence],
+        track: Track | None = None,
+        say: Say | None = None,
+        warn: Say | None = None,
+    ) -> int:
         """Makes sentences known before they are used: numbers for their words, frozen layers at hand.
 
         Words that were not trained on get their pretrained vector, or zeros.
@@ -272,13 +278,14 @@ class TokenFeatures(nn.Module):
             sentences: what will come.
             track: shows the progress of embedding; see `elmo.cache.CachedLayers`.
             say: is told how much there is to embed.
+            warn: is told where the store has no room.
 
         Returns:
             The number of sentences whose layers found no room, and are computed each time.
         """
         sentences = list(sentences)
         self._number(sentences)
-        return self._layers.prepare(sentences, track, say) if self._layers is not None else 0
+        return self._layers.prepare(sentences, track, say, warn) if self._layers is not None else 0
 
     @property
     def _layers(self) -> CachedLayers | None:

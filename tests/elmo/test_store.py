@@ -219,13 +219,14 @@ class TestNoRoom:
     ROW = 40 * 4
 
     def test_beyond_the_limit_layers_come_from_memory_or_are_computed(self, bilm, shelf_of):
-        said, tokens = [], sum(map(len, DISTINCT))
+        warned, tokens = [], sum(map(len, DISTINCT))
         overhead = sum(path.stat().st_size for path in shelf_of(bilm).path.rglob("*") if path.is_file())
         limited = shelf_of(bilm, limit_gb=(overhead + 50 * self.ROW) / 1e9)
         cached = CachedLayers(bilm, limited, memory_gb=30 * self.ROW / 1e9)
-        left_out = cached.prepare(SENTENCES, say=said.append)
+        left_out = cached.prepare(SENTENCES, warn=warned.append)
+        (warning,) = warned
         assert re.match(
-            r"the store has room for \d+ of them\. Raise store\.limit_gb, or python -m elmo\.store prune", said[1]
+            r"the store has room for \d+ of them\. Raise store\.limit_gb, or python -m elmo\.store prune", warning
         )
         stored = limited.count()[1]
         assert 30 < stored <= 50
