@@ -60,7 +60,7 @@ def setup(request):
 def fitted(setup):
     """A model trained on the eight examples until it knows them."""
     model = setup.model()
-    state = setup.trainer(epochs=50, lr=0.01).fit(model, setup.train, setup.train)
+    state = setup.trainer(epochs=80, lr=0.01).fit(model, setup.train, setup.train)
     return model, state
 
 
