@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
@@ -27,8 +27,33 @@ MEMORY_GB = 4.0
 
 Key = tuple[str, ...]
 Batch = list[Key]
-Track = Callable[[Sequence[Batch], int, str], Iterable[Batch]]
-Say = Callable[[str], None]
+
+
+class Teller(Protocol):
+    """Whom `CachedLayers` tells what it does; `tasks.console.Reporter` is one."""
+
+    def say(self, text: str) -> None:
+        """Takes a line on what there is to do."""
+
+    def warn(self, text: str) -> None:
+        """Takes a line that somebody should act upon."""
+
+    def track(self, items: Sequence[Batch], total: int, what: str) -> Iterable[Batch]:
+        """The items, with progress shown over them."""
+
+
+class Silence:
+    """Tells nobody."""
+
+    def say(self, text: str) -> None:
+        """Takes the line."""
+
+    def warn(self, text: str) -> None:
+        """Takes the line."""
+
+    def track(self, items: Sequence[Batch], total: int, what: str) -> Iterable[Batch]:
+        """The items."""
+        return items
 
 
 class TokenLayers(Protocol):
@@ -110,33 +135,24 @@ class CachedLayers(nn.Module):
         """The source's: where layers are kept does not change them."""
         return self.source.fingerprint()
 
-    def prepare(
-        self,
-        sentences: Iterable[Sentence],
-        track: Track | None = None,
-        say: Say | None = None,
-        warn: Say | None = None,
-    ) -> int:
+    def prepare(self, sentences: Iterable[Sentence], teller: Teller | None = None) -> int:
         """Embeds the sentences that are nowhere yet; how many find no room, and are computed each time, comes out.
 
         Args:
             sentences: what will be asked for.
-            track: shows progress over the batches, given them, their number and a title.
-            say: is told what there is to do, in a line or two.
-            warn: is told where the store has no room; `say` unless given.
+            teller: is told what there is to do, how it goes, and where the store has no room.
         """
         wanted = sorted({tuple(sentence) for sentence in sentences} - {()}, key=lambda s: (len(s), s))
-        say = say or (lambda _: None)
-        warn = warn or say
+        teller = teller or Silence()
         if self.shelf is not None:
             self._look_up([key for key in wanted if key not in self._stored])
         new = [key for key in wanted if key not in self._starts and key not in self._stored]
-        say(f"{len(new):,} of {len(wanted):,} sentences to embed" + self._forecast(new))
+        teller.say(f"{len(new):,} of {len(wanted):,} sentences to embed" + self._forecast(new))
         if new and self.shelf is not None:
-            self._fill(self.shelf, new, track, say, warn)
+            self._fill(self.shelf, new, teller)
         self._expect([self._stored[key] for key in wanted if key in self._stored])
         on_disk = self.shelf is not None and self._table.device.type == "cpu"  # the page cache is memory enough
-        self._load([key for key in wanted if key not in self._starts and not (on_disk and key in self._stored)], track)
+        self._load([key for key in wanted if key not in self._starts and not (on_disk and key in self._stored)], teller)
         return sum(key not in self._starts and key not in self._stored for key in wanted)
 
     def _expect(self, starts: Sequence[int]) -> None:
@@ -160,7 +176,7 @@ class CachedLayers(nn.Module):
             starts = zip(keys, self.shelf.find(keys), strict=True)
             self._stored.update({key: start for key, start in starts if start is not None})
 
-    def _fill(self, shelf: Shelf, new: Sequence[Key], track: Track | None, say: Say, warn: Say) -> None:
+    def _fill(self, shelf: Shelf, new: Sequence[Key], teller: Teller) -> None:
         """Embeds sentences into the store, as far as there is room.
 
         Each process goes through the batches in an order of its own and leaves out what another has written meanwhile:
@@ -168,13 +184,13 @@ class CachedLayers(nn.Module):
         """
         fitting = _first(new, shelf.room())
         if len(fitting) < len(new):
-            warn(
+            teller.warn(
                 f"the store has room for {len(fitting):,} of them. Raise store.limit_gb, or python -m elmo.store prune"
             )
         batches = list(_batches(fitting))
         random.Random(os.getpid()).shuffle(batches)
         started = time.perf_counter()
-        for number, batch in enumerate(track(batches, len(batches), "embedding") if track else batches):
+        for number, batch in enumerate(teller.track(batches, len(batches), "embedding")):
             self._look_up(batch)
             missing = [key for key in batch if key not in self._stored]
             if not missing:
@@ -182,15 +198,17 @@ class CachedLayers(nn.Module):
             try:
                 shelf.add(missing, self._rows_of(missing).cpu().numpy())
             except StoreFull as full:
-                warn(f"{full}. What is left is kept in memory for this run, as far as it fits")
+                teller.warn(f"{full}. What is left is kept in memory for this run, as far as it fits")
                 break
             if number == 0 and len(batches) > 1:
                 share = sum(map(len, batch)) / sum(map(len, fitting))
                 seconds = (time.perf_counter() - started) / share
-                say(f"embedding takes about {_duration(seconds)}, as the first of {len(batches):,} batches tells")
+                teller.say(
+                    f"embedding takes about {_duration(seconds)}, as the first of {len(batches):,} batches tells"
+                )
         self._look_up(fitting)
 
-    def _load(self, keys: Sequence[Key], track: Track | None) -> None:
+    def _load(self, keys: Sequence[Key], teller: Teller) -> None:
         """Brings sentences into memory, as far as there is room: from the store, or computed."""
         row_bytes = self._table.shape[1] * self._table.element_size()
         fitting = _first(keys, int(self._memory_bytes / row_bytes) - len(self._table))
@@ -203,7 +221,7 @@ class CachedLayers(nn.Module):
         computed = list(_batches([key for key in fitting if key not in self._stored]))
         for batch in stored:
             first = self._put(table, first, batch, self._stored_rows(batch))
-        for batch in track(computed, len(computed), "embedding") if track and computed else computed:
+        for batch in teller.track(computed, len(computed), "embedding") if computed else []:
             first = self._put(table, first, batch, self._rows_of(batch))
         self._table = table
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from elmo import SIZES, Bilm, Elmo, load_bilm, random_bilm
-from elmo.cache import MEMORY_GB, CachedLayers, Say, Track
+from elmo.cache import MEMORY_GB, CachedLayers, Teller
 from elmo.characters import character_ids, spell
 from elmo.errors import InputError
 from elmo.mix import LayerChoice
@@ -263,29 +263,21 @@ class TokenFeatures(nn.Module):
     def _form(self, word: str) -> str:
         return word.lower() if self.config.words is not None and self.config.words.lowercase else word
 
-    def meet(
-        self,
-        sentences: Iterable[Sentence],
-        track: Track | None = None,
-        say: Say | None = None,
-        warn: Say | None = None,
-    ) -> int:
+    def meet(self, sentences: Iterable[Sentence], teller: Teller | None = None) -> int:
         """Makes sentences known before they are used: numbers for their words, frozen layers at hand.
 
         Words that were not trained on get their pretrained vector, or zeros.
 
         Args:
             sentences: what will come.
-            track: shows the progress of embedding; see `elmo.cache.CachedLayers`.
-            say: is told how much there is to embed.
-            warn: is told where the store has no room.
+            teller: is told how the embedding goes; see `elmo.cache.CachedLayers`.
 
         Returns:
             The number of sentences whose layers found no room, and are computed each time.
         """
         sentences = list(sentences)
         self._number(sentences)
-        return self._layers.prepare(sentences, track, say, warn) if self._layers is not None else 0
+        return self._layers.prepare(sentences, teller) if self._layers is not None else 0
 
     @property
     def _layers(self) -> CachedLayers | None:

@@ -186,7 +186,7 @@ def experiment(
     )
 
     def meet(examples: list[Any]) -> None:
-        left_out = features.meet(sentences(examples), reporter.track, reporter.say, reporter.warn)
+        left_out = features.meet(sentences(examples), reporter)
         if left_out:
             reporter.warn(f"{left_out:,} sentences find no room; their layers are computed in every epoch")
 

@@ -26,7 +26,7 @@ def predict(file: Path, run: Path, device: torch.device) -> dict[str, str]:
     reporter = Reporter(f"squad {file.name}")
     trainer = Trainer(config.task, config.trainer, config.seed, device, reporter)
     model = model.to(device)
-    model.features.meet([text for example in examples for text in config.task.texts(example)], reporter.track)
+    model.features.meet([text for example in examples for text in config.task.texts(example)], reporter)
     spans = trainer.predict(model, examples)
     return {example.id: answer_text(example, span) for example, span in zip(examples, spans, strict=True)}
 

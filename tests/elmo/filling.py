@@ -12,7 +12,7 @@ from pathlib import Path
 
 import elmo.cache
 from elmo import random_bilm
-from elmo.cache import CachedLayers
+from elmo.cache import CachedLayers, Silence
 from elmo.store import About, open_shelf
 
 DRAW = random.Random(5)
@@ -39,16 +39,28 @@ class Slow:
         return BILM.token_layers(sentences)
 
 
+class Listener(Silence):
+    """Remembers what it is told, whether as news or as a warning."""
+
+    def __init__(self):
+        self.said = []
+
+    def say(self, text):
+        self.said.append(text)
+
+    warn = say
+
+
 def main():
     store, seconds = Path(sys.argv[1]), float(sys.argv[2])
     elmo.cache.TOKENS_AT_ONCE = 64
-    source, said = Slow(seconds), []
+    source, listener = Slow(seconds), Listener()
     print("ready", flush=True)
     sys.stdin.readline()
     layers = CachedLayers(source, open_shelf(store, ABOUT))
-    left_out = layers.prepare(SENTENCES, say=said.append)
+    left_out = layers.prepare(SENTENCES, listener)
     right = bool((layers.layers(SENTENCES) == BILM.layers(SENTENCES)).all())
-    print(json.dumps({"embedded": source.embedded, "left_out": left_out, "said": said, "right": right}))
+    print(json.dumps({"embedded": source.embedded, "left_out": left_out, "said": listener.said, "right": right}))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import torch
 
 import elmo.cache
 from elmo import Elmo, random_bilm
-from elmo.cache import CachedLayers
+from elmo.cache import CachedLayers, Silence
 
 SENTENCES = [tuple(f"w{random.Random(i).randrange(40)}" for _ in range(i % 9)) for i in range(30)]
 
@@ -94,11 +94,12 @@ def test_progress_is_shown_over_the_batches(bilm, monkeypatch):
     monkeypatch.setattr(elmo.cache, "TOKENS_AT_ONCE", 16)
     seen = []
 
-    def track(batches, total, what):
-        seen.append((total, what))
-        return batches
+    class Tracker(Silence):
+        def track(self, items, total, what):
+            seen.append((total, what))
+            return items
 
-    CachedLayers(bilm).prepare(SENTENCES, track)
+    CachedLayers(bilm).prepare(SENTENCES, Tracker())
     ((total, what),) = seen
     assert total > 1
     assert what == "embedding"

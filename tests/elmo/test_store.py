@@ -18,7 +18,7 @@ import torch
 
 import elmo.cache
 from elmo import InputError, random_bilm
-from elmo.cache import CachedLayers
+from elmo.cache import CachedLayers, Silence
 from elmo.store import About, Shelf, StoreFull, open_shelf
 from elmo.store.__main__ import main
 from elmo.store.shelf import key_of
@@ -26,6 +26,19 @@ from tests.elmo import filling
 
 SENTENCES = [tuple(f"w{random.Random(i).randrange(40)}" for _ in range(i % 9)) for i in range(30)]
 DISTINCT = set(SENTENCES) - {()}
+
+
+class Listener(Silence):
+    """Remembers what it is told."""
+
+    def __init__(self):
+        self.said, self.warned = [], []
+
+    def say(self, text):
+        self.said.append(text)
+
+    def warn(self, text):
+        self.warned.append(text)
 
 
 @pytest.fixture
@@ -154,13 +167,13 @@ class TestLayers:
 
     def test_the_second_run_embeds_nothing(self, bilm, shelf_of, monkeypatch):
         CachedLayers(bilm, shelf_of(bilm)).prepare(SENTENCES)
-        embedded, said = sentences_embedded(bilm, monkeypatch), []
+        embedded, listener = sentences_embedded(bilm, monkeypatch), Listener()
         again = CachedLayers(bilm, shelf_of(bilm))
-        assert again.prepare(SENTENCES, say=said.append) == 0
+        assert again.prepare(SENTENCES, listener) == 0
         again.hold(SENTENCES)
         again.layers(SENTENCES)
         assert embedded == []
-        assert said[0].startswith(f"0 of {len(DISTINCT)} sentences to embed; store: ")
+        assert listener.said[0].startswith(f"0 of {len(DISTINCT)} sentences to embed; store: ")
 
     def test_a_sub_sample_reuses_the_entries_and_a_larger_set_adds_to_them(self, bilm, shelf_of, monkeypatch):
         embedded = sentences_embedded(bilm, monkeypatch)
@@ -170,13 +183,13 @@ class TestLayers:
 
     def test_what_a_forecast_says(self, bilm, shelf_of, monkeypatch):
         monkeypatch.setattr(elmo.cache, "TOKENS_AT_ONCE", 16)
-        said, tokens = [], sum(map(len, DISTINCT))
-        CachedLayers(bilm, shelf_of(bilm)).prepare(SENTENCES, say=said.append)
+        listener, tokens = Listener(), sum(map(len, DISTINCT))
+        CachedLayers(bilm, shelf_of(bilm)).prepare(SENTENCES, listener)
         size = tokens * 40 * 4 / 1e9
-        assert said[0].startswith(
+        assert listener.said[0].startswith(
             f"{len(DISTINCT)} of {len(DISTINCT)} sentences to embed: {tokens} tokens, {size:.2g} GB"
         )
-        assert re.match(r"embedding takes about \d+ s, as the first of \d+ batches tells", said[1])
+        assert re.match(r"embedding takes about \d+ s, as the first of \d+ batches tells", listener.said[1])
 
     def test_read_ahead_in_another_thread(self, bilm, shelf_of, monkeypatch):
         cached = CachedLayers(bilm, shelf_of(bilm))
@@ -219,12 +232,12 @@ class TestNoRoom:
     ROW = 40 * 4
 
     def test_beyond_the_limit_layers_come_from_memory_or_are_computed(self, bilm, shelf_of):
-        warned, tokens = [], sum(map(len, DISTINCT))
+        listener, tokens = Listener(), sum(map(len, DISTINCT))
         overhead = sum(path.stat().st_size for path in shelf_of(bilm).path.rglob("*") if path.is_file())
         limited = shelf_of(bilm, limit_gb=(overhead + 50 * self.ROW) / 1e9)
         cached = CachedLayers(bilm, limited, memory_gb=30 * self.ROW / 1e9)
-        left_out = cached.prepare(SENTENCES, warn=warned.append)
-        (warning,) = warned
+        left_out = cached.prepare(SENTENCES, listener)
+        (warning,) = listener.warned
         assert re.match(
             r"the store has room for \d+ of them\. Raise store\.limit_gb, or python -m elmo\.store prune", warning
         )
