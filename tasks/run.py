@@ -60,7 +60,8 @@ python -m tasks.run -m KEY=A,B,C ...     one run for each combination
   task={tasks}
   features=glove|elmo|elmo_random        the arm: baseline, baseline + ELMo, baseline + untrained biLM
   data=mini|paper|NAME                   shipped data, official files under data_dir, or a conf/data/NAME.yaml
-  seed=N  limit=N                        limit keeps the first N examples of each split
+  seed=N  train_fraction=0.1             a share of the training examples, drawn by the seed
+  limit=N                                the first N examples of each split, for a quick look
   device=auto|cpu|cuda  threads=N        keep_weights=true keeps the best weights beside the record
   runs_dir=DIR  data_dir=DIR             where records go, where official files are (default: $ELMO_DATA or ./data)
   store.path=DIR  store.limit_gb=N       where frozen layers are kept between runs (python -m elmo.store info)
@@ -97,7 +98,7 @@ def run(config: RunConfig, in_sweep: bool = False, side_by_side: bool = False) -
     title = f"{config.data.name} {task.name} {config.features.name} seed {config.seed}" + f" {variant}" * bool(variant)
     reporter = Reporter(title, brief=in_sweep, bars=not side_by_side)
     device = choose_device(config.device)
-    source = Source(config.data, config.data_dir, config.limit)
+    source = Source(config.data, config.data_dir, config.limit, config.train_fraction, config.seed)
     parts = {
         "config": config.resolved,
         "data": source.fingerprint(),

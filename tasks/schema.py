@@ -47,6 +47,7 @@ class RunSchema:
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
     datasets: dict[str, DataConfig] = field(default_factory=dict)
     seed: int = 1
+    train_fraction: float = 1.0
     limit: int | None = None
     device: str = "auto"
     threads: int = 1
@@ -74,6 +75,7 @@ class RunConfig:
     data: DataConfig
     trainer: TrainerConfig
     seed: int
+    train_fraction: float
     limit: int | None
     device: str
     threads: int
@@ -113,6 +115,8 @@ def run_config(tree: DictConfig) -> RunConfig:
     for key, value in (("limit", values.limit), ("threads", values.threads)):
         if value is not None and value < 1:
             raise InputError(f"{key}: expected at least 1, found {value}")
+    if not 0 < values.train_fraction <= 1:
+        raise InputError(f"train_fraction: expected more than 0 and at most 1, found {values.train_fraction}")
     data: DataConfig = OmegaConf.to_object(_chosen_data(tree))  # type: ignore[assignment]
     if data.task not in (None, name):
         raise InputError(f"data={data.name} is for task={data.task}, found task={name}")
@@ -135,6 +139,7 @@ def run_config(tree: DictConfig) -> RunConfig:
         data=data,
         trainer=values.trainer,
         seed=values.seed,
+        train_fraction=values.train_fraction,
         limit=values.limit,
         device=values.device,
         threads=values.threads,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -55,8 +56,9 @@ class Loaded(Generic[Example]):
     """The examples of a split.
 
     Attributes:
-        examples: those that are usable, up to the limit.
-        counts: how many there were before any limit; `dropped` among them if some were not usable.
+        examples: those that are usable and wanted.
+        counts: how many there were before any limit; `dropped` among them if some were not usable, and `used` if only
+            some were wanted.
         warnings: where counts are not the published ones.
     """
 
@@ -72,9 +74,18 @@ class Source:
         config: the dataset.
         data_dir: the folder of the official files.
         limit: examples to keep of each split; None keeps all.
+        train_fraction: the share of the training examples to keep, drawn by chance.
+        seed: of that draw. Under one seed a smaller share is part of a larger one, whatever else a run is about.
     """
 
-    def __init__(self, config: DataConfig, data_dir: Path, limit: int | None = None) -> None:
+    def __init__(
+        self,
+        config: DataConfig,
+        data_dir: Path,
+        limit: int | None = None,
+        train_fraction: float = 1.0,
+        seed: int = 0,
+    ) -> None:
         missing = [split for split in SPLITS if not config.splits.get(split)]
         if missing and config.hub is None:
             raise InputError(
@@ -83,6 +94,8 @@ class Source:
         self._config = config
         self._root = SHIPPED if config.shipped else data_dir
         self._limit = limit
+        self._train_fraction = train_fraction
+        self._seed = seed
         self._rows: dict[Split, list[dict[str, Any]]] = {}
 
     def fingerprint(self) -> dict[str, str]:
@@ -99,13 +112,20 @@ class Source:
         if not usable:
             raise InputError(f"data={self._config.name}: the {split} split has no examples")
         dropped = len(examples) - len(usable)
-        counts = {**task.counts(usable), **({"dropped": dropped} if dropped else {})}
+        wanted = usable[: self._limit]
+        if split == "train" and self._train_fraction < 1:
+            wanted = _drawn(wanted, self._train_fraction, self._seed)
+        counts = {
+            **task.counts(usable),
+            **({"dropped": dropped} if dropped else {}),
+            **({"used": len(wanted)} if len(wanted) < len(usable) else {}),
+        }
         warnings = [
             f"{split}: expected {published:,} {what} as published, found {counts.get(what, 0):,}"
             for what, published in self._config.expected.get(split, {}).items()
             if counts.get(what) != published
         ]
-        return Loaded(usable[: self._limit], counts, warnings)
+        return Loaded(wanted, counts, warnings)
 
     def _paths(self, split: Split) -> list[Path]:
         return [self._root / name for name in self._config.splits[split]]
@@ -137,6 +157,13 @@ class Source:
         if split not in self._rows:
             self._rows[split] = _read_hub(self._config, split, self._root)
         return self._rows[split]
+
+
+def _drawn(examples: list[Example], fraction: float, seed: int) -> list[Example]:
+    """A share of the examples, at least one, in their own order."""
+    order = list(range(len(examples)))
+    random.Random(seed).shuffle(order)
+    return [examples[index] for index in sorted(order[: max(1, round(fraction * len(examples)))])]
 
 
 def _read_hub(config: DataConfig, split: Split, root: Path) -> list[dict[str, Any]]:

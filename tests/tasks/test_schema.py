@@ -52,6 +52,8 @@ class TestUnknownAndWrong:
             ("task.hidden=big", "task.hidden: Value 'big' of type 'str' could not be converted to Integer"),
             ("features.words.lowercase=perhaps", "features.words.lowercase: Value 'perhaps' is not a valid bool"),
             ("limit=0", "limit: expected at least 1, found 0"),
+            ("train_fraction=0", "train_fraction: expected more than 0 and at most 1, found 0"),
+            ("train_fraction=20", "train_fraction: expected more than 0 and at most 1, found 20"),
             ("threads=0", "threads: expected at least 1, found 0"),
             ("+data.reader.comments=true", "set datasets.mini.reader instead"),
         ],

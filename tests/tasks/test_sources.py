@@ -51,7 +51,24 @@ class TestFiles:
     def test_limit_keeps_the_first_but_counts_all(self, ner, files):
         loaded = Source(config(), files, limit=2).load(ner, "train")
         assert [example.words[0] for example in loaded.examples] == ["EU", "Peter"]
-        assert loaded.counts["sentences"] == 3
+        assert (loaded.counts["sentences"], loaded.counts["used"]) == (3, 2)
+
+    def test_a_share_of_the_training_examples_is_drawn_by_the_seed(self, ner, files):
+        (files / "train.txt").write_text("".join(f"w{number} O\n\n" for number in range(200)))
+
+        def drawn(fraction, seed, split="train"):
+            loaded = Source(config(), files, None, fraction, seed).load(ner, split)
+            return [example.id for example in loaded.examples], loaded.counts
+
+        fifty, counts = drawn(0.25, 1)
+        assert (len(fifty), counts["used"], counts["sentences"]) == (50, 50, 200)
+        assert fifty == drawn(0.25, 1)[0]
+        everything = drawn(1.0, 1)[0]
+        assert fifty == [name for name in everything if name in set(fifty)] != everything[:50]
+        assert set(drawn(0.1, 1)[0]) < set(fifty)
+        assert len(set(fifty) & set(drawn(0.25, 2)[0])) < 30, "12.5 of 50 are expected to be in both"
+        assert len(drawn(0.0001, 1)[0]) == 1
+        assert drawn(0.25, 1, "dev") == drawn(1.0, 2, "dev")
 
     def test_what_is_not_usable_is_dropped_and_counted(self, ner, files, monkeypatch):
         monkeypatch.setattr(ner, "usable", lambda example: bool(example.spans))
