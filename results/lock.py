@@ -1,8 +1,8 @@
 """Locks: one file beside the record while a run is under way, which expires with its owner.
 
-`take` creates it, or says who holds it. Of an owner on this machine the process is looked up, so that a lock is free the
-moment its owner is dead, also after kill -9. Of an owner elsewhere, on a folder that machines share, only the heartbeat
-can be seen: the owner rewrites the file every few seconds.
+`take` creates it, or says who holds it. Of an owner on this machine the process is looked up, so that a lock is free
+the moment its owner is dead, also after kill -9. Of an owner elsewhere, on a folder that machines share, only the
+heartbeat can be seen: the owner rewrites the file every few seconds.
 
 Clocks decide nothing. The heartbeat's age is measured against a file that is written beside it, both by the clock of
 whoever keeps the files; and before a silent lock is taken over it is watched, for longer than a heartbeat takes.
@@ -100,8 +100,8 @@ class Owner:
 class Lock:
     """A lock that is held; leaving the `with` block gives it back.
 
-    While it is held a thread rewrites the file, in place and through the open file: should another machine have taken it
-    over all the same, the thread writes to a file without a name, and disturbs nobody.
+    While it is held a thread rewrites the file, in place and through the open file: should another machine have taken
+    it over all the same, the thread writes to a file without a name, and disturbs nobody.
     """
 
     def __init__(self, path: Path, owner: Owner, heartbeat: float = HEARTBEAT) -> None:
@@ -283,7 +283,7 @@ def _create(draft: Path, path: Path) -> bool:
 
 
 def _create_without_links(draft: Path, path: Path) -> bool:
-    """The same, but a kill right here would leave an empty lock, which is free only when it has been silent for long."""
+    """The same, but a kill right here would leave an empty lock, which is free only when it has been silent."""
     try:
         with open(draft, "rb") as source, open(path, "xb") as file:
             file.write(source.read())
