@@ -7,14 +7,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from results.bootstrap import Interval, paired_interval, read_examples
+from results.best_of import expected_best
+from results.bootstrap import Interval, paired_interval, seed_interval
 from results.collect import Collection, Finding, Found
+from results.examples import Example, ExamplesUnreadable, read_examples, score_of
 from results.identity import EXAMPLES_NAME, Parts, differences, fingerprint, flattened, shown, without_seed
 from results.paper import PaperScore, load_paper, relative_error_cut
 from results.record import RunRecord
 
 BASELINE = "glove"
 WITH_ELMO = "elmo"
+ROUNDING = 0.005  # percent; a score and its examples agree to more digits than a table shows
 
 
 @dataclass(frozen=True)
@@ -25,13 +28,13 @@ class Group:
         features: The arm.
         settings: What sets the group apart from a plain run, as typed; empty for the plain runs.
         records: One per seed.
-        examples: For each record the file with its test examples' scores.
+        examples: For each record its test examples' scores; None where they are missing or damaged.
     """
 
     features: str
     settings: Mapping[str, str]
     records: Sequence[RunRecord]
-    examples: Sequence[Path] = ()
+    examples: Sequence[Sequence[Example] | None] = ()
 
     @property
     def label(self) -> str:
@@ -69,6 +72,17 @@ class Group:
         return statistics.stdev(self.scores) if len(self.scores) > 1 else None
 
     @property
+    def cut(self) -> bool:
+        """Whether the runs saw less than the whole data: by a limit, or by a share of the training examples."""
+        return self.records[0].limit is not None or train_fraction(self.records[0]) != 1
+
+    def best_of(self, n: int) -> float | None:
+        """The expected best dev score of n seeds; None for more than were run, or where a dev score is missing."""
+        found = [record.scores.get("dev", {}).get(record.metric) for record in self.records]
+        scores = [score for score in found if score is not None]
+        return expected_best(scores, n) if len(scores) == len(found) and n <= len(scores) else None
+
+    @property
     def parts(self) -> Parts:
         """What the records have in common; the metric counts, for no mean is taken over two."""
         return _comparable(self.records[0])
@@ -76,13 +90,14 @@ class Group:
 
 @dataclass(frozen=True)
 class Row:
-    """All that is known about one task on one data set."""
+    """All that is known about one task on one data set; `compared` are the features whose difference is the gain."""
 
     data: str
     task: str
     groups: Sequence[Group]
     failed: Sequence[Found] = ()
     paper: PaperScore | None = None
+    compared: tuple[str, str] = (BASELINE, WITH_ELMO)
     _intervals: dict[str, Interval | None] = field(default_factory=dict, compare=False, repr=False)  # computed once
 
     def group(self, features: str, label: str = "") -> Group | None:
@@ -90,21 +105,20 @@ class Row:
         return next((group for group in self.groups if (group.features, group.label) == (features, label)), None)
 
     def gain(self, label: str = "") -> float | None:
-        """ELMo's mean less the baseline's, both under the same settings; None where one of them is missing."""
-        pair = self._pair(label)
+        """The second features' mean less the first's, under the same settings; None where one of them is missing."""
+        pair = self.pair(label)
         return pair[1].mean - pair[0].mean if pair else None
 
     def interval(self, label: str = "") -> Interval | None:
-        """Where the gain lies, by test examples and seeds; None without a pair or without its examples' scores."""
+        """Where the gain lies, by test examples and seeds; by seeds alone, if there are six, where examples lack."""
         if label not in self._intervals:
-            pair = self._pair(label)
-            arms = [_examples(group) for group in pair] if pair else [[], []]
-            self._intervals[label] = paired_interval(arms[0], arms[1], self.metric)
+            pair = self.pair(label)
+            self._intervals[label] = _interval(*pair) if pair else None
         return self._intervals[label]
 
     def error_cut(self, label: str = "") -> float | None:
-        """The share of the baseline's error that ELMo takes away, in percent."""
-        pair = self._pair(label)
+        """The share of the first features' error that the second take away, in percent."""
+        pair = self.pair(label)
         return relative_error_cut(pair[0].mean, pair[1].mean) if pair else None
 
     @property
@@ -118,24 +132,32 @@ class Row:
         """The settings other than plain ones, each once."""
         return list(dict.fromkeys(group.label for group in self.groups if group.label))
 
-    def _pair(self, label: str) -> tuple[Group, Group] | None:
-        baseline, elmo = self.group(BASELINE, label), self.group(WITH_ELMO, label)
-        return (baseline, elmo) if baseline and elmo and baseline.metric == elmo.metric else None
+    def pair(self, label: str = "") -> tuple[Group, Group] | None:
+        """The two groups that are compared under these settings; None where one is missing."""
+        first, second = (self.group(features, label) for features in self.compared)
+        return (first, second) if first and second and first.metric == second.metric else None
 
 
 @dataclass(frozen=True)
 class Summary:
-    """The table before it has a format."""
+    """The table before it has a format; `best_of` adds what the best of so many seeds would score on dev."""
 
     rows: Sequence[Row]
     findings: Sequence[Finding]
+    compared: tuple[str, str] = (BASELINE, WITH_ELMO)
+    best_of: int | None = None
 
     @property
     def features(self) -> list[str]:
-        """The columns: baseline and ELMo always, then whatever else was run."""
+        """The columns: the two that are compared always, then whatever else was run."""
         others = {group.features for row in self.rows for group in row.groups}
         others |= {item.record.identity.features for row in self.rows for item in row.failed}
-        return sorted(others | {BASELINE, WITH_ELMO}, key=_column)
+        return sorted(others | set(self.compared), key=lambda features: _column(features, self.compared))
+
+    @property
+    def beside_paper(self) -> bool:
+        """Whether the two that are compared are the two that the paper compares."""
+        return self.compared == (BASELINE, WITH_ELMO)
 
 
 @dataclass(frozen=True)
@@ -146,11 +168,15 @@ class Selection:
         data: Only these data; all if empty.
         include_limited: Whether runs on cut data are shown.
         runs_dir: Where suggested commands write to, if not to the default.
+        compared: The features whose difference is the gain.
+        best_of: Of how many seeds the expected best is shown, if of any.
     """
 
     data: Sequence[str] = field(default_factory=list)
     include_limited: bool = False
     runs_dir: Path | None = None
+    compared: tuple[str, str] = (BASELINE, WITH_ELMO)
+    best_of: int | None = None
 
 
 def summarise(collection: Collection, selection: Selection) -> Summary:
@@ -172,11 +198,13 @@ def summarise(collection: Collection, selection: Selection) -> Summary:
         findings.append(
             Finding("note", f"limited runs left out: {limited} (--include-limited shows them)", wrong=False)
         )
-    rows = [_row(data, task, by_row[data, task], findings) for data, task in sorted(by_row, key=_order)]
-    summary = Summary(rows, findings)
+    compared = selection.compared
+    rows = [_row(data, task, by_row[data, task], compared, findings) for data, task in sorted(by_row, key=_order)]
+    summary = Summary(rows, findings, compared, selection.best_of)
     for row in rows:
         findings += _empty_cells(row, summary.features, selection.runs_dir)
-    return Summary(rows, [f for f in findings if not selection.data or not f.row or f.row[0] in selection.data])
+    asked = [f for f in findings if not selection.data or not f.row or f.row[0] in selection.data]
+    return replace(summary, findings=asked)
 
 
 def _order(key: tuple[str, str]) -> tuple[object, ...]:
@@ -187,12 +215,19 @@ def _order(key: tuple[str, str]) -> tuple[object, ...]:
     return (data not in paper.comparable_data, data, tasks.index(task) if task in tasks else len(tasks), task)
 
 
-def _column(features: str) -> tuple[bool, bool, str]:
-    """Sorts the baseline first, ELMo second, the rest by name."""
-    return (features != BASELINE, features != WITH_ELMO, features)
+def _column(features: str, compared: tuple[str, str]) -> tuple[object, ...]:
+    """Sorts the two that are compared first, then the baseline, ELMo, and the rest by name."""
+    first = compared.index(features) if features in compared else len(compared)
+    return (first, features != BASELINE, features != WITH_ELMO, features)
 
 
-def _row(data: str, task: str, found: Sequence[Found], findings: list[Finding]) -> Row:
+def train_fraction(record: RunRecord) -> float:
+    """The share of the training examples that the run saw, 1 unless it was asked for less."""
+    value = record.identity.variant.get("train_fraction", 1)
+    return float(value) if isinstance(value, int | float) else 1.0
+
+
+def _row(data: str, task: str, found: Sequence[Found], compared: tuple[str, str], findings: list[Finding]) -> Row:
     key = (data, task)
     cells: dict[tuple[str, str], list[RunRecord]] = defaultdict(list)
     for item in found:
@@ -206,10 +241,11 @@ def _row(data: str, task: str, found: Sequence[Found], findings: list[Finding]) 
             keys = sorted({k for g in cell_groups for k in differences(cell_groups[0].parts, g.parts)})
             text = f"{data} {task} {cell_groups[0].features}: runs that differ in {', '.join(keys)} are not averaged"
             findings.append(Finding("note", text, wrong=True, row=key))
-    beside = {id(item.record): item.path.with_name(EXAMPLES_NAME) for item in found}
-    groups = [replace(group, examples=[beside[id(record)] for record in group.records]) for group in groups]
-    groups.sort(key=lambda group: (group.label, _column(group.features)))  # the plain ones have no label: first
-    row = Row(data, task, groups, [i for i in found if i.record.status == "failed"], load_paper().compared(data, task))
+    examples = {id(item.record): _examples(item, findings) for item in found if item.record.status == "finished"}
+    groups = [replace(group, examples=[examples[id(record)] for record in group.records]) for group in groups]
+    groups.sort(key=lambda group: (group.label, _column(group.features, compared)))  # plain ones have no label: first
+    failed = [item for item in found if item.record.status == "failed"]
+    row = Row(data, task, groups, failed, load_paper().compared(data, task), compared)
     findings += [Finding("failed", _failure(item), wrong=True, row=key) for item in row.failed]
     findings += [Finding("note", text, wrong=True, row=key) for text in _doubts(row)]
     if running := sum(item.record.status == "running" for item in found):
@@ -217,13 +253,32 @@ def _row(data: str, task: str, found: Sequence[Found], findings: list[Finding]) 
     return row
 
 
-def _examples(group: Group) -> list[list[Mapping[str, float]]]:
-    """For each record its test examples' scores; nothing where those of one are missing."""
-    runs = [
-        read_examples(path, record.fingerprint) for path, record in zip(group.examples, group.records, strict=False)
-    ]
-    found = [run for run in runs if run is not None]
-    return found if len(found) == len(group.records) else []
+def _examples(item: Found, findings: list[Finding]) -> list[Example] | None:
+    """The run's test examples, if they are there and whole; a score that they do not bear out is told."""
+    record, path = item.record, item.path.with_name(EXAMPLES_NAME)
+    row = (record.identity.data, record.identity.task)
+    try:
+        examples = read_examples(path, record.fingerprint)
+    except ExamplesUnreadable as error:
+        findings.append(Finding("unreadable", str(error), wrong=True, row=row))
+        return None
+    score = score_of(examples, record.metric) if examples else None
+    if score is not None and abs(score - record.score) > ROUNDING:
+        text = (
+            f"{item.path}: scores.test.{record.metric} is {record.score:.4f}, but the examples beside it give "
+            f"{score:.4f}; was one edited by hand? Restore the folder from a copy, or delete it and run again"
+        )
+        findings.append(Finding("note", text, wrong=True, row=row))
+    return examples
+
+
+def _interval(first: Group, second: Group) -> Interval | None:
+    """From examples and seeds together where all runs have their examples, else from six seeds or more."""
+    arms = [[run for run in group.examples if run is not None] for group in (first, second)]
+    whole = all(len(arm) == len(group.records) for arm, group in zip(arms, (first, second), strict=True))
+    found = paired_interval(arms[0], arms[1], first.metric) if whole else None
+    seeds = [dict(zip(group.seeds, group.scores, strict=True)) for group in (first, second)]
+    return found or seed_interval(*seeds)
 
 
 def _settings(record: RunRecord) -> dict[str, str]:
@@ -281,10 +336,10 @@ def _doubts(row: Row) -> list[str]:
         if dirty:
             doubts.append(f"{where}: code with uncommitted changes (seed {' '.join(dirty)})")
     for label in ["", *row.labels]:
-        baseline, elmo = row.group(BASELINE, label), row.group(WITH_ELMO, label)
-        if baseline and elmo and (keys := [k for k in differences(baseline.parts, elmo.parts) if not _of_arm(k)]):
-            where = f"{row.data} {row.task} {label}".rstrip()
-            doubts.append(f"{where}: {BASELINE} and {WITH_ELMO} differ in more than features: {', '.join(keys)}")
+        first, second = (row.group(features, label) for features in row.compared)
+        if first and second and (keys := [k for k in differences(first.parts, second.parts) if not _of_arm(k)]):
+            where, names = f"{row.data} {row.task} {label}".rstrip(), " and ".join(row.compared)
+            doubts.append(f"{where}: {names} differ in more than features: {', '.join(keys)}")
     return doubts
 
 
@@ -302,7 +357,7 @@ def _empty_cells(row: Row, features: Sequence[str], runs_dir: Path | None) -> li
         seed = min(retry or seeds or [1])
         command = f"python -m tasks.run task={row.task} features={name} data={row.data} seed={seed}"
         command += f" runs_dir={shlex.quote(str(runs_dir))}" if runs_dir else ""
-        findings.append(Finding("empty", command, wrong=name in (BASELINE, WITH_ELMO), row=(row.data, row.task)))
+        findings.append(Finding("empty", command, wrong=name in row.compared, row=(row.data, row.task)))
     return findings
 
 

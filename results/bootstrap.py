@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-import json
+import itertools
+import random
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Literal
+
+from results.examples import Example, parts
 
 if TYPE_CHECKING:
     import numpy as np
 
 RESAMPLES = 2000
 AT_ONCE = 100  # resamples whose weights are held in memory together
+# Flipping the signs of five differences gives 32 outcomes, so that p is never below 2/32: fewer seeds cannot tell.
+FEWEST_SEEDS = 6
+MOST_FLIPS = 2**12
 
 
 @dataclass(frozen=True)
@@ -22,34 +29,25 @@ class Interval:
     Attributes:
         low: In points of the metric.
         high: Likewise.
-        p: Twice the share of resamples on the wrong side of zero, at least one over their number, at most one.
+        p: How often chance alone would give a difference that far from zero, two-sided.
+        over: What was resampled. One seed in each arm leaves the examples: that says nothing about other seeds.
     """
 
     low: float
     high: float
     p: float
-
-
-def read_examples(path: Path, fingerprint: str) -> list[Mapping[str, float]] | None:
-    """The scores of a run's test examples, or None if there is no such file or it is of another run."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    if not isinstance(content, dict) or content.get("fingerprint") != fingerprint:
-        return None
-    scores = content.get("scores")
-    return scores if isinstance(scores, list) and scores else None
+    over: Literal["examples and seeds", "examples", "seeds"]
 
 
 def paired_interval(
-    baseline: Sequence[Sequence[Mapping[str, float]]], other: Sequence[Sequence[Mapping[str, float]]], metric: str
+    baseline: Sequence[Sequence[Example]], other: Sequence[Sequence[Example]], metric: str
 ) -> Interval | None:
     """The interval of the other arm's mean score less the baseline's; None where the examples cannot be paired.
 
     A resample draws test examples with replacement, the same for both arms and all seeds, because what makes an example
     hard makes it hard for both; and seeds, one draw for both arms where they have equally many runs (those of a seed
-    start equal), else one for each.
+    start equal), else one for each. p is twice the share of resamples on the wrong side of zero, at least one over
+    their number, at most one.
 
     Args:
         baseline: For each seed the scores of its test examples.
@@ -57,14 +55,14 @@ def paired_interval(
         metric: The record's main metric.
     """
     runs = [*baseline, *other]
-    if not baseline or not other or len({len(run) for run in runs}) != 1:
+    if not baseline or not other or len({len(run) for run in runs}) != 1 or not can_resample():
+        return None
+    found_parts = [parts(run, metric) for run in runs]
+    if any(part is None for part in found_parts):
         return None
     import numpy as np  # where it is used: the table itself needs no package
 
-    parts = [_parts(run, metric) for run in runs]
-    if any(part is None for part in parts):
-        return None
-    table = np.stack([part for part in parts if part is not None], axis=1)  # (examples, runs, parts)
+    table = np.stack([np.array(part, dtype=float) for part in found_parts], axis=1)  # (examples, runs, 2)
     generator = np.random.default_rng(0)  # the same records give the same interval
     examples, split = len(runs[0]), len(baseline)
     differences: list[np.ndarray] = []
@@ -79,20 +77,44 @@ def paired_interval(
     found = np.concatenate(differences)
     low, high = np.percentile(found, [2.5, 97.5])
     wrong_side = min((found <= 0).mean(), (found >= 0).mean())
-    return Interval(float(low), float(high), float(min(max(2 * wrong_side, 1 / RESAMPLES), 1)))
+    p = float(min(max(2 * wrong_side, 1 / RESAMPLES), 1))
+    return Interval(float(low), float(high), p, "examples and seeds" if len(runs) > 2 else "examples")
 
 
-def _parts(run: Sequence[Mapping[str, float]], metric: str) -> np.ndarray | None:
-    """What a score is made of, by example: true positives and errors, or (score, 1); None where it cannot be told."""
-    import numpy as np
+def seed_interval(baseline: Mapping[int, float], other: Mapping[int, float]) -> Interval | None:
+    """The interval from the scores of shared seeds alone, for runs without example scores; None below six seeds.
 
-    if all({"tp", "fp", "fn"} <= example.keys() for example in run) and metric == "f1":
-        return np.array([[200 * e["tp"], 2 * e["tp"] + e["fp"] + e["fn"]] for e in run], dtype=float)
-    if all(metric in example for example in run):
-        return np.array([[example[metric], 1] for example in run], dtype=float)
-    if metric == "accuracy" and all("correct" in example for example in run):
-        return np.array([[100 * example["correct"], 1] for example in run], dtype=float)
-    return None
+    The interval is a bootstrap over seeds; p comes from flipping the signs of the differences, all ways of it or 4096
+    drawn ones, because a bootstrap of so few numbers promises too much.
+
+    Args:
+        baseline: Seed -> test score.
+        other: Likewise.
+    """
+    differences = [other[seed] - baseline[seed] for seed in sorted(baseline.keys() & other.keys())]
+    if len(differences) < FEWEST_SEEDS:
+        return None
+    draw = random.Random(0)  # the same records give the same interval
+    means = [statistics.fmean(draw.choices(differences, k=len(differences))) for _ in range(RESAMPLES)]
+    cuts = statistics.quantiles(means, n=40, method="inclusive")  # the first is 2.5 %, the last 97.5 %
+    return Interval(cuts[0], cuts[-1], _sign_flips(differences, draw), "seeds")
+
+
+def can_resample() -> bool:
+    """Whether numpy is there; without it a table has no intervals from examples."""
+    return find_spec("numpy") is not None
+
+
+def _sign_flips(differences: Sequence[float], draw: random.Random) -> float:
+    """The share of sign patterns whose sum is at least as far from zero as the one found."""
+    if 2 ** len(differences) <= MOST_FLIPS:
+        patterns = list(itertools.product((1, -1), repeat=len(differences)))
+    else:  # the pattern that was found is one of them
+        patterns = [(1,) * len(differences)]
+        patterns += [tuple(draw.choices((1, -1), k=len(differences))) for _ in range(MOST_FLIPS - 1)]
+    found = abs(sum(differences)) - 1e-9
+    sums = (sum(sign * difference for sign, difference in zip(p, differences, strict=True)) for p in patterns)
+    return sum(abs(total) >= found for total in sums) / len(patterns)
 
 
 def _score(sums: np.ndarray) -> np.ndarray:

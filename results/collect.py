@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
@@ -54,13 +55,16 @@ def collect(folders: Iterable[Path]) -> Collection:
             findings.append(Finding("unreadable", str(error), wrong=True))
         except OSError as error:
             findings.append(Finding("unreadable", f"{path}: {error.strerror}", wrong=True))
-    return Collection(_without_copies(found, findings), findings)
+    kept = _without_copies(found, findings)
+    findings += [finding for item in kept if (finding := _clock(item))]
+    return Collection(kept, findings)
 
 
 def _record_files(folders: Iterable[Path], findings: list[Finding]) -> list[Path]:
     def refused(error: OSError) -> None:
         if not isinstance(error, FileNotFoundError):
-            findings.append(Finding("unreadable", f"{error.filename}: {error.strerror}", wrong=True))
+            text = f"{error.filename}: expected a folder that can be read, found: {error.strerror}"
+            findings.append(Finding("unreadable", text, wrong=True))
 
     files: dict[Path, Path] = {}  # by resolved path: folders may overlap
     for folder in folders:
@@ -92,6 +96,22 @@ def _without_copies(found: Sequence[Found], findings: list[Finding]) -> list[Fou
                 )
             )
     return list(kept.values())
+
+
+def _clock(item: Found) -> Finding | None:
+    """What to say where the record's times cannot be: its score stands, its dates do not."""
+    record = item.record
+    try:
+        times = [datetime.fromisoformat(time) for time in (record.started_at, record.finished_at) if time is not None]
+        backwards = len(times) == 2 and times[1] < times[0]
+    except (TypeError, ValueError) as error:  # no date, or one with and one without a time zone
+        text = f"started_at {record.started_at!r}, finished_at {record.finished_at!r}: {error}"
+    else:
+        text = f"finished_at {record.finished_at} lies before started_at {record.started_at}: the clock went backwards"
+        if not backwards:
+            return None
+    row = (record.identity.data, record.identity.task)
+    return Finding("note", f"{item.path}: {text}; the score and `seconds` do not depend on it", wrong=False, row=row)
 
 
 def _identity_key(record: RunRecord) -> str:

@@ -6,18 +6,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
-from results.aggregate import Selection, Summary, summarise
-from results.collect import collect
+from results.aggregate import BASELINE, WITH_ELMO, Selection, Summary, summarise
+from results.collect import Collection, collect
 from results.formats import FORMATS, MACHINE_FORMATS
+from results.terminal import fits_terminal, print_rich
 
 DEFAULT_RUNS = Path("results", "runs")
 PUBLISHED = Path(__file__).with_name("published")
 FIRST_RUN = "python -m tasks.run task=ner features=glove data=mini seed=1"
 
 _DESCRIPTION = """\
-Shows what finished runs scored: per task and data the baseline (glove), the same plus ELMo (elmo), the gain, the share
-of the baseline's error that is gone, and any other features; beside them the paper's numbers where the data are the
-paper's. A mean is taken only over runs that are equal but for the seed."""
+Shows what finished runs scored: per task and data the baseline (glove), the same plus ELMo (elmo), the gain with its
+95 % interval and p, the share of the baseline's error that is gone, and any other features; beside them the paper's
+numbers, and how ours stand to them, where the data are the paper's. A mean is taken only over runs that are equal but
+for the seed."""
 
 _EPILOG = """\
 examples:
@@ -25,14 +27,16 @@ examples:
   python -m results.table --published                          the runs behind the README's tables
   python -m results.table --runs sweep-a --runs sweep-b        two folders together; copies count once
   python -m results.table --data paper --format tex > table1.tex
+  python -m results.table --compare elmo_random elmo           knowledge against mere width
+  python -m results.table --best-of 3                          what the best of three seeds would score on dev
 
 --check fails (status 1) if
   - a run failed, or a record cannot be read;
-  - a row lacks plain runs of glove or elmo, or there are no records at all;
+  - a row lacks plain runs of one of the two that are compared, or there are no records at all;
   - runs of one name were made under different settings, so that they cannot be averaged;
   - one mean mixes commits, or runs had uncommitted changes in code or configuration;
-  - glove and elmo of a row differ in more than their features;
-  - two copies of one run have different scores.
+  - the two that are compared differ in more than their features;
+  - two copies of one run have different scores, or a score is not what the run's own examples give.
 The reasons go to stderr. Without --check the status is 0 whatever the runs look like."""
 
 
@@ -43,11 +47,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     folders = folders or [DEFAULT_RUNS]
     runs_dir = Path(options.runs[0]) if len(options.runs) == 1 else None
     collection = collect(folders)
-    summary = summarise(collection, Selection(options.data, options.include_limited, runs_dir))
+    compared = tuple(options.compare)
+    summary = summarise(
+        collection, Selection(options.data, options.include_limited, runs_dir, compared, options.best_of)
+    )
+    if unknown := _unknown(collection, compared):
+        _print(unknown, sys.stderr)
+        return 2
 
     for_people = options.format not in MACHINE_FORMATS
     beside = sys.stdout if for_people else sys.stderr  # what a program reads stays clean
-    if summary.rows or not for_people:
+    if summary.rows and options.format == "text" and fits_terminal(sys.stdout):
+        print_rich(summary)
+    elif summary.rows or not for_people:
         _print(FORMATS[options.format](summary), sys.stdout)
     if not summary.rows:
         known = sorted({item.record.identity.data for item in collection.found})
@@ -82,8 +94,37 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--include-limited", action="store_true", help="also runs on cut data (limit=N), marked in their settings"
     )
+    parser.add_argument(
+        "--compare",
+        nargs=2,
+        metavar=("A", "B"),
+        default=[BASELINE, WITH_ELMO],
+        help=f"the two features whose difference is the gain, B less A (default: {BASELINE} {WITH_ELMO})",
+    )
+    parser.add_argument(
+        "--best-of",
+        type=_at_least_one,
+        metavar="N",
+        help="also the dev score to expect of the best of N seeds (Dodge et al. 2019)",
+    )
     parser.add_argument("--check", action="store_true", help="status 1 if anything is wrong; see below")
     return parser
+
+
+def _at_least_one(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a number of seeds, at least 1, found {text!r}")
+    return int(text)
+
+
+def _unknown(collection: Collection, compared: Sequence[str]) -> str:
+    """What is wrong with the features to compare; empty if nothing is."""
+    known = {item.record.identity.features for item in collection.found} | {BASELINE, WITH_ELMO}
+    if compared[0] == compared[1]:
+        return f"--compare: expected two different features, found {compared[0]} twice\n"
+    if missing := [name for name in compared if name not in known]:
+        return f"--compare: no records with features={','.join(missing)}; there are {', '.join(sorted(known))}\n"
+    return ""
 
 
 def _nothing(folders: Sequence[Path], data: Sequence[str], known: Sequence[str]) -> str:

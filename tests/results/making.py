@@ -30,6 +30,7 @@ def make_record(
     recipe: int = 1,
     environment: Environment | None = CLEAN,
     error: RunError | None = None,
+    dev: float | None = None,
 ) -> RunRecord:
     """A finished run with this test score, or with an error a failed one."""
     config = {
@@ -40,12 +41,13 @@ def make_record(
         "variant": dict(variant or {}),
         "seed": seed,
     }
+    scores = {} if error or score is None else {"test": {metric: score}}
     return RunRecord(
         status="failed" if error else "finished",
         identity=Identity(data, task, features, seed, variant or {}),
         fingerprinted={"config": config, "data": {"train": "ab" * 32}, "weights": None, "recipe": recipe},
         metric=metric,
-        scores={} if error or score is None else {"test": {metric: score}},
+        scores=scores if dev is None else {**scores, "dev": {metric: dev}},
         limit=limit,
         environment=environment,
         error=error,

@@ -1,12 +1,12 @@
 """The interval of a gain, against closed forms and a plain loop."""
 
-import json
+import itertools
 import math
 import random
 
 import pytest
 
-from results.bootstrap import paired_interval, read_examples
+from results.bootstrap import FEWEST_SEEDS, paired_interval, seed_interval
 
 
 def accuracies(seeds, examples, share, seed):
@@ -81,11 +81,42 @@ def test_arms_with_unequal_numbers_of_seeds():
     assert 25 < found.low < 40 < found.high < 55
 
 
-def test_examples_of_another_run_are_not_read(tmp_path):
-    path = tmp_path / "examples.json"
-    path.write_text(json.dumps({"schema": 1, "fingerprint": "ab", "scores": [{"correct": 1}]}), encoding="utf-8")
-    assert read_examples(path, "ab") == [{"correct": 1}]
-    assert read_examples(path, "cd") is None
-    path.write_text("{", encoding="utf-8")
-    assert read_examples(path, "ab") is None
-    assert read_examples(tmp_path / "none.json", "ab") is None
+def test_what_was_resampled_is_told():
+    arm = accuracies(2, 20, 0.5, 1)
+    assert paired_interval(arm[:1], arm[:1], "accuracy").over == "examples"
+    assert paired_interval(arm, arm[:1], "accuracy").over == "examples and seeds"
+
+
+def test_without_numpy_there_is_no_interval(monkeypatch):
+    monkeypatch.setattr("results.bootstrap.find_spec", lambda name: None)
+    arm = accuracies(2, 20, 0.5, 1)
+    assert paired_interval(arm, arm, "accuracy") is None
+
+
+def seeds(differences):
+    return dict(enumerate([50.0] * len(differences))), {i: 50.0 + d for i, d in enumerate(differences)}
+
+
+def test_below_six_seeds_there_is_no_p_from_seeds_alone():
+    assert FEWEST_SEEDS == 6
+    for count in range(6):
+        assert seed_interval(*seeds([1.0] * count)) is None
+    assert seed_interval(*seeds([1.0] * 6)) is not None
+    baseline, other = seeds([1.0] * 6)
+    assert seed_interval(baseline, {seed + 1: score for seed, score in other.items()}) is None  # five are shared
+
+
+def test_p_from_seeds_is_the_share_of_sign_patterns():
+    differences = [0.4, 1.0, -0.2, 0.9, 0.3, 0.7]
+    found = seed_interval(*seeds(differences))
+    sums = [sum(s * d for s, d in zip(p, differences, strict=True)) for p in itertools.product((1, -1), repeat=6)]
+    assert found.p == pytest.approx(sum(abs(total) >= abs(sum(differences)) - 1e-6 for total in sums) / 64)
+    assert found.over == "seeds"
+    assert found.low < sum(differences) / 6 < found.high
+    assert seed_interval(*seeds([1.0] * 6)).p == pytest.approx(2 / 64)  # the least that six seeds can give
+
+
+def test_many_seeds_take_drawn_sign_patterns():
+    found = seed_interval(*seeds([1.0, -1.0] * 10))
+    assert found.p == 1
+    assert seed_interval(*seeds([1.0 + i / 10 for i in range(20)])).p < 0.01

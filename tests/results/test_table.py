@@ -1,6 +1,7 @@
 import csv
 import io
 import json
+import os
 import re
 import subprocess
 import sys
@@ -63,6 +64,8 @@ def test_json_is_a_list_of_rows_in_percent(capsys, runs):
         "features": "glove",
         "settings": None,
         "limit": None,
+        "verdict": {"kind": "as paper", "difference": 0.0, "margin": 0.2},
+        "expected_best_dev": [None, None, None],  # these records have no dev scores
     }
     assert ner["features"]["elmo_random"]["std"] is None
     assert ner["features"]["elmo note=a|b_ & 50%, {x}"]["mean"] == 91.4
@@ -95,8 +98,10 @@ def test_text_shows_numbers_failures_and_commands(capsys, runs):
     assert (status, err) == (0, "")
     lines = out.splitlines()
     (ner,) = [line for line in lines if line.startswith("paper  ner") and "note=" not in line]
-    assert " ".join(ner.split()) == "paper ner f1 90.15 90.15±0.15 (3) 92.22±0.10 92.22±0.11 (3) +2.07 21.0% 90.40 (1)"
-    assert max(len(line) for line in lines[:8]) <= 105
+    assert " ".join(ner.split()) == (
+        "paper ner f1 90.15 90.15±0.15 (3) 92.22±0.10 92.22±0.11 (3) +2.07 21.0% 21.0% as paper as paper 90.40 (1)"
+    )
+    assert max(len(line) for line in lines[:8]) <= 140
     header = lines[2]
     assert header.index("glove") == ner.index("90.15±")
     assert header.index("elmo ") == ner.index("92.22±0.11")
@@ -285,3 +290,145 @@ def test_a_gain_has_an_interval_where_the_examples_are_there(tmp_path, capsys):
     assert interval["p"] < 0.01
     results.table.main(["--runs", str(tmp_path)])
     assert f"{interval['low']:+.1f}..{interval['high']:+.1f}" in capsys.readouterr().out
+
+
+def save_pairs(runs, features, right, seeds=(1, 2), **options):
+    """Runs that answer the first `right` of 100 examples, with the examples' scores beside them."""
+    for seed in seeds:
+        record = make_record(right, features=features, seed=seed, task="sst5", metric="accuracy", **options)
+        path = save(runs, record)
+        write_examples(
+            path.with_name(EXAMPLES_NAME), record.fingerprint, [{"correct": int(i < right)} for i in range(100)]
+        )
+
+
+def test_any_two_features_are_compared(capsys, tmp_path):
+    for features, right in (("glove", 40), ("elmo_random", 45), ("elmo", 60)):
+        save_pairs(tmp_path, features, right)
+    _, out, _ = run(capsys, "--runs", tmp_path, "--compare", "elmo_random", "elmo", "--format", "json")
+    (row,) = json.loads(out)
+    assert (row["compared"], row["gain"]) == (["elmo_random", "elmo"], 15)
+    assert row["gain_interval"]["low"] > 5
+    assert row["relative_error_cut"] == pytest.approx(100 * 15 / 55)
+    _, out, _ = run(capsys, "--runs", tmp_path, "--compare", "elmo", "glove")
+    header, line = out.splitlines()[2], next(line for line in out.splitlines() if line.startswith("paper"))
+    assert header.split()[3:6] == ["elmo", "glove", "gain"]
+    assert "-20.00" in line
+    assert "51.4" not in out  # the paper's columns stand beside the paper's own comparison only
+
+
+def test_features_that_nobody_ran_are_refused_with_those_that_there_are(capsys, good):
+    status, out, err = run(capsys, "--runs", good, "--compare", "glove", "elmoo")
+    assert (status, out) == (2, "")
+    assert err == "--compare: no records with features=elmoo; there are elmo, glove\n"
+    assert run(capsys, "--runs", good, "--compare", "elmo", "elmo")[0] == 2
+
+
+def test_p_stands_beside_the_interval_and_says_what_it_is_over(capsys, tmp_path):
+    save_pairs(tmp_path, "glove", 40)
+    save_pairs(tmp_path, "elmo", 60)
+    _, out, _ = run(capsys, "--runs", tmp_path)
+    assert "<0.001" in out
+    assert "95 % interval and p: of the gain, by a paired bootstrap over test examples and seeds together" in out
+    _, out, _ = run(capsys, "--runs", tmp_path, "--format", "csv")
+    (row,) = csv.DictReader(io.StringIO(out))
+    assert (row["gain_p"], row["compared"]) == ("0.0005", "glove elmo")
+
+
+def test_one_seed_says_that_it_is_one(capsys, tmp_path):
+    save_pairs(tmp_path, "glove", 40, seeds=(1,))
+    save_pairs(tmp_path, "elmo", 60, seeds=(1,))
+    _, out, _ = run(capsys, "--runs", tmp_path)
+    assert "over test examples alone, for there is one seed" in out
+
+
+@pytest.mark.parametrize(("seeds", "p"), [(5, None), (6, 2 / 64)])
+def test_without_examples_seeds_alone_give_p_from_six_on(capsys, tmp_path, seeds, p):
+    for seed in range(seeds):
+        save(tmp_path, make_record(90.0, seed=seed))
+        save(tmp_path, make_record(91.0 + seed / 10, features="elmo", seed=seed))
+    _, out, _ = run(capsys, "--runs", tmp_path, "--format", "json")
+    interval = json.loads(out)[0]["gain_interval"]
+    assert (interval["p"] if interval else None) == p
+    _, out, _ = run(capsys, "--runs", tmp_path)
+    header = out.splitlines()[2].split()
+    assert ("p" in header) == (p is not None)
+    assert ("over seeds alone" in out) == (p is not None)
+    assert ("no interval (paper ner): examples.json is missing" in out) == (p is None)
+
+
+def test_the_verdict_is_for_the_papers_data_only(capsys, tmp_path):
+    for data in ("paper", "mini", "standin"):
+        save(tmp_path, make_record(90.15, data=data))
+        save(tmp_path, make_record(91.39, data=data, features="elmo"))
+    _, out, _ = run(capsys, "--runs", tmp_path)
+    lines = {line.split()[0]: line for line in out.splitlines() if re.match(r"(paper|mini|standin) ", line)}
+    assert "as paper" in lines["paper"]
+    assert "0.83 short" in lines["paper"]
+    assert "21.0%" in lines["paper"]  # the paper's own error cut
+    for data in ("mini", "standin"):
+        assert "paper" not in lines[data]
+        assert "short" not in lines[data]
+    assert "'as paper' within 2 standard deviations" in out
+    _, out, _ = run(capsys, "--runs", tmp_path, "--data", "mini")
+    assert "vs paper" not in out
+
+
+def test_best_of_n_in_text_and_json(capsys, tmp_path):
+    for seed, dev in enumerate([80.0, 90.0], start=1):
+        save(tmp_path, make_record(70.0, seed=seed, dev=dev))
+    save(tmp_path, make_record(70.0, features="elmo", dev=95.0))
+    _, out, _ = run(capsys, "--runs", tmp_path, "--best-of", 2)
+    lines = out.splitlines()
+    start = lines.index("Dev scores in percent: expected best of 2 seeds")
+    assert lines[start + 4].split() == ["paper", "ner", "f1", "plain", "87.50", "-"]  # 90 three times in four
+    _, out, _ = run(capsys, "--runs", tmp_path, "--format", "json")
+    features = json.loads(out)[0]["features"]
+    assert features["glove"]["expected_best_dev"] == [85.0, 87.5]
+    assert features["elmo"]["expected_best_dev"] == [95.0]
+    with pytest.raises(SystemExit):
+        run(capsys, "--best-of", "0")
+    assert "at least 1" in capsys.readouterr().err
+
+
+def on_terminal(*arguments, columns="170"):
+    """What a terminal of this width gets to see, and the exit status."""
+    import pty
+
+    leader, follower = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": columns, "PYTHONIOENCODING": "utf-8"}
+    environment.pop("NO_COLOR", None)
+    with subprocess.Popen(
+        [sys.executable, *arguments], cwd=ROOT, stdout=follower, stderr=follower, env=environment
+    ) as process:
+        os.close(follower)
+        seen = b""
+        while True:
+            try:
+                chunk = os.read(leader, 65536)
+            except OSError:  # how Linux says that the other end was closed
+                break
+            if not chunk:
+                break
+            seen += chunk
+    os.close(leader)
+    return process.returncode, seen.decode()
+
+
+def test_a_terminal_gets_colours_and_the_same_numbers(runs):
+    status, seen = on_terminal("-m", "results.table", "--runs", str(runs))
+    assert status == 0
+    assert "\x1b[1;32m+2.07" in seen  # bold green
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", seen)
+    assert "90.15±0.15 (3)" in plain
+    assert "note=a|b_ & 50%, {x}" in plain  # no markup of rich's
+    assert f"python -m tasks.run task=squad features=elmo data=paper seed=1 runs_dir={runs}\r\n" in plain
+
+
+def test_a_terminal_without_rich_gets_the_plain_table(runs):
+    hide = "import sys; sys.modules['rich'] = None; import results.terminal as t; t.find_spec = lambda name: None; "
+    code = f"{hide}import results.table; sys.exit(results.table.main(['--runs', {str(runs)!r}]))"
+    status, seen = on_terminal("-c", code)
+    assert status == 0
+    assert "\x1b[" not in seen
+    assert "90.15±0.15 (3)" in seen

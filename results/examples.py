@@ -1,0 +1,71 @@
+"""One score per test example: what lies beside a record, read with care, and the run's score made from it again."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+Example = Mapping[str, float]
+
+
+class ExamplesUnreadable(ValueError):  # noqa: N818 - reads as what it is
+    """A file of example scores that is cut short, edited into nonsense, or of another run."""
+
+
+def read_examples(path: Path, fingerprint: str) -> list[Example] | None:
+    """The scores of a run's test examples, or None if there is no such file.
+
+    Args:
+        path: Beside the record.
+        fingerprint: The record's, so that scores of another run are never taken for its own.
+
+    Raises:
+        ExamplesUnreadable: The file is there, but it is not what a run with this fingerprint wrote.
+    """
+    remedy = "no interval is made from it; restore the file from a copy, or delete its folder and run again"
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ExamplesUnreadable(f"{path}: {error.strerror}; {remedy}") from error
+    except ValueError as error:  # cut short, or not UTF-8
+        raise ExamplesUnreadable(f"{path}: expected one whole JSON object, found: {error}; {remedy}") from error
+    found = content.get("fingerprint") if isinstance(content, dict) else None
+    if found != fingerprint:
+        raise ExamplesUnreadable(
+            f"{path}: expected the fingerprint of the record beside it, {fingerprint[:12]}, "
+            f"found {str(found)[:12]}; {remedy}"
+        )
+    scores = content.get("scores")
+    if not isinstance(scores, list) or not scores or not all(map(_is_example, scores)):
+        raise ExamplesUnreadable(f"{path}: scores: expected a list of objects with finite numbers; {remedy}")
+    return scores
+
+
+def parts(run: Sequence[Example], metric: str) -> list[tuple[float, float]] | None:
+    """What a score is made of, by example: (part of the sum, part of what it is divided by); None where unknown.
+
+    F1 is that of the whole, from true positives and errors; any other metric is the mean over examples. All in percent.
+    """
+    if metric == "f1" and all({"tp", "fp", "fn"} <= example.keys() for example in run):
+        return [(200 * e["tp"], 2 * e["tp"] + e["fp"] + e["fn"]) for e in run]
+    if all(metric in example for example in run):
+        return [(example[metric], 1) for example in run]
+    if metric == "accuracy" and all("correct" in example for example in run):
+        return [(100 * example["correct"], 1) for example in run]
+    return None
+
+
+def score_of(run: Sequence[Example], metric: str) -> float | None:
+    """The run's score in percent, made from its examples; None where they do not hold this metric."""
+    found = parts(run, metric)
+    if found is None:
+        return None
+    return sum(part for part, _ in found) / max(sum(whole for _, whole in found), 1)
+
+
+def _is_example(example: object) -> bool:
+    return isinstance(example, dict) and all(
+        isinstance(score, int | float) and math.isfinite(score) for score in example.values()
+    )
