@@ -22,7 +22,7 @@ from elmo.device import CHOICES, choose_device
 from elmo.errors import InputError
 from elmo.files import interrupts_held_back, replacing
 from elmo.store import About, open_shelf
-from elmo.weights import load_bilm
+from elmo.weights import load_bilm, weights_choices
 
 # A batch holds --batch-size sentences, but no more than this many tokens unless one sentence alone has more: memory
 # follows the token count, and one very long line should not multiply it by the batch size.
@@ -45,7 +45,7 @@ batch continues row i of the batch before.
 the precision is theirs (float16 by default). Not with --state carried: such layers depend on what was read before.
 """
 
-EXAMPLE = "example: python -m elmo.embed sentences.txt layers.hdf5 --weights elmo_weights.hdf5 --layers average"
+EXAMPLE = "example: python -m elmo.embed sentences.txt layers.hdf5 --weights allennlp/original --layers average"
 
 
 @dataclass(frozen=True)
@@ -194,7 +194,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("source", metavar="IN.txt", type=Path, help="sentences, one a line, words split at whitespace")
     parser.add_argument("target", metavar="OUT.hdf5", type=Path, help="where the layers go; replaced if it exists")
-    parser.add_argument("--weights", metavar="W", required=True, help="an .hdf5 or .safetensors file, or its folder")
+    parser.add_argument("--weights", metavar="W", required=True, help=weights_choices())
     parser.add_argument("--options", metavar="O", help="options.json of the weights (default: the one beside them)")
     parser.add_argument("--layers", choices=("all", "top", "average"), default="all", help="default: all")
     parser.add_argument("--state", choices=("zero", "carried"), default="zero", help="default: zero")

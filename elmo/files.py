@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -24,6 +26,29 @@ def replacing(path: Path) -> Iterator[Path]:
         with suppress(OSError):  # it may never have come into being; the first error is the one to tell
             partial.unlink()
         raise
+
+
+def sha256_of(path: Path) -> str:
+    """The sha256 of a file's content, in hex."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextmanager
+def locked(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
+    """Lets one process after the other into the block; the lock goes with its owner, however that ends.
+
+    Args:
+        path: a file for the lock alone; it is made, and stays, since removing it would let two in.
+        waiting: called once if somebody else is inside.
+    """
+    with path.open("ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            waiting()
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 @contextmanager

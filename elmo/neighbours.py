@@ -15,7 +15,7 @@ from elmo.bilm import Bilm
 from elmo.device import CHOICES, choose_device
 from elmo.embed import Line, batches_by_length, read_lines
 from elmo.errors import InputError
-from elmo.weights import load_bilm
+from elmo.weights import load_bilm, weights_choices
 
 Vectors = NDArray[np.float32]
 GLOVE = "glove"
@@ -194,9 +194,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("sentences", metavar="SENTENCES", type=Path, help="one a line, words split at whitespace")
     parser.add_argument("word", metavar="WORD", help="as it stands in the sentences")
-    parser.add_argument(
-        "--weights", metavar="W", default="small", help="biLM: a path or a shipped name (default: small)"
-    )
+    parser.add_argument("--weights", metavar="W", default="small", help=f"{weights_choices()}; default: small")
     parser.add_argument("--layer", default="top", help="top, average or a number from 0 (default: top)")
     parser.add_argument("--line", metavar="N", type=int, help="only the use in this line, counted from 1")
     parser.add_argument("--any", action="store_true", help="compare with every word of the file, not only with WORD")

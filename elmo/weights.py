@@ -19,9 +19,11 @@ from safetensors.torch import save
 from torch import Tensor
 
 from elmo.bilm import Bilm
+from elmo.download import obtain
 from elmo.errors import InputError
 from elmo.files import replacing
 from elmo.options import N_CHARACTERS, BilmOptions
+from elmo.published import BILMS
 
 HDF5_SUFFIXES = (".hdf5", ".h5")
 SAFETENSORS_SUFFIX = ".safetensors"
@@ -113,11 +115,12 @@ def _entries(options: BilmOptions) -> Iterator[_Entry]:
 
 
 def load_bilm(weights: Path | str, options: Path | str | None = None) -> Bilm:
-    """The biLM in a weights file, in a folder that holds one, or shipped under a name.
+    """The biLM in a weights file, in a folder that holds one, or of a name.
 
     Args:
         weights: an .hdf5 or .safetensors file, a folder with exactly one of them (whose name holds "weights", if
-            there are more), or the name of a shipped biLM, such as "small".
+            there are more), the name of a shipped biLM, such as "small", or that of a published one, such as
+            "allennlp/small", which is downloaded the first time.
         options: its options.json; by default the one beside the weights, or the copy inside of a .safetensors file.
 
     Raises:
@@ -137,17 +140,25 @@ def shipped_names() -> list[str]:
     return sorted(path.parent.name for path in SHIPPED.glob("*/options.json"))
 
 
+def weights_choices() -> str:
+    """What may be given as weights, in words, for help texts."""
+    names = ", ".join([*shipped_names(), *BILMS])
+    return f"an .hdf5 or .safetensors file, its folder, or a name: {names} (allennlp/* are downloaded)"
+
+
 def find_weights(weights: Path | str) -> Path:
-    """The path of a weights file or folder: a path that exists, or else a shipped name."""
+    """The path of a weights file or folder: a path that exists, or else a name; of a published one it is downloaded."""
     path = Path(weights)
     if path.exists():
         return path
-    names = shipped_names()
-    if str(weights) in names:
-        return SHIPPED / str(weights)
+    name, shipped = str(weights), shipped_names()
+    if name in shipped:
+        return SHIPPED / name
+    if name in BILMS:
+        return obtain(name)
     raise InputError(
-        f"{weights}: no such weights file or folder, and no biLM of that name is shipped; "
-        f"shipped: {', '.join(names) or 'none'}"
+        f"{weights}: no such weights file or folder, and no biLM has that name; "
+        f"shipped: {', '.join(shipped) or 'none'}; downloaded on demand: {', '.join(BILMS)}"
     )
 
 

@@ -1,17 +1,20 @@
-"""Pretrained word vectors: GloVe from the package index, or any glove, word2vec or fastText text file."""
+"""Pretrained word vectors: GloVe by name, or any glove, word2vec or fastText text file."""
 
 from __future__ import annotations
 
 import gzip
-import hashlib
+import zlib
 from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from elmo.download import content_hash, obtain
 from elmo.errors import InputError
+from elmo.published import VECTORS
 
 GLOVE_50D = "glove-6b-50d"
 Vector = npt.NDArray[np.float32]
@@ -30,13 +33,18 @@ class Vectors(Protocol):
 
 
 def open_vectors(name: str) -> Vectors:
-    """The vectors of a name (glove-6b-50d) or in a text file at a path."""
+    """The vectors in a text file at a path, or of a name; published ones are downloaded the first time."""
     if name == GLOVE_50D:
         return PackagedGlove()
     path = Path(name).expanduser()
-    if not path.is_file():
-        raise InputError(f"word vectors: {name!r} is neither {GLOVE_50D!r} nor a file; check features.words.vectors")
-    return TextVectors(path)
+    if path.is_file():
+        return TextVectors(path)
+    if name in VECTORS:
+        return TextVectors(obtain(name), VECTORS[name].dim)
+    raise InputError(
+        f"word vectors: {name!r} is neither a file nor a name: {GLOVE_50D} (a package) or, downloaded on demand, "
+        f"{', '.join(VECTORS)}; check features.words.vectors"
+    )
 
 
 class PackagedGlove:
@@ -72,62 +80,70 @@ class PackagedGlove:
 
 
 class TextVectors:
-    """Vectors in a text file, plain or gzipped: one word a line and its numbers, with or without a header line."""
+    """Vectors in a text file, plain or gzipped: one word a line and its numbers, with or without a header line.
 
-    def __init__(self, path: Path) -> None:
+    Args:
+        path: the file.
+        dim: width of its vectors; by default that of its first line, whose word must then have no spaces.
+    """
+
+    def __init__(self, path: Path, dim: int | None = None) -> None:
         self._path = path
-        with self._open() as lines:
-            first = next(lines, "").split(" ")
-            second = next(lines, "").split(" ")
+        with _lines(self._path) as lines:
+            first = next(lines, b"").split(b" ")
+            second = next(lines, b"").split(b" ")
         # word2vec and fastText begin with "count dim"; a vector of one number would be no use to anyone.
         self._has_header = len(first) == 2
-        self.dim = len(second if self._has_header else first) - 1
+        self.dim = dim or len(second if self._has_header else first) - 1
         if self.dim < 2:
-            raise InputError(f"{path}: expected lines of a word and its numbers, found {' '.join(first)[:60]!r}")
+            start = b" ".join(first)[:60].decode("utf-8", "replace")
+            raise InputError(f"{path}: expected lines of a word and its numbers, found {start!r}")
 
     def fingerprint(self) -> str:
         """The sha256 of the file."""
-        with self._path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return content_hash(self._path)
 
     def pick(self, words: Collection[str]) -> dict[str, Vector]:
-        """The vectors of those words that have one; the file is read once through, the rest of it is not kept."""
-        wanted = set(words)
+        """The vectors of those words that have one; the file is read once through, the rest of it is not kept.
+
+        Some words of GloVe 840B contain spaces, so the last `dim` fields of a line are the numbers, whatever is before.
+        """
+        # In bytes, and most lines are only counted, not split: GloVe 840B has 2.2 million lines of 300 numbers.
+        wanted = {word.encode("utf-8", "surrogatepass"): word for word in words}
+        beginnings = {word.partition(b" ")[0] for word in wanted}
         found: dict[str, Vector] = {}
-        with self._open() as lines:
+        with _lines(self._path) as lines:
             for number, line in enumerate(lines, start=1):
-                if number == 1 and self._has_header:
+                if (number == 1 and self._has_header) or not line:
                     continue
-                # Split from the right: some words of GloVe 840B contain spaces.
-                word, *numbers = line.rsplit(" ", self.dim)
-                if word not in wanted or word in found:
+                if (fields := line.count(b" ")) < self.dim:
+                    raise InputError(
+                        f"{self._at(number)}: expected a word and {self.dim} numbers, found {fields}: {_start(line)}"
+                    )
+                if line[: line.index(b" ")] not in beginnings:
+                    continue
+                word, *numbers = line.rsplit(b" ", self.dim)
+                if word not in wanted or wanted[word] in found:
                     continue
                 try:
-                    vector = np.array(numbers, dtype=np.float32)
+                    found[wanted[word]] = np.array(numbers, dtype=np.float32)
                 except ValueError as error:
-                    raise InputError(f"{self._path}, line {number}: a value is no number: {line[:60]!r}") from error
-                if len(vector) != self.dim:
-                    raise InputError(
-                        f"{self._path}, line {number}: expected {self.dim} numbers as in the first line, "
-                        f"found {len(vector)}: {line[:60]!r}"
-                    )
-                found[word] = vector
+                    raise InputError(f"{self._at(number)}: a value is no number: {_start(line)}") from error
         return found
 
-    def _open(self) -> _Lines:
-        return _Lines(self._path)
+    def _at(self, number: int) -> str:
+        return f"{self._path}, line {number}"
 
 
-class _Lines:
-    """The lines of a plain or gzipped UTF-8 file, without their ends; bytes that are no UTF-8 are replaced."""
+def _start(line: bytes) -> str:
+    return repr(line[:60].decode("utf-8", "replace"))
 
-    def __init__(self, path: Path) -> None:
-        open_file = gzip.open if path.suffix == ".gz" else open
-        # newline="\n": vectors exist for words such as U+0085, at which Python would otherwise break the line.
-        self._file = open_file(path, "rt", encoding="utf-8", errors="replace", newline="\n")
 
-    def __enter__(self) -> Iterator[str]:
-        return (line.rstrip("\n").rstrip(" \r") for line in self._file)
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
+@contextmanager
+def _lines(path: Path) -> Iterator[Iterator[bytes]]:
+    """The lines of a plain or gzipped file, without their ends; only a newline ends one, whatever words there are."""
+    try:
+        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+            yield (line.rstrip(b" \r\n") for line in file)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise InputError(f"{path}: not a readable gzip file, perhaps cut short: {error}") from error

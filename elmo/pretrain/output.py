@@ -27,6 +27,7 @@ from elmo.files import replacing
 from elmo.pretrain.model import LanguageModel
 from elmo.pretrain.softmax import OutputLayer
 from elmo.pretrain.store import SPECIALS
+from elmo.published import BILMS
 from elmo.weights import find_weights, load_bilm
 
 VOCABULARY, WEIGHTS = "vocabulary.txt.gz", "output.hdf5"
@@ -126,9 +127,14 @@ def load_model(weights: str | Path, softmax: str | Path | None = None) -> tuple[
     """An exported biLM with its output layer, and that layer's vocabulary.
 
     Args:
-        weights: file or folder of the biLM, or a shipped name.
+        weights: file or folder of the biLM, or a name.
         softmax: folder of the output layer; by default NAME-softmax beside the biLM's.
     """
+    if softmax is None and str(weights) in BILMS and not Path(weights).exists():  # told before it is downloaded
+        raise InputError(
+            f"{weights}: published without an output layer, so it can embed, but not predict or be trained further; "
+            "name the folder of an output layer"
+        )
     found = find_weights(weights)
     output = load_output(Path(softmax) if softmax is not None else folder_beside(found))
     return LanguageModel(load_bilm(found), output.layer), output

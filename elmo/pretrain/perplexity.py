@@ -133,7 +133,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="a .txt, .gz or .xz file, a folder of them, or a token store (its held-out part)",
     )
     parser.add_argument(
-        "--weights", metavar="W", required=True, help="an exported biLM, or a shipped name such as small"
+        "--weights",
+        metavar="W",
+        required=True,
+        help="an exported biLM, or a name such as small; allennlp/* are published without an output layer",
     )
     parser.add_argument("--softmax", metavar="DIR", help="its output layer (default: W-softmax beside it)")
     parser.add_argument("--tokenise", choices=get_args(Tokenise), help="default: as the biLM was trained")

@@ -60,7 +60,7 @@ def test_bytes_that_are_no_utf8_do_no_harm_elsewhere(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("line", "what"), [("dog 4 x 6", "no number"), ("dog 4 5", "expected 3 numbers as in the first line, found 2")]
+    ("line", "what"), [("dog 4 x 6", "no number"), ("dog 4 5", "expected a word and 3 numbers, found 2")]
 )
 def test_a_malformed_line_is_named(tmp_path, line, what):
     vectors = write(tmp_path / "v.txt", f"cat 1 2 3\n{line}\n")
@@ -75,7 +75,10 @@ def test_a_file_of_something_else_is_refused(tmp_path, content):
 
 
 def test_neither_a_name_nor_a_file():
-    with pytest.raises(InputError, match=r"is neither 'glove-6b-50d' nor a file.*features\.words\.vectors"):
+    with pytest.raises(
+        InputError,
+        match=r"neither a file nor a name: glove-6b-50d .*/6B\.50d, .*glove/840B\.300d; .*features\.words\.vectors",
+    ):
         open_vectors("glove-6b-500d")
 
 

@@ -1,0 +1,105 @@
+"""What others publish and this suite knows by name: AllenNLP's biLMs and Stanford's GloVe.
+
+Sizes and hashes stand here only where somebody has stated them: the size of `small` is that of AllenNLP's; size and
+hash of `original` are those of the copy under the same file name in the hub's lysandre/elmo, and logs of AllenNLP users
+show the same size; those of GloVe's archives are the same in torchtext, in Embeddings.jl and on the hub. For the others
+the hash of the first download counts (see `elmo.download`). The servers could not be reached from the machine on which
+this was written; the downloads are tested against a server of the tests' own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+# Two addresses of one bucket; the second is the one in AllenNLP's older configs.
+ALLENNLP = ("https://allennlp.s3.amazonaws.com/models/elmo", "https://s3-us-west-2.amazonaws.com/allennlp/models/elmo")
+# Stanford's own server is often away; the hub's copy is Stanford's too.
+STANFORD = ("https://nlp.stanford.edu/data", "https://huggingface.co/stanfordnlp/glove/resolve/main")
+
+
+@dataclass(frozen=True)
+class PublishedFile:
+    """A file on somebody's server.
+
+    Attributes:
+        name: of the file, there and here.
+        folders: URLs of the folders that have it, the first to be tried first.
+        size: in bytes, where it is known.
+        sha256: of its content, where it is known.
+    """
+
+    name: str
+    folders: tuple[str, ...]
+    size: int | None = None
+    sha256: str | None = None
+
+
+@dataclass(frozen=True)
+class PublishedBilm:
+    """A biLM as AllenNLP publishes it: options.json and weights in HDF5."""
+
+    options: PublishedFile
+    weights: PublishedFile
+
+
+@dataclass(frozen=True)
+class PublishedVectors:
+    """Word vectors: a text file in an archive.
+
+    Attributes:
+        archive: a zip file.
+        member: the name of the text file in it.
+        dim: width of a vector.
+    """
+
+    archive: PublishedFile
+    member: str
+    dim: int
+
+
+def _bilm(shape: str, size: int | None = None, sha256: str | None = None) -> PublishedBilm:
+    folders = tuple(f"{folder}/{shape}" for folder in ALLENNLP)
+    weights = PublishedFile(f"elmo_{shape}_weights.hdf5", folders, size, sha256)
+    return PublishedBilm(PublishedFile(f"elmo_{shape}_options.json", folders), weights)
+
+
+GLOVE_6B = PublishedFile(
+    "glove.6B.zip", STANFORD, 862_182_613, "617afb2fe6cbd085c235baf7a465b96f4112bd7f7ccb2b2cbd649fed9cbcf2fb"
+)
+GLOVE_840B = PublishedFile(
+    "glove.840B.300d.zip", STANFORD, 2_176_768_927, "c06db255e65095393609f19a4cfca20bf3a71e20cc53e892aafa490347e3849f"
+)
+
+BILMS: dict[str, PublishedBilm] = {
+    "allennlp/small": _bilm("2x1024_128_2048cnn_1xhighway", 54_402_456),
+    "allennlp/medium": _bilm("2x2048_256_2048cnn_1xhighway"),
+    "allennlp/original": _bilm(
+        "2x4096_512_2048cnn_2xhighway",
+        374_434_792,
+        "a6b92b9ccbb13fe489faacd2221c795d4bebe84b75f8aded9d85ea464fa5c994",
+    ),
+    "allennlp/original-5.5b": _bilm("2x4096_512_2048cnn_2xhighway_5.5B"),
+}
+
+VECTORS: dict[str, PublishedVectors] = {
+    "glove/6B.50d": PublishedVectors(GLOVE_6B, "glove.6B.50d.txt", 50),
+    "glove/6B.100d": PublishedVectors(GLOVE_6B, "glove.6B.100d.txt", 100),
+    "glove/6B.200d": PublishedVectors(GLOVE_6B, "glove.6B.200d.txt", 200),
+    "glove/6B.300d": PublishedVectors(GLOVE_6B, "glove.6B.300d.txt", 300),
+    "glove/840B.300d": PublishedVectors(GLOVE_840B, "glove.840B.300d.txt", 300),
+}
+
+
+def is_published(name: str) -> bool:
+    """Whether something is published under this name."""
+    return name in BILMS or name in VECTORS
+
+
+def files_of(name: str) -> Iterator[PublishedFile]:
+    """The files behind a name."""
+    if name in BILMS:
+        yield BILMS[name].options
+        yield BILMS[name].weights
+    else:
+        yield VECTORS[name].archive

@@ -1,0 +1,106 @@
+"""A real HTTP server on loopback: it serves bytes from memory, with ranges and, on request, with faults."""
+
+import hashlib
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+@dataclass
+class Site:
+    """What is served, how, and what was asked for.
+
+    Attributes:
+        files: content by path.
+        url: where it is.
+        ranges: answer to Range with 206; otherwise all is sent, whatever is asked.
+        validators: send ETags.
+        cuts: how many bytes to send before the connection is closed, one for each answer, the first first.
+        answers: statuses to answer with in place of a file, one for each request, the first first.
+        redirects: path to path.
+        delay_s: before each answer.
+        asked: (path, Range header) of every request.
+        sent: bytes of all bodies.
+    """
+
+    files: dict[str, bytes] = field(default_factory=dict)
+    url: str = ""
+    ranges: bool = True
+    validators: bool = True
+    cuts: list[int] = field(default_factory=list)
+    answers: list[int] = field(default_factory=list)
+    redirects: dict[str, str] = field(default_factory=dict)
+    delay_s: float = 0.0
+    asked: list[tuple[str, str | None]] = field(default_factory=list)
+    sent: int = 0
+
+
+@contextmanager
+def serving(site: Site):
+    """The site, on a port of its own, until the end of the block."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, *_):
+            pass
+
+        def do_GET(self):
+            asked = self.headers.get("Range")
+            site.asked.append((self.path, asked))
+            time.sleep(site.delay_s)
+            if site.answers:
+                self.empty(site.answers.pop(0))
+            elif self.path in site.redirects:
+                self.empty(302, Location=site.redirects[self.path])
+            elif self.path not in site.files:
+                self.empty(404)
+            else:
+                self.content(site.files[self.path], asked)
+
+        def empty(self, status, **headers):
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def content(self, content, asked):
+            tag = f'"{hashlib.md5(content).hexdigest()}"'
+            start = 0
+            if asked and site.ranges and self.headers.get("If-Range") in (None, tag):
+                start = int(asked.removeprefix("bytes=").removesuffix("-"))
+                if start >= len(content):
+                    self.empty(416)
+                    return
+            self.send_response(206 if start else 200)
+            if start:
+                self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
+            if site.validators:
+                self.send_header("ETag", tag)
+            self.send_header("Content-Length", str(len(content) - start))
+            self.end_headers()
+            cut = site.cuts.pop(0) if site.cuts else len(content)
+            body = content[start:][:cut]
+            self.wfile.write(body)
+            site.sent += len(body)
+            self.close_connection = True
+
+    class Server(ThreadingHTTPServer):
+        daemon_threads = True
+
+        def handle_error(self, *_):
+            pass  # a client that was killed
+
+    server = Server(("127.0.0.1", 0), Handler)
+    site.url = f"http://127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    try:
+        yield site
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
