@@ -22,6 +22,7 @@ from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from elmo.errors import InputError
+from elmo.published import is_published
 from tasks.base import Task
 from tasks.features import FeaturesConfig, StoreConfig
 from tasks.sources import DataConfig
@@ -185,7 +186,7 @@ def _resolved(tree: DictConfig) -> dict[str, Any]:
     # Of a path only the last name: the content's hash is in the fingerprint, and its folder is no part of a result.
     for part, key in (("words", "vectors"), ("elmo", "weights")):
         settings = values["features"][part]
-        if settings and settings[key]:
+        if settings and settings[key] and not is_published(settings[key]):
             settings[key] = Path(settings[key]).name
     return {key: value for key, value in values.items() if key not in (*NOT_IN_FINGERPRINT, "datasets")}
 
