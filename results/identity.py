@@ -41,6 +41,12 @@ class Identity:
     seed: int
     variant: Mapping[str, Value] = field(default_factory=dict)
 
+    @property
+    def title(self) -> str:
+        """The name as people say it, with the variant as it is typed: "mini ner elmo seed 1 limit=200"."""
+        variant = (f"{key}={shown(value)}" for key, value in self.variant.items())
+        return " ".join((self.data, self.task, self.features, f"seed {self.seed}", *variant))
+
 
 def record_path(runs_dir: Path, identity: Identity) -> Path:
     """The file that holds the record of this identity; the same for every process, machine and day.

@@ -3,8 +3,9 @@
 The names that `tasks.run` needs are all here. A run goes
 
     path = record_path(runs_dir, identity)
-    if decide(path, fingerprinted) == "skip": ...
+    if decide(path, fingerprinted) != "run": ...
     prepare_folder(path)                              # before a day of training, not after it
+    with results.lock.take(path.parent): ...          # and decide again: another process may have been faster
     ...
     write_examples(path.with_name(EXAMPLES_NAME), ...)
     write_record(path, RunRecord(...))                # last: a finished record vouches for what lies beside it
@@ -82,6 +83,12 @@ class RunError:
     type: str
     message: str
     traceback: Sequence[str] = field(default_factory=list)
+
+    @property
+    def last_line(self) -> str:
+        """The error on one line, as Python would end its traceback."""
+        lines = self.message.strip().splitlines()
+        return f"{self.type}: {lines[0]}" if lines else self.type
 
     @classmethod
     def of(cls, error: BaseException, last_lines: int = 20) -> "RunError":
@@ -174,8 +181,10 @@ def timestamp() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def decide(path: Path, fingerprinted: Parts) -> Literal["run", "skip"]:
+def decide(path: Path, fingerprinted: Parts) -> Literal["run", "skip", "failed"]:
     """Whether the run with this record path is still to be done: "skip" only for an equal, finished one.
+
+    "failed" is an equal one that failed, which may fail again; one that failed under other settings is to be done.
 
     Raises:
         RecordConflict: A finished record lies there with another fingerprint; the message lists the differing keys.
@@ -184,9 +193,10 @@ def decide(path: Path, fingerprinted: Parts) -> Literal["run", "skip"]:
     if not path.exists():
         return "run"
     record = read_record(path)
+    equal = record.fingerprint == fingerprint(fingerprinted)
     if record.status != "finished":
-        return "run"
-    if record.fingerprint == fingerprint(fingerprinted):
+        return "failed" if equal and record.status == "failed" else "run"
+    if equal:
         return "skip"
     differing = differences(record.fingerprinted, fingerprinted)
     lines = [f"  {key}: {there} there, {here} here" for key, (there, here) in differing.items()]
@@ -207,7 +217,7 @@ def prepare_folder(path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         probe.touch()
-        probe.unlink()
+        probe.unlink(missing_ok=True)  # who holds the lock sweeps up such files
     except OSError as error:
         raise OSError(
             f"{path.parent}: expected a folder that this run can write its record to, found: {error}; "

@@ -7,11 +7,11 @@ import resource
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from itertools import chain
-from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import hydra
 import torch
@@ -23,9 +23,9 @@ from omegaconf.errors import OmegaConfBaseException
 
 from elmo.device import choose_device
 from elmo.errors import InputError
+from results.lock import LOCK_NAME, Lock, Owner, Process, take
 from results.record import (
     EXAMPLES_NAME,
-    Identity,
     Mix,
     RecordConflict,
     RecordUnreadable,
@@ -35,23 +35,25 @@ from results.record import (
     describe_environment,
     fingerprint,
     prepare_folder,
-    record_path,
+    read_record,
     timestamp,
     write_examples,
     write_record,
 )
 from tasks.base import Scores, Split
 from tasks.console import Reporter
-from tasks.features import TokenFeatures, features_fingerprint
+from tasks.ending import Terminated, end_children, end_with_launcher, launcher_pid, sigterm_as_interrupt
+from tasks.features import TokenFeatures
+from tasks.plan import Plan
 from tasks.saved import save_weights
 from tasks.schema import RunConfig, explain, group_options, run_config
 from tasks.seed import initialise
-from tasks.sources import Loaded, Source
-from tasks.sweep import Ended
+from tasks.sources import Loaded
+from tasks.sweep import Ended, RunFailed, Sweep
 from tasks.trainer import FitState, NonFiniteLoss, TaskModel, Trainer
 
-CHECKPOINT_NAME = "checkpoint.pt"
 WEIGHTS_NAME = "weights.pt"
+MOST_BREAKS = 3  # how often in a row a sweep goes on after a killed process before any of its runs has ended
 
 HELP = """\
 python -m tasks.run [KEY=VALUE ...]      one run: train, select on dev, test once, write a record
@@ -67,7 +69,8 @@ python -m tasks.run -m KEY=A,B,C ...     one run for each combination
   store.path=DIR  store.limit_gb=N       where frozen layers are kept between runs (python -m elmo.store info)
   trainer.epochs=N  task.hidden=N  features.elmo.weights=PATH ...   any setting; --cfg job prints them all
 
-A finished run is skipped, a killed one goes on from its last epoch. Then: python -m results.table
+A finished run is skipped, a killed one goes on from its last epoch, one that failed is run again with retry=failed.
+Meanwhile: python -m results.status. Then: python -m results.table
 """
 
 
@@ -77,6 +80,7 @@ class Outcome:
 
     data: dict[str, Any] = field(default_factory=dict)
     fit: FitState = field(default_factory=FitState)
+    epochs_here: set[int] = field(default_factory=set)  # the others were trained by processes that were stopped
     dev: Scores = field(default_factory=Scores)
     test: Scores = field(default_factory=Scores)
     mixes: dict[str, Mix] = field(default_factory=dict)
@@ -89,43 +93,65 @@ def run(config: RunConfig, in_sweep: bool = False, side_by_side: bool = False) -
         config: the run.
         in_sweep: leave the line on how it ended to the sweep, and print none but warnings before.
         side_by_side: other runs may be printing too.
+
+    Raises:
+        RunFailed: it failed before under the same settings, and `retry` does not ask for another try.
     """
     torch.set_num_threads(config.threads)
-    task = config.task
-    identity = Identity(config.data.name, task.name, config.features.name, config.seed, config.variant)
-    path = record_path(config.runs_dir, identity)
-    variant = " ".join(f"{key}={value}" for key, value in config.variant.items())
-    title = f"{config.data.name} {task.name} {config.features.name} seed {config.seed}" + f" {variant}" * bool(variant)
-    reporter = Reporter(title, brief=in_sweep, bars=not side_by_side)
     device = choose_device(config.device)
-    source = Source(config.data, config.data_dir, config.limit, config.train_fraction, config.seed)
-    parts = {
-        "config": config.resolved,
-        "data": source.fingerprint(),
-        **features_fingerprint(config.features),
-        "recipe": task.recipe,
-    }
-    if decide(path, parts) == "skip":
-        reporter.say(f"is done already: {path}")
-        return Ended("skipped", title, "")
-    prepare_folder(path)
+    plan = Plan.of(config)
+    reporter = Reporter(plan.title, brief=in_sweep, bars=not side_by_side)
+    done = decide(plan.path, plan.parts)
+    left_behind = plan.checkpoint.exists() or plan.path.with_name(LOCK_NAME).exists()
+    if (done == "skip" and not left_behind) or (done == "failed" and not config.retry_failed):
+        return _ended_before(plan, done, reporter)
+    prepare_folder(plan.path)
+    launcher = launcher_pid()
+    lock = take(plan.path.parent, None if launcher is None else Process.of(launcher))
+    if isinstance(lock, Owner):
+        if done == "skip":  # it is just about to end
+            return _ended_before(plan, done, reporter)
+        reporter.warn(f"is running elsewhere: {lock}")
+        return Ended("elsewhere", plan.title, "")
+    with lock:
+        done = decide(plan.path, plan.parts)  # somebody may have done it between the first look and the lock
+        if done == "skip" or (done == "failed" and not config.retry_failed):
+            plan.checkpoint.unlink(missing_ok=True)  # of a process that was killed when all was written
+            return _ended_before(plan, done, reporter)
+        return _carry_out(plan, lock, device, reporter)
+
+
+def _ended_before(plan: Plan, done: Literal["run", "skip", "failed"], reporter: Reporter) -> Ended:
+    """Says that the run was done by an earlier command, or raises RunFailed where that has failed."""
+    if done == "skip":
+        reporter.say(f"is done already: {plan.path}")
+        return Ended("skipped", plan.title, "")
+    error = read_record(plan.path).error
+    reporter.warn(f"failed before, and runs again with retry=failed: {error.last_line if error else ''}  {plan.path}")
+    raise RunFailed(before=True)
+
+
+def _carry_out(plan: Plan, lock: Lock, device: torch.device, reporter: Reporter) -> Ended:
+    """Trains, tests and writes the record, of a failure too."""
+    config, path, task = plan.config, plan.path, plan.config.task
     outcome = Outcome()
     started_at, started = timestamp(), time.perf_counter()
 
     def record(error: Exception | None = None) -> RunRecord:
+        before = sum(epoch["seconds"] for epoch in outcome.fit.curve if epoch["epoch"] not in outcome.epochs_here)
         return RunRecord(
             status="failed" if error else "finished",
-            identity=identity,
-            fingerprinted=parts,
+            identity=plan.identity,
+            fingerprinted=plan.parts,
             metric=task.metric,
             scores={"dev": outcome.dev.values, "test": outcome.test.values},
             details=outcome.test.details,
             limit=config.limit,
             data=outcome.data,
-            weights=_weights_note(config, parts),
+            weights=_weights_note(config, plan.parts),
             mixes=outcome.mixes,
             epochs=outcome.fit.curve,
-            seconds=round(time.perf_counter() - started, 3),
+            seconds=round(before + time.perf_counter() - started, 3),
             peak_memory_mb=_peak_memory_mb(device),
             environment=describe_environment(_device_name(device), config.threads),
             started_at=started_at,
@@ -133,39 +159,37 @@ def run(config: RunConfig, in_sweep: bool = False, side_by_side: bool = False) -
             error=RunError.of(error) if error else None,
         )
 
-    checkpoint = path.with_name(CHECKPOINT_NAME)
+    def on_epoch(state: FitState) -> None:
+        outcome.epochs_here.add(state.epoch)
+        lock.progress(state.epoch, config.trainer.epochs)
+
+    lock.progress(0, config.trainer.epochs)
     try:
-        model = experiment(config, source, device, reporter, checkpoint, fingerprint(parts), outcome)
+        model = experiment(plan, device, reporter, outcome, on_epoch)
         if config.keep_weights:
             save_weights(path.with_name(WEIGHTS_NAME), model, config.resolved)
-        write_examples(path.with_name(EXAMPLES_NAME), fingerprint(parts), outcome.test.examples)
+        write_examples(path.with_name(EXAMPLES_NAME), fingerprint(plan.parts), outcome.test.examples)
     except Exception as error:
         write_record(path, record(error))  # whatever it was, the table shows it
         reporter.warn(f"failed, see {path}")
         raise
     finished = record()
     write_record(path, finished)
-    checkpoint.unlink(missing_ok=True)
+    plan.checkpoint.unlink(missing_ok=True)
     dev, test = finished.scores["dev"][task.metric], finished.scores["test"][task.metric]
     text = f"{task.metric}: dev {dev:.2f}, test {test:.2f}  {finished.seconds:.0f} s"
     reporter.say(f"{text}  {path}")
-    return Ended("finished", title, text)
+    return Ended("finished", plan.title, text)
 
 
 def experiment(
-    config: RunConfig,
-    source: Source,
-    device: torch.device,
-    reporter: Reporter,
-    checkpoint: Path,
-    run_fingerprint: str,
-    outcome: Outcome,
+    plan: Plan, device: torch.device, reporter: Reporter, outcome: Outcome, on_epoch: Callable[[FitState], None]
 ) -> TaskModel:
     """The experiment itself, on one screen: the trained model; `outcome` is filled in as things become known."""
-    task = config.task
+    config, task = plan.config, plan.config.task
 
     def load(split: Split) -> Loaded[Any]:
-        loaded = source.load(task, split)
+        loaded = plan.source.load(task, split)
         outcome.data[split] = {**loaded.counts, **task.notes(loaded.examples), "warnings": loaded.warnings}
         for warning in loaded.warnings:
             reporter.warn(f"warning: {warning}")
@@ -193,7 +217,7 @@ def experiment(
 
     meet(train + dev)
     trainer = Trainer(task, config.trainer, config.seed, device, reporter)
-    trainer.fit(model, train, dev, checkpoint, run_fingerprint, outcome.fit)
+    trainer.fit(model, train, dev, plan.checkpoint, fingerprint(plan.parts), outcome.fit, on_epoch)
     outcome.dev = Scores(outcome.fit.best_values)
     if features.elmo is not None:
         outcome.mixes = {place: Mix(mix["layers"], mix["gamma"]) for place, mix in features.elmo.weights().items()}  # type: ignore[arg-type]
@@ -222,20 +246,19 @@ def _peak_memory_mb(device: torch.device) -> float:
     return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit, 1)
 
 
-class RunFailed(RuntimeError):  # noqa: N818
-    """A run that failed for a reason already printed; in a sweep the others have gone on."""
-
-
 @hydra.main(config_path="pkg://conf", config_name="config", version_base="1.3")
 def _hydra_main(tree: DictConfig) -> Ended:
     settings = HydraConfig.get()
     in_sweep = settings.mode is RunMode.MULTIRUN
     side_by_side = in_sweep and not settings.launcher._target_.endswith(".BasicLauncher")
+    end_with_launcher()
     try:
         return run(run_config(tree), in_sweep, side_by_side)
     except (InputError, RecordConflict, RecordUnreadable, NonFiniteLoss, OSError) as error:
         print(f"tasks.run: {error}", file=sys.stderr)
         raise RunFailed from error
+    except RunFailed:
+        raise
     except Exception as error:
         # Told here: not every exception survives the way to the process that started a sweep, and one that does not
         # would end the other runs.
@@ -244,22 +267,24 @@ def _hydra_main(tree: DictConfig) -> Ended:
 
 
 def main() -> None:
-    """Runs the command; the exit status is 1 if anything failed."""
+    """Runs the command; the exit status is 1 if anything failed, now or before."""
     if any(argument in ("--help", "-h") for argument in sys.argv[1:]):
         print(HELP.format(tasks="|".join(group_options("task"))))
         return
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # exceptions as they are; they are explained here
     try:
-        _hydra_main()
+        with sigterm_as_interrupt():
+            _until_unbroken()
     except RunFailed:
         sys.exit(1)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
+        end_children()
         print("tasks.run: stopped; the same command goes on from here", file=sys.stderr)
-        sys.exit(130)  # as a shell would say it
+        sys.exit(143 if isinstance(stop, Terminated) else 130)  # as a shell would say it
     except BrokenProcessPool:
         sys.exit(
-            "tasks.run: a process was killed in the middle of its run, as happens when memory runs out. The same "
-            "command goes on from here; hydra.launcher.n_jobs=N sets how many runs take place at once"
+            "tasks.run: processes were killed in the middle of their runs again and again, as happens when memory runs "
+            "out. The same command goes on from here; hydra.launcher.n_jobs=N sets how many runs take place at once"
         )
     except (HydraException, OmegaConfBaseException) as error:
         sys.exit(f"tasks.run: {explain(error)}")
@@ -267,6 +292,24 @@ def main() -> None:
         if "Unexpected type for root: NoneType" not in str(error):  # Hydra's, for a key below one that is null
             raise
         sys.exit("tasks.run: a setting reaches into a part that is null here, as features.elmo.* with features=glove")
+
+
+def _until_unbroken() -> None:
+    """Runs the command, and again with what is left of it when one of its processes was killed from outside.
+
+    Joblib gives up the whole pool when that happens. Its runs go on from their checkpoints.
+    """
+    breaks = 0
+    while True:
+        try:
+            _hydra_main()
+            return
+        except BrokenProcessPool:
+            end_children()  # before they can be taken for somebody who is at work on a run
+            breaks = 1 if Sweep.latest is not None and Sweep.latest.runs_ended() else breaks + 1
+            if breaks >= MOST_BREAKS:
+                raise
+            print("tasks.run: a process was killed in the middle of its run; the sweep goes on", file=sys.stderr)
 
 
 if __name__ == "__main__":

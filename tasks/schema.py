@@ -21,15 +21,15 @@ from hydra.utils import get_class
 from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from elmo.download import is_published
 from elmo.errors import InputError
-from elmo.published import is_published
 from tasks.base import Task
 from tasks.features import FeaturesConfig, StoreConfig
 from tasks.sources import DataConfig
 from tasks.trainer import TrainerConfig
 
 # Where, on what and how loudly a run takes place cannot change what comes out, so they are no part of its identity.
-NOT_IN_FINGERPRINT = ("device", "threads", "runs_dir", "data_dir", "keep_weights", "store")
+NOT_IN_FINGERPRINT = ("device", "threads", "runs_dir", "data_dir", "keep_weights", "store", "retry")
 
 # Which of our extras brings the launchers of other packages, by Hydra's names for them.
 LAUNCHER_EXTRAS = {"joblib": "joblib", "submitit_local": "slurm", "submitit_slurm": "slurm", "ray": "ray"}
@@ -55,6 +55,7 @@ class RunSchema:
     runs_dir: str = "results/runs"
     data_dir: str = "data"
     keep_weights: bool = False
+    retry: str | None = None
     store: StoreConfig = field(default_factory=StoreConfig)
 
 
@@ -83,6 +84,7 @@ class RunConfig:
     runs_dir: Path
     data_dir: Path
     keep_weights: bool
+    retry_failed: bool
     store: StoreConfig
     resolved: Mapping[str, Any]
     variant: Mapping[str, str | int | float | bool | None]
@@ -116,6 +118,8 @@ def run_config(tree: DictConfig) -> RunConfig:
     for key, value in (("limit", values.limit), ("threads", values.threads)):
         if value is not None and value < 1:
             raise InputError(f"{key}: expected at least 1, found {value}")
+    if values.retry not in (None, "failed"):
+        raise InputError(f"retry: expected null or failed, found {values.retry!r}")
     if not 0 < values.train_fraction <= 1:
         raise InputError(f"train_fraction: expected more than 0 and at most 1, found {values.train_fraction}")
     data: DataConfig = OmegaConf.to_object(_chosen_data(tree))  # type: ignore[assignment]
@@ -147,6 +151,7 @@ def run_config(tree: DictConfig) -> RunConfig:
         runs_dir=Path(values.runs_dir),
         data_dir=Path(values.data_dir).expanduser(),
         keep_weights=values.keep_weights,
+        retry_failed=values.retry == "failed",
         store=values.store,
         resolved=_resolved(tree),
         variant=variant,

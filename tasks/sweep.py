@@ -8,28 +8,44 @@ import time
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.utils import JobReturn, JobStatus
+from hydra.core.utils import JobReturn
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
 from tasks.console import Reporter
 
-Event = Literal["started", "finished", "skipped", "failed"]
+Event = Literal["started", "finished", "skipped", "elsewhere", "failed", "failed before"]
+ENDS: tuple[Event, ...] = ("finished", "skipped", "elsewhere", "failed", "failed before")
 TITLE_WIDTH = 30  # so that the scores of most runs stand below each other
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How a run ended that did not fail: what it was, what came of it, and the score in words."""
+    """How a run ended that did not fail: what it was, what came of it, and the score in words.
 
-    status: Literal["finished", "skipped"]
+    "elsewhere" is one that another process is at work on.
+    """
+
+    status: Literal["finished", "skipped", "elsewhere"]
     title: str
     text: str
+
+
+class RunFailed(RuntimeError):  # noqa: N818
+    """A run that failed for a reason already printed; in a sweep the others have gone on.
+
+    Attributes:
+        before: an earlier command has run it, and this one did not.
+    """
+
+    def __init__(self, before: bool = False) -> None:
+        super().__init__(before)  # told to the base too, so that it survives the way between processes
+        self.before = before
 
 
 class Sweep(Callback):
@@ -39,6 +55,8 @@ class Sweep(Callback):
     file beside the records, a letter for each event: appending a letter needs no lock, and where it landed says how
     many came before.
     """
+
+    latest: ClassVar[Sweep | None] = None  # of this process, for main(): Hydra keeps its callbacks to itself
 
     def __init__(self) -> None:
         self._total: int | None = None
@@ -50,6 +68,12 @@ class Sweep(Callback):
         self._since = time.time()
         self._file = Path(config.hydra.sweep.dir).absolute() / f"progress-{time.time_ns()}-{os.getpid()}"
         atexit.register(_remove, self._file)  # on_multirun_end is not called when a run has failed
+        Sweep.latest = self
+
+    def runs_ended(self) -> int:
+        """How many runs this sweep has done so far, well or badly."""
+        so_far = _counted(self._file) if self._file is not None and self._file.exists() else Counter[Event]()
+        return so_far["finished"] + so_far["failed"]
 
     def on_job_start(self, config: DictConfig, **kwargs: Any) -> None:  # noqa: ANN401, D102
         if self._file is not None:
@@ -59,12 +83,15 @@ class Sweep(Callback):
         if self._file is None:
             return  # a single run, which has said so itself
         # `return_value` would raise what the run raised.
-        ended: Ended | None = job_return.return_value if job_return.status is JobStatus.COMPLETED else None
-        so_far = _append(self._file, ended.status if ended else "failed")
-        if ended is not None and ended.status == "finished":
+        ended: Ended | RunFailed = job_return._return_value
+        if isinstance(ended, Ended):
+            so_far = _append(self._file, ended.status)
+        else:
+            so_far = _append(self._file, "failed before" if ended.before else "failed")
+        if isinstance(ended, Ended) and ended.status == "finished":
             elapsed = time.time() - self._since
             Reporter(f"{ended.title:<{TITLE_WIDTH}}").warn(f"{ended.text}  {progress(so_far, self._total, elapsed)}")
-        if so_far["finished"] + so_far["skipped"] + so_far["failed"] == self._total:
+        if sum(so_far[end] for end in ENDS) == self._total:
             closing = summary(so_far)
             if closing:
                 Reporter("sweep").warn(closing)
@@ -83,9 +110,12 @@ def runs_in(config: DictConfig) -> int | None:
 
 def progress(so_far: Counter[Event], total: int | None, elapsed: float) -> str:
     """How many runs are done, and about how long the others will take after `elapsed` seconds."""
-    ended = so_far["finished"] + so_far["skipped"] + so_far["failed"]
-    text = f"{ended} done" if total is None else f"{ended} of {total} done"
-    text += f", {so_far['failed']} failed" * bool(so_far["failed"])
+    ended = sum(so_far[end] for end in ENDS)
+    done = ended - so_far["elsewhere"]
+    text = f"{done} done" if total is None else f"{done} of {total} done"
+    failed = so_far["failed"] + so_far["failed before"]
+    text += f", {failed} failed" * bool(failed)
+    text += f", {so_far['elsewhere']} running elsewhere" * bool(so_far["elsewhere"])
     if total is None or ended == total:
         return text
     # Runs under way count as half done. Skipped ones cost nothing, and tell nothing about the others.
@@ -96,14 +126,18 @@ def progress(so_far: Counter[Event], total: int | None, elapsed: float) -> str:
 
 def summary(so_far: Counter[Event]) -> str:
     """The last line, where it says more than the lines of the runs have: what was skipped, what failed."""
-    if not so_far["skipped"] and not so_far["failed"]:
-        return ""
     parts = [f"{so_far['finished']} runs finished"]
     if so_far["skipped"]:
         parts.append(f"{so_far['skipped']} were done already")
+    if so_far["elsewhere"]:
+        parts.append(f"{so_far['elsewhere']} are running elsewhere")
     if so_far["failed"]:
-        parts.append(f"{so_far['failed']} failed, which the same command tries again")
-    return ", ".join(parts)
+        parts.append(f"{so_far['failed']} failed")
+    if so_far["failed before"]:
+        parts.append(f"{so_far['failed before']} had failed before")
+    if so_far["failed"] or so_far["failed before"]:
+        parts[-1] += "; retry=failed runs those again"
+    return ", ".join(parts) if len(parts) > 1 else ""
 
 
 def duration(seconds: float) -> str:
@@ -113,7 +147,14 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
 
 
-LETTERS: dict[str, Event] = {"+": "started", "f": "finished", "s": "skipped", "x": "failed"}
+LETTERS: dict[str, Event] = {
+    "+": "started",
+    "f": "finished",
+    "s": "skipped",
+    "e": "elsewhere",
+    "x": "failed",
+    "b": "failed before",
+}
 
 
 def _append(file: Path, event: Event) -> Counter[Event]:
@@ -127,6 +168,11 @@ def _append(file: Path, event: Event) -> Counter[Event]:
     finally:
         os.close(descriptor)
     return Counter(LETTERS[letter] for letter in letters)
+
+
+def _counted(file: Path) -> Counter[Event]:
+    """How often each kind has happened so far."""
+    return Counter(LETTERS[letter] for letter in file.read_text(encoding="ascii"))
 
 
 def _remove(file: Path) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -148,6 +148,7 @@ class Trainer:
         checkpoint: Path | None = None,
         fingerprint: str = "",
         state: FitState | None = None,
+        on_epoch: Callable[[FitState], None] | None = None,
     ) -> FitState:
         """Trains until the epochs or the patience run out, and leaves the model with the weights that were best on dev.
 
@@ -161,6 +162,7 @@ class Trainer:
             checkpoint: file to go on from, if it is there, and to write after every epoch.
             fingerprint: whose checkpoint it is; another run's is not used.
             state: filled in epoch by epoch, so that the curve of a run that fails can still be read.
+            on_epoch: told after each epoch that is trained here, for those who follow the run.
         """
         config = self.config
         state = state or FitState()
@@ -212,6 +214,8 @@ class Trainer:
                 f"epoch {epoch}/{config.epochs}  loss {loss:.4f}  dev {self.task.metric} {score:.2f}"
                 f"  best {state.best_score:.2f} (epoch {state.best_epoch})  {seconds:.1f} s"
             )
+            if on_epoch is not None:
+                on_epoch(state)
         model.restore(best)
         return state
 

@@ -87,7 +87,7 @@ class TestProgress:
     def test_the_last_line_speaks_of_what_was_skipped_or_failed(self):
         assert sweep.summary(Counter(started=3, finished=3)) == ""
         assert sweep.summary(Counter(started=3, skipped=3)) == "0 runs finished, 3 were done already"
-        assert sweep.summary(Counter(finished=2, failed=1)).endswith("1 failed, which the same command tries again")
+        assert sweep.summary(Counter(finished=2, failed=1)).endswith("1 failed; retry=failed runs those again")
 
     @pytest.mark.parametrize(
         ("seconds", "text"), [(0.4, "0 s"), (89, "89 s"), (100, "2 min"), (5300, "88 min"), (9000, "2.5 h")]
@@ -162,7 +162,7 @@ class TestSideBySide:
         assert len(LINE.findall(err)) == 1
         assert len(re.findall(r"^mini ner glove .* failed, see .*record\.json$", err, re.MULTILINE)) == 1
         assert "hidden_size must be greater than zero" in err, "why it failed"
-        assert "sweep  1 runs finished, 1 failed, which the same command tries again" in err
+        assert "sweep  1 runs finished, 1 failed; retry=failed runs those again" in err
         assert [path.name for path in (tmp_path / ".sweep").iterdir()] == ["multirun.yaml"]
 
     def test_ctrl_c_stops_them_and_the_same_command_goes_on(self, command, tmp_path):

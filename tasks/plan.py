@@ -1,0 +1,61 @@
+"""A run before it starts: what it is called, what its outcome depends on, and where its record goes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from results.record import Identity, record_path
+from tasks.features import features_fingerprint
+from tasks.schema import RunConfig
+from tasks.sources import Source
+
+CHECKPOINT_NAME = "checkpoint.pt"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is settled about a run before anything is trained.
+
+    Attributes:
+        config: the run.
+        source: its data.
+        identity: its name.
+        path: the record's, which follows from the name.
+        parts: all that may change a score, for the fingerprint.
+    """
+
+    config: RunConfig
+    source: Source
+    identity: Identity
+    path: Path
+    parts: dict[str, Any]
+
+    @classmethod
+    def of(cls, config: RunConfig) -> Plan:
+        """The plan of a run; its data and weights are there, and hashed."""
+        identity = identity_of(config)
+        source = Source(config.data, config.data_dir, config.limit, config.train_fraction, config.seed)
+        parts = {
+            "config": config.resolved,
+            "data": source.fingerprint(),
+            **features_fingerprint(config.features),
+            "recipe": config.task.recipe,
+        }
+        return cls(config, source, identity, record_path(config.runs_dir, identity), parts)
+
+    @property
+    def title(self) -> str:
+        """The run's name for people."""
+        return self.identity.title
+
+    @property
+    def checkpoint(self) -> Path:
+        """Where the state after the last epoch is kept until the run has ended."""
+        return self.path.with_name(CHECKPOINT_NAME)
+
+
+def identity_of(config: RunConfig) -> Identity:
+    """The name of a run."""
+    return Identity(config.data.name, config.task.name, config.features.name, config.seed, config.variant)
