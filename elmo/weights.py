@@ -19,11 +19,10 @@ from safetensors.torch import save
 from torch import Tensor
 
 from elmo.bilm import Bilm
-from elmo.download import obtain
+from elmo.download import BILMS, obtain
 from elmo.errors import InputError
 from elmo.files import replacing
 from elmo.options import N_CHARACTERS, BilmOptions
-from elmo.published import BILMS
 
 HDF5_SUFFIXES = (".hdf5", ".h5")
 SAFETENSORS_SUFFIX = ".safetensors"

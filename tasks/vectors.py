@@ -12,9 +12,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from elmo.download import content_hash, obtain
+from elmo.download import VECTORS, content_hash, obtain
 from elmo.errors import InputError
-from elmo.published import VECTORS
 
 GLOVE_50D = "glove-6b-50d"
 Vector = npt.NDArray[np.float32]

@@ -21,6 +21,8 @@ class Site:
         answers: statuses to answer with in place of a file, one for each request, the first first.
         redirects: path to path.
         delay_s: before each answer.
+        stop_at: path and how many bytes of it to send before waiting for `go_on`.
+        go_on: lets go of what has stopped; nothing stops afterwards.
         asked: (path, Range header) of every request.
         sent: bytes of all bodies.
     """
@@ -33,6 +35,8 @@ class Site:
     answers: list[int] = field(default_factory=list)
     redirects: dict[str, str] = field(default_factory=dict)
     delay_s: float = 0.0
+    stop_at: tuple[str, int] | None = None
+    go_on: threading.Event = field(default_factory=threading.Event)
     asked: list[tuple[str, str | None]] = field(default_factory=list)
     sent: int = 0
 
@@ -84,7 +88,11 @@ def serving(site: Site):
             self.end_headers()
             cut = site.cuts.pop(0) if site.cuts else len(content)
             body = content[start:][:cut]
-            self.wfile.write(body)
+            before = site.stop_at[1] if site.stop_at is not None and site.stop_at[0] == self.path else 0
+            self.wfile.write(body[:before])
+            if before:
+                site.go_on.wait(60)
+            self.wfile.write(body[before:])
             site.sent += len(body)
             self.close_connection = True
 
@@ -101,6 +109,7 @@ def serving(site: Site):
     try:
         yield site
     finally:
+        site.go_on.set()
         server.shutdown()
         thread.join()
         server.server_close()

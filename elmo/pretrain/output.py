@@ -22,12 +22,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from elmo.download import BILMS
 from elmo.errors import InputError
 from elmo.files import replacing
 from elmo.pretrain.model import LanguageModel
 from elmo.pretrain.softmax import OutputLayer
 from elmo.pretrain.store import SPECIALS
-from elmo.published import BILMS
 from elmo.weights import find_weights, load_bilm
 
 VOCABULARY, WEIGHTS = "vocabulary.txt.gz", "output.hdf5"

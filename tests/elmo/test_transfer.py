@@ -6,9 +6,9 @@ from email.message import Message
 
 import pytest
 
-from elmo import transfer
+from elmo.download import transfer
+from elmo.download.transfer import TransferError, fetch
 from elmo.errors import InputError
-from elmo.transfer import TransferError, fetch
 from tests.serving import Site, serving
 
 CONTENT = hashlib.shake_256(b"weights").digest(1_000_000)  # does not repeat itself: a piece out of place shows

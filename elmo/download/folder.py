@@ -1,21 +1,18 @@
-"""python -m elmo.download: published weights and word vectors by name, ahead of time or when something asks for them.
+"""The folder of downloads: whatever is asked for by name is in it, or is brought there, checked.
 
-Everything lies under one folder, $ELMO_CACHE or ~/.cache/elmo-suite/downloads, by name: allennlp/small/ with its two
-files, glove/glove.6B.50d.txt. Files that were put there by hand are as good as downloaded ones. Beside each file a
-`.checked` note holds its hash: what is published without a hash is held to that of the first download.
+Files that were put there by hand are as good as downloaded ones. Beside each file a `.checked` note holds its hash:
+what is published without a hash is held to that of the first download.
 """
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import os
 import shutil
-import sys
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -24,19 +21,10 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 from rich.progress import Progress as Bar
 
+from elmo.download.published import BILMS, VECTORS, PublishedFile, PublishedVectors, files_of, is_published
+from elmo.download.transfer import CHUNK, Progress, TransferError, fetch
 from elmo.errors import InputError
 from elmo.files import locked, replacing, sha256_of
-from elmo.published import BILMS, VECTORS, PublishedFile, PublishedVectors, files_of, is_published
-from elmo.transfer import CHUNK, Progress, TransferError, fetch
-
-DESCRIPTION = """\
-Download published weights and word vectors, or check those that are here already against their hashes.
-
-Commands that are given such a name download by themselves; this one is for machines that will have no network later. A
-transfer that breaks goes on where it stopped when the command is given again. Files go to $ELMO_CACHE (default:
-~/.cache/elmo-suite/downloads) and may be copied there from another machine. ELMO_MIRROR=URL takes them from a server of
-yours instead, where they lie as in that folder: URL/allennlp/small/elmo_..., URL/glove/glove.6B.zip.
-"""
 
 
 def downloads_folder() -> Path:
@@ -48,7 +36,7 @@ def obtain(name: str, thorough: bool = False) -> Path:
     """The folder of a published biLM or the text file of published vectors, downloaded if it is not here.
 
     Args:
-        name: one that `elmo.published` knows.
+        name: one that `elmo.download.published` knows.
         thorough: read files that are here and compare their hashes, even if they look unchanged.
 
     Raises:
@@ -60,18 +48,24 @@ def obtain(name: str, thorough: bool = False) -> Path:
     folder = _folder(name)
     if name in VECTORS:
         target = folder / VECTORS[name].member
-        if not _is_here(target, thorough=thorough):
+        if not _usable(target, thorough=thorough):
             with _alone(name, folder):
-                if not _is_here(target):
+                if not _usable(target):
                     _unpack(name, VECTORS[name], target)
         return target
-    missing = [file for file in files_of(name) if not _is_here(folder / file.name, file, thorough)]
+    missing = [file for file in files_of(name) if not _usable(folder / file.name, file, thorough)]
     if missing:
         with _alone(name, folder):
             for file in missing:
-                if not _is_here(folder / file.name, file):
+                if not _usable(folder / file.name, file):
                     _download(name, file, folder / file.name)
     return folder
+
+
+def is_here(name: str) -> bool:
+    """Whether the files of a name are in the folder; whether they are right is seen when they are obtained."""
+    wanted = [VECTORS[name].member] if name in VECTORS else [file.name for file in files_of(name)]
+    return all((_folder(name) / file).is_file() for file in wanted)
 
 
 def content_hash(path: Path) -> str:
@@ -119,7 +113,7 @@ def _folder(name: str) -> Path:
     return downloads_folder() / (name if name in BILMS else name.partition("/")[0])
 
 
-def _is_here(path: Path, file: PublishedFile | None = None, thorough: bool = False) -> bool:
+def _usable(path: Path, file: PublishedFile | None = None, thorough: bool = False) -> bool:
     """Whether a file is here; one that has changed, or was put here by hand, is checked first."""
     if not path.is_file():
         return False
@@ -189,7 +183,7 @@ def _urls(name: str, file: PublishedFile) -> list[str]:
 def _unpack(name: str, vectors: PublishedVectors, target: Path) -> None:
     """Takes the one text file out of its archive, which is downloaded if it is not here."""
     archive = target.with_name(vectors.archive.name)
-    downloaded = not _is_here(archive, vectors.archive)
+    downloaded = not _usable(archive, vectors.archive)
     if downloaded:
         _download(name, vectors.archive, archive)
     partial = target.with_name(f"{target.name}.partial")  # a fixed name: what a kill leaves is overwritten
@@ -256,43 +250,3 @@ def _shown(name: str, what: str) -> Iterator[Progress]:
             bar.update(task, completed=done, total=total)
 
         yield progress
-
-
-def _listed() -> str:
-    """The names, each with its size and whether it is here."""
-    lines = []
-    for name in [*BILMS, *VECTORS]:
-        folder = _folder(name)
-        wanted = [VECTORS[name].member] if name in VECTORS else [file.name for file in files_of(name)]
-        here = all((folder / file).is_file() for file in wanted)
-        sizes = [file.size for file in files_of(name) if file.size is not None]
-        size = f"{sum(sizes) / 1e6:,.0f} MB" if sizes else "size unknown"
-        lines.append(f"  {name:<24}{size:>14}{'  here' * here}")
-    return "names:\n" + "\n".join(lines)
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit status of the command: 0, or 1 after an error message, or 130 after Ctrl-C."""
-    parser = argparse.ArgumentParser(
-        prog="python -m elmo.download",
-        description=DESCRIPTION,
-        epilog=f"{_listed()}\n\nexample: python -m elmo.download allennlp/small glove/6B.300d",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("names", metavar="NAME", nargs="+", help="of weights or word vectors; see below")
-    options = parser.parse_args(arguments)
-    status = 0
-    for name in options.names:
-        try:
-            print(f"{name}: {obtain(name, thorough=True)}")
-        except (InputError, OSError) as error:
-            print(f"elmo.download: {error}", file=sys.stderr)
-            status = 1
-        except KeyboardInterrupt:
-            print("elmo.download: stopped; the same command goes on from here", file=sys.stderr)
-            return 130
-    return status
-
-
-if __name__ == "__main__":
-    sys.exit(main())

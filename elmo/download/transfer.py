@@ -121,6 +121,7 @@ def _attempt(url: str, partial: Path, progress: Progress, size: int | None) -> N
                 progress(here, total)
                 while chunk := _read(url, response):
                     file.write(chunk)
+                    file.flush()  # so that a kill loses nothing of it
                     here += len(chunk)
                     progress(here, total)
         except OSError as error:

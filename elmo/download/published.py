@@ -3,8 +3,8 @@
 Sizes and hashes stand here only where somebody has stated them: the size of `small` is that of AllenNLP's; size and
 hash of `original` are those of the copy under the same file name in the hub's lysandre/elmo, and logs of AllenNLP users
 show the same size; those of GloVe's archives are the same in torchtext, in Embeddings.jl and on the hub. For the others
-the hash of the first download counts (see `elmo.download`). The servers could not be reached from the machine on which
-this was written; the downloads are tested against a server of the tests' own.
+the hash of the first download counts (see `elmo.download.folder`). The servers could not be reached from the machine on
+which this was written; the downloads are tested against a server of the tests' own.
 """
 
 from __future__ import annotations

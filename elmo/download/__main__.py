@@ -1,0 +1,56 @@
+"""python -m elmo.download: published weights and word vectors, ahead of time."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from elmo.download import BILMS, VECTORS, files_of, is_here, obtain
+from elmo.errors import InputError
+
+DESCRIPTION = """\
+Download published weights and word vectors, or check those that are here already against their hashes.
+
+Commands that are given such a name download by themselves; this one is for machines that will have no network later. A
+transfer that breaks goes on where it stopped when the command is given again. Files go to $ELMO_CACHE (default:
+~/.cache/elmo-suite/downloads) and may be copied there from another machine. ELMO_MIRROR=URL takes them from a server of
+yours instead, where they lie as in that folder: URL/allennlp/small/elmo_..., URL/glove/glove.6B.zip.
+"""
+
+
+def _listed() -> str:
+    """The names, each with its size and whether it is here."""
+    lines = []
+    for name in [*BILMS, *VECTORS]:
+        sizes = [file.size for file in files_of(name) if file.size is not None]
+        size = f"{sum(sizes) / 1e6:,.0f} MB" if sizes else "size unknown"
+        lines.append(f"  {name:<24}{size:>14}{'  here' * is_here(name)}")
+    return "names:\n" + "\n".join(lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The exit status of the command: 0, or 1 after an error message, or 130 after Ctrl-C."""
+    parser = argparse.ArgumentParser(
+        prog="python -m elmo.download",
+        description=DESCRIPTION,
+        epilog=f"{_listed()}\n\nexample: python -m elmo.download allennlp/small glove/6B.300d",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("names", metavar="NAME", nargs="+", help="of weights or word vectors; see below")
+    options = parser.parse_args(arguments)
+    status = 0
+    for name in options.names:
+        try:
+            print(f"{name}: {obtain(name, thorough=True)}")
+        except (InputError, OSError) as error:
+            print(f"elmo.download: {error}", file=sys.stderr)
+            status = 1
+        except KeyboardInterrupt:
+            print("elmo.download: stopped; the same command goes on from here", file=sys.stderr)
+            return 130
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
