@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from elmo.bilm import Bilm
 from elmo.device import CHOICES, choose_device
+from elmo.download import VECTORS, obtain
 from elmo.embed import Line, batches_by_length, read_lines
 from elmo.errors import InputError
 from elmo.weights import load_bilm, weights_choices
@@ -85,8 +86,13 @@ def nearest(query: Vectors, candidates: Vectors, k: int, leave_out: Sequence[int
 
 
 def static_vectors(name: str) -> tuple[list[str], Vectors]:
-    """Words and vectors of length one: the package's for "glove", or a text file's (a word and its numbers a line)."""
-    words, matrix = _packaged_glove() if name == GLOVE else _text_vectors(Path(name))
+    """Words and vectors of length one: the package's for "glove", a published name's, or a text file's."""
+    if name == GLOVE:
+        words, matrix = _packaged_glove()
+    elif name in VECTORS and not Path(name).exists():
+        words, matrix = _text_vectors(obtain(name), VECTORS[name].dim)
+    else:
+        words, matrix = _text_vectors(Path(name))
     return words, _unit(matrix)
 
 
@@ -104,23 +110,23 @@ def _packaged_glove() -> tuple[list[str], Vectors]:
     return words, np.load(folder / "glove_6B_50d_emb.npy", allow_pickle=False).astype(np.float32)
 
 
-def _text_vectors(path: Path) -> tuple[list[str], Vectors]:
+def _text_vectors(path: Path, dim: int | None = None) -> tuple[list[str], Vectors]:
+    """The words and vectors of a file with a word and its numbers a line; `dim` as in the first line, by default."""
     words: list[str] = []
     rows: list[Vectors] = []
     try:
         with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
             for number, line in enumerate(file, start=1):
-                word, *numbers = line.rstrip("\r\n ").split(" ")
-                if number == 1 and len(numbers) == 1:  # word2vec and fastText begin with how many and how wide
+                fields = line.rstrip("\r\n ").split(" ")
+                if number == 1 and len(fields) == 2:  # word2vec and fastText begin with how many and how wide
                     continue
-                row = np.array(numbers, dtype=np.float32)
-                if not len(row) or (rows and len(row) != len(rows[0])):
+                dim = dim or len(fields) - 1
+                if len(fields) <= dim or dim < 1:
                     raise InputError(
-                        f"{path}, line {number}: expected a word and {len(rows[0]) if rows else 'its'} numbers, "
-                        f"found {len(row)}"
+                        f"{path}, line {number}: expected a word and {dim or 'its'} numbers, found {len(fields) - 1}"
                     )
-                words.append(word)
-                rows.append(row)
+                words.append(" ".join(fields[:-dim]))  # some words of GloVe 840B contain spaces
+                rows.append(np.array(fields[-dim:], dtype=np.float32))
     except OSError as error:
         raise InputError(f"{path}: cannot read the vectors: {error.strerror}") from error
     except ValueError as error:
@@ -198,7 +204,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--layer", default="top", help="top, average or a number from 0 (default: top)")
     parser.add_argument("--line", metavar="N", type=int, help="only the use in this line, counted from 1")
     parser.add_argument("--any", action="store_true", help="compare with every word of the file, not only with WORD")
-    parser.add_argument("--vectors", metavar="V", default=GLOVE, help="glove, none or a text file (default: glove)")
+    parser.add_argument(
+        "--vectors",
+        metavar="V",
+        default=GLOVE,
+        help=f"glove, none, a text file or a name: {', '.join(VECTORS)} (default: glove)",
+    )
     parser.add_argument("-k", type=int, default=5, help="neighbours of each use (default: 5)")
     parser.add_argument("--queries", metavar="N", type=int, default=5, help="uses to show (default: 5)")
     parser.add_argument("--device", choices=CHOICES, default="auto", help="default: a GPU where there is one")

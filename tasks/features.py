@@ -58,7 +58,7 @@ class ElmoConfig:
 
     Attributes:
         enabled: false leaves ELMo out, whatever else is set here; so one sweep can name its weights for all arms.
-        weights: a shipped name, a file or a folder.
+        weights: a name, shipped or published, a file or a folder; see `elmo.weights.find_weights`.
         untrained: take the shape of those weights, but draw new ones: the control, width without knowledge.
         untrained_seed: what they are drawn from; not the run's seed, so that all seeds share one biLM as with elmo.
         places: where ELMo enters: input, output or both.
