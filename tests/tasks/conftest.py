@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from tasks.run import main
+from tests.tasks.user import make_place
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # read when `datasets` is first imported, in this process or in one it starts
 os.environ.pop("ELMO_DATA", None)
@@ -25,6 +26,12 @@ def official(shared, tmp_path_factory):
     folder = tmp_path_factory.mktemp("data")
     subprocess.run([str(unpack), str(folder), "conll2003", "ner"], check=True, capture_output=True)
     return folder
+
+
+@pytest.fixture(scope="session")
+def place(tmp_path_factory):
+    """A user's folder: data, a biLM, and YAML files that name them."""
+    return make_place(tmp_path_factory.mktemp("user"))
 
 
 @pytest.fixture

@@ -2,11 +2,8 @@
 
 import hashlib
 import json
-import os
 import re
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,90 +13,14 @@ import torch
 
 import conf
 import tasks.run
-from elmo import random_bilm, save_bilm
+from elmo import random_bilm
 from results.record import Identity, read_record, record_path
 from results.table import main as table
 from tasks.sources import Source
 from tasks.trainer import Trainer
+from tests.tasks.user import ARMS, arguments, outcome, path_of, sentences, start
 
 pytestmark = pytest.mark.integration
-
-PEOPLE, PLACES = ("Niamh", "Theo", "Iyer Moss", "Ada"), ("Bern", "Cork", "New Delhi")
-ARMS = ("words", "elmo_tiny")
-
-
-def sentences(n, start):
-    """Column text in which people do things in places."""
-    lines = []
-    for i in range(start, start + n):
-        person, place = PEOPLE[i % 4].split(), PLACES[i % 3].split()
-        lines += [f"{word} {'B' if k == 0 else 'I'}-PER" for k, word in enumerate(person)]
-        lines += ["sings O" if i % 2 else "sleeps O", "in O"]
-        lines += [f"{word} {'B' if k == 0 else 'I'}-LOC" for k, word in enumerate(place)]
-        lines += [". O"] * (i % 3) + [""]
-    return "\n".join(lines) + "\n"
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory):
-    """A user's folder: data, a biLM, and YAML files that name them."""
-    root = tmp_path_factory.mktemp("user")
-    data, config = root / "data", root / "conf"
-    for name, content in (("train", sentences(12, 0)), ("dev", sentences(5, 3)), ("test", sentences(7, 5))):
-        path = data / "mine" / f"{name}.txt"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content)
-    save_bilm(random_bilm("tiny", 5), root / "bilm" / "weights.safetensors")
-    small = "words: {vectors: null, dim: 8}\ncharacters: {filters: 8}\n"
-    for name, content in {
-        "data/mine.yaml": (
-            "name: mine\ntask: ner\n"
-            "splits: {train: [mine/train.txt], dev: [mine/dev.txt], test: [mine/test.txt]}\n"
-            "expected: {train: {sentences: 13, tokens: 67}}\n"
-        ),
-        "sized/ner_mine.yaml": (
-            "# @package _global_\ntask: {hidden: 16, dropout: 0.2}\n"
-            "trainer: {batch_size: 4, epochs: 8, patience: null, lr: 0.02}\n"
-        ),
-        "features/words.yaml": f"name: words\n{small}",
-        "features/elmo_tiny.yaml": f"name: elmo_tiny\n{small}elmo: {{weights: {root / 'bilm'}}}\n",
-        "features/broken.yaml": "name: broken\nwords: {vectors: nowhere.txt}\n",
-    }.items():
-        path = config / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content)
-    return SimpleNamespace(root=root, data=data, config=config, bilm=root / "bilm" / "weights.safetensors")
-
-
-def arguments(place, runs, *more, features="words", data=None):
-    return [
-        *("--config-dir", str(place.config), "data=mine", "device=cpu", f"features={features}"),
-        *(f"data_dir={data or place.data}", f"runs_dir={runs}", *more),
-    ]
-
-
-def start(place, runs, *more, **settings):
-    """The command in a process of its own, elsewhere."""
-    elsewhere = place.root / "elsewhere"
-    elsewhere.mkdir(exist_ok=True)
-    return subprocess.Popen(
-        [sys.executable, "-m", "tasks.run", *arguments(place, runs, *more, **settings)],
-        cwd=elsewhere,
-        env={**os.environ, "OMP_WAIT_POLICY": "PASSIVE"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def path_of(runs, features="words", **variant):
-    return record_path(runs, Identity("mine", "ner", features, 1, variant))
-
-
-def outcome(record):
-    """What must be equal to the last digit: all scores and the curve, without its seconds."""
-    curve = [{key: value for key, value in epoch.items() if key != "seconds"} for epoch in record.epochs]
-    return record.scores, record.details, curve, record.mixes
 
 
 @pytest.fixture(scope="module")
@@ -272,72 +193,15 @@ def test_killed_it_goes_on_and_ends_the_same(place, command, tmp_path):
     assert f"epoch {epoch}/15" not in err
     assert f"epoch {epoch + 1}/15" in err
     assert not checkpoint.exists()
+    killed = read_record(path)
+    assert killed.seconds > sum(epoch["seconds"] for epoch in killed.epochs), "the epochs before the kill count too"
 
     code, _, err = command(*arguments(place, calm, *settings, features="elmo_tiny"))
     assert code == 0
     assert "goes on" not in err
     undisturbed = read_record(path_of(calm, "elmo_tiny", **{"trainer.epochs": 15}))
-    assert outcome(read_record(path)) == outcome(undisturbed)
+    assert outcome(killed) == outcome(undisturbed)
     assert len(undisturbed.epochs) == 15
-
-
-class TestFailure:
-    def test_leaves_a_failed_record_and_runs_again(self, place, command, tmp_path):
-        """The test file is broken, which comes to light when training is over."""
-        data = tmp_path / "mine"
-        data.mkdir()
-        for split in ("train", "dev", "test"):
-            (data / f"{split}.txt").write_bytes((place.data / "mine" / f"{split}.txt").read_bytes())
-        good = (data / "test.txt").read_text()
-        (data / "test.txt").write_text(good + "stray\n")
-        path = path_of(tmp_path / "runs")
-        code, _, err = command(*arguments(place, tmp_path / "runs", data=tmp_path))
-        assert code == 1
-        line = good.count("\n") + 1
-        assert f"{data / 'test.txt'}, line {line}: expected 2 columns" in err
-        assert "'stray'" in err
-        assert "Traceback" not in err
-        record = read_record(path)
-        assert record.status == "failed"
-        assert record.error.type == "InputError"
-        assert f"line {line}" in record.error.message
-        assert len(record.epochs) == 8
-        assert "f1" in record.scores["dev"]
-        assert not record.scores.get("test")
-
-        (data / "test.txt").write_text(good)
-        code, _, err = command(*arguments(place, tmp_path / "runs", data=tmp_path))
-        assert code == 0
-        assert read_record(path).status == "finished"
-        assert {file.name for file in path.parent.iterdir()} == {"record.json", "examples.json"}
-
-    def test_one_of_a_sweep_does_not_stop_the_others(self, place, command, tmp_path):
-        code, _, err = command("-m", *arguments(place, tmp_path, features="broken,words"))
-        assert code == 1
-        assert "'nowhere.txt' is neither" in err
-        assert read_record(path_of(tmp_path)).status == "finished"
-
-    def test_missing_data(self, place, command, tmp_path):
-        code, _, err = command(*arguments(place, tmp_path / "runs", data=tmp_path))
-        assert code == 1
-        for hint in (str(tmp_path / "mine" / "train.txt"), "data_dir=DIR", "ELMO_DATA"):
-            assert hint in err
-        assert "Traceback" not in err
-        assert not (tmp_path / "runs").exists()
-
-    def test_a_folder_that_cannot_be_written(self, place, command, tmp_path):
-        (tmp_path / "runs").write_text("a file, not a folder")
-        code, _, err = command(*arguments(place, tmp_path / "runs"))
-        assert code == 1
-        assert "runs_dir=DIR" in err
-        assert "Traceback" not in err
-
-    def test_a_loss_that_is_no_number(self, place, command, tmp_path):
-        code, _, err = command(*arguments(place, tmp_path, "trainer.lr=1e30", "trainer.grad_norm=null"))
-        assert code == 1
-        assert "train.txt:" in err, "the batch is named"
-        record = read_record(path_of(tmp_path, **{"trainer.lr": 1e30, "trainer.grad_norm": None}))
-        assert (record.status, record.error.type) == ("failed", "NonFiniteLoss")
 
 
 class TestStore:

@@ -1,0 +1,183 @@
+"""Runs that fail, that failed before, that somebody else is at work on: what is said, what is left, what is done."""
+
+import json
+import signal
+import time
+
+import pytest
+
+from results.lock import LOCK_NAME, take
+from results.record import read_record
+from tests.tasks.user import arguments, path_of, start
+
+pytestmark = pytest.mark.integration
+
+
+class TestFailure:
+    def test_leaves_a_failed_record_and_runs_again(self, place, command, tmp_path):
+        """The test file is broken, which comes to light when training is over."""
+        data = tmp_path / "mine"
+        data.mkdir()
+        for split in ("train", "dev", "test"):
+            (data / f"{split}.txt").write_bytes((place.data / "mine" / f"{split}.txt").read_bytes())
+        good = (data / "test.txt").read_text()
+        (data / "test.txt").write_text(good + "stray\n")
+        path = path_of(tmp_path / "runs")
+        code, _, err = command(*arguments(place, tmp_path / "runs", data=tmp_path))
+        assert code == 1
+        line = good.count("\n") + 1
+        assert f"{data / 'test.txt'}, line {line}: expected 2 columns" in err
+        assert "'stray'" in err
+        assert "Traceback" not in err
+        record = read_record(path)
+        assert record.status == "failed"
+        assert record.error.type == "InputError"
+        assert f"line {line}" in record.error.message
+        assert len(record.epochs) == 8
+        assert "f1" in record.scores["dev"]
+        assert not record.scores.get("test")
+
+        (data / "test.txt").write_text(good)
+        code, _, err = command(*arguments(place, tmp_path / "runs", data=tmp_path))
+        assert code == 0
+        assert read_record(path).status == "finished"
+        assert {file.name for file in path.parent.iterdir()} == {"record.json", "examples.json"}
+
+    def test_one_of_a_sweep_does_not_stop_the_others(self, place, command, tmp_path):
+        code, _, err = command("-m", *arguments(place, tmp_path, features="broken,words"))
+        assert code == 1
+        assert "'nowhere.txt' is neither" in err
+        assert read_record(path_of(tmp_path)).status == "finished"
+
+    def test_missing_data(self, place, command, tmp_path):
+        code, _, err = command(*arguments(place, tmp_path / "runs", data=tmp_path))
+        assert code == 1
+        for hint in (str(tmp_path / "mine" / "train.txt"), "data_dir=DIR", "ELMO_DATA"):
+            assert hint in err
+        assert "Traceback" not in err
+        assert not (tmp_path / "runs").exists()
+
+    def test_a_folder_that_cannot_be_written(self, place, command, tmp_path):
+        (tmp_path / "runs").write_text("a file, not a folder")
+        code, _, err = command(*arguments(place, tmp_path / "runs"))
+        assert code == 1
+        assert "runs_dir=DIR" in err
+        assert "Traceback" not in err
+
+    def test_a_loss_that_is_no_number(self, place, command, tmp_path):
+        code, _, err = command(*arguments(place, tmp_path, "trainer.lr=1e30", "trainer.grad_norm=null"))
+        assert code == 1
+        assert "train.txt:" in err, "the batch is named"
+        record = read_record(path_of(tmp_path, **{"trainer.lr": 1e30, "trainer.grad_norm": None}))
+        assert (record.status, record.error.type) == ("failed", "NonFiniteLoss")
+
+
+class TestFailedBefore:
+    ASTRAY = ("trainer.lr=1e30", "trainer.grad_norm=null", "trainer.epochs=1")
+    VARIANT = {"trainer.lr": 1e30, "trainer.grad_norm": None, "trainer.epochs": 1}  # noqa: RUF012
+
+    def test_it_is_reported_and_left_alone_until_retry_asks_for_it(self, place, command, tmp_path):
+        path = path_of(tmp_path, **self.VARIANT)
+        assert command(*arguments(place, tmp_path, *self.ASTRAY))[0] == 1
+        before = path.read_bytes()
+        code, _, err = command(*arguments(place, tmp_path, *self.ASTRAY))
+        assert code == 1
+        assert "failed before, and runs again with retry=failed: NonFiniteLoss: epoch 1, step " in err
+        assert str(path) in err
+        assert "parameters to train" not in err
+        assert path.read_bytes() == before
+
+        code, _, err = command(*arguments(place, tmp_path, *self.ASTRAY, "retry=failed"))
+        assert code == 1
+        assert "parameters to train" in err
+        assert path.read_bytes() != before, "another time, another record"
+        assert read_record(path).fingerprint == json.loads(before)["fingerprint"], "retry is no setting of the run"
+        assert [file.name for file in path.parent.iterdir()] == ["record.json"]
+
+    def test_a_sweep_counts_it(self, place, command, tmp_path):
+        grid = arguments(place, tmp_path, "task.hidden=-8,8", "trainer.epochs=1")
+        code, _, err = command("-m", *grid)
+        assert code == 1
+        assert "sweep  1 runs finished, 1 failed; retry=failed runs those again" in err
+        code, _, err = command("-m", *grid)
+        assert code == 1
+        assert "failed before, and runs again with retry=failed: ValueError: hidden_size must be greater" in err
+        said = "sweep  0 runs finished, 1 were done already, 1 had failed before; retry=failed runs those again"
+        assert said in err
+        code, _, err = command("-m", *grid, "retry=failed")
+        assert code == 1
+        assert "sweep  0 runs finished, 1 were done already, 1 failed; retry=failed runs those again" in err
+
+    def test_retry_knows_one_word(self, place, command, tmp_path):
+        code, _, err = command(*arguments(place, tmp_path, "retry=all"))
+        assert code == 1
+        assert "retry: expected null or failed, found 'all'" in err
+
+
+class TestElsewhere:
+    def test_a_run_that_is_under_way_is_not_started_twice(self, place, command, tmp_path):
+        path = path_of(tmp_path, **{"trainer.epochs": 1})
+        path.parent.mkdir(parents=True)
+        with take(path.parent):
+            code, _, err = command(*arguments(place, tmp_path, "trainer.epochs=1"))
+            assert code == 0, "nothing has failed"
+            assert "mine ner words seed 1 trainer.epochs=1  is running elsewhere: host " in err
+            code, _, err = command("-m", *arguments(place, tmp_path, "trainer.epochs=1", "seed=1,2"))
+            assert code == 0
+            assert "sweep  1 runs finished, 1 are running elsewhere" in err
+            assert [file.name for file in path.parent.iterdir()] == [LOCK_NAME]
+        assert command(*arguments(place, tmp_path, "trainer.epochs=1"))[0] == 0
+        assert {file.name for file in path.parent.iterdir()} == {"record.json", "examples.json"}
+
+    def test_of_two_processes_one_does_it(self, place, tmp_path):
+        processes = [start(place, tmp_path, "trainer.epochs=30") for _ in range(2)]
+        said = [process.communicate(timeout=120)[1] for process in processes]
+        assert [process.returncode for process in processes] == [0, 0], said
+        trained = [text for text in said if "epoch 30/30" in text]
+        other = [text for text in said if "is running elsewhere" in text or "is done already" in text]
+        assert (len(trained), len(other)) == (1, 1)
+        folder = path_of(tmp_path, **{"trainer.epochs": 30}).parent
+        assert {file.name for file in folder.iterdir()} == {"record.json", "examples.json"}
+
+    def test_a_kill_when_all_was_written_leaves_nothing_in_the_end(self, place, command, tmp_path):
+        path = path_of(tmp_path, **{"trainer.epochs": 1})
+        assert command(*arguments(place, tmp_path, "trainer.epochs=1"))[0] == 0
+        before = path.read_bytes()
+        owner = {"token": "t", "host": "h", "process": {"pid": 2**22 + 1, "born": "1", "machine": "m"}}
+        with take(path.parent):
+            owner["process"]["machine"] = json.loads((path.parent / LOCK_NAME).read_text())["process"]["machine"]
+        (path.parent / LOCK_NAME).write_text(json.dumps(owner))
+        (path.parent / "checkpoint.pt").write_text("the last epoch")
+        (path.parent / "record.json.7-ab.partial").write_text("half")
+        code, _, err = command(*arguments(place, tmp_path, "trainer.epochs=1"))
+        assert (code, err.count("is done already")) == (0, 1)
+        assert {file.name for file in path.parent.iterdir()} == {"record.json", "examples.json"}
+        assert path.read_bytes() == before
+
+
+def test_sigterm_stops_a_run_and_gives_its_lock_back(place, tmp_path):
+    process = start(place, tmp_path, "trainer.epochs=10000", "trainer.patience=null")
+    folder = path_of(tmp_path, **{"trainer.epochs": 10000}).parent
+    deadline = time.monotonic() + 60
+    while not (folder / "checkpoint.pt").exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert (folder / LOCK_NAME).exists()
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 143
+    assert err.endswith("tasks.run: stopped; the same command goes on from here\n")
+    assert [file.name for file in folder.iterdir()] == ["checkpoint.pt"]
+
+
+def test_an_experiment_that_names_an_unknown_task(place, command, tmp_path):
+    folder = tmp_path / "conf" / "experiment"
+    folder.mkdir(parents=True)
+    (folder / "mine.yaml").write_text(
+        "# @package _global_\nhydra: {mode: MULTIRUN, sweeper: {params: {task: 'ner,nerd'}}}\n"
+    )
+    code, _, err = command("-m", "--config-dir", tmp_path / "conf", "experiment=mine", f"runs_dir={tmp_path / 'runs'}")
+    assert code == 1
+    assert "task/nerd" in err
+    assert "snli" in err, "what there is"
+    assert "Traceback" not in err
+    assert list((tmp_path / "runs").rglob("record.json")) == []
