@@ -150,7 +150,7 @@ def _download(name: str, file: PublishedFile, target: Path) -> None:
     reasons = "\n".join(f"  {failure}" for failure in failures)
     remembered = f"\nThe hash is that of an earlier download; to accept a new version, remove {_note_path(target)}"
     raise InputError(
-        f"{name}: the download failed; what has come is kept, and the same command goes on from there\n{reasons}\n"
+        f"{name}: could not be downloaded\n{reasons}\n"
         f"{_by_hand(name)}{remembered * (first is not None and file.sha256 is None)}"
     )
 
@@ -164,7 +164,8 @@ def _by_hand(name: str) -> str:
     command = f"python -m elmo.download {name}"
     return "\n".join(
         [
-            f"Without a network, place here what `{command}` leaves in that folder on a machine that has one:",
+            "The same command goes on where this one stopped. To do without a network, put the files there by hand, or",
+            f"copy the folder from a machine where `{command}` was given:",
             *lines,
             "ELMO_CACHE names another folder, ELMO_MIRROR another server",
         ]
@@ -232,21 +233,25 @@ def _say(text: str) -> None:
 
 @contextmanager
 def _shown(name: str, what: str) -> Iterator[Progress]:
-    """A bar on a terminal; elsewhere one line, as soon as there is something to tell."""
+    """A bar on a terminal, elsewhere one line, as soon as there is something to tell."""
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn())
-    with Bar(
-        *columns, TransferSpeedColumn(), TimeRemainingColumn(), console=console, disable=not console.is_terminal
-    ) as bar:
-        task = bar.add_task(name, total=None)
-        told = console.is_terminal
+    label = TextColumn("{task.description}", markup=False)
+    bar = Bar(label, BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn(), console=console)
+    task = bar.add_task(name, total=None)
+    begun = False
 
-        def progress(done: int, total: int | None) -> None:
-            nonlocal told
-            if not told:
-                told = True
-                size = f", {total / 1e6:,.1f} MB" if total is not None else ""
-                _say(f"{name}: {what}{size}" + f", from {done / 1e6:,.1f} MB on" * bool(done))
-            bar.update(task, completed=done, total=total)
+    def progress(done: int, total: int | None) -> None:
+        nonlocal begun
+        if not begun and console.is_terminal:
+            bar.start()
+        elif not begun:
+            size = f", {total / 1e6:,.1f} MB" if total is not None else ""
+            _say(f"{name}: {what}{size}" + f", from {done / 1e6:,.1f} MB on" * bool(done))
+        begun = True
+        bar.update(task, completed=done, total=total)
 
+    try:
         yield progress
+    finally:
+        if begun and console.is_terminal:
+            bar.stop()

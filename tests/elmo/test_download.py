@@ -435,6 +435,13 @@ class TestCommand:
         assert "━" in shown
         assert "downloading" not in shown  # no line beside the bar
 
+    def test_a_bar_needs_something_to_show(self, site, monkeypatch, capsys):
+        monkeypatch.setenv("FORCE_COLOR", "1")
+        site.files.clear()
+        with pytest.raises(InputError):
+            obtain("glove/6B.50d")
+        assert capsys.readouterr().err == ""
+
     def test_ctrl_c(self, site, monkeypatch, capsys):
         def interrupted(*_, **__):
             raise KeyboardInterrupt
