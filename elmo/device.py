@@ -1,6 +1,13 @@
-"""Which device to compute on."""
+"""Which device to compute on, and of several GPUs which one."""
 
 from __future__ import annotations
+
+import fcntl
+import os
+import tempfile
+from functools import cache
+from itertools import count
+from pathlib import Path
 
 import torch
 
@@ -19,5 +26,44 @@ def choose_device(name: str) -> torch.device:
         raise InputError(f"device must be one of {', '.join(CHOICES)}, found {name!r}")
     available = torch.cuda.is_available()
     if name == "cuda" and not available:
+        if os.environ.get("CUDA_VISIBLE_DEVICES") == "":  # as Ray and SLURM do it
+            raise InputError(
+                "device=cuda was asked for, but CUDA_VISIBLE_DEVICES is empty, which hides all GPUs from this process; "
+                "a launcher has to be asked for one: hydra.launcher.ray.remote.num_gpus=1, or with slurm "
+                "hydra.launcher.gpus_per_node=1"
+            )
         raise InputError("device=cuda was asked for, but torch finds no usable GPU here; use cpu or auto")
     return torch.device("cuda" if available and name != "cpu" else "cpu")
+
+
+def own_device(name: str) -> torch.device:
+    """The same, but of several GPUs one for this process: the first that fewest others who asked so have taken.
+
+    A launcher that shows each worker one GPU, as SLURM and Ray do, has chosen already. Workers of joblib, or runs that
+    were started by hand, see all of them, and torch would put every one on the first.
+    """
+    device = choose_device(name)
+    if device.type != "cuda" or torch.cuda.device_count() < 2:
+        return device
+    device = torch.device("cuda", _place_in_line() % torch.cuda.device_count())
+    torch.cuda.set_device(device)  # for whatever asks for "cuda" without a number
+    return device
+
+
+@cache
+def _place_in_line() -> int:
+    """The lowest number that no other process of this user on this machine has; it is this one's until it ends.
+
+    However it ends: the system lets go of its locks. A worker keeps its GPU for all its runs, since a process that has
+    once used one occupies memory there until it ends.
+    """
+    for place in count():
+        path = Path(tempfile.gettempdir()) / f"elmo-suite-{os.getuid()}-gpu-{place}.lock"
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+        else:
+            return place  # the descriptor stays open: it is the lock
+    raise AssertionError("numbers do not end")
