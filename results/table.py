@@ -3,17 +3,12 @@
 import argparse
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TextIO
 
-from results.aggregate import BASELINE, WITH_ELMO, Selection, Summary, summarise
-from results.collect import Collection, collect
+from results.aggregate import Summary, summarise
+from results.choosing import add_choices, choose
 from results.formats import FORMATS, MACHINE_FORMATS
 from results.terminal import fits_terminal, print_rich
-
-DEFAULT_RUNS = Path("results", "runs")
-PUBLISHED = Path(__file__).with_name("published")
-FIRST_RUN = "python -m tasks.run task=ner features=glove data=mini seed=1"
 
 _DESCRIPTION = """\
 Shows what finished runs scored: per task and data the baseline (glove), the same plus ELMo (elmo), the gain with its
@@ -43,17 +38,11 @@ The reasons go to stderr. Without --check the status is 0 whatever the runs look
 def main(argv: Sequence[str] | None = None) -> int:
     """Prints the table; gives back the exit status."""
     options = _parser().parse_args(argv)
-    folders = [Path(folder) for folder in options.runs] + ([PUBLISHED] if options.published else [])
-    folders = folders or [DEFAULT_RUNS]
-    runs_dir = Path(options.runs[0]) if len(options.runs) == 1 else None
-    collection = collect(folders)
-    compared = tuple(options.compare)
-    summary = summarise(
-        collection, Selection(options.data, options.include_limited, runs_dir, compared, options.best_of)
-    )
-    if unknown := _unknown(collection, compared):
-        _print(unknown, sys.stderr)
+    chosen = choose(options, options.best_of)
+    if chosen.mistake:
+        _print(chosen.mistake, sys.stderr)
         return 2
+    summary = summarise(chosen.collection, chosen.selection)
 
     for_people = options.format not in MACHINE_FORMATS
     beside = sys.stdout if for_people else sys.stderr  # what a program reads stays clean
@@ -62,8 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     elif summary.rows or not for_people:
         _print(FORMATS[options.format](summary), sys.stdout)
     if not summary.rows:
-        known = sorted({item.record.identity.data for item in collection.found})
-        _print(_nothing(folders, options.data, known), beside)
+        _print(chosen.nothing, beside)
     if not summary.rows or not for_people:
         for finding in summary.findings:
             _print(f"{finding.kind}: {finding.text}\n", beside)
@@ -77,30 +65,8 @@ def _parser() -> argparse.ArgumentParser:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "--runs",
-        metavar="DIR",
-        action="append",
-        default=[],
-        help=f"folder with records, the runs_dir of tasks.run; may be given more than once (default: {DEFAULT_RUNS})",
-    )
-    parser.add_argument(
-        "--published", action="store_true", help="the records that come with the suite; alone, or added to --runs"
-    )
-    parser.add_argument(
-        "--data", metavar="NAME", action="append", default=[], help="only rows of these data, such as mini or paper"
-    )
+    add_choices(parser)
     parser.add_argument("--format", choices=FORMATS, default="text", help="default: text")
-    parser.add_argument(
-        "--include-limited", action="store_true", help="also runs on cut data (limit=N), marked in their settings"
-    )
-    parser.add_argument(
-        "--compare",
-        nargs=2,
-        metavar=("A", "B"),
-        default=[BASELINE, WITH_ELMO],
-        help=f"the two features whose difference is the gain, B less A (default: {BASELINE} {WITH_ELMO})",
-    )
     parser.add_argument(
         "--best-of",
         type=_at_least_one,
@@ -115,26 +81,6 @@ def _at_least_one(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"expected a number of seeds, at least 1, found {text!r}")
     return int(text)
-
-
-def _unknown(collection: Collection, compared: Sequence[str]) -> str:
-    """What is wrong with the features to compare; empty if nothing is."""
-    known = {item.record.identity.features for item in collection.found} | {BASELINE, WITH_ELMO}
-    if compared[0] == compared[1]:
-        return f"--compare: expected two different features, found {compared[0]} twice\n"
-    if missing := [name for name in compared if name not in known]:
-        return f"--compare: no records with features={','.join(missing)}; there are {', '.join(sorted(known))}\n"
-    return ""
-
-
-def _nothing(folders: Sequence[Path], data: Sequence[str], known: Sequence[str]) -> str:
-    """What to do when there is nothing to show."""
-    places = ", ".join(f"{folder}{'' if folder.is_dir() else ' (no such folder)'}" for folder in folders)
-    if not known:
-        return f"No records in {places}. The first one comes from\n  {FIRST_RUN}\n"
-    if data and not set(data) & set(known):
-        return f"No records with data={','.join(data)} in {places}; there are records with data={','.join(known)}.\n"
-    return f"Nothing to show from {places}.\n"
 
 
 def _check(summary: Summary) -> int:

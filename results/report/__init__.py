@@ -1,0 +1,1 @@
+"""`python -m results.report`: all runs on one self-contained HTML page, and its figures as SVG and PNG files."""

@@ -1,0 +1,106 @@
+"""`python -m results.report`: all runs on one HTML page that opens from disk."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from results.aggregate import Summary, summarise
+from results.choosing import Chosen, add_choices, choose
+from results.report.page import About, page
+from results.report.png import can_paint, write_png
+from results.report.sections import Section, sections_of
+from results.report.svg import standalone_svg
+
+DEFAULT_OUT = Path("results", "report.html")
+
+_DESCRIPTION = """\
+Writes one self-contained HTML page: the table, the gain of each task, seeds, learning curves, layer weights, scores by
+class and by training set size where records have them, failures, and a card for each run. It needs no network and no
+server: open the file."""
+
+_EPILOG = """\
+examples:
+  python -m results.report                                     your own runs -> results/report.html
+  python -m results.report --published --out published.html    the runs behind the README's tables
+  python -m results.report --data mini --figures figures       the page, and each figure as SVG and PNG"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Writes the page; gives back the exit status: 1 if there is nothing to show, 2 if it cannot be written."""
+    options = _parser().parse_args(argv)
+    chosen = choose(options)
+    if chosen.mistake:
+        sys.stderr.write(chosen.mistake)
+        return 2
+    summary = summarise(chosen.collection, chosen.selection)
+    if not summary.rows:
+        sys.stderr.write(chosen.nothing)
+        if not summary.findings:
+            return 1
+    sections = sections_of(summary)
+    try:
+        _write_page(options.out, page(summary, sections, _about(chosen)), summary)
+        if options.figures is not None:
+            _write_figures(options.figures, sections)
+    except OSError as error:
+        sys.stderr.write(f"{error.filename}: expected a place that can be written, found: {error.strerror}\n")
+        return 2
+    return 0 if summary.rows else 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m results.report",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_choices(parser)
+    parser.add_argument("--out", type=Path, metavar="FILE", default=DEFAULT_OUT, help=f"default: {DEFAULT_OUT}")
+    parser.add_argument(
+        "--figures", type=Path, metavar="DIR", help="also each figure as SVG, and as PNG where matplotlib is installed"
+    )
+    return parser
+
+
+def _about(chosen: Chosen) -> About:
+    selection = chosen.selection
+    shown = [
+        item
+        for item in chosen.collection.found
+        if not selection.data or item.record.identity.data in selection.data
+        if item.record.limit is None or selection.include_limited or item.record.status == "failed"
+    ]
+    return About(datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), chosen.folders, shown)
+
+
+def _write_page(path: Path, text: str, summary: Summary) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    wrong = sum(finding.wrong for finding in summary.findings)
+    warning = f"; {wrong} findings to look at" if wrong else ""
+    sys.stdout.write(f"{path}: {len(text.encode()) / 1000:,.0f} kB{warning}\n")
+
+
+def _write_figures(folder: Path, sections: Sequence[Section]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    figures = [
+        figure if section.key == "gain" else replace(figure, title=f"{section.title}: {figure.title}")
+        for section in sections
+        for figure in (*section.figures, *section.more)
+    ]
+    for figure in figures:
+        (folder / f"{figure.name}.svg").write_text(standalone_svg(figure), encoding="utf-8")
+    if not can_paint():
+        sys.stdout.write(f"{folder}: {len(figures)} figures as SVG; for PNG, pip install 'elmo-benchmark[figures]'\n")
+        return
+    for figure in figures:
+        write_png(figure, folder / f"{figure.name}.png")
+    sys.stdout.write(f"{folder}: {len(figures)} figures, each as SVG and PNG\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

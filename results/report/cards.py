@@ -1,0 +1,104 @@
+"""Run cards: all that a record knows of its run, folded to one line; failed runs with the last lines they left."""
+
+from collections.abc import Mapping, Sequence
+from html import escape
+
+from results.collect import Found
+from results.identity import flattened, shown
+from results.record import RunRecord
+
+
+def failure_cards(failed: Sequence[Found]) -> str:
+    """For each failed run its reason and the last lines of its traceback."""
+    cards = []
+    for item in failed:
+        error = item.record.error
+        reason = f"{error.type}: {error.message}" if error else "no reason recorded"
+        lines = "\n".join(error.traceback) if error else ""
+        trace = f"<pre>{escape(lines)}</pre>" if lines else ""
+        cards.append(
+            f'<article class="card failed"><h3>{escape(run_name(item.record))}</h3>'
+            f'<p class="reason">{escape(reason)}</p>{trace}<p class="path">{escape(str(item.path))}</p></article>'
+        )
+    return "\n".join(cards)
+
+
+def run_cards(found: Sequence[Found]) -> str:
+    """The runs by data and task, each folded; a reader opens the one whose number is to be audited."""
+    rows: dict[tuple[str, str], list[Found]] = {}
+    for item in found:
+        rows.setdefault((item.record.identity.data, item.record.identity.task), []).append(item)
+    blocks = []
+    for (data, task), items in rows.items():
+        cards = "\n".join(_run_card(item) for item in items)
+        title = f"{escape(task)} · {escape(data)} <small>{counted(len(items))}</small>"
+        blocks.append(f'<details class="runs"><summary>{title}</summary>{cards}</details>')
+    return "\n".join(blocks)
+
+
+def run_name(record: RunRecord) -> str:
+    """Data, task, features, settings and seed in one line."""
+    identity = record.identity
+    settings = "".join(f" {key}={shown(value)}" for key, value in sorted(identity.variant.items()))
+    return f"{identity.data} {identity.task} {identity.features}{settings} seed {identity.seed}"
+
+
+def counted(runs: int) -> str:
+    """The number of runs in words."""
+    return "1 run" if runs == 1 else f"{runs:,} runs"
+
+
+def duration(seconds: float) -> str:
+    """Seconds as a person says them: 48 s, 3 min 40 s, 2 h 05 min."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02} s"
+    return f"{whole // 3600:,} h {whole % 3600 // 60:02} min"
+
+
+def _run_card(item: Found) -> str:
+    record = item.record
+    settings = "".join(f" {key}={shown(value)}" for key, value in sorted(record.identity.variant.items()))
+    name = f"{record.identity.features}{settings} · seed {record.identity.seed}"
+    outcome = f"{record.score:.2f} {record.metric}" if record.status == "finished" else record.status
+    config = record.fingerprinted.get("config")
+    leaves = flattened(config) if isinstance(config, Mapping) else {}
+    lines = "\n".join(f"{key}={shown(value)}" for key, value in sorted(leaves.items()))
+    facts = "".join(f"<dt>{escape(key)}</dt><dd>{escape(value)}</dd>" for key, value in _facts(item))
+    return (
+        f'<details class="run"><summary>{escape(name)} <small>{escape(outcome)}</small></summary>'
+        f"<dl>{facts}</dl><details><summary>Configuration</summary><pre>{escape(lines)}</pre></details></details>"
+    )
+
+
+def _facts(item: Found) -> list[tuple[str, str]]:
+    """What audits a number, with the unknown left out."""
+    record, environment = item.record, item.record.environment
+    scores = [f"{split} {name} {score:.2f}" for split, own in record.scores.items() for name, score in own.items()]
+    facts: list[tuple[str, str | None]] = [
+        ("scores", ", ".join(scores)),
+        ("time", None if record.seconds is None else duration(record.seconds)),
+        ("peak memory", None if record.peak_memory_mb is None else f"{record.peak_memory_mb:,.0f} MB"),
+        ("epochs", str(len(record.epochs)) if record.epochs else None),
+        ("started", record.started_at),
+        ("finished", record.finished_at),
+    ]
+    if environment:
+        changed = ", with uncommitted changes" if environment.dirty else ""
+        versions = ", ".join(f"{name} {version}" for name, version in environment.packages.items())
+        facts += [
+            ("commit", f"{environment.commit}{changed}" if environment.commit else "not recorded"),
+            ("device", f"{environment.device}, {environment.threads} threads, {environment.platform}"),
+            ("versions", f"Python {environment.python}, {versions}"),
+        ]
+    hashes = {key: value for key, value in record.fingerprinted.items() if key != "config"}
+    facts += [(key, shown_hash(value)) for key, value in flattened(hashes).items() if value is not None]
+    facts += [("fingerprint", record.fingerprint), ("record", str(item.path))]
+    return [(key, value) for key, value in facts if value]
+
+
+def shown_hash(value: object) -> str:
+    """The value whole: what is cut cannot be compared."""
+    return value if isinstance(value, str) else shown(value)

@@ -1,0 +1,258 @@
+"""The figures: each function turns numbers into one Figure; to a resting pointer every mark says its number."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from results.aggregate import Group
+from results.report.marks import (
+    WIDTH,
+    Arm,
+    Box,
+    Dot,
+    Figure,
+    Label,
+    Line,
+    Mark,
+    Scale,
+    fitted,
+    shown_tick,
+    spread,
+    text_width,
+)
+from results.report.panels import Efficiency, Panel, class_scores, confusion, curve, layer_name, mixes, shown_metric
+
+Arms = Mapping[str, Arm]
+LANE = 44.0
+LEFT, RIGHT = 8.0, WIDTH - 8.0
+AXES_LEFT, AXES_TOP, AXES_BOTTOM = 40.0, 34.0, 212.0
+
+
+def gains(panels: Sequence[Panel], compared: Sequence[str]) -> Figure:
+    """The gain of each panel with its 95 % interval, all on one scale: the answer at a glance."""
+    found = [(panel, panel.row.gain(panel.label), panel.row.interval(panel.label)) for panel in panels]
+    known = [(panel, gain, interval) for panel, gain, interval in found if gain is not None]
+    ends = [end for _, gain, interval in known for end in ((interval.low, interval.high) if interval else (gain,))]
+    scale = spread(ends or [0.0], LEFT, RIGHT, zero=True)
+    height = LANE * len(known) + 26
+    marks: list[Mark] = [*_vertical_ticks(scale, 0, LANE * len(known))]
+    zero = scale.at(0)
+    marks.append(Line([(zero, 0), (zero, LANE * len(known))], "muted", 1))
+    for lane, (panel, gain, interval) in enumerate(known):
+        top = lane * LANE
+        sure = interval is None or not interval.low <= 0 <= interval.high
+        text = f"{gain:+.2f}" + (f", {interval.low:+.1f} to {interval.high:+.1f}" if interval else "")
+        marks.append(Label(LEFT, top + 15, fitted(panel.title, 165), "ink", 13, bold=True))
+        marks.append(Label(RIGHT, top + 15, text, "ink" if sure else "muted", 12, "end"))
+        if interval:
+            ends_at = [(scale.at(interval.low), top + 30), (scale.at(interval.high), top + 30)]
+            marks.append(Line(ends_at, "elmo", 3, opacity=0.9 if sure else 0.45, title=f"{panel.title}: {text}"))
+        marks.append(Dot(scale.at(gain), top + 30, "elmo", "diamond", 5.0, title=f"{panel.title}: {text}"))
+    caption = "On the test set, in points, with 95 % interval. One that spans zero leaves open whether there is a gain."
+    return Figure("gains", f"Gain of {compared[1]} over {compared[0]}", caption, height, marks)
+
+
+def seed_scatter(panel: Panel, arms: Arms) -> Figure:
+    """One dot for each run's test score, a lane for each arm, a bar at the mean."""
+    groups = panel.groups
+    scale = spread([score for group in groups for score in group.scores], LEFT + 4, RIGHT - 4)
+    bottom = LANE * len(groups)
+    marks: list[Mark] = [*_vertical_ticks(scale, 0, bottom)]
+    for lane, group in enumerate(groups):
+        arm, y = arms[group.features], lane * LANE + 30
+        deviation = "" if group.std is None else f" ± {group.std:.2f}"
+        mean = scale.at(group.mean)
+        marks.append(Label(LEFT, y - 14, group.features, "ink", 12, bold=True))
+        marks.append(Label(RIGHT, y - 14, f"{group.mean:.2f}{deviation}", "muted", 12, "end"))
+        marks.append(Line([(mean, y - 8), (mean, y + 8)], arm.colour, 2.5, title=f"mean {group.mean:.2f}"))
+        for record in group.records:
+            title = f"{group.features} seed {record.identity.seed}: {record.score:.2f}"
+            marks.append(Dot(scale.at(record.score), y, arm.colour, arm.shape, 4.5, 0.75, title))
+    caption = f"Test {shown_metric(panel.metric)} of every run; the bar is the mean."
+    return Figure(f"seeds-{panel.stem}", panel.title, caption, bottom + 26, marks)
+
+
+def learning_curves(panel: Panel, arms: Arms) -> Figure | None:
+    """Dev score by epoch, a line for each seed in its arm's colour; None where no run kept its epochs."""
+    runs = [(group, record, curve(record)) for group in panel.groups for record in group.records]
+    points = [point for _, _, own in runs for point in own]
+    if not points:
+        return None
+    epochs = Scale(min(x for x, _ in points), max(x for x, _ in points), AXES_LEFT, RIGHT)
+    scores = spread([y for _, y in points], AXES_BOTTOM, AXES_TOP)
+    marks = [*_legend([group.features for group in panel.groups], arms), *_horizontal_ticks(scores)]
+    whole = sorted({round(tick) for tick in epochs.ticks(5)})
+    marks += _below((epochs.at(tick), shown_tick(tick)) for tick in whole)
+    marks.append(Label((AXES_LEFT + RIGHT) / 2, AXES_BOTTOM + 32, "epoch", "muted", 11, "middle"))
+    for group, record, own in runs:
+        if not own:
+            continue
+        arm = arms[group.features]
+        best = max(own, key=lambda point: point[1])
+        title = f"{group.features} seed {record.identity.seed}: best dev {best[1]:.2f} in epoch {best[0]:g}"
+        marks.append(Line([(epochs.at(x), scores.at(y)) for x, y in own], arm.colour, 1.8, opacity=0.85, title=title))
+        marks.append(Dot(epochs.at(best[0]), scores.at(best[1]), arm.colour, arm.shape, 3.5, title=title))
+    caption = f"Dev {shown_metric(panel.metric)} by epoch; the mark is each run's best epoch."
+    return Figure(f"curves-{panel.stem}", panel.title, caption, AXES_BOTTOM + 38, marks)
+
+
+def layer_weights(panel: Panel, arms: Arms) -> Figure | None:
+    """How much of each layer the task takes, by placement: the paper's Figure 2; None without learned mixes."""
+    found = [(group, mixes(group)) for group in panel.groups]
+    places = list(dict.fromkeys(place for _, own in found for place in own))
+    users = [group.features for group, own in found if own]
+    if not places:
+        return None
+    weights = [w for _, own in found for runs, _ in own.values() for run in runs for w in run]
+    scale = Scale(0, max(0.5, *weights), 92, RIGHT - 42)
+    marks: list[Mark] = [*_legend(users, arms)]
+    y = 26.0
+    for place in places:
+        own_of = [(group, own[place]) for group, own in found if place in own]
+        gammas = "gamma " + ", ".join(f"{gamma:.2f}" for _, (_, gamma) in own_of)
+        y += 18
+        marks.append(Label(LEFT, y, place, "ink", 12, bold=True))
+        marks.append(Label(RIGHT, y, fitted(gammas, 260, 11), "muted", 11, "end"))
+        layers = max(len(runs[0]) for _, (runs, _) in own_of)
+        top = y + 6
+        for layer in range(layers):
+            y += 8
+            marks.append(Label(LEFT, y + 6 + 5 * len(own_of), layer_name(layer, layers), "muted", 12))
+            for group, (runs, _) in own_of:
+                if layer >= len(runs[0]):
+                    continue
+                arm, each = arms[group.features], [run[layer] for run in runs]
+                mean = sum(each) / len(each)
+                title = f"{group.features}, {place}, {layer_name(layer, layers)}: {mean:.3f}"
+                marks.append(Box(92, y, scale.at(mean) - 92, 10, arm.colour, 0.85, title))
+                ends = (scale.at(min(each)), y + 5), (scale.at(max(each)), y + 5)
+                if len(each) > 1:
+                    marks.append(Line(ends, "ink", 1, opacity=0.6, title=f"seeds: {min(each):.3f} to {max(each):.3f}"))
+                marks.append(Label(RIGHT, y + 9, f"{mean:.2f}", "muted", 11, "end"))
+                y += 13
+        even = scale.at(1 / layers)
+        marks.append(
+            Line([(even, top), (even, y)], "muted", 1, dashed=True, title=f"all layers alike: {1 / layers:.2f}")
+        )
+        y += 8
+    caption = "Weight of each biLM layer after the softmax, mean over seeds; thin line: their range; dashed: all alike."
+    return Figure(f"layers-{panel.stem}", panel.title, caption, y + 4, marks)
+
+
+def sample_efficiency(sizes: Efficiency, arms: Arms) -> Figure:
+    """Test score by the number of training examples, on a logarithmic scale: the paper's Figure 1."""
+    panel = Panel(sizes.row, sizes.label)
+    values = sorted({size for points in sizes.series.values() for size, _ in points})
+    across = Scale(values[0], values[-1], AXES_LEFT + 10, RIGHT - 14, log=True)
+    scores = [score for points in sizes.series.values() for _, group in points for score in group.scores]
+    scale = spread(scores, AXES_BOTTOM, AXES_TOP)
+    marks = [*_legend(list(sizes.series), arms), *_horizontal_ticks(scale)]
+    texts = {value: f"{value:,.0f}" if sizes.unit == "training examples" else f"{value:.0%}" for value in values}
+    marks += _below((across.at(value), texts[value]) for value in values)
+    marks.append(Label((AXES_LEFT + RIGHT) / 2, AXES_BOTTOM + 32, f"{sizes.unit} (log)", "muted", 11, "middle"))
+    for features, points in sizes.series.items():
+        arm = arms[features]
+        marks.append(Line([(across.at(size), scale.at(g.mean)) for size, g in points], arm.colour, 2))
+        for size, group in points:
+            marks += [
+                Dot(across.at(size), scale.at(score), arm.colour, "circle", 2, 0.5, f"{features}: {score:.2f}")
+                for score in group.scores
+            ]
+            title = f"{features}, {texts[size]}: {group.mean:.2f} ({len(group.records)} seeds)"
+            marks.append(Dot(across.at(size), scale.at(group.mean), arm.colour, arm.shape, 4.5, title=title))
+    metric = next(group.metric for points in sizes.series.values() for _, group in points)
+    caption = f"Test {shown_metric(metric)} by training set size; line and mark: mean, dots: seeds."
+    return Figure(f"efficiency-{panel.stem}", panel.title, caption, AXES_BOTTOM + 38, marks)
+
+
+def per_class(panel: Panel, arms: Arms) -> Figure | None:
+    """F1 of each class, the arms on one line; None where records have no classes."""
+    found = [(group, class_scores(group)) for group in panel.groups]
+    names = list(dict.fromkeys(name for _, own in found for name in own))
+    if not names:
+        return None
+    scale = spread([score for _, own in found for score, _ in own.values()], LEFT + 6, RIGHT - 6)
+    marks = [*_legend([group.features for group, own in found if own], arms)]
+    top = 28.0
+    bottom = top + LANE * len(names)
+    marks += _vertical_ticks(scale, top, bottom)
+    for lane, name in enumerate(names):
+        y = top + lane * LANE + 30
+        each = [(group, *own[name]) for group, own in found if name in own]
+        gold = next((count for _, _, count in each if count is not None), None)
+        marks.append(Label(LEFT, y - 13, fitted(name, 240), "ink", 12, bold=True))
+        marks.append(Label(RIGHT, y - 13, "" if gold is None else f"{gold:,} in test", "muted", 11, "end"))
+        ends = [scale.at(score) for _, score, _ in each]
+        marks.append(Line([(min(ends), y), (max(ends), y)], "grid", 4))
+        for group, score, _ in each:
+            arm = arms[group.features]
+            marks.append(
+                Dot(scale.at(score), y, arm.colour, arm.shape, 5, 0.9, f"{group.features}, {name}: {score:.1f}")
+            )
+    caption = "Test F1 of each class in percent, mean over seeds."
+    return Figure(f"classes-{panel.stem}", panel.title, caption, bottom + 26, marks)
+
+
+def confusion_matrix(panel: Panel, group: Group) -> Figure | None:
+    """What the model says of each gold class, in percent of the class; None where records have no such counts."""
+    found = confusion(group)
+    if found is None:
+        return None
+    names, counts = found
+    left, top = min(8 + max(text_width(name, 11) for name in names), 120.0), 46.0
+    cell = (RIGHT - left) / len(names)
+    height = min(cell, 40.0)
+    marks: list[Mark] = [Label((left + RIGHT) / 2, 12, "predicted", "muted", 11, "middle"), Label(LEFT, 12, "gold")]
+    for column, name in enumerate(names):
+        words = name.split(" ", 1) if text_width(name, 10) > cell else [name]
+        for line, word in enumerate(words):
+            y = top - 8 - 12 * (len(words) - 1 - line)
+            marks.append(Label(left + (column + 0.5) * cell, y, fitted(word, cell, 10), "muted", 10, "middle"))
+    for i, (name, row) in enumerate(zip(names, counts, strict=True)):
+        y = top + i * height
+        marks.append(Label(left - 6, y + height / 2 + 4, fitted(name, left - 8, 11), "muted", 11, "end"))
+        for j, count in enumerate(row):
+            share = count / sum(row) if sum(row) else 0.0
+            title = f"{name} taken for {names[j]}: {count:,.0f} of {sum(row):,.0f}"
+            colour = "elmo" if i == j else "elmo_random"
+            marks.append(Box(left + j * cell + 1, y + 1, cell - 2, height - 2, colour, 0.06 + 0.5 * share, title))
+            x = left + (j + 0.5) * cell
+            marks.append(Label(x, y + height / 2 + 4, f"{share:.0%}", "ink", 12, "middle", i == j, halo=0))
+    title = f"{panel.title} · {group.features}"
+    caption = f"{group.features}: share of each gold class by what was predicted, all seeds together."
+    return Figure(f"confusion-{panel.stem}-{group.features}", title, caption, top + height * len(names) + 8, marks)
+
+
+def _legend(features: Sequence[str], arms: Arms) -> list[Mark]:
+    """Marker and name of each arm, from the left, at the top."""
+    marks: list[Mark] = []
+    x = LEFT
+    for name in dict.fromkeys(features):
+        arm = arms[name]
+        marks += [Dot(x + 5, 10, arm.colour, arm.shape, 4.5), Label(x + 15, 14, name, "ink", 12)]
+        x += 15 + text_width(name) + 14
+    return marks
+
+
+def _vertical_ticks(scale: Scale, top: float, bottom: float) -> list[Mark]:
+    """Faint vertical lines with their numbers below."""
+    ticks = scale.ticks(5)
+    lines: list[Mark] = [Line([(scale.at(tick), top), (scale.at(tick), bottom)], "grid", 1) for tick in ticks]
+    return lines + [Label(scale.at(tick), bottom + 16, shown_tick(tick), "muted", 11, "middle") for tick in ticks]
+
+
+def _horizontal_ticks(scale: Scale) -> list[Mark]:
+    """Faint horizontal lines with their numbers at the left."""
+    ticks = scale.ticks(5)
+    lines: list[Mark] = [Line([(AXES_LEFT, scale.at(tick)), (RIGHT, scale.at(tick))], "grid", 1) for tick in ticks]
+    return lines + [Label(AXES_LEFT - 7, scale.at(tick) + 4, shown_tick(tick), "muted", 11, "end") for tick in ticks]
+
+
+def _below(ticks: Iterable[tuple[float, str]]) -> list[Mark]:
+    """Numbers under the axis, those left out that would run into the one before; the last always stands."""
+    marks: list[Mark] = []
+    free = WIDTH + 20
+    for x, text in reversed(list(ticks)):
+        half = text_width(text, 11) / 2
+        if x + half <= free:
+            marks.append(Label(x, AXES_BOTTOM + 16, text, "muted", 11, "middle"))
+            free = x - half - 6
+    return marks

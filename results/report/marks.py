@@ -1,0 +1,173 @@
+"""Figures as lists of marks: a chart is drawn once, then written as SVG (svg.py) or painted as PNG (png.py).
+
+Coordinates are pixels, y downwards. Figures are as wide as a phone, so that text keeps its size on one and several
+stand side by side on a desk. A colour is a name of PALETTE: the page binds it to light or dark, a file gets the light
+one.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+WIDTH = 360.0
+Point = tuple[float, float]
+Shape = Literal["circle", "square", "diamond", "triangle"]
+
+# name -> (light, dark); the baseline is grey, so that what was added stands out
+PALETTE = {
+    "ink": ("#1b1f24", "#e8eaed"),
+    "muted": ("#5b6470", "#9aa4b2"),
+    "grid": ("#e3e6ea", "#2d343e"),
+    "card": ("#ffffff", "#171b21"),
+    "glove": ("#7a8594", "#8d99a9"),
+    "elmo": ("#0b69d4", "#5aa9ff"),
+    "elmo_random": ("#c96f12", "#f0a35a"),
+    "arm-a": ("#1f8a50", "#4fc384"),
+    "arm-b": ("#8b46bd", "#c38bea"),
+    "arm-c": ("#c62f63", "#f279a2"),
+}
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line through points; `title` is what a pointer that rests on it is told, as of all marks."""
+
+    points: Sequence[Point]
+    colour: str
+    width: float = 1.5
+    dashed: bool = False
+    opacity: float = 1.0
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class Box:
+    """A filled rectangle."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    colour: str
+    opacity: float = 1.0
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class Dot:
+    """A filled marker around a point."""
+
+    x: float
+    y: float
+    colour: str
+    shape: Shape = "circle"
+    radius: float = 4.0
+    opacity: float = 1.0
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class Label:
+    """A line of text; `anchor` says which end of it stands at x, y is the line it stands on."""
+
+    x: float
+    y: float
+    text: str
+    colour: str = "muted"
+    size: float = 12.0
+    anchor: Literal["start", "middle", "end"] = "start"
+    bold: bool = False
+    halo: float = 3.0
+
+
+Mark = Line | Box | Dot | Label
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A drawing.
+
+    Attributes:
+        name: The stem of its file.
+        title: Its heading, above the drawing.
+        caption: What is to be seen, in a sentence.
+        height: In pixels; the width is WIDTH.
+        marks: In the order of drawing.
+    """
+
+    name: str
+    title: str
+    caption: str
+    height: float
+    marks: Sequence[Mark] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Arm:
+    """How one kind of features looks in every figure: colour and shape, so that colour alone carries nothing."""
+
+    features: str
+    colour: str
+    shape: Shape
+
+
+def arms_of(features: Sequence[str]) -> dict[str, Arm]:
+    """A look for each of the features: the known ones always have theirs, others take what is left in turn."""
+    shapes: dict[str, Shape] = {"glove": "circle", "elmo": "diamond", "elmo_random": "square"}
+    left: list[tuple[str, Shape]] = [("arm-a", "triangle"), ("arm-b", "circle"), ("arm-c", "square")]
+    others = [name for name in features if name not in shapes]
+    looks = {name: Arm(name, name, shapes[name]) for name in features if name in shapes}
+    return looks | {name: Arm(name, *left[i % len(left)]) for i, name in enumerate(others)}
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Maps values to pixels, straight or by their logarithm."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+    log: bool = False
+
+    def at(self, value: float) -> float:
+        """The pixel of a value."""
+        low, high, value = (
+            (math.log(v) for v in (self.low, self.high, value)) if self.log else (self.low, self.high, value)
+        )
+        share = (value - low) / (high - low) if high > low else 0.5
+        return self.start + share * (self.end - self.start)
+
+    def ticks(self, count: int = 5) -> list[float]:
+        """Round values within the scale, about as many as asked for."""
+        rough = (self.high - self.low) / max(count, 1)
+        if rough <= 0:
+            return [self.low]
+        power = 10 ** math.floor(math.log10(rough))
+        step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * 0.999)
+        first = math.ceil(self.low / step - 1e-9)
+        return [i * step for i in range(first, math.floor(self.high / step + 1e-9) + 1)]
+
+
+def spread(values: Sequence[float], start: float, end: float, *, zero: bool = False, room: float = 0.06) -> Scale:
+    """A straight scale that holds all values with some room around, and zero if it must."""
+    low, high = min([*values, 0.0] if zero else values), max([*values, 0.0] if zero else values)
+    margin = (high - low) * room or 1.0
+    return Scale(low - margin, high + margin, start, end)
+
+
+def shown_tick(value: float) -> str:
+    """A tick's number without needless digits: 0.5, 80, 14,041."""
+    return f"{value:,.10g}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def text_width(text: str, size: float = 12.0) -> float:
+    """About how wide a text is; fonts differ, so it errs on the wide side."""
+    return 0.58 * size * len(text)
+
+
+def fitted(text: str, width: float, size: float = 12.0) -> str:
+    """The text, cut with an ellipsis where it would not fit."""
+    most = max(int(width / (0.58 * size)), 2)
+    return text if len(text) <= most else f"{text[: most - 1]}…"

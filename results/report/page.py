@@ -1,0 +1,213 @@
+"""The page: one HTML file with everything in it, no script and no network, that opens from disk in any browser."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+
+from results.aggregate import Group, Row, Summary
+from results.collect import Finding, Found
+from results.paper import relative_error_cut
+from results.report.cards import counted, duration, failure_cards, run_cards
+from results.report.marks import PALETTE, Figure
+from results.report.panels import Panel, panels_of, shown_metric
+from results.report.sections import Section
+from results.report.svg import inline_svg
+from results.sheets import PAPER_ARMS, legend, shown_p
+from results.verdict import verdict
+
+STYLE = Path(__file__).with_name("page.css")
+# Whatever a record holds, the browser fetches nothing and runs nothing.
+POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+
+
+@dataclass(frozen=True)
+class About:
+    """What the page says of itself: when it was made, from which folders, from which records."""
+
+    made_at: str
+    folders: Sequence[Path]
+    found: Sequence[Found]
+
+
+def page(summary: Summary, sections: Sequence[Section], about: About) -> str:
+    """The whole page."""
+    failed = [item for item in about.found if item.record.status == "failed"]
+    findings = [finding for finding in summary.findings if finding.kind != "failed"]  # those have cards of their own
+    blocks = [
+        _block("scores", "Scores", _scores(summary)) if summary.rows else "",
+        *(_section(section) for section in sections if section.key != "gain"),
+        _block("failures", f"Failures ({len(failed)})", failure_cards(failed)) if failed else "",
+        _block("findings", "Findings", _findings(findings)) if findings else "",
+        _block("runs", "Runs", run_cards(about.found)) if about.found else "",
+    ]
+    gain = [figure for section in sections if section.key == "gain" for figure in section.figures]
+    anchors = [("scores", "Scores")] * bool(summary.rows)
+    anchors += [(section.key, section.title) for section in sections if section.key != "gain"]
+    anchors += [("failures", "Failures")] * bool(failed) + [("findings", "Findings")] * bool(findings)
+    anchors += [("runs", "Runs")] * bool(about.found)
+    navigation = "".join(f'<a href="#{key}">{escape(title)}</a>' for key, title in anchors)
+    folders = escape(", ".join(map(str, about.folders)))
+    first, second = summary.compared
+    title = "What does ELMo add?" if summary.beside_paper else f"{second} against {first}"
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta http-equiv="Content-Security-Policy" content="{POLICY}">
+<title>{escape(title)}</title>
+<style>
+{_colours()}
+{STYLE.read_text(encoding="utf-8")}</style>
+</head>
+<body>
+<header>
+<h1>{escape(title)}</h1>
+<p class="lead">{_lead(about)}</p>
+<nav>{navigation}</nav>
+</header>
+<main>
+{_answer(summary, gain)}
+{chr(10).join(block for block in blocks if block)}
+</main>
+<footer>Made {escape(about.made_at)} by python -m results.report from {folders}</footer>
+</body>
+</html>
+"""
+
+
+def _colours() -> str:
+    """The palette as CSS variables, dark where the reader's system is."""
+    light, dark = ("".join(f"--{name}:{pair[i]};" for name, pair in PALETTE.items()) for i in (0, 1))
+    return f":root{{{light}}}\n@media (prefers-color-scheme: dark){{:root{{{dark}}}}}"
+
+
+def _lead(about: About) -> str:
+    records = [item.record for item in about.found]
+    finished = sum(record.status == "finished" for record in records)
+    failed = sum(record.status == "failed" for record in records)
+    parts = [f"{finished} finished of {counted(len(records))}"]
+    parts += [f"{failed} failed"] * bool(failed)
+    parts += [f"{duration(spent)} of training"] if (spent := sum(record.seconds or 0 for record in records)) else []
+    commits = {record.environment.commit for record in records if record.environment and record.environment.commit}
+    parts += [f"commit {next(iter(commits))[:10]}" if len(commits) == 1 else f"{len(commits)} commits"] * bool(commits)
+    return " · ".join(map(escape, parts))
+
+
+def _answer(summary: Summary, gain: Sequence[Figure]) -> str:
+    """The gains at a glance: large numbers, one tile for each task, beside all intervals on one scale."""
+    tiles = []
+    for row in summary.rows:
+        for panel in panels_of(row)[0]:
+            points, interval, cut = row.gain(panel.label), row.interval(panel.label), row.error_cut(panel.label)
+            if points is None:
+                continue
+            kind = "open" if interval and interval.low <= 0 <= interval.high else "up" if points > 0 else "down"
+            between = f"{interval.low:+.1f} to {interval.high:+.1f}" if interval else "no interval"
+            share = "" if cut is None else f"{cut:.0f} % of errors gone" if cut > 0 else "no errors gone"
+            tiles.append(
+                f'<div class="tile {kind}"><h3>{escape(row.task)}<small>{escape(_where(panel))}</small></h3>'
+                f'<p class="number">{points:+.1f}</p>'
+                f"<p>{escape(between)}</p><p>{escape(share)}</p></div>"
+            )
+    return f'<div class="answer"><div class="tiles">{"".join(tiles)}</div>{_figures(gain)}</div>' if tiles else ""
+
+
+def _where(panel: Panel) -> str:
+    """What the task was asked of, and by which metric."""
+    return ", ".join(part for part in (panel.row.data, panel.label, shown_metric(panel.metric)) if part)
+
+
+def _section(section: Section) -> str:
+    figures = _figures(section.figures)
+    more = ""
+    if section.more:
+        number = f"{len(section.more)} with other settings"
+        more = f'<details class="more"><summary>{number}</summary>{_figures(section.more)}</details>'
+    return _block(section.key, section.title, f"<p>{escape(section.text)}</p>{figures}{more}")
+
+
+def _block(key: str, title: str, body: str) -> str:
+    return f'<section id="{key}"><h2>{escape(title)}</h2>{body}</section>'
+
+
+def _figures(figures: Sequence[Figure]) -> str:
+    cards = [
+        f'<figure class="card"><h3>{escape(figure.title)}</h3>{inline_svg(figure)}'
+        f"<figcaption>{escape(figure.caption)}</figcaption></figure>"
+        for figure in figures
+    ]
+    return f'<div class="figures">{"".join(cards)}</div>' if cards else ""
+
+
+def _scores(summary: Summary) -> str:
+    """The table, that of other settings folded away, and how to read it."""
+    split = [(row, *panels_of(row)) for row in summary.rows]
+    first = [panel for _, panels, _ in split for panel in panels]
+    others = [panel for _, _, panels in split for panel in panels]
+    notes = "".join(f"<li>{escape(line)}</li>" for line in legend(summary) if not line.startswith("n/a"))
+    more = f"<details><summary>{len(others)} rows of other settings</summary>{_table(summary, others)}</details>"
+    return f'{_table(summary, first)}{more if others else ""}<ul class="notes">{notes}</ul>'
+
+
+def _table(summary: Summary, panels: Sequence[Panel]) -> str:
+    beside_paper = summary.beside_paper and any(
+        verdict(group, panel.row.paper) for panel in panels for group in panel.groups
+    )
+    first, second, *others = summary.features
+    headers = ["task", first, second, "gain", "95 % interval", "p", "errors cut"]
+    headers += ["paper"] * beside_paper + others
+    lines = []
+    for panel in panels:
+        groups = {group.features: group for group in panel.groups}
+        row, label = panel.row, panel.label
+        gain, interval, cut = row.gain(label), row.interval(label), row.error_cut(label)
+        name = f"{escape(row.task)}<small>{escape(_where(panel))}</small>"
+        cells = [_score(groups.get(first)), _score(groups.get(second))]
+        cells += ["" if gain is None else f"<b>{gain:+.2f}</b>"]
+        cells += [f"{interval.low:+.1f} to {interval.high:+.1f}", escape(shown_p(interval))] if interval else ["", ""]
+        cells += ["" if cut is None else f"{cut:.1f} %"]
+        cells += [_paper(row, label)] * beside_paper + [_score(groups.get(features)) for features in others]
+        body = "".join(
+            f'<td data-label="{escape(h)}"{"" if c else " class=empty"}><span>{c}</span></td>'
+            for h, c in zip(headers[1:], cells, strict=True)
+        )
+        lines.append(f"<tr><th>{name}</th>{body}</tr>")
+    head = "".join(f"<th>{escape(header)}</th>" for header in headers)
+    return f'<div class="scores"><table><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
+
+
+def _score(group: Group | None) -> str:
+    if group is None:
+        return ""
+    deviation = "" if group.std is None else f" ± {group.std:.2f}"
+    seeds = "1 seed" if len(group.records) == 1 else f"{len(group.records)} seeds"
+    return f"{group.mean:.2f}{deviation}<small>{seeds}</small>"
+
+
+def _paper(row: Row, label: str) -> str:
+    """The paper's numbers, and the verdict on each of ours."""
+    verdicts = [verdict(row.group(features, label), row.paper) for features in PAPER_ARMS]
+    if row.paper is None or not any(verdicts):
+        return ""
+    words = ", ".join(f"{name} {found}" for name, found in zip(("base", "+ELMo"), verdicts, strict=True) if found)
+    cut = relative_error_cut(row.paper.baseline, row.paper.elmo)
+    gone = "" if cut is None else f", cut {cut:.1f} %"
+    return f"{row.paper.baseline} → {row.paper.elmo}{gone}<small>{escape(words)}</small>"
+
+
+def _findings(findings: Sequence[Finding]) -> str:
+    """What somebody should look at, then what is merely good to know; commands that fill empty cells as commands."""
+    titles = {"unreadable": "Not read", "note": "Notes", "empty": "Commands that fill the empty cells"}
+    blocks = []
+    for kind, title in titles.items():
+        own = [finding for finding in findings if finding.kind == kind]
+        if own and kind == "empty":
+            commands = "\n".join(finding.text for finding in own)
+            blocks.append(f"<details><summary>{title} ({len(own)})</summary><pre>{escape(commands)}</pre></details>")
+        elif own:
+            items = "".join(f"<li{' class=wrong' if f.wrong else ''}>{escape(f.text)}</li>" for f in own)
+            blocks.append(f'<h3>{title}</h3><ul class="findings">{items}</ul>')
+    return "".join(blocks)

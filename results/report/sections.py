@@ -1,0 +1,111 @@
+"""The report's sections: which figures there are, in the order in which a reader asks for them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from results.aggregate import Summary
+from results.report.charts import (
+    Arms,
+    confusion_matrix,
+    gains,
+    layer_weights,
+    learning_curves,
+    per_class,
+    sample_efficiency,
+    seed_scatter,
+)
+from results.report.marks import Figure, arms_of
+from results.report.panels import Panel, efficiencies, panels_of
+
+
+@dataclass(frozen=True)
+class Section:
+    """Figures that answer one question.
+
+    Attributes:
+        key: Its anchor.
+        title: Its heading.
+        text: What to look for.
+        figures: Those to see at once.
+        more: Those of other settings, folded away.
+    """
+
+    key: str
+    title: str
+    text: str
+    figures: Sequence[Figure]
+    more: Sequence[Figure] = field(default_factory=list)
+
+
+def sections_of(summary: Summary) -> list[Section]:
+    """All sections in which there is something to see; the first has the gains."""
+    arms = arms_of(summary.features)
+    split = [panels_of(row) for row in summary.rows]
+    first = [panel for panels, _ in split for panel in panels]
+    others = [panel for _, panels in split for panel in panels]
+
+    def drawn(draw: Callable[[Panel, Arms], Figure | None]) -> tuple[list[Figure], list[Figure]]:
+        seen, more = ([draw(panel, arms) for panel in panels] for panels in (first, others))
+        return [figure for figure in seen if figure], [figure for figure in more if figure]
+
+    paired = [panel for panel in first if panel.row.pair(panel.label)]
+    sizes = [sample_efficiency(found, arms) for row in summary.rows for found in efficiencies(row)]
+    matrices = [
+        figure
+        for panel in first
+        for group in panel.groups
+        if group.features in summary.compared and (figure := confusion_matrix(panel, group))
+    ]
+    classes = drawn(per_class)
+    found = [
+        Section(
+            "gain",
+            "The gain",
+            "",
+            [gains(paired, summary.compared)] if paired else [],
+        ),
+        Section(
+            "seeds",
+            "Seeds",
+            "One mark is one run: how far do seeds alone move a score?",
+            *drawn(seed_scatter),
+        ),
+        Section(
+            "efficiency",
+            "Fewer labels",
+            "What a smaller training set costs each arm (the paper's Figure 1).",
+            sizes,
+        ),
+        Section(
+            "curves",
+            "Learning curves",
+            "Scores on the dev set, by which each run chose its epoch; the test set was read once, afterwards.",
+            *drawn(learning_curves),
+        ),
+        Section(
+            "layers",
+            "Layers",
+            "How the task mixes the biLM's layers, at each place where it reads them (the paper's Figure 2).",
+            *drawn(layer_weights),
+        ),
+        Section("classes", "Classes", "Where does the gain come from?", [*classes[0], *matrices], classes[1]),
+    ]
+    return _with_names_of_their_own([section for section in found if section.figures or section.more])
+
+
+def _with_names_of_their_own(sections: Sequence[Section]) -> list[Section]:
+    """The sections, no two figures of which would be written to one file."""
+    taken: set[str] = set()
+
+    def named(figure: Figure) -> Figure:
+        name, number = figure.name, 1
+        while name.casefold() in taken:
+            number += 1
+            name = f"{figure.name}-{number}"
+        taken.add(name.casefold())
+        return replace(figure, name=name)
+
+    return [
+        replace(section, figures=[named(f) for f in section.figures], more=[named(f) for f in section.more])
+        for section in sections
+    ]

@@ -1,0 +1,72 @@
+"""Marks as SVG: in the page with colours that follow light and dark, in a file of its own with fixed ones."""
+
+from html import escape
+
+from results.report.marks import PALETTE, WIDTH, Box, Dot, Figure, Label, Line, Mark
+
+TITLE_ROOM = 34.0  # a file has no page around it, so its title is drawn
+
+
+def inline_svg(figure: Figure) -> str:
+    """The drawing for the page, without its title, which the page has as a heading."""
+    marks = "".join(_mark(mark, in_page=True) for mark in figure.marks)
+    return (
+        f'<svg viewBox="0 0 {WIDTH:g} {figure.height:g}" role="img" '
+        f'aria-label="{escape(f"{figure.title}. {figure.caption}")}">{marks}</svg>'
+    )
+
+
+def standalone_svg(figure: Figure) -> str:
+    """The drawing as a file that any viewer can show, with its title."""
+    marks = "".join(_mark(mark, in_page=False) for mark in with_title(figure).marks)
+    height = figure.height + TITLE_ROOM
+    return (
+        '<?xml version="1.0" encoding="UTF-8"?>\n'
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH:g}" height="{height:g}" '
+        f'viewBox="0 {-TITLE_ROOM:g} {WIDTH:g} {height:g}" font-family="system-ui, sans-serif">'
+        f"<desc>{escape(figure.caption)}</desc>"
+        f'<rect y="{-TITLE_ROOM:g}" width="100%" height="100%" fill="{PALETTE["card"][0]}"/>{marks}</svg>\n'
+    )
+
+
+def with_title(figure: Figure) -> Figure:
+    """The figure with its title above, where y is negative."""
+    title = Label(0, 16 - TITLE_ROOM, figure.title, "ink", 14, bold=True)
+    return Figure(figure.name, figure.title, figure.caption, figure.height, [title, *figure.marks])
+
+
+def _mark(mark: Mark, in_page: bool) -> str:
+    colour = f"var(--{mark.colour})" if in_page else PALETTE[mark.colour][0]
+    if isinstance(mark, Label):
+        weight = ' font-weight="600"' if mark.bold else ""
+        anchor = "" if mark.anchor == "start" else f' text-anchor="{mark.anchor}"'
+        place = f'x="{mark.x:.1f}" y="{mark.y:.1f}" font-size="{mark.size:g}"'
+        halo = "var(--card)" if in_page else PALETTE["card"][0]  # keeps the text readable across lines
+        style = f"fill:{colour};stroke:{halo};stroke-width:{mark.halo:g}px;paint-order:stroke;stroke-linejoin:round"
+        return f'<text {place}{anchor}{weight} style="{style}">{escape(mark.text)}</text>'
+    title = f"<title>{escape(mark.title)}</title>" if mark.title else ""
+    faint = f' opacity="{mark.opacity:.2g}"' if mark.opacity != 1 else ""
+    if isinstance(mark, Line):
+        points = " ".join(f"{x:.1f},{y:.1f}" for x, y in mark.points)
+        dashes = ' stroke-dasharray="4 3"' if mark.dashed else ""
+        style = f'fill="none" stroke-width="{mark.width:g}" stroke-linejoin="round" stroke-linecap="round"'
+        return f'<polyline points="{points}" {style}{dashes}{faint} style="stroke:{colour}">{title}</polyline>'
+    if isinstance(mark, Box):
+        place = f'x="{mark.x:.1f}" y="{mark.y:.1f}" width="{max(mark.width, 0):.1f}" height="{mark.height:.1f}" rx="2"'
+        return f'<rect {place}{faint} style="fill:{colour}">{title}</rect>'
+    return f'<path d="{_outline(mark)}"{faint} style="fill:{colour}">{title}</path>'
+
+
+def _outline(dot: Dot) -> str:
+    """The marker's path; sized so that all shapes look equally heavy."""
+    x, y, r = dot.x, dot.y, dot.radius
+    if dot.shape == "circle":
+        return f"M{x - r:.1f},{y:.1f}a{r:g},{r:g} 0 1,0 {2 * r:g},0a{r:g},{r:g} 0 1,0 {-2 * r:g},0z"
+    if dot.shape == "square":
+        s = 0.9 * r
+        return f"M{x - s:.1f},{y - s:.1f}h{2 * s:.1f}v{2 * s:.1f}h{-2 * s:.1f}z"
+    if dot.shape == "diamond":
+        s = 1.25 * r
+        return f"M{x:.1f},{y - s:.1f}l{s:.1f},{s:.1f}l{-s:.1f},{s:.1f}l{-s:.1f},{-s:.1f}z"
+    s = 1.2 * r
+    return f"M{x:.1f},{y - s:.1f}l{s:.1f},{1.8 * s:.1f}h{-2 * s:.1f}z"

@@ -1,0 +1,89 @@
+"""A real browser for the report's tests, and for its screenshot:
+
+python -m tests.results.browser results/report.html results/report.png
+"""
+
+import argparse
+import re
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
+# The page stands in a frame, because no browser window is as narrow as a phone; what was measured ends in the title.
+PROBE = """<!doctype html><meta charset="utf-8"><title>waiting</title>
+<style>body{{margin:0}}iframe{{border:0;width:{width}px;height:{height}px}}</style>
+<iframe srcdoc="{page}"></iframe>
+<script>
+addEventListener("load", () => {{
+  const page = document.querySelector("iframe").contentDocument, root = page.documentElement;
+  const wide = [...page.querySelectorAll("body *")].filter(e => e.getBoundingClientRect().right > {width} + 1
+    && !e.closest("pre, .scores, svg"));
+  document.title = JSON.stringify([root.scrollWidth, root.scrollHeight, page.querySelectorAll("svg").length,
+    wide.slice(0, 5).map(e => e.outerHTML.slice(0, 80))]);
+}});
+</script>"""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the browser made of a page: the probe's measures, and what it said on its console."""
+
+    measures: str
+    console: list[str]
+
+
+def browser() -> str | None:
+    """The browser's command, or None where there is none."""
+    return next((found for name in NAMES if (found := shutil.which(name))), None)
+
+
+def look(page: Path, width: int, *, dark: bool = False) -> Seen:
+    """Opens the page as wide as this and measures it."""
+    with tempfile.TemporaryDirectory() as folder:
+        probe = _probe(page, Path(folder), width, 3000)
+        done = _run(folder, dark, "--dump-dom", "--enable-logging=stderr", probe.as_uri())
+    title = re.search(r"<title>(.*?)</title>", done.stdout, re.DOTALL)
+    return Seen(title.group(1) if title else "", [line for line in done.stderr.splitlines() if "CONSOLE" in line])
+
+
+def screenshot(page: Path, out: Path, width: int, height: int, *, dark: bool = False) -> None:
+    """Paints the top of the page into a PNG of few colours, so that it stays small."""
+    from PIL import Image
+
+    with tempfile.TemporaryDirectory() as folder:
+        probe, shot = _probe(page, Path(folder), width, height), Path(folder, "shot.png")
+        _run(folder, dark, f"--window-size={max(width, 500)},{height}", f"--screenshot={shot}", probe.as_uri())
+        with Image.open(shot) as image:
+            image.convert("RGB").crop((0, 0, width, height)).quantize(256).save(out, optimize=True)
+
+
+def _probe(page: Path, folder: Path, width: int, height: int) -> Path:
+    path = folder / "probe.html"
+    text = PROBE.format(width=width, height=height, page=escape(page.read_text(encoding="utf-8")))
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def _run(folder: str, dark: bool, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = browser()
+    assert command, f"expected one of {', '.join(NAMES)} on the path"
+    scheme = f"--blink-settings=preferredColorScheme={0 if dark else 1}"
+    fixed = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--user-data-dir={folder}/profile"]
+    return subprocess.run(
+        [command, *fixed, scheme, *arguments], capture_output=True, text=True, check=True, timeout=120
+    )
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="Screenshot of the report's top, for the README.")
+    parser.add_argument("page", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--width", type=int, default=1280)
+    parser.add_argument("--height", type=int, default=1500)
+    parser.add_argument("--dark", action="store_true")
+    options = parser.parse_args()
+    screenshot(options.page, options.out, options.width, options.height, dark=options.dark)
