@@ -31,7 +31,8 @@ HEARTBEAT = 10.0  # seconds between signs of life
 SILENCE = 60.0  # seconds without one after which an owner elsewhere is looked at twice
 _WATCHED = 3  # heartbeats that a silent lock is watched for before it is taken over
 _DOOMED = 15.0  # seconds that are given to a process whose launcher is gone, which ends by itself (tasks/ending.py)
-_SIZE = 1024  # bytes of a lock file: always the same, so that it can be rewritten in place
+LONGEST_TITLE = 200
+_SIZE = 2048  # bytes of a lock file: always the same, so that it can be rewritten in place
 _NO_HARD_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
@@ -77,7 +78,8 @@ class Owner:
         token: Of this lock and no other.
         host: The machine's name, for people.
         process: Who does the run.
-        launcher: Who will not outlive `process`: the sweep that it is part of, if it runs on the same machine.
+        launcher: Whom `process` will not outlive: the sweep that it is part of, if it runs on the same machine.
+        title: What is locked, for people.
         since: ISO 8601, UTC.
         seconds: How long the run has taken so far, by a clock that cannot go backwards.
         epoch: The last epoch that is over.
@@ -88,6 +90,7 @@ class Owner:
     host: str
     process: Process
     launcher: Process | None = None
+    title: str = ""
     since: str = ""
     seconds: float = 0.0
     epoch: int = 0
@@ -151,7 +154,7 @@ class Lock:
             os.fsync(self._descriptor)  # so that other machines see it
 
 
-def take(folder: Path, launcher: Process | None = None, heartbeat: float = HEARTBEAT) -> Lock | Owner:
+def take(folder: Path, title: str = "", launcher: Process | None = None, heartbeat: float = HEARTBEAT) -> Lock | Owner:
     """The lock on a run's folder, or the owner who has it.
 
     Taking over is creating a file whose name holds the dead lock's token, which only one can do; who did it moves it
@@ -163,7 +166,7 @@ def take(folder: Path, launcher: Process | None = None, heartbeat: float = HEART
     path = folder / LOCK_NAME
     while True:
         holder = _end_of_chain(path)
-        with _new(folder, launcher) as (mine, draft):
+        with _new(folder, title, launcher) as (mine, draft):
             if holder is None:
                 if _create(draft, path):
                     return Lock(path, mine, heartbeat)
@@ -244,13 +247,14 @@ def _successor(path: Path, owner: Owner) -> Path:
 
 
 @contextlib.contextmanager
-def _new(folder: Path, launcher: Process | None) -> Iterator[tuple[Owner, Path]]:
+def _new(folder: Path, title: str, launcher: Process | None) -> Iterator[tuple[Owner, Path]]:
     """A lock of this process's, in a file that has no meaning yet, and vanishes if it gets none."""
     mine = Owner(
         token=secrets.token_hex(8),
         host=socket.gethostname(),
         process=Process.of(os.getpid()),
         launcher=launcher,
+        title=title[:LONGEST_TITLE],
         since=datetime.now(UTC).isoformat(timespec="seconds"),
     )
     draft = folder / f"{LOCK_NAME}.{os.getpid()}-{mine.token}.partial"

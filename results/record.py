@@ -62,6 +62,7 @@ __all__ = [
     "record_path",
     "timestamp",
     "write_examples",
+    "write_json",
     "write_record",
 ]
 
@@ -227,7 +228,7 @@ def prepare_folder(path: Path) -> None:
 
 def write_record(path: Path, record: RunRecord) -> None:
     """Writes the record so that the file is either the old one or the whole new one, whatever happens meanwhile."""
-    _write_json(path, {**dataclasses.asdict(record), "fingerprint": record.fingerprint})
+    write_json(path, {**dataclasses.asdict(record), "fingerprint": record.fingerprint})
 
 
 def write_examples(
@@ -257,7 +258,7 @@ def write_examples(
             if not isinstance(score, int | float) or not math.isfinite(score):
                 raise ValueError(f"{path}: example {index}, {name}: expected a finite number, found {score!r}")
     content: dict[str, object] = {"schema": SCHEMA, "fingerprint": fingerprint, "scores": [dict(s) for s in scores]}
-    _write_json(path, content if ids is None else {**content, "ids": list(ids)})
+    write_json(path, content if ids is None else {**content, "ids": list(ids)})
 
 
 def read_record(path: Path) -> RunRecord:
@@ -294,7 +295,8 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is no JSON number")
 
 
-def _write_json(path: Path, content: Mapping[str, object]) -> None:
+def write_json(path: Path, content: Mapping[str, object]) -> None:
+    """Writes a JSON file that is either the old one or the whole new one, and creates its folder."""
     text = json.dumps(_finite(content), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     path.parent.mkdir(parents=True, exist_ok=True)
     # A name of its own: two machines may share the folder. Opened plainly, so that the umask holds.

@@ -21,7 +21,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from elmo.device import choose_device
+from elmo.device import own_device
 from elmo.errors import InputError
 from results.lock import LOCK_NAME, Lock, Owner, Process, take
 from results.record import (
@@ -44,6 +44,7 @@ from tasks.base import Scores, Split
 from tasks.console import Reporter
 from tasks.ending import Terminated, end_children, end_with_launcher, launcher_pid, sigterm_as_interrupt
 from tasks.features import TokenFeatures
+from tasks.launchers import explain_launcher
 from tasks.plan import Plan
 from tasks.saved import save_weights
 from tasks.schema import RunConfig, explain, group_options, run_config
@@ -98,7 +99,7 @@ def run(config: RunConfig, in_sweep: bool = False, side_by_side: bool = False) -
         RunFailed: it failed before under the same settings, and `retry` does not ask for another try.
     """
     torch.set_num_threads(config.threads)
-    device = choose_device(config.device)
+    device = own_device(config.device)
     plan = Plan.of(config)
     reporter = Reporter(plan.title, brief=in_sweep, bars=not side_by_side)
     done = decide(plan.path, plan.parts)
@@ -107,7 +108,7 @@ def run(config: RunConfig, in_sweep: bool = False, side_by_side: bool = False) -
         return _ended_before(plan, done, reporter)
     prepare_folder(plan.path)
     launcher = launcher_pid()
-    lock = take(plan.path.parent, None if launcher is None else Process.of(launcher))
+    lock = take(plan.path.parent, plan.title, None if launcher is None else Process.of(launcher))
     if isinstance(lock, Owner):
         if done == "skip":  # it is just about to end
             return _ended_before(plan, done, reporter)
@@ -281,17 +282,17 @@ def main() -> None:
         end_children()
         print("tasks.run: stopped; the same command goes on from here", file=sys.stderr)
         sys.exit(143 if isinstance(stop, Terminated) else 130)  # as a shell would say it
-    except BrokenProcessPool:
-        sys.exit(
-            "tasks.run: processes were killed in the middle of their runs again and again, as happens when memory runs "
-            "out. The same command goes on from here; hydra.launcher.n_jobs=N sets how many runs take place at once"
-        )
     except (HydraException, OmegaConfBaseException) as error:
-        sys.exit(f"tasks.run: {explain(error)}")
+        sys.exit(f"tasks.run: {explain_launcher(error) or explain(error)}")
     except AssertionError as error:
         if "Unexpected type for root: NoneType" not in str(error):  # Hydra's, for a key below one that is null
             raise
         sys.exit("tasks.run: a setting reaches into a part that is null here, as features.elmo.* with features=glove")
+    except Exception as error:
+        explained = explain_launcher(error)
+        if explained is None:
+            raise
+        sys.exit(f"tasks.run: {explained}")
 
 
 def _until_unbroken() -> None:

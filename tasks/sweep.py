@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import atexit
+import hashlib
 import os
+import shlex
 import time
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -14,10 +16,18 @@ from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.utils import JobReturn
+from hydra.errors import HydraException
 from hydra.experimental.callback import Callback
-from omegaconf import DictConfig
+from omegaconf import DictConfig, open_dict
+from omegaconf.errors import OmegaConfBaseException
 
+from elmo.errors import InputError
+from results.manifest import Manifest, write_manifest
+from results.record import Identity, timestamp
 from tasks.console import Reporter
+from tasks.notices import Notices, leave, terminal
+from tasks.plan import identity_of
+from tasks.schema import run_config
 
 Event = Literal["started", "finished", "skipped", "elsewhere", "failed", "failed before"]
 ENDS: tuple[Event, ...] = ("finished", "skipped", "elsewhere", "failed", "failed before")
@@ -53,7 +63,7 @@ class Sweep(Callback):
 
     Launchers send a copy of it along with every run, to other processes or machines. The copies count together in one
     file beside the records, a letter for each event: appending a letter needs no lock, and where it landed says how
-    many came before.
+    many came before. Lines of runs that do not share this terminal go through a second file (tasks/notices.py).
     """
 
     latest: ClassVar[Sweep | None] = None  # of this process, for main(): Hydra keeps its callbacks to itself
@@ -61,14 +71,29 @@ class Sweep(Callback):
     def __init__(self) -> None:
         self._total: int | None = None
         self._file: Path | None = None
+        self._notices = Path()
+        self._terminal = (0, 0)
         self._since = 0.0
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:  # noqa: ANN401, D102
-        self._total = runs_in(config)
+        runs = runs_in(config)
+        self._total = None if runs is None else len(runs)
         self._since = time.time()
         self._file = Path(config.hydra.sweep.dir).absolute() / f"progress-{time.time_ns()}-{os.getpid()}"
         atexit.register(_remove, self._file)  # on_multirun_end is not called when a run has failed
+        self._terminal, self._notices = terminal(), self._file.with_name(f"{self._file.name}.notices")
+        Notices(self._notices).start()
+        if not config.hydra.launcher._target_.endswith((".BasicLauncher", ".JoblibLauncher")):
+            # Nothing is seen of them until the first has ended, which in a queue may take hours.
+            launcher = config.hydra.runtime.choices["hydra/launcher"]
+            Reporter("sweep").warn(f"{self._total or ''} runs are handed to {launcher}".lstrip())
         Sweep.latest = self
+        try:
+            manifest = manifest_of(config, runs or [])
+            if manifest is not None:
+                write_manifest(Path(config.runs_dir), manifest)
+        except OSError as error:
+            Reporter("sweep").warn(f"python -m results.status will not know of it: {error}")
 
     def runs_ended(self) -> int:
         """How many runs this sweep has done so far, well or badly."""
@@ -90,22 +115,75 @@ class Sweep(Callback):
             so_far = _append(self._file, "failed before" if ended.before else "failed")
         if isinstance(ended, Ended) and ended.status == "finished":
             elapsed = time.time() - self._since
-            Reporter(f"{ended.title:<{TITLE_WIDTH}}").warn(f"{ended.text}  {progress(so_far, self._total, elapsed)}")
+            self._say(f"{ended.title:<{TITLE_WIDTH}}", f"{ended.text}  {progress(so_far, self._total, elapsed)}")
+        elif not (isinstance(ended, Ended) and ended.status == "skipped") and terminal() != self._terminal:
+            self._say(" ".join(config.hydra.overrides.task), _why_not_done(ended))  # the run has said so, but not here
         if sum(so_far[end] for end in ENDS) == self._total:
             closing = summary(so_far)
             if closing:
-                Reporter("sweep").warn(closing)
+                self._say("sweep", closing)
+
+    def _say(self, title: str, text: str) -> None:
+        """Prints a line where the sweep was started, from wherever this is."""
+        if terminal() == self._terminal:
+            Reporter(title).warn(text)
+        else:
+            leave(self._notices, f"{title}  {text}")
 
 
-def runs_in(config: DictConfig) -> int | None:
-    """The number of runs of a multirun, or None where only its sweeper can know."""
+def _why_not_done(ended: Ended | RunFailed) -> str:
+    """How a run ended that left no score now, in words."""
+    if isinstance(ended, Ended):
+        return "is running elsewhere"
+    if ended.before:
+        return "failed before, and runs again with retry=failed"
+    return f"failed: {type(ended.__cause__).__name__}: {ended.__cause__}"
+
+
+def runs_in(config: DictConfig) -> list[list[str]] | None:
+    """The runs of a multirun, each as what it overrides, or None where only its sweeper can know."""
     sweeper = config.hydra.sweeper
     if sweeper._target_ != f"{BasicSweeper.__module__}.{BasicSweeper.__qualname__}":
         return None
     arguments = [f"{key}={value}" for key, value in (sweeper.params or {}).items()] + list(config.hydra.overrides.task)
     parser = OverridesParser.create(config_loader=GlobalHydra.instance().config_loader())
     (runs,) = BasicSweeper.split_arguments(parser.parse_overrides(arguments), None)
-    return len(runs)
+    return runs
+
+
+def manifest_of(config: DictConfig, runs: list[list[str]]) -> Manifest | None:
+    """The names of a sweep's runs, or None where they cannot be told: Hydra will say why, and start none."""
+    known: dict[tuple[str, ...], Identity | str] = {}  # one for all seeds: composing takes a tenth of a second
+    identities, refused = [], []
+    for overrides in runs:
+        others = tuple(override for override in overrides if not override.startswith("seed="))
+        if others not in known:
+            try:
+                tree = GlobalHydra.instance().config_loader().load_sweep_config(config, list(overrides))
+                with open_dict(tree):
+                    del tree["hydra"]
+                known[others] = identity_of(run_config(tree))
+            except InputError as error:
+                known[others] = str(error)
+            except (HydraException, OmegaConfBaseException, AssertionError):  # the last for a key below a null
+                return None
+        name = known[others]
+        seeds = [int(override.partition("=")[2]) for override in overrides if override.startswith("seed=")]
+        if isinstance(name, Identity):
+            identities.append(replace(name, seed=seeds[-1]) if seeds else name)
+        else:
+            refused.append(f"{' '.join(overrides)}: {name}")
+    if not runs:
+        return None
+    # The same runs are the same sweep, whichever keys beside it say where they take place.
+    digest = hashlib.sha256("\n".join(identity.title for identity in identities).encode()).hexdigest()[:8]
+    return Manifest(
+        name=config.hydra.runtime.choices.get("experiment") or f"sweep-{digest}",
+        command=shlex.join(["python", "-m", "tasks.run", "-m", *config.hydra.overrides.task]),
+        runs=identities,
+        refused=refused,
+        started_at=timestamp(),
+    )
 
 
 def progress(so_far: Counter[Event], total: int | None, elapsed: float) -> str:

@@ -19,7 +19,7 @@ HOLD = """
 import sys, time
 from pathlib import Path
 from results.lock import Lock, Process, take
-held = take(Path(sys.argv[1]), Process.of(int(sys.argv[2])) if len(sys.argv) > 2 else None)
+held = take(Path(sys.argv[1]), "a run", Process.of(int(sys.argv[2])) if len(sys.argv) > 2 else None)
 assert isinstance(held, Lock)
 with held:
     held.progress(3, 8)
@@ -146,7 +146,7 @@ class TestOwnersHere:
         process = processes(HOLD, tmp_path)
         taken = take(tmp_path)
         assert isinstance(taken, Owner)
-        assert (taken.process.pid, taken.epoch, taken.epochs) == (process.pid, 3, 8)
+        assert (taken.process.pid, taken.title, taken.epoch, taken.epochs) == (process.pid, "a run", 3, 8)
 
     def test_a_silent_one_keeps_it_while_it_lives(self, tmp_path, processes, quick):
         process = processes(HOLD, tmp_path)

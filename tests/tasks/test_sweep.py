@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
+from pathlib import Path
 
 import hydra_plugins.hydra_joblib_launcher.config  # noqa: F401 (registers the launcher that a test takes away)
 import pytest
@@ -16,7 +17,9 @@ from hydra import compose, initialize_config_module
 from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from results.record import read_record
+from results.manifest import read_manifests
+from results.record import read_record, record_path
+from results.status import main as status
 from tasks import sweep
 from tasks.schema import compose_config
 from tests.tasks.making import SMALL
@@ -67,6 +70,40 @@ class TestExperiments:
         assert compose_config(["experiment=table1"]).data.name == "paper"
         assert settings.launcher._target_.endswith("BasicLauncher")
         assert compose_config(["experiment=table1", "task=snli", "data=standin"]).data.name == "standin"
+
+
+def manifest_of(*overrides, runs=None):
+    """The list of runs of a command, or of these."""
+    with initialize_config_module("conf", version_base="1.3"):
+        config = compose("config", list(overrides), return_hydra_config=True)
+        return sweep.manifest_of(config, sweep.runs_in(config) if runs is None else runs)
+
+
+class TestManifest:
+    def test_the_experiments_name_and_runs(self):
+        manifest = manifest_of("experiment=mini", "hydra.sweeper.params.task=ner")
+        assert manifest.name == "mini"
+        names = [(run.data, run.task, run.features, run.seed) for run in manifest.runs]
+        assert names == [("mini", "ner", arm, seed) for seed in (1, 2, 3) for arm in ("glove", "elmo", "elmo_random")]
+        assert all(run.variant == {} for run in manifest.runs)
+        assert manifest.refused == []
+
+    def test_the_same_runs_are_the_same_sweep(self):
+        runs = [["seed=1", "limit=5"], ["seed=2", "limit=5"]]
+        first = manifest_of(runs=runs)
+        assert first.name.startswith("sweep-")
+        assert [run.title for run in first.runs] == [f"mini ner glove seed {seed} limit=5" for seed in (1, 2)]
+        assert manifest_of(runs=[[*run, "retry=failed", "device=cpu", "data=mini"] for run in runs]).name == first.name
+        assert manifest_of(runs=[[*run, "features=elmo"] for run in runs]).name != first.name
+
+    def test_a_run_that_can_never_start_is_named_with_its_reason(self):
+        manifest = manifest_of(runs=[["data=wnut17", "task=ner"], ["data=wnut17", "task=squad"]])
+        assert [run.title for run in manifest.runs] == ["wnut17 ner glove seed 1"]
+        (refused,) = manifest.refused
+        assert refused.startswith("data=wnut17 task=squad: data=wnut17 is for task=ner")
+
+    def test_what_hydra_will_refuse_is_left_to_hydra(self):
+        assert manifest_of(runs=[["task=ner"], ["task=nerd"]]) is None
 
 
 class TestProgress:
@@ -128,7 +165,7 @@ def outcomes(runs):
 
 @pytest.mark.integration
 class TestSideBySide:
-    def test_records_are_those_of_one_after_the_other(self, command, tmp_path):
+    def test_records_are_those_of_one_after_the_other(self, command, tmp_path, capsys):
         grid = ["features=glove,elmo", "seed=1,2"]
         process = start(tmp_path / "beside", *SIDE_BY_SIDE, *grid)
         out, err = process.communicate(timeout=240)
@@ -145,6 +182,11 @@ class TestSideBySide:
         assert [done for _, _, done, _ in LINE.findall(err)] == ["1", "2", "3", "4"]
         assert outcomes(tmp_path / "beside") == outcomes(tmp_path / "after")
         assert len(outcomes(tmp_path / "after")) == 4
+        (manifest,), problems = read_manifests(tmp_path / "beside")
+        assert problems == []
+        assert {record_path(Path(), identity) for identity in manifest.runs} == set(outcomes(tmp_path / "beside"))
+        assert status(["--runs", str(tmp_path / "beside")]) == 0
+        assert capsys.readouterr().out.startswith(f"{manifest.name}: 4 of 4 done; ")
 
         code, _, err = command("-m", f"runs_dir={tmp_path / 'after'}", *TINY, "features=glove,elmo", "seed=1,2,3")
         assert code == 0
@@ -163,7 +205,9 @@ class TestSideBySide:
         assert len(re.findall(r"^mini ner glove .* failed, see .*record\.json$", err, re.MULTILINE)) == 1
         assert "hidden_size must be greater than zero" in err, "why it failed"
         assert "sweep  1 runs finished, 1 failed; retry=failed runs those again" in err
-        assert [path.name for path in (tmp_path / ".sweep").iterdir()] == ["multirun.yaml"]
+        left = sorted(path.name for path in (tmp_path / ".sweep").iterdir())
+        assert left[0] == "multirun.yaml"
+        assert len(left) == 2, "and the list of its runs"
 
     def test_ctrl_c_stops_them_and_the_same_command_goes_on(self, command, tmp_path):
         settings = ["limit=40", "trainer.epochs=30", "trainer.patience=null", "features=glove,elmo"]

@@ -1,0 +1,54 @@
+"""What a sweep is made of: a small file that it writes when it starts, so that what is missing can be told."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from results.decoding import decode
+from results.identity import Identity
+from results.record import write_json
+
+FOLDER = ".sweep"  # below runs_dir
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """One sweep.
+
+    Attributes:
+        name: The experiment's, or one made from the command; the same command writes the same file again.
+        command: What was typed.
+        runs: All its runs, in their order.
+        refused: Those that can never start, such as a dataset with another task's reader, each with the reason.
+        started_at: ISO 8601, UTC.
+        schema: Version of this layout.
+    """
+
+    name: str
+    command: str
+    runs: Sequence[Identity]
+    refused: Sequence[str] = field(default_factory=list)
+    started_at: str = ""
+    schema: int = SCHEMA
+
+
+def write_manifest(runs_dir: Path, manifest: Manifest) -> None:
+    """Writes it below the folder of the records, in one rename."""
+    write_json(runs_dir / FOLDER / f"{manifest.name.replace('/', '%2F')}.json", asdict(manifest))
+
+
+def read_manifests(runs_dir: Path) -> tuple[list[Manifest], list[str]]:
+    """All sweeps that were started with this folder, oldest first, and a line for each file that is none."""
+    found, problems = [], []
+    for path in sorted((runs_dir / FOLDER).glob("*.json")):
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+            schema = content.get("schema") if isinstance(content, dict) else None
+            if isinstance(schema, int) and schema > SCHEMA:
+                raise ValueError(f"written with schema {schema}, this suite knows up to {SCHEMA}")
+            found.append(decode(Manifest, content))
+        except (ValueError, OSError) as error:
+            problems.append(f"{path}: not the list of a sweep's runs: {error}. Start the sweep again, or delete it")
+    return sorted(found, key=lambda manifest: (manifest.started_at, manifest.name)), problems

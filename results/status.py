@@ -1,0 +1,186 @@
+"""`python -m results.status`: what of a sweep is done, running, failed, missing, and how long it will still take."""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from importlib.util import find_spec
+from pathlib import Path
+
+from results.states import STATES, Overview, RunState, SweepState, look
+
+DEFAULT_RUNS = Path("results", "runs")
+LONGEST_LIST = 12  # runs of one state that are named
+LOOKS_EVERY = 2.0  # seconds, with --watch
+OTHERS = "runs of no sweep"
+
+_DESCRIPTION = """\
+Shows where sweeps stand, from the files in their folder alone: nothing has to be running, and any machine that sees the
+folder may ask. A sweep that was started with experiment=NAME goes by that name, any other by one made from its command;
+the same command replaces its list of runs. Runs that are part of no sweep are shown last.
+"""
+_EPILOG = """\
+A run is done, failed, running (a process holds its lock and lives), or missing: not begun, or stopped; the sweep's
+command goes on with those. Failed ones are run again with retry=failed. The time left is what runs of the same data,
+task and features have taken, with as many at once as there are now.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Prints the status; gives back the exit status, 1 for an experiment that nobody has started."""
+    options = _parser().parse_args(argv)
+    runs_dir = Path(options.runs)
+    if options.watch:
+        try:
+            return _watch(runs_dir, options.experiment)
+        except KeyboardInterrupt:
+            return 130
+    overview = look(runs_dir)
+    if (complaint := _unknown(overview, options.experiment)) is not None:
+        print(complaint, file=sys.stderr)
+        return 1
+    overview = _chosen(overview, options.experiment)
+    print(json.dumps(_plain(overview), indent=1) if options.format == "json" else text(overview, runs_dir))
+    return 0
+
+
+def text(overview: Overview, runs_dir: Path) -> str:
+    """The overview for people."""
+    if not overview.sweeps and not overview.problems:
+        absent = "" if runs_dir.is_dir() else " (no such folder)"
+        return f"No runs in {runs_dir}{absent}. A first sweep: python -m tasks.run -m experiment=mini"
+    blocks = ["\n".join(_lines(sweep)) for sweep in overview.sweeps]
+    if overview.problems:
+        blocks.append("\n".join(["Not as it should be:", *(f"  {problem}" for problem in overview.problems)]))
+    return "\n\n".join(blocks)
+
+
+def _lines(sweep: SweepState) -> list[str]:
+    counts, total = sweep.counts, len(sweep.runs)
+    head = f"{sweep.name or OTHERS}: {counts['done']} of {total} done"
+    head += "".join(f", {counts[state]} {state}" for state in STATES[1:] if counts[state])
+    times = [f"{_duration(sweep.seconds_spent)} spent"]
+    if counts["running"] or counts["missing"]:
+        left = sweep.seconds_left
+        times.append("time left not known yet" if left is None else f"about {_duration(left)} left")
+        if left is not None and not counts["running"]:
+            times[-1] += " for one run after the other, and none is running"
+    lines = [f"{head}; {', '.join(times)}"]
+    if sweep.command:
+        lines.append(f"  {sweep.command}")
+    for state in ("running", "failed", "missing"):
+        runs = [run for run in sweep.runs if run.state == state]
+        width = max((len(run.title) for run in runs[:LONGEST_LIST]), default=0)
+        lines += [f"  {state:<8} {run.title:<{width}}  {_detail(run)}".rstrip() for run in runs[:LONGEST_LIST]]
+        if len(runs) > LONGEST_LIST:
+            lines.append(f"  {state:<8} and {len(runs) - LONGEST_LIST} more")
+    return lines
+
+
+def _detail(run: RunState) -> str:
+    if run.state != "running":
+        return run.note
+    epochs = f"epoch {run.epoch} of {run.epochs}, " if run.epochs else ""
+    return f"{epochs}{_duration(run.seconds)}, {run.note}"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
+
+
+def _plain(overview: Overview) -> dict[str, object]:
+    """The overview for programs."""
+    sweeps = [
+        {
+            "name": sweep.name or None,
+            "command": sweep.command or None,
+            "started_at": sweep.started_at or None,
+            **sweep.counts,
+            "seconds_spent": round(sweep.seconds_spent, 1),
+            "seconds_left": None if sweep.seconds_left is None else round(sweep.seconds_left, 1),
+            "runs": [asdict(run) for run in sweep.runs],
+        }
+        for sweep in overview.sweeps
+    ]
+    return {"sweeps": sweeps, "problems": list(overview.problems)}
+
+
+def _unknown(overview: Overview, experiment: str | None) -> str | None:
+    known = [sweep.name for sweep in overview.sweeps if sweep.name]
+    if experiment is None or experiment in known:
+        return None
+    there = f"there are: {', '.join(known)}" if known else "none was started yet"
+    return (
+        f"results.status: no sweep {experiment!r} was started with this folder; {there}. "
+        f"Start it with: python -m tasks.run -m experiment={experiment}"
+    )
+
+
+def _chosen(overview: Overview, experiment: str | None) -> Overview:
+    if experiment is None:
+        return overview
+    return Overview([sweep for sweep in overview.sweeps if sweep.name == experiment], overview.problems)
+
+
+def _watch(runs_dir: Path, experiment: str | None) -> int:
+    """Shows the status again and again until nothing is running or missing."""
+    with _screen() as show:
+        while True:
+            overview = look(runs_dir)
+            if (complaint := _unknown(overview, experiment)) is not None:
+                print(complaint, file=sys.stderr)
+                return 1
+            overview = _chosen(overview, experiment)
+            show(text(overview, runs_dir))
+            if not any(sweep.counts["running"] or sweep.counts["missing"] for sweep in overview.sweeps):
+                return 0
+            time.sleep(LOOKS_EVERY)
+
+
+@contextmanager
+def _screen() -> Iterator[Callable[[str], None]]:
+    """A function that shows a text in the place of the one before, or below it where nothing can be redrawn."""
+    if sys.stdout.isatty() and find_spec("rich") is not None:
+        from rich.live import Live
+        from rich.text import Text
+
+        with Live(auto_refresh=False, vertical_overflow="visible") as live:
+            yield lambda text: live.update(Text(text), refresh=True)
+        return
+    shown = [""]
+
+    def show(text: str) -> None:
+        if text != shown[0]:
+            print(text, end="\n\n", flush=True)
+        shown[0] = text
+
+    yield show
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m results.status",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--runs",
+        metavar="DIR",
+        default=str(DEFAULT_RUNS),
+        help=f"folder with records, the runs_dir of tasks.run (default: {DEFAULT_RUNS})",
+    )
+    parser.add_argument("--experiment", metavar="NAME", help="only this sweep, such as mini or table1")
+    shape = parser.add_mutually_exclusive_group()
+    shape.add_argument("--watch", action="store_true", help="show it again and again until all runs are done or failed")
+    shape.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

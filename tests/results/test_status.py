@@ -1,0 +1,240 @@
+"""The status of sweeps: done, running, failed and missing runs, and the time they take, from files alone."""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import pytest
+
+from results import lock, status
+from results.lock import LOCK_NAME, Owner, Process, take
+from results.manifest import Manifest, write_manifest
+from results.record import Identity, RunError, record_path
+from tests.results.making import make_record, save
+
+FAILED = RunError("OutOfMemoryError", "CUDA out of memory.\nTried to allocate 20 MiB", ["Traceback", "..."])
+
+
+def identity(seed, features="glove", task="ner"):
+    return Identity("paper", task, features, seed)
+
+
+def done(runs, seed, seconds, features="glove", task="ner", error=None):
+    record = make_record(seed=seed, features=features, task=task, error=error)
+    return save(runs, replace(record, seconds=seconds))
+
+
+def owner_of(process, **more):
+    return Owner(token="t", host="far", process=process, since="2026-01-01T00:00:00+00:00", **{"seconds": 30.0, **more})
+
+
+def locked(runs, who, owner):
+    path = record_path(runs, who).with_name(LOCK_NAME)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(lock._text(owner))
+    return path
+
+
+def living(**more):
+    return owner_of(Process.of(os.getpid()), **more)
+
+
+def dead(**more):
+    return owner_of(replace(Process.of(os.getpid()), born="1"), **more)
+
+
+@pytest.fixture
+def shown(tmp_path, capsys):
+    """The command on this test's folder: exit status, text, complaints."""
+
+    def show(*arguments):
+        code = status.main(["--runs", str(tmp_path), *arguments])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return show
+
+
+def sweep_of_six(runs):
+    """Two done, one running, one failed, one stopped, one not begun."""
+    runs_of_it = [identity(seed) for seed in range(1, 7)]
+    write_manifest(runs, Manifest("table1", "python -m tasks.run -m experiment=table1", runs_of_it, [], "2026"))
+    done(runs, 1, 100.0)
+    done(runs, 2, 140.0)
+    locked(runs, identity(3), living(epoch=3, epochs=8))
+    done(runs, 4, 10.0, error=FAILED)
+    locked(runs, identity(5), dead(epoch=2, epochs=8))
+
+
+class TestSweep:
+    def test_every_state_is_counted_and_named(self, tmp_path, shown):
+        sweep_of_six(tmp_path)
+        code, out, _ = shown()
+        assert code == 0
+        lines = out.splitlines()
+        # 100 + 140 + 10 of the failed + 30 of the running; to come 90 + 120 + 120 of 120 each, one at a time
+        assert lines[0] == "table1: 2 of 6 done, 1 running, 1 failed, 2 missing; 5 min spent, about 6 min left"
+        assert lines[1].strip() == "python -m tasks.run -m experiment=table1"
+        assert lines[2].startswith("  running  paper ner glove seed 3  epoch 3 of 8, 30 s, host far, pid ")
+        assert lines[3] == "  failed   paper ner glove seed 4  OutOfMemoryError: CUDA out of memory."
+        assert lines[4] == "  missing  paper ner glove seed 5  stopped in epoch 3 of 8"
+        assert lines[5] == "  missing  paper ner glove seed 6"
+        assert len(lines) == 6
+
+    def test_for_programs(self, tmp_path, shown):
+        sweep_of_six(tmp_path)
+        found = json.loads(shown("--format", "json")[1])
+        (sweep,) = found["sweeps"]
+        assert (sweep["done"], sweep["running"], sweep["failed"], sweep["missing"]) == (2, 1, 1, 2)
+        assert (sweep["seconds_spent"], sweep["seconds_left"]) == (280.0, 330.0)
+        assert [run["state"] for run in sweep["runs"]] == ["done", "done", "running", "failed", "missing", "missing"]
+        assert sweep["runs"][2]["epoch"] == 3
+        assert found["problems"] == []
+
+    def test_the_time_left_looks_at_runs_of_the_same_kind_first(self, tmp_path, shown):
+        runs = [identity(1), identity(1, "elmo"), identity(2, "elmo"), identity(1, "elmo", "squad")]
+        write_manifest(tmp_path, Manifest("mini", "", runs))
+        done(tmp_path, 1, 10.0)
+        done(tmp_path, 1, 50.0, "elmo")
+        (sweep,) = json.loads(shown("--format", "json")[1])["sweeps"]
+        assert sweep["seconds_left"] == 50 + 30, "as long as the other seed with ELMo; of SQuAD nothing is known"
+
+    def test_runs_side_by_side_share_the_time_left(self, tmp_path, shown):
+        write_manifest(tmp_path, Manifest("mini", "", [identity(seed) for seed in range(1, 6)]))
+        done(tmp_path, 1, 100.0)
+        for seed in (2, 3):
+            locked(tmp_path, identity(seed), living())
+        (sweep,) = json.loads(shown("--format", "json")[1])["sweeps"]
+        assert sweep["seconds_left"] == (70 + 70 + 100 + 100) / 2
+
+    def test_before_any_run_has_ended(self, tmp_path, shown):
+        write_manifest(tmp_path, Manifest("mini", "", [identity(1)]))
+        assert "mini: 0 of 1 done, 1 missing; 0 s spent, time left not known yet" in shown()[1]
+
+    def test_a_run_that_is_tried_again_is_running(self, tmp_path, shown):
+        write_manifest(tmp_path, Manifest("mini", "", [identity(1)]))
+        done(tmp_path, 1, 10.0, error=FAILED)
+        locked(tmp_path, identity(1), living())
+        assert "0 of 1 done, 1 running; " in shown()[1]
+        locked(tmp_path, identity(1), dead())
+        assert "0 of 1 done, 1 failed; " in shown()[1], "and was stopped again"
+
+    def test_a_run_that_was_refused_has_failed(self, tmp_path, shown):
+        write_manifest(tmp_path, Manifest("mini", "", [], ["task=squad data=wnut17: data=wnut17 is for task=ner"]))
+        assert "  failed   task=squad data=wnut17  data=wnut17 is for task=ner" in shown()[1]
+
+    def test_long_lists_are_cut(self, tmp_path, shown):
+        write_manifest(tmp_path, Manifest("mini", "", [identity(seed) for seed in range(30)]))
+        assert shown()[1].rstrip().endswith("missing  and 18 more")
+
+
+class TestOtherMachines:
+    def test_a_heartbeat_is_believed_for_a_minute(self, tmp_path, shown):
+        write_manifest(tmp_path, Manifest("mini", "", [identity(1)]))
+        path = locked(tmp_path, identity(1), owner_of(Process(7, "1", "far away")))
+        assert "1 running" in shown()[1]
+        for moved in (-3600, 3600):
+            os.utime(path, (time.time() + moved,) * 2)
+            out = shown()[1]
+            assert "1 missing" in out
+            assert "silent for 3" in out
+            assert "host far, pid 7" in out
+
+
+class TestFolder:
+    def test_without_a_sweep_all_runs_are_shown(self, tmp_path, shown):
+        done(tmp_path, 1, 10.0)
+        done(tmp_path, 2, 5.0, error=FAILED)
+        locked(tmp_path, identity(3), living(title="paper ner glove seed 3"))
+        lines = shown()[1].splitlines()
+        assert lines[0].startswith("runs of no sweep: 1 of 3 done, 1 running, 1 failed; ")
+        assert "paper ner glove seed 3" in lines[1]
+
+    def test_runs_of_a_sweep_are_shown_once(self, tmp_path, shown):
+        sweep_of_six(tmp_path)
+        done(tmp_path, 9, 1.0)
+        out = shown()[1]
+        assert out.count("seed 3") == 1
+        assert "runs of no sweep: 1 of 1 done; 1 s spent" in out
+        assert "runs of no sweep" not in shown("--experiment", "table1")[1]
+
+    def test_an_unknown_experiment(self, tmp_path, shown):
+        code, out, err = shown("--experiment", "mini")
+        assert (code, out) == (1, "")
+        assert "no sweep 'mini' was started with this folder; none was started yet" in err
+        sweep_of_six(tmp_path)
+        err = shown("--experiment", "mini")[2]
+        assert "there are: table1. Start it with: python -m tasks.run -m experiment=mini" in err
+
+    def test_nothing_at_all(self, tmp_path, shown):
+        assert "experiment=mini" in shown()[1]
+        assert "(no such folder)" in shown("--runs", str(tmp_path / "nowhere"))[1]
+
+    def test_what_is_broken_is_named_and_the_rest_is_shown(self, tmp_path, shown):
+        sweep_of_six(tmp_path)
+        cut = record_path(tmp_path, identity(2))
+        cut.write_text(cut.read_text()[:100])
+        (tmp_path / ".sweep" / "torn.json").write_text("{")
+        (tmp_path / ".sweep" / "later.json").write_text('{"schema": 99}')
+        locked(tmp_path, identity(6), living()).write_text("torn")
+        code, out, _ = shown()
+        assert code == 0
+        assert "table1: 1 of 6 done, " in out
+        assert "torn.json: not the list of a sweep's runs" in out
+        assert "later.json: not the list of a sweep's runs: written with schema 99" in out
+        assert f"{cut}: expected one whole JSON object" in out
+        assert "  failed   paper ner glove seed 2" in out
+
+
+class TestWatch:
+    def test_it_ends_when_nothing_is_left(self, tmp_path, shown, monkeypatch):
+        monkeypatch.setattr(status, "LOOKS_EVERY", 0.0)
+        write_manifest(tmp_path, Manifest("mini", "", [identity(1), identity(2), identity(3)]))
+        done(tmp_path, 1, 10.0, error=FAILED)
+        steps = iter([lambda: None, lambda: done(tmp_path, 2, 20.0), lambda: done(tmp_path, 3, 20.0)])
+        monkeypatch.setattr(time, "sleep", lambda _: next(steps)())
+        code, out, _ = shown("--watch", "--experiment", "mini")
+        assert code == 0
+        heads = [line.split(";")[0] for line in out.splitlines() if line.startswith("mini")]
+        states = ["0 of 3 done, 1 failed, 2 missing", "1 of 3 done, 1 failed, 1 missing", "2 of 3 done, 1 failed"]
+        assert heads == [f"mini: {state}" for state in states], "once for each change"
+
+    def test_an_unknown_experiment(self, shown):
+        assert shown("--watch", "--experiment", "mini")[0] == 1
+
+    @pytest.mark.integration
+    def test_on_a_terminal_it_redraws(self, tmp_path):
+        """A real one, of the operating system's."""
+        import pty
+
+        write_manifest(tmp_path, Manifest("mini", "", [identity(1)]))
+        ours, theirs = pty.openpty()
+        command = [sys.executable, "-m", "results.status", "--runs", str(tmp_path), "--watch"]
+        process = subprocess.Popen(command, stdout=theirs, stderr=theirs, env={**os.environ, "TERM": "xterm"})
+        os.close(theirs)
+        seen = b""
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            with contextlib.suppress(OSError):  # Linux says so when the other side is closed
+                seen += os.read(ours, 4096)
+            if b"0 of 1 done" in seen and not record_path(tmp_path, identity(1)).exists():
+                done(tmp_path, 1, 10.0)
+            if process.poll() is not None:
+                break
+        os.close(ours)
+        assert process.wait(timeout=10) == 0
+        assert b"1 of 1 done" in seen
+        assert b"\x1b[" in seen, "the cursor went back"
+
+
+def test_a_lock_that_a_run_holds_is_seen(tmp_path, shown):
+    folder = record_path(tmp_path, identity(1)).parent
+    folder.mkdir(parents=True)
+    with take(folder, "paper ner glove seed 1") as held:
+        held.progress(1, 5)
+        assert "running  paper ner glove seed 1  epoch 1 of 5" in shown()[1]
+    assert "No runs in" in shown()[1]
