@@ -31,9 +31,6 @@ from tasks.trainer import TrainerConfig
 # Where, on what and how loudly a run takes place cannot change what comes out, so they are no part of its identity.
 NOT_IN_FINGERPRINT = ("device", "threads", "runs_dir", "data_dir", "keep_weights", "store", "retry")
 
-# Which of our extras brings the launchers of other packages, by Hydra's names for them.
-LAUNCHER_EXTRAS = {"joblib": "joblib", "submitit_local": "slurm", "submitit_slurm": "slurm", "ray": "ray"}
-
 
 @dataclass
 class RunSchema:
@@ -216,14 +213,6 @@ def _checked(kind: type, values: Mapping[str, Any], where: str) -> Any:  # noqa:
 
 def explain(error: Exception, where: str = "") -> str:
     """A config error in a line or two: the key, what was wrong, and what could stand there instead."""
-    absent = getattr(error, "missing_cfg_file", None) or ""
-    group, _, launcher = absent.rpartition("/")
-    if group == "hydra/launcher" and launcher in LAUNCHER_EXTRAS:
-        extra = LAUNCHER_EXTRAS[launcher]
-        return (
-            f"the launcher {launcher} is not installed: pip install 'elmo-benchmark[{extra}]', or in a checkout "
-            f"pip install -e '.[{extra}]'. Without it, hydra/launcher=basic does one run after the other"
-        )
     texts = [str(error), str(error.__cause__ or "")]
     unknown = next(filter(None, (re.search(r"(?:Could not override|Key) '([^']+)'", text) for text in texts)), None)
     located = next(filter(None, (re.search(r"full_key: (\S+)", text) for text in texts)), None)

@@ -1,0 +1,48 @@
+"""What goes wrong between a sweep and the launcher of another package, in a line or two; imports none of them."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from concurrent.futures.process import BrokenProcessPool
+
+# Which of our extras brings the launchers of other packages, by Hydra's names for them.
+LAUNCHER_EXTRAS = {"joblib": "joblib", "submitit_local": "slurm", "submitit_slurm": "slurm", "ray": "ray"}
+GOES_ON = "Runs that have ended have their records; the same command goes on from here"
+
+# conf/hydra/launcher/ray.yaml has the name of the plugin's own choice, in front of which it stands on purpose.
+warnings.filterwarnings("ignore", message=r"\s*'hydra/launcher/ray' is validated against ConfigStore schema")
+
+
+def explain_launcher(error: Exception) -> str | None:
+    """What was wrong and what to do about it; None for an error that has nothing to do with a launcher."""
+    missing = _missing(error)
+    if missing is not None:
+        extra = LAUNCHER_EXTRAS[missing]
+        return (
+            f"the launcher {missing} is not installed: pip install 'elmo-benchmark[{extra}]', or in a checkout "
+            f"pip install -e '.[{extra}]'. Without it, hydra/launcher=basic does one run after the other"
+        )
+    if isinstance(error, BrokenProcessPool):
+        return (
+            "processes were killed in the middle of their runs again and again, as happens when memory runs "
+            "out. The same command goes on from here; hydra.launcher.n_jobs=N sets how many runs take place at once"
+        )
+    reason = f"{type(error).__name__}: {str(error).strip()}"
+    package = type(error).__module__.partition(".")[0]
+    if package == "submitit":
+        return f"slurm: {reason}\n{GOES_ON}. squeue lists what is still queued or running"
+    if package == "ray" or (isinstance(error, ConnectionError) and "Ray" in reason):
+        return f"ray: {reason}\n{GOES_ON}"
+    if isinstance(error, RuntimeError) and "are you indeed on a slurm cluster" in reason:
+        return "slurm: there is no srun on this machine. On one machine, hydra/launcher=cores runs side by side"
+    return None
+
+
+def _missing(error: Exception) -> str | None:
+    """Hydra's name for the launcher that is not installed, if that is what the error says."""
+    group, _, launcher = (getattr(error, "missing_cfg_file", None) or "").rpartition("/")
+    if group == "hydra/launcher" and launcher in LAUNCHER_EXTRAS:
+        return launcher
+    plugin = re.search(r"Unknown plugin class : 'hydra_plugins\.hydra_(\w+)_launcher\.", str(error))
+    return plugin[1] if plugin and plugin[1] in LAUNCHER_EXTRAS else None
