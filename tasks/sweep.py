@@ -5,7 +5,9 @@ from __future__ import annotations
 import atexit
 import hashlib
 import os
+import re
 import shlex
+import socket
 import time
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -22,6 +24,7 @@ from omegaconf import DictConfig, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from elmo.errors import InputError
+from results.lock import Process
 from results.manifest import Manifest, write_manifest
 from results.record import Identity, timestamp
 from tasks.console import Reporter
@@ -79,9 +82,12 @@ class Sweep(Callback):
         runs = runs_in(config)
         self._total = None if runs is None else len(runs)
         self._since = time.time()
-        self._file = Path(config.hydra.sweep.dir).absolute() / f"progress-{time.time_ns()}-{os.getpid()}"
+        folder = Path(config.hydra.sweep.dir).absolute()
+        _sweep_up(folder)
+        self._file = folder / _progress_name(Process.of(os.getpid()))
+        _remove(self._file)  # of the same command, before one of its processes was killed
         atexit.register(_remove, self._file)  # on_multirun_end is not called when a run has failed
-        self._terminal, self._notices = terminal(), self._file.with_name(f"{self._file.name}.notices")
+        self._terminal, self._notices = terminal(), _notices_of(self._file)
         Notices(self._notices).start()
         if not config.hydra.launcher._target_.endswith((".BasicLauncher", ".JoblibLauncher")):
             # Nothing is seen of them until the first has ended, which in a queue may take hours.
@@ -253,6 +259,25 @@ def _counted(file: Path) -> Counter[Event]:
     return Counter(LETTERS[letter] for letter in file.read_text(encoding="ascii"))
 
 
+def _progress_name(process: Process) -> str:
+    return f"progress-{socket.gethostname()}-{process.pid}-{process.born}"
+
+
+def _sweep_up(folder: Path) -> None:
+    """Removes what killed sweeps of this machine have left."""
+    for left in folder.glob("*.partial"):
+        _remove(left)
+    here = Process.of(os.getpid()).machine
+    for left in folder.glob("progress-*"):
+        parts = re.fullmatch(rf"progress-{re.escape(socket.gethostname())}-(\d+)-(\w+)", left.name)
+        if parts and not Process(int(parts[1]), None if parts[2] == "None" else parts[2], here).alive():
+            _remove(left)
+            _remove(_notices_of(left))
+
+
+def _notices_of(progress: Path) -> Path:
+    return progress.with_name(progress.name.replace("progress", "notices", 1))
+
+
 def _remove(file: Path) -> None:
-    if file.exists():
-        file.unlink()
+    file.unlink(missing_ok=True)
