@@ -171,6 +171,12 @@ class RunRecord:
         """The sha256 of `fingerprinted`; computed, so that the two cannot disagree."""
         return fingerprint(self.fingerprinted)
 
+    def summary(self) -> dict[str, object]:
+        """The outcome as plain values, for whoever shows it beside others: no config, no curve."""
+        kept = ("status", "scores", "details", "mixes", "data", "seconds", "peak_memory_mb", "environment", "error")
+        content = dataclasses.asdict(self)
+        return {**{key: content[key] for key in kept}, "fingerprint": self.fingerprint}
+
     @property
     def score(self) -> float:
         """The main metric on the test split, of a finished run."""

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from results.record import Identity, record_path
+from results.record import Identity, fingerprint, record_path
 from tasks.features import features_fingerprint
+from tasks.loggers import Logged
 from tasks.schema import RunConfig
 from tasks.sources import Source
 
@@ -49,6 +50,19 @@ class Plan:
     def title(self) -> str:
         """The run's name for people."""
         return self.identity.title
+
+    @property
+    def logged(self) -> Logged:
+        """What a logger is told of the run: its seeds share a group, and it keeps its number when it is stopped."""
+        name = self.identity
+        return Logged(
+            id=fingerprint(self.parts)[:16],
+            title=self.title,
+            group=self.title.replace(f" seed {name.seed}", "", 1),
+            tags=(name.data, name.task, name.features),
+            settings=self.config.resolved,
+            runs_dir=self.config.runs_dir,
+        )
 
     @property
     def checkpoint(self) -> Path:

@@ -45,6 +45,7 @@ from tasks.console import Reporter
 from tasks.ending import Terminated, end_children, end_with_launcher, launcher_pid, sigterm_as_interrupt
 from tasks.features import TokenFeatures
 from tasks.launchers import explain_launcher
+from tasks.loggers import make_logger
 from tasks.plan import Plan
 from tasks.saved import save_weights
 from tasks.schema import RunConfig, explain, group_options, run_config
@@ -68,6 +69,7 @@ python -m tasks.run -m KEY=A,B,C ...     one run for each combination
   device=auto|cpu|cuda  threads=N        keep_weights=true keeps the best weights beside the record
   runs_dir=DIR  data_dir=DIR             where records go, where official files are (default: $ELMO_DATA or ./data)
   store.path=DIR  store.limit_gb=N       where frozen layers are kept between runs (python -m elmo.store info)
+  logger=wandb  logger.mode=offline      streams curves to Weights & Biases, or to files for `wandb sync`
   trainer.epochs=N  task.hidden=N  features.elmo.weights=PATH ...   any setting; --cfg job prints them all
 
 A finished run is skipped, a killed one goes on from its last epoch, one that failed is run again with retry=failed.
@@ -163,20 +165,25 @@ def _carry_out(plan: Plan, lock: Lock, device: torch.device, reporter: Reporter)
     def on_epoch(state: FitState) -> None:
         outcome.epochs_here.add(state.epoch)
         lock.progress(state.epoch, config.trainer.epochs)
+        logger.epoch(state.curve[-1])
 
     lock.progress(0, config.trainer.epochs)
-    try:
-        model = experiment(plan, device, reporter, outcome, on_epoch)
-        if config.keep_weights:
-            save_weights(path.with_name(WEIGHTS_NAME), model, config.resolved)
-        write_examples(path.with_name(EXAMPLES_NAME), fingerprint(plan.parts), outcome.test.examples)
-    except Exception as error:
-        write_record(path, record(error))  # whatever it was, the table shows it
-        reporter.warn(f"failed, see {path}")
-        raise
-    finished = record()
-    write_record(path, finished)
-    plan.checkpoint.unlink(missing_ok=True)
+    with make_logger(config.logger, plan.logged, reporter) as logger:
+        try:
+            model = experiment(plan, device, reporter, outcome, on_epoch)
+            if config.keep_weights:
+                save_weights(path.with_name(WEIGHTS_NAME), model, config.resolved)
+            write_examples(path.with_name(EXAMPLES_NAME), fingerprint(plan.parts), outcome.test.examples)
+        except Exception as error:
+            failed = record(error)
+            write_record(path, failed)  # whatever it was, the table shows it
+            reporter.warn(f"failed, see {path}")
+            logger.final(failed.summary())
+            raise
+        finished = record()
+        write_record(path, finished)
+        plan.checkpoint.unlink(missing_ok=True)
+        logger.final(finished.summary())
     dev, test = finished.scores["dev"][task.metric], finished.scores["test"][task.metric]
     text = f"{task.metric}: dev {dev:.2f}, test {test:.2f}  {finished.seconds:.0f} s"
     reporter.say(f"{text}  {path}")

@@ -25,11 +25,12 @@ from elmo.download import is_published
 from elmo.errors import InputError
 from tasks.base import Task
 from tasks.features import FeaturesConfig, StoreConfig
+from tasks.loggers import LoggerConfig
 from tasks.sources import DataConfig
 from tasks.trainer import TrainerConfig
 
 # Where, on what and how loudly a run takes place cannot change what comes out, so they are no part of its identity.
-NOT_IN_FINGERPRINT = ("device", "threads", "runs_dir", "data_dir", "keep_weights", "store", "retry")
+NOT_IN_FINGERPRINT = ("device", "threads", "runs_dir", "data_dir", "keep_weights", "store", "retry", "logger")
 
 
 @dataclass
@@ -53,6 +54,7 @@ class RunSchema:
     data_dir: str = "data"
     keep_weights: bool = False
     retry: str | None = None
+    logger: LoggerConfig = field(default_factory=LoggerConfig)
     store: StoreConfig = field(default_factory=StoreConfig)
 
 
@@ -82,6 +84,7 @@ class RunConfig:
     data_dir: Path
     keep_weights: bool
     retry_failed: bool
+    logger: LoggerConfig
     store: StoreConfig
     resolved: Mapping[str, Any]
     variant: Mapping[str, str | int | float | bool | None]
@@ -115,6 +118,7 @@ def run_config(tree: DictConfig) -> RunConfig:
     for key, value in (("limit", values.limit), ("threads", values.threads)):
         if value is not None and value < 1:
             raise InputError(f"{key}: expected at least 1, found {value}")
+    values.logger.check()
     if values.retry not in (None, "failed"):
         raise InputError(f"retry: expected null or failed, found {values.retry!r}")
     if not 0 < values.train_fraction <= 1:
@@ -149,6 +153,7 @@ def run_config(tree: DictConfig) -> RunConfig:
         data_dir=Path(values.data_dir).expanduser(),
         keep_weights=values.keep_weights,
         retry_failed=values.retry == "failed",
+        logger=values.logger,
         store=values.store,
         resolved=_resolved(tree),
         variant=variant,
