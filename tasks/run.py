@@ -297,6 +297,8 @@ def main() -> None:
         sys.exit("tasks.run: a setting reaches into a part that is null here, as features.elmo.* with features=glove")
     except Exception as error:
         explained = explain_launcher(error)
+        if explained is None and isinstance(error, OSError):  # of the sweep's own folder; a run tells its own
+            explained = f"{error}. If the folder for results is not writable, use another runs_dir=DIR"
         if explained is None:
             raise
         sys.exit(f"tasks.run: {explained}")

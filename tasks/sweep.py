@@ -83,7 +83,11 @@ class Sweep(Callback):
         self._total = None if runs is None else len(runs)
         self._since = time.time()
         folder = Path(config.hydra.sweep.dir).absolute()
-        _sweep_up(folder)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            _sweep_up(folder)
+        except OSError:
+            return  # Hydra is about to find the same, and main() explains it
         self._file = folder / _progress_name(Process.of(os.getpid()))
         _remove(self._file)  # of the same command, before one of its processes was killed
         atexit.register(_remove, self._file)  # on_multirun_end is not called when a run has failed

@@ -206,11 +206,21 @@ def test_decide_runs_what_is_missing_or_failed_and_skips_what_is_done(tmp_path):
     path = tmp_path / "paper" / "record.json"
     assert decide(path, record.fingerprinted) == "run"
     write_record(path, make_record(error=RunError("RuntimeError", "x"), lr=0.5))
-    assert decide(path, record.fingerprinted) == "run"
+    assert decide(path, record.fingerprinted) == "run", "it failed under other settings"
+    write_record(path, make_record(error=RunError("RuntimeError", "x")))
+    assert decide(path, record.fingerprinted) == "failed"
     write_record(path, dataclasses.replace(record, status="running", scores={}))
     assert decide(path, record.fingerprinted) == "run"
     write_record(path, record)
     assert decide(path, record.fingerprinted) == "skip"
+
+
+@pytest.mark.parametrize(
+    ("message", "line"),
+    [("CUDA out of memory.\nTried to allocate", "E: CUDA out of memory."), ("", "E"), ("\n two\n", "E: two")],
+)
+def test_the_last_line_of_an_error_is_one_line(message, line):
+    assert RunError("E", message).last_line == line
 
 
 def test_a_conflict_lists_the_differing_keys_and_the_way_out(tmp_path):

@@ -3,9 +3,12 @@
 import json
 import signal
 import time
+from concurrent.futures.process import BrokenProcessPool
+from types import SimpleNamespace
 
 import pytest
 
+import tasks.run
 from results.lock import LOCK_NAME, take
 from results.record import read_record
 from tests.tasks.user import arguments, path_of, start
@@ -60,6 +63,10 @@ class TestFailure:
     def test_a_folder_that_cannot_be_written(self, place, command, tmp_path):
         (tmp_path / "runs").write_text("a file, not a folder")
         code, _, err = command(*arguments(place, tmp_path / "runs"))
+        assert code == 1
+        assert "runs_dir=DIR" in err
+        assert "Traceback" not in err
+        code, _, err = command("-m", *arguments(place, tmp_path / "runs", "seed=1,2"))
         assert code == 1
         assert "runs_dir=DIR" in err
         assert "Traceback" not in err
@@ -167,6 +174,37 @@ def test_sigterm_stops_a_run_and_gives_its_lock_back(place, tmp_path):
     assert process.returncode == 143
     assert err.endswith("tasks.run: stopped; the same command goes on from here\n")
     assert [file.name for file in folder.iterdir()] == ["checkpoint.pt"]
+
+
+class TestBrokenPools:
+    """Joblib gives up all its processes when one was killed; test_kills.py does that for real."""
+
+    def broken(self, monkeypatch, ended):
+        """The command breaks every time; before the n-th break `ended[n]` runs have ended."""
+        starts = []
+
+        def hydra_main():
+            starts.append(len(starts))
+            if len(starts) > len(ended):
+                return
+            monkeypatch.setattr(tasks.run.Sweep, "latest", SimpleNamespace(runs_ended=lambda: ended[len(starts) - 1]))
+            raise BrokenProcessPool
+
+        monkeypatch.setattr(tasks.run, "_hydra_main", hydra_main)
+        return starts
+
+    def test_it_gives_up_when_nothing_moves(self, command, monkeypatch):
+        starts = self.broken(monkeypatch, [0] * 10)
+        code, _, err = command()
+        assert (code, len(starts)) == (1, tasks.run.MOST_BREAKS)
+        assert "hydra.launcher.n_jobs=N" in err
+        assert "Traceback" not in err
+
+    def test_it_goes_on_while_runs_end(self, command, monkeypatch):
+        starts = self.broken(monkeypatch, [1, 0, 2, 0, 1, 3])
+        code, _, err = command()
+        assert (code, len(starts)) == (0, 7)
+        assert err.count("a process was killed in the middle of its run; the sweep goes on") == 6
 
 
 def test_an_experiment_that_names_an_unknown_task(place, command, tmp_path):
