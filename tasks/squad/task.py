@@ -20,7 +20,7 @@ class Squad(Task[SquadExample, SquadSettings]):
 
     name = "squad"
     metric = "f1"
-    recipe = 1
+    recipe = 2  # 2: Adadelta with TensorFlow's constants
     settings_type = SquadSettings
     reader_type = SquadReader
 

@@ -127,6 +127,14 @@ class TestStopping:
             fit(Line(), **settings)
 
 
+def test_the_first_step_of_adadelta_is_that_of_tensorflow():
+    """Zeiler's rule with rho 0.95 and epsilon 1e-8: from no history, sqrt(eps) / sqrt(0.05 g^2 + eps) * g."""
+    task = Line([1])
+    fit(task, epochs=1, lr=1.0, grad_norm=None, optimizer="adadelta")
+    gradient = -6 * 14
+    assert task.model.head.weight.item() == pytest.approx(-1e-4 / (0.05 * gradient**2 + 1e-8) ** 0.5 * gradient)
+
+
 class TestSteps:
     """With plain gradient descent every step can be worked out by hand."""
 
