@@ -189,8 +189,8 @@ class CachedLayers(nn.Module):
             )
         batches = list(_batches(fitting))
         random.Random(os.getpid()).shuffle(batches)
-        started = time.perf_counter()
         for number, batch in enumerate(teller.track(batches, len(batches), "embedding")):
+            started = time.perf_counter()
             self._look_up(batch)
             missing = [key for key in batch if key not in self._stored]
             if not missing:
@@ -200,11 +200,11 @@ class CachedLayers(nn.Module):
             except StoreFull as full:
                 teller.warn(f"{full}. What is left is kept in memory for this run, as far as it fits")
                 break
-            if number == 0 and len(batches) > 1:
+            if number == 1:  # the first warms up a GPU, too, and meets most words for the first time
                 share = sum(map(len, batch)) / sum(map(len, fitting))
                 seconds = (time.perf_counter() - started) / share
                 teller.say(
-                    f"embedding takes about {_duration(seconds)}, as the first of {len(batches):,} batches tells"
+                    f"embedding takes about {_duration(seconds)}, as the second of {len(batches):,} batches tells"
                 )
         self._look_up(fitting)
 

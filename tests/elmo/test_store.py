@@ -189,7 +189,7 @@ class TestLayers:
         assert listener.said[0].startswith(
             f"{len(DISTINCT)} of {len(DISTINCT)} sentences to embed: {tokens} tokens, {size:.2g} GB"
         )
-        assert re.match(r"embedding takes about \d+ s, as the first of \d+ batches tells", listener.said[1])
+        assert re.match(r"embedding takes about \d+ s, as the second of \d+ batches tells", listener.said[1])
 
     def test_read_ahead_in_another_thread(self, bilm, shelf_of, monkeypatch):
         cached = CachedLayers(bilm, shelf_of(bilm))
