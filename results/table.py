@@ -8,7 +8,7 @@ from typing import TextIO
 from results.aggregate import Summary, summarise
 from results.choosing import add_choices, choose
 from results.formats import FORMATS, MACHINE_FORMATS
-from results.terminal import fits_terminal, print_rich
+from results.terminal import can_draw, print_rich
 
 _DESCRIPTION = """\
 Shows what finished runs scored: per task and data the baseline (glove), the same plus ELMo (elmo), the gain with its
@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     for_people = options.format not in MACHINE_FORMATS
     beside = sys.stdout if for_people else sys.stderr  # what a program reads stays clean
-    if summary.rows and options.format == "text" and fits_terminal(sys.stdout):
+    if summary.rows and options.format == "text" and can_draw(sys.stdout):
         print_rich(summary)
     elif summary.rows or not for_people:
         _print(FORMATS[options.format](summary), sys.stdout)

@@ -6,9 +6,11 @@ from typing import TextIO
 from results.aggregate import Summary
 from results.sheets import EMPTY, GAIN_COLUMNS, Sheet, sections, sheets
 
+NAMES = ("data", "task", "metric", "settings")  # the columns that say what a line is of
 
-def fits_terminal(stream: TextIO) -> bool:
-    """Whether rich can draw here: it is installed and the stream is a terminal that knows the signs."""
+
+def can_draw(stream: TextIO) -> bool:
+    """Whether rich can draw here: it is installed, and the stream is a terminal that knows the signs."""
     encoding = (stream.encoding or "").lower().replace("-", "")
     return stream.isatty() and encoding == "utf8" and find_spec("rich") is not None
 
@@ -30,18 +32,33 @@ def print_rich(summary: Summary) -> None:
 
 
 def _print_sheet(sheet: Sheet) -> None:
+    """A table where it fits; else one block for each line, for a number that is cut is worse than none."""
     from rich import box
     from rich.console import Console
+    from rich.measure import Measurement
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, title=sheet.title, title_justify="left", title_style="bold", pad_edge=False)
+    console = Console()
+    console.print(Text(sheet.title, style="bold"))
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), collapse_padding=True)
     for header, align in sheet.columns:
-        table.add_column(Text(header), justify="right" if align == "r" else "left")
+        table.add_column(Text(header), justify="right" if align == "r" else "left", no_wrap=True)
     for line in sheet.lines:
-        styled = [(cell, _style(column, cell)) for column, cell in zip(sheet.columns, line, strict=True)]
-        table.add_row(*(Text(cell, style=style) for cell, style in styled))
-    Console().print(table)
+        cells = list(zip(sheet.columns, line, strict=True))
+        table.add_row(*(Text(cell, style=_style(column, cell)) for column, cell in cells))
+    if Measurement.get(console, console.options.update(max_width=10_000), table).maximum <= console.width:
+        console.print(table)
+        return
+    for line in sheet.lines:
+        cells = list(zip(sheet.columns, line, strict=True))
+        console.print()
+        console.print(Text("  ".join(cell for (header, _), cell in cells if header in NAMES), style="bold underline"))
+        block = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1))
+        for column, cell in cells:
+            if column[0] not in NAMES and cell != EMPTY:
+                block.add_row(Text(column[0].replace("\n", " "), style="dim"), Text(cell, style=_style(column, cell)))
+        console.print(block)
 
 
 def _style(column: tuple[str, str], cell: str) -> str:

@@ -90,7 +90,7 @@ def _facts(item: Found) -> list[tuple[str, str]]:
         versions = ", ".join(f"{name} {version}" for name, version in environment.packages.items())
         facts += [
             ("commit", f"{environment.commit}{changed}" if environment.commit else "not recorded"),
-            ("device", f"{environment.device}, {environment.threads} threads, {environment.platform}"),
+            ("device", f"{environment.device}, threads {environment.threads}, {environment.platform}"),
             ("versions", f"Python {environment.python}, {versions}"),
         ]
     hashes = {key: value for key, value in record.fingerprinted.items() if key != "config"}

@@ -40,7 +40,9 @@ def gains(panels: Sequence[Panel], compared: Sequence[str]) -> Figure:
         top = lane * LANE
         sure = interval is None or not interval.low <= 0 <= interval.high
         text = f"{gain:+.2f}" + (f", {interval.low:+.1f} to {interval.high:+.1f}" if interval else "")
-        marks.append(Label(LEFT, top + 15, fitted(panel.title, 165), "ink", 13, bold=True))
+        marks.append(
+            Label(LEFT, top + 15, fitted(panel.title, RIGHT - LEFT - text_width(text) - 8, 13), "ink", 13, bold=True)
+        )
         marks.append(Label(RIGHT, top + 15, text, "ink" if sure else "muted", 12, "end"))
         if interval:
             ends_at = [(scale.at(interval.low), top + 30), (scale.at(interval.high), top + 30)]

@@ -91,8 +91,10 @@ def _lead(about: About) -> str:
     parts = [f"{finished} finished of {counted(len(records))}"]
     parts += [f"{failed} failed"] * bool(failed)
     parts += [f"{duration(spent)} of training"] if (spent := sum(record.seconds or 0 for record in records)) else []
-    commits = {record.environment.commit for record in records if record.environment and record.environment.commit}
-    parts += [f"commit {next(iter(commits))[:10]}" if len(commits) == 1 else f"{len(commits)} commits"] * bool(commits)
+    commits = {record.environment.commit if record.environment else None for record in records}
+    known = [commit[:10] for commit in commits if commit]
+    if known:
+        parts.append(f"commit {known[0]}" if len(commits) == 1 else "several commits")
     return " · ".join(map(escape, parts))
 
 
@@ -108,7 +110,7 @@ def _answer(summary: Summary, gain: Sequence[Figure]) -> str:
             between = f"{interval.low:+.1f} to {interval.high:+.1f}" if interval else "no interval"
             share = "" if cut is None else f"{cut:.0f} % of errors gone" if cut > 0 else "no errors gone"
             tiles.append(
-                f'<div class="tile {kind}"><h3>{escape(row.task)}<small>{escape(_where(panel))}</small></h3>'
+                f'<div class="tile {kind}"><h3>{escape(row.task)}{_where(panel)}</h3>'
                 f'<p class="number">{points:+.1f}</p>'
                 f"<p>{escape(between)}</p><p>{escape(share)}</p></div>"
             )
@@ -117,7 +119,8 @@ def _answer(summary: Summary, gain: Sequence[Figure]) -> str:
 
 def _where(panel: Panel) -> str:
     """What the task was asked of, and by which metric."""
-    return ", ".join(part for part in (panel.row.data, panel.label, shown_metric(panel.metric)) if part)
+    text = escape(", ".join(part for part in (panel.row.data, shown_metric(panel.metric), panel.label) if part))
+    return f'<small title="{text}">{text}</small>'
 
 
 def _section(section: Section) -> str:
@@ -135,7 +138,7 @@ def _block(key: str, title: str, body: str) -> str:
 
 def _figures(figures: Sequence[Figure]) -> str:
     cards = [
-        f'<figure class="card"><h3>{escape(figure.title)}</h3>{inline_svg(figure)}'
+        f'<figure class="card"><h3 title="{escape(figure.title)}">{escape(figure.title)}</h3>{inline_svg(figure)}'
         f"<figcaption>{escape(figure.caption)}</figcaption></figure>"
         for figure in figures
     ]
@@ -164,19 +167,22 @@ def _table(summary: Summary, panels: Sequence[Panel]) -> str:
         groups = {group.features: group for group in panel.groups}
         row, label = panel.row, panel.label
         gain, interval, cut = row.gain(label), row.interval(label), row.error_cut(label)
-        name = f"{escape(row.task)}<small>{escape(_where(panel))}</small>"
+        name = f"{escape(row.task)}{_where(panel)}"
         cells = [_score(groups.get(first)), _score(groups.get(second))]
         cells += ["" if gain is None else f"<b>{gain:+.2f}</b>"]
         cells += [f"{interval.low:+.1f} to {interval.high:+.1f}", escape(shown_p(interval))] if interval else ["", ""]
         cells += ["" if cut is None else f"{cut:.1f} %"]
         cells += [_paper(row, label)] * beside_paper + [_score(groups.get(features)) for features in others]
-        body = "".join(
-            f'<td data-label="{escape(h)}"{"" if c else " class=empty"}><span>{c}</span></td>'
-            for h, c in zip(headers[1:], cells, strict=True)
-        )
+        body = "".join(_cell(header, cell) for header, cell in zip(headers[1:], cells, strict=True))
         lines.append(f"<tr><th>{name}</th>{body}</tr>")
     head = "".join(f"<th>{escape(header)}</th>" for header in headers)
     return f'<div class="scores"><table><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
+
+
+def _cell(header: str, content: str) -> str:
+    """A cell that knows its header: on a phone rows become cards, and the header stands beside the number."""
+    kind = "empty" if not content else "paper" if header == "paper" else "score"
+    return f'<td class="{kind}" data-label="{escape(header)}"><span>{content}</span></td>'
 
 
 def _score(group: Group | None) -> str:
@@ -192,10 +198,11 @@ def _paper(row: Row, label: str) -> str:
     verdicts = [verdict(row.group(features, label), row.paper) for features in PAPER_ARMS]
     if row.paper is None or not any(verdicts):
         return ""
-    words = ", ".join(f"{name} {found}" for name, found in zip(("base", "+ELMo"), verdicts, strict=True) if found)
+    lines = [f"{name} {found}" for name, found in zip(("base", "+ELMo"), verdicts, strict=True) if found]
     cut = relative_error_cut(row.paper.baseline, row.paper.elmo)
-    gone = "" if cut is None else f", cut {cut:.1f} %"
-    return f"{row.paper.baseline} → {row.paper.elmo}{gone}<small>{escape(words)}</small>"
+    lines += [] if cut is None else [f"errors cut {cut:.1f} %"]
+    below = "".join(f"<small>{escape(line)}</small>" for line in lines)
+    return f"{row.paper.baseline} → {row.paper.elmo}{below}"
 
 
 def _findings(findings: Sequence[Finding]) -> str:

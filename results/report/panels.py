@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from results.aggregate import Group, Row, train_fraction
 from results.record import RunRecord
 
-# What a task counts its training examples in: the first that its record has.
-COUNTS = ("questions", "pairs", "examples", "sentences")
+# What a task counts its training examples in: the first that its record has. With train_fraction it is what was drawn.
+COUNTS = ("used", "questions", "pairs", "examples", "sentences")
 LAYERS = ("characters", "LSTM 1", "LSTM 2")
 
 

@@ -51,14 +51,14 @@ def look(page: Path, width: int, *, dark: bool = False) -> Seen:
 
 
 def screenshot(page: Path, out: Path, width: int, height: int, *, dark: bool = False) -> None:
-    """Paints the top of the page into a PNG of few colours, so that it stays small."""
+    """Paints the top of the page into a PNG."""
     from PIL import Image
 
     with tempfile.TemporaryDirectory() as folder:
         probe, shot = _probe(page, Path(folder), width, height), Path(folder, "shot.png")
         _run(folder, dark, f"--window-size={max(width, 500)},{height}", f"--screenshot={shot}", probe.as_uri())
         with Image.open(shot) as image:
-            image.convert("RGB").crop((0, 0, width, height)).quantize(256).save(out, optimize=True)
+            image.convert("RGB").crop((0, 0, width, height)).save(out, optimize=True)
 
 
 def _probe(page: Path, folder: Path, width: int, height: int) -> Path:

@@ -144,7 +144,8 @@ def shares(features, counted=True):
     return [
         group(features, score, settings={"train_fraction": share} if share != 1 else {}, data=data)
         for share, score, count in ((1, 80.0, 1000), (0.01, 50.0, 10), (0.1, 70.0, 100))
-        for data in [{"train": {"sentences": count}} if counted else {}]
+        # a record of a share counts what its file holds, and what of it was used
+        for data in [{"train": {"sentences": 1000} | ({"used": count} if share != 1 else {})} if counted else {}]
     ]
 
 

@@ -426,6 +426,15 @@ def test_a_terminal_gets_colours_and_the_same_numbers(runs):
     assert f"python -m tasks.run task=squad features=elmo data=paper seed=1 runs_dir={runs}\r\n" in plain
 
 
+def test_a_narrow_terminal_cuts_no_number(runs):
+    status, seen = on_terminal("-m", "results.table", "--runs", str(runs), columns="60")
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", seen)
+    assert status == 0
+    for number in ("90.15±0.15 (3)", "92.22±0.11 (3)", "+2.07", "note=a|b_ & 50%, {x}"):
+        assert number in plain
+    assert "…" not in plain
+
+
 def test_a_terminal_without_rich_gets_the_plain_table(runs):
     hide = "import sys; sys.modules['rich'] = None; import results.terminal as t; t.find_spec = lambda name: None; "
     code = f"{hide}import results.table; sys.exit(results.table.main(['--runs', {str(runs)!r}]))"
