@@ -21,7 +21,8 @@ from results.manifest import read_manifests
 from results.record import read_record, record_path
 from results.status import main as status
 from tasks import sweep
-from tasks.schema import compose_config
+from tasks.schema import compose_config, run_config
+from tasks.sources import Source
 from tests.tasks.making import SMALL
 
 TINY = ["device=cpu", "limit=6", "trainer.epochs=1", "task.hidden=8", *SMALL]
@@ -70,6 +71,16 @@ class TestExperiments:
         assert compose_config(["experiment=table1"]).data.name == "paper"
         assert settings.launcher._target_.endswith("BasicLauncher")
         assert compose_config(["experiment=table1", "task=snli", "data=standin"]).data.name == "standin"
+
+    def test_fewer_labels_start_from_150_sentences_of_mini_ner(self):
+        runs, _ = runs_of("fewer_labels")
+        assert len({tuple(sorted(run.items())) for run in runs}) == len(runs) == 4 * 2 * 4 * 3
+        config = run_config(compose_config(["experiment=fewer_labels", "task=ner"]))
+        sizes = set()
+        for fraction in {float(run["train_fraction"]) for run in runs}:
+            source = Source(config.data, config.data_dir, train_fraction=fraction, seed=1)
+            sizes.add(len(source.load(config.task, "train").examples))
+        assert sizes == {150, 300, 600, 900}
 
 
 def manifest_of(*overrides, runs=None):
