@@ -44,7 +44,7 @@ class BiLstmCrf(Head):
         """The negative log-likelihood of the gold tags, summed over the batch as AllenNLP does."""
         (tokens,) = features
         emissions = self._emissions(tokens).float()
-        loss: Tensor = -self.crf(emissions, batch.targets["tags"], mask=tokens.mask, reduction="sum")
+        loss: Tensor = -self.crf.log_likelihood(emissions, batch.targets["tags"], tokens.mask).sum().float()
         return loss
 
     def decode(self, features: Sequence[FeatureBatch], batch: Batch) -> list[list[str]]:

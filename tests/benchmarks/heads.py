@@ -1,11 +1,13 @@
-"""python -m tests.benchmarks.heads: what heads are made of on a CPU, beside torch's own, alternately in one process."""
+"""python -m tests.benchmarks.heads: what heads are made of on a CPU, beside torch's and pytorch-crf's, alternately."""
 
 from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+from torchcrf import CRF
 
+from tasks.crf import ConstrainedCrf
 from tasks.features import CharacterCnn, CharactersConfig
 from tasks.layers import BiRnn
 from tests.benchmarks.__main__ import timed
@@ -22,6 +24,8 @@ RECURRENCES = [
 ]
 # filters, width, words, characters
 CONVOLUTIONS = [(128, 3, 150, 14), (100, 5, 900, 18)]
+# sentences, tokens, tags
+CHAINS = [(16, 25, 17), (64, 30, 17), (128, 50, 17)]
 
 
 def by_torch(layer: BiRnn, x: Tensor, lengths: Tensor) -> Tensor:
@@ -64,6 +68,28 @@ def main() -> None:
         )
         name = f"character CNN, {filters} filters of {width}, {words} words"
         print(f"{name:52s} {1e3 * a:8.1f} {1e3 * b:8.1f} {a / b:6.2f}")
+    for batch, tokens, n_tags in CHAINS:
+        crf = ConstrainedCrf([str(tag) for tag in range(n_tags)], lambda first, second: True)
+        emissions = torch.randn(batch, tokens, n_tags, requires_grad=True)
+        tags = torch.randint(n_tags, (batch, tokens))
+        mask = torch.arange(tokens) < torch.randint(tokens // 3, tokens + 1, (batch, 1))
+        mask[0] = True
+        a, b = ratio(
+            lambda c=crf, e=emissions, t=tags, m=mask: c.log_likelihood(e, t, m).float(),
+            lambda c=crf, e=emissions, t=tags, m=mask: CRF.forward(c, e, t, mask=m, reduction="none"),
+        )
+        name = f"CRF likelihood, {batch} sentences of up to {tokens}, {n_tags} tags"
+        print(f"{name:52s} {1e3 * a:8.1f} {1e3 * b:8.1f} {a / b:6.2f}")
+        a, b = decoding(crf, emissions.detach(), mask)
+        name = f"CRF decoding, {batch} sentences of up to {tokens}"
+        print(f"{name:52s} {1e3 * a:8.1f} {1e3 * b:8.1f} {a / b:6.2f}")
+
+
+def decoding(crf: ConstrainedCrf, emissions: Tensor, mask: Tensor) -> tuple[float, float]:
+    """CPU seconds of decoding, the smallest of some rounds: pytorch-crf's and ours."""
+    paths = [lambda: CRF.decode(crf, emissions, mask), lambda: crf.decode(emissions, mask)]
+    rounds = [[timed(work)[0] for work in paths] for _ in range(ROUNDS)]
+    return min(first for first, _ in rounds), min(second for _, second in rounds)
 
 
 if __name__ == "__main__":

@@ -51,7 +51,51 @@ def test_likelihood_is_that_of_enumeration():
         scores = [path_score(crf, emissions[row], path) for path in itertools.product(range(len(tags)), repeat=length)]
         right = path_score(crf, emissions[row], gold[row, :length].tolist())
         expected += right - float(torch.logsumexp(torch.tensor(scores, dtype=torch.float64), 0))
-    assert float(crf(emissions, gold, mask=mask, reduction="sum")) == pytest.approx(expected, rel=1e-5)
+    assert float(crf.log_likelihood(emissions, gold, mask).sum()) == pytest.approx(expected, rel=1e-7)
+
+
+@pytest.mark.parametrize("lengths", [[7, 1, 4, 10, 2], [1], [1, 1], [5, 5]])
+def test_likelihood_and_gradients_are_those_of_the_library(lengths):
+    crf = make_crf(BIOES).double()
+    emissions, mask = make_batch(lengths, len(BIOES))
+    emissions = emissions.double().requires_grad_()
+    gold = torch.randint(len(BIOES), mask.shape, generator=torch.Generator().manual_seed(3))
+    weights = torch.linspace(0.5, 2.0, len(lengths), dtype=torch.float64)
+    wanted = [emissions, *crf.parameters()]
+    ours = crf.log_likelihood(emissions, gold, mask)
+    library = CRF.forward(crf, emissions, gold, mask=mask, reduction="none")
+    assert torch.allclose(ours, library, rtol=1e-12)
+    for mine, theirs in zip(
+        torch.autograd.grad((ours * weights).sum(), wanted),
+        torch.autograd.grad((library * weights).sum(), wanted, materialize_grads=True),
+        strict=True,
+    ):
+        assert torch.allclose(mine, theirs, rtol=1e-10, atol=1e-12)
+
+
+def test_scores_that_differ_by_hundreds_keep_their_gradients():
+    """One tag is certain: the likelihood of another is what it costs, and the gradient moves one to the other."""
+    crf = make_crf(BIOES, scale=0.0)
+    emissions = torch.zeros(1, 3, len(BIOES))
+    emissions[..., 0] = 300
+    emissions.requires_grad_()
+    likelihood = crf.log_likelihood(emissions, torch.ones(1, 3, dtype=torch.long), torch.ones(1, 3, dtype=torch.bool))
+    likelihood.sum().backward()
+    assert likelihood.item() == pytest.approx(-900)
+    expected = torch.zeros(1, 3, len(BIOES))
+    expected[..., 0], expected[..., 1] = -1, 1
+    assert torch.allclose(emissions.grad, expected)
+
+
+def test_what_stands_behind_the_end_of_a_sentence_does_not_count():
+    crf = make_crf(BIOES)
+    emissions, mask = make_batch([3, 6], len(BIOES))
+    gold = torch.randint(len(BIOES), mask.shape, generator=torch.Generator().manual_seed(3))
+    noise = emissions.masked_fill(~mask.unsqueeze(2), float("inf")).requires_grad_()
+    likelihood = crf.log_likelihood(noise, gold.masked_fill(~mask, -1), mask)
+    assert torch.equal(likelihood, crf.log_likelihood(emissions, gold, mask))
+    likelihood.sum().backward()
+    assert torch.equal(noise.grad[0, 3:], torch.zeros(3, len(BIOES)))
 
 
 @torch.no_grad()
