@@ -33,6 +33,7 @@ $(RAY_STAMP): pyproject.toml constraints-ray.txt
 demo: $(STAMP)  ## baseline, baseline + ELMo and the control on the shipped mini data, and their table
 	@$(BIN)/python -m tasks.run -m experiment=mini
 	@$(BIN)/python -m results.table --data mini
+	@$(BIN)/python -m results.report --data mini
 
 test: $(STAMP)  ## run the whole default test suite
 	$(BIN)/python -m pytest -n 2

@@ -70,7 +70,7 @@ python -m tasks.run -m KEY=A,B,C ...     one run for each combination
   runs_dir=DIR  data_dir=DIR             where records go, where official files are (default: $ELMO_DATA or ./data)
   store.path=DIR  store.limit_gb=N       where frozen layers are kept between runs (python -m elmo.store info)
   logger=wandb  logger.mode=offline      streams curves to Weights & Biases, or to files for `wandb sync`
-  trainer.epochs=N  task.hidden=N  features.elmo.weights=PATH ...   any setting; --cfg job prints them all
+  trainer.epochs=N  task.hidden=N  features.elmo.weights=NAME|PATH ...   any setting; --cfg job prints them all
 
 A finished run is skipped, a killed one goes on from its last epoch, one that failed is run again with retry=failed.
 Meanwhile: python -m results.status. Then: python -m results.table
