@@ -1,6 +1,7 @@
 """A real Ray on this machine, on loopback: make test-cluster, which gives it an environment of its own."""
 
 import importlib.util
+import sys
 import tempfile
 
 import pytest
@@ -54,8 +55,19 @@ def test_one_that_fails_leaves_the_others_alone(ray, room, tmp_path):
     check_one_of_four_fails(done, runs)
 
 
+def test_a_cluster_that_somebody_has_started(ray, room, tmp_path, one_by_one):
+    """From another folder, as on another machine: runs_dir is an absolute path."""
+    start = f"cd / && {sys.executable} -m ray.scripts.scripts start --head --include-dashboard=false --port=6379"
+    inside = [LOOPBACK, "sh", "-c", f'({start}) >/dev/null && "$@"', "sh"]
+    settings = [*FOUR, "hydra/launcher=ray", "hydra.launcher.ray.init.address=127.0.0.1:6379"]
+    runs = tmp_path / "runs"
+    done = sweep(runs, *settings, inside=inside, environment=room)
+    print(done.stderr)
+    check_four(done, runs, one_by_one)
+
+
 def test_a_cluster_that_is_not_there(ray, room, tmp_path):
-    settings = [*FOUR, "hydra/launcher=ray", "hydra.launcher.ray.init.address=127.0.0.1:1"]
+    settings = [*FOUR, "hydra/launcher=ray", "hydra.launcher.ray.init.address=auto"]
     done = sweep(tmp_path / "runs", *settings, inside=[LOOPBACK], environment=room)
     assert done.returncode == 1
     assert "tasks.run: ray: " in done.stderr
