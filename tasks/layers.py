@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
@@ -105,6 +107,34 @@ class VariationalDropout(nn.Dropout):
             return x
         keep = torch.full((x.shape[0], 1, x.shape[2]), 1 - self.p, device=x.device, dtype=x.dtype)
         return x * torch.bernoulli(keep) / (1 - self.p)
+
+
+class _Product(torch.autograd.Function):
+    """a @ b for batches of matrices, with every right factor laid out as it is multiplied."""
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, b: Tensor) -> Tensor:  # noqa: ANN401
+        b = b.contiguous()
+        ctx.save_for_backward(a, b)
+        return torch.bmm(a, b)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:  # noqa: ANN401
+        a, b = ctx.saved_tensors
+        return torch.bmm(grad, b.transpose(1, 2).contiguous()), torch.bmm(a.transpose(1, 2), grad)
+
+
+def product(a: Tensor, b: Tensor) -> Tensor:
+    """The products of two batches of matrices: (batch, m, k), (batch, k, n) -> (batch, m, n).
+
+    OpenBLAS takes half a millisecond over a transposed right factor, however small it is, and so for each matrix of a
+    batch. The plain product has one in its backward pass, attention another in the forward one.
+    """
+    if a.device.type != "cpu":
+        return a @ b
+    multiplied: Tensor = _Product.apply(a, b)  # type: ignore[no-untyped-call]
+    return multiplied
 
 
 def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ from tasks.layers import (
     masked_max,
     masked_mean,
     masked_softmax,
+    product,
 )
 from tasks.snli.data import LABELS
 
@@ -41,9 +42,9 @@ def align(premise: Tensor, hypothesis: Tensor, premise_mask: Tensor, hypothesis_
     Returns:
         For the premise and for the hypothesis a tensor of its own shape.
     """
-    similarity = premise @ hypothesis.transpose(1, 2)  # (batch, tokens of the premise, tokens of the hypothesis)
-    for_premise = masked_softmax(similarity, hypothesis_mask[:, None, :]) @ hypothesis
-    for_hypothesis = masked_softmax(similarity.transpose(1, 2), premise_mask[:, None, :]) @ premise
+    similarity = product(premise, hypothesis.transpose(1, 2))  # (batch, tokens of premise, tokens of hypothesis)
+    for_premise = product(masked_softmax(similarity, hypothesis_mask[:, None, :]), hypothesis)
+    for_hypothesis = product(masked_softmax(similarity.transpose(1, 2), premise_mask[:, None, :]), premise)
     return for_premise, for_hypothesis
 
 

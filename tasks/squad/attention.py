@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from tasks.layers import masked_softmax
+from tasks.layers import masked_softmax, product
 
 
 class Trilinear(nn.Module):
@@ -34,7 +34,7 @@ class Trilinear(nn.Module):
         # The terms of one text ride along in the product: baddbmm would need one more (batch, m, n).
         left = torch.cat([x * of_both, (x @ of_x)[..., None], torch.ones_like(x[..., :1])], dim=-1)
         right = torch.cat([y, torch.ones_like(y[..., :1]), (y @ of_y)[..., None]], dim=-1)
-        return left @ right.transpose(1, 2)
+        return product(left, right.transpose(1, 2))
 
 
 class BiAttention(nn.Module):
@@ -48,9 +48,9 @@ class BiAttention(nn.Module):
     def forward(self, passage: Tensor, question: Tensor, passage_mask: Tensor, question_mask: Tensor) -> Tensor:
         """[x; a; x * a; x * c] with c one vector a passage, (batch, tokens, 4 * dim)."""
         similarity = self.similarity(passage, question)  # (batch, tokens, words)
-        attended = masked_softmax(similarity, question_mask[:, None]) @ question  # (batch, tokens, dim)
+        attended = product(masked_softmax(similarity, question_mask[:, None]), question)  # (batch, tokens, dim)
         closest = similarity.masked_fill(~question_mask[:, None], torch.finfo(similarity.dtype).min).amax(dim=2)
-        wanted = masked_softmax(closest, passage_mask)[:, None] @ passage  # (batch, 1, dim)
+        wanted = product(masked_softmax(closest, passage_mask)[:, None], passage)  # (batch, 1, dim)
         return torch.cat([passage, attended, passage * attended, passage * wanted], dim=-1)
 
 
@@ -78,5 +78,5 @@ class SelfAttention(nn.Module):
         scores = scores.masked_fill(hidden, float("-inf"))
         null = self.null.to(scores.dtype).expand(*scores.shape[:2], 1)
         shares = torch.softmax(torch.cat([scores, null], dim=2), dim=2)[..., :-1]
-        attended = shares @ x  # (batch, tokens, dim)
+        attended = product(shares, x)  # (batch, tokens, dim)
         return torch.cat([attended, x, attended * x], dim=-1)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from elmo.errors import InputError
 from tasks.base import Batch, FeatureBatch, Head
-from tasks.layers import BiRnn, masked_max, masked_mean, masked_softmax
+from tasks.layers import BiRnn, masked_max, masked_mean, masked_softmax, product
 from tasks.sst5.data import LABELS
 
 NEUTRAL = LABELS.index("neutral")
@@ -72,7 +72,7 @@ class Maxout(nn.Module):
 
 def attend_to_self(x: Tensor, mask: Tensor) -> Tensor:
     """For each token the mean of its sentence, weighted by dot products with it: (batch, tokens, dim), same shape."""
-    return masked_softmax(x @ x.transpose(1, 2), mask[:, None, :]) @ x
+    return product(masked_softmax(product(x, x.transpose(1, 2)), mask[:, None, :]), x)
 
 
 class BiattentiveClassifier(Head):
@@ -112,7 +112,7 @@ class BiattentiveClassifier(Head):
     def pool(self, x: Tensor, mask: Tensor) -> Tensor:
         """Maximum, minimum, mean and self-attentive mean: (batch, tokens, dim) -> (batch, 4 * dim)."""
         weights = masked_softmax(self.attention(x).squeeze(-1), mask)  # (batch, tokens)
-        attentive = (weights.unsqueeze(1) @ x).squeeze(1)
+        attentive = product(weights.unsqueeze(1), x).squeeze(1)
         return torch.cat([masked_max(x, mask), -masked_max(-x, mask), masked_mean(x, mask), attentive], dim=-1)
 
     def loss(self, features: Sequence[FeatureBatch], batch: Batch) -> Tensor:

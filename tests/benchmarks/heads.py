@@ -9,7 +9,7 @@ from torchcrf import CRF
 
 from tasks.crf import ConstrainedCrf
 from tasks.features import CharacterCnn, CharactersConfig
-from tasks.layers import BiRnn
+from tasks.layers import BiRnn, product
 from tests.benchmarks.__main__ import timed
 
 ROUNDS = 5
@@ -24,6 +24,8 @@ RECURRENCES = [
 ]
 # filters, width, words, characters
 CONVOLUTIONS = [(128, 3, 150, 14), (100, 5, 900, 18)]
+# pairs, tokens, width, tokens: SNLI's alignment, SQuAD's self-attention
+ATTENTIONS = [(16, 15, 384, 9), (25, 90, 66, 90)]
 # sentences, tokens, tags
 CHAINS = [(16, 25, 17), (64, 30, 17), (128, 50, 17)]
 
@@ -37,6 +39,10 @@ def by_conv1d(cnn: CharacterCnn, spelling: Tensor, lengths: Tensor) -> Tensor:
     windows = cnn.convolution(cnn.embedding(spelling).transpose(1, 2))
     outside = torch.arange(windows.shape[2]) > (lengths - cnn.width).clamp(min=0)[:, None]
     return torch.relu(windows.masked_fill(outside[:, None], float("-inf")).amax(dim=2))
+
+
+def attend(a: Tensor, b: Tensor, multiply: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+    return multiply(torch.softmax(multiply(a, b.transpose(1, 2)) / 9, dim=2), b)
 
 
 def ratio(ours: Callable[[], Tensor], theirs: Callable[[], Tensor]) -> tuple[float, float]:
@@ -68,6 +74,11 @@ def main() -> None:
         )
         name = f"character CNN, {filters} filters of {width}, {words} words"
         print(f"{name:52s} {1e3 * a:8.1f} {1e3 * b:8.1f} {a / b:6.2f}")
+    for batch, m, k, n in ATTENTIONS:
+        a, b = (torch.randn(batch, rows, k, requires_grad=True) for rows in (m, n))
+        x, y = ratio(lambda a=a, b=b: attend(a, b, product), lambda a=a, b=b: attend(a, b, torch.bmm))
+        name = f"attention of {m} to {n} tokens of {k}, {batch} pairs"
+        print(f"{name:52s} {1e3 * x:8.1f} {1e3 * y:8.1f} {x / y:6.2f}")
     for batch, tokens, n_tags in CHAINS:
         crf = ConstrainedCrf([str(tag) for tag in range(n_tags)], lambda first, second: True)
         emissions = torch.randn(batch, tokens, n_tags, requires_grad=True)

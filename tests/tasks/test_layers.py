@@ -12,6 +12,7 @@ from tasks.layers import (
     masked_max,
     masked_mean,
     masked_softmax,
+    product,
 )
 from tasks.seed import initialise
 
@@ -37,6 +38,23 @@ def test_variational_dropout_drops_a_dimension_for_the_whole_sentence():
     assert set(dropped.unique().tolist()) == {0.0, 2.0}
     assert dropped.mean().item() == pytest.approx(1.0, abs=0.05)
     assert torch.equal(dropout.eval()(torch.ones(2, 3, 4)), torch.ones(2, 3, 4))
+
+
+def test_product_and_its_gradients_are_those_of_plain_multiplication():
+    torch.manual_seed(0)
+    a, b = torch.randn(3, 4, 5, dtype=torch.float64), torch.randn(3, 6, 5, dtype=torch.float64)
+    a.requires_grad_()
+    b.requires_grad_()
+    transposed = b.transpose(1, 2)
+    ours, plain = product(a, transposed), a @ transposed
+    torch.testing.assert_close(ours, plain)
+    weights = torch.randn(3, 4, 6, dtype=torch.float64)
+    for mine, theirs in zip(
+        torch.autograd.grad((ours * weights).sum(), (a, b)),
+        torch.autograd.grad((plain * weights).sum(), (a, b)),
+        strict=True,
+    ):
+        torch.testing.assert_close(mine, theirs)
 
 
 def test_masked_softmax_is_the_softmax_of_what_is_left():
