@@ -39,6 +39,16 @@ def explain_launcher(error: Exception) -> str | None:
     return None
 
 
+def explain_stop(launcher: str) -> str:
+    """What Ctrl-C has stopped, by the class of the launcher, and what to do next."""
+    if launcher.endswith(".SlurmLauncher"):
+        return (
+            "stopped waiting; runs in SLURM's queue take place all the same. python -m results.status shows them, "
+            "scancel ends them, and the same command does what is then left"
+        )
+    return "stopped; the same command goes on from here"
+
+
 def _missing(error: Exception) -> str | None:
     """Hydra's name for the launcher that is not installed, if that is what the error says."""
     group, _, launcher = (getattr(error, "missing_cfg_file", None) or "").rpartition("/")

@@ -44,7 +44,7 @@ from tasks.base import Scores, Split
 from tasks.console import Reporter
 from tasks.ending import Terminated, end_children, end_with_launcher, launcher_pid, sigterm_as_interrupt
 from tasks.features import TokenFeatures
-from tasks.launchers import explain_launcher
+from tasks.launchers import explain_launcher, explain_stop
 from tasks.loggers import make_logger
 from tasks.plan import Plan
 from tasks.saved import save_weights
@@ -287,7 +287,7 @@ def main() -> None:
         sys.exit(1)
     except KeyboardInterrupt as stop:
         end_children()
-        print("tasks.run: stopped; the same command goes on from here", file=sys.stderr)
+        print(f"tasks.run: {explain_stop(Sweep.latest.launcher if Sweep.latest else '')}", file=sys.stderr)
         sys.exit(143 if isinstance(stop, Terminated) else 130)  # as a shell would say it
     except (HydraException, OmegaConfBaseException) as error:
         sys.exit(f"tasks.run: {explain_launcher(error) or explain(error)}")

@@ -75,6 +75,7 @@ class Sweep(Callback):
         self._total: int | None = None
         self._file: Path | None = None
         self._notices = Path()
+        self.launcher = ""
         self._terminal = (0, 0)
         self._since = 0.0
 
@@ -93,10 +94,11 @@ class Sweep(Callback):
         atexit.register(_remove, self._file)  # on_multirun_end is not called when a run has failed
         self._terminal, self._notices = terminal(), _notices_of(self._file)
         Notices(self._notices).start()
-        if not config.hydra.launcher._target_.endswith((".BasicLauncher", ".JoblibLauncher")):
+        self.launcher = config.hydra.launcher._target_
+        if not self.launcher.endswith((".BasicLauncher", ".JoblibLauncher")):
             # Nothing is seen of them until the first has ended, which in a queue may take hours.
-            launcher = config.hydra.runtime.choices["hydra/launcher"]
-            Reporter("sweep").warn(f"{self._total or ''} runs are handed to {launcher}".lstrip())
+            name = config.hydra.runtime.choices["hydra/launcher"]
+            Reporter("sweep").warn(f"{self._total or ''} runs are handed to {name}".lstrip())
         Sweep.latest = self
         try:
             manifest = manifest_of(config, runs or [])

@@ -14,7 +14,7 @@ from hydra import compose, initialize_config_module
 from hydra.core.config_store import ConfigStore
 from hydra.core.plugins import Plugins
 
-from tasks.launchers import LAUNCHER_EXTRAS, explain_launcher
+from tasks.launchers import LAUNCHER_EXTRAS, explain_launcher, explain_stop
 from tasks.notices import Notices, leave, terminal
 from tests.tasks.making import SMALL
 
@@ -76,6 +76,11 @@ def test_errors_of_a_cluster_say_that_the_sweep_can_go_on():
     assert explain_launcher(ConnectionError("Could not find any running Ray instance")).startswith("ray: ")
     assert explain_launcher(ConnectionError("refused")) is None
     assert explain_launcher(RuntimeError("anything else")) is None
+
+
+def test_ctrl_c_ends_the_runs_of_this_machine_but_not_those_in_a_queue():
+    assert explain_stop("") == explain_stop("a.JoblibLauncher") == "stopped; the same command goes on from here"
+    assert "scancel" in explain_stop(launcher_of("hydra/launcher=slurm")._target_)
 
 
 class TestNotices:
