@@ -52,16 +52,22 @@ def launcher_pid() -> int | None:
 def end_with_launcher() -> None:
     """Sees to it that a worker does not outlive the process that started it, which kill -9 leaves no time to say so.
 
-    It would train on for hours, unseen, with nobody to take its result. What it leaves is what a kill leaves.
+    It would train on for hours, unseen, with nobody to take its result. What it leaves is what a kill leaves. One that
+    has not got its first run yet does not know of this, does nothing, and ends after joblib's five minutes.
     """
     launcher = launcher_pid()
     watching = any(thread.name == "launcher watch" for thread in threading.enumerate())
     if launcher is None or watching:
         return
 
-    def watch() -> None:
-        while os.getppid() == launcher:
-            time.sleep(LOOKS_EVERY)
-        os.kill(os.getpid(), signal.SIGKILL)
+    def end_if_alone() -> None:
+        if os.getppid() != launcher:
+            os.kill(os.getpid(), signal.SIGKILL)
 
+    def watch() -> None:
+        while True:
+            end_if_alone()
+            time.sleep(LOOKS_EVERY)
+
+    end_if_alone()  # before it begins with anything
     threading.Thread(target=watch, name="launcher watch", daemon=True).start()

@@ -1,5 +1,6 @@
 """Kill -9 of a worker, of the parent, of all processes at random moments: the records are as if nothing had been."""
 
+import contextlib
 import os
 import random
 import signal
@@ -26,14 +27,16 @@ class Sweep:
 
     def __init__(self, runs, settings):
         self.runs = runs
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tasks.run", "-m", f"runs_dir={runs}", *SETTINGS, *settings],
-            env={**os.environ, "OMP_WAIT_POLICY": "PASSIVE"},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
+        # Not a pipe, which would not end before the last orphan does.
+        self.said = runs.with_name(f"{runs.name}-{time.monotonic_ns()}.txt")
+        with open(self.said, "w") as file:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tasks.run", "-m", f"runs_dir={runs}", *SETTINGS, *settings],
+                env={**os.environ, "OMP_WAIT_POLICY": "PASSIVE"},
+                stdout=subprocess.DEVNULL,
+                stderr=file,
+                start_new_session=True,
+            )
 
     def running(self):
         return self.process.poll() is None
@@ -56,18 +59,30 @@ class Sweep:
         elif workers := self.workers():
             os.kill(choice.choice(workers), signal.SIGKILL)
 
-    def end(self):
-        """What it said; by then all its processes must have gone."""
-        _, err = self.process.communicate(timeout=10 * PATIENCE)
+    def end(self, orphans=False):
+        """What it said; by then all its processes must have gone, or where there may be orphans, all that were at work.
+
+        An orphan that was waiting for its first run waits on for joblib's five minutes.
+        """
+        self.process.wait(10 * PATIENCE)
         deadline = time.monotonic() + PATIENCE
-        while time.monotonic() < deadline:
-            try:
-                os.killpg(self.process.pid, 0)
-            except ProcessLookupError:
-                return err
+        while self.workers() if orphans else self.alive():
+            if time.monotonic() > deadline:
+                self.clean_up()
+                pytest.fail("processes of the sweep outlive it")
             time.sleep(0.02)
-        os.killpg(self.process.pid, signal.SIGKILL)
-        pytest.fail("processes of the sweep outlive it")
+        return self.said.read_text()
+
+    def alive(self):
+        try:
+            os.killpg(self.process.pid, 0)
+        except ProcessLookupError:
+            return False
+        return True
+
+    def clean_up(self):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
 
 
 def outcomes(runs):
@@ -102,7 +117,7 @@ def killed_again_and_again(command, tmp_path, settings, kills):
     victims = [("worker", "parent", "group")[kill % 3] for kill in range(kills)]
     choice.shuffle(victims)
     sweep = None
-    said = []
+    said, orphaned = [], []
     for victim in victims:
         if sweep is None:
             sweep = Sweep(runs, [*settings, *SIDE_BY_SIDE])
@@ -113,12 +128,15 @@ def killed_again_and_again(command, tmp_path, settings, kills):
             time.sleep(choice.uniform(0, 6))  # while it starts
         sweep.kill(victim, choice)
         if victim != "worker" or not sweep.running():
-            said.append(sweep.end())
+            said.append(sweep.end(orphans=victim == "parent"))
+            orphaned.append(sweep)
             sweep = None
     if sweep is not None:
         said.append(sweep.end())
     last = Sweep(runs, [*settings, *SIDE_BY_SIDE])
     said.append(last.end())
+    for sweep in orphaned:  # not before: a re-run must do with what is left of them
+        sweep.clean_up()
     assert last.process.returncode == 0, said
     assert outcomes(runs) == outcomes(tmp_path / "calm"), said
     strange, lists = left_behind(runs)
