@@ -20,7 +20,7 @@ from tests.cluster.sweeps import (
 pytestmark = pytest.mark.cluster
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")  # before the sweep to compare with is run for nothing
 def ray():
     """Nothing but the reason to skip, where Ray cannot be had."""
     if importlib.util.find_spec("hydra_plugins.hydra_ray_launcher") is None:

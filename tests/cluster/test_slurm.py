@@ -24,7 +24,7 @@ INSTALL = "apt-get install --no-install-recommends slurmctld slurmd slurm-client
 WITH_DAEMONS = [LOOPBACK, str(HERE / "slurm.sh")]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")  # before the sweep to compare with is run for nothing
 def slurm():
     """Nothing but the reason to skip, where SLURM cannot be had."""
     pytest.importorskip("submitit", reason="needs pip install -c constraints.txt -e '.[slurm]'")
