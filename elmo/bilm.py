@@ -9,6 +9,7 @@ from functools import partial
 from itertools import chain
 from typing import cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -17,10 +18,11 @@ from elmo.encoder import WordMemory, encoder_of
 from elmo.errors import InputError
 from elmo.lstm import Packing, ProjectedLstm
 from elmo.options import SIZES, BilmOptions
-from elmo.threads import side_by_side
+from elmo.threads import at_once, side_by_side
 
 Sentence = Sequence[str]
 FORWARD, BACKWARD = 0, 1
+SENTENCES_IN_A_SHARE = 12  # a thread that gets fewer reads all weights for too little
 
 
 class CarriedState:
@@ -133,7 +135,6 @@ class Bilm(nn.Module):
         type_of = {word: i for i, word in enumerate(dict.fromkeys(chain.from_iterable(marked)))}
         types = torch.tensor([type_of[word] for sentence in marked for word in sentence], device=self.device)
         vectors = (self._memory or self.encoder).encode_words(list(type_of))  # (types, projection_dim)
-        packing = Packing.of([len(sentence) for sentence in marked], self.device)
         # The marks are read by the LSTMs and then left out: which positions are tokens, and the result's row of each.
         kinds = [kind for sentence in sentences for kind in (False, *[True] * len(sentence), False)]
         is_token = torch.tensor(kinds, device=self.device)  # (tokens and marks,)
@@ -142,7 +143,8 @@ class Bilm(nn.Module):
         result = vectors.new_empty(self.n_layers, int(is_token.sum()), self.dim)
         result[0] = vectors[types[is_token]].repeat(1, 2)
 
-        def read(direction: int, positions: Tensor) -> None:
+        def read(direction: int, packing: Packing, first: int) -> None:
+            positions = first + (packing.forward if direction == FORWARD else packing.backward)
             kept = is_token[positions]
             rows = row_of[positions[kept]]
             half = slice(direction * self.options.projection_dim, (direction + 1) * self.options.projection_dim)
@@ -153,12 +155,20 @@ class Bilm(nn.Module):
                 x = output + x if self.options.skip_connections and layer > 0 else output
                 result[layer + 1, rows, half] = x[kept]
 
-        directions = partial(read, FORWARD, packing.forward), partial(read, BACKWARD, packing.backward)
-        if self.device.type == "cpu":
-            side_by_side(directions)
+        # With more threads than directions each direction of some of the sentences is one job. Where states are carried
+        # from batch to batch, all sentences stay together.
+        on_cpu = self.device.type == "cpu"
+        shares = min(at_once() // 2, len(sentences) // SENTENCES_IN_A_SHARE) if on_cpu and state is None else 1
+        jobs, first = [], 0
+        for lengths in np.array_split([len(sentence) for sentence in marked], max(1, shares)):
+            packing = Packing.of(lengths.tolist(), self.device)
+            jobs += [partial(read, direction, packing, first) for direction in (FORWARD, BACKWARD)]
+            first += int(lengths.sum())
+        if on_cpu:
+            side_by_side(jobs)
         else:
-            for direction in directions:
-                direction()
+            for job in jobs:
+                job()
         return result
 
     @staticmethod

@@ -6,16 +6,19 @@ ask for, and `WordMemory` makes either read a word once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
-from elmo.characters import character_ids
+from elmo.characters import PADDING, character_ids
+from elmo.kernel import Kernel, Panels, WindowTable, kernel
 from elmo.options import N_CHARACTERS, UNKNOWN_WORD, BilmOptions
-from elmo.threads import side_by_side
+from elmo.prepared import Prepared
+from elmo.threads import at_once, side_by_side
 
 WORDS_AT_ONCE = 512  # bounds the memory of the convolutions: 512 words x 2048 filters x 50 positions are 200 MB
 # Words are filled up to a multiple of this: libraries compute small products and convolutions in another order than
@@ -23,6 +26,15 @@ WORDS_AT_ONCE = 512  # bounds the memory of the convolutions: 512 words x 2048 f
 # to the last bit, on how many others are encoded with it. See also elmo.lstm.LEAST_ROWS.
 WORDS_IN_A_BLOCK = 32
 REMEMBERED_WORDS = 200_000
+
+
+@dataclass(frozen=True)
+class _Compiled:
+    """A character encoder's weights as `elmo.kernel` reads them."""
+
+    tables: list[WindowTable]
+    highways: list[tuple[Panels, Panels]]  # carry and transform
+    projection: Panels | None
 
 
 class Highway(nn.Module):
@@ -53,6 +65,7 @@ class CharacterEncoder(nn.Module):
         self.highways = nn.ModuleList(Highway(options.n_filters) for _ in range(options.n_highway))
         projection = nn.Linear(options.n_filters, options.projection_dim)
         self.projection = projection if options.has_projection else nn.Identity()
+        self._compiled: Prepared[_Compiled] = Prepared()
 
     def forward(self, ids: Tensor) -> Tensor:
         """The vectors of spelled words: (words, characters) -> (words, projection_dim)."""
@@ -77,17 +90,56 @@ class CharacterEncoder(nn.Module):
         widest = max(width for width, _ in options.filters)
         by_length = sorted(range(len(words)), key=lambda i: len(words[i].encode("utf-8", "ignore")))
 
+        compiled = self._kernel()
+        weights = self._compiled.of(list(self.parameters()), partial(self._compile, compiled)) if compiled else None
+
         def encode(rows: list[int]) -> None:
-            ids = character_ids(_whole_blocks([words[i] for i in rows]), options.max_characters, room=widest)
+            spelled = [words[i] for i in rows]
+            if compiled and weights:
+                ids = character_ids(spelled, options.max_characters, room=widest)
+                vectors[rows] = _run_compiled(compiled, weights, torch.from_numpy(ids), options.activation)
+                return
+            ids = character_ids(_whole_blocks(spelled), options.max_characters, room=widest)
             vectors[rows] = self(torch.from_numpy(ids).to(device))[: len(rows)]
 
-        groups = [by_length[start : start + WORDS_AT_ONCE] for start in range(0, len(words), WORDS_AT_ONCE)]
+        share = -(-len(words) // at_once()) if device.type == "cpu" else len(words)  # something for every thread
+        size = min(WORDS_AT_ONCE, max(share, WORDS_IN_A_BLOCK))
+        groups = [by_length[start : start + size] for start in range(0, len(words), size)]
         if device.type == "cpu":
             side_by_side(partial(encode, rows) for rows in groups)
         else:
             for rows in groups:
                 encode(rows)
         return vectors
+
+    def _kernel(self) -> Kernel | None:
+        """The compiled functions, where they can stand for `forward`: float32 on a CPU, and no gradients."""
+        weight = self.characters.weight
+        ours = weight.device.type == "cpu" and weight.dtype == torch.float32
+        differentiable = torch.is_grad_enabled() and any(parameter.requires_grad for parameter in self.parameters())
+        return kernel() if ours and not differentiable else None
+
+    def _compile(self, compiled: Kernel) -> _Compiled:
+        def panels(linear: nn.Linear) -> Panels:
+            return compiled.panels(linear.weight, linear.bias)
+
+        convolutions = cast(Iterable[nn.Conv1d], self.convolutions)
+        return _Compiled(
+            [
+                compiled.window_table(self.characters.weight, conv.weight, cast(Tensor, conv.bias))
+                for conv in convolutions
+            ],
+            [(panels(way.carry), panels(way.transform)) for way in cast(Iterable[Highway], self.highways)],
+            panels(self.projection) if isinstance(self.projection, nn.Linear) else None,
+        )
+
+
+def _run_compiled(compiled: Kernel, weights: _Compiled, ids: Tensor, activation: str) -> Tensor:
+    """`CharacterEncoder.forward`, compiled."""
+    x = compiled.windows(ids, weights.tables, PADDING, activation)  # (words, n_filters)
+    for carry, transform in weights.highways:
+        compiled.highway(x, carry, transform)
+    return compiled.product(x, weights.projection) if weights.projection else x
 
 
 class WordEncoder(nn.Module):

@@ -1,7 +1,8 @@
 """One direction of one LSTM layer with projected, clipped state, over a batch packed by length.
 
 torch's own LSTM with `proj_size` is this recurrence without the clipping; the clipping is part of the trained model, so
-the steps are spelled out here. Whatever makes them faster belongs behind this module's interface.
+the steps are spelled out here. On a CPU they run in compiled C where there is a compiler (`elmo.kernel`), in torch
+otherwise; a GPU and other precisions always have torch.
 """
 
 from __future__ import annotations
@@ -12,6 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor, nn
+
+from elmo.kernel import LstmPanels, kernel
+from elmo.prepared import Prepared
 
 # Libraries multiply a few rows by other kernels, which add in another order, than they do many. With at least this many
 # rows in every product a sentence's vectors do not depend, to the last bit, on how many others are computed with it.
@@ -52,6 +56,16 @@ class Packing:
         return cls(tensor(order), running.sum(axis=1).tolist(), tensor(forward), tensor(backward))
 
 
+@dataclass(frozen=True)
+class _Columns:
+    """The weights as torch multiplies by them fastest."""
+
+    by_input: Tensor  # (input_dim, 4 * cell_dim)
+    recurrent: Tensor  # (projection_dim, 4 * cell_dim)
+    bias: Tensor  # (4 * cell_dim,), the forget gate's one added
+    projection: Tensor  # (cell_dim, projection_dim)
+
+
 class ProjectedLstm(nn.Module):
     """An LSTM whose recurrent state is a clipped projection of its clipped cell.
 
@@ -74,6 +88,8 @@ class ProjectedLstm(nn.Module):
         self.weight = nn.Parameter(torch.empty(4 * cell_dim, input_dim + projection_dim))  # reads [input; state]
         self.bias = nn.Parameter(torch.empty(4 * cell_dim))
         self.projection = nn.Parameter(torch.empty(projection_dim, cell_dim))
+        self._panels: Prepared[LstmPanels] = Prepared()
+        self._columns: Prepared[_Columns] = Prepared()
 
     @property
     def cell_dim(self) -> int:
@@ -96,26 +112,42 @@ class ProjectedLstm(nn.Module):
                 state after each sentence's own last token.
             cell: cell of each sentence, (sentences, cell_dim); likewise overwritten.
         """
+        compiled = kernel() if x.device.type == "cpu" and x.dtype == torch.float32 == self.weight.dtype else None
+        weights = self.weight, self.bias, self.projection
+        if compiled is not None:
+            panels = self._panels.of(weights, lambda: compiled.lstm_panels(self.weight, self._bias(), self.projection))
+            return compiled.lstm(x.contiguous(), step_sizes, panels, state, cell, self.cell_clip, self.projection_clip)
+        return self._in_torch(x, step_sizes, state, cell, self._columns.of(weights, self._make_columns))
+
+    def _bias(self) -> Tensor:
         bias = self.bias.clone()
         bias[self.cell_dim : 2 * self.cell_dim] += 1.0
+        return bias
+
+    def _make_columns(self) -> _Columns:
         # Copies, not views: OpenBLAS multiplies a few rows by a transposed view several times slower.
-        by_input = self.weight[:, : self.input_dim].t().contiguous()  # (input_dim, 4 * cell_dim)
-        recurrent = self.weight[:, self.input_dim :].t().contiguous()  # (projection_dim, 4 * cell_dim)
-        projection = self.projection.t().contiguous()  # (cell_dim, projection_dim)
+        return _Columns(
+            self.weight[:, : self.input_dim].t().contiguous(),
+            self.weight[:, self.input_dim :].t().contiguous(),
+            self._bias(),
+            self.projection.t().contiguous(),
+        )
+
+    def _in_torch(self, x: Tensor, step_sizes: Sequence[int], state: Tensor, cell: Tensor, weights: _Columns) -> Tensor:
         # The inputs of all steps in one product; only the recurrent half has to wait for the step before.
-        from_input = torch.addmm(bias, _enough(x), by_input)  # (tokens, 4 * cell_dim)
+        from_input = torch.addmm(weights.bias, _enough(x), weights.by_input)  # (tokens, 4 * cell_dim)
 
         outputs = x.new_empty(x.shape[0], self.projection_dim)
         start = 0
         for size in step_sizes:
             inputs = _enough(from_input[start : start + size])
-            gates = torch.addmm(inputs, _enough(state[:size]), recurrent)[:size]  # (size, 4 * cell_dim)
+            gates = torch.addmm(inputs, _enough(state[:size]), weights.recurrent)[:size]  # (size, 4 * cell_dim)
             input_gate, forget_gate, candidate, output_gate = gates.chunk(4, dim=1)  # (size, cell_dim) each
             running = cell[:size].mul_(forget_gate.sigmoid_()).addcmul_(input_gate.sigmoid_(), candidate.tanh_())
             if self.cell_clip is not None:
                 running.clamp_(-self.cell_clip, self.cell_clip)
             hidden = output_gate.sigmoid_().mul_(running.tanh())  # (size, cell_dim)
-            projected = torch.mm(_enough(hidden), projection)[:size]
+            projected = torch.mm(_enough(hidden), weights.projection)[:size]
             if self.projection_clip is not None:
                 projected.clamp_(-self.projection_clip, self.projection_clip)
             state[:size] = outputs[start : start + size] = projected

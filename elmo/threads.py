@@ -14,20 +14,21 @@ from typing import TypeVar
 
 import torch
 
-AT_ONCE = 2  # a biLM has two directions
+LEAST_AT_ONCE = 2  # a biLM has two directions
 
 Result = TypeVar("Result")
 
 
 def side_by_side(jobs: Iterable[Callable[[], None]]) -> None:
-    """Runs all jobs, AT_ONCE of them at a time where there are the cores; the first exception among them is raised."""
-    jobs = list(jobs)
-    pool = _pool(os.getpid(), AT_ONCE, "elmo") if len(jobs) > 1 and available_cores() > 1 else None
+    """Runs all jobs, `at_once()` of them at a time; the first exception among them is raised."""
+    jobs, workers = list(jobs), at_once()
+    pool = _pool(os.getpid(), workers, "elmo") if len(jobs) > 1 and workers > 1 else None
     if pool is None:
         for job in jobs:
             job()
         return
-    threads, grad = torch.get_num_threads(), torch.is_grad_enabled()
+    # Each has its share of torch's threads: more threads than cores would wait for each other at every product.
+    threads, grad = max(1, torch.get_num_threads() // min(len(jobs), workers)), torch.is_grad_enabled()
 
     def in_thread(job: Callable[[], None]) -> None:
         # Both are settings of a thread, and a new one starts with the defaults.
@@ -37,6 +38,11 @@ def side_by_side(jobs: Iterable[Callable[[], None]]) -> None:
 
     for future in [pool.submit(in_thread, job) for job in jobs]:
         future.result()
+
+
+def at_once() -> int:
+    """Jobs that run side by side: as many as torch was given threads, but two in any case, if there are the cores."""
+    return min(available_cores(), max(LEAST_AT_ONCE, torch.get_num_threads()))
 
 
 def available_cores() -> int:

@@ -6,6 +6,7 @@ length, and multiply input and state at each step.
 
 import torch
 from torch import Tensor
+from torch.nn.functional import linear
 
 from elmo.bilm import Bilm
 from elmo.characters import character_ids
@@ -34,17 +35,18 @@ def _direction(bilm: Bilm, direction: int, x: Tensor, lengths: list[int]) -> Ten
     outputs = [x]
     for number, lstm in enumerate(bilm.directions[direction]):
         inputs, output = outputs[-1], torch.zeros_like(x)
-        to_input, to_state = lstm.weight[:, : lstm.input_dim].t(), lstm.weight[:, lstm.input_dim :].t()
+        # Two weight matrices, as AllenNLP has them; a copy a layer and call is nothing beside its steps.
+        to_input, to_state = (part.contiguous() for part in lstm.weight.split(lstm.input_dim, dim=1))
         state = x.new_zeros(len(lengths), lstm.projection_dim)
         cell = x.new_zeros(len(lengths), lstm.cell_dim)
         steps = range(lengths[0]) if direction == 0 else range(lengths[0] - 1, -1, -1)
         for step in steps:
             n = sum(length > step for length in lengths)  # rows that have a token here
-            gates = inputs[:n, step] @ to_input + (state[:n] @ to_state + lstm.bias)
+            gates = linear(inputs[:n, step], to_input) + linear(state[:n], to_state, lstm.bias)
             i, f, g, o = gates.chunk(4, dim=1)
             memory = torch.sigmoid(i) * torch.tanh(g) + torch.sigmoid(f + 1.0) * cell[:n]
             memory = torch.clamp(memory, -lstm.cell_clip, lstm.cell_clip)
-            projected = (torch.sigmoid(o) * torch.tanh(memory)) @ lstm.projection.t()
+            projected = linear(torch.sigmoid(o) * torch.tanh(memory), lstm.projection)
             projected = torch.clamp(projected, -lstm.projection_clip, lstm.projection_clip)
             cell[:n], state[:n], output[:n, step] = memory, projected, projected
         skip = bilm.options.skip_connections and number > 0

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 import torch
 
+import elmo.bilm
 import elmo.encoder
 import elmo.threads
 from elmo import SIZES, Bilm, CarriedState, InputError, load_bilm, random_bilm
 from elmo.encoder import WordMemory
+from elmo.threads import side_by_side
 from tests.elmo import naive
 
 SENTENCES = [
@@ -63,7 +65,9 @@ def reference_differences(reference, bilm, lists, state):
     return differences
 
 
-def test_parity_with_bilm_tf(reference, reference_bilm, reference_sentences):
+@pytest.mark.parametrize("kernel", ["1", "0"])
+def test_parity_with_bilm_tf(reference, reference_bilm, reference_sentences, kernel, monkeypatch):
+    monkeypatch.setenv("ELMO_KERNEL", kernel)
     differences = reference_differences(reference, reference_bilm, reference_sentences, CarriedState())
     assert len(differences) == 30
     assert max(differences) < 1e-5
@@ -75,7 +79,9 @@ def test_stateless_is_something_else(reference, reference_bilm, reference_senten
     assert all(batch.max() > 1e-3 for batch in later)
 
 
-def test_equals_the_naive_bilm(made):
+@pytest.mark.parametrize("kernel", ["1", "0"])
+def test_equals_the_naive_bilm(made, kernel, monkeypatch):
+    monkeypatch.setenv("ELMO_KERNEL", kernel)
     bilm, options, tensors = made
     found = split(bilm.token_layers(SENTENCES), SENTENCES)
     for words, layers in zip(SENTENCES, found, strict=True):
@@ -239,9 +245,28 @@ def test_two_directions_at_once_have_the_bits_of_one_after_the_other(monkeypatch
     assert torch.equal(*found)
 
 
+def test_many_cores_share_the_sentences_and_change_no_bit(monkeypatch):
+    bilm = random_bilm("tiny", seed=2)
+    expected = bilm.token_layers(SENTENCES * 5)
+    jobs = []
+    monkeypatch.setattr(elmo.bilm, "side_by_side", lambda some: (jobs.append(len(some)), side_by_side(some)))
+    for module in (elmo.bilm, elmo.threads):
+        monkeypatch.setattr(module, "at_once", lambda: 6)
+    assert torch.equal(bilm.token_layers(SENTENCES * 5), expected)
+    assert jobs == [6]  # both directions of 15 sentences each
+    carried = CarriedState(), CarriedState()
+    torch.testing.assert_close(bilm.token_layers(SENTENCES * 5, carried[0]), expected, rtol=0, atol=0)
+    again = bilm.token_layers(SENTENCES * 5, carried[0])
+    monkeypatch.undo()
+    bilm.token_layers(SENTENCES * 5, carried[1])
+    assert torch.equal(bilm.token_layers(SENTENCES * 5, carried[1]), again)
+
+
+@pytest.mark.parametrize("kernel", ["1", "0"])
 @pytest.mark.parametrize("size", ["tiny", "small"])
-def test_on_a_cpu_a_sentence_has_the_same_bits_in_any_company_with_any_threads(size):
+def test_on_a_cpu_a_sentence_has_the_same_bits_in_any_company_with_any_threads(size, kernel, monkeypatch):
     """The store rests on this: who embedded a sentence first, and with which others, must not matter."""
+    monkeypatch.setenv("ELMO_KERNEL", kernel)
     draw = random.Random(1)
     bilm = random_bilm(size, seed=4)
     words = ["".join(draw.choices("abcdefgh", k=draw.choice((1, 1, 2, 4, 7, 30)))) for _ in range(60)]
