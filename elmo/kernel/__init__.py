@@ -79,8 +79,8 @@ class Kernel:
         self._lstm = library.elmo_lstm
         self._lstm.argtypes = [_pointer] * 2 + [_long] + [_pointer] * 5 + [_long] * 3 + [_float] * 2 + [_pointer] * 3
         self._windows = library.elmo_windows
-        ids, tables, sizes = [_pointer, _long, _long, ctypes.c_int64], [_pointer, _pointer], [_long] * 3
-        self._windows.argtypes = [*ids, *tables, *sizes, ctypes.c_int, _pointer, _long]
+        self._windows.argtypes = [_pointer, _long, _long, ctypes.c_int64, _pointer, _pointer, _long, _long, _long]
+        self._windows.argtypes += [ctypes.c_int, _pointer, _long]
         self._windows.restype = None
         self._highway = library.elmo_highway
         self._highway.argtypes = [_pointer] * 3 + [_long]
