@@ -85,21 +85,20 @@ static void pack_rows(const float *a, long stride, long rows, long depth, float 
 /* `rows` is a constant wherever this is used, so that its loops become straight code. */
 INLINE void product_block(const int rows, const float *a, const float *panel, long depth, const float *start,
                           long start_stride, float *out, long out_stride, long columns, float clip) {
+    /* What came before is added last: shorter chains of sums lose fewer bits. */
     vec sum[ROWS][4];
-    float edge[PANEL];
-    for (int m = 0; m < rows; m++) {
-        const float *from = start + m * start_stride;
-        if (columns < PANEL) {
-            memset(edge, 0, sizeof edge);
-            memcpy(edge, from, columns * sizeof(float));
-            from = edge;
-        }
-        for (int j = 0; j < 4; j++) sum[m][j] = load(from + j * LANES);
-    }
+    float edge[PANEL] = {0};
+    for (int m = 0; m < rows; m++)
+        for (int j = 0; j < 4; j++) sum[m][j] = all(0.0f);
     accumulate(sum, rows, a, panel, depth);
     for (int m = 0; m < rows; m++) {
-        float *to = columns < PANEL ? edge : out + m * out_stride;
-        for (int j = 0; j < 4; j++) store(to + j * LANES, at_least(at_most(sum[m][j], all(clip)), all(-clip)));
+        const float *from = start + m * start_stride;
+        float *to = out + m * out_stride;
+        if (columns < PANEL) from = memcpy(edge, from, columns * sizeof(float)), to = edge;
+        for (int j = 0; j < 4; j++) {
+            const vec whole = load(from + j * LANES) + sum[m][j];
+            store(to + j * LANES, at_least(at_most(whole, all(clip)), all(-clip)));
+        }
         if (columns < PANEL) memcpy(out + m * out_stride, edge, columns * sizeof(float));
     }
 }

@@ -60,7 +60,8 @@ def test_layers_equal_those_of_the_frozen_bilm(name):
             n = len(SENTENCES[sentence])
             seen.append(sentence)
             read = torch.from_numpy(batch.inputs[0, 1 : n + 1, row])
-            torch.testing.assert_close(vectors[read].repeat(1, 2), frozen[0, sentence, :n], atol=1e-6, rtol=0)
+            # Sums over 2,048 filters, taken in two orders: each is off by up to 1e-6 from double precision.
+            torch.testing.assert_close(vectors[read].repeat(1, 2), frozen[0, sentence, :n], atol=3e-6, rtol=0)
             for number, layer in enumerate(layers, start=1):
                 both = torch.cat([layer[0, 1 : n + 1, row], layer[1, 1 : n + 1, row].flip(0)], dim=1)
                 torch.testing.assert_close(both, frozen[number, sentence, :n], atol=1e-6, rtol=0)
