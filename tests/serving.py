@@ -92,8 +92,8 @@ def serving(site: Site):
             self.wfile.write(body[:before])
             if before:
                 site.go_on.wait(60)
+            site.sent += len(body)  # before the client has it all, and looks
             self.wfile.write(body[before:])
-            site.sent += len(body)
             self.close_connection = True
 
     class Server(ThreadingHTTPServer):
