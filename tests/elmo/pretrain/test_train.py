@@ -276,7 +276,7 @@ def test_the_curve_goes_to_wandb_where_asked(text, tmp_path, monkeypatch):
         ({"corpus": []}, "corpus="),
         ({"budget": Budget()}, "no budget"),
         ({"device": "cuda"}, "no usable GPU"),
-        ({"init": "nowhere"}, "no biLM of that name is shipped"),
+        ({"init": "nowhere"}, "no biLM has that name; shipped: small"),
     ],
 )
 def test_what_cannot_be_run_is_refused(text, tmp_path, change, message, monkeypatch):
