@@ -344,7 +344,7 @@ def _doubts(row: Row) -> list[str]:
 
 
 def _of_arm(key: str) -> bool:
-    return key.split(".")[0] in ("features", "weights")
+    return key.split(".")[0] in ("features", "vectors", "weights")
 
 
 def _empty_cells(row: Row, features: Sequence[str], runs_dir: Path | None) -> list[Finding]:

@@ -115,7 +115,7 @@ class RunRecord:
         identity: The run's name; its path follows from it.
         fingerprinted: All that may change a score, nested: `config` (resolved, with `seed` at its root; without paths,
             device, threads, logger, launcher), `data` (hashes), `weights` (hash) and `recipe` (version). What differs
-            between the arms lies under `config.features` or `weights`.
+            between the arms lies under `config.features`, `vectors` or `weights`.
         metric: Name of the main metric, a key of `scores["test"]`.
         scores: Split ("dev", "test") -> metric -> percent.
         details: Further scores of any shape, such as per class; percent as well.

@@ -63,6 +63,7 @@ python -m tasks.run -m KEY=A,B,C ...     one run for each combination
 
   task={tasks}
   features=glove|elmo|elmo_random        the arm: baseline, baseline + ELMo, baseline + untrained biLM
+           word2vec                      baseline with vectors of the biLM's own text (python -m tasks.word2vec)
   data=mini|paper|NAME                   shipped data, official files under data_dir, or a conf/data/NAME.yaml
   seed=N  train_fraction=0.1             a share of the training examples, drawn by the seed
   limit=N                                the first N examples of each split, for a quick look

@@ -1,8 +1,9 @@
-"""Pretrained word vectors: GloVe by name, or any glove, word2vec or fastText text file."""
+"""Pretrained word vectors: GloVe or our own word2vec by name, or any glove, word2vec or fastText text file."""
 
 from __future__ import annotations
 
 import gzip
+import os
 import zlib
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from elmo.download import VECTORS, content_hash, obtain
 from elmo.errors import InputError
 
 GLOVE_50D = "glove-6b-50d"
+WORD2VEC = "word2vec"
 Vector = npt.NDArray[np.float32]
 
 
@@ -35,15 +37,32 @@ def open_vectors(name: str) -> Vectors:
     """The vectors in a text file at a path, or of a name; published ones are downloaded the first time."""
     if name == GLOVE_50D:
         return PackagedGlove()
+    if name == WORD2VEC:
+        return _trained_word2vec()
     path = Path(name).expanduser()
     if path.is_file():
         return TextVectors(path)
     if name in VECTORS:
         return TextVectors(obtain(name), VECTORS[name].dim)
     raise InputError(
-        f"word vectors: {name!r} is neither a file nor a name: {GLOVE_50D} (a package) or, downloaded on demand, "
-        f"{', '.join(VECTORS)}; check features.words.vectors"
+        f"word vectors: {name!r} is neither a file nor a name: {GLOVE_50D} (a package), {WORD2VEC} (trained here) "
+        f"or, downloaded on demand, {', '.join(VECTORS)}; check features.words.vectors"
     )
+
+
+def word2vec_path() -> Path:
+    """Where `python -m tasks.word2vec` leaves its vectors: $ELMO_WORD2VEC, or a file in the user's cache."""
+    return Path(os.environ.get("ELMO_WORD2VEC") or "~/.cache/elmo-suite/word2vec.txt").expanduser()
+
+
+def _trained_word2vec() -> TextVectors:
+    path = word2vec_path()
+    if not path.is_file():
+        raise InputError(
+            f"word vectors: {WORD2VEC!r} has to be trained once, and {path} is not there: python -m tasks.word2vec "
+            "TEXT..., with the text or the token store of the biLM (or name a file with ELMO_WORD2VEC=FILE)"
+        )
+    return TextVectors(path)
 
 
 class PackagedGlove:
