@@ -14,11 +14,12 @@ from tests.tasks.mini_measures import config_of, examples_of
 
 
 class Chance(NamedTuple):
-    """A score in percent, of what, and by which metric."""
+    """A score in percent, of what, by which metric, and what each test example adds to it."""
 
     what: str
     score: float
     metric: str
+    examples: list
 
     def __str__(self):
         """The line of a card."""
@@ -34,7 +35,8 @@ def chance(task):
 def majority(train, test):
     """The accuracy of the class that is most frequent in train."""
     ((label, _),) = Counter(example.label for example in train).most_common(1)
-    return Chance("majority class", 100 * sum(example.label == label for example in test) / len(test), "accuracy")
+    right = [{"correct": int(example.label == label)} for example in test]
+    return Chance("majority class", 100 * sum(example["correct"] for example in right) / len(test), "accuracy", right)
 
 
 def word_tags(train, test):
@@ -45,18 +47,20 @@ def word_tags(train, test):
             seen[word][tag] += 1
     usual = {word: tags.most_common(1)[0][0] for word, tags in seen.items()}
     predicted = [[usual.get(word, "O") for word in example.words] for example in test]
-    return Chance("most frequent tag of each word", config_of("ner").task.score(test, predicted).values["f1"], "F1")
+    scores = config_of("ner").task.score(test, predicted)
+    return Chance("most frequent tag of each word", scores.values["f1"], "F1", scores.examples)
 
 
 def fixed_span(train, test):
     """Answer F1 of the one of the rules below that does best in train; none looks at the question."""
 
-    def f1(rule, examples):
+    def scores(rule, examples):
         predicted = [text_of(example.passage, *rule(example.passage.tokens.words)) for example in examples]
-        return answer_scores([example.answers for example in examples], predicted).values["f1"]
+        return answer_scores([example.answers for example in examples], predicted)
 
-    best = max(SPANS, key=lambda name: f1(SPANS[name], train))
-    return Chance(best, f1(SPANS[best], test), "F1")
+    best = max(SPANS, key=lambda name: scores(SPANS[name], train).values["f1"])
+    found = scores(SPANS[best], test)
+    return Chance(best, found.values["f1"], "F1", found.examples)
 
 
 def text_of(passage, first, past):
