@@ -10,6 +10,7 @@ import shlex
 import socket
 import time
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -26,11 +27,11 @@ from omegaconf.errors import OmegaConfBaseException
 from elmo.errors import InputError
 from results.lock import Process
 from results.manifest import Manifest, write_manifest
-from results.record import Identity, timestamp
+from results.record import RecordConflict, RecordUnreadable, decide, record_path, timestamp
 from tasks.console import Reporter
 from tasks.notices import Notices, leave, terminal
-from tasks.plan import identity_of
-from tasks.schema import run_config
+from tasks.plan import Plan, identity_of
+from tasks.schema import RunConfig, run_config
 
 Event = Literal["started", "finished", "skipped", "elsewhere", "failed", "failed before"]
 ENDS: tuple[Event, ...] = ("finished", "skipped", "elsewhere", "failed", "failed before")
@@ -100,12 +101,16 @@ class Sweep(Callback):
             name = config.hydra.runtime.choices["hydra/launcher"]
             Reporter("sweep").warn(f"{self._total or ''} runs are handed to {name}".lstrip())
         Sweep.latest = self
+        configs = configs_of(config, runs or [])
+        if not configs:
+            return
         try:
-            manifest = manifest_of(config, runs or [])
-            if manifest is not None:
-                write_manifest(Path(config.runs_dir), manifest)
+            write_manifest(Path(config.runs_dir), manifest_of(config, configs))
         except OSError as error:
             Reporter("sweep").warn(f"python -m results.status will not know of it: {error}")
+        if nothing_left(configs):
+            Reporter("sweep").warn(f"all {len(configs)} runs were done already")
+            raise SystemExit(0)  # Hydra would compose every run three times over, and start processes to skip them
 
     def runs_ended(self) -> int:
         """How many runs this sweep has done so far, well or badly."""
@@ -163,10 +168,10 @@ def runs_in(config: DictConfig) -> list[list[str]] | None:
     return runs
 
 
-def manifest_of(config: DictConfig, runs: list[list[str]]) -> Manifest | None:
-    """The names of a sweep's runs, or None where they cannot be told: Hydra will say why, and start none."""
-    known: dict[tuple[str, ...], Identity | str] = {}  # one for all seeds: composing takes a tenth of a second
-    identities, refused = [], []
+def configs_of(config: DictConfig, runs: list[list[str]]) -> dict[str, RunConfig | str]:
+    """The runs of a sweep by what they override, or why one cannot be; none where Hydra will say why and start none."""
+    known: dict[tuple[str, ...], RunConfig | str] = {}  # one for all seeds: composing takes a tenth of a second
+    configs: dict[str, RunConfig | str] = {}
     for overrides in runs:
         others = tuple(override for override in overrides if not override.startswith("seed="))
         if others not in known:
@@ -174,28 +179,42 @@ def manifest_of(config: DictConfig, runs: list[list[str]]) -> Manifest | None:
                 tree = GlobalHydra.instance().config_loader().load_sweep_config(config, list(overrides))
                 with open_dict(tree):
                     del tree["hydra"]
-                known[others] = identity_of(run_config(tree))
+                known[others] = run_config(tree)
             except InputError as error:
                 known[others] = str(error)
             except (HydraException, OmegaConfBaseException, AssertionError):  # the last for a key below a null
-                return None
-        name = known[others]
+                return {}
+        found = known[others]
         seeds = [int(override.partition("=")[2]) for override in overrides if override.startswith("seed=")]
-        if isinstance(name, Identity):
-            identities.append(replace(name, seed=seeds[-1]) if seeds else name)
-        else:
-            refused.append(f"{' '.join(overrides)}: {name}")
-    if not runs:
-        return None
+        if isinstance(found, RunConfig) and seeds:
+            found = replace(found, seed=seeds[-1], resolved={**found.resolved, "seed": seeds[-1]})
+        configs[" ".join(overrides)] = found
+    return configs
+
+
+def manifest_of(config: DictConfig, configs: Mapping[str, RunConfig | str]) -> Manifest:
+    """The names of a sweep's runs, for those who ask where it stands."""
+    identities = [identity_of(found) for found in configs.values() if isinstance(found, RunConfig)]
     # The same runs are the same sweep, whichever keys beside it say where they take place.
     digest = hashlib.sha256("\n".join(identity.title for identity in identities).encode()).hexdigest()[:8]
     return Manifest(
         name=config.hydra.runtime.choices.get("experiment") or f"sweep-{digest}",
         command=shlex.join(["python", "-m", "tasks.run", "-m", *config.hydra.overrides.task]),
         runs=identities,
-        refused=refused,
+        refused=[f"{overrides}: {found}" for overrides, found in configs.items() if not isinstance(found, RunConfig)],
         started_at=timestamp(),
     )
+
+
+def nothing_left(configs: Mapping[str, RunConfig | str]) -> bool:
+    """Whether every run has a finished record; one that has another kind is left, and will say more of it itself."""
+    runs = [found for found in configs.values() if isinstance(found, RunConfig)]
+    if len(runs) < len(configs) or not all(record_path(run.runs_dir, identity_of(run)).exists() for run in runs):
+        return False
+    try:
+        return all(decide(plan.path, plan.parts) == "skip" for plan in map(Plan.of, runs))
+    except (InputError, RecordConflict, RecordUnreadable, OSError):
+        return False
 
 
 def progress(so_far: Counter[Event], total: int | None, elapsed: float) -> str:

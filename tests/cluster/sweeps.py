@@ -83,4 +83,4 @@ def check_merged(runs, one_by_one, merged):
     assert table(merged) == table(one_by_one)
     again = sweep(merged, *FOUR)
     assert again.returncode == 0
-    assert "0 runs finished, 4 were done already" in again.stderr
+    assert "all 4 runs were done already" in again.stderr

@@ -87,7 +87,8 @@ def manifest_of(*overrides, runs=None):
     """The list of runs of a command, or of these."""
     with initialize_config_module("conf", version_base="1.3"):
         config = compose("config", list(overrides), return_hydra_config=True)
-        return sweep.manifest_of(config, sweep.runs_in(config) if runs is None else runs)
+        configs = sweep.configs_of(config, sweep.runs_in(config) if runs is None else runs)
+        return sweep.manifest_of(config, configs) if configs else None
 
 
 class TestManifest:
@@ -205,6 +206,9 @@ class TestSideBySide:
         assert [(seed, total) for _, seed, _, total in lines] == [("3", "6"), ("3", "6")]
         assert lines[-1][2] == "6"
         assert err.strip().splitlines()[-1] == "sweep  2 runs finished, 4 were done already"
+
+        code, _, err = command("-m", f"runs_dir={tmp_path / 'after'}", *TINY, "features=glove,elmo", "seed=3,1")
+        assert (code, err.strip()) == (0, "sweep  all 4 runs were done already")
 
     def test_one_that_fails_does_not_stop_the_others(self, tmp_path):
         """With an exception that nobody has foreseen: the head refuses its width."""
