@@ -161,6 +161,14 @@ def test_arms_that_differ_in_more_than_features_are_told(tmp_path):
     ]
 
 
+def test_other_word_vectors_and_weights_are_other_features(tmp_path):
+    for features, vectors, weights in (("glove", "ab", None), ("elmo", "cd", "ef")):
+        record = make_record(90.0, features=features)
+        parts = {**record.fingerprinted, "vectors": vectors * 32, "weights": weights}
+        save(tmp_path, dataclasses.replace(record, fingerprinted=parts))
+    assert texts(summary_of(tmp_path), "note", wrong=True) == []
+
+
 def test_limited_runs_wait_to_be_asked_for_and_are_marked(tmp_path):
     save(tmp_path, make_record(90.0))
     save(tmp_path, make_record(50.0, seed=2, limit=200))  # even if its name does not say so
