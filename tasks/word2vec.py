@@ -291,7 +291,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"tasks.word2vec: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("tasks.word2vec: interrupted; no vectors were written, and training starts anew next time", file=sys.stderr)
+        print("tasks.word2vec: interrupted; no vectors were written, training starts anew next time", file=sys.stderr)
         return 130
     return 0
 
