@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import math
 import os
 import shutil
 import sys
@@ -64,6 +65,9 @@ class Word2VecSettings:
         sample: words more frequent than this share of the text are thinned out; 0 keeps them all.
         min_count: rarer words get no vector.
         epochs: passes over the text.
+        spread: standard deviation of all values of the vectors, which are multiplied to have it. Skip-gram's own, about
+            0.14, leaves words faint beside characters at the input of a head: on mini NER it cost 4 points of dev F1.
+            GloVe 840B has 0.49.
         cased: keeps capitals, for features.words.lowercase=false.
         seed: of all that is drawn.
         workers: threads. More than one write into the same vectors as they come, so runs differ slightly.
@@ -75,6 +79,7 @@ class Word2VecSettings:
     sample: float = 1e-4
     min_count: int = 5
     epochs: int = 5
+    spread: float = 0.5
     cased: bool = False
     seed: int = 1
     workers: int = 1
@@ -86,6 +91,8 @@ class Word2VecSettings:
                 raise InputError(f"--{name.replace('_', '-')}: expected {low} or more, found {getattr(self, name)}")
         if not 0 <= self.sample < 1:
             raise InputError(f"--sample: expected 0 or more and less than 1, found {self.sample}")
+        if not (math.isfinite(self.spread) and self.spread > 0):
+            raise InputError(f"--spread: expected more than 0, found {self.spread}")
 
 
 class TrainingText:
@@ -153,14 +160,16 @@ def train(
         text = TrainingText(store, forms, meter)
         model.train(text, total_examples=len(store.train), total_words=tokens, epochs=settings.epochs)
     seconds = time.monotonic() - began
+    trained_spread = float(model.wv.vectors.std())
     about = {
         "words": len(model.wv),
+        "spread_as_trained": round(trained_spread, 4),
         "tokens_with_a_vector": known,
         "seconds": round(seconds, 1),
         "tokens_a_second": round(tokens * settings.epochs / seconds),
         "gensim": gensim.__version__,
     }
-    return list(model.wv.index_to_key), model.wv.vectors, about
+    return list(model.wv.index_to_key), model.wv.vectors * np.float32(settings.spread / trained_spread), about
 
 
 def _gensim() -> Any:  # noqa: ANN401 (a module without types)
@@ -274,6 +283,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--sample", type=float, default=default.sample, help="default: %(default)s")
     parser.add_argument("--min-count", type=int, default=default.min_count, help="default: %(default)s")
     parser.add_argument("--epochs", type=int, default=default.epochs, help="passes over the text; default: %(default)s")
+    parser.add_argument("--spread", type=float, default=default.spread, help="of their values; default: %(default)s")
     parser.add_argument("--cased", action="store_true", help="keep capitals, for features.words.lowercase=false")
     parser.add_argument("--seed", type=int, default=default.seed, help="default: %(default)s")
     parser.add_argument(

@@ -83,6 +83,18 @@ class TestTraining:
         assert "training: 100 %" in err
         assert "words of 20 numbers" in err
 
+    def test_values_have_the_spread_that_was_asked_for(self, text, tmp_path):
+        """And words are as near to each other as ever: skip-gram's own spread is another for every text."""
+        near = {}
+        for spread in (0.5, 2.0):
+            trained(text, "--out", tmp_path / f"{spread}.txt", "--epochs", "1", *SMALL, "--spread", spread)
+            vectors = open_vectors(str(tmp_path / f"{spread}.txt"))
+            assert np.std(list(vectors.pick(words_of(tmp_path / f"{spread}.txt")).values())) == pytest.approx(
+                spread, rel=1e-3
+            )
+            near[spread] = cosine(*vectors.pick(["tea", "engine"]).values())
+        assert near[0.5] == pytest.approx(near[2.0], abs=1e-3)
+
     def test_rare_words_and_capitals(self, text, tmp_path):
         trained(text, "--out", tmp_path / "v.txt", "--epochs", "1", *SMALL, "--min-count", "5", "--cased")
         words = words_of(tmp_path / "v.txt")
@@ -140,6 +152,7 @@ class TestRefusals:
         [
             (("--epochs", "0"), "--epochs: expected 1 or more, found 0"),
             (("--min-count", "0"), "--min-count: expected 1 or more, found 0"),
+            (("--spread", "0"), "--spread: expected more than 0, found 0.0"),
             (("--sample", "1.5"), "--sample: expected 0 or more and less than 1, found 1.5"),
         ],
     )
