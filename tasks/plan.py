@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from results.lock import LOCK_NAME
 from results.record import Identity, fingerprint, record_path
 from tasks.features import features_fingerprint
 from tasks.loggers import Logged
@@ -68,6 +69,11 @@ class Plan:
     def checkpoint(self) -> Path:
         """Where the state after the last epoch is kept until the run has ended."""
         return self.path.with_name(CHECKPOINT_NAME)
+
+    @property
+    def left_behind(self) -> bool:
+        """Whether there is something of a process at work, or of one that was killed before it had tidied up."""
+        return self.checkpoint.exists() or self.path.with_name(LOCK_NAME).exists()
 
 
 def identity_of(config: RunConfig) -> Identity:

@@ -23,7 +23,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from elmo.device import own_device
 from elmo.errors import InputError
-from results.lock import LOCK_NAME, Lock, Owner, Process, take
+from results.lock import Lock, Owner, Process, take
 from results.record import (
     EXAMPLES_NAME,
     Mix,
@@ -106,8 +106,7 @@ def run(config: RunConfig, in_sweep: bool = False, side_by_side: bool = False) -
     plan = Plan.of(config)
     reporter = Reporter(plan.title, brief=in_sweep, bars=not side_by_side)
     done = decide(plan.path, plan.parts)
-    left_behind = plan.checkpoint.exists() or plan.path.with_name(LOCK_NAME).exists()
-    if (done == "skip" and not left_behind) or (done == "failed" and not config.retry_failed):
+    if (done == "skip" and not plan.left_behind) or (done == "failed" and not config.retry_failed):
         return _ended_before(plan, done, reporter)
     prepare_folder(plan.path)
     launcher = launcher_pid()

@@ -207,12 +207,13 @@ def manifest_of(config: DictConfig, configs: Mapping[str, RunConfig | str]) -> M
 
 
 def nothing_left(configs: Mapping[str, RunConfig | str]) -> bool:
-    """Whether every run has a finished record; one that has another kind is left, and will say more of it itself."""
+    """Whether every run is done and tidied up; one whose record is of another kind will say more of it itself."""
     runs = [found for found in configs.values() if isinstance(found, RunConfig)]
     if len(runs) < len(configs) or not all(record_path(run.runs_dir, identity_of(run)).exists() for run in runs):
         return False
     try:
-        return all(decide(plan.path, plan.parts) == "skip" for plan in map(Plan.of, runs))
+        plans = map(Plan.of, runs)
+        return all(decide(plan.path, plan.parts) == "skip" and not plan.left_behind for plan in plans)
     except (InputError, RecordConflict, RecordUnreadable, OSError):
         return False
 

@@ -210,6 +210,12 @@ class TestSideBySide:
         code, _, err = command("-m", f"runs_dir={tmp_path / 'after'}", *TINY, "features=glove,elmo", "seed=3,1")
         assert (code, err.strip()) == (0, "sweep  all 4 runs were done already")
 
+        left = next((tmp_path / "after").rglob("record.json")).with_name("checkpoint.pt")
+        left.touch()  # killed when its record was written
+        code, _, err = command("-m", f"runs_dir={tmp_path / 'after'}", *TINY, "features=glove,elmo", "seed=3,2,1")
+        assert (code, err.strip()) == (0, "sweep  0 runs finished, 6 were done already")
+        assert not left.exists()
+
     def test_one_that_fails_does_not_stop_the_others(self, tmp_path):
         """With an exception that nobody has foreseen: the head refuses its width."""
         process = start(tmp_path, *SIDE_BY_SIDE, "features=glove", "task.hidden=-8,8")
