@@ -56,7 +56,7 @@ class BiRnn(nn.Module):
 
     def _on_cpu(self, x: Tensor, lengths: Tensor) -> Tensor:
         """The same, faster than torch; the parameters are torch's."""
-        packing = Packing.of(lengths, x.shape[1])
+        packing = Packing.of(lengths, x.shape[1], x.device)
         names = ("weight_hh", "weight_ih", "bias_ih", "bias_hh")
         for layer in range(self.rnn.num_layers):
             if layer:

@@ -1,0 +1,57 @@
+"""Where the tokens of a batch lie when nothing is computed for padding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Packing:
+    """The tokens of a batch, sorted by step and within a step by their sentence's length, longest first.
+
+    Attributes:
+        sizes: sentences in each step.
+        starts: the packed row at which each step begins.
+        places: of each packed token, its row among the flattened (batch * tokens), for each direction, (2, packed).
+        before: of each packed token but those of the first step, the packed row of its sentence one step earlier.
+        steps: starts and sizes on the device, for kernels that walk through the steps there, (2, steps), int32.
+    """
+
+    sizes: Sequence[int]
+    starts: Sequence[int]
+    places: Tensor
+    before: Tensor
+    steps: Tensor
+
+    @classmethod
+    def of(cls, lengths: Tensor, tokens: int, device: torch.device) -> Packing:
+        """The packing of sentences of these lengths, padded to `tokens`; layer after layer asks for the same one."""
+        return _packing(tuple(lengths.tolist()), tokens, device)
+
+
+@lru_cache(maxsize=8)
+def _packing(lengths: tuple[int, ...], tokens: int, device: torch.device) -> Packing:
+    descending, order = torch.sort(torch.tensor(lengths), descending=True, stable=True)
+    steps = torch.arange(int(descending[0]))
+    inside = steps[:, None] < descending  # (steps, batch)
+    sizes = inside.sum(dim=1)
+    step, rank = inside.nonzero(as_tuple=True)
+    first = order[rank] * tokens
+    places = torch.stack([first + step, first + descending[rank] - 1 - step])
+    starts = torch.cumsum(sizes, 0) - sizes
+    later = step > 0
+    before = starts[step[later] - 1] + rank[later]
+    listed: list[int] = sizes.tolist()
+    return Packing(
+        listed,
+        list(accumulate(listed[:-1], initial=0)),
+        places.to(device, non_blocking=True),
+        before.to(device, non_blocking=True),
+        torch.stack([starts, sizes]).to(device, torch.int32, non_blocking=True),
+    )
