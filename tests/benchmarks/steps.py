@@ -1,0 +1,241 @@
+"""python -m tests.benchmarks.steps [--device cuda] [--tasks ner=paper ...]: where the time of a training step goes.
+
+For each task and arm the trainer's own loop runs over the same few batches three times: as it is, for the true time of
+a step and the host's share of its parts; with a synchronisation after each part, for what the part takes by itself; and
+under torch's profiler, for launches, synchronisations and, with --profile, the heaviest operations. Then dev is
+predicted and scored. `batch` is collating and upload, `features` the vectors up to the head, `head` its forward pass,
+`optimizer` clipping, step and moving average. Milliseconds are the process's on a CPU, the wall clock's on a GPU.
+"""
+
+import argparse
+import resource
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import chain, islice
+
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+from tasks.averages import WeightAverage
+from tasks.console import Reporter
+from tasks.features import TokenFeatures
+from tasks.schema import RunConfig, compose_config, run_config
+from tasks.seed import initialise
+from tasks.sources import Source
+from tasks.trainer import OPTIMIZERS, TaskModel, Trainer
+
+PARTS = ("batch", "features", "head", "backward", "optimizer")
+WARM_UP, MEASURED, PROFILED = 5, 20, 5  # steps
+SYNCHRONISING = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize")
+
+
+class FirstFew(Reporter):
+    """A reporter that says nothing and lets the trainer have only the first batches of its plan; None: all."""
+
+    few: int | None = None
+    given = 0
+
+    def __init__(self):
+        super().__init__("", quiet=True)
+
+    def track(self, items, total, what):
+        self.given = total if self.few is None else min(self.few, total)
+        return islice(items, self.given)
+
+
+class Clock:
+    """Seconds by part of a step, from marks that the step passes."""
+
+    def __init__(self, now: Callable[[], float], synchronise: Callable[[], None]):
+        self.seconds: dict[str, float] = defaultdict(float)
+        self._now, self._synchronise = now, synchronise
+        self._last = now()
+
+    def ends(self, part: str) -> None:
+        self._synchronise()
+        now = self._now()
+        self.seconds[part] += now - self._last
+        self._last = now
+
+
+class Arm:
+    """One arm of a task with its features at hand."""
+
+    def __init__(self, config: RunConfig, train: list, dev: list, device: torch.device):
+        self.train, self.dev, self.device = train, dev, device
+        # Other processes may have the cores too; a GPU is waited for, so there the wall clock counts.
+        self.now = time.process_time if device.type == "cpu" else time.perf_counter
+        task = config.task
+        texts = [list(chain.from_iterable(map(task.texts, split))) for split in (train, dev)]
+        features = TokenFeatures(config.features, texts[0], 1, config.store)
+        head = task.build_head(features.input_dim, features.output_dim)
+        initialise(head, 1, "head")
+        self.model = TaskModel(features, head).to(device)
+        features.meet([*texts[0], *texts[1]])
+        self.reporter = FirstFew()
+        self.trainer = Trainer(task, config.trainer, 1, device, self.reporter)
+        trained = self.model.trained()
+        recipe = config.trainer
+        self.optimizer = OPTIMIZERS[recipe.optimizer](trained.values(), lr=recipe.lr, weight_decay=recipe.weight_decay)
+        self.average = WeightAverage(recipe.ema, trained)
+
+    def steps(self, count: int) -> float:
+        """Milliseconds of a step of the trainer's own loop."""
+        self.reporter.few = count
+        self.synchronise()
+        started = self.now()
+        self.trainer._train_epoch(self.model, self.optimizer, self.average, self.train, 1)
+        self.synchronise()
+        return 1e3 * (self.now() - started) / self.reporter.given
+
+    def synchronise(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+    @contextmanager
+    def clocked(self, synchronised: bool) -> Iterator[Clock]:
+        """While it lasts, the parts of the loop tell a clock when they end."""
+        clock = Clock(self.now, self.synchronise if synchronised else lambda: None)
+        features, head, backward = self.model.features, self.model.head, torch.Tensor.backward
+        of_texts, loss, update = features.of_texts, head.loss, self.average.update
+
+        def told(work: Callable, before: str | None, after: str | None) -> Callable:
+            def working(*given, **named):
+                if before:
+                    clock.ends(before)
+                result = work(*given, **named)
+                if after:
+                    clock.ends(after)
+                return result
+
+            return working
+
+        features.of_texts = told(of_texts, "batch", "features")
+        head.loss = told(loss, None, "head")
+        torch.Tensor.backward = told(backward, None, "backward")
+        self.average.update = told(update, None, "optimizer")
+        try:
+            yield clock
+        finally:
+            torch.Tensor.backward = backward
+            del features.of_texts, head.loss, self.average.update
+
+    def parts(self, count: int, synchronised: bool) -> dict[str, float]:
+        """Milliseconds of each part of a step."""
+        with self.clocked(synchronised) as clock:
+            self.steps(count)
+        return {part: 1e3 * clock.seconds[part] / self.reporter.given for part in PARTS}
+
+    def profiled(self) -> profile:
+        activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * (self.device.type == "cuda")
+        with profile(activities=activities) as profiler:
+            self.steps(PROFILED)
+        return profiler
+
+    def evaluation(self) -> tuple[float, float]:
+        """Milliseconds for all of dev: to predict, and to score."""
+        self.reporter.few = None
+        started = self.now()
+        predictions = self.trainer.predict(self.model, self.dev)
+        predicted = self.now()
+        self.trainer.task.score(self.dev, predictions)
+        return 1e3 * (predicted - started), 1e3 * (self.now() - predicted)
+
+    def peak_memory_gb(self) -> float:
+        if self.device.type == "cuda":
+            return torch.cuda.max_memory_allocated(self.device) / 1e9
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+
+
+def counts(profiler: profile) -> dict[str, float]:
+    """How often a step launches a kernel (on a CPU: calls an operation), synchronises, and copies to or from a GPU."""
+    events = profiler.key_averages()
+
+    def calls(wanted: Callable[[str], bool]) -> float:
+        return sum(event.count for event in events if wanted(event.key)) / PROFILED
+
+    kernels = calls(lambda name: name.startswith(("cudaLaunch", "cuLaunch", "cudaGraphLaunch")))
+    return {
+        "launches": kernels or calls(lambda name: name.startswith("aten::")),
+        "synchronisations": calls(lambda name: name in SYNCHRONISING),
+        "copies": calls(lambda name: name.startswith("cudaMemcpy")),
+        "device ms": sum(event.self_device_time_total for event in events) / 1e3 / PROFILED,
+    }
+
+
+def heaviest(profiler: profile) -> None:
+    """Prints the ten operations that take most of the host's time, and of the device's."""
+    for where, time_of in (
+        ("host", lambda event: event.self_cpu_time_total),
+        ("device", lambda event: event.self_device_time_total),
+    ):
+        events = sorted(profiler.key_averages(), key=time_of, reverse=True)[:10]
+        for event in events:
+            if time_of(event) > 0:
+                print(
+                    f"    {where:6s} {time_of(event) / 1e3 / PROFILED:8.3f} ms {event.count / PROFILED:7.1f} x  ",
+                    end="",
+                )
+                print(event.key[:90])
+
+
+def row(*cells: str | float) -> str:
+    shown = [f"{cell:.2f}" if isinstance(cell, float) else cell for cell in cells]
+    return f"{shown[0]:14s} {shown[1]:12s}" + "".join(f"{cell:>10s}" for cell in shown[2:])
+
+
+def measure(task: str, data: str, arms: list[str], limit: int, device: torch.device, details: bool) -> None:
+    """Prints one task's lines."""
+    loaded = None
+    for name in arms:
+        overrides = [f"task={task}", f"data={data}", f"features={name}", f"limit={limit or 'null'}"]
+        config = run_config(compose_config(overrides))
+        if loaded is None:
+            source = Source(config.data, config.data_dir, config.limit)
+            loaded = [source.load(config.task, split).examples for split in ("train", "dev")]
+        config.task.learn_labels(loaded[0])
+        if device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(device)
+        arm = Arm(config, *loaded, device)
+        arm.steps(WARM_UP)
+        arm.steps(MEASURED)
+        alone = arm.steps(MEASURED)
+        host, synchronised = arm.parts(MEASURED, False), arm.parts(MEASURED, True)
+        title = f"{task} {name}"
+        print(row(title, "host ms", *host.values(), alone), flush=True)
+        print(row("", "synced ms", *synchronised.values(), sum(synchronised.values())))
+        profiler = arm.profiled()
+        arm.evaluation()
+        predicting, scoring = arm.evaluation()
+        shown = ", ".join(f"{value:.1f} {what}" for what, value in counts(profiler).items())
+        print(
+            f"{'':14s} a step: {shown}; {len(arm.dev):,} of dev: predict {predicting:.0f} ms, score {scoring:.0f} ms; "
+            f"peak {arm.peak_memory_gb():.2f} GB",
+            flush=True,
+        )
+        if details:
+            heaviest(profiler)
+
+
+def main() -> None:
+    """Measures and prints."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.steps", description=__doc__)
+    defaults = ["ner=paper", "sst5=paper", "snli=standin", "squad=paper"]
+    parser.add_argument("--tasks", nargs="*", metavar="TASK=DATA", default=defaults)
+    parser.add_argument("--arms", default="glove,elmo")
+    parser.add_argument("--limit", type=int, default=2000, help="examples of each split (default: 2000; 0: all)")
+    parser.add_argument("--device", type=torch.device, default=torch.device("cpu"), help="cpu (default) or cuda")
+    parser.add_argument("--profile", action="store_true", help="name the heaviest operations")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    name = torch.cuda.get_device_name(options.device) if options.device.type == "cuda" else "cpu"
+    print(time.strftime("%Y-%m-%d"), f"torch {torch.__version__}, {name}, one thread")
+    print(row("", "", *PARTS, "step"))
+    for task, data in (pair.split("=") for pair in options.tasks):
+        measure(task, data, options.arms.split(","), options.limit, options.device, options.profile)
+
+
+if __name__ == "__main__":
+    main()
