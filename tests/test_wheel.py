@@ -57,7 +57,8 @@ def pip(*arguments):
 def test_contents(wheel, tracked):
     with zipfile.ZipFile(wheel) as archive:
         names = {Path(name) for name in archive.namelist()}
-    code = {name for name in tracked if name.parts[0] in ("elmo", "tasks", "results", "conf") and name.suffix == ".py"}
+    house = [name for name in tracked if name.parts[0] in ("elmo", "tasks", "results", "conf")]
+    code = {name for name in house if name.suffix in (".py", ".c", ".h")}
     settings = {name for name in tracked if name.parts[0] == "conf" and name.suffix == ".yaml"}
     tables = {name for name in tracked if name.parent == Path("results") and name.suffix == ".toml"}
     assert Path("elmo/embed.py") in code

@@ -9,24 +9,22 @@ apart, as it does not tell a CPU from a GPU: rows of one, read beside rows of th
 from __future__ import annotations
 
 import ctypes
-import logging
 import math
-import os
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from elmo.kernel.build import NoKernelError, default_folder, load_library
+from elmo.kernel.build import SWITCH, library
 
-SWITCH = "ELMO_KERNEL"
+__all__ = ["SWITCH", "Kernel", "LstmPanels", "Panels", "WindowTable", "kernel"]
 
-_log = logging.getLogger(__name__)
-_loading = threading.Lock()
+SOURCE = Path(__file__).with_name("bilm.c")
+
 _float, _long, _pointer = ctypes.c_float, ctypes.c_long, ctypes.c_void_p
 
 
@@ -187,19 +185,13 @@ class Kernel:
 
 def kernel() -> Kernel | None:
     """The compiled functions; None, and one line in the log, where there are none. ELMO_KERNEL=0 switches them off."""
-    if os.environ.get(SWITCH) == "0":
-        return None
-    with _loading:  # the two directions of a biLM may be the first to ask, both at once
-        return _load()
+    compiled = library(SOURCE)
+    return None if compiled is None else _functions(compiled)
 
 
 @cache
-def _load() -> Kernel | None:
-    try:
-        return Kernel(load_library(default_folder()))
-    except NoKernelError as error:
-        _log.warning("the biLM runs in torch alone, which is slower: %s", error)
-        return None
+def _functions(compiled: ctypes.CDLL) -> Kernel:
+    return Kernel(compiled)
 
 
 def _pointers(*tensors: Tensor) -> list[int]:
