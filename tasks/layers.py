@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -12,6 +13,8 @@ from torch.nn import functional
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from tasks.recurrence import Packing, bidirectional
+
+TRITON = find_spec("triton") is not None  # comes with torch where torch is built for a GPU, except on Windows
 
 
 class BiRnn(nn.Module):
@@ -40,11 +43,11 @@ class BiRnn(nn.Module):
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         """The states of all tokens: (batch, tokens, input_dim), (batch,) on the CPU -> (batch, tokens, 2 * hidden)."""
-        if x.device.type == "cpu":
-            return self._on_cpu(x, lengths)
-        packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
-        states, _ = pad_packed_sequence(self.rnn(packed)[0], batch_first=True, total_length=x.shape[1])
-        return states
+        if x.device.type == "cuda" and not TRITON:
+            packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+            states, _ = pad_packed_sequence(self.rnn(packed)[0], batch_first=True, total_length=x.shape[1])
+            return states
+        return self._in_one_walk(x, lengths)
 
     def together(self, texts: Sequence[tuple[Tensor, Tensor]]) -> list[Tensor]:
         """The states of several batches, (x, lengths) each, in one pass; a step costs more than a row of it."""
@@ -54,7 +57,7 @@ class BiRnn(nn.Module):
         parts = torch.split(states, [len(x) for x, _ in texts])
         return [part[:, : x.shape[1]] for part, (x, _) in zip(parts, texts, strict=True)]
 
-    def _on_cpu(self, x: Tensor, lengths: Tensor) -> Tensor:
+    def _in_one_walk(self, x: Tensor, lengths: Tensor) -> Tensor:
         """The same, faster than torch; the parameters are torch's."""
         packing = Packing.of(lengths, x.shape[1], x.device)
         names = ("weight_hh", "weight_ih", "bias_ih", "bias_hh")

@@ -56,6 +56,10 @@ class Loops(Protocol):
 
 def loops_for(x: Tensor) -> Loops:
     """The walk for a tensor's device."""
+    if x.device.type == "cuda":
+        from tasks.recurrence import in_triton  # Triton is installed only where there is a GPU
+
+        return in_triton
     return in_torch
 
 
@@ -74,7 +78,7 @@ def bidirectional(
     """
     batch, tokens, width = x.shape
     hidden = inner[0].shape[1]
-    packed = x.reshape(batch * tokens, width)[packing.places]  # (2, packed, input_dim)
+    packed = x.reshape(batch * tokens, width).index_select(0, packing.places.flatten()).view(2, -1, width)
     read, state = torch.stack(tuple(outer)), torch.stack(tuple(inner))  # (2, gates * hidden, ...)
     of_input, of_state = torch.stack(tuple(biases[:2])), torch.stack(tuple(biases[2:]))
     if lstm:
@@ -83,13 +87,13 @@ def bidirectional(
             return weights.view(2, 4, hidden, *weights.shape[2:]).roll(1, dims=1).flatten(1, 2)
 
         gates = torch.baddbmm(ordered(of_input + of_state)[:, None], packed, ordered(read).transpose(1, 2).contiguous())
-        states: Tensor = _Lstm.apply(gates, ordered(state), packing)  # type: ignore[no-untyped-call]
+        states: Tensor = _Lstm.apply(gates.to(state.dtype), ordered(state), packing)  # type: ignore[no-untyped-call]
     else:
         gates = torch.baddbmm(of_input[:, None], packed, read.transpose(1, 2).contiguous())
-        states = _Gru.apply(gates, state, of_state, packing)  # type: ignore[no-untyped-call]
+        states = _Gru.apply(gates.to(state.dtype), state, of_state, packing)  # type: ignore[no-untyped-call]
     # Two tensors side by side rather than one written twice: each direction has its own order of rows.
     padded = [
-        x.new_zeros(batch * tokens, hidden).index_copy(0, place, part)
+        states.new_zeros(batch * tokens, hidden).index_copy(0, place, part)
         for place, part in zip(packing.places, states, strict=True)
     ]
     return torch.cat(padded, dim=1).view(batch, tokens, 2 * hidden)

@@ -3,12 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from importlib.util import find_spec
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torchcrf import CRF
+
+from tasks.crf import in_torch
+
+TRITON = find_spec("triton") is not None  # comes with torch where torch is built for a GPU, except on Windows
+
+
+class Walks(Protocol):
+    """The walks along the tokens of sentences; masks are (batch, tokens), and tokens come before padding."""
+
+    def filtered(self, potentials: Tensor, first: Tensor, follow: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """How likely each tag is, given what came up to it, as `potentials`, and each step's scale, (tokens, batch).
+
+        Args:
+            potentials: of the emissions, (tokens, batch, tags).
+            first: of the tags a sentence begins with, (tags,).
+            follow: of a tag (row) before a tag (column), (tags, tags).
+            mask: behind a sentence's end its last values are repeated, with a scale of one.
+        """
+
+    def smoothed(self, scaled: Tensor, behind: Tensor, follow: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """What comes after each tag, and that times the tag's own potential where a tag comes before: as `scaled`.
+
+        Args:
+            scaled: potentials divided by the steps' scales, (tokens, batch, tags).
+            behind: what comes after the last token, (batch, tags).
+            follow: as in `filtered`.
+            mask: behind a sentence's end `behind` is repeated, and the second result is zero.
+        """
+
+    def best_paths(self, emissions: Tensor, starts: Tensor, transitions: Tensor, ends: Tensor, mask: Tensor) -> Tensor:
+        """The tag numbers of the highest sum of scores, (batch, tokens); those at padding mean nothing."""
+
+
+def walks_for(x: Tensor) -> Walks:
+    """The walks for a tensor's device."""
+    if x.device.type == "cuda" and TRITON:
+        from tasks.crf import in_triton
+
+        return in_triton
+    return in_torch
 
 
 class LogPartition(torch.autograd.Function):
@@ -22,44 +63,28 @@ class LogPartition(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, emissions: Tensor, transitions: Tensor, starts: Tensor, ends: Tensor, mask: Tensor) -> Tensor:  # noqa: ANN401, D102
         running = mask.t().unsqueeze(2)  # (tokens, batch, 1)
-        scores = emissions.transpose(0, 1).double().masked_fill(~running, 0)  # (tokens, batch, tags)
+        scores = emissions.transpose(0, 1).double().masked_fill(~running, 0).contiguous()  # (tokens, batch, tags)
         highest = scores.amax(dim=2, keepdim=True)
         potentials = (scores - highest).exp()
         follow = transitions.double().exp()  # (from, to)
         last = ends.double().exp()
 
-        reached = starts.double().exp() * potentials[0]  # (batch, tags)
-        totals = [reached.sum(dim=1, keepdim=True)]
-        forward = [reached / totals[0]]  # how likely each tag is, given what came up to it
-        for step in range(1, len(potentials)):
-            reached = (forward[-1] @ follow) * potentials[step]
-            # A finished sentence steps in place.
-            total = torch.where(running[step], reached.sum(dim=1, keepdim=True), 1)
-            forward.append(torch.where(running[step], reached / total, forward[-1]))
-            totals.append(total)
-        all_totals = torch.stack(totals)  # (tokens, batch, 1)
+        forward, totals = walks_for(scores).filtered(potentials, starts.double().exp(), follow, mask)
+        all_totals = totals.unsqueeze(2)  # (tokens, batch, 1)
         at_end = (forward[-1] * last).sum(dim=1)  # (batch,)
-        ctx.save_for_backward(torch.stack(forward), potentials / all_totals, follow, last, at_end, running)
+        ctx.save_for_backward(forward, potentials / all_totals, follow, last, at_end, mask)
         ctx.kinds = [tensor.dtype for tensor in (emissions, transitions, starts, ends)]
         return (all_totals.log() + highest).sum(dim=(0, 2)) + at_end.log()
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401, D102
-        forward, scaled, follow, last, at_end, running = ctx.saved_tensors
+        forward, scaled, follow, last, at_end, mask = ctx.saved_tensors
         weight = grad.double().unsqueeze(1)  # (batch, 1)
-        follow_back = follow.t().contiguous()
-        behind = (last / at_end.unsqueeze(1)) * weight  # (batch, tags): what comes after, beside `forward`
-        backward, reading = [behind], []
-        for step in range(len(scaled) - 1, 0, -1):
-            read = torch.where(running[step], scaled[step] * behind, 0)
-            behind = torch.where(running[step], read @ follow_back, behind)
-            reading.append(read)
-            backward.append(behind)
-        likely = forward * torch.stack(backward[::-1]) * running  # (tokens, batch, tags)
-        by_pairs = torch.zeros_like(follow)
-        if reading:
-            by_pairs = forward[:-1].flatten(0, 1).t() @ torch.stack(reading[::-1]).flatten(0, 1) * follow
+        behind = (last / at_end.unsqueeze(1)) * weight  # (batch, tags)
+        backward, reading = walks_for(scaled).smoothed(scaled, behind, follow, mask)
+        likely = forward * backward * mask.t().unsqueeze(2)  # (tokens, batch, tags)
+        by_pairs = forward[:-1].flatten(0, 1).t() @ reading[1:].flatten(0, 1) * follow
         at_last = (forward[-1] * last / at_end.unsqueeze(1) * weight).sum(dim=0)
         grads = (likely.transpose(0, 1), by_pairs, likely[0].sum(dim=0), at_last)
         return *(value.to(kind) for value, kind in zip(grads, ctx.kinds, strict=True)), None
@@ -112,26 +137,17 @@ class ConstrainedCrf(CRF):  # type: ignore[misc]
         Emissions are added in float32 whatever their precision: ties that rounding makes would be broken by chance.
         """
         emissions = emissions.float()
-        batch, tokens, n_tags = emissions.shape
         forbidden = float("-inf")
-        transitions = self.transitions.masked_fill(~self.allowed, forbidden)  # (from, to)
-        ends = self.end_transitions.masked_fill(~self.allowed_last, forbidden)  # (tags,)
-        starts = self.start_transitions.masked_fill(~self.allowed_first, forbidden)  # (tags,)
-
-        score = starts + emissions[:, 0]  # (batch, tags): of the best path that ends in each tag
-        # A finished sentence steps in place, so that its score and its path wait for the others.
-        stay = torch.arange(n_tags, device=emissions.device).expand(batch, n_tags)
-        history = []
-        for step in range(1, tokens):
-            best, previous = (score.unsqueeze(2) + transitions).max(dim=1)  # (batch, tags), over the tag before
-            running = mask[:, step, None]  # (batch, 1)
-            score = torch.where(running, best + emissions[:, step], score)
-            history.append(torch.where(running, previous, stay))
-        tag = (score + ends).argmax(dim=1, keepdim=True)  # (batch, 1)
-        path = [tag]
-        for previous in reversed(history):
-            tag = previous.gather(1, tag)
-            path.append(tag)
-        paths = torch.cat(path[::-1], dim=1).tolist()  # (batch, tokens)
+        paths = (
+            walks_for(emissions)
+            .best_paths(
+                emissions,
+                self.start_transitions.masked_fill(~self.allowed_first, forbidden),
+                self.transitions.masked_fill(~self.allowed, forbidden),
+                self.end_transitions.masked_fill(~self.allowed_last, forbidden),
+                mask,
+            )
+            .tolist()
+        )
         lengths = mask.sum(dim=1).tolist()
         return [tags[:length] for tags, length in zip(paths, lengths, strict=True)]

@@ -1,0 +1,85 @@
+"""The kernels of recurrences and of the CRF, against the same walks in plain torch.
+
+On a GPU: python -m pytest -m gpu tests/tasks/test_triton.py. Where Triton is installed without one, its interpreter
+runs them, slowly: TRITON_INTERPRET=1 python -m pytest -m gpu tests/tasks/test_triton.py.
+"""
+
+import os
+
+import pytest
+import torch
+
+import tasks.crf.in_torch
+import tasks.recurrence.in_torch
+from tasks.recurrence import Packing
+
+pytest.importorskip("triton", reason="Triton comes with builds of torch for a GPU")
+import tasks.crf.in_triton
+import tasks.recurrence.in_triton
+
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+DEVICE = torch.device("cpu" if INTERPRETED else "cuda")
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not (INTERPRETED or torch.cuda.is_available()), reason="needs a GPU or TRITON_INTERPRET=1"),
+]
+# Wider than one block of columns, more sentences than one block of rows, sentences that end at different steps.
+SIZES = [(5, [4, 1, 7, 7, 2]), (20, [3] * 17 + [1]), (90, [5, 2]), (150, [2, 3])]
+
+
+@pytest.fixture(autouse=True)
+def _single_precision(monkeypatch):
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+
+
+def draw(*shape):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape))).to(DEVICE)
+
+
+@pytest.mark.parametrize(("hidden", "lengths"), SIZES)
+def test_lstm_walks_as_torch_does(hidden, lengths):
+    packing = Packing.of(torch.tensor(lengths), max(lengths), DEVICE)
+    weight, tokens = draw(2, 4 * hidden, hidden) / hidden**0.5, sum(lengths)
+    found = []
+    for loops in (tasks.recurrence.in_torch, tasks.recurrence.in_triton):
+        gates = draw(2, tokens, 4 * hidden)
+        cells, squashed, states = loops.lstm_forward(gates, weight, packing)
+        back = loops.lstm_backward(draw(2, tokens, hidden), gates, cells, squashed, weight, packing)
+        found.append([gates, cells, squashed, states, back])
+    for theirs, ours in zip(*found, strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize(("hidden", "lengths"), SIZES)
+def test_gru_walks_as_torch_does(hidden, lengths):
+    packing = Packing.of(torch.tensor(lengths), max(lengths), DEVICE)
+    weight, bias, tokens = draw(2, 3 * hidden, hidden) / hidden**0.5, draw(2, 3 * hidden), sum(lengths)
+    found = []
+    for loops in (tasks.recurrence.in_torch, tasks.recurrence.in_triton):
+        gates, grad = draw(2, tokens, 3 * hidden), draw(2, tokens, hidden)
+        added, states = loops.gru_forward(gates, weight, bias, packing)
+        back = loops.gru_backward(grad, gates, added, states, weight, packing)
+        found.append([gates, added, states, back, grad])
+    for theirs, ours in zip(*found, strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("n_tags", [3, 17, 40])
+@pytest.mark.parametrize("lengths", [[7, 1, 4, 10, 2], [1], [3, 3]], ids=str)
+def test_crf_walks_as_torch_does(n_tags, lengths):
+    mask = (torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]).to(DEVICE)
+    potentials = draw(max(lengths), len(lengths), n_tags).double().exp()
+    first, follow, behind = (
+        draw(*shape).double().exp() for shape in ((n_tags,), (n_tags, n_tags), (len(lengths), n_tags))
+    )
+    emissions, starts, between, ends = (
+        draw(*shape) for shape in ((len(lengths), max(lengths), n_tags), (n_tags,), (n_tags, n_tags), (n_tags,))
+    )
+    found = []
+    for walks in (tasks.crf.in_torch, tasks.crf.in_triton):
+        forward, totals = walks.filtered(potentials, first, follow, mask)
+        backward, reading = walks.smoothed(potentials, behind, follow, mask)
+        paths = walks.best_paths(emissions, starts, between, ends, mask).long().masked_fill(~mask, 0)
+        found.append([forward, totals, backward, reading, paths])
+    for theirs, ours in zip(*found, strict=True):
+        torch.testing.assert_close(ours, theirs)
