@@ -8,11 +8,12 @@ in half precision with a short range, and its two biases have no place in bilm-t
 
 from __future__ import annotations
 
-from types import ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from elmo.pointwise import pointwise
 
 
 def both_directions(
@@ -50,7 +51,7 @@ class _BothDirections(torch.autograd.Function):
     ) -> Tensor:
         _, steps, sentences, input_dim = x.shape
         projection_dim, cell_dim = projection.shape[1:]
-        pointwise = _pointwise(x.device)
+        between = pointwise(x.device)
         # read[:, t] is what step t reads: its input beside the state that step t - 1 left there.
         read = x.new_empty(2, steps + 1, sentences, input_dim + projection_dim)
         read[:, :-1, :, :input_dim] = x
@@ -64,7 +65,7 @@ class _BothDirections(torch.autograd.Function):
         by_gate, by_cell = weight.transpose(1, 2), projection.transpose(1, 2)
         for t in range(steps):
             torch.bmm(read[:, t], by_gate, out=gates[:, t])
-            pointwise.forward(gates[:, t], bias, cells[:, t], cells[:, t + 1], hidden[:, t], cell_clip)
+            between.forward(gates[:, t], bias, cells[:, t], cells[:, t + 1], hidden[:, t], cell_clip)
             state = read[:, t + 1, :, input_dim:]
             torch.bmm(hidden[:, t], by_cell, out=state)
             if projection_clip is not None:
@@ -80,7 +81,7 @@ class _BothDirections(torch.autograd.Function):
         steps, sentences = grad.shape[1:3]
         projection_dim, cell_dim = projection.shape[1:]
         input_dim = read.shape[-1] - projection_dim
-        pointwise = _pointwise(grad.device)
+        between = pointwise(grad.device)
         # Gradients in the layout of `read`: what a step's product gives back is added to what came from above.
         back = torch.zeros_like(read)
         back[:, 1:, :, input_dim:] = grad
@@ -91,7 +92,7 @@ class _BothDirections(torch.autograd.Function):
             if projection_clip is not None:
                 state.mul_(read[:, t + 1, :, input_dim:].abs() < projection_clip)
             torch.bmm(state, projection, out=grad_hidden)
-            pointwise.backward(gates[:, t], cells[:, t], cells[:, t + 1], grad_hidden, grad_cell, cell_clip)
+            between.backward(gates[:, t], cells[:, t], cells[:, t + 1], grad_hidden, grad_cell, cell_clip)
             torch.baddbmm(back[:, t], gates[:, t], weight, out=back[:, t])
         # The weights' gradients of all steps in one product each.
         grad_gates = gates.view(2, steps * sentences, 4 * cell_dim)
@@ -100,14 +101,3 @@ class _BothDirections(torch.autograd.Function):
         grad_states = back[:, 1:, :, input_dim:].flatten(1, 2)  # (2, steps * sentences, projection_dim)
         grad_projection = torch.bmm(grad_states.transpose(1, 2), hidden.view(2, steps * sentences, cell_dim))
         return back[:, :-1, :, :input_dim], grad_weight, grad_bias, grad_projection, None, None
-
-
-def _pointwise(device: torch.device) -> ModuleType:
-    """What happens between the products of a step: one fused kernel on a GPU, plain torch elsewhere."""
-    if device.type == "cuda":
-        from elmo.pretrain import pointwise_triton  # Triton is installed only where there is a GPU
-
-        return pointwise_triton
-    from elmo.pretrain import pointwise_torch
-
-    return pointwise_torch

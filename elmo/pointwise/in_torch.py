@@ -1,4 +1,4 @@
-"""Between the products of an LSTM step, in plain torch: the reference for `pointwise_triton`, and what a CPU runs."""
+"""Between the products of an LSTM step, in plain torch: the reference for `in_triton`, and what a CPU runs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ from torch import Tensor
 
 
 def forward(
-    gates: Tensor, bias: Tensor, before: Tensor, after: Tensor, hidden: Tensor, cell_clip: float | None
+    gates: Tensor,
+    bias: Tensor,
+    before: Tensor,
+    after: Tensor,
+    hidden: Tensor,
+    cell_clip: float | None,
+    keep_gates: bool = True,
 ) -> None:
     """Writes a step's cell to `after`, its output before projection to `hidden`, and the activated gates over `gates`.
 
@@ -15,9 +21,10 @@ def forward(
         gates: i, f, g, o without bias, (2, sentences, 4 * cell_dim).
         bias: of the gates, (2, 4 * cell_dim).
         before: the cell, (2, sentences, cell_dim).
-        after: room for the next one.
+        after: room for the next one; may be `before`.
         hidden: room for the output.
         cell_clip: bound of the cell, or None.
+        keep_gates: whether `backward` will read the activated gates; without it `gates` may be left as anything.
     """
     gates += bias[:, None, :]
     i, f, g, o = gates.chunk(4, dim=-1)  # (2, sentences, cell_dim) each, views

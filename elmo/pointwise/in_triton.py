@@ -1,6 +1,7 @@
-"""Between the products of an LSTM step, as one kernel each way; `pointwise_torch` says the same in plain torch.
+"""Between the products of an LSTM step, as one kernel each way; `in_torch` says the same in plain torch.
 
-Gates and outputs are in half precision, cells and their gradients in single: a cell is a sum over the whole sentence.
+Gates and outputs may be in half precision, cells and their gradients are in single: a cell is a sum over the whole
+sentence.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from torch import Tensor
 
 # mypy: disable-error-code="misc,no-untyped-def,no-untyped-call,untyped-decorator,import-not-found,import-untyped"
 # ruff: noqa: ANN001, ANN202, N803
+
+CELLS_AT_ONCE = 1024  # of a sentence, in one program: more would not fit into registers
 
 
 @triton.jit
@@ -31,9 +34,10 @@ def _forward(
     clip,
     CELL: tl.constexpr,
     BLOCK: tl.constexpr,
+    KEEP: tl.constexpr,
 ):
     sentence, direction = tl.program_id(0), tl.program_id(1)
-    at = tl.arange(0, BLOCK)
+    at = tl.program_id(2) * BLOCK + tl.arange(0, BLOCK)
     inside = at < CELL
     gates += direction * gates_step + sentence * 4 * CELL + at
     bias += direction * 4 * CELL + at
@@ -45,10 +49,11 @@ def _forward(
     cell = tl.minimum(tl.maximum(cell, -clip), clip)
     tl.store(after + direction * cell_step + sentence * CELL + at, cell, inside)
     tl.store(hidden + direction * hidden_step + sentence * CELL + at, o * _tanh(cell), inside)
-    tl.store(gates, i, inside)
-    tl.store(gates + CELL, f, inside)
-    tl.store(gates + 2 * CELL, g, inside)
-    tl.store(gates + 3 * CELL, o, inside)
+    if KEEP:
+        tl.store(gates, i, inside)
+        tl.store(gates + CELL, f, inside)
+        tl.store(gates + 2 * CELL, g, inside)
+        tl.store(gates + 3 * CELL, o, inside)
 
 
 @triton.jit
@@ -66,7 +71,7 @@ def _backward(
     BLOCK: tl.constexpr,
 ):
     sentence, direction = tl.program_id(0), tl.program_id(1)
-    at = tl.arange(0, BLOCK)
+    at = tl.program_id(2) * BLOCK + tl.arange(0, BLOCK)
     inside = at < CELL
     gates += direction * gates_step + sentence * 4 * CELL + at
     row = sentence * CELL + at
@@ -89,22 +94,33 @@ def _backward(
 
 
 def forward(
-    gates: Tensor, bias: Tensor, before: Tensor, after: Tensor, hidden: Tensor, cell_clip: float | None
+    gates: Tensor,
+    bias: Tensor,
+    before: Tensor,
+    after: Tensor,
+    hidden: Tensor,
+    cell_clip: float | None,
+    keep_gates: bool = True,
 ) -> None:
-    """As `pointwise_torch.forward`; each direction's rows are contiguous, the directions may lie apart."""
-    _, sentences, cell_dim = before.shape
-    clip = float("inf") if cell_clip is None else cell_clip
+    """As `in_torch.forward`; each direction's rows are contiguous, the directions may lie apart."""
+    grid, cell_dim, block = _grid(before)
     steps = gates.stride(0), before.stride(0), hidden.stride(0)
-    block = triton.next_power_of_2(cell_dim)
-    _forward[(sentences, 2)](gates, bias, before, after, hidden, *steps, clip, CELL=cell_dim, BLOCK=block)
+    clip = float("inf") if cell_clip is None else cell_clip
+    _forward[grid](gates, bias, before, after, hidden, *steps, clip, CELL=cell_dim, BLOCK=block, KEEP=keep_gates)
 
 
 def backward(
     gates: Tensor, before: Tensor, after: Tensor, grad_hidden: Tensor, grad_cell: Tensor, cell_clip: float | None
 ) -> None:
-    """As `pointwise_torch.backward`, likewise."""
-    _, sentences, cell_dim = before.shape
-    clip = float("inf") if cell_clip is None else cell_clip
+    """As `in_torch.backward`, likewise."""
+    grid, cell_dim, block = _grid(before)
     steps = gates.stride(0), before.stride(0), grad_cell.stride(0)
-    block = triton.next_power_of_2(cell_dim)
-    _backward[(sentences, 2)](gates, before, after, grad_hidden, grad_cell, *steps, clip, CELL=cell_dim, BLOCK=block)
+    clip = float("inf") if cell_clip is None else cell_clip
+    _backward[grid](gates, before, after, grad_hidden, grad_cell, *steps, clip, CELL=cell_dim, BLOCK=block)
+
+
+def _grid(cells: Tensor) -> tuple[tuple[int, int, int], int, int]:
+    """(sentences, directions, blocks of cells), the cells of a sentence, and those of a block."""
+    _, sentences, cell_dim = cells.shape
+    block = min(triton.next_power_of_2(cell_dim), CELLS_AT_ONCE)
+    return (sentences, 2, triton.cdiv(cell_dim, block)), cell_dim, block
