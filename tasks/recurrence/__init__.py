@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from tasks.recurrence import in_torch
+from tasks.recurrence.compiled import compiled_loops
 from tasks.recurrence.packing import Packing
 
 __all__ = ["Loops", "Packing", "bidirectional", "loops_for"]
@@ -60,7 +61,7 @@ def loops_for(x: Tensor) -> Loops:
         from tasks.recurrence import in_triton  # Triton is installed only where there is a GPU
 
         return in_triton
-    return in_torch
+    return compiled_loops(x) or in_torch
 
 
 def bidirectional(
