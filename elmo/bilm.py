@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
 from itertools import chain
 from typing import cast
 
@@ -14,9 +15,11 @@ import torch
 from torch import Tensor, nn
 
 from elmo.characters import END_OF_SENTENCE, START_OF_SENTENCE
+from elmo.device import upload
 from elmo.encoder import WordMemory, encoder_of
 from elmo.errors import InputError
-from elmo.lstm import Packing, ProjectedLstm
+from elmo.lstm import Numbers, Packing, ProjectedLstm
+from elmo.lstm_pair import LstmPair
 from elmo.options import SIZES, BilmOptions
 from elmo.threads import at_once, side_by_side
 
@@ -77,6 +80,8 @@ class Bilm(nn.Module):
             )
             for _ in (FORWARD, BACKWARD)
         )
+        forward, backward = (cast(Iterable[ProjectedLstm], direction) for direction in self.directions)
+        self._pairs = [LstmPair(*lstms) for lstms in zip(forward, backward, strict=True)]
         self.requires_grad_(False)
         self._memory: WordMemory | None = None
 
@@ -114,12 +119,12 @@ class Bilm(nn.Module):
 
     def layers(self, sentences: Sequence[Sentence], state: CarriedState | None = None) -> Tensor:
         """The layers of a padded batch, (n_layers, sentences, tokens, dim), zero where a sentence has ended."""
-        lengths = torch.tensor([len(sentence) for sentence in sentences], device=self.device)
-        longest = max((len(sentence) for sentence in sentences), default=0)
-        mask = torch.arange(longest, device=self.device) < lengths[:, None]  # (sentences, tokens)
-        padded = torch.zeros(self.n_layers, *mask.shape, self.dim, device=self.device)
-        padded[:, mask] = self.token_layers(sentences, state)
-        return padded
+        lengths = np.array([len(sentence) for sentence in sentences], dtype=np.int64)
+        longest = max(lengths, default=0)
+        rows = np.flatnonzero(np.arange(longest) < lengths[:, None])
+        padded = torch.zeros(self.n_layers, len(lengths) * longest, self.dim, device=self.device)
+        padded.index_copy_(1, upload(rows, self.device), self.token_layers(sentences, state))
+        return padded.view(self.n_layers, len(lengths), longest, self.dim)
 
     @torch.no_grad()
     def token_layers(self, sentences: Sequence[Sentence], state: CarriedState | None = None) -> Tensor:
@@ -131,62 +136,138 @@ class Bilm(nn.Module):
         """
         if not sentences:
             return torch.zeros(self.n_layers, 0, self.dim, device=self.device)
-        marked = [[START_OF_SENTENCE, *sentence, END_OF_SENTENCE] for sentence in sentences]
-        type_of = {word: i for i, word in enumerate(dict.fromkeys(chain.from_iterable(marked)))}
-        types = torch.tensor([type_of[word] for sentence in marked for word in sentence], device=self.device)
-        vectors = (self._memory or self.encoder).encode_words(list(type_of))  # (types, projection_dim)
-        # The marks are read by the LSTMs and then left out: which positions are tokens, and the result's row of each.
-        kinds = [kind for sentence in sentences for kind in (False, *[True] * len(sentence), False)]
-        is_token = torch.tensor(kinds, device=self.device)  # (tokens and marks,)
-        row_of = torch.cumsum(is_token, dim=0) - 1
-
-        result = vectors.new_empty(self.n_layers, int(is_token.sum()), self.dim)
-        result[0] = vectors[types[is_token]].repeat(1, 2)
-
-        def read(direction: int, packing: Packing, first: int) -> None:
-            positions = first + (packing.forward if direction == FORWARD else packing.backward)
-            kept = is_token[positions]
-            rows = row_of[positions[kept]]
-            half = slice(direction * self.options.projection_dim, (direction + 1) * self.options.projection_dim)
-            x = vectors[types[positions]]  # (tokens and marks, projection_dim), packed
-            for layer, lstm in enumerate(cast(Iterable[ProjectedLstm], self.directions[direction])):
-                output = self._run(lstm, x, packing, state, direction, layer)
-                # The skip connection is outside of the recurrence, and the layer that comes out includes it.
-                x = output + x if self.options.skip_connections and layer > 0 else output
-                result[layer + 1, rows, half] = x[kept]
-
-        # With more threads than directions each direction of some of the sentences is one job. Where states are carried
-        # from batch to batch, all sentences stay together.
-        on_cpu = self.device.type == "cpu"
-        shares = min(at_once() // 2, len(sentences) // SENTENCES_IN_A_SHARE) if on_cpu and state is None else 1
-        jobs, first = [], 0
-        for lengths in np.array_split([len(sentence) for sentence in marked], max(1, shares)):
-            packing = Packing.of(lengths.tolist(), self.device)
-            jobs += [partial(read, direction, packing, first) for direction in (FORWARD, BACKWARD)]
-            first += int(lengths.sum())
-        if on_cpu:
-            side_by_side(jobs)
-        else:
-            for job in jobs:
-                job()
+        text = _Text.of(sentences)
+        vectors = (self._memory or self.encoder).encode_words(text.words)  # (words, projection_dim)
+        result = vectors.new_empty(self.n_layers, len(text.inside), self.dim)
+        result[0] = vectors[upload(text.numbers[text.inside], self.device)].repeat(1, 2)
+        read = self._read_in_threads if self.device.type == "cpu" else self._read_side_by_side
+        read(text, vectors, state, result)
         return result
 
+    def _read_in_threads(self, text: _Text, vectors: Tensor, carried: CarriedState | None, result: Tensor) -> None:
+        """Writes the LSTMs' layers; each direction of some of the sentences is a job of its own."""
+
+        def read(direction: int, share: _Text, rows: slice) -> None:
+            packing = share.packing
+            x = vectors[share.numbers[packing.positions[direction]]]  # (words and marks, projection_dim), packed
+            kept = packing.rows[direction, share.inside]
+            lstms = cast(Sequence[ProjectedLstm], self.directions[direction])
+            for layer, lstm in enumerate(lstms):
+                state, cell = self._start(packing, lstm, x, carried, [direction], layer)
+                output = lstm(x, packing.step_sizes, state[0], cell[0])
+                self._end(packing, state, cell, carried, [direction], layer)
+                x = self._above(layer, output, x)
+                result[layer + 1, rows, self._half(direction)] = x[kept]
+
+        # Where states are carried from batch to batch, all sentences stay together.
+        shares = min(at_once() // 2, len(text.lengths) // SENTENCES_IN_A_SHARE) if carried is None else 1
+        jobs, first = [], 0
+        for share in text.shares(max(1, shares)):
+            rows = slice(first, first + len(share.inside))
+            jobs += [partial(read, direction, share, rows) for direction in (FORWARD, BACKWARD)]
+            first = rows.stop
+        side_by_side(jobs)
+
+    def _read_side_by_side(self, text: _Text, vectors: Tensor, carried: CarriedState | None, result: Tensor) -> None:
+        """Writes the LSTMs' layers; both directions go through the steps together."""
+        packing, directions = text.packing, [FORWARD, BACKWARD]
+        x = vectors[upload(text.numbers[packing.positions], self.device)]  # (2, words and marks, projection_dim)
+        kept = upload(packing.rows[:, text.inside], self.device)
+        for layer, pair in enumerate(self._pairs):
+            state, cell = self._start(packing, pair.lstms[0], x, carried, directions, layer)
+            output = pair(x, packing.step_sizes, state, cell)
+            self._end(packing, state, cell, carried, directions, layer)
+            x = self._above(layer, output, x)
+            for direction in directions:
+                result[layer + 1, :, self._half(direction)] = x[direction].index_select(0, kept[direction])
+
+    def _above(self, layer: int, output: Tensor, x: Tensor) -> Tensor:
+        """What a layer hands on: its output, and its input with it where there are skip connections."""
+        # These are outside of the recurrence, and the layer that comes out includes them.
+        return output + x if self.options.skip_connections and layer > 0 else output
+
+    def _half(self, direction: int) -> slice:
+        """A direction's columns of a layer."""
+        return slice(direction * self.options.projection_dim, (direction + 1) * self.options.projection_dim)
+
     @staticmethod
-    def _run(
-        lstm: ProjectedLstm, x: Tensor, packing: Packing, carried: CarriedState | None, direction: int, layer: int
-    ) -> Tensor:
-        """The packed outputs of one LSTM layer; takes the carried state, if any, and leaves it for the next batch."""
-        n = len(packing.order)
-        start = x.new_zeros(n, lstm.projection_dim), x.new_zeros(n, lstm.cell_dim)
+    def _start(
+        packing: Packing,
+        lstm: ProjectedLstm,
+        x: Tensor,
+        carried: CarriedState | None,
+        directions: Sequence[int],
+        layer: int,
+    ) -> tuple[Tensor, Tensor]:
+        """State and cell of every sentence at its start, longest sentences first, (directions, sentences, width)."""
+        shape = len(directions), len(packing.order)
+        state, cell = x.new_zeros(*shape, lstm.projection_dim), x.new_zeros(*shape, lstm.cell_dim)
         if carried is None:
-            output: Tensor = lstm(x, packing.step_sizes, *start)
-            return output
-        carried.take(direction, layer, start)
-        ordered = start[0][packing.order], start[1][packing.order]
-        output = lstm(x, packing.step_sizes, *ordered)
-        back = torch.argsort(packing.order)
-        carried.put(direction, layer, (ordered[0][back], ordered[1][back]))
-        return output
+            return state, cell
+        for row, direction in enumerate(directions):
+            carried.take(direction, layer, (state[row], cell[row]))
+        order = upload(packing.order, x.device)
+        return state[:, order], cell[:, order]
+
+    @staticmethod
+    def _end(
+        packing: Packing,
+        state: Tensor,
+        cell: Tensor,
+        carried: CarriedState | None,
+        directions: Sequence[int],
+        layer: int,
+    ) -> None:
+        """Leaves what the sentences ended with for the next batch."""
+        if carried is None:
+            return
+        back = upload(np.argsort(packing.order), state.device)
+        for row, direction in enumerate(directions):
+            carried.put(direction, layer, (state[row, back], cell[row, back]))
+
+
+@dataclass(frozen=True)
+class _Text:
+    """A batch of sentences as one run of words, each sentence between its marks, which the LSTMs read, too.
+
+    Attributes:
+        words: the distinct ones.
+        numbers: which of them stands at each position.
+        inside: the positions that are no marks.
+        lengths: positions of each sentence.
+    """
+
+    words: list[str]
+    numbers: Numbers  # (positions,)
+    inside: Numbers  # (tokens,)
+    lengths: Numbers  # (sentences,)
+
+    @classmethod
+    def of(cls, sentences: Sequence[Sentence]) -> _Text:
+        lengths = np.array([len(sentence) + 2 for sentence in sentences], dtype=np.int64)
+        ends = np.cumsum(lengths)
+        words = dict.fromkeys(chain((START_OF_SENTENCE, END_OF_SENTENCE), chain.from_iterable(sentences)))
+        number_of = dict(zip(words, range(len(words)), strict=True))
+        inside = np.delete(np.arange(ends[-1]), np.concatenate([ends - lengths, ends - 1]))
+        numbers = np.zeros(ends[-1], dtype=np.int64)
+        numbers[ends - 1] = number_of[END_OF_SENTENCE]
+        running = map(number_of.__getitem__, chain.from_iterable(sentences))
+        numbers[inside] = np.fromiter(running, dtype=np.int64, count=len(inside))
+        return cls(list(words), numbers, inside, lengths)
+
+    @cached_property
+    def packing(self) -> Packing:
+        """The order of reading."""
+        return Packing.of(self.lengths)
+
+    def shares(self, count: int) -> Iterator[_Text]:
+        """The text in parts of about as many sentences each."""
+        first = 0
+        for lengths in np.array_split(self.lengths, count):
+            last = first + int(lengths.sum())
+            inside = self.inside[slice(*np.searchsorted(self.inside, (first, last)))] - first
+            yield _Text(self.words, self.numbers[first:last], inside, lengths)
+            first = last
 
 
 def random_bilm(size: str | BilmOptions, seed: int) -> Bilm:

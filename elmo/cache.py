@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
@@ -18,15 +18,19 @@ import torch
 from torch import Tensor, nn
 
 from elmo.bilm import Sentence
+from elmo.device import upload
 from elmo.errors import InputError
 from elmo.store import PRECISIONS, Shelf, StoreFull
 from elmo.threads import in_background
 
+# Tokens that are embedded at once: memory follows them. A GPU is busy only with thousands of sentences side by side.
 TOKENS_AT_ONCE = 8192
+TOKENS_AT_ONCE_ON_A_GPU = 65_536
 MEMORY_GB = 4.0
 
 Key = tuple[str, ...]
 Batch = list[Key]
+Numbering = Callable[[dict[Key, int], Sequence[Key]], npt.NDArray[np.int64]]
 
 
 class Teller(Protocol):
@@ -187,7 +191,7 @@ class CachedLayers(nn.Module):
             teller.warn(
                 f"the store has room for {len(fitting):,} of them. Raise store.limit_gb, or python -m elmo.store prune"
             )
-        batches = list(_batches(fitting))
+        batches = self._batches(fitting)
         random.Random(os.getpid()).shuffle(batches)
         for number, batch in enumerate(teller.track(batches, len(batches), "embedding")):
             started = time.perf_counter()
@@ -217,8 +221,8 @@ class CachedLayers(nn.Module):
         first = len(self._table)
         table = self._table.new_empty(first + sum(map(len, fitting)), self._table.shape[1])
         table[:first] = self._table
-        stored = list(_batches([key for key in fitting if key in self._stored]))
-        computed = list(_batches([key for key in fitting if key not in self._stored]))
+        stored = self._batches([key for key in fitting if key in self._stored])
+        computed = self._batches([key for key in fitting if key not in self._stored])
         for batch in stored:
             first = self._put(table, first, batch, self._stored_rows(batch))
         for batch in teller.track(computed, len(computed), "embedding") if computed else []:
@@ -230,6 +234,11 @@ class CachedLayers(nn.Module):
         table[first : first + len(rows)] = rows
         self._starts.update(_starts(batch, first))
         return first + len(rows)
+
+    def _batches(self, by_length: Sequence[Key]) -> list[Batch]:
+        """Batches of alike lengths, so large as this device likes them."""
+        on_cpu = self._table.device.type == "cpu"
+        return list(_batches(by_length, TOKENS_AT_ONCE if on_cpu else TOKENS_AT_ONCE_ON_A_GPU))
 
     def _rows_of(self, batch: Sequence[Key]) -> Tensor:
         """The layers of sentences, computed now and rounded, (tokens, width)."""
@@ -245,8 +254,7 @@ class CachedLayers(nn.Module):
 
     def _stored_rows(self, batch: Sequence[Key]) -> Tensor:
         """The layers of sentences in the store, one after the other, (tokens, width)."""
-        rows = np.concatenate([np.arange(self._stored[key], self._stored[key] + len(key)) for key in batch])
-        return self._take(rows)
+        return self._take(running_numbers(self._stored, batch))
 
     def _take(self, rows: npt.NDArray[np.int64]) -> Tensor:
         """Rows of the store by number, (*rows, width), on the CPU, ready to be copied while a GPU works."""
@@ -261,8 +269,9 @@ class CachedLayers(nn.Module):
         """Begins to read from the store what `layers` will be asked for soon, one call for each text."""
         for text in texts:
             keys = tuple(map(tuple, text))
-            if any(key in self._stored and key not in self._starts for key in keys):
-                self._ahead[keys] = in_background(partial(self._take, self._stored_numbers(keys)))
+            stored = self._stored_alone(keys)
+            if stored:
+                self._ahead[keys] = in_background(partial(self._take, padded_numbers(stored, keys)))
 
     def hold(self, sentences: Iterable[Sentence]) -> None:
         """Embeds those of a batch's sentences that are not at hand, each once and all in one go, for `layers`.
@@ -278,42 +287,49 @@ class CachedLayers(nn.Module):
         Sentences that are neither at hand nor held are embedded now, each once however often the batch has it.
         """
         keys = tuple(map(tuple, sentences))
+        return self._spread(self._gather(keys, padded_numbers, self._ahead.pop(keys, None)))
+
+    def token_layers(self, sentences: Sequence[Sentence]) -> Tensor:
+        """The layers of all tokens, sentence after sentence without padding, (n_layers, tokens, dim)."""
+        return self._spread(self._gather(tuple(map(tuple, sentences)), running_numbers))
+
+    def _gather(self, keys: Sequence[Key], number: Numbering, ahead: Future[Tensor] | None = None) -> Tensor:
+        """Rows as they are kept, (*numbers, width), from wherever each sentence is.
+
+        Args:
+            keys: the sentences.
+            number: padded or not.
+            ahead: what was read from the store already.
+        """
         device = self._table.device
         found = []
         if any(key in self._starts for key in keys):
-            found.append(self._table[torch.from_numpy(_numbers(self._starts, keys)).to(device)])
-        if any(key in self._stored and key not in self._starts for key in keys):
-            ahead = self._ahead.pop(keys, None)
-            rows = ahead.result() if ahead is not None else self._take(self._stored_numbers(keys))
+            found.append(self._table[upload(number(self._starts, keys), device)])
+        stored = self._stored_alone(keys)
+        if stored:
+            rows = ahead.result() if ahead is not None else self._take(number(stored, keys))
             found.append(rows.to(device, non_blocking=True))
         missing = self._missing(keys)
         if missing or not found:
             held = self._held
             if held is None or any(key not in held.starts for key in missing):
                 held = self._embed(missing)
-            found.append(held.table[torch.from_numpy(_numbers(held.starts, keys)).to(device)])
-        return self._spread(found[0] if len(found) == 1 else torch.stack(found).sum(dim=0))
-
-    def token_layers(self, sentences: Sequence[Sentence]) -> Tensor:
-        """The layers of all tokens, sentence after sentence without padding, (n_layers, tokens, dim)."""
-        lengths = torch.tensor([len(sentence) for sentence in sentences], device=self._table.device)
-        layers = self.layers(sentences)
-        return layers[:, torch.arange(layers.shape[2], device=layers.device) < lengths[:, None]]
+            found.append(held.table[upload(number(held.starts, keys), device)])
+        return found[0] if len(found) == 1 else torch.stack(found).sum(dim=0)
 
     def _spread(self, rows: Tensor) -> Tensor:
-        """Rows as they are kept, (sentences, tokens, width), as layers, (n_layers, sentences, tokens, dim)."""
-        layers = torch.empty(self.n_layers, *rows.shape[:2], self.dim, device=rows.device)
+        """Rows as they are kept, (..., width), as layers, (n_layers, ..., dim)."""
+        places = rows.shape[:-1]
+        layers = torch.empty(self.n_layers, *places, self.dim, device=rows.device)
         parts = torch.split(rows, list(self.source.widths), dim=-1)
         for layer, part in zip(layers, parts, strict=True):
             width = part.shape[-1]
-            layer.view(*rows.shape[:2], self.dim // width, width).copy_(part.unsqueeze(2))
+            layer.view(*places, self.dim // width, width).copy_(part.unsqueeze(-2))
         return layers
 
-    def _stored_numbers(self, keys: Sequence[Key]) -> npt.NDArray[np.int64]:
-        """The store's rows for a padded batch; 0 for padding and for sentences that memory has."""
-        return _numbers(
-            {key: self._stored[key] for key in keys if key in self._stored and key not in self._starts}, keys
-        )
+    def _stored_alone(self, keys: Iterable[Key]) -> dict[Key, int]:
+        """Where those sentences start in the store that memory does not have."""
+        return {key: self._stored[key] for key in keys if key in self._stored and key not in self._starts}
 
     def _missing(self, keys: Iterable[Key]) -> list[Key]:
         """The distinct sentences that are not at hand."""
@@ -330,12 +346,21 @@ def _starts(keys: Sequence[Key], first: int) -> dict[Key, int]:
     return dict(zip(keys, accumulate(map(len, keys), initial=first), strict=False))
 
 
-def _numbers(starts: dict[Key, int], keys: Sequence[Key]) -> npt.NDArray[np.int64]:
+def padded_numbers(starts: dict[Key, int], keys: Sequence[Key]) -> npt.NDArray[np.int64]:
     """Row numbers for a padded batch, (sentences, tokens): 0 for padding, and for sentences that start nowhere."""
     first = np.array([starts.get(key, 0) for key in keys], dtype=np.int64)[:, None]
     lengths = np.array([len(key) if key in starts else 0 for key in keys], dtype=np.int64)[:, None]
     step = np.arange(max(map(len, keys), default=0))
     return np.where(step < lengths, first + step, 0)
+
+
+def running_numbers(starts: dict[Key, int], keys: Sequence[Key]) -> npt.NDArray[np.int64]:
+    """Row numbers for sentences one after the other, (tokens,): 0 for those that start nowhere."""
+    lengths = np.array([len(key) for key in keys], dtype=np.int64)
+    first = np.array([starts.get(key, -1) for key in keys], dtype=np.int64)
+    step = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    first = np.repeat(first, lengths)
+    return np.where(first < 0, 0, first + step)
 
 
 def _first(keys: Sequence[Key], tokens: int) -> list[Key]:
@@ -344,12 +369,12 @@ def _first(keys: Sequence[Key], tokens: int) -> list[Key]:
     return [key for key, end in zip(keys, ends, strict=True) if end <= tokens]
 
 
-def _batches(by_length: Sequence[Key]) -> Iterator[Batch]:
-    """Batches of alike lengths with at most TOKENS_AT_ONCE tokens, or one longer sentence."""
+def _batches(by_length: Sequence[Key], most: int) -> Iterator[Batch]:
+    """Batches of alike lengths with at most so many tokens, or one longer sentence."""
     batch: Batch = []
     tokens = 0
     for sentence in by_length:
-        if batch and tokens + len(sentence) > TOKENS_AT_ONCE:
+        if batch and tokens + len(sentence) > most:
             yield batch
             batch, tokens = [], 0
         batch.append(sentence)

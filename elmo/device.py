@@ -9,7 +9,10 @@ from functools import cache
 from itertools import count
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from elmo.errors import InputError
 
@@ -48,6 +51,12 @@ def own_device(name: str) -> torch.device:
     device = torch.device("cuda", _place_in_line() % torch.cuda.device_count())
     torch.cuda.set_device(device)  # for whatever asks for "cuda" without a number
     return device
+
+
+def upload(numbers: npt.NDArray[np.int64], device: torch.device) -> Tensor:
+    """The numbers on a device; a GPU fetches them by itself, while the host goes on."""
+    tensor = torch.from_numpy(np.ascontiguousarray(numbers))
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
 @cache

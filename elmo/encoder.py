@@ -11,10 +11,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import cast
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
 from elmo.characters import PADDING, character_ids
+from elmo.device import upload
 from elmo.kernel import Kernel, Panels, WindowTable, kernel
 from elmo.options import N_CHARACTERS, UNKNOWN_WORD, BilmOptions
 from elmo.prepared import Prepared
@@ -69,9 +72,10 @@ class CharacterEncoder(nn.Module):
 
     def forward(self, ids: Tensor) -> Tensor:
         """The vectors of spelled words: (words, characters) -> (words, projection_dim)."""
-        x = self.characters(ids).transpose(1, 2)  # (words, char_dim, characters)
+        x = self.characters(ids)  # (words, characters, char_dim)
         # Both activations rise, so they may wait until the maximum has left one position in fifty.
-        x = torch.cat([conv(x).amax(dim=2) for conv in self.convolutions], dim=1)  # (words, n_filters)
+        convolutions = cast(Iterable[nn.Conv1d], self.convolutions)
+        x = torch.cat([_strongest(conv, x) for conv in convolutions], dim=1)  # (words, n_filters)
         x = torch.relu(x) if self.options.activation == "relu" else torch.tanh(x)
         for highway in self.highways:
             x = highway(x)
@@ -86,31 +90,31 @@ class CharacterEncoder(nn.Module):
         """
         options = self.options
         device = self.characters.weight.device
-        vectors = torch.empty(len(words), options.projection_dim, device=device, dtype=self.characters.weight.dtype)
+        vectors = self.characters.weight.new_empty(len(words), options.projection_dim)  # the short words' first
         widest = max(width for width, _ in options.filters)
-        by_length = sorted(range(len(words)), key=lambda i: len(words[i].encode("utf-8", "ignore")))
+        by_length = np.argsort([len(word.encode("utf-8", "ignore")) for word in words], kind="stable")
 
         compiled = self._kernel()
         weights = self._compiled.of(list(self.parameters()), partial(self._compile, compiled)) if compiled else None
 
-        def encode(rows: list[int]) -> None:
-            spelled = [words[i] for i in rows]
+        def encode(rows: slice) -> None:
+            spelled = [words[i] for i in by_length[rows].tolist()]
             if compiled and weights:
                 ids = character_ids(spelled, options.max_characters, room=widest)
                 vectors[rows] = _run_compiled(compiled, weights, torch.from_numpy(ids), options.activation)
                 return
             ids = character_ids(_whole_blocks(spelled), options.max_characters, room=widest)
-            vectors[rows] = self(torch.from_numpy(ids).to(device))[: len(rows)]
+            vectors[rows] = self(upload(ids, device))[: len(spelled)]
 
         share = -(-len(words) // at_once()) if device.type == "cpu" else len(words)  # something for every thread
         size = min(WORDS_AT_ONCE, max(share, WORDS_IN_A_BLOCK))
-        groups = [by_length[start : start + size] for start in range(0, len(words), size)]
+        groups = [slice(start, start + size) for start in range(0, len(words), size)]
         if device.type == "cpu":
             side_by_side(partial(encode, rows) for rows in groups)
         else:
             for rows in groups:
                 encode(rows)
-        return vectors
+        return vectors.index_select(0, upload(np.argsort(by_length), device))
 
     def _kernel(self) -> Kernel | None:
         """The compiled functions, where they can stand for `forward`: float32 on a CPU, and no gradients."""
@@ -132,6 +136,15 @@ class CharacterEncoder(nn.Module):
             [(panels(way.carry), panels(way.transform)) for way in cast(Iterable[Highway], self.highways)],
             panels(self.projection) if isinstance(self.projection, nn.Linear) else None,
         )
+
+
+def _strongest(convolution: nn.Conv1d, x: Tensor) -> Tensor:
+    """Each filter's largest value over the windows of a word: (words, characters, char_dim) -> (words, filters)."""
+    if x.device.type == "cpu":
+        return cast(Tensor, convolution(x.transpose(1, 2))).amax(dim=2)
+    # On a GPU as a product, which is in single precision; cuDNN's convolutions round to TF32 unless told otherwise.
+    windows = x.unfold(1, convolution.kernel_size[0], 1).flatten(2)  # (words, windows, char_dim * width)
+    return nn.functional.linear(windows, convolution.weight.flatten(1), convolution.bias).amax(dim=1)
 
 
 def _run_compiled(compiled: Kernel, weights: _Compiled, ids: Tensor, activation: str) -> Tensor:
@@ -165,8 +178,8 @@ class WordEncoder(nn.Module):
     def encode_words(self, words: Sequence[str]) -> Tensor:
         """The vectors of distinct words, (words, projection_dim)."""
         enough, unknown = _whole_blocks(words), self._row_of[UNKNOWN_WORD]
-        rows = torch.tensor([self._row_of.get(word, unknown) for word in enough], device=self.words.weight.device)
-        parts = [self.words(rows)]  # (words, word_dim)
+        rows = np.array([self._row_of.get(word, unknown) for word in enough], dtype=np.int64)
+        parts = [self.words(upload(rows, self.words.weight.device))]  # (words, word_dim)
         if isinstance(self.characters, CharacterEncoder):
             parts.append(self.characters.encode_words(enough))  # (words, char_output_dim)
         projected: Tensor = self.projection(torch.cat(parts, dim=1))
@@ -192,26 +205,29 @@ class WordMemory:
         device = next(self.encoder.parameters()).device
         if self._table.device != device:  # the encoder has moved
             self._row_of, self._table = {}, torch.empty(0, 0, device=device)
-        new = [word for word in words if word not in self._row_of]
-        vectors = self.encoder.encode_words(new) if new else None  # (new words, projection_dim)
-        if vectors is not None and len(self._row_of) + len(new) <= self.limit:
-            self._remember(new, vectors)
-            vectors = None
-        known = [word for word in words if word in self._row_of]
-        kept = self._table[[self._row_of[word] for word in known]]
-        if vectors is None:
-            return kept
-        place = {word: i for i, word in enumerate([*known, *new])}
-        return torch.cat([kept, vectors])[[place[word] for word in words]] if known else vectors
+        rows = np.array([self._row_of.get(word, -1) for word in words], dtype=np.int64)
+        new = np.flatnonzero(rows < 0)
+        if not len(new):
+            return self._table[upload(rows, device)]
+        new_words = [words[i] for i in new.tolist()]
+        vectors = self.encoder.encode_words(new_words)  # (new words, projection_dim)
+        if len(self._row_of) + len(new) <= self.limit:
+            rows[new] = self._remember(new_words, vectors)
+            return self._table[upload(rows, device)]
+        known = np.flatnonzero(rows >= 0)
+        kept = self._table[upload(rows[known], device)] if len(known) else vectors[:0]
+        return torch.cat([kept, vectors])[upload(np.argsort(np.concatenate([known, new])), device)]
 
-    def _remember(self, words: Sequence[str], vectors: Tensor) -> None:
+    def _remember(self, words: Sequence[str], vectors: Tensor) -> npt.NDArray[np.int64]:
+        """The rows that the words have from now on."""
         first, needed = len(self._row_of), len(self._row_of) + len(words)
         if needed > len(self._table):
             table = vectors.new_empty(min(self.limit, max(needed, 2 * len(self._table))), vectors.shape[1])
             table[:first] = self._table[:first] if first else 0
             self._table = table
         self._table[first:needed] = vectors
-        self._row_of.update({word: first + i for i, word in enumerate(words)})
+        self._row_of.update(zip(words, range(first, needed), strict=True))
+        return np.arange(first, needed)
 
 
 def _whole_blocks(words: Sequence[str]) -> list[str]:

@@ -2,15 +2,16 @@
 
 torch's own LSTM with `proj_size` is this recurrence without the clipping; the clipping is part of the trained model, so
 the steps are spelled out here. On a CPU they run in compiled C where there is a compiler (`elmo.kernel`), in torch
-otherwise; a GPU and other precisions always have torch.
+otherwise; other precisions always have torch. A GPU runs both directions side by side (`elmo.lstm_pair`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
@@ -20,6 +21,11 @@ from elmo.prepared import Prepared
 # Libraries multiply a few rows by other kernels, which add in another order, than they do many. With at least this many
 # rows in every product a sentence's vectors do not depend, to the last bit, on how many others are computed with it.
 LEAST_ROWS = 16
+# Gates are computed ahead of their steps, but no more values of them than this, which are 256 MB: what a text takes
+# beside its layers shall not grow with it. (The compiled kernel has a bound of its own.)
+GATES_AHEAD = 2**26
+
+Numbers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -29,31 +35,45 @@ class Packing:
     Attributes:
         order: sentence numbers, longest first.
         step_sizes: how many sentences are still running at each step.
-        forward: which token each packed row holds, as a position in the batch's concatenated sentences.
-        backward: the same for reading every sentence from its own end.
+        positions: which token each packed row holds, as a position in the batch's concatenated sentences; first for
+            reading forward, then for reading every sentence from its own end.
+        rows: the packed row of each token, likewise.
     """
 
-    order: Tensor  # (sentences,)
+    order: Numbers  # (sentences,)
     step_sizes: list[int]  # (steps,)
-    forward: Tensor  # (tokens,)
-    backward: Tensor  # (tokens,)
+    positions: Numbers  # (2, tokens)
+    rows: Numbers  # (2, tokens)
 
     @classmethod
-    def of(cls, lengths: Sequence[int], device: torch.device) -> Packing:
-        """The packing of sentences of these lengths, each at least one token long."""
-        lengths_array = np.asarray(lengths, dtype=np.int64)
-        order = np.argsort(-lengths_array, kind="stable")
-        starts = (np.cumsum(lengths_array) - lengths_array)[order][:, None]  # (sentences, 1)
-        sorted_lengths = lengths_array[order][:, None]  # (sentences, 1)
-        steps = np.arange(lengths_array.max())[None, :]  # (1, steps)
-        running = (steps < sorted_lengths).T  # (steps, sentences)
-        forward = (starts + steps).T[running]
-        backward = (starts + sorted_lengths - 1 - steps).T[running]
+    def of(cls, lengths: Sequence[int] | Numbers) -> Packing:
+        """The packing of sentences of these lengths, each at least one token long; it takes no room for padding."""
+        given = np.asarray(lengths, dtype=np.int64)
+        order = np.argsort(-given, kind="stable")
+        ended = np.cumsum(np.bincount(given))  # sentences of at most so many tokens
+        step_sizes = len(given) - ended[:-1]
+        first_row = np.cumsum(step_sizes) - step_sizes  # of each step
+        # Of each token its step, counted from its sentence's start and from its end, and its sentence's place in line.
+        ends = np.repeat(np.cumsum(given), given)
+        at = np.arange(len(ends))
+        step, left = at - ends + np.repeat(given, given), ends - 1 - at
+        place = np.repeat(np.argsort(order), given)
+        rows = np.stack([first_row[step] + place, first_row[left] + place])
+        positions = np.empty_like(rows)
+        positions[np.arange(2)[:, None], rows] = at
+        return cls(order, step_sizes.tolist(), positions, rows)
 
-        def tensor(array: np.ndarray) -> Tensor:
-            return torch.from_numpy(np.ascontiguousarray(array)).to(device)
 
-        return cls(tensor(order), running.sum(axis=1).tolist(), tensor(forward), tensor(backward))
+def in_parts(step_sizes: Sequence[int], tokens: int) -> Iterator[tuple[slice, Sequence[int]]]:
+    """Packed rows and sizes of successive steps, so many at a time that they have at most `tokens`, or one step."""
+    first_step = first_row = row = 0
+    for step, size in enumerate(step_sizes):
+        if step > first_step and row + size - first_row > tokens:
+            yield slice(first_row, row), step_sizes[first_step:step]
+            first_step, first_row = step, row
+        row += size
+    if step_sizes:
+        yield slice(first_row, row), step_sizes[first_step:]
 
 
 @dataclass(frozen=True)
@@ -115,12 +135,19 @@ class ProjectedLstm(nn.Module):
         compiled = kernel() if x.device.type == "cpu" and x.dtype == torch.float32 == self.weight.dtype else None
         weights = self.weight, self.bias, self.projection
         if compiled is not None:
-            panels = self._panels.of(weights, lambda: compiled.lstm_panels(self.weight, self._bias(), self.projection))
+            panels = self._panels.of(
+                weights, lambda: compiled.lstm_panels(self.weight, self.used_bias(), self.projection)
+            )
             return compiled.lstm(x.contiguous(), step_sizes, panels, state, cell, self.cell_clip, self.projection_clip)
-        return self._in_torch(x, step_sizes, state, cell, self._columns.of(weights, self._make_columns))
+        columns = self._columns.of(weights, self._make_columns)
+        outputs = x.new_empty(x.shape[0], self.projection_dim)
+        for rows, sizes in in_parts(step_sizes, GATES_AHEAD // len(self.bias)):
+            self._in_torch(x[rows], sizes, state, cell, columns, outputs[rows])
+        return outputs
 
-    def _bias(self) -> Tensor:
-        bias = self.bias.clone()
+    def used_bias(self) -> Tensor:
+        """The bias with the forget gate's one added, (4 * cell_dim,)."""
+        bias = self.bias.detach().clone()
         bias[self.cell_dim : 2 * self.cell_dim] += 1.0
         return bias
 
@@ -129,15 +156,15 @@ class ProjectedLstm(nn.Module):
         return _Columns(
             self.weight[:, : self.input_dim].t().contiguous(),
             self.weight[:, self.input_dim :].t().contiguous(),
-            self._bias(),
+            self.used_bias(),
             self.projection.t().contiguous(),
         )
 
-    def _in_torch(self, x: Tensor, step_sizes: Sequence[int], state: Tensor, cell: Tensor, weights: _Columns) -> Tensor:
+    def _in_torch(
+        self, x: Tensor, step_sizes: Sequence[int], state: Tensor, cell: Tensor, weights: _Columns, outputs: Tensor
+    ) -> None:
         # The inputs of all steps in one product; only the recurrent half has to wait for the step before.
         from_input = torch.addmm(weights.bias, _enough(x), weights.by_input)  # (tokens, 4 * cell_dim)
-
-        outputs = x.new_empty(x.shape[0], self.projection_dim)
         start = 0
         for size in step_sizes:
             inputs = _enough(from_input[start : start + size])
@@ -152,7 +179,6 @@ class ProjectedLstm(nn.Module):
                 projected.clamp_(-self.projection_clip, self.projection_clip)
             state[:size] = outputs[start : start + size] = projected
             start += size
-        return outputs
 
 
 def _enough(rows: Tensor) -> Tensor:

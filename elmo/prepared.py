@@ -11,19 +11,13 @@ Form = TypeVar("Form")
 
 
 class Prepared(Generic[Form]):
-    """What was made of some weights on a CPU; it is made anew after they have changed, moved or been replaced.
-
-    Other devices get theirs made at each call: their memory is scarce, and copying is what they are good at.
-    """
+    """What was made of some weights; it is made anew after they have changed, moved or been replaced."""
 
     def __init__(self) -> None:
         self._made: tuple[list[tuple[int, int]], Form] | None = None
 
     def of(self, weights: Sequence[Tensor], make: Callable[[], Form]) -> Form:
         """The form of these weights, kept or made now."""
-        if any(tensor.device.type != "cpu" for tensor in weights):
-            self._made = None
-            return make()
         # torch counts the changes of a tensor in place; one that took its place lies elsewhere.
         state = [(tensor.data_ptr(), tensor._version) for tensor in weights]
         made = self._made

@@ -18,7 +18,6 @@ from elmo.lstm import Packing, ProjectedLstm
 from elmo.options import BilmOptions
 
 pytestmark = pytest.mark.skipif(not any(map(shutil.which, elmo.kernel.build.COMPILERS)), reason="needs a C compiler")
-CPU = torch.device("cpu")
 WORDS = [
     "",
     "a",
@@ -65,7 +64,7 @@ def random_lstm(input_dim, cell_dim, projection_dim, cell_clip=None, projection_
 def run(lstm, lengths, dtype=torch.float32, change=None):
     """Packed outputs, last states and last cells, from drawn inputs and states."""
     generator = torch.Generator().manual_seed(5)
-    packing = Packing.of(lengths, CPU)
+    packing = Packing.of(lengths)
     drawn = [
         torch.randn(n, width, generator=generator).to(dtype)
         for n, width in (

@@ -6,7 +6,6 @@ from elmo.lstm import Packing, ProjectedLstm
 from tests.elmo import naive
 
 INPUT, CELL, PROJECTION = 5, 11, 4
-CPU = torch.device("cpu")
 
 
 def file_tensors(seed, gain=1.5):
@@ -35,7 +34,7 @@ def sentences_of(lengths, seed=1):
 
 @pytest.mark.parametrize("lengths", [[1], [4], [3, 3], [2, 7, 1, 7, 4], [1, 1, 1], list(range(1, 9))])
 def test_packing_reads_every_token_once_step_by_step(lengths):
-    packing = Packing.of(lengths, CPU)
+    packing = Packing.of(lengths)
     starts = np.cumsum([0, *lengths[:-1]])
     order = sorted(range(len(lengths)), key=lambda i: -lengths[i])  # sorted() is stable
     forward, backward, sizes = [], [], []
@@ -46,8 +45,8 @@ def test_packing_reads_every_token_once_step_by_step(lengths):
         backward += [starts[i] + lengths[i] - 1 - step for i in running]
     assert packing.order.tolist() == order
     assert packing.step_sizes == sizes
-    assert packing.forward.tolist() == forward
-    assert packing.backward.tolist() == backward
+    assert packing.positions.tolist() == [forward, backward]
+    assert [np.argsort(rows).tolist() for rows in packing.rows] == [forward, backward]
 
 
 @pytest.mark.parametrize(("cell_clip", "projection_clip"), [(3.0, 3.0), (0.5, None), (None, 0.5), (None, None)])
@@ -58,8 +57,8 @@ def test_equals_the_step_loop(cell_clip, projection_clip, reverse):
     inputs = sentences_of(lengths)
     draw = np.random.default_rng(3)
     states, cells = draw.normal(size=(5, PROJECTION)), draw.normal(size=(5, CELL))
-    packing = Packing.of(lengths, CPU)
-    positions = packing.backward if reverse else packing.forward
+    packing = Packing.of(lengths)
+    positions = packing.positions[int(reverse)]
     state, cell = torch.from_numpy(states)[packing.order], torch.from_numpy(cells)[packing.order]
     lstm = module_of(*tensors, cell_clip, projection_clip)
 
@@ -81,9 +80,9 @@ def test_equals_the_step_loop(cell_clip, projection_clip, reverse):
 
 
 def outputs_with(tensors, lengths, cell_clip, projection_clip):
-    packing = Packing.of(lengths, CPU)
+    packing = Packing.of(lengths)
     lstm = module_of(*tensors, cell_clip, projection_clip)
-    x = torch.from_numpy(np.concatenate(sentences_of(lengths)))[packing.forward]
+    x = torch.from_numpy(np.concatenate(sentences_of(lengths)))[packing.positions[0]]
     zeros = (torch.zeros(len(lengths), n, dtype=torch.float64) for n in (PROJECTION, CELL))
     return lstm(x, packing.step_sizes, *zeros)
 
@@ -110,11 +109,11 @@ def test_without_clipping_it_is_torchs_own_projected_lstm():
     lengths = [3, 8, 1, 8, 5]
     x = [torch.from_numpy(sentence) for sentence in sentences_of(lengths)]
     packed = torch.nn.utils.rnn.pack_sequence(x, enforce_sorted=False)
-    packing = Packing.of(lengths, CPU)
+    packing = Packing.of(lengths)
     state, cell = (torch.zeros(5, n, dtype=torch.float64) for n in (PROJECTION, CELL))
     with torch.no_grad():
         expected, (last_state, last_cell) = theirs(packed)
-        found = ours(torch.cat(x)[packing.forward], packing.step_sizes, state, cell)
+        found = ours(torch.cat(x)[packing.positions[0]], packing.step_sizes, state, cell)
     torch.testing.assert_close(found, expected.data)
     torch.testing.assert_close(state, last_state[0][packing.order])
     torch.testing.assert_close(cell, last_cell[0][packing.order])
