@@ -77,71 +77,81 @@ def bidirectional(
         biases: bias_ih of both directions, then bias_hh of both.
         lstm: an LSTM, or else a GRU.
     """
-    batch, tokens, width = x.shape
-    hidden = inner[0].shape[1]
-    packed = x.reshape(batch * tokens, width).index_select(0, packing.places.flatten()).view(2, -1, width)
-    read, state = torch.stack(tuple(outer)), torch.stack(tuple(inner))  # (2, gates * hidden, ...)
-    of_input, of_state = torch.stack(tuple(biases[:2])), torch.stack(tuple(biases[2:]))
+    states: Tensor = _Layer.apply(x, packing, lstm, *inner, *outer, *biases)  # type: ignore[no-untyped-call]
+    return states
+
+
+class _Layer(torch.autograd.Function):
+    """See `bidirectional`. One node of the graph instead of thirty: what surrounds the walk would cost more than it."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, packing: Packing, lstm: bool, *parameters: Tensor) -> Tensor:  # noqa: ANN401
+        batch, tokens, width = x.shape
+        inner, outer, of_input, of_state = (_side_by_side(parameters[i : i + 2], lstm) for i in (0, 2, 4, 6))
+        hidden = inner.shape[2]
+        packed = x.reshape(-1, width).index_select(0, packing.places.flatten()).view(2, -1, width).to(inner.dtype)
+        bias = of_input + of_state if lstm else of_input
+        gates = torch.baddbmm(bias[:, None], packed, _as_right_factor(outer)).to(inner.dtype)
+        loops = loops_for(gates)
+        if lstm:
+            *kept, states = loops.lstm_forward(gates, inner, packing)
+        else:
+            *kept, states = loops.gru_forward(gates, inner, of_state, packing)
+        ctx.save_for_backward(packed, inner, outer, gates, states, *kept)
+        ctx.about = packing, lstm, x.shape, x.dtype
+        padded = states.new_zeros(batch * tokens * 2, hidden).index_copy_(0, packing.halves, states.flatten(0, 1))
+        return padded.view(batch, tokens, 2 * hidden)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad_padded: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
+        packed, inner, outer, gates, states, *kept = ctx.saved_tensors
+        packing, lstm, shape, dtype = ctx.about
+        loops, hidden = loops_for(gates), inner.shape[2]
+        grad = grad_padded.reshape(-1, hidden).index_select(0, packing.halves).view_as(states)
+        if lstm:
+            cells, squashed = kept
+            at_state = at_input = loops.lstm_backward(grad, gates, cells, squashed, inner, packing)
+        else:
+            (added,) = kept
+            at_state = loops.gru_backward(grad, gates, added, states, inner, packing)
+            _, z, n = gates.chunk(3, dim=-1)
+            at_input = torch.cat([at_state[..., : 2 * hidden], grad * (1 - z) * (1 - n * n)], dim=-1)
+        by_inner = torch.bmm(at_state[:, packing.sizes[0] :].transpose(1, 2), states[:, packing.before])
+        by_outer = torch.bmm(at_input.transpose(1, 2), packed)
+        by_input = at_input.sum(dim=1)
+        by_state = by_input if lstm else at_state.sum(dim=1)
+        grad_x = None
+        if ctx.needs_input_grad[0]:
+            # A token is read twice, once in each direction: the order of two additions to zero does not matter.
+            rows = torch.bmm(at_input, outer).flatten(0, 1)
+            grad_x = rows.new_zeros(shape[0] * shape[1], shape[2]).index_add_(0, packing.places.flatten(), rows)
+            grad_x = grad_x.view(shape).to(dtype)
+        parameters = [part for both in (by_inner, by_outer, by_input, by_state) for part in _apart(both, lstm)]
+        return grad_x, None, None, *parameters
+
+
+def _side_by_side(parameters: Sequence[Tensor], lstm: bool) -> Tensor:
+    """A parameter of both directions, (2, gates * hidden, ...), in the loops' order of gates.
+
+    torch's i, f, g, o become o, i, f, g: those with a sigmoid side by side, and so those that read the cell.
+    """
     if lstm:
-        # torch's i, f, g, o become o, i, f, g: those with a sigmoid side by side, those that read the cell too.
-        def ordered(weights: Tensor) -> Tensor:
-            return weights.view(2, 4, hidden, *weights.shape[2:]).roll(1, dims=1).flatten(1, 2)
-
-        gates = torch.baddbmm(ordered(of_input + of_state)[:, None], packed, ordered(read).transpose(1, 2).contiguous())
-        states: Tensor = _Lstm.apply(gates.to(state.dtype), ordered(state), packing)  # type: ignore[no-untyped-call]
+        last = len(parameters[0]) * 3 // 4
+        pieces = [piece for parameter in parameters for piece in (parameter[last:], parameter[:last])]
     else:
-        gates = torch.baddbmm(of_input[:, None], packed, read.transpose(1, 2).contiguous())
-        states = _Gru.apply(gates.to(state.dtype), state, of_state, packing)  # type: ignore[no-untyped-call]
-    # Two tensors side by side rather than one written twice: each direction has its own order of rows.
-    padded = [
-        states.new_zeros(batch * tokens, hidden).index_copy(0, place, part)
-        for place, part in zip(packing.places, states, strict=True)
-    ]
-    return torch.cat(padded, dim=1).view(batch, tokens, 2 * hidden)
+        pieces = list(parameters)
+    return torch.cat(pieces).view(2, *parameters[0].shape)
 
 
-class _Lstm(torch.autograd.Function):
-    """Gates of the inputs, (2, packed, 4 * hidden) in the order o, i, f, g, to states, (2, packed, hidden)."""
-
-    @staticmethod
-    def forward(ctx: Any, inputs: Tensor, weight: Tensor, packing: Packing) -> Tensor:  # noqa: ANN401
-        gates, weight = inputs.clone(), weight.contiguous()
-        cells, squashed, states = loops_for(gates).lstm_forward(gates, weight, packing)
-        ctx.save_for_backward(gates, cells, squashed, states, weight)
-        ctx.packing = packing
-        return states
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
-        gates, cells, squashed, states, weight = ctx.saved_tensors
-        packing: Packing = ctx.packing
-        grad = grad.clone(memory_format=torch.contiguous_format)
-        grad_gates = loops_for(gates).lstm_backward(grad, gates, cells, squashed, weight, packing)
-        grad_weight = torch.bmm(grad_gates[:, packing.sizes[0] :].transpose(1, 2), states[:, packing.before])
-        return grad_gates, grad_weight, None
+def _apart(gradient: Tensor, lstm: bool) -> Sequence[Tensor]:
+    """The gradients of both directions' parameters, in torch's order of gates."""
+    if lstm:
+        gradient = gradient.view(2, 4, -1, *gradient.shape[2:]).roll(-1, dims=1).view_as(gradient)
+    return gradient.unbind()
 
 
-class _Gru(torch.autograd.Function):
-    """Gates of the inputs, (2, packed, 3 * hidden) in torch's order r, z, n, to states, (2, packed, hidden)."""
-
-    @staticmethod
-    def forward(ctx: Any, inputs: Tensor, weight: Tensor, bias: Tensor, packing: Packing) -> Tensor:  # noqa: ANN401
-        gates, weight = inputs.clone(), weight.contiguous()
-        added, states = loops_for(gates).gru_forward(gates, weight, bias.contiguous(), packing)
-        ctx.save_for_backward(gates, added, states, weight)
-        ctx.packing = packing
-        return states
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
-        gates, added, states, weight = ctx.saved_tensors
-        packing: Packing = ctx.packing
-        hidden = weight.shape[2]
-        grad = grad.clone(memory_format=torch.contiguous_format)
-        grad_recurrent = loops_for(gates).gru_backward(grad, gates, added, states, weight, packing)
-        _, z, n = gates.chunk(3, dim=-1)
-        grad_gates = torch.cat([grad_recurrent[..., : 2 * hidden], grad * (1 - z) * (1 - n * n)], dim=-1)
-        grad_weight = torch.bmm(grad_recurrent[:, packing.sizes[0] :].transpose(1, 2), states[:, packing.before])
-        return grad_gates, grad_weight, grad_recurrent.sum(dim=1), None
+def _as_right_factor(weights: Tensor) -> Tensor:
+    """Weights as a product's right factor; OpenBLAS is several times slower on a view."""
+    transposed = weights.transpose(1, 2)
+    return transposed.contiguous() if weights.device.type == "cpu" else transposed

@@ -28,6 +28,12 @@ def _tanh(x):
 
 
 @triton.jit
+def _step(steps, n_steps, step):
+    """The packed row at which a step begins, and its sentences."""
+    return tl.load(steps + step), tl.load(steps + n_steps + step)
+
+
+@triton.jit
 def _rows(values, rows, columns, width, inside):
     """Some columns of some rows of a matrix of this width; zeros outside."""
     return tl.load(values + rows[:, None] * width + columns[None, :], mask=inside, other=0.0)
@@ -85,7 +91,7 @@ def _lstm_forward(
     ranks = block * ROWS + tl.arange(0, ROWS)
     earlier = 0
     for step in range(n_steps):
-        start, size = tl.load(steps + step), tl.load(steps + n_steps + step)
+        start, size = _step(steps, n_steps, step)
         if block * ROWS < size:
             live = ranks < size
             now, past = start + ranks, earlier + ranks
@@ -152,12 +158,12 @@ def _lstm_backward(
     later, later_size = 0, 0
     for back in range(n_steps):
         step = n_steps - 1 - back
-        start, size = tl.load(steps + step), tl.load(steps + n_steps + step)
+        start, size = _step(steps, n_steps, step)
         if block * ROWS < size:
             live = ranks < size
             goes_on = ranks < later_size
             now, after = start + ranks, later + ranks
-            past = tl.load(steps + tl.maximum(step - 1, 0)) + ranks
+            past = _step(steps, n_steps, tl.maximum(step - 1, 0))[0] + ranks
             for first in range(0, HIDDEN, BLOCK):
                 at = first + tl.arange(0, BLOCK)
                 inside = live[:, None] & (at < HIDDEN)[None, :]
@@ -210,7 +216,7 @@ def _gru_forward(
     ranks = block * ROWS + tl.arange(0, ROWS)
     earlier = 0
     for step in range(n_steps):
-        start, size = tl.load(steps + step), tl.load(steps + n_steps + step)
+        start, size = _step(steps, n_steps, step)
         if block * ROWS < size:
             live = ranks < size
             now, past = start + ranks, earlier + ranks
@@ -283,12 +289,12 @@ def _gru_backward(
     later, later_size = 0, 0
     for back in range(n_steps):
         step = n_steps - 1 - back
-        start, size = tl.load(steps + step), tl.load(steps + n_steps + step)
+        start, size = _step(steps, n_steps, step)
         if block * ROWS < size:
             live = ranks < size
             goes_on = ranks < later_size
             now, after = start + ranks, later + ranks
-            past = tl.load(steps + tl.maximum(step - 1, 0)) + ranks
+            past = _step(steps, n_steps, tl.maximum(step - 1, 0))[0] + ranks
             for first in range(0, HIDDEN, BLOCK):
                 at = first + tl.arange(0, BLOCK)
                 inside = live[:, None] & (at < HIDDEN)[None, :]

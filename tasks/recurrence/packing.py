@@ -19,6 +19,8 @@ class Packing:
         sizes: sentences in each step.
         starts: the packed row at which each step begins.
         places: of each packed token, its row among the flattened (batch * tokens), for each direction, (2, packed).
+        halves: of the packed tokens of both directions, one after the other, their rows among the states of both
+            directions, flattened (batch * tokens * 2).
         before: of each packed token but those of the first step, the packed row of its sentence one step earlier.
         steps: starts and sizes on the device, for kernels that walk through the steps there, (2, steps), int32.
     """
@@ -26,6 +28,7 @@ class Packing:
     sizes: Sequence[int]
     starts: Sequence[int]
     places: Tensor
+    halves: Tensor
     before: Tensor
     steps: Tensor
 
@@ -46,12 +49,24 @@ def _packing(lengths: tuple[int, ...], tokens: int, device: torch.device) -> Pac
     places = torch.stack([first + step, first + descending[rank] - 1 - step])
     starts = torch.cumsum(sizes, 0) - sizes
     later = step > 0
-    before = starts[step[later] - 1] + rank[later]
+    parts = [
+        places.flatten(),
+        (2 * places + torch.arange(2)[:, None]).flatten(),
+        starts[step[later] - 1] + rank[later],
+        torch.cat([starts, sizes]),
+    ]
     listed: list[int] = sizes.tolist()
+    places, halves, before, walked = torch.split(_brought(torch.cat(parts), device), [len(part) for part in parts])
     return Packing(
         listed,
         list(accumulate(listed[:-1], initial=0)),
-        places.to(device, non_blocking=True),
-        before.to(device, non_blocking=True),
-        torch.stack([starts, sizes]).to(device, torch.int32, non_blocking=True),
+        places.view(2, -1),
+        halves,
+        before,
+        walked.view(2, -1).int().int(),
     )
+
+
+def _brought(numbers: Tensor, device: torch.device) -> Tensor:
+    """The same on the device; a GPU fetches them by itself while the host goes on."""
+    return numbers.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else numbers
