@@ -14,7 +14,6 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import skip_init
 from torch.nn.utils.rnn import PackedSequence
 
 from elmo.device import upload
@@ -116,14 +115,9 @@ class LstmPair:
 
 def _torchs_own(lstm: ProjectedLstm) -> nn.LSTM:
     """An LSTM of torch's with the weights of ours, without its clipping."""
-    made: nn.LSTM = skip_init(  # type: ignore[no-untyped-call]
-        nn.LSTM,
-        lstm.input_dim,
-        lstm.cell_dim,
-        proj_size=lstm.projection_dim,
-        device=lstm.weight.device,
-        dtype=lstm.weight.dtype,
-    )
+    shape = {"input_size": lstm.input_dim, "hidden_size": lstm.cell_dim, "proj_size": lstm.projection_dim}
+    # It would draw values; the generator of the model around this one must not notice.
+    made = nn.LSTM(**shape, device="meta", dtype=lstm.weight.dtype).to_empty(device=lstm.weight.device)
     made.requires_grad_(False)
     by_input, recurrent = lstm.weight[:, : lstm.input_dim], lstm.weight[:, lstm.input_dim :]
     parts = by_input, recurrent, lstm.used_bias(), torch.zeros_like(lstm.bias), lstm.projection
