@@ -19,27 +19,26 @@ TRITON = find_spec("triton") is not None  # comes with torch where torch is buil
 class Walks(Protocol):
     """The walks along the tokens of sentences; masks are (batch, tokens), and tokens come before padding."""
 
-    def filtered(self, potentials: Tensor, first: Tensor, follow: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """How likely each tag is, given what came up to it, as `potentials`, and each step's scale, (tokens, batch).
+    def likelihood(
+        self, emissions: Tensor, transitions: Tensor, starts: Tensor, ends: Tensor, tags: Tensor, mask: Tensor
+    ) -> tuple[Tensor, Sequence[Tensor]]:
+        """The log-likelihood of the tags of each sentence, (batch,), float64, and what `gradients` needs.
 
         Args:
-            potentials: of the emissions, (tokens, batch, tags).
-            first: of the tags a sentence begins with, (tags,).
-            follow: of a tag (row) before a tag (column), (tags, tags).
-            mask: behind a sentence's end its last values are repeated, with a scale of one.
+            emissions: scores of the tags of each token, (batch, tokens, tags).
+            transitions: scores of a tag (row) before a tag (column), (tags, tags).
+            starts: scores of the first tag, (tags,).
+            ends: scores of the last tag, (tags,).
+            tags: tag numbers, (batch, tokens), valid ones at padding too.
+            mask: where there are tokens.
         """
 
-    def smoothed(self, scaled: Tensor, behind: Tensor, follow: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """What comes after each tag, and that times the tag's own potential where a tag comes before: as `scaled`.
+    def gradients(
+        self, weight: Tensor, kept: Sequence[Tensor], transitions: Tensor, ends: Tensor, tags: Tensor, mask: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The gradients of emissions, transitions, starts and ends, given the likelihood's, (batch,), float64."""
 
-        Args:
-            scaled: potentials divided by the steps' scales, (tokens, batch, tags).
-            behind: what comes after the last token, (batch, tags).
-            follow: as in `filtered`.
-            mask: behind a sentence's end `behind` is repeated, and the second result is zero.
-        """
-
-    def best_paths(self, emissions: Tensor, starts: Tensor, transitions: Tensor, ends: Tensor, mask: Tensor) -> Tensor:
+    def best_paths(self, emissions: Tensor, transitions: Tensor, starts: Tensor, ends: Tensor, mask: Tensor) -> Tensor:
         """The tag numbers of the highest sum of scores, (batch, tokens); those at padding mean nothing."""
 
 
@@ -52,42 +51,36 @@ def walks_for(x: Tensor) -> Walks:
     return in_torch
 
 
-class LogPartition(torch.autograd.Function):
-    """The log of the summed exponentials of the scores of all tag sequences, (batch,).
+class LogLikelihood(torch.autograd.Function):
+    """The log-likelihood of the tags of each sentence, (batch,); see `Walks.likelihood`.
 
-    Its gradient is known: how likely each tag, and each pair of neighbours, is. So autograd need not remember step by
-    step, and both passes are a product and a few operations a step. They take place in the domain of probabilities,
-    scaled to one at each step, and in float64, whose range leaves room for scores that differ by 700.
+    Its gradient is known: what is gold, less how likely each tag, and each pair of neighbours, is. So autograd need not
+    remember step by step, and both passes are a product and a few operations a step. They take place in the domain of
+    probabilities, scaled to one at each step, and in float64, whose range leaves room for scores that differ by 700.
     """
 
     @staticmethod
-    def forward(ctx: Any, emissions: Tensor, transitions: Tensor, starts: Tensor, ends: Tensor, mask: Tensor) -> Tensor:  # noqa: ANN401, D102
-        running = mask.t().unsqueeze(2)  # (tokens, batch, 1)
-        scores = emissions.transpose(0, 1).double().masked_fill(~running, 0).contiguous()  # (tokens, batch, tags)
-        highest = scores.amax(dim=2, keepdim=True)
-        potentials = (scores - highest).exp()
-        follow = transitions.double().exp()  # (from, to)
-        last = ends.double().exp()
-
-        forward, totals = walks_for(scores).filtered(potentials, starts.double().exp(), follow, mask)
-        all_totals = totals.unsqueeze(2)  # (tokens, batch, 1)
-        at_end = (forward[-1] * last).sum(dim=1)  # (batch,)
-        ctx.save_for_backward(forward, potentials / all_totals, follow, last, at_end, mask)
+    def forward(  # noqa: D102
+        ctx: Any,  # noqa: ANN401
+        emissions: Tensor,
+        transitions: Tensor,
+        starts: Tensor,
+        ends: Tensor,
+        tags: Tensor,
+        mask: Tensor,
+    ) -> Tensor:
+        value, kept = walks_for(emissions).likelihood(emissions, transitions, starts, ends, tags, mask)
+        ctx.save_for_backward(transitions, ends, tags, mask, *kept)
         ctx.kinds = [tensor.dtype for tensor in (emissions, transitions, starts, ends)]
-        return (all_totals.log() + highest).sum(dim=(0, 2)) + at_end.log()
+        return value
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401, D102
-        forward, scaled, follow, last, at_end, mask = ctx.saved_tensors
-        weight = grad.double().unsqueeze(1)  # (batch, 1)
-        behind = (last / at_end.unsqueeze(1)) * weight  # (batch, tags)
-        backward, reading = walks_for(scaled).smoothed(scaled, behind, follow, mask)
-        likely = forward * backward * mask.t().unsqueeze(2)  # (tokens, batch, tags)
-        by_pairs = forward[:-1].flatten(0, 1).t() @ reading[1:].flatten(0, 1) * follow
-        at_last = (forward[-1] * last / at_end.unsqueeze(1) * weight).sum(dim=0)
-        grads = (likely.transpose(0, 1), by_pairs, likely[0].sum(dim=0), at_last)
-        return *(value.to(kind) for value, kind in zip(grads, ctx.kinds, strict=True)), None
+        transitions, ends, tags, mask, *kept = ctx.saved_tensors
+        weight = grad.double().contiguous()
+        found = walks_for(weight).gradients(weight, kept, transitions, ends, tags, mask)
+        return *(value.to(kind) for value, kind in zip(found, ctx.kinds, strict=True)), None, None
 
 
 class ConstrainedCrf(CRF):  # type: ignore[misc]
@@ -119,15 +112,8 @@ class ConstrainedCrf(CRF):  # type: ignore[misc]
             tags: tag numbers; those behind a sentence's end are not looked at.
             mask: where there are tokens; every sentence has at least one, and they come first.
         """
-        tags = tags.masked_fill(~mask, 0)
-        last = tags.gather(1, mask.sum(dim=1, keepdim=True) - 1).squeeze(1)  # (batch,)
-        own = emissions.gather(2, tags.unsqueeze(2)).squeeze(2).masked_fill(~mask, 0)  # (batch, tokens)
-        between = self.transitions[tags[:, :-1], tags[:, 1:]].masked_fill(~mask[:, 1:], 0)  # (batch, tokens - 1)
-        score = self.start_transitions[tags[:, 0]] + self.end_transitions[last]
-        score = score.double() + own.double().sum(dim=1) + between.double().sum(dim=1)
         weights = self.transitions, self.start_transitions, self.end_transitions
-        partition: Tensor = LogPartition.apply(emissions, *weights, mask)  # type: ignore[no-untyped-call]
-        likelihood: Tensor = score - partition
+        likelihood: Tensor = LogLikelihood.apply(emissions, *weights, tags.masked_fill(~mask, 0), mask)  # type: ignore[no-untyped-call]
         return likelihood
 
     @torch.no_grad()
@@ -142,8 +128,8 @@ class ConstrainedCrf(CRF):  # type: ignore[misc]
             walks_for(emissions)
             .best_paths(
                 emissions,
-                self.start_transitions.masked_fill(~self.allowed_first, forbidden),
                 self.transitions.masked_fill(~self.allowed, forbidden),
+                self.start_transitions.masked_fill(~self.allowed_first, forbidden),
                 self.end_transitions.masked_fill(~self.allowed_last, forbidden),
                 mask,
             )

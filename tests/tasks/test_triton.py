@@ -68,18 +68,16 @@ def test_gru_walks_as_torch_does(hidden, lengths):
 @pytest.mark.parametrize("lengths", [[7, 1, 4, 10, 2], [1], [3, 3]], ids=str)
 def test_crf_walks_as_torch_does(n_tags, lengths):
     mask = (torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]).to(DEVICE)
-    potentials = draw(max(lengths), len(lengths), n_tags).double().exp()
-    first, follow, behind = (
-        draw(*shape).double().exp() for shape in ((n_tags,), (n_tags, n_tags), (len(lengths), n_tags))
+    emissions, starts, between, ends, weight = (
+        draw(*shape)
+        for shape in ((len(lengths), max(lengths), n_tags), (n_tags,), (n_tags, n_tags), (n_tags,), (len(lengths),))
     )
-    emissions, starts, between, ends = (
-        draw(*shape) for shape in ((len(lengths), max(lengths), n_tags), (n_tags,), (n_tags, n_tags), (n_tags,))
-    )
+    tags = torch.randint(n_tags, mask.shape, generator=torch.Generator().manual_seed(1)).to(DEVICE)
     found = []
     for walks in (tasks.crf.in_torch, tasks.crf.in_triton):
-        forward, totals = walks.filtered(potentials, first, follow, mask)
-        backward, reading = walks.smoothed(potentials, behind, follow, mask)
-        paths = walks.best_paths(emissions, starts, between, ends, mask).long().masked_fill(~mask, 0)
-        found.append([forward, totals, backward, reading, paths])
+        value, kept = walks.likelihood(emissions, between, starts, ends, tags, mask)
+        gradients = walks.gradients(weight.double(), kept, between, ends, tags, mask)
+        paths = walks.best_paths(emissions, between, starts, ends, mask).long().masked_fill(~mask, 0)
+        found.append([value, *gradients, paths])
     for theirs, ours in zip(*found, strict=True):
         torch.testing.assert_close(ours, theirs)
