@@ -109,7 +109,7 @@ class VariationalDropout(nn.Dropout):
         if not self.training or self.p == 0:
             return x
         keep = torch.full((x.shape[0], 1, x.shape[2]), 1 - self.p, device=x.device, dtype=x.dtype)
-        return x * torch.bernoulli(keep) / (1 - self.p)
+        return x * (torch.bernoulli(keep) / (1 - self.p))
 
 
 class _Product(torch.autograd.Function):
