@@ -1,6 +1,7 @@
 """Where a run took place: versions, commit, device. Kept in every record, never part of its fingerprint."""
 
 import platform
+import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,21 +19,24 @@ PACKAGES = (
     "elmo-benchmark",
 )
 
+# `git archive` writes the commit's hash here (.gitattributes says so); in a checkout the line stays as it is.
+ARCHIVED = "$Format:%H$"
+
 # What can change a score. Data and weights are hashed in the fingerprint; notes and published records change nothing.
 _CODE = ("*.py", "*.yaml", "*.toml")
 
 
 @dataclass(frozen=True)
 class CommitState:
-    """The commit that is checked out, and whether code or configuration differ from it."""
+    """The commit that this code is of, and whether code or configuration differ from it; in an archive nobody knows."""
 
     commit: str
-    dirty: bool
+    dirty: bool | None
 
 
 @dataclass(frozen=True)
 class Environment:
-    """The machine and software of a run; `commit` and `dirty` are None outside a checkout."""
+    """The machine and software of a run; outside a checkout `dirty` is None, `commit` too but in a `git archive`."""
 
     python: str
     packages: Mapping[str, str]
@@ -66,7 +70,7 @@ def describe_environment(device: str, threads: int, packages: Sequence[str] = PA
 
 
 def commit_state(source: Path | None = None) -> CommitState | None:
-    """The state of the checkout that this code runs from, or None where there is none (or no git).
+    """The state of the checkout or `git archive` that this code runs from, or None where it is neither (or no git).
 
     Untracked code counts as dirty: a result that it took part in cannot be had from the commit.
 
@@ -76,12 +80,17 @@ def commit_state(source: Path | None = None) -> CommitState | None:
     source = source or Path(__file__).resolve()
     # An installed copy may lie in a virtual environment inside another repository, whose commit says nothing about us.
     if _git(source.parent, "ls-files", "--error-unmatch", source.name) is None:
-        return None
+        return archived_state(ARCHIVED)
     root = _git(source.parent, "rev-parse", "--show-toplevel")
     commit = _git(source.parent, "rev-parse", "HEAD")
     if root is None or commit is None:  # no commit yet
         return None
     return CommitState(commit, dirty=bool(_git(Path(root), "status", "--porcelain", "--", *_CODE)))
+
+
+def archived_state(written: str) -> CommitState | None:
+    """The commit that `git archive` wrote into the code; None where the code came another way."""
+    return CommitState(written, dirty=None) if re.fullmatch(r"[0-9a-f]{40,64}", written) else None
 
 
 def _git(folder: Path, *arguments: str) -> str | None:

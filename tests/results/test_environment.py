@@ -2,6 +2,9 @@ import importlib.metadata
 import os
 import platform
 import subprocess
+import sys
+import tarfile
+from pathlib import Path
 
 import pytest
 
@@ -60,6 +63,25 @@ def test_no_checkout_and_no_git_give_none(tmp_path, checkout, monkeypatch):
     assert commit_state(outside / "code.py") is None
     monkeypatch.setenv("PATH", "")
     assert commit_state(checkout / "package" / "code.py") is None
+
+
+def test_code_from_an_archive_knows_its_commit(checkout):
+    """The real file and the real .gitattributes, through `git archive`, run where there is no repository."""
+    repository = Path(__file__).parents[2]
+    (checkout / "results").mkdir()
+    for name in (".gitattributes", "results/environment.py"):
+        (checkout / name).write_bytes((repository / name).read_bytes())
+    git(checkout, "add", ".")
+    git(checkout, "-c", "user.name=a", "-c", "user.email=a@example.org", "commit", "--quiet", "-m", "second")
+    git(checkout, "archive", "--output", "code.tar", "HEAD")
+    outside = checkout.parent / "unpacked"
+    with tarfile.open(checkout / "code.tar") as archive:
+        archive.extractall(outside, filter="data")
+    code = "from results.environment import commit_state as s; print(s().commit, s().dirty)"
+    command = [sys.executable, "-c", code]
+    environment = {**os.environ, "GIT_CEILING_DIRECTORIES": str(checkout.parent)}
+    done = subprocess.run(command, cwd=outside, env=environment, check=True, capture_output=True, text=True)
+    assert done.stdout.split() == [git(checkout, "rev-parse", "HEAD"), "None"]
 
 
 def test_the_environment_names_versions_and_leaves_out_what_is_absent():
