@@ -89,9 +89,12 @@ class _Layer(torch.autograd.Function):
         batch, tokens, width = x.shape
         inner, outer, of_input, of_state = (_side_by_side(parameters[i : i + 2], lstm) for i in (0, 2, 4, 6))
         hidden = inner.shape[2]
-        packed = x.reshape(-1, width).index_select(0, packing.places.flatten()).view(2, -1, width).to(inner.dtype)
+        outer = outer.flatten(0, 1)
+        packed = x.reshape(-1, width).index_select(0, packing.places).to(inner.dtype)
         bias = of_input + of_state if lstm else of_input
-        gates = torch.baddbmm(bias[:, None], packed, _as_right_factor(outer)).to(inner.dtype)
+        # Both directions in one product: gates are narrower than inputs, so they are what is put in the other order.
+        read = torch.addmm(bias.flatten(), packed, _as_right_factor(outer)).to(inner.dtype)
+        gates = read.view(-1, inner.shape[1]).index_select(0, packing.apart).view(2, -1, inner.shape[1])
         loops = loops_for(gates)
         if lstm:
             *kept, states = loops.lstm_forward(gates, inner, packing)
@@ -118,14 +121,14 @@ class _Layer(torch.autograd.Function):
             _, z, n = gates.chunk(3, dim=-1)
             at_input = torch.cat([at_state[..., : 2 * hidden], grad * (1 - z) * (1 - n * n)], dim=-1)
         by_inner = torch.bmm(at_state[:, packing.sizes[0] :].transpose(1, 2), states[:, packing.before])
-        by_outer = torch.bmm(at_input.transpose(1, 2), packed)
-        by_input = at_input.sum(dim=1)
+        at_input = at_input.flatten(0, 1).index_select(0, packing.together).view(len(packed), -1)
+        by_outer = (at_input.t() @ packed).view(2, -1, packed.shape[1])
+        by_input = at_input.sum(dim=0).view(2, -1)
         by_state = by_input if lstm else at_state.sum(dim=1)
         grad_x = None
         if ctx.needs_input_grad[0]:
-            # A token is read twice, once in each direction: the order of two additions to zero does not matter.
-            rows = torch.bmm(at_input, outer).flatten(0, 1)
-            grad_x = rows.new_zeros(shape[0] * shape[1], shape[2]).index_add_(0, packing.places.flatten(), rows)
+            rows = at_input @ outer
+            grad_x = rows.new_zeros(shape[0] * shape[1], shape[2]).index_copy_(0, packing.places, rows)
             grad_x = grad_x.view(shape).to(dtype)
         parameters = [part for both in (by_inner, by_outer, by_input, by_state) for part in _apart(both, lstm)]
         return grad_x, None, None, *parameters
@@ -153,5 +156,5 @@ def _apart(gradient: Tensor, lstm: bool) -> Sequence[Tensor]:
 
 def _as_right_factor(weights: Tensor) -> Tensor:
     """Weights as a product's right factor; OpenBLAS is several times slower on a view."""
-    transposed = weights.transpose(1, 2)
+    transposed = weights.t()
     return transposed.contiguous() if weights.device.type == "cpu" else transposed

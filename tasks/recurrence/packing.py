@@ -18,7 +18,10 @@ class Packing:
     Attributes:
         sizes: sentences in each step.
         starts: the packed row at which each step begins.
-        places: of each packed token, its row among the flattened (batch * tokens), for each direction, (2, packed).
+        places: of each packed token, its row among the flattened (batch * tokens).
+        apart: of the packed tokens of both directions, one after the other, their rows among what is computed of the
+            packed tokens for both directions at once, flattened (packed * 2): one's first is the other's last.
+        together: the way back.
         halves: of the packed tokens of both directions, one after the other, their rows among the states of both
             directions, flattened (batch * tokens * 2).
         before: of each packed token but those of the first step, the packed row of its sentence one step earlier.
@@ -28,6 +31,8 @@ class Packing:
     sizes: Sequence[int]
     starts: Sequence[int]
     places: Tensor
+    apart: Tensor
+    together: Tensor
     halves: Tensor
     before: Tensor
     steps: Tensor
@@ -46,24 +51,30 @@ def _packing(lengths: tuple[int, ...], tokens: int, device: torch.device) -> Pac
     sizes = inside.sum(dim=1)
     step, rank = inside.nonzero(as_tuple=True)
     first = order[rank] * tokens
-    places = torch.stack([first + step, first + descending[rank] - 1 - step])
+    mirrored = descending[rank] - 1 - step  # the step of the same token in the other direction
     starts = torch.cumsum(sizes, 0) - sizes
+    packed, opposite = torch.arange(len(step)), starts[mirrored] + rank
     later = step > 0
     parts = [
-        places.flatten(),
-        (2 * places + torch.arange(2)[:, None]).flatten(),
+        first + step,
+        torch.cat([2 * packed, 2 * opposite + 1]),
+        torch.stack([packed, len(packed) + opposite], dim=1).flatten(),
+        torch.cat([2 * (first + step), 2 * (first + mirrored) + 1]),
         starts[step[later] - 1] + rank[later],
         torch.cat([starts, sizes]),
     ]
     listed: list[int] = sizes.tolist()
-    places, halves, before, walked = torch.split(_brought(torch.cat(parts), device), [len(part) for part in parts])
+    brought = torch.split(_brought(torch.cat(parts), device), [len(part) for part in parts])
+    places, apart, together, halves, before, walked = brought
     return Packing(
         listed,
         list(accumulate(listed[:-1], initial=0)),
-        places.view(2, -1),
+        places,
+        apart,
+        together,
         halves,
         before,
-        walked.view(2, -1).int().int(),
+        walked.view(2, -1).int(),
     )
 
 
