@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Protocol
 
 import numpy as np
@@ -28,9 +28,12 @@ TOKENS_AT_ONCE = 8192
 TOKENS_AT_ONCE_ON_A_GPU = 65_536
 MEMORY_GB = 4.0
 
+NOWHERE = -1  # where a sentence starts that is not there
+
 Key = tuple[str, ...]
 Batch = list[Key]
-Numbering = Callable[[dict[Key, int], Sequence[Key]], npt.NDArray[np.int64]]
+Numbers = npt.NDArray[np.int64]
+Numbering = Callable[[Sequence[int], Sequence[Key]], Numbers]
 
 
 class Teller(Protocol):
@@ -86,6 +89,23 @@ class Held:
     starts: dict[Key, int]
 
 
+@dataclass(frozen=True)
+class Located:
+    """Where the layers of some sentences are, found before they are asked for.
+
+    Attributes:
+        sentences: whose layers they are.
+        rows: numbers of rows in memory, 0 for padding and what is elsewhere; None if all is elsewhere.
+        reading: the same of what the store has, on its way, (*rows, width); None if nothing is.
+        missing: the distinct sentences that have to be embedded.
+    """
+
+    sentences: list[Key]
+    rows: Tensor | None
+    reading: Future[Tensor] | None
+    missing: list[Key]
+
+
 class CachedLayers(nn.Module):
     """Frozen layers of sentences that were prepared, from a store or from memory, and computed on the spot of others.
 
@@ -122,8 +142,6 @@ class CachedLayers(nn.Module):
         self._table: Tensor  # (1 + tokens, width)
         self._starts: dict[Key, int] = {}
         self._stored: dict[Key, int] = {}
-        self._held: Held | None = None
-        self._ahead: dict[tuple[Key, ...], Future[Tensor]] = {}
 
     @property
     def dim(self) -> int:
@@ -254,9 +272,9 @@ class CachedLayers(nn.Module):
 
     def _stored_rows(self, batch: Sequence[Key]) -> Tensor:
         """The layers of sentences in the store, one after the other, (tokens, width)."""
-        return self._take(running_numbers(self._stored, batch))
+        return self._take(running_numbers([self._stored[key] for key in batch], batch))
 
-    def _take(self, rows: npt.NDArray[np.int64]) -> Tensor:
+    def _take(self, rows: Numbers) -> Tensor:
         """Rows of the store by number, (*rows, width), on the CPU, ready to be copied while a GPU works."""
         if self.shelf is None:
             raise ValueError("there is no store to read from")
@@ -265,56 +283,62 @@ class CachedLayers(nn.Module):
         self.shelf.take(rows, into.numpy())
         return into
 
-    def read_ahead(self, texts: Iterable[Sequence[Sentence]]) -> None:
-        """Begins to read from the store what `layers` will be asked for soon, one call for each text."""
-        for text in texts:
-            keys = tuple(map(tuple, text))
-            stored = self._stored_alone(keys)
-            if stored:
-                self._ahead[keys] = in_background(partial(self._take, padded_numbers(stored, keys)))
+    def locate(self, sentences: Sequence[Sentence]) -> Located:
+        """Where the layers of a padded batch are; what the store has of them begins to be read."""
+        return self._locate(sentences, padded_numbers)
 
-    def hold(self, sentences: Iterable[Sentence]) -> None:
-        """Embeds those of a batch's sentences that are not at hand, each once and all in one go, for `layers`.
+    def _locate(self, sentences: Sequence[Sentence], number: Numbering) -> Located:
+        # A sentence is hashed word by word whenever it is looked up, so each is looked up once where all are in memory.
+        keys = [tuple(sentence) for sentence in sentences]
+        starts = [self._starts.get(key, NOWHERE) for key in keys]
+        reading, missing = None, []
+        if NOWHERE in starts:
+            stored = [
+                self._stored.get(key, NOWHERE) if start == NOWHERE else NOWHERE
+                for key, start in zip(keys, starts, strict=True)
+            ]
+            if any(start != NOWHERE for start in stored):
+                reading = in_background(partial(self._take, number(stored, keys)))
+            found = zip(keys, starts, stored, strict=True)
+            missing = list(dict.fromkeys(key for key, one, other in found if key and one == other == NOWHERE))
+        in_memory = any(start != NOWHERE for start in starts) or (reading is None and not missing)
+        return Located(keys, torch.from_numpy(number(starts, keys)) if in_memory else None, reading, missing)
 
-        They are forgotten with the next call, so that what comes out does not depend on earlier batches.
-        """
-        missing = self._missing(map(tuple, sentences))
-        self._held = self._embed(missing) if missing else None
+    def embed(self, located: Iterable[Located]) -> Held | None:
+        """What has to be embedded for these texts of a batch, each sentence once and all in one go, or None."""
+        missing = list(dict.fromkeys(chain.from_iterable(text.missing for text in located)))
+        return Held(torch.cat([self._table[:1], self._rows_of(missing)]), _starts(missing, 1)) if missing else None
 
     def layers(self, sentences: Sequence[Sentence]) -> Tensor:
         """The layers of a padded batch, (n_layers, sentences, tokens, dim), zero where a sentence has ended.
 
-        Sentences that are neither at hand nor held are embedded now, each once however often the batch has it.
+        Sentences that are not at hand are embedded now, each once however often the batch has it.
         """
-        keys = tuple(map(tuple, sentences))
-        return self._spread(self._gather(keys, padded_numbers, self._ahead.pop(keys, None)))
+        located = self.locate(sentences)
+        return self.layers_at(located, self.embed([located]))
+
+    def layers_at(self, located: Located, held: Held | None) -> Tensor:
+        """The same for a batch that was located, and whose missing sentences are held."""
+        return self._spread(self._gather(located, held, padded_numbers))
 
     def token_layers(self, sentences: Sequence[Sentence]) -> Tensor:
         """The layers of all tokens, sentence after sentence without padding, (n_layers, tokens, dim)."""
-        return self._spread(self._gather(tuple(map(tuple, sentences)), running_numbers))
+        located = self._locate(sentences, running_numbers)
+        return self._spread(self._gather(located, self.embed([located]), running_numbers))
 
-    def _gather(self, keys: Sequence[Key], number: Numbering, ahead: Future[Tensor] | None = None) -> Tensor:
-        """Rows as they are kept, (*numbers, width), from wherever each sentence is.
-
-        Args:
-            keys: the sentences.
-            number: padded or not.
-            ahead: what was read from the store already.
-        """
+    def _gather(self, located: Located, held: Held | None, number: Numbering) -> Tensor:
+        """Rows as they are kept, (*rows, width), from wherever each sentence is."""
         device = self._table.device
         found = []
-        if any(key in self._starts for key in keys):
-            found.append(self._table[upload(number(self._starts, keys), device)])
-        stored = self._stored_alone(keys)
-        if stored:
-            rows = ahead.result() if ahead is not None else self._take(number(stored, keys))
-            found.append(rows.to(device, non_blocking=True))
-        missing = self._missing(keys)
-        if missing or not found:
-            held = self._held
-            if held is None or any(key not in held.starts for key in missing):
-                held = self._embed(missing)
-            found.append(held.table[upload(number(held.starts, keys), device)])
+        if located.rows is not None:
+            found.append(self._table[located.rows.to(device, non_blocking=True)])
+        if located.reading is not None:
+            found.append(located.reading.result().to(device, non_blocking=True))
+        if located.missing:
+            if held is None:
+                raise ValueError(f"{len(located.missing)} sentences have to be embedded first")
+            starts = [held.starts.get(key, NOWHERE) for key in located.sentences]
+            found.append(held.table[upload(number(starts, located.sentences), device)])
         return found[0] if len(found) == 1 else torch.stack(found).sum(dim=0)
 
     def _spread(self, rows: Tensor) -> Tensor:
@@ -327,40 +351,26 @@ class CachedLayers(nn.Module):
             layer.view(*places, self.dim // width, width).copy_(part.unsqueeze(-2))
         return layers
 
-    def _stored_alone(self, keys: Iterable[Key]) -> dict[Key, int]:
-        """Where those sentences start in the store that memory does not have."""
-        return {key: self._stored[key] for key in keys if key in self._stored and key not in self._starts}
-
-    def _missing(self, keys: Iterable[Key]) -> list[Key]:
-        """The distinct sentences that are not at hand."""
-        return [key for key in dict.fromkeys(keys) if key and key not in self._starts and key not in self._stored]
-
-    def _embed(self, missing: list[Key]) -> Held:
-        """The layers of distinct sentences."""
-        rows = [self._table[:1], self._rows_of(missing)] if missing else [self._table[:1]]
-        return Held(torch.cat(rows), _starts(missing, 1))
-
 
 def _starts(keys: Sequence[Key], first: int) -> dict[Key, int]:
     """Where each sentence starts, when they follow each other from row `first` on."""
     return dict(zip(keys, accumulate(map(len, keys), initial=first), strict=False))
 
 
-def padded_numbers(starts: dict[Key, int], keys: Sequence[Key]) -> npt.NDArray[np.int64]:
+def padded_numbers(starts: Sequence[int], sentences: Sequence[Key]) -> Numbers:
     """Row numbers for a padded batch, (sentences, tokens): 0 for padding, and for sentences that start nowhere."""
-    first = np.array([starts.get(key, 0) for key in keys], dtype=np.int64)[:, None]
-    lengths = np.array([len(key) if key in starts else 0 for key in keys], dtype=np.int64)[:, None]
-    step = np.arange(max(map(len, keys), default=0))
-    return np.where(step < lengths, first + step, 0)
+    lengths = np.array([len(sentence) for sentence in sentences], dtype=np.int64)
+    first = np.array(starts, dtype=np.int64)[:, None]
+    step = np.arange(lengths.max(initial=0))
+    return np.where((step < lengths[:, None]) & (first != NOWHERE), first + step, 0)
 
 
-def running_numbers(starts: dict[Key, int], keys: Sequence[Key]) -> npt.NDArray[np.int64]:
+def running_numbers(starts: Sequence[int], sentences: Sequence[Key]) -> Numbers:
     """Row numbers for sentences one after the other, (tokens,): 0 for those that start nowhere."""
-    lengths = np.array([len(key) for key in keys], dtype=np.int64)
-    first = np.array([starts.get(key, -1) for key in keys], dtype=np.int64)
+    lengths = np.array([len(sentence) for sentence in sentences], dtype=np.int64)
     step = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    first = np.repeat(first, lengths)
-    return np.where(first < 0, 0, first + step)
+    first = np.repeat(np.array(starts, dtype=np.int64), lengths)
+    return np.where(first == NOWHERE, 0, first + step)
 
 
 def _first(keys: Sequence[Key], tokens: int) -> list[Key]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -80,11 +81,16 @@ class Elmo(nn.Module):
         layers = self.source.layers(sentences)  # (n_layers, batch, tokens, dim)
         lengths = torch.tensor([len(sentence) for sentence in sentences], device=layers.device)
         mask = torch.arange(layers.shape[2], device=layers.device) < lengths[:, None]  # (batch, tokens)
-        return ElmoOutput({place: self.dropout(mix(layers, mask)) for place, mix in self.mixes.items()}, mask)
+        return ElmoOutput(self.mixed(layers, mask), mask)
+
+    def mixed(self, layers: Tensor, mask: Tensor) -> dict[str, Tensor]:
+        """The vectors of each place from layers that are at hand: (n_layers, batch, tokens, dim), (batch, tokens)."""
+        return {place: self.dropout(mix(layers, mask)) for place, mix in self.mixes.items()}
 
     def penalty(self) -> Tensor:
         """The sum of the mixes' penalties, to be added to the loss."""
-        return torch.stack([mix.penalty() for mix in self.mixes.values()]).sum()  # type: ignore[operator]
+        penalties: list[Tensor] = [mix.penalty() for mix in self.mixes.values()]  # type: ignore[operator]
+        return functools.reduce(torch.add, penalties)
 
     def weights(self) -> dict[str, dict[str, list[float] | float]]:
         """For each place the share of every layer and gamma: the cells of the paper's Figure 2."""

@@ -45,7 +45,8 @@ class ScalarMix(nn.Module):
             return self.gamma * (_normalised(layer, mask) if self.layer_norm else layer)
         if self.layer_norm:
             layers = torch.stack([_normalised(layer, mask) for layer in layers])
-        return torch.einsum("n,nbtd->btd", self.gamma * torch.softmax(self.scalars, dim=0), layers)
+        shares = self.gamma * torch.softmax(self.scalars, dim=0)
+        return (shares @ layers.flatten(1)).view(layers.shape[1:])
 
     def weights(self) -> list[float]:
         """The share of each layer, summing to one."""

@@ -15,6 +15,8 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar
 import torch
 from torch import Tensor, nn
 
+from elmo.device import upload_together
+
 Split = Literal["train", "dev", "test"]
 SPLITS: tuple[Split, ...] = ("train", "dev", "test")
 Sentence = tuple[str, ...]
@@ -37,7 +39,8 @@ class Batch:
 
     def to(self, device: torch.device) -> Batch:
         """The same batch with its targets on a device."""
-        return Batch(self.ids, self.texts, {name: tensor.to(device) for name, tensor in self.targets.items()})
+        targets = upload_together(list(self.targets.values()), device)
+        return Batch(self.ids, self.texts, dict(zip(self.targets, targets, strict=True)))
 
 
 @dataclass(frozen=True)

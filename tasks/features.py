@@ -5,10 +5,10 @@ An arm of the benchmark is a choice of what stands here; heads see widths and no
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import cast
 
@@ -18,8 +18,9 @@ import torch
 from torch import Tensor, nn
 
 from elmo import SIZES, Bilm, Elmo, load_bilm, random_bilm
-from elmo.cache import MEMORY_GB, CachedLayers, Teller
+from elmo.cache import MEMORY_GB, CachedLayers, Held, Located, Teller
 from elmo.characters import character_ids, spell
+from elmo.device import upload_together
 from elmo.errors import InputError
 from elmo.mix import LayerChoice
 from elmo.options import N_CHARACTERS, BilmOptions
@@ -191,6 +192,42 @@ class CharacterCnn(nn.Module):
         return torch.relu(windows.masked_fill(outside.unsqueeze(-1), float("-inf")).amax(dim=1))
 
 
+@dataclass(frozen=True)
+class Found:
+    """One kind of text of a batch by numbers, on the device, under which the features know its words and layers.
+
+    A step could learn some of this only by waiting for the device, so all of it is found beforehand, on the CPU.
+
+    Attributes:
+        lengths: tokens of each sentence, on the CPU, (batch,).
+        longest: characters of its longest word.
+        words: the number of each word, 0 for padding, (batch, tokens).
+        distinct: the numbers that occur, (distinct words,).
+        places: which of these each word is, (batch, tokens).
+        layers: where its frozen layers are, if the features have any.
+    """
+
+    lengths: Tensor
+    longest: int
+    words: Tensor
+    distinct: Tensor
+    places: Tensor
+    layers: Located | None
+
+    def tensors(self) -> list[Tensor]:
+        """Those that go to the device."""
+        rows = self.layers.rows if self.layers is not None else None
+        return [self.words, self.distinct, self.places, *([] if rows is None else [rows])]
+
+    def moved(self, tensors: Iterator[Tensor]) -> Found:
+        """The same with its `tensors` taken from these."""
+        words, distinct, places = islice(tensors, 3)
+        layers = self.layers
+        if layers is not None and layers.rows is not None:
+            layers = replace(layers, rows=next(tensors))
+        return Found(self.lengths, self.longest, words, distinct, places, layers)
+
+
 class TokenFeatures(nn.Module):
     """Vectors for the tokens of sentences.
 
@@ -211,6 +248,8 @@ class TokenFeatures(nn.Module):
         self.config = config
         self._numbers: dict[str, int] = {}  # from 1: 0 is padding
         self._known: dict[Sentence, npt.NDArray[np.int64]] = {}
+        self._characters_of = np.zeros(1, dtype=np.int64)  # what `_spelled` says, at hand without asking the device
+        self._place_of = np.zeros(1, dtype=np.int64)  # see `_distinct`
         self._training_words: list[str] = []
         self.register_buffer("_rows", torch.full((1,), -1), persistent=False)
         self.register_buffer("_spelling", torch.zeros(1, LONGEST_WORD, dtype=torch.long), persistent=False)
@@ -283,11 +322,6 @@ class TokenFeatures(nn.Module):
     def _layers(self) -> CachedLayers | None:
         return cast(CachedLayers, self.elmo.source) if self.elmo is not None else None
 
-    def read_ahead(self, texts: Sequence[Sequence[Sentence]]) -> None:
-        """Begins to read what `of_texts` will be asked for next, while the batch before it is computed."""
-        if self._layers is not None:
-            self._layers.read_ahead(texts)
-
     def _number(self, sentences: Iterable[Sentence]) -> None:
         """Gives every word of these sentences a number, by which a batch finds all that is known of it."""
         sentences = [sentence for sentence in dict.fromkeys(sentences) if sentence not in self._known]
@@ -297,8 +331,10 @@ class TokenFeatures(nn.Module):
             spelled = [spell(word, LONGEST_WORD) for word in new]
             device = self._spelling.device
             self._spelling = torch.cat([self._spelling, torch.from_numpy(character_ids(new, LONGEST_WORD)).to(device)])
-            self._spelled = torch.cat([self._spelled, torch.tensor([len(ids) for ids in spelled], device=device)])
+            self._characters_of = np.append(self._characters_of, [len(ids) for ids in spelled])
+            self._spelled = torch.from_numpy(self._characters_of).to(device)
             self._rows = torch.cat([self._rows, torch.tensor(self._new_rows(new), device=device)])
+            self._place_of = np.zeros_like(self._characters_of)
         for sentence in sentences:
             self._known[sentence] = np.array([self._numbers[word] for word in sentence], dtype=np.int64)
 
@@ -315,36 +351,73 @@ class TokenFeatures(nn.Module):
         behind = {word: len(self._row_of) + row for word, row in self._more_rows.items()}
         return [self._row_of.get(form, behind.get(form, -1)) for form in map(self._form, new)]
 
+    def find(self, texts: Sequence[Sequence[Sentence]]) -> list[Found]:
+        """Each kind of text of a batch by numbers; what a store has of its layers begins to be read.
+
+        The next batch may be found while the device still computes this one.
+        """
+        found = [self._find(text) for text in texts]
+        there = iter(upload_together(list(chain.from_iterable(text.tensors() for text in found)), self._rows.device))
+        return [text.moved(there) for text in found]
+
+    def _find(self, sentences: Sequence[Sentence]) -> Found:
+        """A text by numbers, on the CPU."""
+        try:
+            numbers = [self._known[sentence] for sentence in sentences]
+        except KeyError:  # some were not met
+            self._number(sentences)
+            numbers = [self._known[sentence] for sentence in sentences]
+        lengths = np.array([len(row) for row in numbers])
+        inside = np.arange(lengths.max(initial=0)) < lengths[:, None]
+        words = np.zeros(inside.shape, dtype=np.int64)
+        words[inside] = np.concatenate(numbers)
+        distinct, places = self._distinct(words)
+        return Found(
+            torch.from_numpy(lengths),
+            int(self._characters_of[distinct].max(initial=0)),
+            torch.from_numpy(words),
+            torch.from_numpy(distinct),
+            torch.from_numpy(places),
+            self._layers.locate(sentences) if self._layers is not None else None,
+        )
+
+    def _distinct(self, words: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """np.unique with its inverse, without sorting: the numbers are small enough to mark each that occurs."""
+        occurs = np.zeros(len(self._place_of), dtype=bool)
+        occurs[words] = True
+        distinct = np.flatnonzero(occurs)
+        self._place_of[distinct] = np.arange(len(distinct))
+        return distinct, self._place_of[words]
+
     def of_texts(self, texts: Sequence[Sequence[Sentence]]) -> list[FeatureBatch]:
-        """The vectors of each kind of text of a batch; a sentence is embedded once, however often they have it."""
-        if self._layers is not None:
-            self._layers.hold(chain.from_iterable(texts))
-        return [self(text) for text in texts]
+        """The vectors of each kind of text of a batch."""
+        return self.vectors_of(self.find(texts))
 
     def forward(self, sentences: Sequence[Sentence]) -> FeatureBatch:
         """The vectors of a batch of sentences."""
-        self._number(sentences)
-        numbers = [self._known[sentence] for sentence in sentences]
-        lengths = torch.tensor([len(row) for row in numbers])
-        padded = np.zeros((len(numbers), int(lengths.max())), dtype=np.int64)
-        for row, values in zip(padded, numbers, strict=True):
-            row[: len(values)] = values
-        ids = torch.from_numpy(padded).to(self._rows.device)  # (batch, tokens)
+        return self.of_texts([sentences])[0]
+
+    def vectors_of(self, found: Sequence[Found]) -> list[FeatureBatch]:
+        """The vectors of texts that were found; a sentence is embedded once, however often they have it."""
+        held = self._layers.embed([text.layers for text in found if text.layers]) if self._layers is not None else None
+        return [self._vectors(text, held) for text in found]
+
+    def _vectors(self, text: Found, held: Held | None) -> FeatureBatch:
+        mask = text.words > 0  # (batch, tokens)
         parts = []
         if self.config.words is not None:
-            parts.append(self._word_vectors(self._rows[ids]))
+            parts.append(self._word_vectors(self._rows[text.words]))
         if self.characters is not None:
-            distinct, inverse = torch.unique(ids, return_inverse=True)
-            width = int(self._spelled[distinct].max().clamp(min=self.characters.width))
-            parts.append(self.characters(self._spelling[distinct, :width], self._spelled[distinct])[inverse])
-        mask = ids > 0
-        output = parts[0].new_zeros(*ids.shape, 0) if parts else torch.zeros(*ids.shape, 0, device=ids.device)
-        if self.elmo is not None:
-            places = self.elmo(sentences).places
+            spelling = self._spelling[text.distinct, : max(text.longest, self.characters.width)]
+            by_word = self.characters(spelling, self._spelled[text.distinct])
+            parts.append(nn.functional.embedding(text.places, by_word))
+        output = torch.zeros(*mask.shape, 0, device=mask.device)
+        if self.elmo is not None and self._layers is not None and text.layers is not None:
+            places = self.elmo.mixed(self._layers.layers_at(text.layers, held), mask)
             if "input" in places:
                 parts.append(places["input"])
             output = places.get("output", output)
-        return FeatureBatch(self.dropout(torch.cat(parts, dim=-1)), output, mask, lengths)
+        return FeatureBatch(self.dropout(torch.cat(parts, dim=-1)), output, mask, text.lengths)
 
     def _word_vectors(self, rows: Tensor) -> Tensor:
         """The vectors of word rows, zero where there is none: (batch, tokens) -> (batch, tokens, words_dim)."""

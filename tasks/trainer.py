@@ -19,10 +19,10 @@ from torch import Tensor, nn
 from elmo.errors import InputError
 from elmo.files import replacing
 from tasks.averages import WeightAverage
-from tasks.base import Batch, Head, Scores, Task
+from tasks.base import Batch, FeatureBatch, Head, Scores, Task
 from tasks.batches import plan_batches
 from tasks.console import Reporter
-from tasks.features import TokenFeatures
+from tasks.features import Found, TokenFeatures
 from tasks.seed import named_seed
 
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
@@ -91,13 +91,16 @@ class TaskModel(nn.Module):
         self.features = features
         self.head = head
 
-    def loss(self, batch: Batch) -> Tensor:
-        """The loss of a batch, with what the features add to it."""
-        return self.head.loss(self.features.of_texts(batch.texts), batch) + self.features.penalty()
+    def loss(self, batch: Batch, found: Sequence[Found] | None = None) -> Tensor:
+        """The loss of a batch, with what the features add to it; `found` if its texts were found already."""
+        return self.head.loss(self._vectors(batch, found), batch) + self.features.penalty()
 
-    def decode(self, batch: Batch) -> list[Any]:
+    def decode(self, batch: Batch, found: Sequence[Found] | None = None) -> list[Any]:
         """One prediction per example."""
-        return self.head.decode(self.features.of_texts(batch.texts), batch)
+        return self.head.decode(self._vectors(batch, found), batch)
+
+    def _vectors(self, batch: Batch, found: Sequence[Found] | None) -> list[FeatureBatch]:
+        return self.features.vectors_of(self.features.find(batch.texts) if found is None else found)
 
     def trained(self) -> dict[str, Tensor]:
         """The parameters that training changes: all that a checkpoint has to hold."""
@@ -249,13 +252,14 @@ class Trainer:
         plan = plan_batches(sizes, config.batch_size, config.batch_tokens, named_seed(self.seed, "batches", epoch))
         model.train()
         losses = []
-        for _, batch in self._batches(model, train, self.reporter.track(plan, len(plan), f"epoch {epoch}")):
+        trained = list(model.trained().values())
+        for _, batch, found in self._batches(model, train, self.reporter.track(plan, len(plan), f"epoch {epoch}")):
             optimizer.zero_grad()
             with self._autocast():
-                loss = model.loss(batch)
+                loss = model.loss(batch, found)
             loss.backward()  # type: ignore[no-untyped-call]
             if config.grad_norm is not None:
-                nn.utils.clip_grad_norm_(model.trained().values(), config.grad_norm)
+                nn.utils.clip_grad_norm_(trained, config.grad_norm)
             optimizer.step()
             average.update()
             losses.append(loss.detach())
@@ -277,19 +281,20 @@ class Trainer:
         predictions: list[Any] = [None] * len(examples)
         model.eval()
         with torch.no_grad(), self._autocast():
-            for numbers, batch in self._batches(model, examples, self.reporter.track(plan, len(plan), "predicting")):
-                for number, prediction in zip(numbers, model.decode(batch), strict=True):
+            shown = self.reporter.track(plan, len(plan), "predicting")
+            for numbers, batch, found in self._batches(model, examples, shown):
+                for number, prediction in zip(numbers, model.decode(batch, found), strict=True):
                     predictions[number] = prediction
         return predictions
 
     def _batches(
         self, model: TaskModel, examples: Sequence[Any], plan: Iterable[list[int]]
-    ) -> Iterator[tuple[list[int], Batch]]:
-        """Example numbers and batch, one after the other; while one is in use, the features of the next are read."""
-        current: tuple[list[int], Batch] | None = None
+    ) -> Iterator[tuple[list[int], Batch, list[Found]]]:
+        """Example numbers, batch and where its features are; while one is in use, those of the next are read."""
+        current: tuple[list[int], Batch, list[Found]] | None = None
         for numbers in plan:
-            following = numbers, self.task.collate([examples[i] for i in numbers]).to(self.device)
-            model.features.read_ahead(following[1].texts)
+            batch = self.task.collate([examples[i] for i in numbers])
+            following = numbers, batch.to(self.device), model.features.find(batch.texts)
             if current is not None:
                 yield current
             current = following

@@ -99,7 +99,7 @@ class Arm:
         """While it lasts, the parts of the loop tell a clock when they end."""
         clock = Clock(self.now, self.synchronise if synchronised else lambda: None)
         features, head, backward = self.model.features, self.model.head, torch.Tensor.backward
-        of_texts, loss, update = features.of_texts, head.loss, self.average.update
+        vectors_of, loss, update = features.vectors_of, head.loss, self.average.update
 
         def told(work: Callable, before: str | None, after: str | None) -> Callable:
             def working(*given, **named):
@@ -112,7 +112,7 @@ class Arm:
 
             return working
 
-        features.of_texts = told(of_texts, "batch", "features")
+        features.vectors_of = told(vectors_of, "batch", "features")
         head.loss = told(loss, None, "head")
         torch.Tensor.backward = told(backward, None, "backward")
         self.average.update = told(update, None, "optimizer")
@@ -120,7 +120,7 @@ class Arm:
             yield clock
         finally:
             torch.Tensor.backward = backward
-            del features.of_texts, head.loss, self.average.update
+            del features.vectors_of, head.loss, self.average.update
 
     def parts(self, count: int, synchronised: bool) -> dict[str, float]:
         """Milliseconds of each part of a step."""

@@ -48,22 +48,24 @@ def test_on_the_fly_a_batch_embeds_a_distinct_sentence_once(bilm, monkeypatch):
     assert embedded == [SENTENCES[12], SENTENCES[14]]
 
 
-def test_texts_of_one_batch_share_what_is_held(bilm, monkeypatch):
+def test_texts_of_one_batch_share_what_is_embedded(bilm, monkeypatch):
     cached = CachedLayers(bilm)
-    first, second, third = SENTENCES[10:14], SENTENCES[12:16], SENTENCES[20:22]
+    cached.prepare(SENTENCES[13:15])
+    first, second, third = SENTENCES[10:14], SENTENCES[12:16], SENTENCES[14:15]
     expected = [bilm.layers(text) for text in (first, second, third)]
     runs = []
     compute = bilm.token_layers
     monkeypatch.setattr(bilm, "token_layers", lambda batch, state=None: runs.append(list(batch)) or compute(batch))
-    cached.hold([*first, *second])
-    assert runs == [SENTENCES[10:16]]
-    for text, layers in zip((first, second), expected, strict=False):
-        torch.testing.assert_close(cached.layers(text), layers, rtol=0, atol=1e-6)
+    located = [cached.locate(text) for text in (first, second, third)]
+    assert runs == [], "locating computes nothing"
+    held = cached.embed(located)
+    assert runs == [[*SENTENCES[10:13], SENTENCES[15]]]
+    for text, layers in zip(located, expected, strict=True):
+        torch.testing.assert_close(cached.layers_at(text, held), layers, rtol=0, atol=1e-6)
     assert len(runs) == 1
-    cached.hold([])
-    cached.layers(first)
-    assert runs[1:] == [first], "forgotten"
-    torch.testing.assert_close(cached.layers(third), expected[2], rtol=0, atol=1e-6)
+    assert cached.embed(located[2:]) is None
+    with pytest.raises(ValueError, match="3 sentences have to be embedded first"):
+        cached.layers_at(located[0], None)
 
 
 def test_the_bits_do_not_depend_on_the_order_of_meeting(bilm, monkeypatch):

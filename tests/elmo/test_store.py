@@ -170,7 +170,6 @@ class TestLayers:
         embedded, listener = sentences_embedded(bilm, monkeypatch), Listener()
         again = CachedLayers(bilm, shelf_of(bilm))
         assert again.prepare(SENTENCES, listener) == 0
-        again.hold(SENTENCES)
         again.layers(SENTENCES)
         assert embedded == []
         assert listener.said[0].startswith(f"0 of {len(DISTINCT)} sentences to embed; store: ")
@@ -199,13 +198,13 @@ class TestLayers:
         monkeypatch.setattr(
             Shelf, "take", lambda self, *rest: threads.append(threading.current_thread()) or take(self, *rest)
         )
-        cached.read_ahead([SENTENCES[:9], SENTENCES[3:5]])
-        assert torch.equal(cached.layers(SENTENCES[:9]), expected)
-        cached.layers(SENTENCES[3:5])
+        located = [cached.locate(text) for text in (SENTENCES[:9], SENTENCES[3:5])]
+        for text in located:
+            text.reading.result()
         assert len(threads) == 2
         assert threading.main_thread() not in threads
-        cached.layers(SENTENCES[:9])
-        assert threads[2] is threading.main_thread(), "asked for once, read once"
+        assert torch.equal(cached.layers_at(located[0], None), expected)
+        assert len(threads) == 2, "read once"
 
     def test_the_disk_is_told_what_will_be_read(self, bilm, shelf_of, monkeypatch):
         CachedLayers(bilm, shelf_of(bilm)).prepare(SENTENCES)

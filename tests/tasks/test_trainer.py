@@ -18,10 +18,10 @@ CPU = torch.device("cpu")
 class Lengths(nn.Module):
     """A sentence's only feature is its length."""
 
-    def read_ahead(self, texts):
-        """There is nothing to read."""
+    def find(self, texts):
+        return texts
 
-    def of_texts(self, texts):
+    def vectors_of(self, texts):
         return [self(text) for text in texts]
 
     def forward(self, sentences):
