@@ -93,6 +93,11 @@ def archived_state(written: str) -> CommitState | None:
     return CommitState(written, dirty=None) if re.fullmatch(r"[0-9a-f]{40,64}", written) else None
 
 
+def full_commit(name: str, source: Path | None = None) -> str | None:
+    """The whole hash of a commit of this checkout, from its beginning or a name; None where there is no such commit."""
+    return _git((source or Path(__file__).resolve()).parent, "rev-parse", "--verify", f"{name}^{{commit}}")
+
+
 def _git(folder: Path, *arguments: str) -> str | None:
     """What git prints, or None when it refuses or is not installed."""
     command = ["git", "-C", str(folder), *arguments]

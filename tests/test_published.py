@@ -1,6 +1,10 @@
 """The numbers that README shows are those of the records that come with the suite."""
 
+import itertools
+import json
 import re
+import shlex
+import statistics
 from pathlib import Path
 
 import pytest
@@ -8,12 +12,18 @@ import pytest
 from results.bootstrap import paired_interval
 from results.collect import collect
 from results.examples import read_examples, score_of
+from results.publish import main as publish
 from results.record import EXAMPLES_NAME
 from results.table import main as table
+from results.table1 import NAMES
+from tasks.plan import identity_of
+from tasks.schema import compose_config, run_config
 from tests.tasks.chance import chance
 
 ROOT = Path(__file__).parents[1]
 PUBLISHED = ROOT / "results" / "published"
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+COLUMNS = {"GloVe": "glove", "+ ELMo": "elmo", "GloVe + untrained biLM": "elmo_random", "word2vec": "word2vec"}
 
 
 def examples_of(data, task, features):
@@ -27,11 +37,78 @@ def examples_of(data, task, features):
     return found, metric
 
 
+@pytest.mark.integration
+def test_all_that_is_made_from_the_records_is_up_to_date(capsys):
+    """`python -m results.publish` writes it anew."""
+    status = publish(["--check"])
+    assert (status, capsys.readouterr().out) == (0, "")
+
+
 def test_readme_shows_the_table_of_the_mini_suite_as_it_is_printed(capsys):
-    blocks = re.findall(r"^```\n(.*?)^```$", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    blocks = re.findall(r"^```\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
     (shown,) = [block for block in blocks if block.startswith("Test scores in percent")]
     assert table(["--published", "--data", "mini"]) == 0
     assert capsys.readouterr().out.strip() == shown.strip()
+
+
+def first_table():
+    """The lines of README's first table: header -> cell."""
+    (block,) = re.findall(r"<!-- table1 -->\n(.*?)<!-- /table1 -->", README, re.DOTALL)
+    headers, _, *lines = [line.strip("| ").split(" | ") for line in block.splitlines() if line.startswith("|")]
+    return [dict(itertools.zip_longest(headers, map(str.strip, line), fillvalue="")) for line in lines]
+
+
+def test_the_first_table_is_what_the_files_say():
+    """Worked out from the JSON files alone, by their folders."""
+    folders = {name: place for place, name in NAMES.items()}
+    lines = first_table()
+    assert lines
+    for line in lines:
+        name = line["test score (seeds)"]
+        settings = "".join(re.findall(r"`(.*)`", name)).replace(" ", ",")
+        data, task = next(place for title, place in folders.items() if name.startswith(f"{title}, "))
+        means = {}
+        for column, features in COLUMNS.items():
+            files = sorted(
+                PUBLISHED.glob(f"{data}/{task}/{features}/{settings + '/' if settings else ''}seed-*/record.json")
+            )
+            records = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+            scores = [record["scores"]["test"][record["metric"]] for record in records]
+            shown = ""
+            if scores:
+                means[features] = statistics.fmean(scores)
+                deviation = f" ± {statistics.stdev(scores):.2f}" if len(scores) > 1 else ""
+                shown = f"{means[features]:.2f}{deviation} ({len(scores)})"
+            assert line.get(column, "") == shown, (name, column)
+        gain = means["elmo"] - means["glove"]
+        assert line["gain, 95 % interval"].startswith(f"{gain:+.2f}, ")
+        assert line["errors cut"] == f"{100 * gain / (100 - means['glove']):.1f} %"
+        assert bool(line["paper"]) == bool(line["ours to paper's"]) == (data == "paper")
+
+
+def test_the_commands_of_table_1_name_the_published_runs():
+    """Each command composed as `tasks.run` would, with its last arm and first seed; together they name every run."""
+    page = (ROOT / "results" / "table1.md").read_text(encoding="utf-8")
+    commands = [shlex.split(line) for line in page.splitlines() if line.startswith("python -m tasks.run ")]
+    published = {item.record.identity.title for item in collect([PUBLISHED]).found}
+    promised = set()
+    for words in commands:
+        settings = dict(word.split("=", 1) for word in words[3:] if word != "-m")
+        arms, seeds = settings.pop("features").split(","), settings.pop("seed").split(",")
+        for arm, seed in itertools.product(arms, seeds):
+            promised.add((settings["data"], settings["task"], arm, int(seed)))
+        overrides = [f"{key}={value}" for key, value in settings.items()]
+        config = run_config(compose_config([*overrides, f"features={arms[-1]}", f"seed={seeds[0]}"]))
+        assert identity_of(config).title in published
+    found = {
+        (i.data, i.task, i.features, i.seed) for i in (item.record.identity for item in collect([PUBLISHED]).found)
+    }
+    assert promised == found
+
+
+def test_every_published_run_has_its_examples_and_nothing_else():
+    names = {path.name for path in PUBLISHED.glob("*/**/*") if path.is_file()}
+    assert names == {"record.json", EXAMPLES_NAME}
 
 
 @pytest.mark.parametrize("task", ["ner", "sst5", "snli", "squad"])

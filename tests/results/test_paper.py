@@ -1,6 +1,6 @@
 import pytest
 
-from results.paper import load_paper, relative_error_cut
+from results.paper import distance, load_paper, relative_error_cut
 
 # Table 1 of arXiv 1802.05365 v2, its last two columns: the increase, absolute and relative.
 TABLE_1 = {
@@ -45,3 +45,16 @@ def test_squad_is_compared_on_the_dev_set():
 def test_nothing_can_be_cut_from_no_error():
     assert relative_error_cut(100.0, 100.0) is None
     assert relative_error_cut(50.0, 25.0) == -50.0
+
+
+def test_the_papers_own_scores_lie_in_the_bands_and_mini_data_have_none():
+    paper = load_paper()
+    for task in ("squad", "snli", "ner", "sst5"):
+        band, score = paper.expected("paper", task), paper.compared("paper", task)
+        assert distance(score.baseline, band.baseline) == distance(score.elmo, band.elmo) == 0
+        assert paper.expected("mini", task) is None
+    assert paper.expected("paper", "srl") is None
+
+
+def test_the_distance_to_a_band_has_a_sign():
+    assert [distance(score, [50.5, 52.0]) for score in (48.5, 50.5, 51.0, 52.0, 53.0)] == [-2.0, 0, 0, 0, 1.0]

@@ -1,0 +1,288 @@
+"""From a folder of runs to the published tables: what is copied, what is refused, what is written anew."""
+
+import json
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from results.publish import main
+from results.record import EXAMPLES_NAME, RunError, read_record, record_path, write_examples
+from tests.results.making import CLEAN, make_record, save
+
+README = "# Top\n\n<!-- table1 -->\nold\n<!-- /table1 -->\n\nprose\n\n<!-- demo -->\n<!-- /demo -->\n\nend\n"
+
+
+def save_run(runs, right, *, of=100, environment=CLEAN, **options):
+    """A finished run that has so many of its test examples right, as a run leaves it."""
+    record = make_record(100 * right / of, metric="accuracy", environment=environment, dev=50.0, **options)
+    path = save(runs, record)
+    write_examples(path.with_name(EXAMPLES_NAME), record.fingerprint, [{"correct": int(i < right)} for i in range(of)])
+    (path.parent / "log.txt").write_text("The film was a bore.\n")
+    (path.parent / "weights.pt").write_bytes(b"weights")
+    return path
+
+
+@pytest.fixture
+def root(tmp_path):
+    """A repository with nothing published yet."""
+    (tmp_path / "root" / "results" / "published").mkdir(parents=True)
+    (tmp_path / "root" / "README.md").write_text(README)
+    return tmp_path / "root"
+
+
+@pytest.fixture
+def runs(tmp_path):
+    folder = tmp_path / "runs"
+    for seed, (glove, elmo) in enumerate([(50, 60), (52, 63)], start=1):
+        save_run(folder, glove, task="sst5", features="glove", seed=seed)
+        save_run(folder, elmo, task="sst5", features="elmo", seed=seed)
+    return folder
+
+
+def published(root):
+    folder = root / "results" / "published"
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.*") if path.parent != folder)
+
+
+def test_records_and_examples_are_copied_and_nothing_else(runs, root, capsys):
+    assert main([str(runs)], root) == 0
+    names = ("examples.json", "record.json")
+    folders = [f"paper/sst5/{arm}/seed-{seed}" for arm in ("elmo", "glove") for seed in (1, 2)]
+    assert published(root) == [f"{folder}/{name}" for folder in folders for name in names]
+    for name in published(root):
+        assert (root / "results" / "published" / name).read_bytes() == (runs / name).read_bytes()
+    out = capsys.readouterr().out
+    assert out.count("added") == 4
+    assert "added     paper sst5 elmo seed 2: accuracy 63.00" in out
+
+
+def test_what_is_made_from_them_is_written_and_then_up_to_date(runs, root, capsys):
+    main([str(runs)], root)
+    page = (root / "results" / "table1.md").read_text()
+    # (51 -> 61.5: 10.5 of 49); the paper: 51.4 -> 54.7; the band: 50.5 to 52
+    for cell in ("51.00 ± 1.41 (2)", "61.50 ± 2.12 (2)", "+10.50", "21.4 %", "51.4 → 54.7", "6.8 %", "6.80 above"):
+        assert cell in page
+    assert "| as paper | 6.80 above | in 50.5 to 52.0 |" in page
+    readme = (root / "README.md").read_text()
+    assert "61.50 ± 2.12 (2)" in readme
+    assert "old" not in readme
+    assert readme.startswith("# Top\n\n<!-- table1 -->\n| ")
+    assert readme.endswith("<!-- /demo -->\n\nend\n")
+    assert "61.50" in (root / "results" / "published" / "report.html").read_text()
+    assert (root / "results" / "published" / "gains.svg").exists()
+    capsys.readouterr()
+    assert main(["--check"], root) == 0
+    assert capsys.readouterr().out == ""
+
+
+def test_no_place_on_this_machine_is_named(runs, root):
+    main([str(runs)], root)
+    for name in ("README.md", "results/table1.md", "results/published/report.html"):
+        assert str(root.parent) not in (root / name).read_text()
+
+
+def test_check_names_what_is_out_of_date_and_writes_nothing(runs, root, capsys):
+    main([str(runs)], root)
+    (root / "results" / "table1.md").write_text("by hand\n")
+    capsys.readouterr()
+    assert main(["--check"], root) == 1
+    assert capsys.readouterr().out.startswith("results/table1.md: out of date")
+    assert (root / "results" / "table1.md").read_text() == "by hand\n"
+    assert main([], root) == 0
+    assert main(["--check"], root) == 0
+
+
+def test_a_run_that_is_there_is_left_and_a_rerun_replaces_it(runs, root, capsys):
+    main([str(runs)], root)
+    capsys.readouterr()
+    assert main([str(runs)], root) == 0
+    assert capsys.readouterr().out == "left      4 that are there already\n"
+    save_run(runs, 61, task="sst5", features="elmo", seed=1)  # a GPU does not give the same bits twice
+    assert main([str(runs)], root) == 0
+    assert "replaced  paper sst5 elmo seed 1: 60.00 -> accuracy 61.00" in capsys.readouterr().out
+
+
+def test_other_settings_under_the_same_name_are_refused(runs, root, capsys):
+    main([str(runs)], root)
+    save_run(runs, 70, task="sst5", features="elmo", seed=1, recipe=2)
+    assert main([str(runs)], root) == 1
+    assert "made under other settings is published (recipe)" in capsys.readouterr().out
+    assert read_record(root / "results/published/paper/sst5/elmo/seed-1/record.json").score == 60
+
+
+class TestRefused:
+    """Each with the reason; the runs beside it are published."""
+
+    def check(self, runs, root, capsys, *reasons):
+        assert main([str(runs)], root) == 1
+        out = capsys.readouterr().out
+        for reason in ("refused", *reasons):
+            assert reason in out
+        assert out.count("refused") == 1
+        assert out.count("added") == 4
+        assert not [name for name in published(root) if "seed-9" in name]
+
+    def edit(self, path, **changes):
+        path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+    def test_failed(self, runs, root, capsys):
+        save(runs, make_record(task="sst5", seed=9, error=RunError("OutOfMemoryError", "no room")))
+        self.check(runs, root, capsys, "seed 9", "OutOfMemoryError: no room")
+
+    def test_cut_data(self, runs, root, capsys):
+        save_run(runs, 50, task="sst5", seed=9, limit=100)
+        self.check(runs, root, capsys, "limit=100")
+
+    def test_no_examples(self, runs, root, capsys):
+        save_run(runs, 50, task="sst5", seed=9).with_name(EXAMPLES_NAME).unlink()
+        self.check(runs, root, capsys, "expected examples.json beside the record")
+
+    def test_examples_of_another_score(self, runs, root, capsys):
+        path = save_run(runs, 50, task="sst5", seed=9).with_name(EXAMPLES_NAME)
+        self.edit(path, scores=[{"correct": 1}] * 100)
+        self.check(runs, root, capsys, "accuracy 50.0000, found 100.0000")
+
+    @pytest.mark.parametrize(
+        ("changes", "reason"),
+        [
+            ({"texts": ["A bore."]}, "found texts too"),
+            ({"ids": ["The film was a bore."] * 100}, "without spaces, found 'The film was a bore.'"),
+            ({"scores": [{"correct": 1, "was a bore": 1}] * 50 + [{"correct": 0}] * 50}, "found 'was a bore'"),
+            ({"scores": [{"correct": 1, "text": "a bore"}] * 50 + [{"correct": 0}] * 50}, "finite numbers"),
+        ],
+    )
+    def test_text_in_the_examples(self, runs, root, capsys, changes, reason):
+        self.edit(save_run(runs, 50, task="sst5", seed=9).with_name(EXAMPLES_NAME), **changes)
+        self.check(runs, root, capsys, reason)
+
+    @pytest.mark.parametrize(
+        ("changes", "reason"),
+        [
+            ({"predictions": [1, 2]}, "found predictions too"),
+            ({"details": {"worst": "The film was a bore. " * 10}}, "details.worst: expected a name or a number"),
+            ({"details": {"worst": ["a\nb"]}}, "details.worst"),
+            ({"details": {"The film was a bore. " * 10: 1}}, "found text: 'The film"),
+            (
+                {"data": {"train": {"warnings": ["/home/someone/data"]}}},
+                "data.train.warnings: expected a name, found a",
+            ),
+        ],
+    )
+    def test_text_in_the_record(self, runs, root, capsys, changes, reason):
+        self.edit(save_run(runs, 50, task="sst5", seed=9), **changes)
+        self.check(runs, root, capsys, reason)
+
+    def test_no_such_folder(self, root, capsys):
+        assert main(["nowhere"], root) == 1
+        assert "nowhere: expected a folder with runs" in capsys.readouterr().out
+
+
+class TestCommit:
+    HEAD = subprocess.run(
+        ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"], capture_output=True, text=True, check=False
+    ).stdout.strip()
+
+    @pytest.fixture(autouse=True)
+    def _in_a_checkout(self):
+        if not self.HEAD:
+            pytest.skip("not in a checkout")
+
+    def test_it_is_filled_in_where_there_is_none(self, tmp_path, root, capsys):
+        runs = tmp_path / "carried"
+        unknown = replace(CLEAN, commit=None, dirty=None)
+        for features, environment in (("glove", unknown), ("elmo", CLEAN)):
+            save_run(runs, 50, task="sst5", features=features, environment=environment)
+        assert main([str(runs), "--commit", self.HEAD[:10]], root) == 0
+        before = make_record(task="sst5", features="glove", metric="accuracy").identity
+        was, now = (read_record(record_path(folder, before)) for folder in (runs, root / "results" / "published"))
+        assert (now.environment.commit, now.environment.dirty) == (self.HEAD, None)
+        assert replace(now, environment=was.environment) == was
+        assert now.fingerprint == was.fingerprint
+        own = read_record(root / "results/published/paper/sst5/elmo/seed-1/record.json")
+        assert own.environment.commit == CLEAN.commit
+        capsys.readouterr()
+        assert main([str(runs)], root) == 0  # what was filled in stays
+        assert capsys.readouterr().out == "left      2 that are there already\n"
+
+    def test_a_commit_that_nobody_has_made(self, runs, root, capsys):
+        assert main([str(runs), "--commit", "0" * 40], root) == 2
+        assert "expected a commit of this repository" in capsys.readouterr().err
+        assert published(root) == []
+
+
+def test_check_takes_no_runs(runs, root, capsys):
+    assert main([str(runs), "--check"], root) == 2
+    assert published(root) == []
+
+
+@pytest.mark.parametrize("readme", ["", README.replace("<!-- demo -->", ""), README + README])
+def test_a_readme_without_a_place_for_the_table(runs, root, capsys, readme):
+    (root / "README.md").write_text(readme)
+    assert main([str(runs)], root) == 2
+    assert "README.md: expected one line <!--" in capsys.readouterr().err
+    assert (root / "README.md").read_text() == readme
+
+
+class TestTable1:
+    """Which runs stand where."""
+
+    def page(self, runs, root):
+        main([str(runs)], root)
+        page = (root / "results" / "table1.md").read_text()
+        titles = ["## What ELMo adds", "## Text or context", "## Other settings"]
+        starts = [page.find(title) for title in titles] + [len(page)]
+        ends = [min(s for s in starts if s > start) if start >= 0 else 0 for start in starts[:-1]]
+        return [page[max(start, 0) : end] for start, end in zip(starts, ends, strict=False)]
+
+    def test_plain_runs_are_preferred_and_variants_stand_apart(self, runs, root):
+        for features in ("glove", "elmo"):
+            save_run(runs, 55, task="sst5", features=features, variant={"trainer.epochs": 5})
+        first, _, other = self.page(runs, root)
+        assert "trainer.epochs=5" not in first
+        assert "| SST-5, accuracy, `trainer.epochs=5` | 50.00 → 50.00 | 55.00 (1) | 55.00 (1) | +0.00" in other
+
+    def test_variants_stand_first_where_there_is_nothing_else(self, tmp_path, root):
+        for features, right in (("glove", 50), ("elmo", 55)):
+            save_run(tmp_path / "few", right, task="sst5", features=features, variant={"trainer.epochs": 5})
+        first, _, other = self.page(tmp_path / "few", root)
+        assert "| SST-5, accuracy, `trainer.epochs=5` | 50.00 (1) | 55.00 (1) | +5.00" in first
+        assert "† over test examples alone" in first
+        assert other == ""
+
+    def test_a_setting_of_elmo_alone_stands_beside_the_plain_baseline(self, runs, root):
+        save_run(runs, 70, task="sst5", features="elmo", variant={"features.elmo.l2": 0.1})
+        _, _, other = self.page(runs, root)
+        assert "`features.elmo.l2=0.1` | 50.00 → 50.00 | 51.00 ± 1.41 (2) | 70.00 (1) | +19.00, " in other
+        assert "features=elmo seed=1 features.elmo.l2=0.1 " in other
+        assert "features=glove" not in other  # its command stands above
+
+    def test_a_setting_of_the_trainer_does_not(self, runs, root):
+        save_run(runs, 70, task="sst5", features="elmo", variant={"trainer.lr": 0.1})
+        _, _, other = self.page(runs, root)
+        assert "`trainer.lr=0.1` | 50.00 | 70.00 (1) |" in other
+
+    def test_elmo_over_static_vectors_of_its_own_text(self, runs, root):
+        for seed in (1, 2):
+            save_run(runs, 56, task="sst5", features="word2vec", seed=seed)
+        first, controls, _ = self.page(runs, root)
+        assert "features=glove,elmo,word2vec seed=1,2 " in first
+        # 61.5 - 56 = 5.5 of 44 errors
+        assert "| 51.00 ± 1.41 (2) | 56.00 ± 0.00 (2) | 61.50 ± 2.12 (2) | +5.50, " in controls
+        assert "| 12.5 % |" in controls
+
+    def test_other_data_have_no_numbers_of_the_paper(self, tmp_path, root):
+        for features in ("glove", "elmo"):
+            save_run(tmp_path / "snli", 50, data="standin", task="snli", features=features)
+        first, _, _ = self.page(tmp_path / "snli", root)
+        assert (
+            "| SNLI, stand-in training set, accuracy | 50.00 (1) | 50.00 (1) | +0.00, +0.0 to +0.0† | 1.000 |" in first
+        )
+        assert "→" not in first
+
+    def test_a_mean_over_several_commits_is_told(self, runs, root):
+        save_run(runs, 55, task="sst5", features="elmo", seed=3, environment=replace(CLEAN, commit="b" * 40))
+        self.page(runs, root)
+        page = (root / "results" / "table1.md").read_text()
+        assert "## To look at\n\n- paper sst5 elmo: one mean over several commits" in page
