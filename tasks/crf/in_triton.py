@@ -16,6 +16,8 @@ from torch import Tensor
 # mypy: disable-error-code="misc,no-untyped-def,no-untyped-call,untyped-decorator,import-not-found,import-untyped"
 # ruff: noqa: ANN001, ANN202, N803
 
+SIZES = ["tokens"]  # differs from batch to batch; Triton would compile anew where 16 divides it
+
 
 @triton.jit
 def _square(values, n_tags, other, TAGS: tl.constexpr):
@@ -31,7 +33,7 @@ def _double(values, tag, n_tags):
     return tl.load(values + tag, mask=tag < n_tags, other=float("-inf")).to(tl.float64)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=SIZES)
 def _likelihood(
     emissions,
     transitions,
@@ -85,7 +87,7 @@ def _likelihood(
     tl.store(value + sentence, found - partition - tl.log(ending))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=SIZES)
 def _gradients(
     emissions,
     transitions,
@@ -134,7 +136,7 @@ def _gradients(
     tl.store(by_pair + sentence * n_tags * n_tags + tag[:, None] * n_tags + tag[None, :], pairs, square)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=SIZES)
 def _best_paths(emissions, transitions, starts, ends, lengths, history, paths, tokens, n_tags, TAGS: tl.constexpr):
     sentence = tl.program_id(0)
     tag = tl.arange(0, TAGS)

@@ -19,6 +19,7 @@ from tasks.recurrence.packing import Packing
 # ruff: noqa: ANN001, ANN202, N803
 
 ROWS = 16  # the fewest that a matrix unit multiplies
+SIZES = ["n_steps", "packed"]  # differ from batch to batch; Triton would compile anew for those that 16 divides
 WIDEST_BLOCK = 128  # of the columns and of the depth of a product that are computed at once
 
 
@@ -67,7 +68,7 @@ def _product(
     return total
 
 
-@triton.jit
+@triton.jit(do_not_specialize=SIZES)
 def _lstm_forward(
     gates,
     by_state,
@@ -129,7 +130,7 @@ def _lstm_forward(
         earlier = start
 
 
-@triton.jit
+@triton.jit(do_not_specialize=SIZES)
 def _lstm_backward(
     grad,
     gates,
@@ -192,7 +193,7 @@ def _lstm_backward(
         later, later_size = start, size
 
 
-@triton.jit
+@triton.jit(do_not_specialize=SIZES)
 def _gru_forward(
     gates,
     by_state,
@@ -262,7 +263,7 @@ def _gru_forward(
         earlier = start
 
 
-@triton.jit
+@triton.jit(do_not_specialize=SIZES)
 def _gru_backward(
     grad,
     gates,
