@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import NamedTuple
 
 _PREFIXES = {"B": "B", "I": "I", "E": "E", "L": "E", "S": "S", "U": "S"}
@@ -16,6 +17,7 @@ class Span(NamedTuple):
     end: int
 
 
+@cache  # the tags are few, and met at every token
 def parse_tag(tag: str) -> tuple[str, str]:
     """A tag's prefix (O, B, I, E or S) and its label ("" for O).
 

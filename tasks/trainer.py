@@ -176,13 +176,16 @@ class Trainer:
         config = self.config
         state = state or FitState()
         parameters = model.trained()
-        optimizer = OPTIMIZERS[config.optimizer](parameters.values(), lr=config.lr, weight_decay=config.weight_decay)
+        optimizer = self.optimizer(parameters.values())
         plateau = self._plateau(optimizer)
         average = WeightAverage(config.ema, parameters)
         best = {name: value.detach().clone() for name, value in parameters.items()}
         saved = _read_checkpoint(checkpoint, fingerprint, self.device)
         if saved is not None:
             model.restore(saved["model"])
+            for group in saved["optimizer"]["param_groups"]:
+                if "fused" in group:  # the device's, not the run's
+                    group["fused"] = optimizer.defaults["fused"]
             optimizer.load_state_dict(saved["optimizer"])
             if plateau is not None:
                 plateau.load_state_dict(saved["plateau"])
@@ -190,11 +193,12 @@ class Trainer:
             vars(state).update(saved["state"])
             best = saved["best"]
             self.reporter.say(f"goes on after epoch {state.epoch}")
+        sizes = self._sizes(train)
         while state.epoch < config.epochs and not self._out_of_patience(state):
             started = time.perf_counter()
             epoch = state.epoch + 1
             torch.manual_seed(named_seed(self.seed, "epoch", epoch))
-            loss = self._train_epoch(model, optimizer, average, train, epoch)
+            loss = self._train_epoch(model, optimizer, average, train, sizes, epoch)
             with average.applied():
                 scores = self.evaluate(model, dev).values
                 score = scores[self.task.metric]
@@ -228,6 +232,12 @@ class Trainer:
         model.restore(best)
         return state
 
+    def optimizer(self, parameters: Iterable[Tensor]) -> torch.optim.Optimizer:
+        """The recipe's optimizer; on a GPU a step of Adam is one kernel, the same but for rounding."""
+        config = self.config
+        fused = {"fused": True} if config.optimizer == "adam" and self.device.type == "cuda" else {}
+        return OPTIMIZERS[config.optimizer](parameters, lr=config.lr, weight_decay=config.weight_decay, **fused)
+
     def _plateau(self, optimizer: torch.optim.Optimizer) -> torch.optim.lr_scheduler.ReduceLROnPlateau | None:
         if self.config.plateau_factor is None:
             return None
@@ -244,11 +254,11 @@ class Trainer:
         optimizer: torch.optim.Optimizer,
         average: WeightAverage,
         train: Sequence[Any],
+        sizes: Sequence[int],
         epoch: int,
     ) -> float:
         """The mean loss of one epoch of training."""
         config = self.config
-        sizes = [self.task.size(example) for example in train]
         plan = plan_batches(sizes, config.batch_size, config.batch_tokens, named_seed(self.seed, "batches", epoch))
         model.train()
         losses = []
@@ -274,10 +284,12 @@ class Trainer:
             )
         return float(values.mean())
 
+    def _sizes(self, examples: Sequence[Any]) -> list[int]:
+        return [self.task.size(example) for example in examples]
+
     def predict(self, model: TaskModel, examples: Sequence[Any]) -> list[Any]:
         """One prediction per example, in their order."""
-        sizes = [self.task.size(example) for example in examples]
-        plan = plan_batches(sizes, self.config.batch_size, self.config.batch_tokens)
+        plan = plan_batches(self._sizes(examples), self.config.batch_size, self.config.batch_tokens)
         predictions: list[Any] = [None] * len(examples)
         model.eval()
         with torch.no_grad(), self._autocast():

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
-from torch.nn.utils.rnn import pad_sequence
 
 from tasks.base import Batch, Head, Scores, Sentence, Split, Task
 from tasks.metrics import span_scores
@@ -54,6 +54,7 @@ class Ner(Task[NerExample, NerSettings]):
         """Fixes the BIOES tags: O and four for each label that occurs in training."""
         labels = sorted({span.label for example in train for span in example.spans})
         self.tags = ["O", *(f"{prefix}-{label}" for label in labels for prefix in "BIES")]
+        self._first_tag = {label: 1 + 4 * number for number, label in enumerate(labels)}
 
     def texts(self, example: NerExample) -> tuple[Sentence, ...]:
         """The sentence."""
@@ -61,15 +62,18 @@ class Ner(Task[NerExample, NerSettings]):
 
     def collate(self, examples: Sequence[NerExample]) -> Batch:
         """A batch with `tags` (batch, tokens), padded with O; a label never met in training is trained as O."""
-        number_of = {tag: number for number, tag in enumerate(self.tags)}
-        tags = [
-            torch.tensor([number_of.get(tag, 0) for tag in bioes(example.spans, len(example.words))])
-            for example in examples
-        ]
+        tags = np.zeros((len(examples), max(len(example.words) for example in examples)), dtype=np.int64)
+        for row, example in zip(tags, examples, strict=True):
+            for label, start, end in example.spans:
+                begin = self._first_tag.get(label)
+                if begin is not None:  # behind it come the tags of inside, end and single
+                    row[start:end] = begin + 1
+                    row[start] = begin
+                    row[end - 1] = begin + (2 if end - start > 1 else 3)
         return Batch(
             [example.id for example in examples],
             ([example.words for example in examples],),
-            {"tags": pad_sequence(tags, batch_first=True)},
+            {"tags": torch.from_numpy(tags)},
         )
 
     def build_head(self, input_dim: int, output_dim: int) -> Head:
@@ -82,5 +86,4 @@ class Ner(Task[NerExample, NerSettings]):
 
     def score(self, examples: Sequence[NerExample], predictions: Sequence[Sequence[str]]) -> Scores:
         """Span F1, precision and recall, also by label; true and false positives and misses of each sentence."""
-        gold = [(example.spans, len(example.words)) for example in examples]
-        return span_scores(gold, [spans_of(tags) for tags in predictions])
+        return span_scores([example.spans for example in examples], [spans_of(tags) for tags in predictions])

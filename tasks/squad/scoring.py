@@ -10,6 +10,7 @@ import re
 import string
 from collections import Counter
 from collections.abc import Sequence
+from functools import lru_cache
 
 from tasks.base import Scores
 
@@ -17,6 +18,7 @@ _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 
 
+@lru_cache(maxsize=1 << 16)  # an answer is compared four times in an epoch, and a gold one in every epoch
 def normalised(answer: str) -> str:
     """The answer as it is compared."""
     return " ".join(_ARTICLES.sub(" ", answer.lower().translate(_WITHOUT_PUNCTUATION)).split())

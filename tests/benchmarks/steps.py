@@ -24,7 +24,7 @@ from tasks.features import TokenFeatures
 from tasks.schema import RunConfig, compose_config, run_config
 from tasks.seed import initialise
 from tasks.sources import Source
-from tasks.trainer import OPTIMIZERS, TaskModel, Trainer
+from tasks.trainer import TaskModel, Trainer
 
 PARTS = ("batch", "features", "head", "backward", "optimizer")
 WARM_UP, MEASURED, PROFILED = 5, 20, 5  # steps
@@ -77,16 +77,16 @@ class Arm:
         self.reporter = FirstFew()
         self.trainer = Trainer(task, config.trainer, 1, device, self.reporter)
         trained = self.model.trained()
-        recipe = config.trainer
-        self.optimizer = OPTIMIZERS[recipe.optimizer](trained.values(), lr=recipe.lr, weight_decay=recipe.weight_decay)
-        self.average = WeightAverage(recipe.ema, trained)
+        self.optimizer = self.trainer.optimizer(trained.values())
+        self.average = WeightAverage(config.trainer.ema, trained)
+        self.sizes = [task.size(example) for example in train]
 
     def steps(self, count: int) -> float:
         """Milliseconds of a step of the trainer's own loop."""
         self.reporter.few = count
         self.synchronise()
         started = self.now()
-        self.trainer._train_epoch(self.model, self.optimizer, self.average, self.train, 1)
+        self.trainer._train_epoch(self.model, self.optimizer, self.average, self.train, self.sizes, 1)
         self.synchronise()
         return 1e3 * (self.now() - started) / self.reporter.given
 

@@ -1,6 +1,7 @@
 import random
 
 import pytest
+from seqeval.metrics import classification_report
 from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 
 from tasks.metrics import class_scores, span_scores
@@ -88,12 +89,13 @@ def noisy(draw, spans, length):
 @pytest.fixture(scope="module")
 def sample():
     draw = random.Random(0)
-    gold = [(random_spans(draw, length), length) for length in (draw.randrange(1, 30) for _ in range(200))]
-    return gold, [noisy(draw, spans, length) for spans, length in gold]
+    lengths = [draw.randrange(1, 30) for _ in range(200)]
+    gold = [random_spans(draw, length) for length in lengths]
+    return gold, [noisy(draw, spans, length) for spans, length in zip(gold, lengths, strict=True)], lengths
 
 
 def test_by_hand():
-    gold = [([Span("PER", 0, 2), Span("LOC", 3, 4)], 5), ([Span("PER", 0, 1)], 2), ([], 3)]
+    gold = [[Span("PER", 0, 2), Span("LOC", 3, 4)], [Span("PER", 0, 1)], []]
     guess = [[Span("PER", 0, 2), Span("ORG", 3, 4)], [], [Span("PER", 1, 2)]]
     scores = span_scores(gold, guess)
     # 1 right of 3 guessed, of 3 gold
@@ -105,15 +107,14 @@ def test_by_hand():
 
 
 def test_a_boundary_off_by_one_is_wrong_twice():
-    scores = span_scores([([Span("PER", 0, 3)], 4)], [[Span("PER", 0, 2)]])
+    scores = span_scores([[Span("PER", 0, 3)]], [[Span("PER", 0, 2)]])
     assert scores.values["f1"] == 0
     assert scores.examples == [{"tp": 0, "fp": 1, "fn": 1}]
 
 
 def test_agrees_with_conlleval(sample):
-    gold, guess = sample
-    gold_tags = [iob2(spans, length) for spans, length in gold]
-    guessed_tags = [iob2(spans, length) for spans, (_, length) in zip(guess, gold, strict=True)]
+    gold, guess, lengths = sample
+    gold_tags, guessed_tags = (list(map(iob2, spans, lengths)) for spans in (gold, guess))
     right, guessed, golden = conlleval(gold_tags, guessed_tags)
     scores = span_scores(gold, guess)
     assert 30 < scores.values["f1"] < 90
@@ -124,32 +125,47 @@ def test_agrees_with_conlleval(sample):
         assert scores.details["labels"][label] == pytest.approx(expected)
 
 
+def test_agrees_with_seqeval_to_the_last_digit(sample):
+    gold, guess, lengths = sample
+    gold_tags, guessed_tags = (list(map(iob2, spans, lengths)) for spans in (gold, guess))
+    report = classification_report(gold_tags, guessed_tags, output_dict=True, zero_division=0)
+    expected = {
+        name: {"f1": 100 * scores["f1-score"], "precision": 100 * scores["precision"], "recall": 100 * scores["recall"]}
+        for name, scores in report.items()
+    }
+    scores = span_scores(gold, guess)
+    assert scores.values == expected["micro avg"]
+    assert scores.details["labels"] == {
+        label: {**expected[label], "gold": report[label]["support"]} for label in sorted(LABELS)
+    }
+
+
 def test_the_examples_alone_give_the_score_again(sample):
-    scores = span_scores(*sample)
+    scores = span_scores(*sample[:2])
     tp, fp, fn = (sum(example[key] for example in scores.examples) for key in ("tp", "fp", "fn"))
     assert scores.values == pytest.approx(percent(tp, tp + fp, tp + fn))
 
 
 def test_gold_scores_100(sample):
-    gold, _ = sample
-    scores = span_scores(gold, [spans for spans, _ in gold])
+    gold = sample[0]
+    scores = span_scores(gold, gold)
     assert scores.values == {"f1": 100.0, "precision": 100.0, "recall": 100.0}
 
 
 def test_labels_with_dashes_stay_whole():
-    scores = span_scores([([Span("creative-work", 0, 2)], 2)], [[Span("creative-work", 0, 2)]])
+    scores = span_scores([[Span("creative-work", 0, 2)]], [[Span("creative-work", 0, 2)]])
     assert list(scores.details["labels"]) == ["creative-work"]
 
 
 def test_nothing_to_find_and_nothing_found():
-    scores = span_scores([([], 3)], [[]])
+    scores = span_scores([[]], [[]])
     assert scores.values == {"f1": 0, "precision": 0, "recall": 0}
     assert scores.details == {"labels": {}}
 
 
 def test_a_prediction_too_few_is_an_error():
     with pytest.raises(ValueError, match="zip"):
-        span_scores([([], 3), ([], 2)], [[]])
+        span_scores([[], []], [[]])
 
 
 class TestClassScores:

@@ -1,12 +1,14 @@
+import random
 import re
 
 import pytest
 
 from elmo.errors import InputError
-from tasks.ner.data import ColumnReader, read_columns
+from tasks.ner.data import ColumnReader, NerExample, read_columns
 from tasks.ner.head import NerSettings
 from tasks.ner.task import Ner
 from tasks.spans import Span
+from tests.tasks.test_spans import random_spans
 
 TWO_SENTENCES = "EU I-ORG\nrejects O\n\nPeter I-PER\nBlackburn I-PER\n"
 
@@ -143,6 +145,15 @@ class TestTask:
         assert tags == [["S-ORG", "O", "O"], ["B-PER", "E-PER", "S-PER"]]
         assert batch.texts == ([("EU", "rejects"), ("Peter", "Blackburn", "Paul")],)
         assert batch.ids == ["some.train:0", "some.train:1"]
+
+    def test_the_tags_of_a_batch_are_those_of_gold(self, task):
+        draw = random.Random(1)
+        spans = {f"s{n}": (random_spans(draw, n % 23 + 1), n % 23 + 1) for n in range(60)}
+        examples = [NerExample(name, ("w",) * length, tuple(some), ()) for name, (some, length) in spans.items()]
+        task.learn_labels(examples)
+        rows = task.collate(examples).targets["tags"].tolist()
+        for row, gold in zip(rows, task.gold(examples), strict=True):
+            assert [task.tags[number] for number in row] == gold + ["O"] * (23 - len(gold))
 
     def test_a_label_that_training_never_showed_is_a_miss_not_a_crash(self, task, tmp_path):
         task.learn_labels(read(tmp_path, "EU I-ORG\n"))

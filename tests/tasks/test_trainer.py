@@ -1,5 +1,6 @@
 import math
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -178,6 +179,20 @@ class TestSteps:
             expected.append(average)
         assert averaged.seen == pytest.approx(expected)
         assert averaged.model.head.weight.item() == averaged.seen[2]
+
+
+def test_a_checkpoint_goes_on_where_adam_is_fused_and_where_it_is_not(tmp_path, monkeypatch):
+    """A GPU's checkpoint on a CPU, and the other way round: the step differs in rounding alone."""
+    whole = Line([1, 2, 3, 4])
+    fit(whole, epochs=4)
+    for fused in ((True, False), (False, True)):
+        path, halves = tmp_path / f"{fused}.pt", Line([1, 2, 3, 4])
+        for epochs, so in zip((2, 4), fused, strict=True):
+            monkeypatch.setitem(OPTIMIZERS, "adam", partial(torch.optim.Adam, fused=so))
+            fit(halves, epochs=epochs, checkpoint=path)
+            (group,) = torch.load(path, weights_only=True)["optimizer"]["param_groups"]
+            assert group["fused"] is so
+        assert halves.seen == pytest.approx(whole.seen, rel=1e-6)
 
 
 class TestNonFiniteLoss:
