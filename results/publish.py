@@ -7,14 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from results.admission import publish_runs
-from results.aggregate import Selection, summarise
+from results.aggregate import MINI, Selection, summarise
 from results.collect import Collection, collect
 from results.environment import full_commit
 from results.formats import to_text
 from results.report.page import About, page
 from results.report.sections import sections_of
 from results.report.svg import standalone_svg
-from results.table1 import MINI, readme_table, table1
+from results.table1 import readme_table, table1
 
 ROOT = Path(__file__).parents[1]
 PUBLISHED = Path("results", "published")

@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from results.aggregate import BASELINE, WITH_ELMO, Group, Row, Summary
+from results.aggregate import BASELINE, MINI, WITH_ELMO, Group, Row, Summary
 from results.commands import commands_of, commit_of
 from results.paper import distance, load_paper, relative_error_cut
 from results.report.panels import Panel, panels_of, shown_metric
@@ -14,7 +14,6 @@ from results.verdict import LEGEND, verdict
 STATIC = "word2vec"  # vectors of the biLM's own text
 RANDOM = "elmo_random"  # a biLM of the same width that has learned nothing
 CONTROLS = {STATIC, RANDOM}
-MINI = "mini"
 NAMES = {
     ("paper", "squad"): "SQuAD 1.1, official dev",
     ("paper", "snli"): "SNLI",
@@ -93,9 +92,8 @@ def readme_table(summary: Summary) -> str:
 
 
 def _split(summary: Summary) -> tuple[list[Panel], list[Panel]]:
-    """What stands in the first table, and what was tried beside; full-size data first."""
-    rows = sorted(summary.rows, key=lambda row: row.data == MINI)
-    split = [panels_of(row) for row in rows]
+    """What stands in the first table, and what was tried beside."""
+    split = [panels_of(row) for row in summary.rows]
     others = [panel for _, panels in split for panel in panels]
     return [panel for panels, _ in split for panel in panels], [_beside_plain(panel) for panel in others]
 
