@@ -110,10 +110,10 @@ class LstmPair:
         )
 
     def _make_cudnn(self) -> list[nn.LSTM]:
-        return [_torchs_own(lstm) for lstm in self.lstms]
+        return [torchs_own(lstm) for lstm in self.lstms]
 
 
-def _torchs_own(lstm: ProjectedLstm) -> nn.LSTM:
+def torchs_own(lstm: ProjectedLstm) -> nn.LSTM:
     """An LSTM of torch's with the weights of ours, without its clipping."""
     shape = {"input_size": lstm.input_dim, "hidden_size": lstm.cell_dim, "proj_size": lstm.projection_dim}
     # It would draw values; the generator of the model around this one must not notice.
