@@ -22,7 +22,8 @@ from elmo.files import replacing
 SWITCH = "ELMO_KERNEL"
 SHARED = Path(__file__).with_name("panels.h")  # what sources may include
 COMPILERS = ("cc", "gcc", "clang")
-FLAGS = ("-O3", "-std=gnu11", "-ffp-contract=fast", "-fPIC", "-shared")
+# On ARM gcc otherwise loads far ahead of use, and a product's sums no longer fit into the registers.
+FLAGS = ("-O3", "-std=gnu11", "-ffp-contract=fast", "-fno-schedule-insns", "-fPIC", "-shared")
 # How compilers are told to use all that this processor has; the first that works. Neither: what all of its kind have.
 FOR_THIS_PROCESSOR = ("-march=native", "-mcpu=native", None)
 SECONDS = 120.0  # a compiler that takes longer than this hangs

@@ -120,7 +120,7 @@ class _Layer(torch.autograd.Function):
             at_state = loops.gru_backward(grad, gates, added, states, inner, packing)
             _, z, n = gates.chunk(3, dim=-1)
             at_input = torch.cat([at_state[..., : 2 * hidden], grad * (1 - z) * (1 - n * n)], dim=-1)
-        by_inner = torch.bmm(at_state[:, packing.sizes[0] :].transpose(1, 2), states[:, packing.before])
+        by_inner = torch.bmm(at_state[:, packing.sizes[0] :].transpose(1, 2), states.index_select(1, packing.before))
         at_input = at_input.flatten(0, 1).index_select(0, packing.together).view(len(packed), -1)
         by_outer = (at_input.t() @ packed).view(2, -1, packed.shape[1])
         by_input = at_input.sum(dim=0).view(2, -1)
