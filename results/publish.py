@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from results.admission import publish_runs
-from results.aggregate import MINI, Selection, summarise
-from results.collect import Collection, collect
+from results.aggregate import MINI, Selection, Summary, summarise
+from results.collect import Collection, Found, collect
 from results.environment import full_commit
 from results.formats import to_text
 from results.report.page import About, page
@@ -102,9 +102,10 @@ def generated(root: Path) -> dict[Path, str]:
     summary = summarise(collection, Selection())
     demo = summarise(collection, Selection(data=[MINI]))
     blocks = {"table1": readme_table(summary), "demo": f"```\n{to_text(demo)}```\n"}
-    sections = sections_of(summary)
+    shown, found = _full_size(summary, collection)
+    sections = sections_of(shown)
     gains = [figure for section in sections if section.key == "gain" for figure in section.figures]
-    files = {TABLE: table1(summary), REPORT: page(summary, sections, _about(collection, root))}
+    files = {TABLE: table1(summary), REPORT: page(shown, sections, _about(found, root))}
     if gains:  # something can be compared
         files[GAINS] = standalone_svg(gains[0])
     files = {path: text.replace(f"{root}/", "") for path, text in files.items()}
@@ -126,11 +127,21 @@ def with_blocks(text: str, blocks: Mapping[str, str]) -> str:
     return text
 
 
-def _about(collection: Collection, root: Path) -> About:
+def _full_size(summary: Summary, collection: Collection) -> tuple[Summary, Sequence[Found]]:
+    """What the report shows: runs at full size, for beside the mini data's gains theirs look small; else all."""
+    rows = [row for row in summary.rows if row.data != MINI]
+    if not rows:
+        return summary, collection.found
+    findings = [finding for finding in summary.findings if not finding.row or finding.row[0] != MINI]
+    found = [item for item in collection.found if item.record.identity.data != MINI]
+    return replace(summary, rows=rows, findings=findings), found
+
+
+def _about(found: Sequence[Found], root: Path) -> About:
     """What the page says of itself: nothing that changes while the records do not."""
-    ends = [item.record.finished_at for item in collection.found if item.record.finished_at]
-    found = [replace(item, path=item.path.relative_to(root)) for item in collection.found]
-    return About(f"of runs up to {max(ends, default='?')[:10]}", [PUBLISHED], found)
+    ends = [item.record.finished_at for item in found if item.record.finished_at]
+    own = [replace(item, path=item.path.relative_to(root)) for item in found]
+    return About(f"of runs up to {max(ends, default='?')[:10]}", [PUBLISHED], own)
 
 
 def _read(path: Path) -> str | None:

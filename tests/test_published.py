@@ -86,6 +86,7 @@ def test_the_first_table_is_what_the_files_say():
         assert bool(line["paper"]) == bool(line["ours to paper's"]) == (data == "paper")
 
 
+@pytest.mark.integration
 def test_the_commands_of_table_1_name_the_published_runs():
     """Each command composed as `tasks.run` would, with its last arm and first seed; together they name every run."""
     page = (ROOT / "results" / "table1.md").read_text(encoding="utf-8")

@@ -77,6 +77,18 @@ def test_what_is_made_from_them_is_written_and_then_up_to_date(runs, root, capsy
     assert capsys.readouterr().out == ""
 
 
+def test_the_report_shows_full_size_and_the_mini_data_only_where_there_is_nothing_else(tmp_path, runs, root):
+    mini, report = tmp_path / "mini", root / "results" / "published" / "report.html"
+    for features in ("glove", "elmo"):
+        save_run(mini, 44, data="mini", task="sst5", features=features)
+    main([str(mini)], root)
+    assert "44.00" in report.read_text()
+    main([str(runs)], root)
+    assert "44.00" not in report.read_text()
+    assert "61.50" in report.read_text()
+    assert "44.00" in (root / "results" / "table1.md").read_text()
+
+
 def test_no_place_on_this_machine_is_named(runs, root):
     main([str(runs)], root)
     for name in ("README.md", "results/table1.md", "results/published/report.html"):
