@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from elmo.bilm import Sentence
-from elmo.device import upload
+from elmo.device import begin_download, upload
 from elmo.errors import InputError
 from elmo.store import PRECISIONS, Shelf, StoreFull
 from elmo.threads import in_background
@@ -28,6 +28,7 @@ TOKENS_AT_ONCE = 8192
 TOKENS_AT_ONCE_ON_A_GPU = 65_536
 MEMORY_GB = 4.0
 
+HALF_OVERFLOWS = 65_520.0  # from there on values round to infinity in float16
 NOWHERE = -1  # where a sentence starts that is not there
 
 Key = tuple[str, ...]
@@ -211,14 +212,10 @@ class CachedLayers(nn.Module):
             )
         batches = self._batches(fitting)
         random.Random(os.getpid()).shuffle(batches)
-        for number, batch in enumerate(teller.track(batches, len(batches), "embedding")):
-            started = time.perf_counter()
-            self._look_up(batch)
-            missing = [key for key in batch if key not in self._stored]
-            if not missing:
-                continue
+        started = time.perf_counter()
+        for number, (batch, rows) in enumerate(self._embedded(teller.track(batches, len(batches), "embedding"))):
             try:
-                shelf.add(missing, self._rows_of(missing).cpu().numpy())
+                shelf.add(batch, rows.numpy())
             except StoreFull as full:
                 teller.warn(f"{full}. What is left is kept in memory for this run, as far as it fits")
                 break
@@ -228,7 +225,32 @@ class CachedLayers(nn.Module):
                 teller.say(
                     f"embedding takes about {_duration(seconds)}, as the second of {len(batches):,} batches tells"
                 )
+            started = time.perf_counter()
         self._look_up(fitting)
+
+    def _embedded(self, batches: Iterable[Batch]) -> Iterator[tuple[Batch, Tensor]]:
+        """What the store does not have of each batch, and its rows on the CPU; a GPU is by then at the next batch."""
+        ahead: Callable[[], tuple[Batch, Tensor]] | None = None
+        for batch in batches:
+            self._look_up(batch)
+            missing = [key for key in batch if key not in self._stored]
+            if missing:
+                begun = self._begin(missing)
+                if ahead is not None:
+                    yield ahead()
+                ahead = begun
+        if ahead is not None:
+            yield ahead()
+
+    def _begin(self, batch: Batch) -> Callable[[], tuple[Batch, Tensor]]:
+        """Begins to embed sentences; the function that comes out waits for their rows on the CPU."""
+        rows, peak = map(begin_download, self._compute(batch))
+
+        def wait() -> tuple[Batch, Tensor]:
+            self._check(peak())
+            return batch, rows()
+
+        return wait
 
     def _load(self, keys: Sequence[Key], teller: Teller) -> None:
         """Brings sentences into memory, as far as there is room: from the store, or computed."""
@@ -243,8 +265,13 @@ class CachedLayers(nn.Module):
         computed = self._batches([key for key in fitting if key not in self._stored])
         for batch in stored:
             first = self._put(table, first, batch, self._stored_rows(batch))
+        peaks = []
         for batch in teller.track(computed, len(computed), "embedding") if computed else []:
-            first = self._put(table, first, batch, self._rows_of(batch))
+            rows, peak = self._compute(batch)
+            first = self._put(table, first, batch, rows)
+            peaks.append(peak)
+        for peak in peaks:  # only now: each question would wait for the device
+            self._check(peak)
         self._table = table
 
     def _put(self, table: Tensor, first: int, batch: Sequence[Key], rows: Tensor) -> int:
@@ -260,15 +287,23 @@ class CachedLayers(nn.Module):
 
     def _rows_of(self, batch: Sequence[Key]) -> Tensor:
         """The layers of sentences, computed now and rounded, (tokens, width)."""
+        rows, peak = self._compute(batch)
+        self._check(peak)
+        return rows
+
+    def _compute(self, batch: Sequence[Key]) -> tuple[Tensor, Tensor]:
+        """The layers of sentences, rounded, (tokens, width), and their largest value; nothing waits for a GPU."""
         layers = self.source.token_layers(batch)
         widths = self.source.widths
         rows = torch.cat([layer[:, :width] for layer, width in zip(layers, widths, strict=True)], dim=1).to(self._kind)
-        if self._kind == torch.float16 and not torch.isfinite(rows).all():
+        return rows, torch.stack(torch.aminmax(layers)).abs().amax()
+
+    def _check(self, peak: Tensor) -> None:
+        if self._kind == torch.float16 and not peak < HALF_OVERFLOWS:  # as no number is
             raise InputError(
-                f"precision: float16 cannot hold these layers, whose values reach {layers.abs().max():g}; "
+                f"precision: float16 cannot hold these layers, whose values reach {peak:g}; "
                 "expected at most 65504. Use float32"
             )
-        return rows
 
     def _stored_rows(self, batch: Sequence[Key]) -> Tensor:
         """The layers of sentences in the store, one after the other, (tokens, width)."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import accumulate, count
 from pathlib import Path
@@ -59,6 +59,22 @@ def upload(numbers: npt.NDArray[np.int64], device: torch.device) -> Tensor:
     """The numbers on a device; a GPU fetches them by itself, while the host goes on."""
     tensor = torch.from_numpy(np.ascontiguousarray(numbers))
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
+
+
+def begin_download(tensor: Tensor) -> Callable[[], Tensor]:
+    """Has a tensor copied to the host as soon as it is computed; the function that comes out waits for no more."""
+    if tensor.device.type != "cuda":
+        return tensor.cpu
+    there = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+    there.copy_(tensor, non_blocking=True)
+    copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
+    copied.record()
+
+    def wait() -> Tensor:
+        copied.synchronize()
+        return there
+
+    return wait
 
 
 def upload_together(tensors: Sequence[Tensor], device: torch.device) -> list[Tensor]:
