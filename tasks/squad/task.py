@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
-from torch.nn.utils.rnn import pad_sequence
 
 from tasks.base import Batch, Head, Scores, Sentence, Split, Task
 from tasks.squad.data import SquadExample, SquadReader, read_rows, read_squad
@@ -65,17 +65,15 @@ class Squad(Task[SquadExample, SquadSettings]):
 
     def collate(self, examples: Sequence[SquadExample]) -> Batch:
         """A batch with `starts` and `ends`, the gold first and last tokens, (batch, places), and which are `meant`."""
-        spans = [torch.tensor(example.spans) for example in examples]  # (places, 2)
-        padded = pad_sequence(spans, batch_first=True, padding_value=1)  # (batch, places, 2)
-        places = torch.tensor([len(span) for span in spans])
+        places = np.array([len(example.spans) for example in examples])
+        meant = np.arange(places.max()) < places[:, None]  # (batch, places)
+        starts, ends = np.zeros((2, *meant.shape), dtype=np.int64)
+        spans = np.array([span for example in examples for span in example.spans])  # (spans, 2)
+        starts[meant], ends[meant] = spans[:, 0], spans[:, 1] - 1
         return Batch(
             [example.id for example in examples],
             ([example.passage.tokens.words for example in examples], [example.question for example in examples]),
-            {
-                "starts": padded[..., 0],
-                "ends": padded[..., 1] - 1,
-                "meant": torch.arange(padded.shape[1]) < places[:, None],
-            },
+            {"starts": torch.from_numpy(starts), "ends": torch.from_numpy(ends), "meant": torch.from_numpy(meant)},
         )
 
     def build_head(self, input_dim: int, output_dim: int) -> Head:
