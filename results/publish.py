@@ -123,7 +123,7 @@ def with_blocks(text: str, blocks: Mapping[str, str]) -> str:
         if text.count(before) != 1 or text.count(after) != 1 or text.index(before) > text.index(after):
             raise OutOfPlace(f"{README}: expected one line {before.strip()} and below it one line {after.strip()}")
         head, rest = text.split(before)
-        text = f"{head}{before}{block}{after}{rest.split(after)[1]}"
+        text = f"{head}{before}\n{block}\n{after}{rest.split(after)[1]}"  # lines apart, or Markdown joins them
     return text
 
 

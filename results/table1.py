@@ -78,7 +78,15 @@ def table1(summary: Summary) -> str:
 
 def readme_table(summary: Summary) -> str:
     """The table of the first screen: one line for each task at full size; the demo's own table has the mini data."""
-    headers = ["test score (seeds)", "GloVe", "+ ELMo", "gain, 95 % interval", "errors cut", "paper", "its cut"]
+    headers = [
+        "test score: mean ± std (seeds)",
+        "GloVe",
+        "+ ELMo",
+        "gain, 95 % interval",
+        "errors cut",
+        "paper",
+        "its cut",
+    ]
     headers += ["ours to paper's", "GloVe + untrained biLM", "word2vec"]
     lines = []
     panels = [panel for panel in _split(summary)[0] if panel.row.data != MINI]

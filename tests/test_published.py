@@ -64,7 +64,7 @@ def test_the_first_table_is_what_the_files_say():
     lines = first_table()
     assert lines
     for line in lines:
-        name = line["test score (seeds)"]
+        name = line["test score: mean ± std (seeds)"]
         settings = "".join(re.findall(r"`(.*)`", name)).replace(" ", ",")
         data, task = next(place for title, place in folders.items() if name.startswith(f"{title}, "))
         means = {}

@@ -68,7 +68,7 @@ def test_what_is_made_from_them_is_written_and_then_up_to_date(runs, root, capsy
     readme = (root / "README.md").read_text()
     assert "61.50 ± 2.12 (2)" in readme
     assert "old" not in readme
-    assert readme.startswith("# Top\n\n<!-- table1 -->\n| ")
+    assert readme.startswith("# Top\n\n<!-- table1 -->\n\n| ")
     assert readme.endswith("<!-- /demo -->\n\nend\n")
     assert "61.50" in (root / "results" / "published" / "report.html").read_text()
     assert (root / "results" / "published" / "gains.svg").exists()
