@@ -24,7 +24,7 @@ from tasks.features import TokenFeatures
 from tasks.schema import RunConfig, compose_config, run_config
 from tasks.seed import initialise
 from tasks.sources import Source
-from tasks.trainer import TaskModel, Trainer
+from tasks.trainer import OPTIMIZERS, TaskModel, Trainer
 
 PARTS = ("batch", "features", "head", "backward", "optimizer")
 WARM_UP, MEASURED, PROFILED = 5, 20, 5  # steps
@@ -77,8 +77,9 @@ class Arm:
         self.reporter = FirstFew()
         self.trainer = Trainer(task, config.trainer, 1, device, self.reporter)
         trained = self.model.trained()
-        self.optimizer = self.trainer.optimizer(trained.values())
-        self.average = WeightAverage(config.trainer.ema, trained)
+        recipe = config.trainer
+        self.optimizer = OPTIMIZERS[recipe.optimizer](trained.values(), lr=recipe.lr, weight_decay=recipe.weight_decay)
+        self.average = WeightAverage(recipe.ema, trained)
         self.sizes = [task.size(example) for example in train]
 
     def steps(self, count: int) -> float:
