@@ -17,16 +17,16 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from torch import Tensor
 
 from elmo.bilm import Bilm, CarriedState
-from elmo.cache import CachedLayers
+from elmo.cache import TOKENS_AT_ONCE, TOKENS_AT_ONCE_ON_A_GPU, CachedLayers
 from elmo.device import CHOICES, choose_device
 from elmo.errors import InputError
 from elmo.files import interrupts_held_back, replacing
 from elmo.store import About, open_shelf
 from elmo.weights import load_bilm, weights_choices
 
-# A batch holds --batch-size sentences, but no more than this many tokens unless one sentence alone has more: memory
-# follows the token count, and one very long line should not multiply it by the batch size.
-TOKENS_AT_ONCE = 8192
+# A batch holds --batch-size sentences, but no more tokens than the cache embeds at once unless one sentence alone has
+# more: memory follows the token count. A GPU is busy only with many sentences side by side.
+BATCH_SIZE, BATCH_SIZE_ON_A_GPU = 64, 1024
 # Sentences are sorted by length within windows of this many batches: alike lengths keep the steps of the LSTM full.
 BATCHES_IN_A_WINDOW = 64
 
@@ -82,13 +82,13 @@ def batches_in_order(lines: Iterable[Line], size: int) -> Iterator[list[Line]]:
         yield batch
 
 
-def batches_by_length(lines: Iterable[Line], size: int) -> Iterator[list[Line]]:
-    """Batches of alike lengths, of at most `size` lines and TOKENS_AT_ONCE tokens (or one long line)."""
+def batches_by_length(lines: Iterable[Line], size: int, most_tokens: int = TOKENS_AT_ONCE) -> Iterator[list[Line]]:
+    """Batches of alike lengths, of at most `size` lines and so many padded tokens (or one long line)."""
     for window in batches_in_order(lines, size * BATCHES_IN_A_WINDOW):
         batch: list[Line] = []
         for line in sorted(window, key=lambda line: len(line.words)):
             tokens = (len(batch) + 1) * len(line.words)  # the newest line is the longest
-            if batch and (len(batch) == size or tokens > TOKENS_AT_ONCE):
+            if batch and (len(batch) == size or tokens > most_tokens):
                 yield batch
                 batch = []
             batch.append(line)
@@ -108,13 +108,14 @@ def embed_file(
     target: Path,
     layers: str,
     carried: bool,
-    batch_size: int,
+    batch_size: int | None,
     precision: str,
     store: Path | None = None,
 ) -> int:
     """Writes the layers of every line of `source` to `target`, which appears only when it is whole.
 
-    With a store, layers that it holds are read, and the others written to it, in the same precision.
+    With a store, layers that it holds are read, and the others written to it, in the same precision. Without a batch
+    size the device has its choice; carried states are always those of 64 lines side by side.
 
     Returns:
         The number of tokens embedded.
@@ -123,7 +124,10 @@ def embed_file(
     first_line: dict[str, int] = {}
     total = sum(1 for _ in read_lines(source))  # also finds every undecodable line before any work is done
     lines = read_lines(source)
-    batches = batches_in_order(lines, batch_size) if carried else batches_by_length(lines, batch_size)
+    on_cpu = bilm.device.type == "cpu"
+    size = batch_size or (BATCH_SIZE if on_cpu or carried else BATCH_SIZE_ON_A_GPU)
+    most_tokens = TOKENS_AT_ONCE if on_cpu else TOKENS_AT_ONCE_ON_A_GPU
+    batches = batches_in_order(lines, size) if carried else batches_by_length(lines, size, most_tokens)
     bilm.remember_words()
     state = CarriedState() if carried else None
     stored = None
@@ -138,7 +142,7 @@ def embed_file(
             if stored is not None:
                 stored.prepare(sentences)
             computed = bilm.token_layers(sentences, state) if stored is None else stored.token_layers(sentences)
-            embedded = selected(computed, layers).cpu().numpy().astype(precision)
+            embedded = selected(computed, layers).cpu().numpy().astype(precision, copy=False)
             ends = np.cumsum([len(words) for words in sentences])
             with interrupts_held_back():
                 for line, values in zip(batch, np.split(embedded, ends[:-1], axis=1), strict=True):
@@ -198,7 +202,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--options", metavar="O", help="options.json of the weights (default: the one beside them)")
     parser.add_argument("--layers", choices=("all", "top", "average"), default="all", help="default: all")
     parser.add_argument("--state", choices=("zero", "carried"), default="zero", help="default: zero")
-    parser.add_argument("--batch-size", metavar="N", type=int, default=64, help="sentences at a time (default: 64)")
+    parser.add_argument(
+        "--batch-size",
+        metavar="N",
+        type=int,
+        help=f"sentences at a time (default: {BATCH_SIZE}; {BATCH_SIZE_ON_A_GPU} on a GPU, if no state is carried)",
+    )
     parser.add_argument(
         "--precision", choices=("float32", "float16"), default="float32", help="of OUT; default: float32"
     )
@@ -211,7 +220,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status of the command: 0, or 1 after an error message, or 130 after Ctrl-C."""
     parser = _parser()
     options = parser.parse_args(arguments)
-    if options.batch_size < 1:
+    if options.batch_size is not None and options.batch_size < 1:
         parser.error(f"--batch-size must be at least 1, found {options.batch_size}")
     if options.store is not None and options.state == "carried":
         parser.error("--store holds layers that depend on their sentence alone; it cannot go with --state carried")

@@ -127,11 +127,10 @@ def test_files_from_elsewhere(weights, tmp_path, content, lines):
 
 
 def test_batches_hold_alike_lengths_within_their_bounds(monkeypatch):
-    monkeypatch.setattr(embed, "TOKENS_AT_ONCE", 40)
     monkeypatch.setattr(embed, "BATCHES_IN_A_WINDOW", 3)
     lengths = [3, 9, 50, 0, 7, 7, 1, 12, 2, 2, 30, 6, 6, 11, 4, 0, 8]
     lines = [embed.Line(number, ["w"] * n) for number, n in enumerate(lengths)]
-    batches = list(embed.batches_by_length(lines, 4))
+    batches = list(embed.batches_by_length(lines, 4, most_tokens=40))
     assert sorted(line.number for batch in batches for line in batch) == list(range(len(lengths)))
     for batch in batches:
         longest = max(len(line.words) for line in batch)

@@ -1,5 +1,8 @@
 """Both directions side by side give what one after the other do: in plain torch here, fused and by cuDNN on a GPU."""
 
+import os
+import subprocess
+import sys
 from itertools import pairwise
 
 import numpy as np
@@ -17,18 +20,35 @@ CLIPS = [(3.0, 3.0), (0.5, None), (None, 0.5), (None, None)]
 SENTENCES = [["The", "cat", "sat"], [], ["Yes"], ["a"] * 12, ["and", "/", "or", "Zürich"], [], ["no", "no", "no"]]
 
 
-def made_lstms(cell_clip, projection_clip, seed=0):
+def made_lstms(cell_clip, projection_clip, dtype=torch.float64):
     """Two LSTMs whose cells and states run into clips of 0.5."""
-    generator = torch.Generator().manual_seed(seed)
-    lstms = [ProjectedLstm(INPUT, CELL, PROJECTION, cell_clip, projection_clip).double() for _ in range(2)]
+    generator = torch.Generator().manual_seed(0)
+    lstms = [ProjectedLstm(INPUT, CELL, PROJECTION, cell_clip, projection_clip).to(dtype) for _ in range(2)]
     for lstm in lstms:
         for parameter in lstm.parameters():
             parameter.requires_grad_(False).normal_(0.0, 1.5, generator=generator)
     return lstms
 
 
-def drawn(*shape, seed):
-    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+def drawn(*shape, seed, dtype=torch.float64):
+    return torch.randn(*shape, dtype=dtype, generator=torch.Generator().manual_seed(seed))
+
+
+def compare(clips, dtype, tolerance):
+    """Holds a pair to its two LSTMs, one after the other."""
+    lstms = made_lstms(*clips, dtype)
+    sizes = Packing.of(LENGTHS).step_sizes
+    x, n = drawn(2, sum(LENGTHS), INPUT, seed=1, dtype=dtype), len(LENGTHS)
+    ends = [drawn(2, n, PROJECTION, seed=2, dtype=dtype), drawn(2, n, CELL, seed=3, dtype=dtype)]
+    expected_ends = [end.clone() for end in ends]
+
+    found = LstmPair(*lstms)(x, sizes, *ends)
+
+    for direction, lstm in enumerate(lstms):
+        expected = lstm(x[direction], sizes, *(end[direction] for end in expected_ends))
+        torch.testing.assert_close(found[direction], expected, rtol=0, atol=tolerance)
+    for end, expected in zip(ends, expected_ends, strict=True):
+        torch.testing.assert_close(end, expected, rtol=0, atol=tolerance)
 
 
 @pytest.mark.parametrize(("clips", "torchs_own"), [*((clips, False) for clips in CLIPS), ((None, None), True)])
@@ -36,19 +56,26 @@ def drawn(*shape, seed):
 def test_side_by_side_equals_one_after_the_other(clips, torchs_own, gates_ahead, monkeypatch):
     monkeypatch.setattr(lstm_pair, "GATES_AHEAD", gates_ahead)
     monkeypatch.setattr(LstmPair, "_cudnn_has_it", lambda self, x: torchs_own)
-    lstms = made_lstms(*clips)
-    sizes = Packing.of(LENGTHS).step_sizes
-    x, n = drawn(2, sum(LENGTHS), INPUT, seed=1), len(LENGTHS)
-    ends = [drawn(2, n, PROJECTION, seed=2), drawn(2, n, CELL, seed=3)]
-    expected_ends = [end.clone() for end in ends]
+    compare(clips, torch.float64, 1e-10)
 
-    found = LstmPair(*lstms)(x, sizes, *ends)
 
-    for direction, lstm in enumerate(lstms):
-        expected = lstm(x[direction], sizes, *(end[direction] for end in expected_ends))
-        torch.testing.assert_close(found[direction], expected)
-    for end, expected in zip(ends, expected_ends, strict=True):
-        torch.testing.assert_close(end, expected)
+INTERPRETED = """
+import torch
+from elmo import lstm_pair
+from elmo.pointwise import in_triton
+from tests.elmo.test_lstm_pair import CLIPS, compare
+
+in_triton.CELLS_AT_ONCE = 8  # two programs for a sentence
+lstm_pair.pointwise = lambda device: in_triton
+for clips in CLIPS:
+    compare(clips, torch.float32, 5e-5)
+"""
+
+
+@pytest.mark.integration
+def test_the_gpus_kernel_in_tritons_interpreter_equals_one_after_the_other():
+    pytest.importorskip("triton")
+    subprocess.run([sys.executable, "-c", INTERPRETED], env=os.environ | {"TRITON_INTERPRET": "1"}, check=True)
 
 
 def test_clips_bind_in_these_tests():
