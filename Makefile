@@ -50,9 +50,10 @@ lint: $(STAMP)
 check: lint  ## lint, formatting, types and the fast tests
 	$(BIN)/python -m pytest -n 2 -m 'not integration and not slow and not gpu and not cluster'
 
-bench: $(STAMP)  ## measure speeds, each as a ratio within one run
-	$(BIN)/python -m tests.benchmarks
-	$(BIN)/python -m tests.benchmarks.heads
+# The table alone goes to stdout: BENCH_FORMAT=json make bench > FILE gives a JSON document, even where it installs first.
+bench:  ## measure speeds, each beside an anchor, in two minutes; BENCH='--full', BENCH='--help' for more
+	@$(MAKE) -s setup >&2
+	@$(BIN)/python -m tests.benchmarks $(BENCH)
 
 clean:  ## remove .venv and caches
 	rm -rf $(VENV) $(RAY_VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache

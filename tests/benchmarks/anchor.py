@@ -58,10 +58,14 @@ def _direction(bilm: Bilm, direction: int, x: Tensor, lengths: list[int]) -> Ten
             gates = linear(inputs[:n, step], to_input) + linear(state[:n], to_state, lstm.bias)
             i, f, g, o = gates.chunk(4, dim=1)
             memory = torch.sigmoid(i) * torch.tanh(g) + torch.sigmoid(f + 1.0) * cell[:n]
-            memory = torch.clamp(memory, -lstm.cell_clip, lstm.cell_clip)
+            memory = _clipped(memory, lstm.cell_clip)
             projected = linear(torch.sigmoid(o) * torch.tanh(memory), lstm.projection)
-            projected = torch.clamp(projected, -lstm.projection_clip, lstm.projection_clip)
+            projected = _clipped(projected, lstm.projection_clip)
             cell[:n], state[:n], output[:n, step] = memory, projected, projected
         skip = bilm.options.skip_connections and number > 0
         outputs.append(output + inputs if skip else output)
     return torch.stack(outputs)
+
+
+def _clipped(x: Tensor, most: float | None) -> Tensor:
+    return x if most is None else torch.clamp(x, -most, most)

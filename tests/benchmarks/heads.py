@@ -1,6 +1,13 @@
-"""python -m tests.benchmarks.heads: what heads are made of on a CPU, beside torch's and pytorch-crf's, alternately."""
+"""python -m tests.benchmarks.heads: what heads are made of, beside torch's and pytorch-crf's, forward and back.
 
-from collections.abc import Callable
+One thread on a CPU, as a run has it. Values and gradients are compared before anything is timed.
+"""
+
+import argparse
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -10,34 +17,118 @@ from torchcrf import CRF
 from tasks.crf import ConstrainedCrf
 from tasks.features import CharacterCnn, CharactersConfig
 from tasks.layers import BiRnn, product
-from tests.benchmarks.__main__ import timed
+from tests.benchmarks import rows as table
+from tests.benchmarks.rows import Row
+from tests.benchmarks.timing import in_turn, second, threads
 
-ROUNDS = 5
-# cell, sentences, tokens, input, hidden, layers: mini and full sizes of NER, SNLI, SQuAD and SST-5
+ROUNDS, BUDGET = 2, 0.6  # rounds at least, and seconds, for each row; a full run takes five times the seconds
+TOLERANCE = 1e-4
+# cell, sentences, tokens, input, hidden, layers: NER, SNLI and SQuAD of the mini data, and NER in full size
 RECURRENCES = [
     (nn.LSTM, 16, 25, 434, 64, 1),
-    (nn.LSTM, 64, 30, 434, 200, 2),
     (nn.LSTM, 32, 20, 306, 32, 1),
     (nn.GRU, 25, 95, 338, 32, 1),
-    (nn.GRU, 45, 150, 406, 90, 1),
-    (nn.LSTM, 100, 20, 300, 300, 1),
+    (nn.LSTM, 64, 30, 434, 200, 2),
 ]
+LARGE_RECURRENCES = [(nn.GRU, 45, 150, 406, 90, 1), (nn.LSTM, 100, 20, 300, 300, 1)]  # SQuAD and SNLI in full size
 # filters, width, words, characters
 CONVOLUTIONS = [(128, 3, 150, 14), (100, 5, 900, 18)]
 # pairs, tokens, width, tokens: SNLI's alignment, SQuAD's self-attention
 ATTENTIONS = [(16, 15, 384, 9), (25, 90, 66, 90)]
 # sentences, tokens, tags
-CHAINS = [(16, 25, 17), (64, 30, 17), (128, 50, 17)]
+CHAINS = [(16, 25, 17), (128, 50, 17)]
+
+Work = Callable[[], Tensor]
 
 
-def by_torch(layer: BiRnn, x: Tensor, lengths: Tensor) -> Tensor:
+def recurrence_rows(device: torch.device, full: bool) -> Iterator[Row]:
+    """The recurrences of heads beside torch's; on a GPU torch's are cuDNN's."""
+    torch.manual_seed(0)
+    for cell, batch, tokens, width, hidden, layers in RECURRENCES + LARGE_RECURRENCES * full:
+        layer = BiRnn(width, hidden, layers, cell=cell).to(device)
+        x = torch.randn(batch, tokens, width, device=device, requires_grad=True)
+        lengths = some_lengths(batch, tokens)
+        ours, theirs = partial(layer, x, lengths), partial(torchs_states, layer, x, lengths)
+        shape = f"{width} -> {hidden} x {layers}, {batch} sentences of up to {tokens}"
+        wanted = [x, *layer.parameters()]
+        yield both_ways(cell.__name__, shape, "torch", ours, theirs, wanted, device, full)
+
+
+def crf_rows(device: torch.device, full: bool) -> Iterator[Row]:
+    """Likelihood and decoding of a CRF beside pytorch-crf's."""
+    torch.manual_seed(0)
+    for batch, tokens, n_tags in CHAINS:
+        crf = ConstrainedCrf([str(tag) for tag in range(n_tags)], lambda first, second: True).to(device)
+        emissions = torch.randn(batch, tokens, n_tags, device=device, requires_grad=True)
+        tags = torch.randint(n_tags, (batch, tokens), device=device)
+        mask = (torch.arange(tokens) < some_lengths(batch, tokens)[:, None]).to(device)
+        shape = f"{batch} sentences of up to {tokens}, {n_tags} tags"
+        ours, theirs = (partial(of, crf, emissions, tags, mask) for of in (our_likelihood, librarys_likelihood))
+        wanted = [emissions, *crf.parameters()]
+        yield both_ways("CRF likelihood", shape, "pytorch-crf", ours, theirs, wanted, device, full)
+        scores = emissions.detach()
+        decoders = {"ours": partial(crf.decode, scores, mask), "pytorch-crf": partial(CRF.decode, crf, scores, mask)}
+        if decoders["ours"]() != decoders["pytorch-crf"]():
+            raise SystemExit("our CRF and pytorch-crf decode differently: a speed of something else means nothing")
+        yield measured("CRF decoding", shape, "pytorch-crf", decoders, device, full)
+
+
+def product_rows(device: torch.device, full: bool) -> Iterator[Row]:
+    """Character CNN and attention, which are products of matrices, beside torch's convolution and products."""
+    torch.manual_seed(0)
+    for filters, width, words, characters in CONVOLUTIONS:
+        cnn = CharacterCnn(CharactersConfig(16, filters, width)).to(device)
+        spelling = torch.randint(1, 250, (words, characters), device=device)
+        lengths = torch.randint(width, characters + 1, (words,), device=device)
+        ours, theirs = partial(cnn, spelling, lengths), partial(torchs_convolution, cnn, spelling, lengths)
+        shape = f"{filters} filters of {width}, {words} words"
+        yield both_ways("character CNN", shape, "torch", ours, theirs, list(cnn.parameters()), device, full)
+    for batch, m, k, n in ATTENTIONS:
+        a, b = (torch.randn(batch, rows, k, device=device, requires_grad=True) for rows in (m, n))
+        ours, theirs = partial(attend, a, b, product), partial(attend, a, b, torch.bmm)
+        shape = f"{m} to {n} tokens of {k}, {batch} pairs"
+        yield both_ways("attention", shape, "torch", ours, theirs, [a, b], device, full)
+
+
+def both_ways(
+    what: str, shape: str, library: str, ours: Work, theirs: Work, wanted: Sequence[Tensor], device, full: bool
+) -> Row:
+    """The row of two ways to compute one thing, forward and back, after a look whether they do."""
+    agree(ours, theirs, wanted)
+    paths = {"ours": lambda: ours().sum().backward(), library: lambda: theirs().sum().backward()}
+    return measured(what, shape, library, paths, device, full)
+
+
+def agree(ours: Work, theirs: Work, wanted: Sequence[Tensor]) -> None:
+    """Raises an AssertionError unless both give the same values and gradients; it warms up, too."""
+    values = ours(), theirs()
+    gradients = (torch.autograd.grad(value.sum(), wanted) for value in values)
+    torch.testing.assert_close(*values, atol=TOLERANCE, rtol=TOLERANCE)
+    torch.testing.assert_close(*gradients, atol=TOLERANCE, rtol=TOLERANCE)
+
+
+def measured(what: str, shape: str, library: str, paths: dict[str, Callable], device, full: bool) -> Row:
+    rounds = in_turn(paths, device, f"{what}, {shape}", ROUNDS, BUDGET * (5 if full else 1))
+    ours, theirs = 1e3 * rounds.median("ours"), 1e3 * rounds.median(library)
+    unit = second(device).replace("s", "ms")
+    return Row(what, shape, unit, ours, theirs, library, rounds.ratio("ours", library))
+
+
+def some_lengths(batch: int, tokens: int) -> Tensor:
+    lengths = torch.randint(max(1, tokens // 3), tokens + 1, (batch,))
+    lengths[0] = tokens
+    return lengths
+
+
+def torchs_states(layer: BiRnn, x: Tensor, lengths: Tensor) -> Tensor:
     packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
     return pad_packed_sequence(layer.rnn(packed)[0], batch_first=True, total_length=x.shape[1])[0]
 
 
-def by_conv1d(cnn: CharacterCnn, spelling: Tensor, lengths: Tensor) -> Tensor:
+def torchs_convolution(cnn: CharacterCnn, spelling: Tensor, lengths: Tensor) -> Tensor:
     windows = cnn.convolution(cnn.embedding(spelling).transpose(1, 2))
-    outside = torch.arange(windows.shape[2]) > (lengths - cnn.width).clamp(min=0)[:, None]
+    places = torch.arange(windows.shape[2], device=spelling.device)
+    outside = places > (lengths - cnn.width).clamp(min=0)[:, None]
     return torch.relu(windows.masked_fill(outside[:, None], float("-inf")).amax(dim=2))
 
 
@@ -45,62 +136,34 @@ def attend(a: Tensor, b: Tensor, multiply: Callable[[Tensor, Tensor], Tensor]) -
     return multiply(torch.softmax(multiply(a, b.transpose(1, 2)) / 9, dim=2), b)
 
 
-def ratio(ours: Callable[[], Tensor], theirs: Callable[[], Tensor]) -> tuple[float, float]:
-    """CPU seconds forward and back, the smallest of some rounds: torch's and ours."""
-    torch.testing.assert_close(ours(), theirs(), atol=1e-4, rtol=1e-4)
-    rounds = [[timed(lambda work=work: work().sum().backward())[0] for work in (theirs, ours)] for _ in range(ROUNDS)]
-    return min(first for first, _ in rounds), min(second for _, second in rounds)
+def our_likelihood(crf: ConstrainedCrf, emissions: Tensor, tags: Tensor, mask: Tensor) -> Tensor:
+    return crf.log_likelihood(emissions, tags, mask).float()
+
+
+def librarys_likelihood(crf: ConstrainedCrf, emissions: Tensor, tags: Tensor, mask: Tensor) -> Tensor:
+    return CRF.forward(crf, emissions, tags, mask=mask, reduction="none")
+
+
+@contextmanager
+def from_libraries() -> Iterator[None]:
+    """While it lasts, heads have torch's recurrences and pytorch-crf; their tags may then leave the scheme."""
+    ours = BiRnn.forward, ConstrainedCrf.log_likelihood, ConstrainedCrf.decode
+    BiRnn.forward = torchs_states
+    ConstrainedCrf.log_likelihood, ConstrainedCrf.decode = librarys_likelihood, CRF.decode
+    try:
+        yield
+    finally:
+        BiRnn.forward, ConstrainedCrf.log_likelihood, ConstrainedCrf.decode = ours
 
 
 def main() -> None:
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
-    print("forward and back, CPU ms: torch, ours, ratio")
-    for cell, batch, tokens, width, hidden, layers in RECURRENCES:
-        layer = BiRnn(width, hidden, layers, cell=cell)
-        lengths = torch.randint(tokens // 3, tokens + 1, (batch,))
-        lengths[0] = tokens
-        x = torch.randn(batch, tokens, width, requires_grad=True)
-        a, b = ratio(
-            lambda layer=layer, x=x, n=lengths: layer(x, n), lambda la=layer, x=x, n=lengths: by_torch(la, x, n)
-        )
-        name = f"{cell.__name__} {width} -> {hidden} x {layers}, {batch} sentences of up to {tokens}"
-        print(f"{name:52s} {1e3 * a:8.1f} {1e3 * b:8.1f} {a / b:6.2f}")
-    for filters, width, words, characters in CONVOLUTIONS:
-        cnn = CharacterCnn(CharactersConfig(16, filters, width))
-        spelling, lengths = torch.randint(1, 250, (words, characters)), torch.randint(width, characters + 1, (words,))
-        a, b = ratio(
-            lambda c=cnn, s=spelling, n=lengths: c(s, n), lambda c=cnn, s=spelling, n=lengths: by_conv1d(c, s, n)
-        )
-        name = f"character CNN, {filters} filters of {width}, {words} words"
-        print(f"{name:52s} {1e3 * a:8.1f} {1e3 * b:8.1f} {a / b:6.2f}")
-    for batch, m, k, n in ATTENTIONS:
-        a, b = (torch.randn(batch, rows, k, requires_grad=True) for rows in (m, n))
-        x, y = ratio(lambda a=a, b=b: attend(a, b, product), lambda a=a, b=b: attend(a, b, torch.bmm))
-        name = f"attention of {m} to {n} tokens of {k}, {batch} pairs"
-        print(f"{name:52s} {1e3 * x:8.1f} {1e3 * y:8.1f} {x / y:6.2f}")
-    for batch, tokens, n_tags in CHAINS:
-        crf = ConstrainedCrf([str(tag) for tag in range(n_tags)], lambda first, second: True)
-        emissions = torch.randn(batch, tokens, n_tags, requires_grad=True)
-        tags = torch.randint(n_tags, (batch, tokens))
-        mask = torch.arange(tokens) < torch.randint(tokens // 3, tokens + 1, (batch, 1))
-        mask[0] = True
-        a, b = ratio(
-            lambda c=crf, e=emissions, t=tags, m=mask: c.log_likelihood(e, t, m).float(),
-            lambda c=crf, e=emissions, t=tags, m=mask: CRF.forward(c, e, t, mask=m, reduction="none"),
-        )
-        name = f"CRF likelihood, {batch} sentences of up to {tokens}, {n_tags} tags"
-        print(f"{name:52s} {1e3 * a:8.1f} {1e3 * b:8.1f} {a / b:6.2f}")
-        a, b = decoding(crf, emissions.detach(), mask)
-        name = f"CRF decoding, {batch} sentences of up to {tokens}"
-        print(f"{name:52s} {1e3 * a:8.1f} {1e3 * b:8.1f} {a / b:6.2f}")
-
-
-def decoding(crf: ConstrainedCrf, emissions: Tensor, mask: Tensor) -> tuple[float, float]:
-    """CPU seconds of decoding, the smallest of some rounds: pytorch-crf's and ours."""
-    paths = [lambda: CRF.decode(crf, emissions, mask), lambda: crf.decode(emissions, mask)]
-    rounds = [[timed(work)[0] for work in paths] for _ in range(ROUNDS)]
-    return min(first for first, _ in rounds), min(second for _, second in rounds)
+    """Measures and prints."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.heads", description=__doc__)
+    parser.add_argument("--device", type=torch.device, default=torch.device("cpu"), help="cpu (default) or cuda")
+    device, started = parser.parse_args().device, time.perf_counter()
+    with threads(1):
+        found = [row for part in (recurrence_rows, product_rows, crf_rows) for row in part(device, full=True)]
+        table.show(found, device, time.perf_counter() - started)
 
 
 if __name__ == "__main__":

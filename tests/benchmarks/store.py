@@ -7,111 +7,120 @@ seconds on a CPU, of seconds on a GPU.
 """
 
 import argparse
-import statistics
 import tempfile
 import time
-from dataclasses import replace
-from itertools import chain
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
 from pathlib import Path
 
 import torch
 
-from elmo import load_bilm
+from elmo import Bilm, load_bilm
 from elmo.cache import CachedLayers
-from elmo.store import About, disk_bytes, open_shelf
-from tasks.console import Reporter
-from tasks.features import StoreConfig, TokenFeatures
-from tasks.schema import compose_config, run_config
-from tasks.seed import initialise
-from tasks.sources import Source
-from tasks.trainer import TaskModel, Trainer
-from tests.benchmarks import text
-from tests.benchmarks.__main__ import timed
+from elmo.store import About, Shelf, disk_bytes, open_shelf
+from tests.benchmarks import anchor, bilm, epochs, text
+from tests.benchmarks.rows import Row, show
+from tests.benchmarks.timing import in_turn, processor, tell, threads
 
-ROUNDS = 2
+BATCH = 32  # sentences that are read at once
+AGAIN = "the biLM, computed again"
+SMALLEST_DIFFERENCE = {"float16": 1e-2, "float32": 5e-5}  # what rounding to the precision does to a layer
 
 
-def store_alone(folder: Path, device: torch.device) -> None:
+@dataclass(frozen=True)
+class Workload:
+    """How much is stored and read.
+
+    Attributes:
+        sentences: that fill a store.
+        anchored: sentences of the anchor's batch.
+        read_again: batches that the biLM computes again.
+        precisions: in which layers are kept.
+        rounds: how often.
+    """
+
+    sentences: int
+    anchored: int
+    read_again: int
+    precisions: tuple[str, ...]
+    rounds: int
+
+
+QUICK = Workload(400, 64, 4, ("float16",), 1)
+FULL = Workload(2_000, 64, 16, ("float16", "float32"), 3)
+ON_A_GPU = Workload(20_000, 64, 16, ("float16", "float32"), 3)
+
+
+def rows(device: torch.device, full: bool) -> Iterator[Row]:
     """Fill and read rates of the shipped biLM, on sentences with the statistics of running text."""
-    sentences = [tuple(sentence) for sentence in text.sentences(2000)]
-    tokens = sum(map(len, set(sentences)))
-    for precision in ("float16", "float32"):
-        bilm = load_bilm("small").to(device)
-        bilm.remember_words()
-        shelf = open_shelf(folder, About(bilm.fingerprint(), bilm.widths, precision))
-        cold = CachedLayers(bilm, shelf, precision).to(device)
-        cpu, wall = timed(lambda cold=cold: cold.prepare(sentences))
-        print(f"fill, {precision}: {tokens:,} tokens, {tokens / cpu:,.0f} a CPU second, {tokens / wall:,.0f} a second")
-        size = disk_bytes(shelf.path)
-        print(f"size, {precision}: {size / tokens:,.0f} bytes a token")
-        warm = CachedLayers(bilm, shelf, precision).to(device)
-        cpu, wall = timed(lambda warm=warm: warm.prepare(sentences))
-        print(f"look up, {precision}: {len(sentences) / cpu:,.0f} sentences a CPU second")
-        by_length = sorted(sentences, key=len)
-        batches = [by_length[i : i + 32] for i in range(0, len(by_length), 32)]
-
-        def read(warm=warm, batches=batches):
-            for batch in batches:
-                warm.layers(batch)
-
-        read()
-        cpu, wall = timed(read)
-        read_tokens = sum(map(len, sentences))
-        print(
-            f"read in batches of 32, {precision}: {read_tokens / cpu:,.0f} tokens a CPU second, "
-            f"{read_tokens / wall:,.0f} a second"
-        )
+    work = ON_A_GPU if device.type != "cpu" else FULL if full else QUICK
+    with tempfile.TemporaryDirectory() as folder:
+        for precision in work.precisions:
+            yield from precision_rows(work, precision, device, Path(folder) / precision)
 
 
-class Arm:
-    """One arm of a task, ready for its first epoch."""
+def precision_rows(work: Workload, precision: str, device: torch.device, folder: Path) -> Iterator[Row]:
+    """Filling beside AllenNLP's way to embed, reading beside computing again, and what a token takes on disk."""
+    tell(f"store, {precision}: builds and compares")
+    source = load_bilm("small").to(device)
+    about = About(source.fingerprint(), source.widths, precision)
+    sentences = sorted({tuple(sentence) for sentence in text.sentences(work.sentences)}, key=len)
+    batch = text.sentences(work.anchored)
+    shelves = (open_shelf(folder / str(number), about) for number in count())
+    filled: list[Shelf] = []
 
-    def __init__(self, task: str, data: str, features: str, limit: int, store: Path | None, device: torch.device):
-        settings = [f"task={task}", f"data={data}", f"features={features}", f"limit={limit or 'null'}"]
-        config = run_config(compose_config(settings))
-        source = Source(config.data, config.data_dir, config.limit)
-        self.train, self.dev = (source.load(config.task, split).examples for split in ("train", "dev"))
-        config.task.learn_labels(self.train)
-        texts = list(chain.from_iterable(map(config.task.texts, self.train)))
-        kept = StoreConfig(path=str(store) if store else None)
-        built = TokenFeatures(config.features, texts, 1, kept)
-        head = config.task.build_head(built.input_dim, built.output_dim)
-        initialise(head, 1, "head")
-        self.model = TaskModel(built, head).to(device)
-        self.texts = [*texts, *chain.from_iterable(map(config.task.texts, self.dev))]
-        recipe = replace(config.trainer, epochs=1)
-        self.trainer = Trainer(config.task, recipe, 1, device, Reporter("", quiet=True))
+    def fill() -> None:
+        source.remember_words()  # anew: what was met before is forgotten
+        filled.append(next(shelves))
+        cached(source, filled[-1]).prepare(sentences)
 
-    def prepare(self) -> tuple[float, float]:
-        return timed(lambda: self.model.features.meet(self.texts))
+    if device.type != "cpu":
+        fill()  # warms up
+    both = {"fill": fill, anchor.NAME: partial(anchor.layers, source, batch)}
+    rounds = in_turn(both, device, f"store, {precision}: fills", work.rounds)
+    tokens, anchored = sum(map(len, sentences)), sum(map(len, batch))
+    shape = f"small, {precision}, {len(sentences):,} sentences"
+    aim = None if device.type == "cpu" else bilm.OF_OWN_BATCHES
+    row = bilm.rate(rounds, "fill", anchor.NAME, "store, fill", shape, tokens, anchored, device, aim)
+    yield row.doubted(anchor.doubt(row.anchor or 0.0, processor(device)))
 
-    def epoch(self) -> tuple[float, float]:
-        return timed(lambda: self.trainer.fit(self.model, self.train, self.dev))
+    stored = cached(source, filled[-1])
+    stored.prepare(sentences)
+    batches = [sentences[i : i + BATCH] for i in range(0, len(sentences), BATCH)]
+    again = batches[:: max(1, len(batches) // work.read_again)][: work.read_again]
+    agree(stored, source, again[0], precision)
+
+    def read() -> None:
+        for some in batches:
+            stored.layers(some)
+
+    def compute() -> None:
+        for some in again:
+            source.layers(some)
+
+    read()
+    compute()
+    rounds = in_turn({"read": read, AGAIN: compute}, device, f"store, {precision}: reads", work.rounds, 0.5)
+    computed = sum(len(sentence) for some in again for sentence in some)
+    shape = f"small, {precision}, batches of {BATCH}"
+    row = bilm.rate(rounds, "read", AGAIN, "store, read", shape, tokens, computed, device, None)
+    yield row
+    plain = 4 * source.n_layers * source.dim
+    size = disk_bytes(filled[-1].path) / tokens
+    yield Row("store, on disk", shape, "bytes/token", size, plain, "all layers in float32", plain / size)
 
 
-def epochs(task: str, data: str, limit: int, folder: Path, device: torch.device) -> None:
-    """One task's lines."""
-    store = folder / task
-    arms = {
-        "glove": Arm(task, data, "glove", limit, None, device),
-        "elmo, cold store": Arm(task, data, "elmo", limit, store, device),
-        "elmo, warm store": Arm(task, data, "elmo", limit, store, device),
-        "elmo, no store": Arm(task, data, "elmo", limit, None, device),
-    }
-    before = {name: arm.prepare() for name, arm in arms.items()}
-    for arm in arms.values():
-        arm.epoch()  # warms up
-    rounds = [{name: arm.epoch() for name, arm in arms.items()} for _ in range(ROUNDS)]
-    trusted = 0 if device.type == "cpu" else 1
-    for name in arms:
-        cpu, wall = (statistics.median(once[name][i] for once in rounds) for i in (0, 1))
-        ratio = statistics.median(once[name][trusted] / once["glove"][trusted] for once in rounds)
-        title = f"{task} {data}" + f" limit={limit}" * bool(limit)
-        print(
-            f"{title}  {name}: before the first epoch {before[name][0]:.1f} CPU s, "
-            f"{before[name][1]:.1f} s, an epoch {cpu:.1f} CPU s, {wall:.1f} s, {ratio:.2f} x the baseline's",
-            flush=True,
-        )
+def cached(source: Bilm, shelf: Shelf) -> CachedLayers:
+    return CachedLayers(source, shelf, shelf.about.precision).to(source.device)
+
+
+def agree(stored: CachedLayers, source: Bilm, sentences: list[tuple[str, ...]], precision: str) -> None:
+    """Ends the program unless the layers that are read are the biLM's, but for rounding."""
+    difference = float((stored.layers(sentences).float() - source.layers(sentences)).abs().max())
+    if not difference <= SMALLEST_DIFFERENCE[precision]:
+        raise SystemExit(f"what the store has differs by {difference:.1e} from the biLM's layers")
 
 
 def main() -> None:
@@ -121,12 +130,14 @@ def main() -> None:
     parser.add_argument("--limit", type=int, default=200, help="examples of each split (default: 200; 0: all)")
     parser.add_argument("--device", type=torch.device, default=torch.device("cpu"), help="cpu (default) or cuda")
     options = parser.parse_args()
-    torch.set_num_threads(1)
-    print(time.strftime("%Y-%m-%d"), f"torch {torch.__version__}, {options.device}, one thread")
-    with tempfile.TemporaryDirectory() as name:
-        store_alone(Path(name), options.device)
-        for task, data in (pair.split("=") for pair in options.tasks):
-            epochs(task, data, options.limit, Path(name), options.device)
+    started = time.perf_counter()
+    tasks = [tuple(pair.split("=", 1)) for pair in options.tasks]
+    with threads(1):
+        found = [
+            *rows(options.device, full=True),
+            *epochs.rows(tasks, options.limit, options.device, rounds=2, without_store=True),
+        ]
+        show(found, options.device, time.perf_counter() - started)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,204 @@
+"""Tokens a second of the biLM, beside AllenNLP's way of computing it and, on a GPU, beside cuDNN's LSTM."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from elmo import SIZES, Bilm, random_bilm
+from elmo.cache import CachedLayers
+from elmo.kernel import SWITCH, kernel
+from elmo.lstm_pair import torchs_own
+from tests.benchmarks import anchor, text
+from tests.benchmarks.bilm_gpu import cudnn_layers
+from tests.benchmarks.rows import Row
+from tests.benchmarks.timing import Rounds, in_turn, processor, second, tell
+
+CUDNN = "cuDNN's LSTM, no clipping"
+TOLERANCE = 1e-4  # on a GPU; on a CPU half of it: single precision at these sizes, and sums in another order
+CHECKED = 4, 12  # sentences and words of each on which all paths have to agree before they are timed
+
+Path = Callable[[list[list[str]]], Tensor]
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A size of the biLM, and how much it has to read.
+
+    Attributes:
+        size: its name.
+        sentences: of a batch.
+        stream: batches in a row, no word known before the first; 0 leaves it out. On a GPU sentences of a filling are
+            that many batches, too.
+        rounds: how often each path reads the batch.
+    """
+
+    size: str
+    sentences: int
+    stream: int
+    rounds: int
+
+
+# Size original costs the anchor 25 CPU seconds. With fewer sentences it would cost less and say nothing: what a step
+# reads of the weights is then not shared by enough of them, and the anchor looks half as fast as it is.
+QUICK = (Workload("small", 64, 20, 1), Workload("original", 64, 0, 1))
+FULL = (Workload("small", 64, 20, 5), Workload("original", 64, 20, 3))
+ON_A_GPU = (Workload("small", 64, 300, 7), Workload("original", 64, 300, 7))
+AIMS = {
+    ("small", "compiled"): 7.0,
+    ("small", "in torch"): 5.0,
+    ("small", "stream"): 10.0,
+    ("original", "compiled"): 2.5,
+    ("original", "in torch"): 2.0,
+}
+OF_CUDNN, OF_OWN_BATCHES = 0.5, 10.0  # aims on a GPU
+
+
+def rows(device: torch.device, full: bool) -> Iterator[Row]:
+    """The rows of all sizes; where the anchor is slow at size small, no ratio to it counts."""
+    if device.type != "cpu":
+        for work in ON_A_GPU:
+            yield from gpu_rows(work, device)
+        return
+    doubt = ""
+    for work in FULL if full else QUICK:
+        for row in cpu_rows(work, device):
+            if work.size == "small" and row.anchor is not None:
+                doubt = doubt or anchor.doubt(row.anchor, processor(device))
+            yield row.doubted(doubt)
+
+
+def cpu_rows(work: Workload, device: torch.device) -> Iterator[Row]:
+    """One batch, compiled and in torch, and a stream of batches."""
+    tell(f"biLM, {work.size}: builds and compares")
+    bilm = random_bilm(work.size, seed=1)
+    batch = text.sentences(work.sentences)
+    paths: dict[str, Path] = {"compiled": bilm.layers, "in torch": partial(torch_alone, bilm)}
+    if kernel() is None:
+        del paths["compiled"]
+    sentences, words = CHECKED
+    agree(paths, bilm, [sentence[:words] for sentence in batch[:sentences]], TOLERANCE / 2)
+    paths[anchor.NAME] = partial(anchor.layers, bilm)
+    batches = [text.sentences(work.sentences, seed) for seed in range(work.stream)]
+    streaming = random_bilm(work.size, seed=1) if batches else bilm
+
+    def stream() -> None:
+        streaming.remember_words()  # anew: what was met before is forgotten
+        for some in batches:
+            streaming.layers(some)
+
+    timed = {name: partial(path, batch) for name, path in paths.items()} | ({"stream": stream} if batches else {})
+    rounds = in_turn(timed, device, f"biLM, {work.size}", work.rounds)
+    tokens = sum(map(len, batch))
+    for name in timed:
+        aim = AIMS.get((work.size, name))
+        if name == "stream":  # the anchor remembers nothing, so its speed on a batch is its speed on a stream
+            shape = f"{work.size}, {work.stream} batches of {work.sentences}"
+            read = sum(len(sentence) for some in batches for sentence in some)
+            what = f"biLM, {next(iter(paths))}, a stream"
+            yield rate(rounds, name, anchor.NAME, what, shape, read, tokens, device, aim)
+        elif name != anchor.NAME:
+            shape = f"{work.size}, {work.sentences} sentences"
+            yield rate(rounds, name, anchor.NAME, f"biLM, {name}", shape, tokens, tokens, device, aim)
+
+
+def gpu_rows(work: Workload, device: torch.device) -> Iterator[Row]:
+    """One batch, and batches of our own choice as when a store is filled; with clipping, and without."""
+    tell(f"biLM, {work.size}: builds and compares")
+    shape = SIZES[work.size]
+    clipped = random_bilm(shape, seed=1).to(device)
+    unclipped = random_bilm(replace(shape, cell_clip=None, projection_clip=None), seed=1).to(device)
+    lstms = [[torchs_own(lstm) for lstm in direction] for direction in unclipped.directions]
+    batch = text.sentences(work.sentences)
+    clipping: dict[str, Path] = {"clipped": clipped.layers}
+    others: dict[str, Path] = {"no clipping": unclipped.layers, CUDNN: partial(cudnn_layers, unclipped, lstms)}
+    agree(clipping, clipped, batch, TOLERANCE)  # it warms up, too
+    agree(others, unclipped, batch, TOLERANCE)
+    paths = clipping | others | {anchor.NAME: partial(anchor.layers, clipped)}
+    timed = {name: partial(path, batch) for name, path in paths.items()}
+    rounds = in_turn(timed, device, f"biLM, {work.size}: one batch", work.rounds)
+    tokens = sum(map(len, batch))
+    size = f"{work.size}, {work.sentences} sentences"
+    for name, beside, aim in (
+        ("clipped", anchor.NAME, None),
+        ("clipped", CUDNN, OF_CUDNN),
+        ("no clipping", CUDNN, OF_CUDNN),
+    ):
+        yield rate(rounds, name, beside, f"biLM, {name}", size, tokens, tokens, device, aim)
+
+    # All different, as in a store.
+    sentences = sorted({tuple(sentence) for sentence in text.sentences(work.sentences * work.stream)})
+    filling = {
+        f"{name}, own batches": partial(fill, bilm, sentences)
+        for name, bilm in (("clipped", clipped), ("no clipping", unclipped))
+    }
+    for path in filling.values():
+        path()  # warms up
+    both = filling | {anchor.NAME: partial(anchor.layers, clipped, batch)}
+    rounds = in_turn(both, device, f"biLM, {work.size}: batches of our own choice", 3)
+    read = sum(map(len, sentences))
+    for name in filling:
+        size = f"{work.size}, {len(sentences):,} sentences"
+        yield rate(rounds, name, anchor.NAME, f"biLM, {name}", size, read, tokens, device, OF_OWN_BATCHES)
+
+
+def fill(bilm: Bilm, sentences: list[tuple[str, ...]]) -> None:
+    """Embeds sentences into the device's memory, no word known."""
+    bilm.remember_words()
+    CachedLayers(bilm, None, "float16", memory_gb=40).to(bilm.device).prepare(sentences)
+
+
+def rate(
+    rounds: Rounds,
+    path: str,
+    beside: str,
+    what: str,
+    shape: str,
+    tokens: int,
+    beside_tokens: int,
+    device: torch.device,
+    aim: float | None,
+) -> Row:
+    """Tokens a second of a path and of its anchor, which may have read another number of them."""
+    return Row(
+        what,
+        shape,
+        f"tokens/{second(device)}",
+        tokens / rounds.median(path),
+        beside_tokens / rounds.median(beside),
+        beside,
+        rounds.ratio(path, beside) * tokens / beside_tokens,
+        aim,
+    )
+
+
+def agree(paths: Mapping[str, Path], bilm: Bilm, batch: list[list[str]], tolerance: float) -> None:
+    """Ends the program unless all paths give the layers that the anchor computes from the biLM's weights."""
+    expected = anchor.layers(bilm, batch)
+    for name, path in paths.items():
+        difference = float((path(batch) - expected).abs().max())
+        if not difference <= tolerance:
+            sys.exit(f"{name} and {anchor.NAME} differ by {difference:.1e}: a speed of something else means nothing")
+
+
+def torch_alone(bilm: Bilm, sentences: list[list[str]]) -> Tensor:
+    with in_torch():
+        return bilm.layers(sentences)
+
+
+@contextmanager
+def in_torch() -> Iterator[None]:
+    """Switches the compiled kernel off."""
+    before = os.environ.get(SWITCH)
+    os.environ[SWITCH] = "0"
+    try:
+        yield
+    finally:
+        del os.environ[SWITCH]
+        if before is not None:
+            os.environ[SWITCH] = before

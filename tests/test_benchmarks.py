@@ -1,0 +1,240 @@
+"""The benchmarks themselves: what they print, what they choose, and that an anchor computes what ours does."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from elmo import random_bilm, save_bilm
+from tasks.crf import ConstrainedCrf
+from tasks.layers import BiRnn
+from tests.benchmarks import __main__ as program
+from tests.benchmarks import anchor, bilm, embed, epochs, heads, rows, store, text, timing
+from tests.benchmarks.rows import Row
+from tests.benchmarks.timing import Rounds
+
+CPU = torch.device("cpu")
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    """Parts that take a moment."""
+    monkeypatch.setattr(bilm, "QUICK", (bilm.Workload("tiny", 3, 2, 1),))
+    monkeypatch.setattr(store, "QUICK", store.Workload(6, 3, 1, ("float16",), 1))
+    monkeypatch.setattr(heads, "RECURRENCES", [(nn.LSTM, 2, 4, 6, 3, 1), (nn.GRU, 2, 4, 6, 3, 2)])
+    monkeypatch.setattr(heads, "CONVOLUTIONS", [(4, 3, 5, 6)])
+    monkeypatch.setattr(heads, "ATTENTIONS", [(2, 3, 4, 5)])
+    monkeypatch.setattr(heads, "CHAINS", [(2, 4, 3)])
+    monkeypatch.setattr(heads, "BUDGET", 0.0)
+    monkeypatch.setattr(epochs, "BUDGET", 0.0)
+
+
+def measured(capsys, *given):
+    """What the program prints for machines."""
+    assert program.main(given) == 0
+    return json.loads(capsys.readouterr().out)["rows"]
+
+
+def test_one_table_with_every_part_that_was_asked_for(tiny, capsys):
+    assert program.main(["--only", "recurrence,bilm,crf,products"]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    assert cells[0] == ["what", "size", "ours", "anchor", "ratio", "aim"]
+    found = [row[0] for row in cells[2:]]
+    # In the table's order, whatever the order on the command line.
+    assert found[-6:] == ["CRF likelihood", "CRF decoding", "LSTM", "GRU", "character CNN", "attention"]
+    assert found[:-6][-2:] == ["biLM, in torch", f"{found[0]}, a stream"]
+
+
+def test_json_is_one_document_and_says_the_same(tiny, capsys, monkeypatch):
+    monkeypatch.setenv("BENCH_FORMAT", "json")
+    assert program.main(["--only", "crf"]) == 0
+    printed = capsys.readouterr()
+    found = json.loads(printed.out)
+    assert [row["what"] for row in found["rows"]] == ["CRF likelihood", "CRF decoding"]
+    assert all(row["unit"] == "CPU ms" and row["anchor_name"] == "pytorch-crf" for row in found["rows"])
+    assert found["elapsed_seconds"] > 0
+    assert "CRF likelihood" in printed.err  # how it goes is said elsewhere
+
+
+def test_an_unknown_part_is_named_with_those_there_are(capsys):
+    with pytest.raises(SystemExit):
+        program.main(["--only", "bilm,crfs"])
+    said = capsys.readouterr().err
+    assert "'crfs'" in said
+    assert "recurrence" in said
+
+
+def test_a_part_without_its_data_leaves_the_others(tiny, capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv("ELMO_DATA", str(tmp_path))
+    assert program.main(["--only", "crf,epochs", "--tasks", "snli=standin"]) == 1
+    printed = capsys.readouterr()
+    assert "CRF decoding" in printed.out
+    assert "cad_train.jsonl" in printed.err
+
+
+def test_the_store_beside_what_it_saves(tiny, capsys, monkeypatch):
+    monkeypatch.setenv("BENCH_FORMAT", "json")
+    fill, read, disk = measured(capsys, "--only", "store")
+    assert (fill["what"], fill["anchor_name"]) == ("store, fill", anchor.NAME)
+    assert (read["what"], read["anchor_name"]) == ("store, read", store.AGAIN)
+    # float16, and layer 0 once: 5 halves of 128 values, and the index.
+    assert disk["ours"] > 5 * 128 * 2
+    assert disk["anchor"] == 3 * 256 * 4
+
+
+@pytest.mark.integration
+def test_epochs_by_arm(tiny, capsys, monkeypatch):
+    monkeypatch.setenv("BENCH_FORMAT", "json")
+    glove, cold, warm = measured(capsys, "--only", "epochs", "--tasks", "ner", "--limit", "8")
+    assert glove["anchor_name"] == epochs.LIBRARIES
+    assert cold["anchor"] == warm["anchor"] == glove["ours"]
+    assert cold["what"] == "epoch, ner mini, elmo, cold store"
+    assert cold["ours"] > warm["ours"]  # it has to embed
+    assert cold["ratio"] == pytest.approx(glove["ours"] / cold["ours"])
+
+
+def test_ratios_are_medians_of_rounds_not_ratios_of_medians():
+    rounds = Rounds({"ours": [1.0, 2.0, 4.0], "anchor": [2.0, 8.0, 4.0]})
+    assert rounds.ratio("ours", "anchor") == 2.0  # of 2, 4 and 1
+    assert rounds.median("anchor") == 4.0
+
+
+def test_paths_run_in_turn_and_as_often_as_asked():
+    ran = []
+    paths = {"a": lambda: ran.append("a"), "b": lambda: ran.append("b")}
+    found = timing.in_turn(paths, CPU, "letters", rounds=3)
+    assert ran == ["a", "b"] * 3
+    assert [len(seconds) for seconds in found.seconds.values()] == [3, 3]
+
+
+def test_cpu_seconds_do_not_count_waiting():
+    assert timing.seconds(lambda: time.sleep(0.2), CPU) < 0.1
+
+
+def test_a_slow_anchor_is_doubted_where_its_speed_is_known(capsys):
+    assert anchor.doubt(139.0, "Neoverse-N1")
+    assert not anchor.doubt(141.0, "Neoverse-N1")
+    assert not anchor.doubt(1.0, "some other")
+    row = Row("biLM", "small", "tokens/CPU s", 1000.0, 139.0, anchor.NAME, 7.19, 7.0)
+    assert row.cells()[4:] == ("7.19", ">= 7")
+    doubted = row.doubted(anchor.doubt(139.0, "Neoverse-N1"))
+    assert doubted.cells()[4:] == ("(7.19)", ">= 7")
+    rows.show([doubted, doubted], CPU, 1.0)
+    said = [line for line in capsys.readouterr().out.splitlines() if "do not count" in line]
+    assert len(said) == 1
+    assert "139" in said[0]
+    assert "140" in said[0]
+
+
+def test_doubts_about_the_anchor_at_size_small_hold_at_size_original(monkeypatch):
+    def some_rows(work, device):
+        yield Row("biLM", work.size, "tokens/CPU s", 9.0, 100.0 if work.size == "small" else 50.0, anchor.NAME, 2.0)
+
+    monkeypatch.setattr(bilm, "cpu_rows", some_rows)
+    monkeypatch.setattr(bilm, "processor", lambda device: "Neoverse-N1")
+    assert all("100" in row.doubt for row in bilm.rows(CPU, full=False))
+
+
+def test_an_aim_for_seconds_is_shown_with_its_unit():
+    assert Row("epoch", "", "s", 1.5, most=2.0).cells()[5] == "<= 2 s"
+
+
+@pytest.mark.parametrize("size", ["tiny", "small"])
+def test_the_anchor_computes_what_the_bilm_does(size):
+    model = random_bilm(size, seed=1)
+    sentences = text.sentences(5)
+    assert {len(sentence) for sentence in sentences} != {len(sentences[0])}
+    torch.testing.assert_close(anchor.layers(model, sentences), model.layers(sentences), atol=5e-5, rtol=0)
+
+
+def test_paths_of_a_gpu_agree_and_have_their_rows():
+    found = list(bilm.gpu_rows(bilm.Workload("tiny", 3, 2, 1), CPU))
+    aims = [(row.what, row.anchor_name, row.least_ratio) for row in found]
+    assert ("biLM, clipped", bilm.CUDNN, 0.5) in aims
+    assert ("biLM, clipped, own batches", anchor.NAME, 10.0) in aims
+
+
+def test_a_path_that_computes_something_else_is_not_timed():
+    model, other = random_bilm("tiny", seed=1), random_bilm("tiny", seed=2)
+    bilm.agree({"same": model.layers}, model, text.sentences(2), 1e-4)
+    with pytest.raises(SystemExit, match="other and AllenNLP's way differ"):
+        bilm.agree({"other": other.layers}, model, text.sentences(2), 1e-4)
+
+
+def test_a_store_with_something_else_is_not_timed(tmp_path):
+    model, other = random_bilm("tiny", seed=1), random_bilm("tiny", seed=2)
+    about = store.About(model.fingerprint(), model.widths, "float32")
+    stored = store.cached(model, store.open_shelf(tmp_path, about))
+    sentences = [("a", "word"), ("another",)]
+    stored.prepare(sentences)
+    store.agree(stored, model, sentences, "float32")
+    with pytest.raises(SystemExit, match="differs"):
+        store.agree(stored, other, sentences, "float32")
+
+
+def test_heads_that_compute_something_else_are_not_timed():
+    x = torch.randn(3, requires_grad=True)
+    heads.agree(lambda: x * 2, lambda: x + x, [x])
+    with pytest.raises(AssertionError):
+        heads.agree(lambda: x * 2, lambda: x * 3, [x])
+    with pytest.raises(AssertionError):  # equal values, other gradients
+        heads.agree(lambda: x * 1, lambda: x.detach() + 0 * x, [x])
+
+
+def test_heads_from_libraries_take_none_of_our_shortcuts(monkeypatch):
+    def never(*given):
+        raise AssertionError("this is ours")
+
+    monkeypatch.setattr(BiRnn, "_in_one_walk", never)
+    layer, crf = BiRnn(4, 3), ConstrainedCrf(["a", "b"], lambda first, second: True)
+    x, lengths = torch.randn(2, 5, 4), torch.tensor([5, 3])
+    mask = torch.arange(5) < lengths[:, None]
+    scores, tags = torch.randn(2, 5, 2), torch.zeros(2, 5, dtype=torch.int64)
+    ours = crf.log_likelihood(scores, tags, mask)
+    with heads.from_libraries():
+        assert layer(x, lengths).shape == (2, 5, 6)
+        assert crf.log_likelihood(scores, tags, mask).grad_fn.name() != ours.grad_fn.name()
+        assert [len(path) for path in crf.decode(scores, mask)] == [5, 3]
+    with pytest.raises(AssertionError, match="ours"):
+        layer(x, lengths)
+
+
+@pytest.mark.integration
+def test_make_bench_prints_nothing_but_json(tmp_path):
+    if shutil.which("make") is None:
+        pytest.skip("make is not installed")
+    # An environment that counts as installed, with this Python in it.
+    (tmp_path / "bin").mkdir()
+    python = tmp_path / "bin" / "python"
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n', encoding="utf-8")
+    python.chmod(0o755)
+    (tmp_path / ".installed").touch()
+    command = ["make", "bench", f"VENV={tmp_path}", "BENCH=--only crf"]
+    done = subprocess.run(
+        command, cwd=ROOT, env={**os.environ, "BENCH_FORMAT": "json"}, capture_output=True, text=True, check=True
+    )
+    assert [row["what"] for row in json.loads(done.stdout)["rows"]][:2] == ["CRF likelihood", "CRF decoding"]
+
+
+@pytest.mark.integration
+def test_elmo_embed_runs_as_a_user_runs_it(tmp_path):
+    save_bilm(random_bilm("tiny", seed=1), tmp_path / "weights.safetensors")
+    assert embed.embedding(tmp_path, text.sentences(2), CPU) > 0
+    assert (tmp_path / "out.hdf5").exists()
+
+
+def test_elmo_embed_is_measured_without_its_start(monkeypatch):
+    monkeypatch.setattr(embed, "ANCHORED", 2)
+    monkeypatch.setattr(embed, "embedding", lambda folder, sentences, device: 3.0 if len(sentences) == 1 else 5.0)
+    row = embed.embed_row("tiny", 16, CPU)
+    assert row.ours == sum(map(len, text.sentences(16))) / 2.0
+    assert row.ratio == row.ours / row.anchor
