@@ -118,7 +118,7 @@ def torchs_own(lstm: ProjectedLstm) -> nn.LSTM:
     shape = {"input_size": lstm.input_dim, "hidden_size": lstm.cell_dim, "proj_size": lstm.projection_dim}
     # It would draw values; the generator of the model around this one must not notice.
     made = nn.LSTM(**shape, device="meta", dtype=lstm.weight.dtype).to_empty(device=lstm.weight.device)
-    made.requires_grad_(False)
+    made.requires_grad_(False).eval()
     by_input, recurrent = lstm.weight[:, : lstm.input_dim], lstm.weight[:, lstm.input_dim :]
     parts = by_input, recurrent, lstm.used_bias(), torch.zeros_like(lstm.bias), lstm.projection
     for name, values in zip(("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr"), parts, strict=True):
