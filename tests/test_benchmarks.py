@@ -75,10 +75,30 @@ def test_an_unknown_part_is_named_with_those_there_are(capsys):
 
 def test_a_part_without_its_data_leaves_the_others(tiny, capsys, monkeypatch, tmp_path):
     monkeypatch.setenv("ELMO_DATA", str(tmp_path))
-    assert program.main(["--only", "crf,epochs", "--tasks", "snli=standin"]) == 1
+    assert program.main(["--only", "epochs,products", "--tasks", "snli=standin"]) == 1
     printed = capsys.readouterr()
-    assert "CRF decoding" in printed.out
+    assert "attention" in printed.out  # which comes after
     assert "cad_train.jsonl" in printed.err
+
+
+def test_no_gpu_is_said_at_once(capsys, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(SystemExit):
+        program.main(["--device", "cuda"])
+    assert "no GPU" in capsys.readouterr().err
+
+
+def test_tasks_have_data_of_their_own_or_the_one_for_all():
+    options = program.arguments(["--only", "epochs", "--data", "paper", "--tasks", "ner,snli=standin", "--limit", "7"])
+    given = [(measure.args[0], measure.args[1]) for _, measure in program.jobs(options)]
+    assert given == [([("ner", "paper")], 7), ([("snli", "standin")], 7)]
+
+
+def test_a_full_run_has_all_parts_a_quick_one_five():
+    quick = [part for part, _ in program.jobs(program.arguments([]))]
+    assert list(dict.fromkeys(quick)) == ["bilm", "store", "crf", "recurrence", "epochs"]
+    full = {part for part, _ in program.jobs(program.arguments(["--full"]))}
+    assert full == set(program.PARTS)
 
 
 def test_the_store_beside_what_it_saves(tiny, capsys, monkeypatch):

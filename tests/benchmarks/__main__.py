@@ -7,6 +7,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from functools import partial
 
 import torch
@@ -14,11 +15,11 @@ import torch
 from elmo.errors import InputError
 from tests.benchmarks import STARTED, bilm, embed, epochs, heads, store
 from tests.benchmarks.rows import Row, show
-from tests.benchmarks.timing import tell, threads
+from tests.benchmarks.timing import single_precision, tell, threads
 
 PARTS = ("bilm", "store", "crf", "recurrence", "epochs", "products", "embed")
 QUICK = PARTS[:5]
-QUICK_EXAMPLES, FULL_EXAMPLES = 100, 400  # of each split, on a CPU
+QUICK_EXAMPLES, FULL_EXAMPLES = 64, 400  # of each split, on a CPU
 ONE_THREAD = ("crf", "recurrence", "epochs", "products")  # as a run of a task has it
 
 
@@ -26,7 +27,7 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m tests.benchmarks", description="Measures every speed beside an anchor, in turn."
     )
-    parser.add_argument("--full", action="store_true", help="all parts, longer: twenty minutes on two cores")
+    parser.add_argument("--full", action="store_true", help="all parts, and more rounds of each")
     parser.add_argument("--only", type=parts, metavar="PART,...", help=f"some of: {', '.join(PARTS)}")
     parser.add_argument("--device", type=torch.device, default=torch.device("cpu"), help="cpu (default) or cuda")
     parser.add_argument(
@@ -41,7 +42,10 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
         type=int,
         help=f"examples of each split; 0: all (default: {QUICK_EXAMPLES}, --full {FULL_EXAMPLES}; on a GPU all)",
     )
-    return parser.parse_args(given)
+    options = parser.parse_args(given)
+    if options.device.type == "cuda" and not torch.cuda.is_available():
+        parser.error(f"--device {options.device}: torch {torch.__version__} finds no GPU here")
+    return options
 
 
 def parts(text: str) -> list[str]:
@@ -53,36 +57,42 @@ def parts(text: str) -> list[str]:
     return [name for name in PARTS if name in wanted]
 
 
-def epoch_rows(options: argparse.Namespace) -> Iterator[Row]:
-    gpu = options.device.type != "cpu"
+def jobs(options: argparse.Namespace) -> Iterator[tuple[str, Callable[[], Iterator[Row]]]]:
+    """What there is to measure, by the name of its part; a task's epochs are a job of their own."""
+    device, full = options.device, options.full
+    gpu = device.type != "cpu"
     limit = options.limit
     if limit is None:
-        limit = 0 if gpu else FULL_EXAMPLES if options.full else QUICK_EXAMPLES
-    pairs = [name.partition("=") for name in options.tasks.split(",")]
-    tasks = [(task, data or options.data) for task, _, data in pairs]
-    return epochs.rows(tasks, limit, options.device, 3 if options.full or gpu else 1, options.full)
+        limit = 0 if gpu else FULL_EXAMPLES if full else QUICK_EXAMPLES
+    measure = {
+        "bilm": bilm.rows,
+        "store": store.rows,
+        "crf": heads.crf_rows,
+        "recurrence": heads.recurrence_rows,
+        "products": heads.product_rows,
+        "embed": embed.rows,
+    }
+    for part in options.only or (PARTS if full else QUICK):
+        if part != "epochs":
+            yield part, partial(measure[part], device, full)
+            continue
+        for task, _, data in (name.partition("=") for name in options.tasks.split(",")):
+            rounds = 3 if full or gpu else 1
+            yield part, partial(epochs.rows, [(task, data or options.data)], limit, device, rounds, full)
 
 
 def main(given: Sequence[str] | None = None) -> int:
-    """Measures, prints, and gives 1 where a part could not be measured."""
+    """Measures, prints, and gives 1 where something could not be measured."""
     options = arguments(given)
-    # One precision for all paths; the products of anchors and of ours alike.
-    torch.backends.cudnn.allow_tf32 = False
-    measure: dict[str, Callable[[], Iterator[Row]]] = {
-        "bilm": partial(bilm.rows, options.device, options.full),
-        "store": partial(store.rows, options.device, options.full),
-        "crf": partial(heads.crf_rows, options.device, options.full),
-        "recurrence": partial(heads.recurrence_rows, options.device, options.full),
-        "epochs": partial(epoch_rows, options),
-        "products": partial(heads.product_rows, options.device, options.full),
-        "embed": partial(embed.rows, options.device, options.full),
-    }
-    rows, failures = [], []
-    for part in options.only or (PARTS if options.full else QUICK):
+    rows: list[Row] = []
+    failures = []
+    for part, measure in jobs(options):
+        # Epochs are those of a run, which leaves torch's precision alone.
+        precision = nullcontext() if part == "epochs" else single_precision()
         try:
-            with threads(1 if part in ONE_THREAD else torch.get_num_threads()):
-                rows.extend(measure[part]())
-        except InputError as error:  # what other parts found shall not be lost for a file that is missing
+            with threads(1 if part in ONE_THREAD else torch.get_num_threads()), precision:
+                rows.extend(measure())
+        except InputError as error:  # what others found shall not be lost for a file that is missing
             failures.append(f"{part}: {error}")
     tell("")
     show(rows, options.device, time.perf_counter() - STARTED)

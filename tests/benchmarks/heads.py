@@ -19,7 +19,7 @@ from tasks.features import CharacterCnn, CharactersConfig
 from tasks.layers import BiRnn, product
 from tests.benchmarks import rows as table
 from tests.benchmarks.rows import Row
-from tests.benchmarks.timing import in_turn, second, threads
+from tests.benchmarks.timing import in_turn, second, single_precision, threads
 
 ROUNDS, BUDGET = 2, 0.6  # rounds at least, and seconds, for each row; a full run takes five times the seconds
 TOLERANCE = 1e-4
@@ -104,7 +104,10 @@ def agree(ours: Work, theirs: Work, wanted: Sequence[Tensor]) -> None:
     values = ours(), theirs()
     gradients = (torch.autograd.grad(value.sum(), wanted) for value in values)
     torch.testing.assert_close(*values, atol=TOLERANCE, rtol=TOLERANCE)
-    torch.testing.assert_close(*gradients, atol=TOLERANCE, rtol=TOLERANCE)
+    for mine, librarys in zip(*gradients, strict=True):
+        # Sums over thousands of tokens, in another order: what is small beside the largest may be off by more.
+        atol = TOLERANCE * max(1.0, float(librarys.abs().max()))
+        torch.testing.assert_close(mine, librarys, atol=atol, rtol=TOLERANCE)
 
 
 def measured(what: str, shape: str, library: str, paths: dict[str, Callable], device, full: bool) -> Row:
@@ -161,7 +164,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.heads", description=__doc__)
     parser.add_argument("--device", type=torch.device, default=torch.device("cpu"), help="cpu (default) or cuda")
     device, started = parser.parse_args().device, time.perf_counter()
-    with threads(1):
+    with threads(1), single_precision():
         found = [row for part in (recurrence_rows, product_rows, crf_rows) for row in part(device, full=True)]
         table.show(found, device, time.perf_counter() - started)
 

@@ -89,6 +89,17 @@ def threads(count: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+@contextmanager
+def single_precision() -> Iterator[None]:
+    """While it lasts, a GPU multiplies float32 as float32: by default recurrences and convolutions are cut to TF32."""
+    before = torch.backends.cudnn.allow_tf32
+    torch.backends.cudnn.allow_tf32 = False
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.allow_tf32 = before
+
+
 @cache
 def processor(device: torch.device) -> str:
     """What computes: "Neoverse-N1", "NVIDIA H200", or whatever name the system has for it."""
