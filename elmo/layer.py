@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from elmo.bilm import Sentence
+from elmo.device import upload
 from elmo.mix import LayerChoice, ScalarMix
 
 
@@ -79,7 +81,7 @@ class Elmo(nn.Module):
     def forward(self, sentences: Sequence[Sentence]) -> ElmoOutput:
         """The mixed vectors of each place for a batch of sentences."""
         layers = self.source.layers(sentences)  # (n_layers, batch, tokens, dim)
-        lengths = torch.tensor([len(sentence) for sentence in sentences], device=layers.device)
+        lengths = upload(np.array([len(sentence) for sentence in sentences], dtype=np.int64), layers.device)
         mask = torch.arange(layers.shape[2], device=layers.device) < lengths[:, None]  # (batch, tokens)
         return ElmoOutput(self.mixed(layers, mask), mask)
 

@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import cast
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
 from elmo import SIZES, Bilm, Elmo, load_bilm, random_bilm
 from elmo.cache import MEMORY_GB, CachedLayers, Held, Located, Teller
-from elmo.characters import character_ids, spell
+from elmo.characters import character_ids
 from elmo.device import upload_together
 from elmo.errors import InputError
 from elmo.mix import LayerChoice
@@ -29,9 +28,9 @@ from elmo.weights import find_weights, shipped_names
 from tasks.base import FeatureBatch, Sentence
 from tasks.seed import drawing_from, initialise
 from tasks.vectors import Vectors, open_vectors
+from tasks.words import LONGEST_WORD, WordNumbers
 
 PLACES = ("input", "output")
-LONGEST_WORD = 50  # characters of a word that the character CNN reads, its boundary marks included
 
 
 @dataclass
@@ -246,10 +245,7 @@ class TokenFeatures(nn.Module):
     ) -> None:
         super().__init__()
         self.config = config
-        self._numbers: dict[str, int] = {}  # from 1: 0 is padding
-        self._known: dict[Sentence, npt.NDArray[np.int64]] = {}
-        self._characters_of = np.zeros(1, dtype=np.int64)  # what `_spelled` says, at hand without asking the device
-        self._place_of = np.zeros(1, dtype=np.int64)  # see `_distinct`
+        self._numbers = WordNumbers()
         self._training_words: list[str] = []
         self.register_buffer("_rows", torch.full((1,), -1), persistent=False)
         self.register_buffer("_spelling", torch.zeros(1, LONGEST_WORD, dtype=torch.long), persistent=False)
@@ -324,19 +320,12 @@ class TokenFeatures(nn.Module):
 
     def _number(self, sentences: Iterable[Sentence]) -> None:
         """Gives every word of these sentences a number, by which a batch finds all that is known of it."""
-        sentences = [sentence for sentence in dict.fromkeys(sentences) if sentence not in self._known]
-        new = [word for word in dict.fromkeys(chain.from_iterable(sentences)) if word not in self._numbers]
+        new = self._numbers.meet(sentences)
         if new:
-            self._numbers.update({word: number for number, word in enumerate(new, start=len(self._numbers) + 1)})
-            spelled = [spell(word, LONGEST_WORD) for word in new]
             device = self._spelling.device
             self._spelling = torch.cat([self._spelling, torch.from_numpy(character_ids(new, LONGEST_WORD)).to(device)])
-            self._characters_of = np.append(self._characters_of, [len(ids) for ids in spelled])
-            self._spelled = torch.from_numpy(self._characters_of).to(device)
+            self._spelled = torch.from_numpy(self._numbers.characters).to(device)
             self._rows = torch.cat([self._rows, torch.tensor(self._new_rows(new), device=device)])
-            self._place_of = np.zeros_like(self._characters_of)
-        for sentence in sentences:
-            self._known[sentence] = np.array([self._numbers[word] for word in sentence], dtype=np.int64)
 
     def _new_rows(self, new: Sequence[str]) -> list[int]:
         """For each word its row: of the trained table, behind it in the table of further words, or -1 for no vector."""
@@ -356,38 +345,23 @@ class TokenFeatures(nn.Module):
 
         The next batch may be found while the device still computes this one.
         """
+        self._number(chain.from_iterable(texts))
         found = [self._find(text) for text in texts]
         there = iter(upload_together(list(chain.from_iterable(text.tensors() for text in found)), self._rows.device))
         return [text.moved(there) for text in found]
 
     def _find(self, sentences: Sequence[Sentence]) -> Found:
         """A text by numbers, on the CPU."""
-        try:
-            numbers = [self._known[sentence] for sentence in sentences]
-        except KeyError:  # some were not met
-            self._number(sentences)
-            numbers = [self._known[sentence] for sentence in sentences]
-        lengths = np.array([len(row) for row in numbers])
-        inside = np.arange(lengths.max(initial=0)) < lengths[:, None]
-        words = np.zeros(inside.shape, dtype=np.int64)
-        words[inside] = np.concatenate(numbers)
-        distinct, places = self._distinct(words)
+        words, lengths = self._numbers.padded(sentences)
+        distinct, places = self._numbers.distinct(words)
         return Found(
             torch.from_numpy(lengths),
-            int(self._characters_of[distinct].max(initial=0)),
+            int(self._numbers.characters[distinct].max(initial=0)),
             torch.from_numpy(words),
             torch.from_numpy(distinct),
             torch.from_numpy(places),
             self._layers.locate(sentences) if self._layers is not None else None,
         )
-
-    def _distinct(self, words: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """np.unique with its inverse, without sorting: the numbers are small enough to mark each that occurs."""
-        occurs = np.zeros(len(self._place_of), dtype=bool)
-        occurs[words] = True
-        distinct = np.flatnonzero(occurs)
-        self._place_of[distinct] = np.arange(len(distinct))
-        return distinct, self._place_of[words]
 
     def of_texts(self, texts: Sequence[Sequence[Sentence]]) -> list[FeatureBatch]:
         """The vectors of each kind of text of a batch."""
