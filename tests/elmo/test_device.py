@@ -96,6 +96,7 @@ def test_tensors_of_all_types_travel_in_one_buffer():
 
 
 @pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")
 def test_a_gpu_fetches_them_without_the_host_waiting():
     device = torch.device("cuda")
     tensors = [torch.arange(1000), torch.rand(7) > 0.5, torch.rand(2, 3)]

@@ -72,6 +72,7 @@ def test_the_test_would_see_one():
 
 
 @pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")
 @pytest.mark.parametrize("arm", ["words", "elmo"])
 @pytest.mark.parametrize("task", TASKS)
 def test_no_host_waits_for_its_gpu(task, arm):
