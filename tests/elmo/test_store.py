@@ -415,7 +415,7 @@ class TestCommand:
         assert (done.returncode, done.stderr) == (0, "")
         assert "2 kinds of layers" in done.stdout
         tokens = sum(map(len, DISTINCT))
-        expected = rf"{bilm.fingerprint()[:16]}-zero-float32-v2  {len(DISTINCT)} sentences, {tokens} tokens, 0\.\d+ GB"
+        expected = rf"{bilm.fingerprint()[:16]}-zero-float32-v3  {len(DISTINCT)} sentences, {tokens} tokens, 0\.\d+ GB"
         assert re.search(expected, done.stdout)
 
     def test_verify_finds_what_was_changed_and_drops_it(self, store, bilm, shelf_of, monkeypatch):
@@ -427,7 +427,7 @@ class TestCommand:
             file.write(b"\x55")
         done = self.command("--store", store, "verify")
         assert done.returncode == 1
-        assert f"float32-v2  {len(DISTINCT)} sentences, 1 damaged" in done.stdout
+        assert f"float32-v3  {len(DISTINCT)} sentences, 1 damaged" in done.stdout
         assert self.command("--store", store, "verify", "--drop").returncode == 0
         assert self.command("--store", store, "verify").returncode == 0
         embedded = sentences_embedded(bilm, monkeypatch)
