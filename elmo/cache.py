@@ -21,6 +21,7 @@ from elmo.bilm import Sentence
 from elmo.device import begin_download, upload
 from elmo.errors import InputError
 from elmo.store import PRECISIONS, Shelf, StoreFull
+from elmo.teller import Batch, Silence, Teller
 from elmo.threads import in_background
 
 # Tokens that are embedded at once: memory follows them. A GPU is busy only with thousands of sentences side by side.
@@ -32,36 +33,8 @@ HALF_OVERFLOWS = 65_520.0  # from there on values round to infinity in float16
 NOWHERE = -1  # where a sentence starts that is not there
 
 Key = tuple[str, ...]
-Batch = list[Key]
 Numbers = npt.NDArray[np.int64]
 Numbering = Callable[[Sequence[int], Sequence[Key]], Numbers]
-
-
-class Teller(Protocol):
-    """Whom `CachedLayers` tells what it does; `tasks.console.Reporter` is one."""
-
-    def say(self, text: str) -> None:
-        """Takes a line on what there is to do."""
-
-    def warn(self, text: str) -> None:
-        """Takes a line that somebody should act upon."""
-
-    def track(self, items: Sequence[Batch], total: int, what: str) -> Iterable[Batch]:
-        """The items, with progress shown over them."""
-
-
-class Silence:
-    """Tells nobody."""
-
-    def say(self, text: str) -> None:
-        """Takes the line."""
-
-    def warn(self, text: str) -> None:
-        """Takes the line."""
-
-    def track(self, items: Sequence[Batch], total: int, what: str) -> Iterable[Batch]:
-        """The items."""
-        return items
 
 
 class TokenLayers(Protocol):

@@ -17,13 +17,14 @@ import torch
 from torch import Tensor, nn
 
 from elmo import SIZES, Bilm, Elmo, load_bilm, random_bilm
-from elmo.cache import MEMORY_GB, CachedLayers, Held, Located, Teller
+from elmo.cache import MEMORY_GB, CachedLayers, Held, Located
 from elmo.characters import character_ids
 from elmo.device import upload_together
 from elmo.errors import InputError
 from elmo.mix import LayerChoice
 from elmo.options import N_CHARACTERS, BilmOptions
 from elmo.store import LIMIT_GB, PRECISIONS, About, open_shelf
+from elmo.teller import Teller
 from elmo.weights import find_weights, shipped_names
 from tasks.base import FeatureBatch, Sentence
 from tasks.seed import drawing_from, initialise

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import elmo.cache
 from elmo import random_bilm
-from elmo.cache import CachedLayers, Silence
+from elmo.cache import CachedLayers
 from elmo.store import About, open_shelf
+from elmo.teller import Silence
 
 DRAW = random.Random(5)
 SENTENCES = [tuple(f"w{DRAW.randrange(300)}" for _ in range(DRAW.randint(1, 12))) for _ in range(600)]

@@ -7,7 +7,8 @@ import torch
 
 import elmo.cache
 from elmo import Elmo, random_bilm
-from elmo.cache import CachedLayers, Silence
+from elmo.cache import CachedLayers
+from elmo.teller import Silence
 
 SENTENCES = [tuple(f"w{random.Random(i).randrange(40)}" for _ in range(i % 9)) for i in range(30)]
 

@@ -18,10 +18,11 @@ import torch
 
 import elmo.cache
 from elmo import InputError, random_bilm
-from elmo.cache import CachedLayers, Silence
+from elmo.cache import CachedLayers
 from elmo.store import About, Shelf, StoreFull, open_shelf
 from elmo.store.__main__ import main
 from elmo.store.shelf import key_of
+from elmo.teller import Silence
 from tests.elmo import filling
 
 SENTENCES = [tuple(f"w{random.Random(i).randrange(40)}" for _ in range(i % 9)) for i in range(30)]
