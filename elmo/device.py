@@ -7,6 +7,7 @@ import os
 import tempfile
 from collections.abc import Callable, Sequence
 from functools import cache
+from importlib.util import find_spec
 from itertools import accumulate, count
 from pathlib import Path
 
@@ -105,6 +106,12 @@ def unpacked(buffer: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
 def _byte_places(tensors: Sequence[Tensor]) -> list[int]:
     """Where each begins in a buffer, and at last the buffer's size."""
     return list(accumulate((-(-tensor.nbytes // ALIGNED) * ALIGNED for tensor in tensors), initial=0))
+
+
+@cache
+def has_triton() -> bool:
+    """Whether there are kernels for a GPU: Triton comes with torch where torch is built for one, except on Windows."""
+    return find_spec("triton") is not None
 
 
 @cache

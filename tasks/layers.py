@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -12,9 +11,8 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from elmo.device import has_triton
 from tasks.recurrence import Packing, bidirectional
-
-TRITON = find_spec("triton") is not None  # comes with torch where torch is built for a GPU, except on Windows
 
 
 class BiRnn(nn.Module):
@@ -43,7 +41,7 @@ class BiRnn(nn.Module):
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         """The states of all tokens: (batch, tokens, input_dim), (batch,) on the CPU -> (batch, tokens, 2 * hidden)."""
-        if x.device.type == "cuda" and not TRITON:
+        if x.device.type == "cuda" and not has_triton():
             packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
             states, _ = pad_packed_sequence(self.rnn(packed)[0], batch_first=True, total_length=x.shape[1])
             return states

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from importlib.util import find_spec
 from typing import Any, Protocol
 
 import torch
@@ -11,9 +10,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torchcrf import CRF
 
+from elmo.device import has_triton
 from tasks.crf import in_torch
-
-TRITON = find_spec("triton") is not None  # comes with torch where torch is built for a GPU, except on Windows
 
 
 class Walks(Protocol):
@@ -44,7 +42,7 @@ class Walks(Protocol):
 
 def walks_for(x: Tensor) -> Walks:
     """The walks for a tensor's device."""
-    if x.device.type == "cuda" and TRITON:
+    if x.device.type == "cuda" and has_triton():
         from tasks.crf import in_triton
 
         return in_triton
