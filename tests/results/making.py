@@ -1,8 +1,11 @@
-"""Records for the tests of results/."""
+"""Records for the tests of results/, and the table of them."""
 
 from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
+
+import results.table
 from results.record import Environment, Identity, RunError, RunRecord, Value, record_path, write_record
 
 CLEAN = Environment(
@@ -59,3 +62,10 @@ def save(runs: Path, record: RunRecord) -> Path:
     path = record_path(runs, record.identity)
     write_record(path, record)
     return path
+
+
+def run_table(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    """Exit status, output and errors of python -m results.table."""
+    status = results.table.main([str(argument) for argument in arguments])
+    captured = capsys.readouterr()
+    return status, captured.out, captured.err

@@ -1,34 +1,16 @@
+"""What the table is made of: which records, what is compared with what, and what --check finds."""
+
 import csv
 import io
 import json
-import os
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 import results.choosing
 import results.table
 from results.record import EXAMPLES_NAME, RunError, write_examples
-from tests.results.making import make_record, save
-
-ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture
-def runs(tmp_path):
-    """NER and SQuAD on the paper's data, a stray setting and a row that only failed."""
-    for seed, (glove, elmo) in enumerate([(90.0, 92.1), (90.3, 92.3), (90.15, 92.26)], start=1):
-        save(tmp_path, make_record(glove, seed=seed))
-        save(tmp_path, make_record(elmo, features="elmo", seed=seed))
-    save(tmp_path, make_record(90.4, features="elmo_random"))
-    save(tmp_path, make_record(80.4, task="squad"))
-    save(tmp_path, make_record(91.4, features="elmo", variant={"note": "a|b_ & 50%, {x}"}))
-    error = RunError("RuntimeError", "CUDA out of memory | 50% & more\nsecond line")
-    save(tmp_path, make_record(data="mini", task="sst5", features="elmo", seed=3, error=error))
-    return tmp_path
+from tests.results.making import make_record, run_table, save
 
 
 @pytest.fixture
@@ -39,147 +21,32 @@ def good(tmp_path):
     return tmp_path
 
 
-def run(capsys, *arguments):
-    status = results.table.main([str(argument) for argument in arguments])
-    captured = capsys.readouterr()
-    return status, captured.out, captured.err
-
-
-def test_json_is_a_list_of_rows_in_percent(capsys, runs):
-    status, out, err = run(capsys, "--runs", runs, "--format", "json")
-    rows = json.loads(out)
-    assert status == 0
-    assert [(row["data"], row["task"], row["metric"]) for row in rows] == [
-        ("paper", "squad", "f1"),
-        ("paper", "ner", "f1"),
-        ("mini", "sst5", "f1"),
-    ]
-    ner = rows[1]
-    assert list(ner["features"])[:3] == ["glove", "elmo", "elmo_random"]
-    assert ner["features"]["glove"] | {"settings": None} == {
-        "mean": 90.15,
-        "std": 0.15,
-        "n": 3,
-        "scores": [90.0, 90.3, 90.15],
-        "seeds": [1, 2, 3],
-        "features": "glove",
-        "settings": None,
-        "limit": None,
-        "verdict": {"kind": "as paper", "difference": 0.0, "margin": 0.2},
-        "expected_best_dev": [None, None, None],  # these records have no dev scores
-    }
-    assert ner["features"]["elmo_random"]["std"] is None
-    assert ner["features"]["elmo note=a|b_ & 50%, {x}"]["mean"] == 91.4
-    assert ner["gain"] == 2.07
-    assert ner["relative_error_cut"] == pytest.approx(21.0, abs=0.05)
-    assert (ner["paper"]["baseline"], ner["paper"]["elmo"], ner["paper"]["elmo_std"]) == (90.15, 92.22, 0.1)
-    assert ner["paper"]["gain"] == 2.07
-    assert rows[0]["gain"] is None
-    assert rows[0]["empty"][0].startswith("python -m tasks.run task=squad features=elmo data=paper seed=1")
-    assert rows[2]["paper"] is None
-    assert rows[2]["features"] == {}
-    assert "CUDA out of memory" in rows[2]["failed"][0]
-    assert "failed: mini sst5 elmo seed 3" in err
-
-
-def test_csv_has_every_column_and_survives_a_reader(capsys, runs):
-    _, out, _ = run(capsys, "--runs", runs, "--format", "csv")
-    squad, ner, sst5 = csv.DictReader(io.StringIO(out))
-    assert (ner["glove mean"], ner["glove std"], ner["glove n"]) == ("90.15", "0.15", "3")
-    assert (ner["paper_baseline"], ner["paper_elmo"], ner["gain"]) == ("90.15", "92.22", "2.07")
-    assert ner["elmo note=a|b_ & 50%, {x} mean"] == "91.4"
-    assert (squad["elmo mean"], squad["gain"], squad["paper_elmo"]) == ("", "", "85.6")
-    assert (sst5["data"], sst5["paper_elmo"], sst5["glove n"]) == ("mini", "", "")
-    assert None not in ner
-    assert None not in ner.values()
-
-
-def test_text_shows_numbers_failures_and_commands(capsys, runs):
-    status, out, err = run(capsys, "--runs", runs)
-    assert (status, err) == (0, "")
-    lines = out.splitlines()
-    (ner,) = [line for line in lines if line.startswith("paper  ner") and "note=" not in line]
-    assert " ".join(ner.split()) == (
-        "paper ner f1 90.15 90.15±0.15 (3) 92.22±0.10 92.22±0.11 (3) +2.07 21.0% 21.0% as paper as paper 90.40 (1)"
-    )
-    assert max(len(line) for line in lines[:8]) <= 140
-    header = lines[2]
-    assert header.index("glove") == ner.index("90.15±")
-    assert header.index("elmo ") == ner.index("92.22±0.11")
-    failed = lines[lines.index("Failed runs:") + 1]
-    assert failed.startswith("  mini sst5 elmo seed 3: RuntimeError: CUDA out of memory | 50% & more second line (")
-    command = lines[lines.index("Commands that fill the empty cells:") + 1]
-    assert command == f"  python -m tasks.run task=squad features=elmo data=paper seed=1 runs_dir={runs}"
-    assert any("note=a|b_ & 50%, {x}" in line and "91.40 (1)" in line for line in lines)
-
-
-def test_the_papers_numbers_stand_only_beside_its_own_data(capsys, tmp_path):
-    save(tmp_path, make_record(60.0, data="mini"))
-    save(tmp_path, make_record(70.0, data="mini", features="elmo"))
-    _, out, _ = run(capsys, "--runs", tmp_path)
-    assert "90.15" not in out
-    assert "92.22" not in out
-    assert "n/a: the paper's numbers are for its own data (data=paper)" in out
-
-
-def unescaped(separator, line):
-    return [cell.strip() for cell in re.split(rf"(?<!\\){re.escape(separator)}", line)]
-
-
-def test_markdown_tables_are_rectangular_and_escaped(capsys, runs):
-    _, out, _ = run(capsys, "--runs", runs, "--format", "md")
-    main, settings = re.findall(r"(?:^\|.*\n)+", out, flags=re.MULTILINE)
-    for table, rows in ((main, 3), (settings, 1)):
-        cells = [unescaped("|", line) for line in table.splitlines()]
-        assert len(cells) == 2 + rows
-        assert len({len(line) for line in cells}) == 1
-        assert set(cells[1][1:-1]) == {":---", "---:"}
-    assert r"note=a\|b\_ & 50%, {x}" in settings
-    assert "elmo_random" in main
-    fence = out.split("```")[1].splitlines()
-    assert fence[1] == f"python -m tasks.run task=squad features=elmo data=paper seed=1 runs_dir={runs}"
-
-
-def test_tex_tables_are_rectangular_and_escaped(capsys, runs):
-    _, out, _ = run(capsys, "--runs", runs, "--format", "tex")
-    main, settings = re.findall(r"\\begin\{tabular\}\{([lr]+)\}\n(.*?)\\end\{tabular\}", out, flags=re.DOTALL)
-    for (columns, body), rows in ((main, 3), (settings, 1)):
-        lines = [line for line in body.splitlines() if line.endswith(r"\\")]
-        assert len(lines) == 1 + rows
-        assert {len(unescaped("&", line)) for line in lines} == {len(columns)}
-    assert r"90.15$\pm$0.15 (3)" in main[1]
-    assert r"elmo\_random" in main[1]
-    assert r"note=a|b\_ \& 50\%, \{x\}" in settings[1]
-    outside = re.sub(r"\\begin.*?\\end\{tabular\}", "", out, flags=re.DOTALL)
-    assert all(line.startswith("%") for line in outside.splitlines() if line)
-
-
 def test_limited_runs_are_marked_when_asked_for(capsys, good):
     save(good, make_record(50.0, seed=2, limit=200, variant={"limit": 200}))
-    _, out, _ = run(capsys, "--runs", good)
+    _, out, _ = run_table(capsys, "--runs", good)
     assert "50.00" not in out
     assert "limited runs left out: 1" in out
-    _, out, _ = run(capsys, "--runs", good, "--include-limited")
+    _, out, _ = run_table(capsys, "--runs", good, "--include-limited")
     (line,) = [line for line in out.splitlines() if "50.00" in line]
     assert "limit=200" in line
     assert "left out" not in out
 
 
 def test_without_records_it_says_how_to_make_one(capsys, tmp_path, monkeypatch):
-    status, out, _ = run(capsys, "--runs", tmp_path)
+    status, out, _ = run_table(capsys, "--runs", tmp_path)
     assert status == 0
     assert out == f"No records in {tmp_path}. The first one comes from\n  {results.choosing.FIRST_RUN}\n"
     monkeypatch.chdir(tmp_path)
-    status, out, _ = run(capsys)
+    status, out, _ = run_table(capsys)
     assert out.startswith("No records in results/runs (no such folder).")
-    status, out, err = run(capsys, "--format", "json")
+    status, out, err = run_table(capsys, "--format", "json")
     assert (status, json.loads(out)) == (0, [])
     assert results.choosing.FIRST_RUN in err
-    assert run(capsys, "--check")[0] == 1
+    assert run_table(capsys, "--check")[0] == 1
 
 
 def test_data_that_are_not_there_are_told_with_those_that_are(capsys, good):
-    status, out, _ = run(capsys, "--runs", good, "--data", "papre")
+    status, out, _ = run_table(capsys, "--runs", good, "--data", "papre")
     assert status == 0
     assert "No records with data=papre" in out
     assert "data=paper." in out
@@ -187,7 +54,7 @@ def test_data_that_are_not_there_are_told_with_those_that_are(capsys, good):
 
 def test_a_folder_of_broken_records_only_names_them(capsys, tmp_path):
     (tmp_path / "record.json").write_text("{")
-    status, out, _ = run(capsys, "--runs", tmp_path)
+    status, out, _ = run_table(capsys, "--runs", tmp_path)
     assert status == 0
     assert f"unreadable: {tmp_path}/record.json" in out
 
@@ -195,7 +62,7 @@ def test_a_folder_of_broken_records_only_names_them(capsys, tmp_path):
 def test_the_default_folder_is_that_of_the_runs(capsys, tmp_path, monkeypatch):
     save(tmp_path / "results" / "runs", make_record(90.15))
     monkeypatch.chdir(tmp_path)
-    _, out, _ = run(capsys)
+    _, out, _ = run_table(capsys)
     assert "90.15 (1)" in out
     assert "  python -m tasks.run task=ner features=elmo data=paper seed=1\n" in out
 
@@ -206,17 +73,17 @@ def test_published_records_alone_or_beside_runs(capsys, tmp_path, monkeypatch):
     save(tmp_path / "results" / "runs", make_record(62.0, data="mini"))
     monkeypatch.setattr(results.choosing, "PUBLISHED", tmp_path / "published")
     monkeypatch.chdir(tmp_path)
-    _, out, _ = run(capsys, "--published")
+    _, out, _ = run_table(capsys, "--published")
     assert "90.15 (1)" in out
     assert "mini" not in out
-    _, out, _ = run(capsys, "--published", "--runs", "mine")
+    _, out, _ = run_table(capsys, "--published", "--runs", "mine")
     assert "90.15 (1)" in out
     assert "61.00 (1)" in out
     assert "62.00" not in out
 
 
 def test_check_passes_a_table_that_is_whole(capsys, good):
-    status, _, err = run(capsys, "--runs", good, "--check")
+    status, _, err = run_table(capsys, "--runs", good, "--check")
     assert (status, err) == (0, "check: nothing is wrong\n")
 
 
@@ -234,10 +101,10 @@ def test_check_passes_a_table_that_is_whole(capsys, good):
 )
 def test_check_fails_with_the_reason_and_without_it_the_status_is_0(capsys, good, spoil, reason):
     spoil(good)
-    status, _, err = run(capsys, "--runs", good, "--check")
+    status, _, err = run_table(capsys, "--runs", good, "--check")
     assert status == 1
     assert [line for line in err.splitlines() if line.startswith("check: ") and reason in line]
-    assert run(capsys, "--runs", good)[0] == 0
+    assert run_table(capsys, "--runs", good)[0] == 0
 
 
 def test_help_says_what_check_means(capsys):
@@ -249,30 +116,13 @@ def test_help_says_what_check_means(capsys):
     assert "python -m results.table --published" in out
 
 
-def table_process(*arguments, **environment):
-    return subprocess.run(
-        [sys.executable, *arguments], cwd=ROOT, capture_output=True, check=True, env={"PATH": "", **environment}
-    )
-
-
-def test_a_terminal_without_the_sign_gets_plain_ascii(runs):
-    done = table_process("-m", "results.table", "--runs", str(runs), PYTHONIOENCODING="ascii")
-    assert b"90.15+-0.15 (3)" in done.stdout
-    assert done.stderr == b""
-
-
-def test_only_the_standard_library_is_loaded(runs):
-    """A table must come at once: no torch, no Hydra, nothing of the other packages."""
-    code = (
-        "import sys, results.table\n"
-        f"results.table.main(['--runs', {str(runs)!r}, '--check'])\n"
-        "tops = {name.split('.')[0] for name, module in sys.modules.items() if getattr(module, '__file__', None)}\n"
-        "foreign = tops - set(sys.stdlib_module_names) - {'results', '__main__'}\n"
-        "sys.stderr.write('FOREIGN ' + ' '.join(sorted(foreign)))\n"
-    )
-    before = table_process("-c", "import sys; print(*{n.split('.')[0] for n in sys.modules})").stdout.split()
-    foreign = table_process("-c", code).stderr.split(b"FOREIGN")[1].split()
-    assert set(foreign) - set(before) == set()
+def test_the_papers_numbers_stand_only_beside_its_own_data(capsys, tmp_path):
+    save(tmp_path, make_record(60.0, data="mini"))
+    save(tmp_path, make_record(70.0, data="mini", features="elmo"))
+    _, out, _ = run_table(capsys, "--runs", tmp_path)
+    assert "90.15" not in out
+    assert "92.22" not in out
+    assert "n/a: the paper's numbers are for its own data (data=paper)" in out
 
 
 def test_a_gain_has_an_interval_where_the_examples_are_there(tmp_path, capsys):
@@ -306,12 +156,12 @@ def save_pairs(runs, features, right, seeds=(1, 2), **options):
 def test_any_two_features_are_compared(capsys, tmp_path):
     for features, right in (("glove", 40), ("elmo_random", 45), ("elmo", 60)):
         save_pairs(tmp_path, features, right)
-    _, out, _ = run(capsys, "--runs", tmp_path, "--compare", "elmo_random", "elmo", "--format", "json")
+    _, out, _ = run_table(capsys, "--runs", tmp_path, "--compare", "elmo_random", "elmo", "--format", "json")
     (row,) = json.loads(out)
     assert (row["compared"], row["gain"]) == (["elmo_random", "elmo"], 15)
     assert row["gain_interval"]["low"] > 5
     assert row["relative_error_cut"] == pytest.approx(100 * 15 / 55)
-    _, out, _ = run(capsys, "--runs", tmp_path, "--compare", "elmo", "glove")
+    _, out, _ = run_table(capsys, "--runs", tmp_path, "--compare", "elmo", "glove")
     header, line = out.splitlines()[2], next(line for line in out.splitlines() if line.startswith("paper"))
     assert header.split()[3:6] == ["elmo", "glove", "gain"]
     assert "-20.00" in line
@@ -319,19 +169,19 @@ def test_any_two_features_are_compared(capsys, tmp_path):
 
 
 def test_features_that_nobody_ran_are_refused_with_those_that_there_are(capsys, good):
-    status, out, err = run(capsys, "--runs", good, "--compare", "glove", "elmoo")
+    status, out, err = run_table(capsys, "--runs", good, "--compare", "glove", "elmoo")
     assert (status, out) == (2, "")
     assert err == "--compare: no records with features=elmoo; there are elmo, glove\n"
-    assert run(capsys, "--runs", good, "--compare", "elmo", "elmo")[0] == 2
+    assert run_table(capsys, "--runs", good, "--compare", "elmo", "elmo")[0] == 2
 
 
 def test_p_stands_beside_the_interval_and_says_what_it_is_over(capsys, tmp_path):
     save_pairs(tmp_path, "glove", 40)
     save_pairs(tmp_path, "elmo", 60)
-    _, out, _ = run(capsys, "--runs", tmp_path)
+    _, out, _ = run_table(capsys, "--runs", tmp_path)
     assert "<0.001" in out
     assert "95 % interval and p: of the gain, by a paired bootstrap over test examples and seeds together" in out
-    _, out, _ = run(capsys, "--runs", tmp_path, "--format", "csv")
+    _, out, _ = run_table(capsys, "--runs", tmp_path, "--format", "csv")
     (row,) = csv.DictReader(io.StringIO(out))
     assert (row["gain_p"], row["compared"]) == ("0.0005", "glove elmo")
 
@@ -339,7 +189,7 @@ def test_p_stands_beside_the_interval_and_says_what_it_is_over(capsys, tmp_path)
 def test_one_seed_says_that_it_is_one(capsys, tmp_path):
     save_pairs(tmp_path, "glove", 40, seeds=(1,))
     save_pairs(tmp_path, "elmo", 60, seeds=(1,))
-    _, out, _ = run(capsys, "--runs", tmp_path)
+    _, out, _ = run_table(capsys, "--runs", tmp_path)
     assert "over test examples alone, for there is one seed" in out
 
 
@@ -348,10 +198,10 @@ def test_without_examples_seeds_alone_give_p_from_six_on(capsys, tmp_path, seeds
     for seed in range(seeds):
         save(tmp_path, make_record(90.0, seed=seed))
         save(tmp_path, make_record(91.0 + seed / 10, features="elmo", seed=seed))
-    _, out, _ = run(capsys, "--runs", tmp_path, "--format", "json")
+    _, out, _ = run_table(capsys, "--runs", tmp_path, "--format", "json")
     interval = json.loads(out)[0]["gain_interval"]
     assert (interval["p"] if interval else None) == p
-    _, out, _ = run(capsys, "--runs", tmp_path)
+    _, out, _ = run_table(capsys, "--runs", tmp_path)
     header = out.splitlines()[2].split()
     assert ("p" in header) == (p is not None)
     assert ("over seeds alone" in out) == (p is not None)
@@ -362,7 +212,7 @@ def test_the_verdict_is_for_the_papers_data_only(capsys, tmp_path):
     for data in ("paper", "mini", "standin"):
         save(tmp_path, make_record(90.15, data=data))
         save(tmp_path, make_record(91.39, data=data, features="elmo"))
-    _, out, _ = run(capsys, "--runs", tmp_path)
+    _, out, _ = run_table(capsys, "--runs", tmp_path)
     lines = {line.split()[0]: line for line in out.splitlines() if re.match(r"(paper|mini|standin) ", line)}
     assert "as paper" in lines["paper"]
     assert "0.83 short" in lines["paper"]
@@ -371,7 +221,7 @@ def test_the_verdict_is_for_the_papers_data_only(capsys, tmp_path):
         assert "paper" not in lines[data]
         assert "short" not in lines[data]
     assert "'as paper' within 2 standard deviations" in out
-    _, out, _ = run(capsys, "--runs", tmp_path, "--data", "mini")
+    _, out, _ = run_table(capsys, "--runs", tmp_path, "--data", "mini")
     assert "vs paper" not in out
 
 
@@ -379,66 +229,14 @@ def test_best_of_n_in_text_and_json(capsys, tmp_path):
     for seed, dev in enumerate([80.0, 90.0], start=1):
         save(tmp_path, make_record(70.0, seed=seed, dev=dev))
     save(tmp_path, make_record(70.0, features="elmo", dev=95.0))
-    _, out, _ = run(capsys, "--runs", tmp_path, "--best-of", 2)
+    _, out, _ = run_table(capsys, "--runs", tmp_path, "--best-of", 2)
     lines = out.splitlines()
     start = lines.index("Dev scores in percent: expected best of 2 seeds")
     assert lines[start + 4].split() == ["paper", "ner", "f1", "plain", "87.50", "-"]  # 90 three times in four
-    _, out, _ = run(capsys, "--runs", tmp_path, "--format", "json")
+    _, out, _ = run_table(capsys, "--runs", tmp_path, "--format", "json")
     features = json.loads(out)[0]["features"]
     assert features["glove"]["expected_best_dev"] == [85.0, 87.5]
     assert features["elmo"]["expected_best_dev"] == [95.0]
     with pytest.raises(SystemExit):
-        run(capsys, "--best-of", "0")
+        run_table(capsys, "--best-of", "0")
     assert "at least 1" in capsys.readouterr().err
-
-
-def on_terminal(*arguments, columns="170"):
-    """What a terminal of this width gets to see, and the exit status."""
-    import pty
-
-    leader, follower = pty.openpty()
-    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": columns, "PYTHONIOENCODING": "utf-8"}
-    environment.pop("NO_COLOR", None)
-    with subprocess.Popen(
-        [sys.executable, *arguments], cwd=ROOT, stdout=follower, stderr=follower, env=environment
-    ) as process:
-        os.close(follower)
-        seen = b""
-        while True:
-            try:
-                chunk = os.read(leader, 65536)
-            except OSError:  # how Linux says that the other end was closed
-                break
-            if not chunk:
-                break
-            seen += chunk
-    os.close(leader)
-    return process.returncode, seen.decode()
-
-
-def test_a_terminal_gets_colours_and_the_same_numbers(runs):
-    status, seen = on_terminal("-m", "results.table", "--runs", str(runs))
-    assert status == 0
-    assert "\x1b[1;32m+2.07" in seen  # bold green
-    plain = re.sub(r"\x1b\[[0-9;]*m", "", seen)
-    assert "90.15±0.15 (3)" in plain
-    assert "note=a|b_ & 50%, {x}" in plain  # no markup of rich's
-    assert f"python -m tasks.run task=squad features=elmo data=paper seed=1 runs_dir={runs}\r\n" in plain
-
-
-def test_a_narrow_terminal_cuts_no_number(runs):
-    status, seen = on_terminal("-m", "results.table", "--runs", str(runs), columns="60")
-    plain = re.sub(r"\x1b\[[0-9;]*m", "", seen)
-    assert status == 0
-    for number in ("90.15±0.15 (3)", "92.22±0.11 (3)", "+2.07", "note=a|b_ & 50%, {x}"):
-        assert number in plain
-    assert "…" not in plain
-
-
-def test_a_terminal_without_rich_gets_the_plain_table(runs):
-    hide = "import sys; sys.modules['rich'] = None; import results.terminal as t; t.find_spec = lambda name: None; "
-    code = f"{hide}import results.table; sys.exit(results.table.main(['--runs', {str(runs)!r}]))"
-    status, seen = on_terminal("-c", code)
-    assert status == 0
-    assert "\x1b[" not in seen
-    assert "90.15±0.15 (3)" in seen
