@@ -1,0 +1,207 @@
+"""A published name is as good as a path: of biLMs, of vectors, and for the command."""
+
+import hashlib
+from dataclasses import replace
+
+import pytest
+
+from elmo import save_bilm
+from elmo.download import BILMS, VECTORS, content_hash, files_of, obtain
+from elmo.download import folder as downloads
+from elmo.download.__main__ import main
+from elmo.embed import main as embed
+from elmo.errors import InputError
+from elmo.weights import find_weights, load_bilm
+from tests.elmo.download.mirror import EIGHT_FORTY, MEDIUM, OPTIONS, SIX, TEXT, WEIGHTS, names_in
+
+
+class TestTable:
+    def test_every_address_is_https(self):
+        urls = [url for name in [*BILMS, *VECTORS] for file in files_of(name) for url in file.folders]
+        assert urls
+        assert all(url.startswith("https://") for url in urls)
+
+    def test_the_names_that_were_promised(self):
+        assert list(BILMS) == [f"allennlp/{size}" for size in ("small", "medium", "original", "original-5.5b")]
+        assert {name: entry.dim for name, entry in VECTORS.items()} == {
+            f"glove/{corpus}.{dim}d": dim
+            for corpus, dim in [("6B", 50), ("6B", 100), ("6B", 200), ("6B", 300), ("840B", 300)]
+        }
+        assert BILMS["allennlp/small"].weights.size == 54_402_456
+
+    def test_the_addresses_without_a_mirror(self, cache, monkeypatch):
+        monkeypatch.delenv("ELMO_MIRROR", raising=False)
+        file = BILMS["allennlp/original-5.5b"].weights
+        assert downloads._urls("allennlp/original-5.5b", file)[0] == (
+            "https://allennlp.s3.amazonaws.com/models/elmo/2x4096_512_2048cnn_2xhighway_5.5B/"
+            "elmo_2x4096_512_2048cnn_2xhighway_5.5B_weights.hdf5"
+        )
+        assert downloads._urls("glove/840B.300d", VECTORS["glove/840B.300d"].archive) == [
+            "https://nlp.stanford.edu/data/glove.840B.300d.zip",
+            "https://huggingface.co/stanfordnlp/glove/resolve/main/glove.840B.300d.zip",
+        ]
+
+
+class TestBilm:
+    def test_a_name_is_as_good_as_a_path(self, site, cache, bilm):
+        loaded = load_bilm("allennlp/medium")
+        assert loaded.fingerprint() == bilm.fingerprint()
+        folder = cache / "allennlp" / "medium"
+        assert find_weights("allennlp/medium") == folder
+        assert {path.lstrip("/") for path, _ in site.asked} == {
+            f"allennlp/medium/{MEDIUM}_{end}" for end in ("options.json", "weights.hdf5")
+        }
+        assert len(site.asked) == 2  # and not once more
+
+    def test_embed_takes_it(self, site, tmp_path, capsys):
+        (tmp_path / "in.txt").write_text("a b\n", encoding="utf-8")
+        arguments = [str(tmp_path / "in.txt"), str(tmp_path / "out.hdf5"), "--weights", "allennlp/medium"]
+        assert embed([*arguments, "--device", "cpu"]) == 0
+        captured = capsys.readouterr()
+        assert "2 tokens" in captured.out
+        lines = captured.err.splitlines()  # no terminal: a line a file
+        assert len(lines) == 2
+        assert lines[1].startswith(f"allennlp/medium: downloading {site.url}{WEIGHTS}, ")
+
+    def test_a_folder_of_that_name_goes_before(self, site, tmp_path, monkeypatch, bilm):
+        save_bilm(bilm, tmp_path / "allennlp" / "medium" / "weights.hdf5")
+        monkeypatch.chdir(tmp_path)
+        assert find_weights("allennlp/medium").absolute() == tmp_path / "allennlp" / "medium"
+        assert site.asked == []
+
+    def test_a_broken_transfer_goes_on(self, site, bilm):
+        size = len(site.files[WEIGHTS])
+        site.cuts = [10_000, size // 4, 0, size // 4]  # the first is that of the options
+        assert load_bilm("allennlp/medium").fingerprint() == bilm.fingerprint()
+        assert sum(path == WEIGHTS for path, _ in site.asked) == 4
+        assert site.sent == size + len(site.files[OPTIONS])
+
+    def test_another_size_than_the_known_one_is_refused(self, site):
+        for path, content in ((OPTIONS, b"{}"), (WEIGHTS, b"<html>Please log in</html>")):
+            path = path.replace("medium", "small").replace("2x2048_256", "2x1024_128")
+            site.files[path] = content
+        with pytest.raises(InputError, match=r"expected a file of 54,402,456 bytes, the server offers 26"):
+            load_bilm("allennlp/small")
+
+    def test_an_unknown_name_is_told_which_there_are(self):
+        with pytest.raises(InputError) as raised:
+            find_weights("allennlp/large")
+        for name in ("small", *BILMS):
+            assert name in str(raised.value)
+
+    @pytest.mark.parametrize("command", ["elmo.embed", "elmo.neighbours"])
+    def test_help_lists_the_names(self, command, capsys):
+        module = __import__(command, fromlist=["main"])
+        with pytest.raises(SystemExit):
+            module.main(["--help"])
+        text = " ".join(capsys.readouterr().out.split()).replace("- ", "-")  # argparse breaks lines at hyphens
+        assert all(name in text for name in ("small", *BILMS))
+
+    def test_further_training_is_refused_before_anything_is_downloaded(self, site):
+        from elmo.pretrain.output import load_model
+
+        with pytest.raises(InputError, match=r"allennlp/medium: published without an output layer"):
+            load_model("allennlp/medium")
+        assert site.asked == []
+
+
+class TestVectors:
+    def test_only_the_wanted_member_is_unpacked_and_the_archive_serves_the_others(self, site, cache):
+        path = obtain("glove/6B.50d")
+        assert path.read_bytes() == TEXT[50]
+        assert obtain("glove/6B.100d").read_bytes() == TEXT[100]
+        assert len(site.asked) == 1
+        assert names_in(cache / "glove") - {".lock"} == {
+            *("glove.6B.zip", "glove.6B.zip.checked"),
+            *(f"glove.6B.{dim}d.txt{end}" for dim in (50, 100) for end in ("", ".checked")),
+        }
+        assert content_hash(path) == hashlib.sha256(TEXT[50]).hexdigest()
+
+    def test_an_archive_of_one_member_goes_when_it_is_unpacked(self, site, cache):
+        assert obtain("glove/840B.300d").read_bytes() == TEXT[300]
+        assert names_in(cache / "glove") == {".lock", "glove.840B.300d.txt", "glove.840B.300d.txt.checked"}
+
+    def test_an_archive_that_was_put_there_stays(self, site, cache):
+        (cache / "glove").mkdir(parents=True)
+        (cache / "glove" / "glove.840B.300d.zip").write_bytes(EIGHT_FORTY)
+        obtain("glove/840B.300d")
+        assert (cache / "glove" / "glove.840B.300d.zip").read_bytes() == EIGHT_FORTY
+        assert site.asked == []
+
+    def test_a_damaged_transfer(self, site, cache):
+        content = bytearray(SIX)
+        content[len(SIX) // 2] ^= 1
+        site.files["/glove/glove.6B.zip"] = bytes(content)
+        with pytest.raises(InputError, match=r"expected content of sha256 .*, found .*; it was thrown away"):
+            obtain("glove/6B.50d")
+        assert names_in(cache / "glove") == {".lock"}
+
+    def test_the_second_address_helps_out(self, site, monkeypatch):
+        monkeypatch.delenv("ELMO_MIRROR")
+        entry = VECTORS["glove/6B.50d"]
+        folders = (f"{site.url}/away", f"{site.url}/glove")
+        monkeypatch.setitem(VECTORS, "glove/6B.50d", replace(entry, archive=replace(entry.archive, folders=folders)))
+        assert obtain("glove/6B.50d").read_bytes() == TEXT[50]
+        assert [path for path, _ in site.asked] == ["/away/glove.6B.zip", "/glove/glove.6B.zip"]
+
+    def test_a_member_that_is_missing(self, site, cache):
+        with pytest.raises(InputError, match=r"glove\.6B\.zip: cannot take glove\.6B\.200d\.txt out of it"):
+            obtain("glove/6B.200d")
+        assert "glove.6B.200d.txt.partial" not in names_in(cache / "glove")
+
+    def test_a_kill_while_unpacking_leaves_nothing_that_counts(self, site, cache):
+        (cache / "glove").mkdir(parents=True)
+        (cache / "glove" / "glove.6B.50d.txt.partial").write_bytes(b"the 0.5 0.")
+        assert obtain("glove/6B.50d").read_bytes() == TEXT[50]
+        assert "glove.6B.50d.txt.partial" not in names_in(cache / "glove")
+
+    def test_no_room(self, site, cache, monkeypatch):
+        (cache / "glove").mkdir(parents=True)
+        (cache / "glove" / "glove.6B.zip").write_bytes(SIX)
+        monkeypatch.setattr(downloads.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 10}))
+        with pytest.raises(InputError, match=r"glove\.6B\.50d\.txt: takes 0\.0 GB, and there is room for 0\.0"):
+            obtain("glove/6B.50d")
+
+
+class TestCommand:
+    def test_names_are_listed(self, site, cache, capsys):
+        obtain("glove/6B.50d")
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as exited:
+            main(["--help"])
+        assert exited.value.code == 0
+        lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line.strip()}
+        assert set(lines) >= {*BILMS, *VECTORS}
+        assert lines["allennlp/small"].split()[1:] == ["54", "MB"]
+        assert lines["allennlp/medium"].split()[1:] == ["size", "unknown"]
+        assert lines["glove/6B.50d"].endswith("here")
+        assert not lines["glove/6B.100d"].endswith("here")
+
+    def test_one_name_that_fails_leaves_the_others_alone(self, site, cache, capsys):
+        assert main(["glove/7B", "glove/840B.300d"]) == 1
+        captured = capsys.readouterr()
+        assert captured.out == f"glove/840B.300d: {cache}/glove/glove.840B.300d.txt\n"
+        assert "glove/7B: nothing is published under this name; known: allennlp/small, " in captured.err
+
+    def test_on_a_terminal_there_is_a_bar(self, site, monkeypatch, capsys):
+        monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes it for a terminal
+        monkeypatch.setenv("COLUMNS", "120")
+        obtain("glove/6B.50d")
+        shown = capsys.readouterr().err
+        assert "━" in shown
+        assert "downloading" not in shown  # no line beside the bar
+
+    def test_a_bar_needs_something_to_show(self, site, monkeypatch, capsys):
+        monkeypatch.setenv("FORCE_COLOR", "1")
+        site.files.clear()
+        with pytest.raises(InputError):
+            obtain("glove/6B.50d")
+        assert capsys.readouterr().err == ""
+
+    def test_ctrl_c(self, site, monkeypatch, capsys):
+        def interrupted(*_, **__):
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(downloads, "fetch", interrupted)
+        assert main(["glove/6B.50d"]) == 130
+        assert "the same command goes on from here" in capsys.readouterr().err
