@@ -239,8 +239,10 @@ def test_make_bench_prints_nothing_but_json(tmp_path):
     python.chmod(0o755)
     (tmp_path / ".installed").touch()
     command = ["make", "bench", f"VENV={tmp_path}", "BENCH=--only crf"]
+    # As a user types it: below another make, such as the one that runs these tests, make tells of folders on stdout.
+    typed = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
     done = subprocess.run(
-        command, cwd=ROOT, env={**os.environ, "BENCH_FORMAT": "json"}, capture_output=True, text=True, check=True
+        command, cwd=ROOT, env={**typed, "BENCH_FORMAT": "json"}, capture_output=True, text=True, check=True
     )
     assert [row["what"] for row in json.loads(done.stdout)["rows"]][:2] == ["CRF likelihood", "CRF decoding"]
 

@@ -8,6 +8,7 @@ import sys
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -159,6 +160,7 @@ def start(runs, *more):
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,  # so that a signal to the group reaches these processes and no others
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # ignored where tests run behind a shell's &
     )
 
 
