@@ -15,7 +15,7 @@ from typing import Literal
 from results.aggregate import ROUNDING
 from results.collect import Found, collect
 from results.examples import ExamplesUnreadable, read_examples, score_of
-from results.identity import EXAMPLES_NAME, differences, record_path
+from results.identity import EXAMPLES_NAME, RECORD_NAME, differences, record_path
 from results.record import RunRecord, read_record, write_record
 
 Kind = Literal["added", "replaced", "left", "refused"]
@@ -46,6 +46,8 @@ def publish_runs(folders: Sequence[Path], published: Path, commit: str | None = 
     for folder in folders:
         if not folder.is_dir():
             outcomes.append(Outcome("refused", str(folder), "expected a folder with runs, found no such folder"))
+        elif next(folder.rglob(RECORD_NAME), None) is None:
+            outcomes.append(Outcome("refused", str(folder), f"expected runs, found no {RECORD_NAME} below it"))
     return outcomes + [_publish(item, published, commit) for item in collection.found]
 
 

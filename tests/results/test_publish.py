@@ -190,6 +190,11 @@ class TestRefused:
         assert main(["nowhere"], root) == 1
         assert "nowhere: expected a folder with runs" in capsys.readouterr().out
 
+    def test_a_folder_without_runs(self, root, tmp_path, capsys):
+        (tmp_path / "empty").mkdir()
+        assert main([str(tmp_path / "empty")], root) == 1
+        assert "empty: expected runs, found no record.json below it" in capsys.readouterr().out
+
 
 class TestCommit:
     HEAD = subprocess.run(
