@@ -24,7 +24,8 @@ from omegaconf.errors import OmegaConfBaseException
 from elmo.download import is_published
 from elmo.errors import InputError
 from tasks.base import Task
-from tasks.features import FeaturesConfig, StoreConfig
+from tasks.features import FeaturesConfig
+from tasks.frozen import StoreConfig
 from tasks.loggers import LoggerConfig
 from tasks.sources import DataConfig
 from tasks.trainer import TrainerConfig

@@ -13,7 +13,8 @@ from typing import Any
 import torch
 
 from tasks.console import Reporter
-from tasks.features import StoreConfig, TokenFeatures
+from tasks.features import TokenFeatures
+from tasks.frozen import StoreConfig
 from tasks.schema import compose_config, run_config
 from tasks.seed import initialise
 from tasks.sources import Source

@@ -1,6 +1,7 @@
 """Small things to test with: sentences, features, models."""
 
-from tasks.features import CharactersConfig, ElmoConfig, FeaturesConfig, TokenFeatures, WordsConfig
+from tasks.features import CharactersConfig, FeaturesConfig, TokenFeatures, WordsConfig
+from tasks.frozen import ElmoConfig
 from tasks.schema import compose_config, run_config
 from tasks.seed import initialise
 from tasks.trainer import TaskModel

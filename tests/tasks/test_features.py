@@ -3,7 +3,8 @@ import pytest
 import torch
 
 from elmo import SIZES, InputError, random_bilm, save_bilm
-from tasks.features import CharacterCnn, CharactersConfig, ElmoConfig, TokenFeatures, WordsConfig, features_fingerprint
+from tasks.features import CharacterCnn, CharactersConfig, TokenFeatures, WordsConfig, features_fingerprint
+from tasks.frozen import ElmoConfig
 from tasks.ner.head import BiLstmCrf, NerSettings
 from tasks.seed import drawing_from, initialise, named_seed
 from tests.tasks.making import features_config

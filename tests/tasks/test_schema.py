@@ -9,7 +9,8 @@ import yaml
 import conf
 from elmo.errors import InputError
 from results.record import fingerprint
-from tasks.features import CharactersConfig, ElmoConfig, FeaturesConfig, WordsConfig
+from tasks.features import CharactersConfig, FeaturesConfig, WordsConfig
+from tasks.frozen import ElmoConfig
 from tasks.schema import compose_config, run_config
 from tests.tasks.making import run_of
 

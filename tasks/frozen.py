@@ -1,0 +1,112 @@
+"""The frozen representation that a config describes: its biLM, its store, its mixes, and the hash of its weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import cast
+
+from elmo import SIZES, Bilm, Elmo, load_bilm, random_bilm
+from elmo.cache import MEMORY_GB, CachedLayers
+from elmo.errors import InputError
+from elmo.mix import LayerChoice
+from elmo.options import BilmOptions
+from elmo.store import LIMIT_GB, PRECISIONS, About, open_shelf
+from elmo.weights import find_weights, shipped_names
+
+PLACES = ("input", "output")
+
+
+@dataclass
+class ElmoConfig:
+    """The frozen layers and their mixes; see `elmo.Elmo`.
+
+    Attributes:
+        enabled: false leaves ELMo out, whatever else is set here; so one sweep can name its weights for all arms.
+        weights: a name, shipped or published, a file or a folder; see `elmo.weights.find_weights`.
+        untrained: take the shape of those weights, but draw new ones: the control, width without knowledge.
+        untrained_seed: what they are drawn from; not the run's seed, so that all seeds share one biLM as with elmo.
+        places: where ELMo enters: input, output or both.
+        layers: mix, last, or the number of a layer.
+        l2: lambda, on the raw mix weights.
+        precision: float16 or float32, of the frozen layers before they are mixed; it changes scores in the last digits.
+    """
+
+    enabled: bool = True
+    weights: str = "small"
+    untrained: bool = False
+    untrained_seed: int = 0
+    places: list[str] = field(default_factory=lambda: ["input"])
+    layers: str = "mix"
+    l2: float = 0.001
+    layer_norm: bool = False
+    dropout: float = 0.5
+    precision: str = "float16"
+
+
+@dataclass
+class StoreConfig:
+    """Where frozen layers are kept between runs; nothing here changes a score.
+
+    Attributes:
+        path: the folder; null goes without.
+        limit_gb: its size at most; what does not fit is kept in memory or computed each time.
+        memory_gb: memory of the device, at most, for layers: on a GPU, without a store, or where it is full.
+    """
+
+    path: str | None = None
+    limit_gb: float = LIMIT_GB
+    memory_gb: float = MEMORY_GB
+
+
+def build_elmo(config: ElmoConfig, store: StoreConfig) -> Elmo:
+    """The ELMo layer that a config describes; each sentence that is prepared is embedded once."""
+    wrong = [place for place in config.places if place not in PLACES]
+    if wrong or not config.places:
+        raise InputError(f"features.elmo.places: expected some of {', '.join(PLACES)}, found {wrong or 'none'}")
+    layers: str | int = int(config.layers) if config.layers.isdigit() else config.layers
+    if config.precision not in PRECISIONS:
+        raise InputError(f"features.elmo.precision: expected {' or '.join(PRECISIONS)}, found {config.precision!r}")
+    bilm = _bilm(config)
+    bilm.remember_words()
+    shelf = None
+    if store.path is not None:
+        about = About(bilm.fingerprint(), bilm.widths, config.precision)
+        shelf = open_shelf(Path(store.path).expanduser(), about, store.limit_gb)
+    return Elmo(
+        CachedLayers(bilm, shelf, config.precision, store.memory_gb),
+        config.places,
+        cast(LayerChoice, layers),
+        config.layer_norm,
+        config.l2,
+        config.dropout,
+    )
+
+
+def _bilm(config: ElmoConfig) -> Bilm:
+    if not config.untrained:
+        return load_bilm(config.weights)
+    options: str | BilmOptions = config.weights if _only_a_size(config) else load_bilm(config.weights).options
+    return random_bilm(options, config.untrained_seed)
+
+
+def _only_a_size(config: ElmoConfig) -> bool:
+    """Whether a control is drawn in a named size; where weights have that name, it takes their shape and clipping."""
+    return config.untrained and config.weights in SIZES and config.weights not in shipped_names()
+
+
+def bilm_fingerprint(config: ElmoConfig) -> str:
+    """The hash of a biLM's weights, computed anew only when a file beside them has changed: a sweep asks often."""
+    state: list[tuple[str, int, int]] = []
+    if not _only_a_size(config):
+        path = find_weights(config.weights).absolute()
+        folder = path if path.is_dir() else path.parent
+        files = [file for file in sorted(folder.iterdir()) if file.suffix in (".hdf5", ".safetensors", ".json")]
+        state = [(str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in files]
+    return _remembered_fingerprint(config.weights, config.untrained, config.untrained_seed, tuple(state))
+
+
+@lru_cache(maxsize=16)
+def _remembered_fingerprint(weights: str, untrained: bool, seed: int, state: tuple[tuple[str, int, int], ...]) -> str:
+    return _bilm(ElmoConfig(weights=weights, untrained=untrained, untrained_seed=seed)).fingerprint()
