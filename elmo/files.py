@@ -11,13 +11,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from elmo.errors import InputError
+
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """A path to write to that takes the place of `path` at the end, and vanishes if anything goes wrong, Ctrl-C too.
 
-    It lies in the same folder, since a rename is atomic only within one file system.
+    It lies in the same folder, since a rename is atomic only within one file system. A device is refused: a rename
+    would put a file in the place of /dev/null for everybody, where the user may do that.
     """
+    if path.exists() and not path.is_file() and not path.is_dir():  # a folder refuses by itself
+        raise InputError(f"{path}: expected the path of a file to write, found a device or pipe. Name a file")
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
     try:
         yield partial

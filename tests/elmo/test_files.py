@@ -1,3 +1,4 @@
+import os
 import signal
 import threading
 
@@ -18,6 +19,15 @@ def test_a_file_appears_when_it_is_whole(tmp_path):
         assert partial.parent == path.parent
     assert path.read_text(encoding="utf-8") == "new"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_is_no_file_is_not_replaced(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(InputError, match=r"pipe: expected the path of a file"), replacing(pipe) as partial:
+        partial.touch()
+    assert pipe.is_fifo()
+    assert list(tmp_path.iterdir()) == [pipe]
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
