@@ -1,0 +1,58 @@
+"""python -m tasks.text task=ner data=paper > ner.txt: the training text of a task, to tune a biLM on.
+
+The paper tunes its biLM for an epoch on a task's training text, without the labels, before it freezes it. This prints
+that text, each sentence (passage, question, premise ...) once, its tokens parted by blanks; dev and test are not read.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from itertools import chain
+
+from hydra.errors import HydraException
+from omegaconf.errors import OmegaConfBaseException
+
+from elmo.errors import InputError
+from tasks.schema import RunConfig, compose_config, explain, group_options, run_config
+from tasks.sources import Source
+
+HELP = """\
+python -m tasks.text task={tasks} data=mini|paper|NAME [KEY=VALUE ...] > FILE
+
+The training text of a task, each sentence once, its tokens parted by blanks; no labels, nothing of dev or test.
+A biLM is tuned on it and used so:
+
+  python -m tasks.text task=ner data=paper > ner.txt
+  python -m elmo.pretrain init=small corpus=[ner.txt] out=tuned name=small-ner budget.tokens=200000
+  python -m tasks.run task=ner data=paper features=elmo features.elmo.weights=tuned/export/small-ner
+"""
+
+
+def training_text(config: RunConfig) -> list[str]:
+    """The sentences of a task's training examples, each once, in their order."""
+    source = Source(config.data, config.data_dir, config.limit, config.train_fraction, config.seed)
+    examples = source.load(config.task, "train").examples
+    return list(dict.fromkeys(map(" ".join, chain.from_iterable(map(config.task.texts, examples)))))
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Prints the text that the settings ask for; the exit status is 1 if there is none."""
+    if not arguments or any(argument in ("--help", "-h") for argument in arguments):
+        print(HELP.format(tasks="|".join(group_options("task"))), end="")
+        return 0
+    try:
+        text = training_text(run_config(compose_config(arguments)))
+    except InputError as error:
+        print(f"tasks.text: {error}", file=sys.stderr)
+        return 1
+    except (HydraException, OmegaConfBaseException) as error:
+        print(f"tasks.text: {explain(error)}", file=sys.stderr)
+        return 1
+    sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
+    sys.stdout.writelines(f"{line}\n" for line in text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
