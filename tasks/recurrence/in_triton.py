@@ -18,8 +18,7 @@ from tasks.recurrence.packing import Packing
 # mypy: disable-error-code="misc,no-untyped-def,no-untyped-call,untyped-decorator,import-not-found,import-untyped"
 # ruff: noqa: ANN001, ANN202, N803
 
-FEW_ROWS, MANY_ROWS = 16, 32  # the fewest that a matrix unit multiplies, and enough to read wide weights half as often
-NARROW = 256  # states wider than this go by many rows: their weights are megabytes, which runs side by side wait for
+ROWS = 16  # the fewest that a matrix unit multiplies; 32 are slower, alone and with a GPU full of them
 SIZES = ["n_steps", "packed"]  # differ from batch to batch; Triton would compile anew for those that 16 divides
 WIDEST_BLOCK = 128  # of the columns and of the depth of a product that are computed at once
 
@@ -364,15 +363,14 @@ def gru_backward(
 
 def _walk(kernel, tensors: tuple[Tensor, ...], weight: Tensor, packing: Packing) -> None:
     hidden, packed = weight.shape[2], tensors[0].shape[1]
-    rows = FEW_ROWS if hidden <= NARROW else MANY_ROWS
-    kernel[(triton.cdiv(packing.sizes[0], rows), 2)](
+    kernel[(triton.cdiv(packing.sizes[0], ROWS), 2)](
         *tensors,
         packing.steps,
         packing.steps.shape[1],
         packed,
         HIDDEN=hidden,
         BLOCK=max(16, min(triton.next_power_of_2(hidden), WIDEST_BLOCK)),
-        ROWS=rows,
+        ROWS=ROWS,
         # As cuDNN's recurrences do by default, and as they can be told not to.
         PRECISION="tf32" if torch.backends.cudnn.allow_tf32 else "ieee",
         num_warps=8,

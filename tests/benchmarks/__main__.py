@@ -20,7 +20,7 @@ from tests.benchmarks.timing import single_precision, tell, threads
 PARTS = ("bilm", "store", "crf", "recurrence", "epochs", "products", "embed")
 QUICK = PARTS[:5]
 QUICK_EXAMPLES, FULL_EXAMPLES = 64, 400  # of each split, on a CPU
-ONE_THREAD = ("crf", "recurrence", "epochs", "products")  # as a run of a task has it
+AS_IN_A_RUN = ("crf", "recurrence", "epochs", "products")  # one thread, and the precision that torch has by default
 
 
 def arguments(given: Sequence[str] | None) -> argparse.Namespace:
@@ -77,7 +77,7 @@ def jobs(options: argparse.Namespace) -> Iterator[tuple[str, Callable[[], Iterat
             yield part, partial(measure[part], device, full)
             continue
         for task, _, data in (name.partition("=") for name in options.tasks.split(",")):
-            rounds = 3 if full or gpu else 1
+            rounds = 3 if full else 1
             yield part, partial(epochs.rows, [(task, data or options.data)], limit, device, rounds, full)
 
 
@@ -87,10 +87,9 @@ def main(given: Sequence[str] | None = None) -> int:
     rows: list[Row] = []
     failures = []
     for part, measure in jobs(options):
-        # Epochs are those of a run, which leaves torch's precision alone.
-        precision = nullcontext() if part == "epochs" else single_precision()
+        alone = part in AS_IN_A_RUN
         try:
-            with threads(1 if part in ONE_THREAD else torch.get_num_threads()), precision:
+            with threads(1 if alone else torch.get_num_threads()), nullcontext() if alone else single_precision():
                 rows.extend(measure())
         except InputError as error:  # what others found shall not be lost for a file that is missing
             failures.append(f"{part}: {error}")

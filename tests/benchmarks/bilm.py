@@ -147,7 +147,7 @@ def gpu_rows(work: Workload, device: torch.device) -> Iterator[Row]:
     for path in filling.values():
         path()  # warms up
     both = filling | {anchor.NAME: partial(anchor.layers, clipped, batch)}
-    rounds = in_turn(both, device, f"biLM, {work.size}: batches of our own choice", 3)
+    rounds = in_turn(both, device, f"biLM, {work.size}: batches of our own choice", 2)
     read = sum(map(len, sentences))
     for name in filling:
         size = f"{work.size}, {len(sentences):,} sentences"

@@ -50,12 +50,14 @@ class Workload:
 
 QUICK = Workload(400, 64, 4, ("float16",), 1)
 FULL = Workload(2_000, 64, 16, ("float16", "float32"), 1)
-ON_A_GPU = Workload(20_000, 64, 16, ("float16", "float32"), 3)
+QUICK_ON_A_GPU = Workload(20_000, 64, 16, ("float16",), 2)
+FULL_ON_A_GPU = Workload(20_000, 64, 16, ("float16", "float32"), 3)
 
 
 def rows(device: torch.device, full: bool) -> Iterator[Row]:
     """Fill and read rates of the shipped biLM, on sentences with the statistics of running text."""
-    work = ON_A_GPU if device.type != "cpu" else FULL if full else QUICK
+    quick, thorough = (QUICK, FULL) if device.type == "cpu" else (QUICK_ON_A_GPU, FULL_ON_A_GPU)
+    work = thorough if full else quick
     with tempfile.TemporaryDirectory() as folder:
         for precision in work.precisions:
             yield from precision_rows(work, precision, device, Path(folder) / precision)

@@ -24,7 +24,7 @@ pytestmark = [
     pytest.mark.skipif(not (INTERPRETED or torch.cuda.is_available()), reason="needs a GPU or TRITON_INTERPRET=1"),
 ]
 # Wider than one block of columns, more sentences than one block of rows, sentences that end at different steps,
-# states so wide that a block has more rows.
+# states as wide as those of SST-5 and SNLI with three blocks of rows.
 SIZES = [(5, [4, 1, 7, 7, 2]), (20, [3] * 17 + [1]), (90, [5, 2]), (150, [2, 3]), (260, [2] * 33 + [3, 1])]
 
 
