@@ -27,8 +27,8 @@ _DESCRIPTION = """\
 Copies record.json and examples.json of finished runs into results/published, under the path that follows from what the
 run is, and writes anew what is made from the records there: results/table1.md, the report and its first figure, and the
 tables of README. Logs, checkpoints and weights stay where they are. Refused are failed runs, runs on cut data, files
-with text in them, and a run made under other settings than the published one of its name; the others are published all
-the same, and the status is 1."""
+with text or machine paths in them, and a run made under other settings than the published one of its name; the others
+are published all the same, and the status is 1."""
 
 _EPILOG = """\
 examples:

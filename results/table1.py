@@ -226,7 +226,7 @@ def _legend(panels: Sequence[Panel]) -> str:
     lines += ["errors cut: the share of the baseline's errors (100 less its score) that is gone"]
     if any(panel.row.paper for panel in panels):
         lines += [LEGEND.replace("vs paper", "to paper's")]
-        lines += ["band: what others reached with the same heads and GloVe 840B 300-d vectors (ours: GloVe 6B 50-d)"]
+        lines += ["band: our judgement, from what others reached with these heads and GloVe 840B 300-d; see paper.toml"]
     lines += ["no paper's numbers: other data than the paper's, so no verdict"]
     return "\n".join(f"- {line}" for line in lines)
 

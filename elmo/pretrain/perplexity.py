@@ -123,8 +123,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status of the command: 0, or 1 after an error message, or 130 after Ctrl-C."""
     parser = argparse.ArgumentParser(
         prog="python -m elmo.pretrain.perplexity",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description=f"The perplexity of an exported biLM on any text, in each direction: {TERMS}.",
+        epilog="example: python -m elmo.pretrain.perplexity news.txt --weights small",
     )
     parser.add_argument(
         "text",

@@ -25,7 +25,9 @@ AS_IN_A_RUN = ("crf", "recurrence", "epochs", "products")  # one thread, and the
 
 def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m tests.benchmarks", description="Measures every speed beside an anchor, in turn."
+        prog="python -m tests.benchmarks",
+        description="Measures every speed beside an anchor, in turn.",
+        epilog="BENCH_FORMAT=json prints JSON, for machines. Without --full: " + ", ".join(QUICK) + ".",
     )
     parser.add_argument("--full", action="store_true", help="all parts, and more rounds of each")
     parser.add_argument("--only", type=parts, metavar="PART,...", help=f"some of: {', '.join(PARTS)}")
