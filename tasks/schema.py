@@ -16,7 +16,7 @@ from typing import Any
 from hydra import compose, initialize_config_module
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
-from hydra.errors import MissingConfigException
+from hydra.errors import HydraException, MissingConfigException
 from hydra.utils import get_class
 from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -97,6 +97,18 @@ def compose_config(overrides: Sequence[str]) -> DictConfig:
         return compose("config", list(overrides))
     with initialize_config_module("conf", version_base="1.3"):
         return compose("config", list(overrides))
+
+
+def typed_config(overrides: Sequence[str]) -> RunConfig:
+    """The run that somebody typed.
+
+    Raises:
+        InputError: whatever is wrong with it, in words.
+    """
+    try:
+        return run_config(compose_config(overrides))
+    except (HydraException, OmegaConfBaseException) as error:
+        raise InputError(explain(error)) from error
 
 
 def group_options(group: str) -> list[str]:
@@ -219,6 +231,11 @@ def _checked(kind: type, values: Mapping[str, Any], where: str) -> Any:  # noqa:
 
 def explain(error: Exception, where: str = "") -> str:
     """A config error in a line or two: the key, what was wrong, and what could stand there instead."""
+    if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options:
+        group, _, name = error.missing_cfg_file.rpartition("/")
+        close = difflib.get_close_matches(name, error.options, n=1)
+        hint = f" Did you mean {group}={close[0]}?" if close else ""
+        return f"{group}={name}: no such choice.{hint} There are: {', '.join(sorted(error.options))}."
     texts = [str(error), str(error.__cause__ or "")]
     unknown = next(filter(None, (re.search(r"(?:Could not override|Key) '([^']+)'", text) for text in texts)), None)
     located = next(filter(None, (re.search(r"full_key: (\S+)", text) for text in texts)), None)

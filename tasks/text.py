@@ -10,11 +10,8 @@ import sys
 from collections.abc import Sequence
 from itertools import chain
 
-from hydra.errors import HydraException
-from omegaconf.errors import OmegaConfBaseException
-
 from elmo.errors import InputError
-from tasks.schema import RunConfig, compose_config, explain, group_options, run_config
+from tasks.schema import RunConfig, group_options, typed_config
 from tasks.sources import Source
 
 HELP = """\
@@ -45,12 +42,9 @@ def main(arguments: Sequence[str]) -> int:
         print(HELP.format(tasks="|".join(group_options("task"))), end="")
         return 0
     try:
-        text = training_text(run_config(compose_config(arguments)))
+        text = training_text(typed_config(arguments))
     except InputError as error:
         print(f"tasks.text: {error}", file=sys.stderr)
-        return 1
-    except (HydraException, OmegaConfBaseException) as error:
-        print(f"tasks.text: {explain(error)}", file=sys.stderr)
         return 1
     sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
     sys.stdout.writelines(f"{line}\n" for line in text)

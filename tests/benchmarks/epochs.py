@@ -15,7 +15,7 @@ import torch
 from tasks.console import Reporter
 from tasks.features import TokenFeatures
 from tasks.frozen import StoreConfig
-from tasks.schema import compose_config, run_config
+from tasks.schema import typed_config
 from tasks.seed import initialise
 from tasks.sources import Source
 from tasks.trainer import TaskModel, Trainer
@@ -46,7 +46,7 @@ class Arm:
         like: "Arm | None" = None,
     ):
         settings = [f"task={task}", f"data={data}", f"features={features}", f"limit={limit or 'null'}"]
-        config = run_config(compose_config(settings))
+        config = typed_config(settings)
         source = Source(config.data, config.data_dir, config.limit)
         self.train, self.dev = (
             (like.train, like.dev) if like else (source.load(config.task, split).examples for split in ("train", "dev"))

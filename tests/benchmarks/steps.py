@@ -18,10 +18,11 @@ from itertools import chain, islice
 import torch
 from torch.profiler import ProfilerActivity, profile
 
+from elmo.errors import InputError
 from tasks.averages import WeightAverage
 from tasks.console import Reporter
 from tasks.features import TokenFeatures
-from tasks.schema import RunConfig, compose_config, run_config
+from tasks.schema import RunConfig, typed_config
 from tasks.seed import initialise
 from tasks.sources import Source
 from tasks.trainer import OPTIMIZERS, TaskModel, Trainer
@@ -192,7 +193,7 @@ def measure(task: str, data: str, arms: list[str], limit: int, device: torch.dev
     loaded = None
     for name in arms:
         overrides = [f"task={task}", f"data={data}", f"features={name}", f"limit={limit or 'null'}"]
-        config = run_config(compose_config(overrides))
+        config = typed_config(overrides)
         if loaded is None:
             source = Source(config.data, config.data_dir, config.limit)
             loaded = [source.load(config.task, split).examples for split in ("train", "dev")]
@@ -235,7 +236,10 @@ def main() -> None:
     print(time.strftime("%Y-%m-%d"), f"torch {torch.__version__}, {name}, one thread")
     print(row("", "", *PARTS, "step"))
     for task, data in (pair.split("=") for pair in options.tasks):
-        measure(task, data, options.arms.split(","), options.limit, options.device, options.profile)
+        try:
+            measure(task, data, options.arms.split(","), options.limit, options.device, options.profile)
+        except InputError as error:
+            raise SystemExit(f"{parser.prog}: {error}") from None
 
 
 if __name__ == "__main__":
