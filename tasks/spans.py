@@ -62,14 +62,6 @@ def bioes(spans: Iterable[Span], length: int) -> list[str]:
     return tags
 
 
-def iob2(spans: Iterable[Span], length: int) -> list[str]:
-    """The IOB2 tags that write these spans over `length` tokens."""
-    tags = ["O"] * length
-    for label, start, end in spans:
-        tags[start:end] = [f"B-{label}", *[f"I-{label}"] * (end - start - 1)]
-    return tags
-
-
 def scheme_of(sentences: Iterable[Sequence[str]]) -> str:
     """The scheme in which the tags are written: BIOES, IOB1 or IOB2 (also where nothing tells it from IOB1)."""
     scheme = "IOB2"

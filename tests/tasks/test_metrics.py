@@ -5,8 +5,8 @@ from seqeval.metrics import classification_report
 from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 
 from tasks.metrics import class_scores, span_scores
-from tasks.spans import Span, iob2
-from tests.tasks.test_spans import random_spans
+from tasks.spans import Span
+from tests.tasks.test_spans import iob2, random_spans
 
 LABELS = ["PER", "LOC", "MISC"]
 

@@ -14,7 +14,6 @@ from tasks.base import SPLITS
 from tasks.ner.data import ColumnReader, read_columns
 from tasks.snli import data as snli
 from tasks.sources import SHIPPED, Source
-from tasks.spans import iob2
 from tasks.squad.scoring import answer_scores
 from tasks.squad.tokens import OffsetTokeniser
 from tasks.sst5 import data as sst5
@@ -38,6 +37,7 @@ from tests.tasks.mini_measures import (
     section,
     texts_of,
 )
+from tests.tasks.test_spans import iob2
 
 EXAMPLES = {"ner": "sentences", "sst5": "sentences", "snli": "pairs", "squad": "questions"}
 SIZES = {"ner": (900, 200, 500), "sst5": (1000, 200, 500), "snli": (1200, 250, 600), "squad": (1500, 300, 500)}

@@ -4,7 +4,7 @@ import random
 import pytest
 from seqeval.metrics.sequence_labeling import get_entities
 
-from tasks.spans import Span, bioes, iob2, may_follow, parse_tag, scheme_of, spans_of
+from tasks.spans import Span, bioes, may_follow, parse_tag, scheme_of, spans_of
 
 ALL_TAGS = ["O", *(f"{prefix}-{label}" for label in ("PER", "LOC") for prefix in "BIES")]
 
@@ -87,6 +87,14 @@ def random_spans(draw, length):
             spans.append(Span(draw.choice(["PER", "LOC", "MISC"]), position, end))
         position = end
     return spans
+
+
+def iob2(spans, length):
+    """The IOB2 tags that write these spans over `length` tokens."""
+    tags = ["O"] * length
+    for label, start, end in spans:
+        tags[start:end] = [f"B-{label}", *[f"I-{label}"] * (end - start - 1)]
+    return tags
 
 
 class TestWriting:
