@@ -13,12 +13,11 @@ from elmo.errors import InputError
 from elmo.pretrain.text import Tokeniser
 from tasks.base import Sentence, Split
 from tasks.lines import utf8_lines
+from tasks.treebank import PLAIN
 
 LABELS = ("entailment", "neutral", "contradiction")
 NO_LABEL = "-"  # the annotators did not agree
 FIELDS = ("gold_label", "sentence1", "sentence2")
-# The Treebank's ways to write what plain text, and so the biLM and GloVe, write as it is.
-_PLAIN = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}", "``": '"', "''": '"'}
 
 
 @dataclass
@@ -113,6 +112,6 @@ class _Words:
             if source is text:
                 words = [word for part in self._tokeniser.paragraph(" ".join(text.split())) for word in part]
             else:
-                words = [_PLAIN.get(word, word) for word in source.split() if word not in ("(", ")")]
+                words = [PLAIN.get(word, word) for word in source.split() if word not in ("(", ")")]
             self._known[source] = tuple(map(sys.intern, words))
         return self._known[source]

@@ -11,13 +11,12 @@ from typing import Any, NamedTuple
 from elmo.errors import InputError
 from tasks.base import Sentence, Split
 from tasks.lines import utf8_lines
+from tasks.treebank import PLAIN
 
 LABELS = ("very negative", "negative", "neutral", "positive", "very positive")
 SHAPE = "a tree such as (3 (2 It) (3 works))"
 # Spaces and tabs alone part words: a no-break space may stand within one.
 TOKEN = re.compile(r"\(|\)|[^() \t]+")
-# How treebanks write what neither word vectors nor a biLM trained on plain text have met.
-ESCAPED = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}", "``": '"', "''": '"'}
 
 
 @dataclass
@@ -129,7 +128,7 @@ def _examples(
 
 
 def _plain(word: str) -> str:
-    return ESCAPED.get(word) or word.replace("\\/", "/").replace("\\*", "*")
+    return PLAIN.get(word) or word.replace("\\/", "/").replace("\\*", "*")
 
 
 @dataclass
