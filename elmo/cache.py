@@ -272,11 +272,8 @@ class CachedLayers(nn.Module):
         return rows, torch.stack(torch.aminmax(layers)).abs().amax()
 
     def _check(self, peak: Tensor) -> None:
-        if self._kind == torch.float16 and not peak < HALF_OVERFLOWS:  # as no number is
-            raise InputError(
-                f"precision: float16 cannot hold these layers, whose values reach {peak:g}; "
-                "expected at most 65504. Use float32"
-            )
+        if self._kind == torch.float16:  # else nobody needs to wait for the device
+            require_half_holds(float(peak))
 
     def _stored_rows(self, batch: Sequence[Key]) -> Tensor:
         """The layers of sentences in the store, one after the other, (tokens, width)."""
@@ -399,6 +396,15 @@ def _batches(by_length: Sequence[Key], most: int) -> Iterator[Batch]:
         tokens += len(sentence)
     if batch:
         yield batch
+
+
+def require_half_holds(peak: float) -> None:
+    """Refuses layers that would become infinities in float16, by the largest of their values."""
+    if not peak < HALF_OVERFLOWS:  # as no number is
+        raise InputError(
+            f"float16 cannot hold these layers, whose values reach {peak:g}; expected at most 65504. Use --precision "
+            "float32 with elmo.embed, features.elmo.precision=float32 in a run"
+        )
 
 
 def _duration(seconds: float) -> str:

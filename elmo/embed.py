@@ -17,7 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from torch import Tensor
 
 from elmo.bilm import Bilm, CarriedState
-from elmo.cache import TOKENS_AT_ONCE, TOKENS_AT_ONCE_ON_A_GPU, CachedLayers
+from elmo.cache import TOKENS_AT_ONCE, TOKENS_AT_ONCE_ON_A_GPU, CachedLayers, require_half_holds
 from elmo.device import CHOICES, choose_device
 from elmo.errors import InputError
 from elmo.files import interrupts_held_back, replacing
@@ -142,7 +142,10 @@ def embed_file(
             if stored is not None:
                 stored.prepare(sentences)
             computed = bilm.token_layers(sentences, state) if stored is None else stored.token_layers(sentences)
-            embedded = selected(computed, layers).cpu().numpy().astype(precision, copy=False)
+            exact = selected(computed, layers).cpu().numpy()
+            if precision == "float16":
+                require_half_holds(float(np.abs(exact).max(initial=0)))
+            embedded = exact.astype(precision, copy=False)
             ends = np.cumsum([len(words) for words in sentences])
             with interrupts_held_back():
                 for line, values in zip(batch, np.split(embedded, ends[:-1], axis=1), strict=True):

@@ -256,6 +256,21 @@ def test_output_folder_without_permission(failing, source, tmp_path):
     assert "Permission denied" in failing(source, locked / "out.hdf5")
 
 
+@pytest.mark.parametrize("stored", [False, True])
+@pytest.mark.parametrize("value", [1e5, np.nan])
+def test_values_that_float16_cannot_hold(source, tmp_path, capsys, stored, value):
+    tensors = dict(TENSORS)
+    tensors["CNN_proj/b_proj"] = np.full_like(tensors["CNN_proj/b_proj"], value)
+    large = naive.write_model(tmp_path, OPTIONS, tensors)
+    options = ["--precision", "float16", *(["--store", str(tmp_path / "store")] if stored else [])]
+    assert run(source, tmp_path / "out.hdf5", large, *options) == 1
+    message = capsys.readouterr().err
+    assert "float16 cannot hold these layers" in message
+    assert "Use --precision float32 with elmo.embed" in message
+    assert not (tmp_path / "out.hdf5").exists()
+    assert run(source, tmp_path / "out.hdf5", large, "--precision", "float32") == 0
+
+
 def test_cuda_without_a_gpu(failing, source, tmp_path, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert "no usable GPU" in failing(source, tmp_path / "out.hdf5", "--device", "cuda")
