@@ -19,7 +19,7 @@ from results.identity import EXAMPLES_NAME, RECORD_NAME, differences, record_pat
 from results.record import RunRecord, read_record, write_record
 
 Kind = Literal["added", "replaced", "left", "refused"]
-EXAMPLES_KEYS = {"schema", "fingerprint", "scores", "ids"}
+EXAMPLES_KEYS = {"schema", "fingerprint", "scores"}
 RECORD_KEYS = {field.name for field in dataclasses.fields(RunRecord)} | {"fingerprint"}
 LONGEST_NAME = 120  # characters: a hash has 64, the longest warning on counts about 80, a sentence soon has more
 
@@ -121,12 +121,11 @@ def _text_in_examples(content: Mapping[str, object]) -> str:
     """Why the file of example scores holds more than it should; the scores themselves were read and are numbers."""
     if extra := sorted(content.keys() - EXAMPLES_KEYS):
         return f"{EXAMPLES_NAME}: expected {', '.join(sorted(EXAMPLES_KEYS))}, found {', '.join(extra)} too"
-    ids, scores = content.get("ids", []), content["scores"]
+    scores = content["scores"]
     assert isinstance(scores, list)
-    names = {name for example in scores for name in example}
-    for name in [*sorted(names), *(ids if isinstance(ids, list) else [ids])]:
-        if not isinstance(name, str | int) or any(c.isspace() for c in str(name)) or len(str(name)) > LONGEST_NAME:
-            return f"{EXAMPLES_NAME}: expected names and identifiers without spaces, found {str(name)[:40]!r}"
+    for name in sorted({name for example in scores for name in example}):
+        if any(character.isspace() for character in name) or len(name) > LONGEST_NAME:
+            return f"{EXAMPLES_NAME}: expected names without spaces, found {name[:40]!r}"
     return ""
 
 

@@ -283,7 +283,7 @@ def _interval(first: Group, second: Group) -> Interval | None:
     """From examples and seeds together where all runs have their examples, else from six seeds or more."""
     arms = [[run for run in group.examples if run is not None] for group in (first, second)]
     whole = all(len(arm) == len(group.records) for arm, group in zip(arms, (first, second), strict=True))
-    found = paired_interval(arms[0], arms[1], first.metric) if whole else None
+    found = paired_interval(arms[0], arms[1], first.metric, first.seeds == second.seeds) if whole else None
     seeds = [dict(zip(group.seeds, group.scores, strict=True)) for group in (first, second)]
     return found or seed_interval(*seeds)
 

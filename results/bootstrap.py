@@ -40,19 +40,20 @@ class Interval:
 
 
 def paired_interval(
-    baseline: Sequence[Sequence[Example]], other: Sequence[Sequence[Example]], metric: str
+    baseline: Sequence[Sequence[Example]], other: Sequence[Sequence[Example]], metric: str, same_seeds: bool
 ) -> Interval | None:
     """The interval of the other arm's mean score less the baseline's; None where the examples cannot be paired.
 
     A resample draws test examples with replacement, the same for both arms and all seeds, because what makes an example
-    hard makes it hard for both; and seeds, one draw for both arms where they have equally many runs (those of a seed
-    start equal), else one for each. p is twice the share of resamples on the wrong side of zero, at least one over
-    their number, at most one.
+    hard makes it hard for both; and seeds, one draw for both arms where they have the same (those of a seed start
+    equal), else one for each. p is twice the share of resamples on the wrong side of zero, at least one over their
+    number, at most one.
 
     Args:
         baseline: For each seed the scores of its test examples.
         other: Likewise, of the same examples in the same order.
         metric: The record's main metric.
+        same_seeds: Whether runs at equal places have equal seeds, and both arms equally many.
     """
     runs = [*baseline, *other]
     if not baseline or not other or len({len(run) for run in runs}) != 1 or not can_resample():
@@ -70,8 +71,7 @@ def paired_interval(
         drawn = generator.multinomial(examples, np.full(examples, 1 / examples), size=AT_ONCE)  # (resamples, examples)
         scores = _score(np.tensordot(drawn.astype(float), table, axes=1))  # (resamples, runs)
         seeds = generator.integers(split, size=(AT_ONCE, split))
-        paired = len(other) == split
-        others = seeds if paired else generator.integers(len(other), size=(AT_ONCE, len(other)))
+        others = seeds if same_seeds else generator.integers(len(other), size=(AT_ONCE, len(other)))
         own = np.take_along_axis(scores[:, :split], seeds, axis=1).mean(axis=1)
         differences.append(np.take_along_axis(scores[:, split:], others, axis=1).mean(axis=1) - own)
     found = np.concatenate(differences)

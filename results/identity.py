@@ -61,11 +61,6 @@ def record_path(runs_dir: Path, identity: Identity) -> Path:
     return runs_dir.joinpath(*map(_shortened, names), RECORD_NAME)
 
 
-def examples_path(runs_dir: Path, identity: Identity) -> Path:
-    """The file beside the record that holds one score per test example."""
-    return record_path(runs_dir, identity).with_name(EXAMPLES_NAME)
-
-
 def fingerprint(parts: Parts) -> str:
     """The sha256 (hex) of the parts as canonical JSON: key order and the process do not matter, any value does.
 
@@ -88,11 +83,6 @@ def without_seed(parts: Parts) -> dict[str, object]:
     if not isinstance(config, Mapping):
         return dict(parts)
     return {**parts, "config": {key: value for key, value in config.items() if key != "seed"}}
-
-
-def fingerprint_without_seed(parts: Parts) -> str:
-    """The fingerprint that runs share which are equal but for the seed, so that a mean may be taken over them."""
-    return fingerprint(without_seed(parts))
 
 
 def differences(there: Parts, here: Parts) -> dict[str, tuple[str, str]]:

@@ -31,9 +31,7 @@ from results.identity import (
     Parts,
     Value,
     differences,
-    examples_path,
     fingerprint,
-    fingerprint_without_seed,
     record_path,
 )
 
@@ -54,9 +52,7 @@ __all__ = [
     "commit_state",
     "decide",
     "describe_environment",
-    "examples_path",
     "fingerprint",
-    "fingerprint_without_seed",
     "prepare_folder",
     "read_record",
     "record_path",
@@ -237,34 +233,22 @@ def write_record(path: Path, record: RunRecord) -> None:
     write_json(path, {**dataclasses.asdict(record), "fingerprint": record.fingerprint})
 
 
-def write_examples(
-    path: Path,
-    fingerprint: str,
-    scores: Sequence[Mapping[str, float]],
-    ids: Sequence[str | int] | None = None,
-) -> None:
+def write_examples(path: Path, fingerprint: str, scores: Sequence[Mapping[str, float]]) -> None:
     """Writes one score object per test example, in the order of the test split, and never any text.
 
     Args:
-        path: Beside the record; see `examples_path`.
+        path: Beside the record, EXAMPLES_NAME.
         fingerprint: The run's, so that a reader can tell that both files belong together.
         scores: Per example its counts or scores, such as `{"tp": 1, "fp": 0, "fn": 2}`.
-        ids: The examples' own identifiers where the data have them.
 
     Raises:
-        ValueError: A score is not a finite number, an identifier looks like text, or the lengths differ.
+        ValueError: A score is not a finite number.
     """
-    if ids is not None and len(ids) != len(scores):
-        raise ValueError(f"{path}: expected one id per example, found {len(ids)} ids for {len(scores)} examples")
-    for identifier in ids or ():
-        if isinstance(identifier, str) and any(character.isspace() for character in identifier):
-            raise ValueError(f"{path}: expected an identifier, found text with spaces: {identifier!r}")
     for index, example in enumerate(scores):
         for name, score in example.items():
             if not isinstance(score, int | float) or not math.isfinite(score):
                 raise ValueError(f"{path}: example {index}, {name}: expected a finite number, found {score!r}")
-    content: dict[str, object] = {"schema": SCHEMA, "fingerprint": fingerprint, "scores": [dict(s) for s in scores]}
-    write_json(path, content if ids is None else {**content, "ids": list(ids)})
+    write_json(path, {"schema": SCHEMA, "fingerprint": fingerprint, "scores": [dict(example) for example in scores]})
 
 
 def read_record(path: Path) -> RunRecord:

@@ -16,7 +16,7 @@ def accuracies(seeds, examples, share, seed):
 
 def test_equal_arms_differ_by_nothing():
     arm = accuracies(3, 50, 0.6, seed=1)
-    found = paired_interval(arm, arm, "accuracy")
+    found = paired_interval(arm, arm, "accuracy", same_seeds=True)
     assert (found.low, found.high, found.p) == (0, 0, 1)
 
 
@@ -26,7 +26,7 @@ def test_one_run_each_gives_the_normal_approximation():
     differences = [100 * (b["correct"] - a["correct"]) for a, b in zip(first, second, strict=True)]
     mean = sum(differences) / 400
     spread = math.sqrt(sum((d - mean) ** 2 for d in differences) / 400 / 400)
-    found = paired_interval([first], [second], "accuracy")
+    found = paired_interval([first], [second], "accuracy", same_seeds=True)
     assert found.low == pytest.approx(mean - 1.96 * spread, abs=0.5)
     assert found.high == pytest.approx(mean + 1.96 * spread, abs=0.5)
 
@@ -35,16 +35,16 @@ def test_pairing_counts():
     """Examples that are hard for both arms widen nothing: only where they differ is anything to be unsure of."""
     hard = [{"correct": int(i % 2)} for i in range(300)]
     better = [{"correct": int(i % 2 or i % 20 == 0)} for i in range(300)]
-    paired = paired_interval([hard], [better], "accuracy")
-    unpaired = paired_interval([hard], [better[150:] + better[:150][::-1]], "accuracy")
+    paired = paired_interval([hard], [better], "accuracy", same_seeds=True)
+    unpaired = paired_interval([hard], [better[150:] + better[:150][::-1]], "accuracy", same_seeds=True)
     assert paired.low > 0
     assert paired.high - paired.low < 0.5 * (unpaired.high - unpaired.low)
 
 
 def test_seeds_that_disagree_widen_the_interval():
     low, high = [{"correct": 0}] * 40 + [{"correct": 1}] * 60, [{"correct": 0}] * 60 + [{"correct": 1}] * 40
-    steady = paired_interval([low, low, low], [low, low, low], "accuracy")
-    shaken = paired_interval([low, low, low], [low, high, low], "accuracy")
+    steady = paired_interval([low, low, low], [low, low, low], "accuracy", same_seeds=True)
+    shaken = paired_interval([low, low, low], [low, high, low], "accuracy", same_seeds=True)
     assert steady.high - steady.low == 0
     assert shaken.low < -15
     assert shaken.high == 0
@@ -54,14 +54,14 @@ def test_f1_is_that_of_the_whole_not_the_mean_of_sentences():
     """Two sentences, one of a hundred entities and one of one: a resample may hold either twice."""
     baseline = [[{"tp": 0, "fp": 0, "fn": 100}, {"tp": 1, "fp": 0, "fn": 0}]]
     better = [[{"tp": 100, "fp": 0, "fn": 0}, {"tp": 1, "fp": 0, "fn": 0}]]
-    found = paired_interval(baseline, better, "f1")
+    found = paired_interval(baseline, better, "f1", same_seeds=True)
     assert found.low == 0  # the second sentence twice: both are perfect
     assert found.high == 100  # the first twice: nothing against everything
 
 
 def test_scores_of_the_metric_s_own_name():
     baseline, better = [[{"f1": 40.0, "em": 0.0}] * 10], [[{"f1": 55.0, "em": 0.0}] * 10]
-    found = paired_interval(baseline, better, "f1")
+    found = paired_interval(baseline, better, "f1", same_seeds=True)
     assert found.low == pytest.approx(15)
     assert found.high == pytest.approx(15)
     assert found.p == 1 / 2000
@@ -73,24 +73,41 @@ def test_scores_of_the_metric_s_own_name():
     ids=["no runs", "other examples", "no such score"],
 )
 def test_what_cannot_be_paired_has_no_interval(baseline, other):
-    assert paired_interval(baseline, other, "accuracy") is None
+    assert paired_interval(baseline, other, "accuracy", same_seeds=True) is None
 
 
 def test_arms_with_unequal_numbers_of_seeds():
-    found = paired_interval(accuracies(2, 200, 0.3, 1), accuracies(5, 200, 0.7, 2), "accuracy")
+    found = paired_interval(accuracies(2, 200, 0.3, 1), accuracies(5, 200, 0.7, 2), "accuracy", same_seeds=False)
     assert 25 < found.low < 40 < found.high < 55
+
+
+def test_runs_of_other_seeds_are_not_paired_by_their_order():
+    """Three bad to good seeds of either arm: one point apart if they were pairs, which they are not."""
+    arms = [
+        [[{"correct": int(i < right)} for i in range(100)] for right in rights]
+        for rights in ((50, 60, 70), (51, 61, 71))
+    ]
+    first, second = arms
+    pairs = paired_interval(first, second, "accuracy", same_seeds=True)
+    others = [paired_interval(first, order, "accuracy", same_seeds=False) for order in (second, second[::-1])]
+    assert pairs.low >= 0
+    assert pairs.high < 5
+    for found in others:
+        assert found.low < -10
+        assert found.high > 10
+        assert found.p > 0.5
 
 
 def test_what_was_resampled_is_told():
     arm = accuracies(2, 20, 0.5, 1)
-    assert paired_interval(arm[:1], arm[:1], "accuracy").over == "examples"
-    assert paired_interval(arm, arm[:1], "accuracy").over == "examples and seeds"
+    assert paired_interval(arm[:1], arm[:1], "accuracy", same_seeds=True).over == "examples"
+    assert paired_interval(arm, arm[:1], "accuracy", same_seeds=False).over == "examples and seeds"
 
 
 def test_without_numpy_there_is_no_interval(monkeypatch):
     monkeypatch.setattr("results.bootstrap.find_spec", lambda name: None)
     arm = accuracies(2, 20, 0.5, 1)
-    assert paired_interval(arm, arm, "accuracy") is None
+    assert paired_interval(arm, arm, "accuracy", same_seeds=True) is None
 
 
 def seeds(differences):

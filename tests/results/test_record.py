@@ -265,25 +265,22 @@ def test_a_prepared_folder_is_empty(tmp_path):
 
 def test_examples_hold_scores_and_the_run_they_belong_to(tmp_path):
     path = tmp_path / "examples.json"
-    write_examples(path, "f" * 64, [{"tp": 1, "fp": 0, "fn": 2}, {"tp": 0, "fp": 0, "fn": 0}], ids=["a-1", 2])
+    write_examples(path, "f" * 64, [{"tp": 1, "fp": 0, "fn": 2}, {"tp": 0, "fp": 0, "fn": 0}])
     assert json.loads(path.read_text()) == {
         "schema": 1,
         "fingerprint": "f" * 64,
         "scores": [{"tp": 1, "fp": 0, "fn": 2}, {"tp": 0, "fp": 0, "fn": 0}],
-        "ids": ["a-1", 2],
     }
 
 
 @pytest.mark.parametrize(
-    ("scores", "ids", "message"),
+    ("scores", "message"),
     [
-        ([{"answer": "in Paris"}], None, "example 0, answer: expected a finite number"),
-        ([{"f1": math.inf}], None, "example 0, f1: expected a finite number"),
-        ([{"f1": 1.0}], ["Who was king ?"], "text with spaces"),
-        ([{"f1": 1.0}], ["a", "b"], "2 ids for 1 examples"),
+        ([{"answer": "in Paris"}], "example 0, answer: expected a finite number"),
+        ([{"f1": math.inf}], "example 0, f1: expected a finite number"),
     ],
 )
-def test_examples_never_hold_text(tmp_path, scores, ids, message):
+def test_examples_never_hold_text(tmp_path, scores, message):
     with pytest.raises(ValueError, match=message):
-        write_examples(tmp_path / "examples.json", "f" * 64, scores, ids)
+        write_examples(tmp_path / "examples.json", "f" * 64, scores)
     assert list(tmp_path.iterdir()) == []
