@@ -240,7 +240,8 @@ def _weights_note(config: RunConfig, parts: dict[str, Any]) -> dict[str, object]
     elmo = config.features.elmo
     if elmo is None:
         return None
-    return {"name": elmo.weights, "untrained": elmo.untrained, "sha256": parts["weights"], "state": "zero"}
+    name = config.resolved["features"]["elmo"]["weights"]
+    return {"name": name, "untrained": elmo.untrained, "sha256": parts["weights"], "state": "zero"}
 
 
 def _device_name(device: torch.device) -> str:

@@ -23,12 +23,15 @@ from omegaconf.errors import OmegaConfBaseException
 
 from elmo.download import is_published
 from elmo.errors import InputError
+from elmo.options import SIZES
+from elmo.weights import shipped_names
 from tasks.base import Task
 from tasks.features import FeaturesConfig
 from tasks.frozen import StoreConfig
 from tasks.loggers import LoggerConfig
 from tasks.sources import DataConfig
 from tasks.trainer import TrainerConfig
+from tasks.vectors import GLOVE_50D, WORD2VEC
 
 # Where, on what and how loudly a run takes place cannot change what comes out, so they are no part of its identity.
 NOT_IN_FINGERPRINT = ("device", "threads", "runs_dir", "data_dir", "keep_weights", "store", "retry", "logger")
@@ -203,12 +206,24 @@ def _resolved(tree: DictConfig) -> dict[str, Any]:
     """The tree as plain values, without paths and machine, and of all datasets only the chosen one."""
     values: dict[str, Any] = OmegaConf.to_container(tree, resolve=True)  # type: ignore[assignment]
     values["data"] = OmegaConf.to_container(_chosen_data(tree), resolve=True)
-    # Of a path only the last name: the content's hash is in the fingerprint, and its folder is no part of a result.
     for part, key in (("words", "vectors"), ("elmo", "weights")):
         settings = values["features"][part]
-        if settings and settings[key] and not is_published(settings[key]):
-            settings[key] = Path(settings[key]).name
+        if settings and settings[key]:
+            settings[key] = _without_folder(settings[key])
     return {key: value for key, value in values.items() if key not in (*NOT_IN_FINGERPRINT, "datasets")}
+
+
+def _without_folder(given: str) -> str:
+    """What is recorded of weights or vectors: a name as it is, of a path only the last part.
+
+    The content's hash is in the fingerprint, and its folder is no part of a result. A path that ends like a name keeps
+    a "./", so that somebody's own biLM in a folder called small is never taken for the shipped one.
+    """
+    names = {*shipped_names(), *SIZES, GLOVE_50D, WORD2VEC}
+    last = Path(given).name
+    if given in names or (is_published(given) and not Path(given).exists()):  # a folder of a published name goes before
+        return given
+    return f"./{last}" if last in names else last
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -81,7 +81,8 @@ class TestFinishedRun:
         assert parts["weights"] == record.weights["sha256"]
         assert parts["config"]["trainer"]["epochs"] == 8
         text = path_of(finished.runs, "elmo_tiny").read_text()
-        assert str(place.data) not in text
+        assert str(place.root) not in text
+        assert record.weights["name"] == "bilm"
         assert str(finished.runs) not in text
 
     def test_the_baseline_has_no_weights_and_no_mixes(self, finished):

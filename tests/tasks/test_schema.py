@@ -95,6 +95,33 @@ class TestUnknownAndWrong:
         assert config.variant == {"features.elmo.weights": "mine"}
         assert config.features.elmo.weights == "/some/where/mine"
 
+    @pytest.mark.parametrize(
+        ("key", "given", "recorded"),
+        [
+            ("features.elmo.weights", "/out/export/small", "./small"),  # where elmo.pretrain leaves it by default
+            ("features.elmo.weights", "export/small/", "./small"),
+            ("features.elmo.weights", "./small", "./small"),
+            ("features.elmo.weights", "mirror/allennlp/small", "./small"),
+            ("features.elmo.weights", "/out/medium", "./medium"),
+            ("features.elmo.weights", "allennlp/small", "allennlp/small"),
+            ("features.words.vectors", "/vectors/glove-6b-50d", "./glove-6b-50d"),
+            ("features.words.vectors", "sgns/word2vec", "./word2vec"),
+            ("features.words.vectors", "word2vec", "word2vec"),
+            ("features.words.vectors", "/there/glove/6B.50d", "6B.50d"),
+            ("features.words.vectors", "glove/6B.50d", "glove/6B.50d"),
+        ],
+    )
+    def test_no_path_is_recorded_like_a_name(self, key, given, recorded):
+        config = run_of("features=elmo", f"{key}={given}")
+        assert config.variant == {key: recorded}
+        assert flat(config.resolved)[key] == recorded
+
+    def test_a_folder_here_is_not_recorded_like_the_name_it_stands_before(self, tmp_path, monkeypatch):
+        (tmp_path / "allennlp" / "small").mkdir(parents=True)
+        monkeypatch.chdir(tmp_path)
+        config = run_of("features=elmo", "features.elmo.weights=allennlp/small")
+        assert config.variant == {"features.elmo.weights": "./small"}
+
 
 class TestUsersFiles:
     """A YAML of the user's own, in a folder given with --config-dir."""
