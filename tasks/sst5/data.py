@@ -148,7 +148,7 @@ def parse_tree(text: str) -> tuple[Sentence, list[Node]]:
     Raises:
         ValueError: brackets do not match, a label is none of 0 to 4, or a node holds neither one word nor nodes.
     """
-    if not text.lstrip().startswith("("):
+    if not text.lstrip(" \t").startswith("("):
         raise ValueError(f"expected {SHAPE}, found a line that begins with no bracket")
     words: list[str] = []
     nodes: list[Node] = []

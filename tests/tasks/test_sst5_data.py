@@ -143,6 +143,8 @@ class TestBadInput:
             ("EU I-ORG", "expected a tree such as (3 (2 It) (3 works)), found a line that begins with no bracket: 'EU"),
             ('{"gold_label": "neutral"}', "found a line that begins with no bracket: '{\"gold"),
             ("4\tIt works .", "found a line that begins with no bracket"),
+            ("\u00a0(3 (2 It) (3 works))", "found a line that begins with no bracket: '\\xa0(3"),
+            ("\f(3 (2 It) (3 works))", "found a line that begins with no bracket: '\\x0c(3"),
         ],
     )
     def test_says_where_and_what_was_expected(self, tmp_path, line, expected):
