@@ -158,11 +158,24 @@ def _get(holder: object, key: str, kind: type[Value], where: str) -> Value:
         found = f"a {type(holder[key]).__name__}"
     else:
         value: Value = holder[key]
+        if isinstance(value, str):
+            _check_text(value, f"{where}, {key!r}")
         return value
     raise InputError(
         f"{where}: expected an object with {key!r}, a {kind.__name__}, as in SQuAD 1.1, found {found}. "
         "Is it a file of this task?"
     )
+
+
+def _check_text(text: str, where: str) -> None:
+    """Raises an InputError for text that no file can hold as UTF-8, though JSON's escapes can write it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"{where}: expected text, found half of a surrogate pair, {text[error.start]!r} at character "
+            f"{error.start}. Mend the escape, or write U+FFFD in its place"
+        ) from error
 
 
 def _passage(title: str, context: str, tokenise: OffsetTokeniser, where: str) -> Passage:

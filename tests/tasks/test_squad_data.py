@@ -117,6 +117,9 @@ class TestBadInput:
             ([article(question(answer("king", -4)))], r"question 'q1': expected the answer 'king' at character -4"),
             ([article(question(answer("king", 5000)))], r"at character 5000 of a passage of 60 characters, found ''"),
             ([article(question(answer("", 5)))], r"question 'q1': expected the answer ''"),
+            ([article(title="K\ud800")], r"article 0, 'title': expected text, found half of .*, '\\ud800' at"),
+            ([article(context="x" * 70 + "\udfff")], r"paragraph 0, 'context': .* '\\udfff' at character 70\."),
+            ([article(question(answer("king"), text="Who\ud800?"))], r"question 'q1', 'question': .* at character 3"),
         ],
     )
     def test_names_file_and_place(self, tmp_path, content, message):
