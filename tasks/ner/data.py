@@ -80,6 +80,7 @@ def _sentences(path: Path, reader: ColumnReader) -> Iterator[tuple[list[str], li
     words: list[str] = []
     tags: list[str] = []
     columns = 0
+    needed = max(column + 1 if column >= 0 else -column for column in (reader.word_column, reader.tag_column))
     for number, line in enumerate(utf8_lines(path), start=1):
         if not line.strip() or line.startswith(DOCUMENT_START):
             if words:
@@ -94,9 +95,12 @@ def _sentences(path: Path, reader: ColumnReader) -> Iterator[tuple[list[str], li
             if columns < 2 or (len(cells) != columns and not reader.ragged):
                 expected = f"{columns} columns as in the lines before" if columns > 1 else "a word and a tag"
                 raise ValueError(f"expected {expected}, found {len(cells)}")
+            if len(cells) < needed:
+                settings = f"word_column={reader.word_column} and tag_column={reader.tag_column}"
+                raise ValueError(f"expected at least {needed} columns for {settings}, found {len(cells)}")
             word, tag = cells[reader.word_column], cells[reader.tag_column].strip()
             parse_tag(tag)
-        except (ValueError, IndexError) as error:
+        except ValueError as error:
             raise InputError(f"{path}, line {number}: {error}: {line!r}. Mend the line, or data.reader") from error
         words.append(word)
         tags.append(tag)

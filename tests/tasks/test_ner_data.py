@@ -114,9 +114,14 @@ class TestErrors:
         assert what in message
         assert repr(content.splitlines()[line - 1]) in message
 
-    def test_a_column_that_is_not_there(self, tmp_path):
-        with pytest.raises(InputError, match=r"line 1: .*'EU I-ORG'.*data\.reader"):
-            read(tmp_path, TWO_SENTENCES, tag_column=5)
+    @pytest.mark.parametrize(("word", "tag"), [(5, -1), (0, 5), (-6, -1)])
+    def test_a_column_that_is_not_there(self, tmp_path, word, tag):
+        with pytest.raises(InputError) as caught:
+            read(tmp_path, TWO_SENTENCES, word_column=word, tag_column=tag)
+        assert str(caught.value) == (
+            f"{tmp_path / 'some.train'}, line 1: expected at least 6 columns for word_column={word} and "
+            f"tag_column={tag}, found 2: 'EU I-ORG'. Mend the line, or data.reader"
+        )
 
     def test_bytes_that_are_no_utf8(self, tmp_path):
         with pytest.raises(InputError, match=r"some\.train, line 3: expected UTF-8: .* at byte 4"):
