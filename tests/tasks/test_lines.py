@@ -16,7 +16,7 @@ def test_ends_of_lines_that_do_no_harm(tmp_path, content):
 
 
 @pytest.mark.parametrize(
-    ("content", "line", "character"), [("a O\rb O\r", 1, 3), ("EU I-ORG\r\nrejects\tO\rcalls\tO\n", 2, 9), ("\ra O", 1, 0)]
+    ("content", "line", "character"), [("a O\rb O\r", 1, 3), ("EU O\r\nrejects\tO\rcalls\tO\n", 2, 9), ("\ra O", 1, 0)]
 )
 def test_a_carriage_return_within_a_line_is_refused(tmp_path, content, line, character):
     """A file with no other ends of lines would be read as a single one, and most of it lost without a word."""
