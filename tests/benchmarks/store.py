@@ -26,7 +26,7 @@ from tests.benchmarks.timing import in_turn, processor, single_precision, tell, 
 
 BATCH = 32  # sentences that are read at once
 AGAIN = "the biLM, computed again"
-SMALLEST_DIFFERENCE = {"float16": 1e-2, "float32": 5e-5}  # what rounding to the precision does to a layer
+MOST_OFF = {"float16": 1e-2, "float32": 5e-5}  # what rounding to the precision does to a layer
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def cached(source: Bilm, shelf: Shelf) -> CachedLayers:
 def agree(stored: CachedLayers, source: Bilm, sentences: list[tuple[str, ...]], precision: str) -> None:
     """Ends the program unless the layers that are read are the biLM's, but for rounding."""
     difference = float((stored.layers(sentences).float() - source.layers(sentences)).abs().max())
-    if not difference <= SMALLEST_DIFFERENCE[precision]:
+    if not difference <= MOST_OFF[precision]:
         raise SystemExit(f"what the store has differs by {difference:.1e} from the biLM's layers")
 
 
