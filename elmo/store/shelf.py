@@ -11,6 +11,7 @@ import struct
 import zlib
 from array import array
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -258,8 +259,13 @@ def shelves(store: Path) -> list[Path]:
 
 
 def disk_bytes(folder: Path) -> int:
-    """The size of all files of a shelf."""
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    """The size of all files of a shelf; what another process removes meanwhile has none."""
+    size = 0
+    for place, _, names in os.walk(folder):  # passes over folders that vanish
+        for name in names:
+            with suppress(FileNotFoundError):
+                size += (Path(place) / name).stat().st_size
+    return size
 
 
 def _open_index(folder: Path) -> lmdb.Environment:
@@ -296,5 +302,6 @@ def open_shelf(store: Path, about: About, limit_gb: float = LIMIT_GB) -> Shelf:
         if shelf is not None:
             shelf.close()
         shelf = _OPEN[key] = Shelf(store, about, limit_gb)
-    os.utime(shelf.path / ABOUT)  # when it was last used
+    with suppress(FileNotFoundError):  # pruned this moment: a run goes on with the files that it has open
+        os.utime(shelf.path / ABOUT)  # when it was last used
     return shelf

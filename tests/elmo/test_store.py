@@ -5,10 +5,12 @@ import json
 import os
 import random
 import re
+import shutil
 import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -130,6 +132,35 @@ class TestShelf:
         CachedLayers(bilm, shelf_of(bilm)).prepare(SENTENCES)
         assert main(["--store", str(tmp_path / "store"), "prune", "--all"]) == 0
         assert shelf_of(bilm).count() == (0, 0)
+
+    def test_it_opens_while_others_are_pruned(self, tmp_path):
+        own, other = About("f" * 64, (1,), "float32"), tmp_path / "other"
+
+        def come_and_go():
+            for _ in range(100):
+                (other / "index").mkdir(parents=True)
+                for name in ("about.json", "rows", "index/data.mdb", "index/lock.mdb"):
+                    (other / name).write_text("{}")
+                shutil.rmtree(other)
+
+        with ThreadPoolExecutor(1) as pool:
+            pruning = pool.submit(come_and_go)
+            while not pruning.done():
+                open_shelf(tmp_path, own)
+        pruning.result()
+        assert open_shelf(tmp_path, own).room() > 0
+
+    def test_pruned_the_moment_it_is_opened_it_serves_the_run(self, tmp_path, monkeypatch):
+        limit_to = Shelf.limit_to
+
+        def pruned_meanwhile(shelf, limit_gb):
+            shutil.rmtree(shelf.path)
+            limit_to(shelf, limit_gb)
+
+        monkeypatch.setattr(Shelf, "limit_to", pruned_meanwhile)
+        shelf = open_shelf(tmp_path, About("f" * 64, (1,), "float32"))
+        shelf.add([("a",)], np.array([[1.0]], np.float32))
+        assert shelf.count() == (1, 1)
 
 
 class TestLayers:
