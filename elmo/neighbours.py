@@ -181,11 +181,11 @@ def _show(options: argparse.Namespace) -> None:
         print(f"... and {len(queries) - options.queries} more uses; choose one with --line, or raise --queries")
     if options.vectors != "none":
         words, matrix = static_vectors(options.vectors)
-        spelled = {options.word, options.word.lower()}
-        row = next((i for i, word in enumerate(words) if word in spelled), None)
-        if row is None:
+        spelled = next((form for form in (options.word, options.word.lower()) if form in words), None)
+        if spelled is None:
             print(f"static vectors: {options.vectors} has none for {options.word!r}")
             return
+        row = words.index(spelled)
         found = nearest(matrix[row], matrix, options.k, leave_out=[row])
         print(f"static vectors: {', '.join(f'{words[i]} {cosine:.3f}' for i, cosine in found)}")
 

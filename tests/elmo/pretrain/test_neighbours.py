@@ -60,6 +60,21 @@ def test_the_command_shows_the_nearest_use_and_static_neighbours(weights, senten
     assert len(shown) == 4
 
 
+@pytest.mark.parametrize(
+    ("vectors", "neighbour"),
+    [
+        ("apple 1 0\npear 0.9 0.1\nApple 0 1\nBanana 0.1 0.9\n", "Banana"),  # the form itself, wherever it stands
+        ("pear 0.9 0.1\napple 1 0\nBanana 0.1 0.9\n", "pear"),  # else the lower-cased one
+    ],
+)
+def test_static_neighbours_are_those_of_the_form_asked_for(weights, tmp_path, capsys, vectors, neighbour):
+    (tmp_path / "vectors.txt").write_text(vectors, encoding="utf-8")
+    (tmp_path / "sentences.txt").write_text("Apple sells\nan apple fell\nApple grows\n", encoding="utf-8")
+    options = ["--weights", str(weights), "--vectors", str(tmp_path / "vectors.txt"), "-k", "1"]
+    assert main([str(tmp_path / "sentences.txt"), "Apple", *options]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith(f"static vectors: {neighbour} ")
+
+
 def test_any_language(weights, tmp_path, capsys):
     path = tmp_path / "chinese.txt"
     path.write_text(CHINESE, encoding="utf-8")
