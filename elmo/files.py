@@ -26,6 +26,9 @@ def replacing(path: Path) -> Iterator[Path]:
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
     try:
         yield partial
+        # A rename may reach the disk before the content does: after a loss of power the file would be there, and empty.
+        with partial.open("rb") as file:
+            os.fsync(file.fileno())
         partial.replace(path)
     except BaseException:
         with suppress(OSError):  # it may never have come into being; the first error is the one to tell

@@ -17,13 +17,13 @@ import torch
 from torch import Tensor, nn
 
 from elmo.errors import InputError
-from elmo.files import replacing
 from tasks.averages import WeightAverage
 from tasks.base import Batch, FeatureBatch, Head, Scores, Task
 from tasks.batches import plan_batches
 from tasks.console import Reporter
 from tasks.features import Found, TokenFeatures
 from tasks.seed import named_seed
+from tasks.tensors import read_tensors, write_tensors
 
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "adam": partial(torch.optim.Adam, fused=True),  # one kernel on a GPU, half the time on a CPU
@@ -218,8 +218,7 @@ class Trainer:
                     "plateau": plateau.state_dict() if plateau is not None else {},
                     "average": average.state_dict(),
                 }
-                with replacing(checkpoint) as partial:
-                    torch.save(saved, partial)
+                write_tensors(checkpoint, saved)
             self.reporter.say(
                 f"epoch {epoch}/{config.epochs}  loss {loss:.4f}  dev {self.task.metric} {score:.2f}"
                 f"  best {state.best_score:.2f} (epoch {state.best_epoch})  {seconds:.1f} s"
@@ -317,5 +316,6 @@ def _read_checkpoint(path: Path | None, fingerprint: str, device: torch.device) 
     """What a checkpoint holds, or None where there is none, or one of a run with other settings."""
     if path is None or not path.exists():
         return None
-    saved: dict[str, Any] = torch.load(path, map_location=device, weights_only=True)
+    names = {"fingerprint", "state", "model", "best", "optimizer", "plateau", "average"}
+    saved = read_tensors(path, names, device, "Delete it and run again with retry=failed: the run starts anew")
     return saved if saved["fingerprint"] == fingerprint else None

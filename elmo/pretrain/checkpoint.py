@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import errno
 import json
-import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -95,10 +94,8 @@ class RunFolder:
     def save(self, model: LanguageModel, optimiser: torch.optim.Optimizer, position: Position) -> None:
         """Writes a checkpoint in the place of the last one, which stays until the new one is whole."""
         content = {"model": model.state_dict(), "optimiser": optimiser.state_dict(), "position": asdict(position)}
-        with self.writing(), replacing(self.path / "checkpoint.pt") as partial, partial.open("wb") as file:
-            torch.save(content, file)
-            file.flush()
-            os.fsync(file.fileno())
+        with self.writing(), replacing(self.path / "checkpoint.pt") as partial:
+            torch.save(content, partial)
 
     def load(self, model: LanguageModel, optimiser: torch.optim.Optimizer) -> Position:
         """Puts the last checkpoint into model and optimiser; a folder without one gives the start of a run."""

@@ -125,3 +125,23 @@ def test_other_handlers_and_threads_are_let_be():
     thread.start()
     thread.join()
     assert seen == ["handled", "thread"]
+
+
+def test_the_content_is_on_the_disk_before_the_name_is(tmp_path, monkeypatch):
+    """Otherwise a loss of power may leave an empty file where a whole one stood."""
+    steps, path = [], tmp_path / "x"
+    fsync, replace = os.fsync, os.replace
+
+    def seen_fsync(handle):
+        fsync(handle)
+        steps.append(("fsync", os.fstat(handle).st_size))
+
+    def seen_replace(*paths):
+        replace(*paths)
+        steps.append(("replace", path.stat().st_size))
+
+    monkeypatch.setattr(os, "fsync", seen_fsync)
+    monkeypatch.setattr(os, "replace", seen_replace)
+    with replacing(path) as partial:
+        partial.write_bytes(b"whole")
+    assert steps == [("fsync", 5), ("replace", 5)]

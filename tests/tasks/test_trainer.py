@@ -1,4 +1,5 @@
 import math
+import re
 from dataclasses import replace
 
 import pytest
@@ -342,6 +343,28 @@ class TestCheckpoint:
         # weights, best weights and Adam's two moments
         assert 4 * numbers * 4 < path.stat().st_size < 4 * numbers * 4 + 40_000 < 4 * numbers * 4 + bilm * 4
         assert list(tmp_path.iterdir()) == [path], "no partial file is left"
+
+
+class TestDamagedCheckpoint:
+    """What a loss of power or a full disk leaves; the run must not be stuck with it."""
+
+    @pytest.fixture
+    def path(self, tmp_path):
+        path = tmp_path / "checkpoint.pt"
+        fit(Line([1, 2]), epochs=2, checkpoint=path)
+        return path
+
+    @pytest.mark.parametrize("damage", ["empty", "half", "zeros", "text", "other"])
+    def test_is_told_with_what_to_do(self, path, damage):
+        whole = path.read_bytes()
+        if damage == "other":
+            torch.save({"fingerprint": ""}, path)
+        else:
+            path.write_bytes({"empty": b"", "half": whole[: len(whole) // 2], "text": b"x"}.get(damage, bytes(999)))
+        with pytest.raises(InputError, match=re.escape(str(path)) + r".*Delete it .*retry=failed.*starts anew"):
+            fit(Line([3]), epochs=3, checkpoint=path)
+        path.unlink()
+        assert fit(Line([1, 2, 3]), epochs=3, checkpoint=path).epoch == 3
 
 
 @pytest.mark.integration
