@@ -104,6 +104,7 @@ class Task(ABC, Generic[Example, Settings]):
         recipe: raise it when a change of code alters scores under an equal config; it is part of the fingerprint.
         settings_type: a dataclass of the head's settings, checked against the task's YAML.
         reader_type: a dataclass of what may differ between files of this task, checked against the data's YAML.
+        columns: what `from_rows` finds in each row; a dataset on the hub says what it calls them.
     """
 
     name: ClassVar[str]
@@ -111,6 +112,7 @@ class Task(ABC, Generic[Example, Settings]):
     recipe: ClassVar[int]
     settings_type: ClassVar[type]
     reader_type: ClassVar[type]
+    columns: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, settings: Settings, reader: Any) -> None:  # noqa: ANN401 (of `reader_type`)
         self.settings = settings

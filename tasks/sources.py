@@ -107,6 +107,7 @@ class Source:
         if self._has_files(split):
             examples = [example for path in self._paths(split) for example in task.read(path, split)]
         else:
+            self._check_columns(task.columns)
             examples = task.from_rows(self._hub_rows(split), split)
         usable = [example for example in examples if task.usable(example)]
         if not usable:
@@ -153,6 +154,12 @@ class Source:
             digest.update(json.dumps(self._hub_rows(split), sort_keys=True).encode())
         return digest.hexdigest()
 
+    def _check_columns(self, needed: Sequence[str]) -> None:
+        """Raises an InputError if the dataset does not say what the hub calls each column that the task needs."""
+        named = self._config.hub.columns if self._config.hub is not None else {}
+        if any(column not in named for column in needed):
+            raise _wrong_columns(self._config, f"a name for each of the columns {', '.join(needed)}", list(named))
+
     def _hub_rows(self, split: Split) -> Sequence[dict[str, Any]]:
         if split not in self._rows:
             self._rows[split] = _read_hub(self._config, split, self._root)
@@ -184,9 +191,18 @@ def _read_hub(config: DataConfig, split: Split, root: Path) -> list[dict[str, An
         ) from error
     absent = [theirs for theirs in hub.columns.values() if theirs not in rows.column_names]
     if absent:
-        raise InputError(f"{hub.path}: expected the columns {', '.join(absent)}, found {', '.join(rows.column_names)}")
+        raise _wrong_columns(config, f"the columns {', '.join(absent)}", rows.column_names)
     columns = {ours: _labelled(rows[theirs], rows.features[theirs]) for ours, theirs in hub.columns.items()}
     return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+
+def _wrong_columns(config: DataConfig, expected: str, found: Sequence[str]) -> InputError:
+    path = config.hub.path if config.hub is not None else ""
+    part = "data" if config.task else f"datasets.{config.name}"  # a dataset of its own, or the task's part of one
+    return InputError(
+        f"data={config.name}, on the hub {path}: expected {expected}, found {', '.join(found) or 'none'}. "
+        f"Name the dataset's columns in {part}.hub.columns"
+    )
 
 
 def _labelled(values: Sequence[Any], feature: Any) -> list[Any]:  # noqa: ANN401 (a type of the datasets library)

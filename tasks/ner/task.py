@@ -24,6 +24,7 @@ class Ner(Task[NerExample, NerSettings]):
     recipe = 1
     settings_type = NerSettings
     reader_type = ColumnReader
+    columns = ("words", "tags")
 
     tags: list[str]
 

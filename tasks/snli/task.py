@@ -11,7 +11,7 @@ import torch
 
 from tasks.base import Batch, Head, Scores, Sentence, Split, Task
 from tasks.metrics import class_scores
-from tasks.snli.data import LABELS, PairExample, PairReader, read_pairs, read_rows
+from tasks.snli.data import FIELDS, LABELS, PairExample, PairReader, read_pairs, read_rows
 from tasks.snli.head import Esim, EsimSettings
 
 NUMBER_OF = {label: number for number, label in enumerate(LABELS)}
@@ -25,6 +25,7 @@ class Snli(Task[PairExample, EsimSettings]):
     recipe = 1
     settings_type = EsimSettings
     reader_type = PairReader
+    columns = FIELDS
 
     def read(self, path: Path, split: Split) -> list[PairExample]:
         """The pairs of an SNLI jsonl file."""

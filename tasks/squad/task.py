@@ -23,6 +23,7 @@ class Squad(Task[SquadExample, SquadSettings]):
     recipe = 2  # 2: Adadelta with TensorFlow's constants
     settings_type = SquadSettings
     reader_type = SquadReader
+    columns = ("id", "title", "context", "question", "answers")
 
     def __init__(self, settings: SquadSettings, reader: SquadReader) -> None:
         reader.check()

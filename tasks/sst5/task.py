@@ -22,6 +22,7 @@ class Sst5(Task[SentimentExample, BcnSettings]):
     recipe = 1
     settings_type = BcnSettings
     reader_type = TreeReader
+    columns = ("tree",)
 
     def read(self, path: Path, split: Split) -> list[SentimentExample]:
         """The sentences of a file of trees, in training their phrases too."""

@@ -176,10 +176,10 @@ class TestHub:
         rows.to_parquet(tmp_path / "hub" / "train-00000-of-00001.parquet")
         seen = []
         monkeypatch.setattr(ner, "from_rows", lambda rows, split: seen.extend(rows) or [])
-        hub = HubConfig(path=str(tmp_path / "hub"), columns={"words": "text", "label": "label"})
+        hub = HubConfig(path=str(tmp_path / "hub"), columns={"words": "text", "tags": "label"})
         with pytest.raises(InputError, match="no examples"):
             Source(config(splits={}, hub=hub), tmp_path).load(ner, "train")
-        assert [row["label"] for row in seen] == ["yes", None, "no"]
+        assert [row["tags"] for row in seen] == ["yes", None, "no"]
 
     def test_files_come_first(self, ner, files, hub):
         (files / "dev.txt").write_text("Other O\n")
@@ -199,8 +199,30 @@ class TestHub:
 
     def test_a_column_that_is_not_there(self, ner, files, hub):
         hub.columns["tags"] = "labels"
-        with pytest.raises(InputError, match="expected the columns labels, found id, tokens, ner_tags"):
+        expected = r"labels, found id, tokens, ner_tags\. Name .* in data\.hub\.columns$"
+        with pytest.raises(InputError, match=f"^data=mine, on the hub {hub.path}: expected the columns {expected}"):
             Source(config(splits={}, hub=hub), files).load(ner, "dev")
+
+    @pytest.mark.parametrize(
+        ("task", "column", "left"),
+        [
+            ("ner", "tags", "words"),
+            ("snli", "gold_label", "sentence1, sentence2"),
+            ("squad", "title", "id, context, question, answers"),
+            ("sst5", "tree", "none"),
+        ],
+    )
+    def test_a_column_that_the_task_needs_and_nobody_named(self, tmp_path, task, column, left):
+        chosen = run_config(compose_config([f"task={task}", "data=paper"]))
+        columns = chosen.data.hub.columns
+        assert sorted(columns) == sorted(chosen.task.columns)
+        del columns[column]
+        with pytest.raises(InputError) as caught:
+            Source(chosen.data, tmp_path).load(chosen.task, "dev")
+        assert str(caught.value) == (
+            f"data=paper, on the hub {chosen.data.hub.path}: expected a name for each of the columns "
+            f"{', '.join(chosen.task.columns)}, found {left}. Name the dataset's columns in datasets.paper.hub.columns"
+        )
 
     def test_out_of_reach_it_names_the_files_to_place(self, ner, cache, tmp_path):
         absent = HubConfig(path="nobody/no-such-dataset", columns={"words": "tokens", "tags": "ner_tags"})
