@@ -126,6 +126,10 @@ class Task(ABC, Generic[Example, Settings]):
     def from_rows(self, rows: Sequence[Mapping[str, Any]], split: Split) -> list[Example]:
         """The examples in rows from the Hugging Face hub, their columns already renamed."""
 
+    def hub_split(self, split: Split, names: Mapping[str, str]) -> str:
+        """What the hub calls the rows among which a split's examples are; `names` are its names for our splits."""
+        return names[split]
+
     def usable(self, example: Example) -> bool:
         """Whether an example can be learned from and scored; the others are dropped and counted in the record."""
         return True

@@ -96,7 +96,7 @@ class Source:
         self._limit = limit
         self._train_fraction = train_fraction
         self._seed = seed
-        self._rows: dict[Split, list[dict[str, Any]]] = {}
+        self._rows: dict[str, list[dict[str, Any]]] = {}  # by the hub's names, since two splits may share one
 
     def fingerprint(self) -> dict[str, str]:
         """The sha256 of each split's content, in which no label is looked at."""
@@ -108,7 +108,7 @@ class Source:
             examples = [example for path in self._paths(split) for example in task.read(path, split)]
         else:
             self._check_columns(task.columns)
-            examples = task.from_rows(self._hub_rows(split), split)
+            examples = task.from_rows(self._hub_rows(split, task), split)
         usable = [example for example in examples if task.usable(example)]
         if not usable:
             raise InputError(f"data={self._config.name}: the {split} split has no examples")
@@ -160,10 +160,12 @@ class Source:
         if any(column not in named for column in needed):
             raise _wrong_columns(self._config, f"a name for each of the columns {', '.join(needed)}", list(named))
 
-    def _hub_rows(self, split: Split) -> Sequence[dict[str, Any]]:
-        if split not in self._rows:
-            self._rows[split] = _read_hub(self._config, split, self._root)
-        return self._rows[split]
+    def _hub_rows(self, split: Split, task: Task[Any, Any] | None = None) -> Sequence[dict[str, Any]]:
+        names = self._config.hub.splits if self._config.hub is not None else {}
+        name = names[split] if task is None else task.hub_split(split, names)
+        if name not in self._rows:
+            self._rows[name] = _read_hub(self._config, split, name, self._root)
+        return self._rows[name]
 
 
 def _drawn(examples: list[Example], fraction: float, seed: int) -> list[Example]:
@@ -173,15 +175,15 @@ def _drawn(examples: list[Example], fraction: float, seed: int) -> list[Example]
     return [examples[index] for index in sorted(order[: max(1, round(fraction * len(examples)))])]
 
 
-def _read_hub(config: DataConfig, split: Split, root: Path) -> list[dict[str, Any]]:
-    """The rows of a split from the hub, with our column names and label names instead of numbers."""
+def _read_hub(config: DataConfig, split: Split, name: str, root: Path) -> list[dict[str, Any]]:
+    """The rows that the hub has under this name, with our column names and label names instead of numbers."""
     import datasets
 
     hub = config.hub
     if hub is None:
         raise InputError(f"data={config.name} names no dataset on the hub")
     try:
-        rows = datasets.load_dataset(hub.path, hub.name, revision=hub.revision, split=hub.splits[split])
+        rows = datasets.load_dataset(hub.path, hub.name, revision=hub.revision, split=name)
     except (OSError, ValueError, RuntimeError) as error:  # datasets raises all three for a hub that cannot be had
         files = ", ".join(str(root / name) for name in config.splits.get(split, [])) or "no files"
         raise InputError(

@@ -27,7 +27,7 @@ class SquadReader:
             test. `official_dev`: training keeps all articles and dev is the official dev set, as in the paper; the test
             score is then of the very questions by which the model was chosen, and only good for comparison. With the
             latter two, dev lists the training file and the official dev file, of which the former's name begins with
-            "train".
+            "train"; on the hub, dev names the training rows, and `official_dev` takes those of test instead.
         dev_share: share of the training articles that dev gets, by a hash of their titles.
     """
 

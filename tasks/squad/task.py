@@ -37,6 +37,12 @@ class Squad(Task[SquadExample, SquadSettings]):
         """The questions in rows with `id`, `title`, `context`, `question` and `answers`."""
         return read_rows(rows, split, self.reader)
 
+    def hub_split(self, split: Split, names: Mapping[str, str]) -> str:
+        """The hub's name for a split's rows: those of test, the official dev set, for a dev that would be train's."""
+        if split == "dev" and self.reader.select_on == "official_dev" and names["dev"] == names["train"]:
+            return names["test"]
+        return names[split]
+
     def counts(self, examples: Sequence[SquadExample]) -> dict[str, int]:
         """Articles, paragraphs, questions, answers, and tokens of paragraphs and questions."""
         passages = {(example.passage.title, example.passage.context): example.passage for example in examples}

@@ -6,9 +6,12 @@ import subprocess
 import pytest
 
 from elmo.errors import InputError
+from tasks.base import SPLITS
+from tasks.sources import Source
 from tasks.squad.data import SquadReader, held_out, read_rows, read_squad
 from tasks.squad.head import SquadSettings
 from tasks.squad.task import Squad, answer_text
+from tests.tasks.making import run_of
 
 CONTEXT = "The “Great” Anglo-Saxon king of 1066, aged 66, died in 1066."
 
@@ -165,17 +168,7 @@ class TestSplits:
         assert self.ids(tmp_path, "dev", "dev-v1.1.json", **peeking) == {"dev 0", "dev 1"}
 
     def test_rows_of_the_hub(self):
-        rows = [
-            {
-                "id": f"{title} {i}",
-                "title": title,
-                "context": CONTEXT,
-                "question": "Who?",
-                "answers": {"text": ["king"], "answer_start": [CONTEXT.index("king")]},
-            }
-            for title in ("A", "B")
-            for i in range(3)
-        ]
+        rows = [hub_row(title, i) for title in ("A", "B") for i in range(3)]
         reader = SquadReader(select_on="train_articles", dev_share=0.5)
         train, dev = read_rows(rows, "train", reader), read_rows(rows, "dev", reader)
         assert (len(train), len(dev)) == (3, 3)
@@ -183,6 +176,52 @@ class TestSplits:
         assert train[0].passage is train[1].passage
         with pytest.raises(InputError, match=r"train, row 0: expected an object with 'title'"):
             read_rows([{"id": "x"}], "train", SquadReader())
+
+
+def hub_row(title, number):
+    answers = {"text": ["king"], "answer_start": [CONTEXT.index("king")]}
+    return {"id": f"{title} {number}", "title": title, "context": CONTEXT, "question": "Who?", "answers": answers}
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch):
+    """SQuAD as the hub has it, in small, and with a `test` that the real one lacks."""
+    import datasets
+
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    datasets.disable_progress_bars()
+    (tmp_path / "hub").mkdir()
+    for split, titles in (("train", 20), ("validation", 2), ("test", 2)):
+        rows = datasets.Dataset.from_list([hub_row(f"{split} {i}", "only") for i in range(titles)])
+        rows.to_parquet(tmp_path / "hub" / f"{split}-00000-of-00001.parquet")
+    return tmp_path / "hub"
+
+
+class TestHub:
+    def titles(self, hub, *settings):
+        """The articles in each split from the hub, no file being there."""
+        run = run_of("task=squad", "data=paper", f"datasets.paper.hub.path={hub}", *settings)
+        source = Source(run.data, hub / "no files")
+        splits = {split: source.load(run.task, split).examples for split in SPLITS}
+        return {split: {example.id.removesuffix(" only") for example in splits[split]} for split in SPLITS}
+
+    def test_dev_is_cut_from_the_training_articles(self, hub):
+        titles = self.titles(hub, "datasets.paper.reader.dev_share=0.1")
+        everything = {f"train {i}" for i in range(20)}
+        assert titles["dev"] == held_out(everything, 0.1)
+        assert titles["train"] == everything - titles["dev"]
+        assert titles["test"] == {"validation 0", "validation 1"}
+
+    def test_selection_on_the_official_dev_set(self, hub):
+        titles = self.titles(hub, "datasets.paper.reader.select_on=official_dev")
+        assert titles["train"] == {f"train {i}" for i in range(20)}
+        assert titles["dev"] == titles["test"] == {"validation 0", "validation 1"}
+
+    def test_a_dataset_with_a_dev_set_of_its_own_is_not_selected_on_test(self, hub):
+        own = ["datasets.paper.hub.splits.dev=validation", "datasets.paper.hub.splits.test=test"]
+        titles = self.titles(hub, "datasets.paper.reader.select_on=official_dev", *own)
+        assert titles["dev"] == {"validation 0", "validation 1"}
+        assert titles["test"] == {"test 0", "test 1"}
 
 
 @pytest.fixture(scope="module")
