@@ -114,7 +114,7 @@ def _wanted(titles: Iterable[str], split: Split, reader: SquadReader) -> frozens
 def read_rows(rows: Sequence[Mapping[str, Any]], split: Split, reader: SquadReader) -> list[SquadExample]:
     """The questions in rows as the hub has them: `id`, `title`, `context`, `question`, `answers` of lists."""
     tokenise = OffsetTokeniser()
-    passages: dict[str, Passage] = {}
+    passages: dict[tuple[str, str], Passage] = {}
     examples = []
     titles = [_get(row, "title", str, f"{split}, row {number}") for number, row in enumerate(rows)]
     wanted = _wanted(titles, split, reader)
@@ -123,12 +123,12 @@ def read_rows(rows: Sequence[Mapping[str, Any]], split: Split, reader: SquadRead
             continue
         where = f"{split}, row {number}"
         context = _get(row, "context", str, where)
-        if context not in passages:
-            passages[context] = _passage(title, context, tokenise, where)
+        if (title, context) not in passages:
+            passages[title, context] = _passage(title, context, tokenise, where)
         answers = _get(row, "answers", dict, where)
         texts, starts = _get(answers, "text", list, where), _get(answers, "answer_start", list, where)
         listed = [{"text": text, "answer_start": start} for text, start in zip(texts, starts, strict=True)]
-        examples.append(_example({**row, "answers": listed}, passages[context], tokenise, Path("hub"), where))
+        examples.append(_example({**row, "answers": listed}, passages[title, context], tokenise, Path("hub"), where))
     return examples
 
 

@@ -174,6 +174,9 @@ class TestSplits:
         assert (len(train), len(dev)) == (3, 3)
         assert meant(train[0]) == ["king"]
         assert train[0].passage is train[1].passage
+        assert {train[0].passage.title, dev[0].passage.title} == {"A", "B"}
+        both = read_rows(rows, "test", reader)  # one text in two articles
+        assert [example.passage.title for example in both] == ["A"] * 3 + ["B"] * 3
         with pytest.raises(InputError, match=r"train, row 0: expected an object with 'title'"):
             read_rows([{"id": "x"}], "train", SquadReader())
 
