@@ -20,6 +20,7 @@ from elmo.device import upload_together
 from elmo.errors import InputError
 from elmo.options import N_CHARACTERS
 from elmo.teller import Teller
+from tasks import limits
 from tasks.base import FeatureBatch, Sentence
 from tasks.frozen import ElmoConfig, StoreConfig, bilm_fingerprint, build_elmo
 from tasks.seed import drawing_from, initialise
@@ -55,6 +56,24 @@ class FeaturesConfig:
     characters: CharactersConfig | None = field(default_factory=CharactersConfig)
     elmo: ElmoConfig | None = None
     dropout: float = 0.0
+
+    def check(self) -> None:
+        """Raises an InputError for a value that cannot be meant."""
+        if self.words is not None:
+            limits.at_least(1, "features.words.dim", self.words.dim)
+        if self.characters is not None:
+            for name, value in vars(self.characters).items():
+                limits.at_least(1, f"features.characters.{name}", value)
+            if self.characters.width > LONGEST_WORD:
+                raise InputError(
+                    f"features.characters.width: expected at most the {LONGEST_WORD} characters that are read of a "
+                    f"word, found {self.characters.width}"
+                )
+        if self.elmo is not None:
+            self.elmo.check()
+        if not (self.words or self.characters or (self.elmo and "input" in self.elmo.places)):
+            raise InputError("features: every part is null; keep at least one of words, characters, elmo at the input")
+        limits.dropout("features.dropout", self.dropout)
 
 
 def features_fingerprint(config: FeaturesConfig) -> dict[str, str | None]:
@@ -144,6 +163,7 @@ class TokenFeatures(nn.Module):
         self, config: FeaturesConfig, training: Iterable[Sentence], seed: int, store: StoreConfig | None = None
     ) -> None:
         super().__init__()
+        config.check()
         self.config = config
         self._numbers = WordNumbers()
         self._training_words: list[str] = []
@@ -172,8 +192,6 @@ class TokenFeatures(nn.Module):
         elmo_dim = self.elmo.dim if self.elmo is not None else 0
         self.input_dim = words_dim + (self.characters.dim if self.characters else 0) + elmo_dim * ("input" in places)
         self.output_dim = elmo_dim * ("output" in places)
-        if self.input_dim == 0:
-            raise InputError("features: every part is null; keep at least one of words, characters, elmo at the input")
 
     def _word_table(self, training: Iterable[Sentence], dim: int, seed: int) -> nn.Parameter:
         """The vectors of the training words: pretrained, or drawn with the pretrained ones' mean and spread."""

@@ -14,6 +14,7 @@ from elmo.mix import LayerChoice
 from elmo.options import BilmOptions
 from elmo.store import LIMIT_GB, PRECISIONS, About, open_shelf
 from elmo.weights import find_weights, shipped_names
+from tasks import limits
 
 PLACES = ("input", "output")
 
@@ -44,6 +45,19 @@ class ElmoConfig:
     dropout: float = 0.5
     precision: str = "float16"
 
+    def check(self) -> None:
+        """Raises an InputError for a value that cannot be meant."""
+        wrong = [place for place in self.places if place not in PLACES]
+        if wrong or not self.places:
+            raise InputError(f"features.elmo.places: expected some of {', '.join(PLACES)}, found {wrong or 'none'}")
+        if not (self.layers in ("mix", "last") or self.layers.isdigit()):
+            raise InputError(
+                f"features.elmo.layers: expected mix, last or the number of a layer, found {self.layers!r}"
+            )
+        limits.one_of(PRECISIONS, "features.elmo.precision", self.precision)
+        limits.at_least(0, "features.elmo.l2", self.l2)
+        limits.dropout("features.elmo.dropout", self.dropout)
+
 
 @dataclass
 class StoreConfig:
@@ -62,12 +76,7 @@ class StoreConfig:
 
 def build_elmo(config: ElmoConfig, store: StoreConfig) -> Elmo:
     """The ELMo layer that a config describes; each sentence that is prepared is embedded once."""
-    wrong = [place for place in config.places if place not in PLACES]
-    if wrong or not config.places:
-        raise InputError(f"features.elmo.places: expected some of {', '.join(PLACES)}, found {wrong or 'none'}")
     layers: str | int = int(config.layers) if config.layers.isdigit() else config.layers
-    if config.precision not in PRECISIONS:
-        raise InputError(f"features.elmo.precision: expected {' or '.join(PRECISIONS)}, found {config.precision!r}")
     bilm = _bilm(config)
     bilm.remember_words()
     shelf = None

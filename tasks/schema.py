@@ -25,6 +25,7 @@ from elmo.download import is_published
 from elmo.errors import InputError
 from elmo.options import SIZES
 from elmo.weights import shipped_names
+from tasks import limits
 from tasks.base import Task
 from tasks.features import FeaturesConfig
 from tasks.frozen import StoreConfig
@@ -131,10 +132,10 @@ def run_config(tree: DictConfig) -> RunConfig:
     name = task_class.name  # type: ignore[attr-defined]
     # Checked once more: Hydra lets +KEY=VALUE past the schema.
     values: RunSchema = _checked(RunSchema, OmegaConf.to_container(tree, resolve=True), "")  # type: ignore[arg-type]
-    for key, value in (("limit", values.limit), ("threads", values.threads)):
-        if value is not None and value < 1:
-            raise InputError(f"{key}: expected at least 1, found {value}")
-    values.logger.check()
+    limits.at_least(1, "limit", values.limit)
+    limits.at_least(1, "threads", values.threads)
+    for part in (values.features, values.trainer, values.logger):
+        part.check()
     if values.retry not in (None, "failed"):
         raise InputError(f"retry: expected null or failed, found {values.retry!r}")
     if not 0 < values.train_fraction <= 1:

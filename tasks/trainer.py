@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from elmo.errors import InputError
+from tasks import limits
 from tasks.averages import WeightAverage
 from tasks.base import Batch, FeatureBatch, Head, Scores, Task
 from tasks.batches import plan_batches
@@ -65,20 +66,18 @@ class TrainerConfig:
 
     def check(self) -> None:
         """Raises an InputError for a value that cannot be meant."""
-        if self.optimizer not in OPTIMIZERS:
-            raise InputError(f"trainer.optimizer: expected {' or '.join(OPTIMIZERS)}, found {self.optimizer!r}")
-        if self.precision not in PRECISIONS:
-            raise InputError(f"trainer.precision: expected {' or '.join(PRECISIONS)}, found {self.precision!r}")
-        for name, value, least in (
-            ("epochs", self.epochs, 1),
-            ("batch_size", self.batch_size, 1),
-            ("batch_tokens", self.batch_tokens, 1),
-            ("patience", self.patience, 1),
-        ):
-            if value is not None and value < least:
-                raise InputError(f"trainer.{name}: expected at least {least}, found {value}")
-        if not self.lr > 0:
-            raise InputError(f"trainer.lr: expected a positive number, found {self.lr}")
+        limits.one_of(OPTIMIZERS, "trainer.optimizer", self.optimizer)
+        limits.one_of(PRECISIONS, "trainer.precision", self.precision)
+        for name in ("epochs", "batch_size", "batch_tokens", "patience"):
+            limits.at_least(1, f"trainer.{name}", getattr(self, name))
+        for name in ("weight_decay", "plateau_patience"):
+            limits.at_least(0, f"trainer.{name}", getattr(self, name))
+        for name in ("lr", "grad_norm"):
+            limits.positive(f"trainer.{name}", getattr(self, name))
+        if self.plateau_factor is not None and not 0 < self.plateau_factor < 1:
+            raise InputError(
+                f"trainer.plateau_factor: expected null or a factor between 0 and 1, found {self.plateau_factor}"
+            )
         if self.ema is not None and not 0 < self.ema < 1:
             raise InputError(f"trainer.ema: expected null or a decay between 0 and 1 such as 0.999, found {self.ema}")
 

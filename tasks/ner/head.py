@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from tasks import limits
 from tasks.base import Batch, FeatureBatch, Head
 from tasks.crf import ConstrainedCrf
 from tasks.layers import BiRnn
@@ -21,6 +22,11 @@ class NerSettings:
     hidden: int = 200
     layers: int = 2
     dropout: float = 0.5
+
+    def __post_init__(self) -> None:
+        limits.at_least(1, "task.hidden", self.hidden)
+        limits.at_least(1, "task.layers", self.layers)
+        limits.dropout("task.dropout", self.dropout)
 
 
 class BiLstmCrf(Head):

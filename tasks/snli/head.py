@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from tasks import limits
 from tasks.base import Batch, FeatureBatch, Head
 from tasks.layers import (
     BiRnn,
@@ -28,6 +29,10 @@ class EsimSettings:
 
     hidden: int = 300
     dropout: float = 0.5
+
+    def __post_init__(self) -> None:
+        limits.at_least(1, "task.hidden", self.hidden)
+        limits.dropout("task.dropout", self.dropout)
 
 
 def align(premise: Tensor, hypothesis: Tensor, premise_mask: Tensor, hypothesis_mask: Tensor) -> tuple[Tensor, Tensor]:

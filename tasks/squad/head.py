@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from tasks import limits
 from tasks.base import Batch, FeatureBatch, Head
 from tasks.layers import BiRnn, VariationalDropout
 from tasks.squad.attention import BiAttention, SelfAttention
@@ -22,6 +23,11 @@ class SquadSettings:
     hidden: int = 90
     dropout: float = 0.2
     longest: int = 17
+
+    def __post_init__(self) -> None:
+        limits.at_least(1, "task.hidden", self.hidden)
+        limits.at_least(1, "task.longest", self.longest)
+        limits.dropout("task.dropout", self.dropout)
 
 
 class BidafSelfAttention(Head):

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from elmo.errors import InputError
+from tasks import limits
 from tasks.base import Batch, FeatureBatch, Head
 from tasks.layers import BiRnn, masked_max, masked_mean, masked_softmax, product
 from tasks.sst5.data import LABELS
@@ -44,6 +45,13 @@ class BcnSettings:
                 f"task.maxout_dropout: expected one for each of the {len(self.maxout)} layers of task.maxout, "
                 f"found {len(self.maxout_dropout)}"
             )
+        for name in ("dim", "hidden", "pool"):
+            limits.at_least(1, f"task.{name}", getattr(self, name))
+        for width, share in zip(self.maxout, self.maxout_dropout, strict=True):
+            limits.at_least(1, "task.maxout", width)
+            limits.dropout("task.maxout_dropout", share)
+        limits.dropout("task.dim_dropout", self.dim_dropout)
+        limits.dropout("task.pooled_dropout", self.pooled_dropout)
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,8 @@ class TestUnknownAndWrong:
             ("train_fraction=0", "train_fraction: expected more than 0 and at most 1, found 0"),
             ("train_fraction=20", "train_fraction: expected more than 0 and at most 1, found 20"),
             ("threads=0", "threads: expected at least 1, found 0"),
+            ("trainer.optimizer=adma", "trainer.optimizer: expected adam or adadelta, found 'adma'"),
+            ("task.dropout=2", "task.dropout: expected at least 0 and below 1, found 2"),
             ("+data.reader.comments=true", "set datasets.mini.reader instead"),
         ],
     )
@@ -65,6 +67,36 @@ class TestUnknownAndWrong:
         assert expected in err
         assert "Traceback" not in err
         assert not list(tmp_path.rglob("*.json")), "nothing has been run"
+
+    @pytest.mark.parametrize(
+        ("overrides", "expected"),
+        [
+            ("trainer.optimizer=adma", "trainer.optimizer: expected adam or adadelta, found 'adma'"),
+            ("trainer.weight_decay=-1", "trainer.weight_decay: expected at least 0, found -1"),
+            ("trainer.plateau_factor=2", "trainer.plateau_factor: expected null or a factor between 0 and 1, found 2"),
+            ("trainer.plateau_patience=-1", "trainer.plateau_patience: expected at least 0, found -1"),
+            ("trainer.grad_norm=nan", "trainer.grad_norm: expected a positive number, found nan"),
+            ("features=elmo features.elmo.places=[inptu]", "features.elmo.places: expected some of input, output"),
+            ("features=elmo features.elmo.layers=top", "features.elmo.layers: expected mix, last or the number of"),
+            ("features=elmo features.elmo.dropout=1", "features.elmo.dropout: expected at least 0 and below 1"),
+            ("features=elmo features.elmo.l2=-0.1", "features.elmo.l2: expected at least 0, found -0.1"),
+            ("features.characters.width=60", "features.characters.width: expected at most the 50 characters"),
+            ("features.characters.filters=0", "features.characters.filters: expected at least 1, found 0"),
+            ("features.words.dim=0", "features.words.dim: expected at least 1, found 0"),
+            ("features.dropout=-0.5", "features.dropout: expected at least 0 and below 1, found -0.5"),
+            ("features.words=null features.characters=null", "features: every part is null"),
+            ("task=ner task.dropout=2", "task.dropout: expected at least 0 and below 1, found 2"),
+            ("task=ner task.layers=0", "task.layers: expected at least 1, found 0"),
+            ("task=snli task.hidden=-8", "task.hidden: expected at least 1, found -8"),
+            ("task=squad task.longest=0", "task.longest: expected at least 1, found 0"),
+            ("task=sst5 task.pool=0", "task.pool: expected at least 1, found 0"),
+            ("task=sst5 task.maxout_dropout=[0.2,1.3]", "task.maxout_dropout: expected at least 0 and below 1"),
+        ],
+    )
+    def test_a_value_that_cannot_be_meant_is_refused_when_the_run_is_composed(self, overrides, expected):
+        """So nothing has been read or embedded for it, and it leaves no failed record."""
+        with pytest.raises(InputError, match=re.escape(expected)):
+            run_of(*overrides.split())
 
     @pytest.mark.parametrize(
         ("override", "options"), [("features=bert", FEATURES), ("task=chess", TASKS), ("data=imdb", DATA)]
