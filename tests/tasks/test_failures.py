@@ -215,7 +215,7 @@ def test_an_experiment_that_names_an_unknown_task(place, command, tmp_path):
     )
     code, _, err = command("-m", "--config-dir", tmp_path / "conf", "experiment=mine", f"runs_dir={tmp_path / 'runs'}")
     assert code == 1
-    assert "task/nerd" in err
+    assert "task=nerd: no such choice" in err
     assert "snli" in err, "what there is"
     assert "Traceback" not in err
     assert list((tmp_path / "runs").rglob("record.json")) == []
