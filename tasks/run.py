@@ -52,7 +52,7 @@ from tasks.schema import RunConfig, explain, group_options, run_config
 from tasks.seed import initialise
 from tasks.sources import Loaded
 from tasks.sweep import Ended, RunFailed, Sweep
-from tasks.trainer import FitState, NonFiniteLoss, TaskModel, Trainer
+from tasks.trainer import FitState, NonFiniteLoss, OutOfMemory, TaskModel, Trainer
 
 WEIGHTS_NAME = "weights.pt"
 MOST_BREAKS = 3  # how often in a row a sweep goes on after a killed process before any of its runs has ended
@@ -263,7 +263,7 @@ def _hydra_main(tree: DictConfig) -> Ended:
     end_with_launcher()
     try:
         return run(run_config(tree), in_sweep, side_by_side)
-    except (InputError, RecordConflict, RecordUnreadable, NonFiniteLoss, OSError) as error:
+    except (InputError, RecordConflict, RecordUnreadable, NonFiniteLoss, OutOfMemory, OSError) as error:
         print(f"tasks.run: {error}", file=sys.stderr)
         raise RunFailed from error
     except RunFailed:

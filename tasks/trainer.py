@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -114,6 +115,10 @@ class TaskModel(nn.Module):
 
 class NonFiniteLoss(RuntimeError):  # noqa: N818
     """A loss that is no number; the message names the batch."""
+
+
+class OutOfMemory(RuntimeError):  # noqa: N818
+    """A batch that does not fit into the device's memory; the message says how large it is and what to set."""
 
 
 @dataclass
@@ -250,18 +255,19 @@ class Trainer:
         config = self.config
         plan = plan_batches(sizes, config.batch_size, config.batch_tokens, named_seed(self.seed, "batches", epoch))
         model.train()
-        losses = []
+        losses: list[Tensor] = []
         trained = list(model.trained().values())
         for _, batch, found in self._batches(model, train, self.reporter.track(plan, len(plan), f"epoch {epoch}")):
-            optimizer.zero_grad()
-            with self._autocast():
-                loss = model.loss(batch, found)
-            loss.backward()  # type: ignore[no-untyped-call]
-            if config.grad_norm is not None:
-                nn.utils.clip_grad_norm_(trained, config.grad_norm)
-            optimizer.step()
-            average.update()
-            losses.append(loss.detach())
+            with _memory_told(batch, f"epoch {epoch}, step {len(losses) + 1}"):
+                optimizer.zero_grad()
+                with self._autocast():
+                    loss = model.loss(batch, found)
+                loss.backward()  # type: ignore[no-untyped-call]
+                if config.grad_norm is not None:
+                    nn.utils.clip_grad_norm_(trained, config.grad_norm)
+                optimizer.step()
+                average.update()
+                losses.append(loss.detach())
         # Looked at once an epoch: asking after every step would make a GPU wait for the CPU.
         values = torch.stack(losses).float().cpu()
         if not torch.isfinite(values).all():
@@ -284,7 +290,9 @@ class Trainer:
         with torch.no_grad(), self._autocast():
             shown = self.reporter.track(plan, len(plan), "predicting")
             for numbers, batch, found in self._batches(model, examples, shown):
-                for number, prediction in zip(numbers, model.decode(batch, found), strict=True):
+                with _memory_told(batch, "predicting"):
+                    decoded = model.decode(batch, found)
+                for number, prediction in zip(numbers, decoded, strict=True):
                     predictions[number] = prediction
         return predictions
 
@@ -309,6 +317,20 @@ class Trainer:
     def _autocast(self) -> torch.autocast:
         wanted = self.config.precision == "bfloat16" and self.device.type == "cuda"
         return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=wanted)
+
+
+@contextmanager
+def _memory_told(batch: Batch, when: str) -> Iterator[None]:
+    """Turns a lack of memory in the block into an error that says for which batch, and what to do."""
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        longest = max(len(sentence) for text in batch.texts for sentence in text)
+        raise OutOfMemory(
+            f"{when}: out of memory with a batch of {len(batch.ids)} examples of up to {longest} tokens. "
+            "Set a smaller trainer.batch_tokens or trainer.batch_size, or leave more of the memory to the model with "
+            f"a smaller store.memory_gb. {error}"
+        ) from error
 
 
 def _read_checkpoint(path: Path | None, fingerprint: str, device: torch.device) -> dict[str, Any] | None:

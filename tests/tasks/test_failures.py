@@ -7,10 +7,12 @@ from concurrent.futures.process import BrokenProcessPool
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 import tasks.run
 from results.lock import LOCK_NAME, take
 from results.record import read_record
+from tasks.ner.head import BiLstmCrf
 from tests.tasks.user import arguments, path_of, start
 
 pytestmark = pytest.mark.integration
@@ -77,6 +79,17 @@ class TestFailure:
         assert "train.txt:" in err, "the batch is named"
         record = read_record(path_of(tmp_path, **{"trainer.lr": 1e30, "trainer.grad_norm": None}))
         assert (record.status, record.error.type) == ("failed", "NonFiniteLoss")
+
+    def test_too_little_memory(self, place, command, tmp_path, monkeypatch):
+        def refuses(*_):
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+
+        monkeypatch.setattr(BiLstmCrf, "loss", refuses)
+        code, _, err = command(*arguments(place, tmp_path))
+        assert code == 1
+        assert "tasks.run: epoch 1, step 1: out of memory with a batch of 4 examples" in err
+        assert "Traceback" not in err
+        assert read_record(path_of(tmp_path)).error.type == "OutOfMemory"
 
 
 class TestFailedBefore:

@@ -10,7 +10,7 @@ from elmo.errors import InputError
 from tasks.base import Batch, FeatureBatch, Head, Scores, Task
 from tasks.console import Reporter
 from tasks.sources import Source
-from tasks.trainer import OPTIMIZERS, FitState, NonFiniteLoss, TaskModel, Trainer, TrainerConfig
+from tasks.trainer import OPTIMIZERS, FitState, NonFiniteLoss, OutOfMemory, TaskModel, Trainer, TrainerConfig
 from tests.tasks.making import ELMO, WORDS, model_of, run_of
 
 CPU = torch.device("cpu")
@@ -220,6 +220,23 @@ class TestNonFiniteLoss:
         with pytest.raises(NonFiniteLoss, match="epoch 3, step 1"):
             fit(BreaksAfterTwoEpochs([1, 2]), state=state)
         assert [epoch["epoch"] for epoch in state.curve] == [1, 2]
+
+
+class TestOutOfMemory:
+    """Three sentences of up to three tokens are more than this head can take."""
+
+    @staticmethod
+    def refuses(features, batch):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
+
+    @pytest.mark.parametrize(("method", "when"), [("loss", "epoch 1, step 1"), ("decode", "predicting")])
+    def test_names_the_batch_s_size_and_what_to_set(self, monkeypatch, method, when):
+        task = Line([1])
+        monkeypatch.setattr(task.model.head, method, self.refuses)
+        with pytest.raises(OutOfMemory, match=f"{when}: out of memory with a batch of 3 examples of up to 3") as caught:
+            fit(task)
+        for told in ("trainer.batch_tokens", "trainer.batch_size", "store.memory_gb", "20.00 GiB"):
+            assert told in str(caught.value)
 
 
 SETTINGS = [
