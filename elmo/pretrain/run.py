@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, cast
 
 import torch
 from rich.console import Console
@@ -30,6 +30,14 @@ from elmo.pretrain.text import Tokenise
 from elmo.pretrain.train import Outcome, precision, train
 
 
+class Start(NamedTuple):
+    """The model to begin with, the words that it predicts, and how text is cut into such words."""
+
+    model: LanguageModel
+    vocabulary: list[str]
+    tokenise: str
+
+
 def pretrain(settings: Settings, command: list[str], console: Console) -> None:
     """Runs a pretraining from text to export; a finished run is left alone, an unfinished one goes on.
 
@@ -43,16 +51,24 @@ def pretrain(settings: Settings, command: list[str], console: Console) -> None:
     if not settings.corpus:
         raise InputError("corpus: expected text files or folders, found none; add corpus=[FILE,FOLDER]")
     settings.budget.progress(0, 0, 0.0)  # says at once if there is none
+    given = _given(settings)
     device = choose_device(settings.device)
     with started(device.type == "cuda") as workers:
         speaker = console if workers.first else Console(quiet=True)
-        _pretrain(settings, command, speaker, device, workers)
+        _pretrain(settings, given, command, speaker, device, workers)
 
 
-def _pretrain(settings: Settings, command: list[str], console: Console, device: torch.device, workers: Workers) -> None:
+def _pretrain(
+    settings: Settings,
+    given: Start | None,
+    command: list[str],
+    console: Console,
+    device: torch.device,
+    workers: Workers,
+) -> None:
     out = Path(settings.out)
     store = _store(settings, out, console, workers)
-    model, vocabulary, tokenise = _start(settings, store)
+    model, vocabulary, tokenise = given or _random(settings, store)
     model.to(device)
     parameters = sum(item.numel() for item in model.parameters())
     identity = settings.identity() | {"store": store.fingerprint, "processes": workers.world}
@@ -61,11 +77,10 @@ def _pretrain(settings: Settings, command: list[str], console: Console, device: 
     if folder.finished:
         console.print(f"{out}: this run is finished; see {out / 'export' / settings.name / 'card.md'}", soft_wrap=True)
         return
-    given = vocabulary if settings.init else None
-    train_text, heldout = texts_of_store(store, model.bilm.options.max_characters, given)
+    train_text, heldout = texts_of_store(store, model.bilm.options.max_characters, vocabulary if given else None)
     if not len(train_text.sentences):
         raise InputError(f"{store.folder}: the corpus has no training sentence; give more text")
-    before = _before(folder, model, heldout) if settings.init and workers.first else None
+    before = _before(folder, model, heldout) if given and workers.first else None
     workers.wait()
     with _watching(settings, workers) as watch:
         outcome = train(
@@ -124,19 +139,24 @@ def _store(settings: Settings, out: Path, console: Console, workers: Workers) ->
     return TokenStore.open(folder, wanted.identity())
 
 
-def _start(settings: Settings, store: TokenStore) -> tuple[LanguageModel, list[str], str]:
-    """The model to begin with, the words that it predicts, and how text is cut into such words."""
+def _random(settings: Settings, store: TokenStore) -> Start:
+    """A new model, for the words of the store."""
+    vocabulary = store.vocabulary()
+    options = settings.model.options(settings.input, vocabulary)
+    return Start(LanguageModel.random(options, len(vocabulary), settings.seed), vocabulary, settings.tokenise)
+
+
+def _given(settings: Settings) -> Start | None:
+    """The model to continue from, if one was named; what is wrong with it is said before the text is read."""
     if settings.init is None:
-        vocabulary = store.vocabulary()
-        options = settings.model.options(settings.input, vocabulary)
-        return LanguageModel.random(options, len(vocabulary), settings.seed), vocabulary, settings.tokenise
+        return None
     model, output = load_model(settings.init)
     if output.tokenise != settings.tokenise:
         raise InputError(
             f"init={settings.init} was trained with tokenise={output.tokenise}, this run has tokenise="
             f"{settings.tokenise}; ask for the same, or the words would not match"
         )
-    return model, output.vocabulary, output.tokenise
+    return Start(model, output.vocabulary, output.tokenise)
 
 
 def _before(folder: RunFolder, model: LanguageModel, heldout: Text) -> Perplexity | None:

@@ -121,9 +121,12 @@ class Training:
         for name in ("batch_tokens", "negatives", "log_every", "evaluate_sentences", "checkpoint_every"):
             if getattr(self, name) < 1:
                 raise InputError(f"training.{name} must be at least 1, found {getattr(self, name)}")
-        for name, top in (("dropout", 1.0), ("warmup", 1.0)):
-            if not 0 <= getattr(self, name) < top:
-                raise InputError(f"training.{name} must be at least 0 and below {top:g}, found {getattr(self, name)}")
+        for name in ("dropout", "warmup", "beta2"):
+            if not 0 <= getattr(self, name) < 1:
+                raise InputError(f"training.{name} must be at least 0 and below 1, found {getattr(self, name)}")
+        for name in ("learning_rate", "clip_norm"):
+            if not getattr(self, name) > 0:
+                raise InputError(f"training.{name} must be above 0, found {getattr(self, name)}")
         if self.precision not in ("auto", "bfloat16", "float32"):
             raise InputError(f"training.precision must be auto, bfloat16 or float32, found {self.precision!r}")
 

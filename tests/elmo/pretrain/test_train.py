@@ -19,7 +19,7 @@ import wandb
 from elmo import load_bilm
 from elmo.errors import InputError
 from elmo.pretrain import checkpoint
-from elmo.pretrain.__main__ import settings_of
+from elmo.pretrain.__main__ import main, settings_of
 from elmo.pretrain.checkpoint import Position, RunFolder
 from elmo.pretrain.model import LanguageModel
 from elmo.pretrain.reading import texts_of_store
@@ -283,7 +283,7 @@ def test_what_cannot_be_run_is_refused(text, tmp_path, change, message, monkeypa
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(InputError, match=message):
         pretrain(replace(settings(text, tmp_path / "out"), **change), [], QUIET)
-    assert not (tmp_path / "out" / "run.json").exists()
+    assert not (tmp_path / "out").exists()  # said before the text is read
 
 
 @pytest.mark.parametrize(
@@ -292,6 +292,8 @@ def test_what_cannot_be_run_is_refused(text, tmp_path, change, message, monkeypa
         (lambda: Budget(steps=1, tokens=1), "one of steps, tokens, minutes"),
         (lambda: Budget(minutes=0.0), "above 0"),
         (lambda: Training(dropout=1.0), "dropout"),
+        (lambda: Training(beta2=2.0), "training.beta2 must be at least 0 and below 1, found 2"),
+        (lambda: Training(learning_rate=-1.0), "training.learning_rate must be above 0"),
         (lambda: Training(precision="half"), "precision"),
         (lambda: Settings(input="bytes"), "char, word, both"),
         (lambda: Settings(seed=-1), "seed"),
@@ -318,6 +320,28 @@ def test_every_size_composes_to_checked_settings(size, shape):
     model = composed.model
     assert (model.cell_dim, model.projection_dim, model.n_highway, composed.input) == shape
     assert (composed.name, composed.training.dropout, model.cell_clip) == (size, 0.2, None)
+
+
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ("budget.stps=1", "unknown key budget.stps; known there: steps, tokens, minutes"),
+        ("size=smal", "size=smal: no such choice; there are classroom, medium, original, small, tiny"),
+        ("seed=one", "seed: Value 'one' of type 'str' could not be converted to Integer"),
+        ("training.beta2=2", "training.beta2 must be at least 0 and below 1, found 2.0"),
+        ("init=nosuch", "nosuch: no such weights file or folder"),
+        ("out=/dev/null/x", "[Errno 20] Not a directory: '/dev/null/x/store.partial'. If that place cannot be written"),
+    ],
+)
+def test_what_was_typed_wrong_is_told_in_a_line(text, tmp_path, monkeypatch, capsys, argument, message):
+    typed = [f"corpus=[{text}]", f"out={tmp_path / 'out'}", "budget.steps=1", "size=tiny", "device=cpu", argument]
+    monkeypatch.setattr(sys, "argv", ["elmo.pretrain", *typed])
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "1")  # so that the command's own setting goes with the test
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert str(ended.value.code).startswith(f"elmo.pretrain: {message}")
+    assert "\n" not in str(ended.value.code)
+    assert capsys.readouterr() == ("", "")  # nothing of Hydra's own
 
 
 @pytest.mark.integration
