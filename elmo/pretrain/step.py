@@ -99,11 +99,6 @@ class Stepper:
             self._encode = torch.compile(word_vectors, dynamic=False)
             self._loss_of = torch.compile(sampled_loss, dynamic=False)
 
-    @property
-    def graphs(self) -> int:
-        """How many shapes have been captured."""
-        return len(self._graphs)
-
     def __call__(self, upload: Upload) -> None:
         """Computes loss and gradients; `torch.manual_seed` before it decides the dropout."""
         positions = upload.shape[1] * upload.shape[2]

@@ -20,7 +20,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Self, overload
+from typing import Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -124,29 +124,6 @@ class TokenStore:
     def vocabulary(self) -> list[str]:
         """Return the words that are targets, special ones first, by id."""
         return self.words(range(self.vocabulary_size))
-
-    @overload
-    def targets(self, ids: Ids) -> Ids: ...
-    @overload
-    def targets(self, ids: NDArray[np.int64]) -> NDArray[np.int64]: ...
-    def targets(self, ids: NDArray[Any]) -> NDArray[Any]:
-        """Return `ids` with words outside the vocabulary replaced by <UNK>: the targets of a softmax."""
-        return np.where(ids < self.vocabulary_size, ids, ids.dtype.type(UNKNOWN))
-
-    def unknown_rates(self, words: int | None = None) -> dict[str, float]:
-        """Return the share of tokens (without </S>) that are <UNK>, on "train" and "heldout".
-
-        Args:
-            words: For a vocabulary of this many words; None for the store's own.
-        """
-        size = self.vocabulary_size if words is None else words + len(SPECIALS)
-        known = int(self.type_counts[len(SPECIALS) : size].sum())
-        tokens = self.heldout.tokens
-        missed = int(((tokens >= size) | (tokens == UNKNOWN)).sum())
-        return {
-            "train": 1 - known / max(len(self.train.tokens), 1),
-            "heldout": missed / max(len(tokens), 1),
-        }
 
 
 def read_header(folder: Path) -> dict[str, Any]:

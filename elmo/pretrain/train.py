@@ -122,7 +122,7 @@ def train(
         return share if budget.minutes is None else workers.agree(share)  # clocks differ
 
     if captures and spent() < 1:
-        _warm_up(stepper, batcher, seed, console)
+        _warm_up(stepper, batcher, console)
     sample = _sample(heldout, training.evaluate_sentences) if heldout is not None else None
     losses = torch.zeros(training.log_every, device=device)
     intervals = training.log_every, training.evaluate_every, training.checkpoint_every
@@ -189,7 +189,7 @@ def _prepared(batcher: Batcher, seed: int, first: int, pin: bool) -> Generator[U
                 future.cancel()
 
 
-def _warm_up(stepper: Stepper, batcher: Batcher, seed: int, console: Console) -> None:
+def _warm_up(stepper: Stepper, batcher: Batcher, console: Console) -> None:
     """Compiles and captures the shapes that come often, before the clock starts; the weights stay as they are."""
     began = time.monotonic()
     wanted = {shape for shape, _ in batcher.plan.shapes[:40]}
