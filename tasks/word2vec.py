@@ -39,6 +39,7 @@ from elmo.pretrain.corpus import CorpusSettings, build_store
 from elmo.pretrain.progress import Meter
 from elmo.pretrain.store import TokenStore
 from elmo.pretrain.text import Tokenise
+from elmo.threads import available_cores
 from tasks.vectors import word2vec_path
 
 SENTENCES_AT_ONCE = 10_000  # spelled out together: a few MB of words, and progress every second or so
@@ -247,7 +248,6 @@ def _store(corpus: CorpusSettings, folder: Path, console: Console) -> TokenStore
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status of the command: 0, or 1 after an error message, or 130 after Ctrl-C."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     default = Word2VecSettings()
     parser = argparse.ArgumentParser(
         prog="python -m tasks.word2vec",
@@ -287,7 +287,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--cased", action="store_true", help="keep capitals, for features.words.lowercase=false")
     parser.add_argument("--seed", type=int, default=default.seed, help="default: %(default)s")
     parser.add_argument(
-        "--workers", type=int, default=cores, help="threads; default: one a core. With 1, runs are equal to the bit"
+        "--workers",
+        type=int,
+        default=available_cores(),
+        help="threads; default: one a core. With 1, runs are equal to the bit",
     )
     options = parser.parse_args(arguments)
     chosen = {name: getattr(options, name) for name in asdict(default)}

@@ -13,7 +13,6 @@ import errno
 import fcntl
 import json
 import math
-import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -30,6 +29,7 @@ from elmo.pretrain.shards import make_shards
 from elmo.pretrain.sources import BLOCK_BYTES, Source, find_sources
 from elmo.pretrain.store import DTYPES, FORMAT, VERSION, TokenStore, read_header, require
 from elmo.pretrain.text import MAX_WORD_BYTES, TOKENISER_VERSION, Tokenise
+from elmo.threads import available_cores
 
 _ROOM_PER_TEXT: Final = 1.9  # bytes on disk, shards and store together, for a byte of text: measured 1.7 on English
 
@@ -128,9 +128,8 @@ def build_store(settings: CorpusSettings, folder: str | Path, console: Console |
 
 def _workers(settings: CorpusSettings, sources: list[Source]) -> int:
     """Return how many processes pay: no more than cores, and none without a block to work on."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     blocks = math.ceil(sum(source.text_bytes() for source in sources) / settings.block_bytes)
-    return max(1, min(settings.workers or cores, blocks))
+    return max(1, min(settings.workers or available_cores(), blocks))
 
 
 def _finished(folder: Path, settings: CorpusSettings, sources: list[Source]) -> TokenStore:

@@ -7,7 +7,6 @@ can be tokenised by any process, at any time, with the same outcome.
 from __future__ import annotations
 
 import gzip
-import hashlib
 import lzma
 import zlib
 from collections.abc import Iterable, Iterator
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from elmo.errors import InputError
+from elmo.files import sha256_of
 
 EXTENSIONS: Final = (".txt", ".gz", ".xz")
 BLOCK_BYTES: Final = 8 << 20
@@ -83,7 +83,7 @@ def find_sources(paths: Iterable[str | Path]) -> list[Source]:
             files.setdefault(path.resolve(), path.name)
     if not files:
         raise InputError("The corpus has no sources; name at least one text file or folder.")
-    return [Source(path, name, path.stat().st_size, _sha256(path)) for path, name in files.items()]
+    return [Source(path, name, path.stat().st_size, sha256_of(path)) for path, name in files.items()]
 
 
 def read_blocks(sources: Iterable[Source], block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
@@ -171,11 +171,6 @@ def _chunks(path: Path, stored: IO[bytes], size: int) -> Iterator[bytes]:
             return
         yield data
         position += len(data)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _place(piece: Piece, at: int) -> str:
