@@ -6,32 +6,43 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from elmo.errors import InputError
-from elmo.files import replacing
 from tasks.features import TokenFeatures, features_fingerprint
-from tasks.schema import RunConfig, recorded_config
+from tasks.schema import BY_NAME_OR_PATH, RunConfig, is_name, recorded_config
+from tasks.tensors import read_tensors, write_tensors
 from tasks.trainer import TaskModel
 
 
 def save_weights(path: Path, model: TaskModel, resolved: Mapping[str, Any]) -> None:
-    """Writes the trained parameters, with the words and the config from which the rest of the model follows."""
+    """Writes the trained parameters, with the words and the config from which the rest of the model follows.
+
+    The config has names alone. Where vectors or a biLM lie that were given by path is beside it: this file, unlike the
+    record, is for the machine that it is on.
+    """
+    features = model.features.config
+    given = {part: getattr(getattr(features, part), key, None) for part, key in BY_NAME_OR_PATH}
     saved = {
         "config": dict(resolved),
-        "features": features_fingerprint(model.features.config),
+        "paths": {part: str(Path(it).expanduser().absolute()) for part, it in given.items() if it and not is_name(it)},
+        "features": features_fingerprint(features),
         "words": list(model.features.training_words),
         "trained": {name: value.detach().cpu() for name, value in model.trained().items()},
     }
-    with replacing(path) as partial:
-        torch.save(saved, partial)
+    write_tensors(path, saved)
 
 
 def load_weights(path: Path, task: str) -> tuple[RunConfig, TaskModel]:
     """The run and the model that were saved, for a task that learns no labels from its training examples."""
     if not path.is_file():
         raise InputError(f"{path}: no such file. Weights are kept by a run with keep_weights=true")
-    saved = torch.load(path, map_location="cpu", weights_only=True)
+    remedy = "Delete the run's folder and run it again with keep_weights=true"
+    saved = read_tensors(path, {"config", "features", "words", "trained"}, "cpu", remedy)
+    paths = saved.get("paths", {})  # files of earlier versions have none
+    for part, key in BY_NAME_OR_PATH:
+        if part in paths:
+            saved["config"]["features"][part][key] = paths[part]
+            if not Path(paths[part]).exists():
+                raise InputError(f"{path}: the model was trained with {paths[part]}, which is not there. Put it back")
     config = recorded_config(saved["config"])
     if config.task.name != task:
         raise InputError(f"{path}: expected a model of task={task}, found one of task={config.task.name}")
@@ -41,5 +52,8 @@ def load_weights(path: Path, task: str) -> tuple[RunConfig, TaskModel]:
         raise InputError(f"{path}: {', '.join(changed)} are no longer those that the model was trained with")
     features = TokenFeatures(config.features, [tuple(saved["words"])], config.seed)
     model = TaskModel(features, config.task.build_head(features.input_dim, features.output_dim))
-    model.restore(saved["trained"])
+    try:
+        model.restore(saved["trained"])
+    except (KeyError, RuntimeError) as error:
+        raise InputError(f"{path}: its parameters are not those of the model: {error}. {remedy}") from error
     return config, model

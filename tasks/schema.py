@@ -37,6 +37,8 @@ from tasks.vectors import GLOVE_50D, WORD2VEC
 # Where, on what and how loudly a run takes place cannot change what comes out, so they are no part of its identity.
 NOT_IN_FINGERPRINT = ("device", "threads", "runs_dir", "data_dir", "keep_weights", "store", "retry", "logger")
 
+BY_NAME_OR_PATH = (("words", "vectors"), ("elmo", "weights"))  # settings of features
+
 
 @dataclass
 class RunSchema:
@@ -207,7 +209,7 @@ def _resolved(tree: DictConfig) -> dict[str, Any]:
     """The tree as plain values, without paths and machine, and of all datasets only the chosen one."""
     values: dict[str, Any] = OmegaConf.to_container(tree, resolve=True)  # type: ignore[assignment]
     values["data"] = OmegaConf.to_container(_chosen_data(tree), resolve=True)
-    for part, key in (("words", "vectors"), ("elmo", "weights")):
+    for part, key in BY_NAME_OR_PATH:
         settings = values["features"][part]
         if settings and settings[key]:
             settings[key] = _without_folder(settings[key])
@@ -220,11 +222,20 @@ def _without_folder(given: str) -> str:
     The content's hash is in the fingerprint, and its folder is no part of a result. A path that ends like a name keeps
     a "./", so that somebody's own biLM in a folder called small is never taken for the shipped one.
     """
-    names = {*shipped_names(), *SIZES, GLOVE_50D, WORD2VEC}
     last = Path(given).name
-    if given in names or (is_published(given) and not Path(given).exists()):  # a folder of a published name goes before
+    if is_name(given):
         return given
-    return f"./{last}" if last in names else last
+    return f"./{last}" if last in _own_names() else last
+
+
+def is_name(given: str) -> bool:
+    """Whether weights or vectors are given by name, not by path."""
+    # A folder called like something published goes before it.
+    return given in _own_names() or (is_published(given) and not Path(given).exists())
+
+
+def _own_names() -> set[str]:
+    return {*shipped_names(), *SIZES, GLOVE_50D, WORD2VEC}
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

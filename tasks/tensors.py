@@ -31,12 +31,15 @@ def read_tensors(path: Path, names: set[str], device: torch.device | str, remedy
     Raises:
         InputError: the file cannot be read, or something is missing in it.
     """
-    try:
-        content = torch.load(path, map_location=device, weights_only=True)
-    # What torch raises depends on where the damage is; its text would advise to run what is in the file.
-    except (RuntimeError, LookupError, TypeError, ValueError, EOFError, UnpicklingError) as error:
-        found = "an empty file" if path.stat().st_size == 0 else "a damaged one"
-        raise InputError(f"{path}: expected a file that this suite wrote, found {found}. {remedy}") from error
+    with path.open("rb") as file:
+        try:
+            content = torch.load(file, map_location=device, weights_only=True)
+        except torch.OutOfMemoryError:  # a RuntimeError as well, but nothing is wrong with the file
+            raise
+        # What torch raises depends on where the damage is; its text would advise to run what is in the file.
+        except (RuntimeError, LookupError, TypeError, ValueError, EOFError, OSError, UnpicklingError) as error:
+            found = "an empty file" if path.stat().st_size == 0 else "a damaged one"
+            raise InputError(f"{path}: expected a file that this suite wrote, found {found}. {remedy}") from error
     missing = sorted(names - content.keys()) if isinstance(content, dict) else sorted(names)
     if missing:
         raise InputError(f"{path}: {', '.join(missing)} is missing in this file. {remedy}")

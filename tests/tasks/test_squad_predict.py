@@ -2,13 +2,19 @@
 
 import json
 import sys
+from types import SimpleNamespace
 
 import pytest
+import torch
 
+from elmo import InputError, random_bilm, save_bilm
+from tasks.features import TokenFeatures
+from tasks.saved import load_weights, save_weights
 from tasks.sources import SHIPPED
 from tasks.squad.predict import main
 from tasks.squad.scoring import answer_scores
-from tests.tasks.making import ELMO
+from tasks.trainer import TaskModel
+from tests.tasks.making import ELMO, run_of
 
 QUESTIONS = SHIPPED / "squad" / "test.json"
 
@@ -43,3 +49,47 @@ def test_a_run_without_weights(tmp_path, monkeypatch):
     with pytest.raises(SystemExit, match=r"weights.pt: no such file. Weights are kept by a run with keep_weights=true"):
         ask(monkeypatch, QUESTIONS, tmp_path / "out.json", "--run", tmp_path)
     assert not (tmp_path / "out.json").exists()
+
+
+class TestKeptWeights:
+    """A model with vectors and a biLM of the user's own, trained not at all and kept."""
+
+    @pytest.fixture
+    def kept(self, tmp_path):
+        mine = tmp_path / "mine"
+        save_bilm(random_bilm("tiny", 3), mine / "small" / "weights.safetensors")
+        (mine / "vectors.txt").write_text("the 1 2 3\nof 4 5 6\n", encoding="utf-8")
+        own = [f"features.words.vectors={mine / 'vectors.txt'}", f"features.elmo.weights={mine / 'small'}"]
+        config = run_of("task=squad", "data=mini", *ELMO[:-2], *own, "task.hidden=3")
+        features = TokenFeatures(config.features, [("the", "dog")], config.seed)
+        model = TaskModel(features, config.task.build_head(features.input_dim, features.output_dim))
+        (tmp_path / "run").mkdir()
+        save_weights(tmp_path / "run" / "weights.pt", model, config.resolved)
+        return SimpleNamespace(path=tmp_path / "run" / "weights.pt", model=model, config=config, mine=mine)
+
+    def test_files_given_by_path_are_found_again(self, kept, tmp_path, monkeypatch):
+        monkeypatch.chdir("/")
+        config, model = load_weights(kept.path, "squad")
+        assert config.resolved == kept.config.resolved
+        assert str(tmp_path) not in str(config.resolved)
+        there = dict(kept.model.named_parameters())
+        for name, value in model.named_parameters():
+            assert torch.equal(value, there[name]), name
+
+    def test_files_that_are_gone_are_named(self, kept):
+        (kept.mine / "vectors.txt").unlink()
+        with pytest.raises(InputError, match=rf"trained with {kept.mine / 'vectors.txt'}, which is not there"):
+            load_weights(kept.path, "squad")
+
+    @pytest.mark.parametrize("damage", ["empty", "cut", "part", "parameter"])
+    def test_a_damaged_file_is_told_with_what_to_do(self, kept, damage):
+        saved = torch.load(kept.path, weights_only=True)
+        if damage == "empty":
+            kept.path.write_bytes(b"")
+        elif damage == "cut":
+            kept.path.write_bytes(kept.path.read_bytes()[:-500])
+        else:
+            del (saved if damage == "part" else saved["trained"])["words" if damage == "part" else "head.start.weight"]
+            torch.save(saved, kept.path)
+        with pytest.raises(InputError, match=rf"{kept.path}: .* run it again with keep_weights=true"):
+            load_weights(kept.path, "squad")

@@ -371,13 +371,14 @@ class TestDamagedCheckpoint:
         fit(Line([1, 2]), epochs=2, checkpoint=path)
         return path
 
-    @pytest.mark.parametrize("damage", ["empty", "half", "zeros", "text", "other"])
+    @pytest.mark.parametrize("damage", ["empty", "half", "tail", "zeros", "text", "other"])
     def test_is_told_with_what_to_do(self, path, damage):
         whole = path.read_bytes()
         if damage == "other":
             torch.save({"fingerprint": ""}, path)
         else:
-            path.write_bytes({"empty": b"", "half": whole[: len(whole) // 2], "text": b"x"}.get(damage, bytes(999)))
+            contents = {"half": whole[: len(whole) // 2], "tail": whole[:-500], "zeros": bytes(999), "text": b"x"}
+            path.write_bytes(contents.get(damage, b""))
         with pytest.raises(InputError, match=re.escape(str(path)) + r".*Delete it .*retry=failed.*starts anew"):
             fit(Line([3]), epochs=3, checkpoint=path)
         path.unlink()
