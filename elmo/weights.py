@@ -26,6 +26,7 @@ from elmo.options import N_CHARACTERS, BilmOptions
 
 HDF5_SUFFIXES = (".hdf5", ".h5")
 SAFETENSORS_SUFFIX = ".safetensors"
+WEIGHTS_SUFFIXES = (SAFETENSORS_SUFFIX, *HDF5_SUFFIXES)
 SHIPPED = Path(__file__).parent / "pretrained"  # biLMs that come with this package, a folder each
 
 
@@ -221,19 +222,17 @@ def _module_tensors(options: BilmOptions, found: Mapping[str, Tensor], path: Pat
 
 
 def _weights_file(path: Path) -> Path:
-    suffixes = (SAFETENSORS_SUFFIX, *HDF5_SUFFIXES)
     if path.is_dir():
-        candidates = sorted(item for item in path.iterdir() if item.suffix in suffixes)
+        candidates = sorted(item for item in path.iterdir() if item.suffix in WEIGHTS_SUFFIXES)
         # Embeddings are HDF5 as well, and people keep them beside the weights.
         candidates = [item for item in candidates if "weights" in item.name] or candidates
         if len(candidates) != 1:
             found = ", ".join(item.name for item in candidates) or "none"
-            raise InputError(
-                f"{path}: expected exactly one {' or '.join(suffixes)} file of weights in this folder, found {found}"
-            )
+            kinds = " or ".join(WEIGHTS_SUFFIXES)
+            raise InputError(f"{path}: expected exactly one {kinds} file of weights in this folder, found {found}")
         return candidates[0]
-    if path.suffix not in suffixes:
-        raise InputError(f"{path}: expected a file ending in {', '.join(suffixes)}, or a folder with one")
+    if path.suffix not in WEIGHTS_SUFFIXES:
+        raise InputError(f"{path}: expected a file ending in {', '.join(WEIGHTS_SUFFIXES)}, or a folder with one")
     return path
 
 

@@ -13,7 +13,7 @@ from elmo.errors import InputError
 from elmo.mix import LayerChoice
 from elmo.options import BilmOptions
 from elmo.store import LIMIT_GB, PRECISIONS, About, open_shelf
-from elmo.weights import find_weights, shipped_names
+from elmo.weights import WEIGHTS_SUFFIXES, find_weights, shipped_names
 from tasks import limits
 
 PLACES = ("input", "output")
@@ -111,7 +111,8 @@ def bilm_fingerprint(config: ElmoConfig) -> str:
     if not _only_a_size(config):
         path = find_weights(config.weights).absolute()
         folder = path if path.is_dir() else path.parent
-        files = [file for file in sorted(folder.iterdir()) if file.suffix in (".hdf5", ".safetensors", ".json")]
+        suffixes = (*WEIGHTS_SUFFIXES, ".json")
+        files = [file for file in sorted(folder.iterdir()) if file.suffix in suffixes]
         state = [(str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in files]
     return _remembered_fingerprint(config.weights, config.untrained, config.untrained_seed, tuple(state))
 

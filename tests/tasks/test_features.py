@@ -3,8 +3,9 @@ import pytest
 import torch
 
 from elmo import SIZES, InputError, random_bilm, save_bilm
+from elmo.weights import WEIGHTS_SUFFIXES
 from tasks.features import CharacterCnn, CharactersConfig, TokenFeatures, WordsConfig, features_fingerprint
-from tasks.frozen import ElmoConfig
+from tasks.frozen import ElmoConfig, bilm_fingerprint
 from tasks.ner.head import BiLstmCrf, NerSettings
 from tasks.seed import drawing_from, initialise, named_seed
 from tests.tasks.making import features_config
@@ -239,6 +240,17 @@ class TestFingerprint:
         second = features_fingerprint(features_config(vectors=vectors))
         assert second["vectors"] != first["vectors"]
         assert second["weights"] == first["weights"]
+
+    @pytest.mark.parametrize("suffix", WEIGHTS_SUFFIXES)
+    def test_it_follows_weights_that_are_replaced(self, tmp_path, suffix):
+        """Whatever they end in: the hash is remembered, and the options beside them stay as they are."""
+        first, second = (tmp_path / name / f"weights{suffix}" for name in ("first", "second"))
+        for seed, path in enumerate((first, second)):
+            save_bilm(random_bilm("tiny", seed), path)
+        config = ElmoConfig(weights=str(first))
+        assert bilm_fingerprint(config) == random_bilm("tiny", 0).fingerprint()
+        second.replace(first)
+        assert bilm_fingerprint(config) == random_bilm("tiny", 1).fingerprint()
 
 
 def test_the_texts_of_a_batch_go_through_the_bilm_once(monkeypatch):
