@@ -9,17 +9,26 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate, chain
+from itertools import chain
 from typing import Protocol
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
 from elmo.bilm import Sentence
 from elmo.device import begin_download, upload
 from elmo.errors import InputError
+from elmo.rows import (
+    NOWHERE,
+    Key,
+    Numbering,
+    Numbers,
+    first_within,
+    in_batches,
+    padded_numbers,
+    running_numbers,
+    starts_from,
+)
 from elmo.store import PRECISIONS, Shelf, StoreFull
 from elmo.teller import Batch, Silence, Teller
 from elmo.threads import in_background
@@ -30,11 +39,6 @@ TOKENS_AT_ONCE_ON_A_GPU = 65_536
 MEMORY_GB = 4.0
 
 HALF_OVERFLOWS = 65_520.0  # from there on values round to infinity in float16
-NOWHERE = -1  # where a sentence starts that is not there
-
-Key = tuple[str, ...]
-Numbers = npt.NDArray[np.int64]
-Numbering = Callable[[Sequence[int], Sequence[Key]], Numbers]
 
 
 class TokenLayers(Protocol):
@@ -178,7 +182,7 @@ class CachedLayers(nn.Module):
         Each process goes through the batches in an order of its own and leaves out what another has written meanwhile:
         two that start together share the work, and none ever waits for one that was killed.
         """
-        fitting = _first(new, shelf.room())
+        fitting = first_within(shelf.room(), new)
         if len(fitting) < len(new):
             teller.warn(
                 f"the store has room for {len(fitting):,} of them. Raise store.limit_gb, or python -m elmo.store prune"
@@ -228,7 +232,7 @@ class CachedLayers(nn.Module):
     def _load(self, keys: Sequence[Key], teller: Teller) -> None:
         """Brings sentences into memory, as far as there is room: from the store, or computed."""
         row_bytes = self._table.shape[1] * self._table.element_size()
-        fitting = _first(keys, int(self._memory_bytes / row_bytes) - len(self._table))
+        fitting = first_within(int(self._memory_bytes / row_bytes) - len(self._table), keys)
         if not fitting:
             return
         first = len(self._table)
@@ -250,13 +254,13 @@ class CachedLayers(nn.Module):
     def _put(self, table: Tensor, first: int, batch: Sequence[Key], rows: Tensor) -> int:
         """Puts the rows of a batch into a table from row `first` on; the row behind them comes out."""
         table[first : first + len(rows)] = rows
-        self._starts.update(_starts(batch, first))
+        self._starts.update(starts_from(first, batch))
         return first + len(rows)
 
     def _batches(self, by_length: Sequence[Key]) -> list[Batch]:
         """Batches of alike lengths, so large as this device likes them."""
         on_cpu = self._table.device.type == "cpu"
-        return list(_batches(by_length, TOKENS_AT_ONCE if on_cpu else TOKENS_AT_ONCE_ON_A_GPU))
+        return list(in_batches(TOKENS_AT_ONCE if on_cpu else TOKENS_AT_ONCE_ON_A_GPU, by_length))
 
     def _rows_of(self, batch: Sequence[Key]) -> Tensor:
         """The layers of sentences, computed now and rounded, (tokens, width)."""
@@ -312,7 +316,7 @@ class CachedLayers(nn.Module):
     def embed(self, located: Iterable[Located]) -> Held | None:
         """What has to be embedded for these texts of a batch, each sentence once and all in one go, or None."""
         missing = list(dict.fromkeys(chain.from_iterable(text.missing for text in located)))
-        return Held(torch.cat([self._table[:1], self._rows_of(missing)]), _starts(missing, 1)) if missing else None
+        return Held(torch.cat([self._table[:1], self._rows_of(missing)]), starts_from(1, missing)) if missing else None
 
     def layers(self, sentences: Sequence[Sentence]) -> Tensor:
         """The layers of a padded batch, (n_layers, sentences, tokens, dim), zero where a sentence has ended.
@@ -355,47 +359,6 @@ class CachedLayers(nn.Module):
             width = part.shape[-1]
             layer.view(*places, self.dim // width, width).copy_(part.unsqueeze(-2))
         return layers
-
-
-def _starts(keys: Sequence[Key], first: int) -> dict[Key, int]:
-    """Where each sentence starts, when they follow each other from row `first` on."""
-    return dict(zip(keys, accumulate(map(len, keys), initial=first), strict=False))
-
-
-def padded_numbers(starts: Sequence[int], sentences: Sequence[Key]) -> Numbers:
-    """Row numbers for a padded batch, (sentences, tokens): 0 for padding, and for sentences that start nowhere."""
-    lengths = np.array([len(sentence) for sentence in sentences], dtype=np.int64)
-    first = np.array(starts, dtype=np.int64)[:, None]
-    step = np.arange(lengths.max(initial=0))
-    return np.where((step < lengths[:, None]) & (first != NOWHERE), first + step, 0)
-
-
-def running_numbers(starts: Sequence[int], sentences: Sequence[Key]) -> Numbers:
-    """Row numbers for sentences one after the other, (tokens,): 0 for those that start nowhere."""
-    lengths = np.array([len(sentence) for sentence in sentences], dtype=np.int64)
-    step = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    first = np.repeat(np.array(starts, dtype=np.int64), lengths)
-    return np.where(first == NOWHERE, 0, first + step)
-
-
-def _first(keys: Sequence[Key], tokens: int) -> list[Key]:
-    """The sentences from the front that have no more than so many tokens in all."""
-    ends = accumulate(map(len, keys))
-    return [key for key, end in zip(keys, ends, strict=True) if end <= tokens]
-
-
-def _batches(by_length: Sequence[Key], most: int) -> Iterator[Batch]:
-    """Batches of alike lengths with at most so many tokens, or one longer sentence."""
-    batch: Batch = []
-    tokens = 0
-    for sentence in by_length:
-        if batch and tokens + len(sentence) > most:
-            yield batch
-            batch, tokens = [], 0
-        batch.append(sentence)
-        tokens += len(sentence)
-    if batch:
-        yield batch
 
 
 def require_half_holds(peak: float) -> None:
