@@ -6,6 +6,7 @@ that text, each sentence (passage, question, premise ...) once, its tokens parte
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from itertools import chain
@@ -47,7 +48,11 @@ def main(arguments: Sequence[str]) -> int:
         print(f"tasks.text: {error}", file=sys.stderr)
         return 1
     sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
-    sys.stdout.writelines(f"{line}\n" for line in text)
+    try:
+        sys.stdout.writelines(f"{line}\n" for line in text)
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever reads, such as `head`, has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what Python still flushes when it ends
     return 0
 
 

@@ -1,5 +1,9 @@
 """python -m tasks.text, against the shipped files read by hand."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from tasks.sources import SHIPPED
@@ -54,3 +58,20 @@ def test_says_what_is_wrong(capsys, settings, told):
 def test_help_shows_the_way_to_a_tuned_bilm(capsys):
     assert main(["--help"]) == 0
     assert "elmo.pretrain init=small" in capsys.readouterr().out
+
+
+def test_a_reader_that_has_enough_ends_it_quietly():
+    """As in `python -m tasks.text task=ner | head -1`, of which the pipe is closed before all is written."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-m", "tasks.text", "task=ner", "data=mini"],
+            stdout=writing,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    finally:
+        os.close(writing)
+    assert (ended.returncode, ended.stderr) == (0, "")
