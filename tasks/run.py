@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import sys
 import time
 import traceback
@@ -46,6 +45,7 @@ from tasks.ending import Terminated, end_children, end_with_launcher, launcher_p
 from tasks.features import TokenFeatures
 from tasks.launchers import explain_launcher, explain_stop
 from tasks.loggers import make_logger
+from tasks.memory import forget_peak, peak_mb
 from tasks.plan import Plan
 from tasks.saved import save_weights
 from tasks.schema import RunConfig, explain, group_options, run_config
@@ -138,6 +138,7 @@ def _carry_out(plan: Plan, lock: Lock, device: torch.device, reporter: Reporter)
     """Trains, tests and writes the record, of a failure too."""
     config, path, task = plan.config, plan.path, plan.config.task
     outcome = Outcome()
+    forget_peak(device)
     started_at, started = timestamp(), time.perf_counter()
 
     def record(error: Exception | None = None) -> RunRecord:
@@ -155,7 +156,7 @@ def _carry_out(plan: Plan, lock: Lock, device: torch.device, reporter: Reporter)
             mixes=outcome.mixes,
             epochs=outcome.fit.curve,
             seconds=round(before + time.perf_counter() - started, 3),
-            peak_memory_mb=_peak_memory_mb(device),
+            peak_memory_mb=peak_mb(device),
             environment=describe_environment(_device_name(device), config.threads),
             started_at=started_at,
             finished_at=timestamp(),
@@ -246,13 +247,6 @@ def _weights_note(config: RunConfig, parts: dict[str, Any]) -> dict[str, object]
 
 def _device_name(device: torch.device) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
-
-
-def _peak_memory_mb(device: torch.device) -> float:
-    if device.type == "cuda":
-        return round(torch.cuda.max_memory_allocated(device) / 2**20, 1)
-    unit = 2**20 if sys.platform == "darwin" else 2**10  # macOS counts bytes, Linux kilobytes
-    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit, 1)
 
 
 @hydra.main(config_path="pkg://conf", config_name="config", version_base="1.3")

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
@@ -16,6 +17,7 @@ import tasks.run
 from elmo import random_bilm
 from results.record import Identity, read_record, record_path
 from results.table import main as table
+from tasks.memory import PROCESS, peak_mb
 from tasks.sources import Source
 from tasks.trainer import Trainer
 from tests.tasks.user import ARMS, arguments, outcome, path_of, sentences, start
@@ -279,6 +281,15 @@ def test_the_test_split_is_read_once_when_training_is_over(place, command, tmp_p
     monkeypatch.setattr(Trainer, "fit", watched_fit)
     assert command(*arguments(place, tmp_path, "trainer.epochs=2"))[0] == 0
     assert events == ["train", "dev", "fitted", "test"]
+
+
+@pytest.mark.skipif(not (PROCESS / "clear_refs").exists(), reason="only Linux can begin anew")
+def test_the_peak_memory_is_that_of_the_run(place, command, tmp_path):
+    """Not of what the process did before, such as an earlier run of a sweep."""
+    np.ones(600 * 2**20, dtype=np.uint8)  # not of torch, which keeps it for later
+    before = peak_mb(torch.device("cpu"))
+    assert command(*arguments(place, tmp_path, "trainer.epochs=1"))[0] == 0
+    assert 50 < read_record(path_of(tmp_path, **{"trainer.epochs": 1})).peak_memory_mb < before - 300
 
 
 def test_the_data_folder_may_come_from_the_environment(place, command, tmp_path, monkeypatch):
