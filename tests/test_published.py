@@ -119,4 +119,4 @@ def test_the_baseline_of_the_mini_suite_is_clearly_above_chance(task):
     least = chance(task)
     assert len(glove) >= 3
     assert score_of(least.examples, metric) == pytest.approx(least.score)
-    assert paired_interval([least.examples] * len(glove), glove, metric).low > 0
+    assert paired_interval([least.examples], glove, metric, same_seeds=False).low > 0
