@@ -147,15 +147,13 @@ def weights_choices() -> str:
 
 
 def find_weights(weights: Path | str) -> Path:
-    """The path of a weights file or folder: a shipped name's, one that exists, or a published name's, downloaded.
-
-    Text such as "small" is the shipped biLM in whatever folder it is said; ./small is the folder of that name.
-    """
-    path, name, shipped = Path(weights), str(weights), shipped_names()
-    if name in shipped and (isinstance(weights, str) or not path.exists()):
-        return SHIPPED / name
+    """The path of a weights file or folder: a path that exists, or else a name; of a published one it is downloaded."""
+    path = Path(weights)
     if path.exists():
         return path
+    name, shipped = str(weights), shipped_names()
+    if name in shipped:
+        return SHIPPED / name
     if name in BILMS:
         return obtain(name)
     raise InputError(

@@ -156,7 +156,7 @@ def run_config(tree: DictConfig) -> RunConfig:
         raise InputError(
             f"{error.missing_cfg_file}: no such config; `name` in a YAML must be its file's name"
         ) from error
-    here, there = _flat(_resolved(tree)), _flat(_resolved(_without_unused(plain)))
+    here, there = _flat(_resolved(tree)), _flat(_resolved(_without_unused(plain), anywhere=True))
     variant = {key: here[key] for key in here if key != "seed" and (key not in there or here[key] != there[key])}
     return RunConfig(
         task=task,
@@ -205,37 +205,39 @@ def _chosen_data(tree: DictConfig) -> DictConfig:
     return OmegaConf.merge(tree.datasets[name], {"name": name})  # type: ignore[return-value]
 
 
-def _resolved(tree: DictConfig) -> dict[str, Any]:
-    """The tree as plain values, without paths and machine, and of all datasets only the chosen one."""
+def _resolved(tree: DictConfig, anywhere: bool = False) -> dict[str, Any]:
+    """The tree as plain values, without paths and machine, and of all datasets only the chosen one.
+
+    Args:
+        tree: what was composed.
+        anywhere: take names of weights as such, even where a folder of that name is here and would be read instead.
+    """
     values: dict[str, Any] = OmegaConf.to_container(tree, resolve=True)  # type: ignore[assignment]
     values["data"] = OmegaConf.to_container(_chosen_data(tree), resolve=True)
     for part, key in BY_NAME_OR_PATH:
         settings = values["features"][part]
         if settings and settings[key]:
-            settings[key] = _without_folder(settings[key])
+            settings[key] = _without_folder(settings[key], anywhere)
     return {key: value for key, value in values.items() if key not in (*NOT_IN_FINGERPRINT, "datasets")}
 
 
-def _without_folder(given: str) -> str:
+def _without_folder(given: str, anywhere: bool) -> str:
     """What is recorded of weights or vectors: a name as it is, of a path only the last part.
 
     The content's hash is in the fingerprint, and its folder is no part of a result. A path that ends like a name keeps
     a "./", so that somebody's own biLM in a folder called small is never taken for the shipped one.
     """
     last = Path(given).name
-    if is_name(given):
+    if is_name(given, anywhere):
         return given
-    return f"./{last}" if last in _own_names() else last
+    return f"./{last}" if is_name(last, anywhere=True) else last
 
 
-def is_name(given: str) -> bool:
-    """Whether weights or vectors are given by name, not by path."""
-    # A folder called like something published goes before it.
-    return given in _own_names() or (is_published(given) and not Path(given).exists())
-
-
-def _own_names() -> set[str]:
-    return {*shipped_names(), *SIZES, GLOVE_50D, WORD2VEC}
+def is_name(given: str, anywhere: bool = False) -> bool:
+    """Whether weights or vectors are given by name, not by path; here, where a folder may go before, or anywhere."""
+    if given in shipped_names() or is_published(given):
+        return anywhere or not Path(given).exists()  # as elmo.weights.find_weights has it
+    return given in SIZES or given in (GLOVE_50D, WORD2VEC)
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -1,7 +1,6 @@
 import ast
 import json
 import shutil
-from pathlib import Path
 
 import h5py
 import numpy as np
@@ -10,7 +9,6 @@ import safetensors.torch
 import torch
 
 from elmo import SIZES, BilmOptions, InputError, load_bilm, random_bilm, save_bilm
-from elmo.weights import SHIPPED, find_weights
 from tests.elmo import naive
 
 OPTIONS = naive.make_options()
@@ -274,13 +272,6 @@ def test_folder_with_embeddings_beside_the_weights(folder):
     with h5py.File(folder / "layers.hdf5", "w") as file:
         file["0"] = np.zeros((3, 4, 12), dtype=np.float32)
     assert load_bilm(folder).fingerprint() == expected
-
-
-def test_a_shipped_name_means_the_same_in_any_folder(tmp_path, monkeypatch):
-    (tmp_path / "small").mkdir()
-    monkeypatch.chdir(tmp_path)
-    assert find_weights("small") == SHIPPED / "small"
-    assert find_weights("./small").resolve() == find_weights(Path("small")).resolve() == tmp_path / "small"
 
 
 def test_allennlps_names(folder):

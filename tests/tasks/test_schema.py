@@ -148,10 +148,11 @@ class TestUnknownAndWrong:
         assert config.variant == {key: recorded}
         assert flat(config.resolved)[key] == recorded
 
-    def test_a_folder_here_is_not_recorded_like_the_name_it_stands_before(self, tmp_path, monkeypatch):
-        (tmp_path / "allennlp" / "small").mkdir(parents=True)
+    @pytest.mark.parametrize("name", ["small", "allennlp/small"])
+    def test_a_folder_here_is_not_recorded_like_the_name_it_goes_before(self, tmp_path, monkeypatch, name):
+        (tmp_path / name).mkdir(parents=True)
         monkeypatch.chdir(tmp_path)
-        config = run_of("features=elmo", "features.elmo.weights=allennlp/small")
+        config = run_of("features=elmo", f"features.elmo.weights={name}")
         assert config.variant == {"features.elmo.weights": "./small"}
 
 
