@@ -206,7 +206,7 @@ class TestNames:
         [
             ("logger.mode=sometimes", "logger.mode: expected online, offline or disabled, found 'sometimes'"),
             ("logger.name=paper", "logger.name: expected none or wandb, found 'paper'"),
-            ("logger=paper", "logger/paper"),
+            ("logger=paper", "logger=paper: no such choice. There are: none, wandb."),
         ],
     )
     def test_a_mistake_is_explained(self, command, tmp_path, setting, message):
