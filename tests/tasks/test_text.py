@@ -45,7 +45,7 @@ def test_a_passage_comes_once_for_all_its_questions(capsys):
 
 @pytest.mark.parametrize(
     ("settings", "told"),
-    [(["task=nerr"], "nerr"), (["task=ner", "data=paper", "data.hub=null", "data_dir=/nowhere"], "/nowhere")],
+    [(["task=nerr"], "nerr"), (["task=ner", "data=wnut17", "data_dir=/nowhere"], "/nowhere")],
 )
 def test_says_what_is_wrong(capsys, settings, told):
     assert main(settings) == 1

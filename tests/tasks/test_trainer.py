@@ -1,6 +1,5 @@
 import math
 import re
-from dataclasses import replace
 
 import pytest
 import torch
@@ -9,9 +8,7 @@ from torch import nn
 from elmo.errors import InputError
 from tasks.base import Batch, FeatureBatch, Head, Scores, Task
 from tasks.console import Reporter
-from tasks.sources import Source
 from tasks.trainer import OPTIMIZERS, FitState, NonFiniteLoss, OutOfMemory, TaskModel, Trainer, TrainerConfig
-from tests.tasks.making import ELMO, WORDS, model_of, run_of
 
 CPU = torch.device("cpu")
 
@@ -239,129 +236,6 @@ class TestOutOfMemory:
             assert told in str(caught.value)
 
 
-SETTINGS = [
-    "data=mini",
-    "limit=12",
-    "task.hidden=6",
-    "trainer.batch_size=4",
-    "trainer.lr=0.01",
-    "trainer.patience=null",
-]
-
-
-class Real:
-    """NER on the shipped sentences: what one fit needs, made anew each time."""
-
-    def __init__(self, arm, seed=1, epochs=5, **trainer):
-        self.config = run_of(*arm, *SETTINGS)
-        source = Source(self.config.data, self.config.data_dir, self.config.limit)
-        self.train, self.dev = (source.load(self.config.task, split).examples for split in ("train", "dev"))
-        self.model = model_of(self.config, self.train, seed)
-        # As a run does, all at once: words have their numbers, and sums their order, before the first batch.
-        texts = self.config.task.texts
-        self.model.features.meet(text for example in [*self.train, *self.dev] for text in texts(example))
-        recipe = replace(self.config.trainer, epochs=epochs, **trainer)
-        self.trainer = Trainer(self.config.task, recipe, seed, CPU, Reporter("test", quiet=True))
-
-    def fit(self, *checkpoint):
-        state = self.trainer.fit(self.model, self.train, self.dev, *checkpoint)
-        curve = [{key: value for key, value in epoch.items() if key != "seconds"} for epoch in state.curve]
-        weights = {name: value.detach().clone() for name, value in self.model.trained().items()}
-        return curve, weights
-
-
-def same(first, second):
-    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
-
-
-@pytest.fixture(scope="module")
-def undisturbed():
-    """Five epochs with dropout, a learning rate that falls, and ELMo."""
-    return Real(ELMO, plateau_factor=0.5).fit()
-
-
-@pytest.fixture(scope="module")
-def averaged():
-    """The same with averaged weights."""
-    return Real(ELMO, plateau_factor=0.5, ema=0.9).fit()
-
-
-@pytest.mark.integration
-class TestDeterminism:
-    def test_the_same_seed_gives_the_same_losses_to_the_last_digit(self, undisturbed):
-        torch.manual_seed(99)
-        torch.rand(3)  # whatever was drawn before
-        curve, weights = Real(ELMO, plateau_factor=0.5).fit()
-        assert curve == undisturbed[0]
-        assert same(weights, undisturbed[1])
-        assert len({epoch["loss"] for epoch in curve}) == 5
-
-    def test_another_seed_gives_others(self, undisturbed):
-        curve, weights = Real(ELMO, seed=2, plateau_factor=0.5).fit()
-        assert all(ours["loss"] != theirs["loss"] for ours, theirs in zip(curve, undisturbed[0], strict=True))
-        assert not same(weights, undisturbed[1])
-
-    def test_each_epoch_has_its_own_batches_and_dropout(self):
-        """With a rate of almost zero the weights stay, so that losses differ by what is drawn alone."""
-        curve, _ = Real(WORDS, lr=1e-12, epochs=3).fit()
-        assert len({epoch["loss"] for epoch in curve}) == 3
-
-
-@pytest.mark.integration
-class TestCheckpoint:
-    @pytest.mark.parametrize("stop", [1, 3])
-    def test_going_on_ends_as_if_nothing_had_happened(self, undisturbed, tmp_path, stop):
-        path = tmp_path / "checkpoint.pt"
-        Real(ELMO, epochs=stop, plateau_factor=0.5).fit(path, "mine")
-        torch.rand(7)
-        curve, weights = Real(ELMO, plateau_factor=0.5).fit(path, "mine")
-        assert curve == undisturbed[0]
-        assert same(weights, undisturbed[1])
-
-    def test_going_on_with_averaged_weights(self, averaged, undisturbed, tmp_path):
-        path = tmp_path / "checkpoint.pt"
-        Real(ELMO, epochs=2, plateau_factor=0.5, ema=0.9).fit(path, "mine")
-        curve, weights = Real(ELMO, plateau_factor=0.5, ema=0.9).fit(path, "mine")
-        assert curve == averaged[0]
-        assert same(weights, averaged[1])
-        assert not same(weights, undisturbed[1])
-
-    def test_it_really_goes_on(self, tmp_path, capsys):
-        path = tmp_path / "checkpoint.pt"
-        Real(WORDS, epochs=2).fit(path, "mine")
-        again = Real(WORDS, epochs=3)
-        again.trainer.reporter = Reporter("test")
-        again.fit(path, "mine")
-        err = capsys.readouterr().err
-        assert "goes on after epoch 2" in err
-        assert "epoch 3/3" in err
-        assert "epoch 2/3" not in err
-
-    def test_another_run_s_is_ignored(self, tmp_path):
-        path = tmp_path / "checkpoint.pt"
-        Real(WORDS, seed=2, epochs=2).fit(path, "other")
-        curve, weights = Real(WORDS, epochs=2).fit(path, "mine")
-        expected = Real(WORDS, epochs=2).fit()
-        assert curve == expected[0]
-        assert same(weights, expected[1])
-        assert torch.load(path, weights_only=True)["fingerprint"] == "mine"
-
-    def test_holds_what_is_trained_and_nothing_else(self, tmp_path):
-        path = tmp_path / "checkpoint.pt"
-        real = Real(ELMO, epochs=1)
-        real.fit(path, "mine")
-        saved = torch.load(path, weights_only=True)  # plain tensors, numbers and text: no code is run on loading
-        trained = {name for name, value in real.model.named_parameters() if value.requires_grad}
-        assert set(saved["model"]) == set(saved["best"]) == trained
-        assert any(name.startswith("features.elmo.mixes.") for name in trained)
-        assert not any("source" in name for name in trained)
-        numbers = sum(value.numel() for value in real.model.trained().values())
-        bilm = sum(value.numel() for value in real.model.features.elmo.source.parameters())
-        # weights, best weights and Adam's two moments
-        assert 4 * numbers * 4 < path.stat().st_size < 4 * numbers * 4 + 40_000 < 4 * numbers * 4 + bilm * 4
-        assert list(tmp_path.iterdir()) == [path], "no partial file is left"
-
-
 class TestDamagedCheckpoint:
     """What a loss of power or a full disk leaves; the run must not be stuck with it."""
 
@@ -383,25 +257,6 @@ class TestDamagedCheckpoint:
             fit(Line([3]), epochs=3, checkpoint=path)
         path.unlink()
         assert fit(Line([1, 2, 3]), epochs=3, checkpoint=path).epoch == 3
-
-
-@pytest.mark.integration
-class TestFrozen:
-    def test_training_leaves_the_bilm_alone(self):
-        real = Real(ELMO, epochs=2)
-        source = real.model.features.elmo.source
-        before = {name: value.clone() for name, value in source.state_dict().items()}
-        fingerprint = source.fingerprint()
-        start = {name: value.detach().clone() for name, value in real.model.trained().items()}
-        _, weights = real.fit()
-        assert source.fingerprint() == fingerprint
-        assert same(dict(source.state_dict()), before)
-        assert len(before) > 10
-        for parameter in source.parameters():
-            assert not parameter.requires_grad
-            assert parameter.grad is None
-        assert not torch.equal(weights["features.elmo.mixes.input.scalars"], start["features.elmo.mixes.input.scalars"])
-        assert not torch.equal(weights["features.elmo.mixes.input.gamma"], start["features.elmo.mixes.input.gamma"])
 
 
 class TestReporter:
