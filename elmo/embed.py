@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -122,7 +123,9 @@ def embed_file(
     """
     _check(source, target)
     first_line: dict[str, int] = {}
-    total = sum(1 for _ in read_lines(source))  # also finds every undecodable line before any work is done
+    lengths = [len(line.words) for line in read_lines(source)]  # also finds every undecodable line before any work
+    total, kept = len(lengths), bilm.n_layers if layers == "all" else 1
+    _check_room(target, sum(lengths) * kept * bilm.dim * np.dtype(precision).itemsize)
     lines = read_lines(source)
     on_cpu = bilm.device.type == "cpu"
     size = batch_size or (BATCH_SIZE if on_cpu or carried else BATCH_SIZE_ON_A_GPU)
@@ -167,6 +170,15 @@ def _check(source: Path, target: Path) -> None:
         raise InputError(f"{target}: cannot write there: it is a folder; name a file in it")
     if target.exists() and source.exists() and target.samefile(source):
         raise InputError(f"{target}: cannot write there: it would overwrite the sentences")
+
+
+def _check_room(target: Path, needed: int) -> None:
+    """Refuses a disk that would fill up: HDF5 does not survive that, and takes the process with it."""
+    if target.parent.is_dir() and needed > (free := shutil.disk_usage(target.parent).free):
+        raise InputError(
+            f"{target}: takes about {needed / 1e6:,.1f} MB, and {free / 1e6:,.1f} MB are free there; make room, or "
+            "name another disk, --precision float16 or --layers top"
+        )
 
 
 def _create(partial: Path, target: Path) -> h5py.File:

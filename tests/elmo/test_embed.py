@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -269,6 +270,17 @@ def test_values_that_float16_cannot_hold(source, tmp_path, capsys, stored, value
     assert "Use --precision float32 with elmo.embed" in message
     assert not (tmp_path / "out.hdf5").exists()
     assert run(source, tmp_path / "out.hdf5", large, "--precision", "float32") == 0
+
+
+def test_a_disk_without_room_is_told_before_anything_is_computed(failing, source, tmp_path, monkeypatch):
+    """The values alone take tokens x layers x width x 4 bytes; one byte less is too little."""
+    tokens = sum(len(line.split()) for line in source.read_text(encoding="utf-8").splitlines())
+    needed = tokens * 3 * 2 * OPTIONS["lstm"]["projection_dim"] * 4
+    usage = type(shutil.disk_usage(tmp_path))
+    monkeypatch.setattr("elmo.bilm.Bilm.token_layers", None)  # must not be asked
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(10**9, 0, needed - 1))
+    assert "MB are free there; make room" in failing(source, tmp_path / "out.hdf5")
+    assert not (tmp_path / "out.hdf5").exists()
 
 
 def test_cuda_without_a_gpu(failing, source, tmp_path, monkeypatch):
