@@ -3,7 +3,8 @@
 A program walks ROWS sentences of one direction from their first token to their last, so a layer is one launch however
 long they are, and the host is free for the next one. Sentences do not meet, so programs need not wait for each other;
 within one, a barrier after each step lets all threads see the states that the next step multiplies. The weights are
-read again at each step, from a cache: at the widths of task heads that takes less time than a launch.
+read again at each step, from a cache, the next tiles while one is multiplied: at the widths of task heads that takes
+less time than a launch.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from tasks.recurrence.packing import Packing
 
 ROWS = 16  # the fewest that a matrix unit multiplies; 32 are slower, alone and with a GPU full of them
 SIZES = ["n_steps", "packed"]  # differ from batch to batch; Triton would compile anew for those that 16 divides
-WIDEST_BLOCK = 128  # of the columns and of the depth of a product that are computed at once
+WIDEST_BLOCK = 128  # columns of a product that are computed at once
+DEPTH = 16  # rows of the weights that are multiplied at once
+STAGES = 3  # such tiles under way; with four gates of 128 columns 68 kB, which every GPU with asynchronous copies has
 
 
 @triton.jit
@@ -46,6 +49,13 @@ def _put(values, rows, columns, width, inside, what):
 
 
 @triton.jit
+def _plus(total, left, right, k, depth, columns, width, HIDDEN: tl.constexpr, PRECISION: tl.constexpr):
+    """`total` plus the product of `left` and the rows `k` and some of the HIDDEN columns of `right`."""
+    right = _rows(right, k, columns, width, (k < depth)[:, None] & (columns < HIDDEN)[None, :])
+    return tl.dot(left, right, total, input_precision=PRECISION)
+
+
+@triton.jit
 def _product(
     total,
     left,
@@ -53,18 +63,17 @@ def _product(
     live,
     depth,
     right,
-    right_width,
     columns,
     HIDDEN: tl.constexpr,
-    BLOCK: tl.constexpr,
+    DEPTH: tl.constexpr,
+    STAGES: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
     """`total` plus the product of some rows of `left`, `depth` wide, and some of the HIDDEN columns of `right`."""
-    for first in range(0, depth, BLOCK):
-        k = first + tl.arange(0, BLOCK)
+    for first in tl.range(0, depth, DEPTH, num_stages=STAGES):
+        k = first + tl.arange(0, DEPTH)
         a = _rows(left, rows, k, depth, live[:, None] & (k < depth)[None, :])
-        b = _rows(right, k, columns, right_width, (k < depth)[:, None] & (columns < HIDDEN)[None, :])
-        total = tl.dot(a, b, total, input_precision=PRECISION)
+        total = _plus(total, a, right, k, depth, columns, HIDDEN, HIDDEN, PRECISION)
     return total
 
 
@@ -81,6 +90,8 @@ def _lstm_forward(
     HIDDEN: tl.constexpr,
     BLOCK: tl.constexpr,
     ROWS: tl.constexpr,
+    DEPTH: tl.constexpr,
+    STAGES: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
     block, direction = tl.program_id(0), tl.program_id(1)
@@ -106,16 +117,13 @@ def _lstm_forward(
                 before = tl.zeros_like(o)
                 if step > 0:
                     before = _rows(cells, past, at, HIDDEN, inside)
-                    o = _product(o, states, past, live, HIDDEN, by_state, 4 * HIDDEN, at, HIDDEN, BLOCK, PRECISION)
-                    i = _product(
-                        i, states, past, live, HIDDEN, by_state + HIDDEN, 4 * HIDDEN, at, HIDDEN, BLOCK, PRECISION
-                    )
-                    f = _product(
-                        f, states, past, live, HIDDEN, by_state + 2 * HIDDEN, 4 * HIDDEN, at, HIDDEN, BLOCK, PRECISION
-                    )
-                    g = _product(
-                        g, states, past, live, HIDDEN, by_state + 3 * HIDDEN, 4 * HIDDEN, at, HIDDEN, BLOCK, PRECISION
-                    )
+                    for deep in tl.range(0, HIDDEN, DEPTH, num_stages=STAGES):
+                        k = deep + tl.arange(0, DEPTH)
+                        a = _rows(states, past, k, HIDDEN, live[:, None] & (k < HIDDEN)[None, :])
+                        o = _plus(o, a, by_state, k, HIDDEN, at, 4 * HIDDEN, HIDDEN, PRECISION)
+                        i = _plus(i, a, by_state + HIDDEN, k, HIDDEN, at, 4 * HIDDEN, HIDDEN, PRECISION)
+                        f = _plus(f, a, by_state + 2 * HIDDEN, k, HIDDEN, at, 4 * HIDDEN, HIDDEN, PRECISION)
+                        g = _plus(g, a, by_state + 3 * HIDDEN, k, HIDDEN, at, 4 * HIDDEN, HIDDEN, PRECISION)
                 o, i, f, g = tl.sigmoid(o), tl.sigmoid(i), tl.sigmoid(f), _tanh(g)
                 cell = f * before + i * g
                 flat = _tanh(cell)
@@ -145,6 +153,8 @@ def _lstm_backward(
     HIDDEN: tl.constexpr,
     BLOCK: tl.constexpr,
     ROWS: tl.constexpr,
+    DEPTH: tl.constexpr,
+    STAGES: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
     block, direction = tl.program_id(0), tl.program_id(1)
@@ -172,7 +182,7 @@ def _lstm_backward(
                 state = _rows(grad, now, at, HIDDEN, inside)
                 if block * ROWS < later_size:
                     state = _product(
-                        state, grad_gates, after, goes_on, 4 * HIDDEN, weight, HIDDEN, at, HIDDEN, BLOCK, PRECISION
+                        state, grad_gates, after, goes_on, 4 * HIDDEN, weight, at, HIDDEN, DEPTH, STAGES, PRECISION
                     )
                 o = _rows(gates, now, at, 4 * HIDDEN, inside)
                 i = _rows(gates + HIDDEN, now, at, 4 * HIDDEN, inside)
@@ -206,6 +216,8 @@ def _gru_forward(
     HIDDEN: tl.constexpr,
     BLOCK: tl.constexpr,
     ROWS: tl.constexpr,
+    DEPTH: tl.constexpr,
+    STAGES: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
     block, direction = tl.program_id(0), tl.program_id(1)
@@ -235,23 +247,12 @@ def _gru_forward(
                 before = tl.zeros_like(n)
                 if step > 0:
                     before = _rows(states, past, at, HIDDEN, inside)
-                    r = _product(r, states, past, live, HIDDEN, by_state, 3 * HIDDEN, at, HIDDEN, BLOCK, PRECISION)
-                    z = _product(
-                        z, states, past, live, HIDDEN, by_state + HIDDEN, 3 * HIDDEN, at, HIDDEN, BLOCK, PRECISION
-                    )
-                    more = _product(
-                        more,
-                        states,
-                        past,
-                        live,
-                        HIDDEN,
-                        by_state + 2 * HIDDEN,
-                        3 * HIDDEN,
-                        at,
-                        HIDDEN,
-                        BLOCK,
-                        PRECISION,
-                    )
+                    for deep in tl.range(0, HIDDEN, DEPTH, num_stages=STAGES):
+                        k = deep + tl.arange(0, DEPTH)
+                        a = _rows(states, past, k, HIDDEN, live[:, None] & (k < HIDDEN)[None, :])
+                        r = _plus(r, a, by_state, k, HIDDEN, at, 3 * HIDDEN, HIDDEN, PRECISION)
+                        z = _plus(z, a, by_state + HIDDEN, k, HIDDEN, at, 3 * HIDDEN, HIDDEN, PRECISION)
+                        more = _plus(more, a, by_state + 2 * HIDDEN, k, HIDDEN, at, 3 * HIDDEN, HIDDEN, PRECISION)
                 r, z = tl.sigmoid(r), tl.sigmoid(z)
                 n = _tanh(n + r * more)
                 _put(added, now, at, HIDDEN, inside, more)
@@ -277,6 +278,8 @@ def _gru_backward(
     HIDDEN: tl.constexpr,
     BLOCK: tl.constexpr,
     ROWS: tl.constexpr,
+    DEPTH: tl.constexpr,
+    STAGES: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
     block, direction = tl.program_id(0), tl.program_id(1)
@@ -304,7 +307,7 @@ def _gru_backward(
                 state += _rows(grad, after, at, HIDDEN, follows) * _rows(gates + HIDDEN, after, at, 3 * HIDDEN, follows)
                 if block * ROWS < later_size:
                     state = _product(
-                        state, grad_recurrent, after, goes_on, 3 * HIDDEN, weight, HIDDEN, at, HIDDEN, BLOCK, PRECISION
+                        state, grad_recurrent, after, goes_on, 3 * HIDDEN, weight, at, HIDDEN, DEPTH, STAGES, PRECISION
                     )
                 r = _rows(gates, now, at, 3 * HIDDEN, inside)
                 z = _rows(gates + HIDDEN, now, at, 3 * HIDDEN, inside)
@@ -371,8 +374,10 @@ def _walk(kernel, tensors: tuple[Tensor, ...], weight: Tensor, packing: Packing)
         HIDDEN=hidden,
         BLOCK=max(16, min(triton.next_power_of_2(hidden), WIDEST_BLOCK)),
         ROWS=ROWS,
+        DEPTH=DEPTH,
+        STAGES=STAGES,
         # As cuDNN's recurrences do by default, and as they can be told not to.
         PRECISION="tf32" if torch.backends.cudnn.allow_tf32 else "ieee",
         num_warps=8,
-        num_stages=1,  # the states that a step reads are not there before the step before has ended
+        num_stages=1,  # of the loop over steps: a step reads the states of the step before
     )
