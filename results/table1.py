@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from results.aggregate import BASELINE, MINI, WITH_ELMO, Group, Row, Summary
 from results.commands import commands_of, commit_of
+from results.identity import flattened
 from results.paper import distance, load_paper, relative_error_cut
 from results.report.panels import Panel, panels_of, shown_metric
 from results.sheets import shown_p
@@ -35,7 +36,8 @@ QUESTION = """\
 `word2vec`: 300-d vectors of the biLM's own text, one for each word where ELMo has one for each use. `elmo_random`:
 ELMo's widths from a biLM that has learned nothing."""
 TRIED = """\
-What is chosen is chosen on dev; test is for the record. Settings of ELMo alone stand beside the plain baseline."""
+What is chosen is chosen on dev; test is for the record. Beside ELMo stands the baseline that is equal in all but what
+is ELMo's alone."""
 ONE_SEED = "over test examples alone, for there is one seed: others may differ by more"
 EXAMPLES_ALONE = "†"  # behind an interval that knows nothing about other seeds
 
@@ -103,7 +105,7 @@ def _split(summary: Summary) -> tuple[list[Panel], list[Panel]]:
     """What stands in the first table, and what was tried beside."""
     split = [panels_of(row) for row in summary.rows]
     others = [panel for _, panels in split for panel in panels]
-    return [panel for panels, _ in split for panel in panels], [_beside_plain(panel) for panel in others]
+    return [panel for panels, _ in split for panel in panels], [_beside_its_baseline(panel) for panel in others]
 
 
 def _main(panels: Sequence[Panel]) -> Grid:
@@ -144,14 +146,28 @@ def _over_static(panel: Panel) -> Panel:
     return replace(panel, row=replace(panel.row, compared=(STATIC, WITH_ELMO), _intervals={}))
 
 
-def _beside_plain(panel: Panel) -> Panel:
-    """With the plain baseline where the settings are ELMo's own, which the baseline has none of."""
-    row, baseline = panel.row, panel.row.group(BASELINE)
-    own = [group for group in panel.groups if group.features == WITH_ELMO]
-    if not baseline or not own or not all(key.startswith("features.elmo.") for key in own[0].settings):
+def _beside_its_baseline(panel: Panel) -> Panel:
+    """With the baseline that has the same values of all settings but ELMo's own, which a baseline has none of.
+
+    That need not be one of the same name: a task may give ELMo another value than the baseline, and typing the
+    baseline's makes a setting of the one and a plain run of the other.
+    """
+    row = panel.row
+    own = next((group for group in panel.groups if group.features == WITH_ELMO), None)
+    if own is None or row.group(BASELINE, panel.label):
         return panel
-    like_it = replace(baseline, settings=own[0].settings)
-    return replace(panel, row=replace(row, groups=[*row.groups, like_it], _intervals={}))
+    like_it = [group for group in row.groups if group.features == BASELINE and _equal_settings(group, own)]
+    if len(like_it) != 1:
+        return panel
+    baseline = replace(like_it[0], settings=own.settings)
+    return replace(panel, row=replace(row, groups=[*row.groups, baseline], _intervals={}))
+
+
+def _equal_settings(baseline: Group, own: Group) -> bool:
+    """Whether what either was told has the same value in both, but for ELMo's own settings."""
+    told = {key for key in {**baseline.settings, **own.settings} if not key.startswith("features.elmo.")}
+    first, second = flattened(baseline.parts), flattened(own.parts)
+    return all(key in first and key in second and first[key] == second[key] for key in told)
 
 
 def _name(panel: Panel) -> str:

@@ -275,9 +275,21 @@ class TestTable1:
         assert "features=glove" not in other  # its command stands above
 
     def test_a_setting_of_the_trainer_does_not(self, runs, root):
-        save_run(runs, 70, task="sst5", features="elmo", variant={"trainer.lr": 0.1})
+        save_run(runs, 70, task="sst5", features="elmo", variant={"trainer.lr": 0.1}, lr=0.1)
         _, _, other = self.page(runs, root)
         assert "`trainer.lr=0.1` | 50.00 | 70.00 (1) |" in other
+
+    def test_a_setting_that_the_plain_baseline_has_already(self, runs, root):
+        save_run(runs, 70, task="sst5", features="elmo", variant={"trainer.lr": 0.001}, lr=0.001)
+        _, _, other = self.page(runs, root)
+        assert "`trainer.lr=0.001` | 50.00 → 50.00 | 51.00 ± 1.41 (2) | 70.00 (1) | +19.00, " in other
+
+    def test_a_setting_of_elmo_beside_the_baseline_with_the_same_other_settings(self, runs, root):
+        save_run(runs, 40, task="sst5", features="glove", variant={"trainer.lr": 0.1}, lr=0.1)
+        settings = {"features.elmo.l2": 0.1, "trainer.lr": 0.1}
+        save_run(runs, 70, task="sst5", features="elmo", variant=settings, lr=0.1)
+        _, _, other = self.page(runs, root)
+        assert "`features.elmo.l2=0.1 trainer.lr=0.1` | 50.00 → 50.00 | 40.00 (1) | 70.00 (1) | +30.00, " in other
 
     def test_elmo_over_static_vectors_of_its_own_text(self, runs, root):
         for seed in (1, 2):
