@@ -30,7 +30,7 @@ class Interval:
         low: In points of the metric.
         high: Likewise.
         p: How often chance alone would give a difference that far from zero, two-sided.
-        over: What was resampled. One seed in each arm leaves the examples: that says nothing about other seeds.
+        over: What was resampled. An arm of one seed says nothing about its others: "examples".
     """
 
     low: float
@@ -78,7 +78,8 @@ def paired_interval(
     low, high = np.percentile(found, [2.5, 97.5])
     wrong_side = min((found <= 0).mean(), (found >= 0).mean())
     p = float(min(max(2 * wrong_side, 1 / RESAMPLES), 1))
-    return Interval(float(low), float(high), p, "examples and seeds" if len(runs) > 2 else "examples")
+    several = min(len(baseline), len(other)) > 1
+    return Interval(float(low), float(high), p, "examples and seeds" if several else "examples")
 
 
 def seed_interval(baseline: Mapping[int, float], other: Mapping[int, float]) -> Interval | None:

@@ -167,7 +167,7 @@ def _interval_legend(summary: Summary) -> list[str]:
     lines = []
     texts = {
         "examples and seeds": "by a paired bootstrap over test examples and seeds together",
-        "examples": "by a paired bootstrap over test examples alone, for there is one seed: others may differ by more",
+        "examples": "by a paired bootstrap over test examples; an arm has one seed: others may differ by more",
         "seeds": "by a bootstrap over seeds alone, for examples.json is missing; p by flipping signs, only from "
         f"{FEWEST_SEEDS} seeds on",
     }

@@ -38,7 +38,7 @@ ELMo's widths from a biLM that has learned nothing."""
 TRIED = """\
 What is chosen is chosen on dev; test is for the record. Beside ELMo stands the baseline that is equal in all but what
 is ELMo's alone."""
-ONE_SEED = "over test examples alone, for there is one seed: others may differ by more"
+ONE_SEED = "an arm has one seed: others may differ by more"
 EXAMPLES_ALONE = "†"  # behind an interval that knows nothing about other seeds
 
 

@@ -101,7 +101,8 @@ def test_runs_of_other_seeds_are_not_paired_by_their_order():
 def test_what_was_resampled_is_told():
     arm = accuracies(2, 20, 0.5, 1)
     assert paired_interval(arm[:1], arm[:1], "accuracy", same_seeds=True).over == "examples"
-    assert paired_interval(arm, arm[:1], "accuracy", same_seeds=False).over == "examples and seeds"
+    assert paired_interval(arm, arm[:1], "accuracy", same_seeds=False).over == "examples"
+    assert paired_interval(arm, arm, "accuracy", same_seeds=True).over == "examples and seeds"
 
 
 def test_without_numpy_there_is_no_interval(monkeypatch):

@@ -264,7 +264,7 @@ class TestTable1:
             save_run(tmp_path / "few", right, task="sst5", features=features, variant={"trainer.epochs": 5})
         first, _, other = self.page(tmp_path / "few", root)
         assert "| SST-5, accuracy, `trainer.epochs=5` | 50.00 (1) | 55.00 (1) | +5.00" in first
-        assert "† over test examples alone" in first
+        assert "† an arm has one seed" in first
         assert other == ""
 
     def test_a_setting_of_elmo_alone_stands_beside_the_plain_baseline(self, runs, root):
