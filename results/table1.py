@@ -69,6 +69,9 @@ def table1(summary: Summary) -> str:
     ]
     if controls:
         blocks += ["## Text or context, knowledge or width?", QUESTION, str(_controls(controls))]
+    by_others = _by_other_metrics(first)
+    if by_others.lines:
+        blocks += ["## By other metrics", str(by_others)]
     if others:
         blocks += ["## Other settings", TRIED, str(_variants(others)), _commands(others)]
     found = [finding for finding in summary.findings if finding.wrong and finding.kind != "empty"]
@@ -130,6 +133,19 @@ def _controls(panels: Sequence[Panel]) -> Grid:
     return Grid(["task", *arms, f"{WITH_ELMO} over {STATIC}", "p", "errors cut"], lines)
 
 
+def _by_other_metrics(panels: Sequence[Panel]) -> Grid:
+    """The test scores that no gain is computed of, such as exact match beside F1."""
+    arms = (BASELINE, WITH_ELMO, RANDOM, STATIC)
+    lines = []
+    for panel in panels:
+        groups = [panel.row.group(features, panel.label) for features in arms]
+        found = [record.scores.get("test", {}) for group in groups if group for record in group.records]
+        for metric in sorted({metric for scores in found for metric in scores} - {panel.metric}):
+            cells = [_spread(_scores_by(group, metric)) for group in groups]
+            lines.append([_name(panel, metric), *cells])
+    return Grid(["task", *arms], lines)
+
+
 def _variants(panels: Sequence[Panel]) -> Grid:
     arms = [BASELINE, WITH_ELMO, RANDOM, STATIC]
     lines = []
@@ -170,16 +186,30 @@ def _equal_settings(baseline: Group, own: Group) -> bool:
     return all(key in first and key in second and first[key] == second[key] for key in told)
 
 
-def _name(panel: Panel) -> str:
+def _name(panel: Panel, metric: str = "") -> str:
+    """The task and the metric, the main one unless told."""
     row = panel.row
-    name = f"{NAMES.get((row.data, row.task), f'{row.data} {row.task}')}, {shown_metric(panel.metric)}"
+    task = NAMES.get((row.data, row.task), f"{row.data} {row.task}")
+    name = f"{task}, {shown_metric(metric or panel.metric)}"
     return f"{name}, `{panel.label}`" if panel.label else name
 
 
 def _score(group: Group | None) -> str:
-    if group is None:
+    return _spread(group.scores) if group else ""
+
+
+def _scores_by(group: Group | None, metric: str) -> list[float]:
+    """The test scores by another metric than the main one, or none where a run lacks it."""
+    found = [record.scores.get("test", {}).get(metric) for record in group.records] if group else []
+    known = [score for score in found if score is not None]
+    return known if len(known) == len(found) else []
+
+
+def _spread(scores: Sequence[float]) -> str:
+    if not scores:
         return ""
-    return f"{group.mean:.2f}{'' if group.std is None else f' ± {group.std:.2f}'} ({len(group.records)})"
+    std = f" ± {statistics.stdev(scores):.2f}" if len(scores) > 1 else ""
+    return f"{statistics.fmean(scores):.2f}{std} ({len(scores)})"
 
 
 def _dev(group: Group | None) -> float | None:

@@ -63,7 +63,7 @@ def curve(record: RunRecord) -> list[tuple[float, float]]:
 
 def shown_metric(metric: str) -> str:
     """The metric as papers write it."""
-    return metric.upper() if metric in ("f1", "em") else metric
+    return {"f1": "F1", "em": "exact match"}.get(metric, metric.replace("_", " "))
 
 
 def layer_name(index: int, layers: int) -> str:

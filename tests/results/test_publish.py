@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from results.publish import main
-from results.record import EXAMPLES_NAME, RunError, read_record, record_path, write_examples
+from results.record import EXAMPLES_NAME, RunError, read_record, record_path, write_examples, write_record
 from tests.results.making import CLEAN, make_record, save
 
 README = "# Top\n\n<!-- table1 -->\nold\n<!-- /table1 -->\n\nprose\n\n<!-- demo -->\n<!-- /demo -->\n\nend\n"
@@ -308,6 +308,17 @@ class TestTable1:
             "| SNLI, stand-in training set, accuracy | 50.00 (1) | 50.00 (1) | +0.00, +0.0 to +0.0† | 1.000 |" in first
         )
         assert "→" not in first
+
+    def test_metrics_beside_the_main_one(self, runs, root):
+        for seed, em in ((1, 30.0), (2, 33.0)):
+            path = record_path(runs, make_record(task="sst5", features="elmo", seed=seed).identity)
+            record = read_record(path)
+            scores = {**record.scores, "test": {**record.scores["test"], "em": em}}
+            write_record(path, replace(record, scores=scores))
+        main([str(runs)], root)
+        page = (root / "results" / "table1.md").read_text()
+        # 3 / sqrt(2) = 2.12; the baseline has no such score
+        assert "| task | elmo |\n| --- | --- |\n| SST-5, exact match | 31.50 ± 2.12 (2) |" in page
 
     def test_a_mean_over_several_commits_is_told(self, runs, root):
         save_run(runs, 55, task="sst5", features="elmo", seed=3, environment=replace(CLEAN, commit="b" * 40))
