@@ -194,17 +194,29 @@ def _read_hub(config: DataConfig, split: Split, name: str, root: Path) -> list[d
     absent = [theirs for theirs in hub.columns.values() if theirs not in rows.column_names]
     if absent:
         raise _wrong_columns(config, f"the columns {', '.join(absent)}", rows.column_names)
-    columns = {ours: _labelled(rows[theirs], rows.features[theirs]) for ours, theirs in hub.columns.items()}
+    columns: dict[str, list[Any]] = {}
+    for ours, theirs in hub.columns.items():
+        values = list(rows[theirs])
+        if None in values:
+            raise InputError(
+                f"data={config.name}, on the hub {hub.path}, {name}: expected {theirs} in each row, row "
+                f"{values.index(None)} has none. Check {_part(config)}.hub.columns, or give files in {_part(config)}.splits"
+            )
+        columns[ours] = _labelled(values, rows.features[theirs])
     return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
 
 def _wrong_columns(config: DataConfig, expected: str, found: Sequence[str]) -> InputError:
     path = config.hub.path if config.hub is not None else ""
-    part = "data" if config.task else f"datasets.{config.name}"  # a dataset of its own, or the task's part of one
     return InputError(
         f"data={config.name}, on the hub {path}: expected {expected}, found {', '.join(found) or 'none'}. "
-        f"Name the dataset's columns in {part}.hub.columns"
+        f"Name the dataset's columns in {_part(config)}.hub.columns"
     )
+
+
+def _part(config: DataConfig) -> str:
+    """Where in the config the dataset is: by itself, or the task's part of one that other tasks have too."""
+    return "data" if config.task else f"datasets.{config.name}"
 
 
 def _labelled(values: Sequence[Any], feature: Any) -> list[Any]:  # noqa: ANN401 (a type of the datasets library)

@@ -203,6 +203,16 @@ class TestHub:
         with pytest.raises(InputError, match=f"^data=mine, on the hub {hub.path}: expected the columns {expected}"):
             Source(config(splits={}, hub=hub), files).load(ner, "dev")
 
+    def test_a_row_without_a_value(self, ner, cache, tmp_path):
+        rows = cache.Dataset.from_dict({"text": [["a"], None], "tags": [["O"], ["O"]]})
+        (tmp_path / "hub").mkdir()
+        rows.to_parquet(tmp_path / "hub" / "train-00000-of-00001.parquet")
+        hub = HubConfig(path=str(tmp_path / "hub"), columns={"words": "text", "tags": "tags"})
+        with pytest.raises(
+            InputError, match="train: expected text in each row, row 1 has none. Check data.hub.columns"
+        ):
+            Source(config(splits={}, hub=hub), tmp_path).load(ner, "train")
+
     @pytest.mark.parametrize(
         ("task", "column", "left"),
         [
