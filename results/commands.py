@@ -12,7 +12,11 @@ def commands_of(groups: Sequence[Group]) -> list[str]:
     """The commands that make the groups' runs again: arms with the same seeds and settings share one."""
     arms: dict[tuple[tuple[int, ...], tuple[str, ...]], list[str]] = {}
     for group in groups:
-        arms.setdefault((tuple(group.seeds), tuple(_settings(group.records[0]))), []).append(group.features)
+        seeds_under: dict[tuple[str, ...], list[int]] = {}  # one arm's seeds may have run on several devices
+        for record in group.records:
+            seeds_under.setdefault(tuple(_settings(record)), []).append(record.identity.seed)
+        for typed, own in seeds_under.items():
+            arms.setdefault((tuple(own), typed), []).append(group.features)
     found = []
     for (seeds, settings), features in arms.items():
         identity = groups[0].records[0].identity

@@ -32,12 +32,15 @@ Written by `python -m results.publish` from the records in [published](published
 scores in percent, mean ± std (number of seeds). [The report](published/report.html) has curves, layers and every run.
 
 ![The gains with their intervals](published/gains.svg)"""
+AGAIN = """\
+Again, from the root of the repository, with the official files below DIR. `features=word2vec` wants its vectors first:
+`python -m tasks.word2vec --help`."""
 QUESTION = """\
-`word2vec`: 300-d vectors of the biLM's own text, one for each word where ELMo has one for each use. `elmo_random`:
-ELMo's widths from a biLM that has learned nothing."""
+`word2vec`: 300-d vectors of the biLM's own text in place of GloVe's, one for each word where ELMo has one for each use.
+`elmo_random`: GloVe and, in ELMo's widths, a biLM that has learned nothing."""
 TRIED = """\
 What is chosen is chosen on dev; test is for the record. Beside ELMo stands the baseline that is equal in all but what
-is ELMo's alone."""
+is ELMo's alone. Weights that are not shipped, such as `small-ner`: `python -m tasks.text --help` has the commands."""
 ONE_SEED = "an arm has one seed: others may differ by more"
 EXAMPLES_ALONE = "†"  # behind an interval that knows nothing about other seeds
 
@@ -65,7 +68,7 @@ def table1(summary: Summary) -> str:
         "## What ELMo adds",
         str(_main(first)),
         _legend([*first, *controls, *others]),
-        f"Again, from the root of the repository, with the official files below DIR:\n\n{_commands(first)}",
+        f"{AGAIN}\n\n{_commands(first)}",
     ]
     if controls:
         blocks += ["## Text or context, knowledge or width?", QUESTION, str(_controls(controls))]

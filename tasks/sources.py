@@ -200,7 +200,8 @@ def _read_hub(config: DataConfig, split: Split, name: str, root: Path) -> list[d
         if None in values:
             raise InputError(
                 f"data={config.name}, on the hub {hub.path}, {name}: expected {theirs} in each row, row "
-                f"{values.index(None)} has none. Check {_part(config)}.hub.columns, or give files in {_part(config)}.splits"
+                f"{values.index(None)} has none. Check {_part(config)}.hub.columns, or name files in "
+                f"{_part(config)}.splits"
             )
         columns[ours] = _labelled(values, rows.features[theirs])
     return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]

@@ -309,6 +309,14 @@ class TestTable1:
         )
         assert "→" not in first
 
+    def test_seeds_of_two_devices_have_a_command_each(self, runs, root):
+        for seed, device in ((1, "cpu"), (2, "NVIDIA H200"), (3, "cpu")):
+            environment = replace(CLEAN, device=device, threads=1)
+            save_run(runs, 56, task="sst5", features="word2vec", seed=seed, environment=environment)
+        first, _, _ = self.page(runs, root)
+        assert "python -m tasks.run -m task=sst5 data=paper features=word2vec seed=1,3 device=cpu\n" in first
+        assert "python -m tasks.run task=sst5 data=paper features=word2vec seed=2 device=cuda\n" in first
+
     def test_metrics_beside_the_main_one(self, runs, root):
         for seed, em in ((1, 30.0), (2, 33.0)):
             path = record_path(runs, make_record(task="sst5", features="elmo", seed=seed).identity)
