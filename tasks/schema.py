@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -130,6 +130,20 @@ def run_config(tree: DictConfig) -> RunConfig:
             task.
     """
     tree = _without_unused(tree)
+    parsed = _parsed(tree)
+    return replace(parsed, variant=_variant(tree, parsed.task.name))
+
+
+def recorded_config(resolved: Mapping[str, Any]) -> RunConfig:
+    """The run whose `resolved` tree was written down, but for its `variant`: that is in the run's record.
+
+    To find it out again would take the YAMLs that the run was composed from, and they may be elsewhere.
+    """
+    return _parsed(_without_unused(OmegaConf.merge(OmegaConf.structured(RunSchema), dict(resolved))))  # type: ignore[arg-type]
+
+
+def _parsed(tree: DictConfig) -> RunConfig:
+    """What the tree says, checked."""
     task_class = get_class(tree.task._target_)
     name = task_class.name  # type: ignore[attr-defined]
     # Checked once more: Hydra lets +KEY=VALUE past the schema.
@@ -150,14 +164,6 @@ def run_config(tree: DictConfig) -> RunConfig:
         _checked(task_class.settings_type, settings, "task"),  # type: ignore[attr-defined]
         _checked(task_class.reader_type, data.reader, "data.reader"),  # type: ignore[attr-defined]
     )
-    try:
-        plain = compose_config([f"task={name}", f"features={tree.features.name}", f"data={tree.data.name}"])
-    except MissingConfigException as error:
-        raise InputError(
-            f"{error.missing_cfg_file}: no such config; `name` in a YAML must be its file's name"
-        ) from error
-    here, there = _flat(_resolved(tree)), _flat(_resolved(_without_unused(plain), anywhere=True))
-    variant = {key: here[key] for key in here if key != "seed" and (key not in there or here[key] != there[key])}
     return RunConfig(
         task=task,
         features=values.features,
@@ -175,13 +181,20 @@ def run_config(tree: DictConfig) -> RunConfig:
         logger=values.logger,
         store=values.store,
         resolved=_resolved(tree),
-        variant=variant,
+        variant={},
     )
 
 
-def recorded_config(resolved: Mapping[str, Any]) -> RunConfig:
-    """The run whose `resolved` tree was written down."""
-    return run_config(OmegaConf.merge(OmegaConf.structured(RunSchema), dict(resolved)))  # type: ignore[arg-type]
+def _variant(tree: DictConfig, task: str) -> dict[str, Any]:
+    """The keys and values in which the tree differs from the plain one of its task, features and data."""
+    try:
+        plain = compose_config([f"task={task}", f"features={tree.features.name}", f"data={tree.data.name}"])
+    except MissingConfigException as error:
+        raise InputError(
+            f"{error.missing_cfg_file}: no such config; `name` in a YAML must be its file's name"
+        ) from error
+    here, there = _flat(_resolved(tree)), _flat(_resolved(_without_unused(plain), anywhere=True))
+    return {key: here[key] for key in here if key != "seed" and (key not in there or here[key] != there[key])}
 
 
 def _without_unused(tree: DictConfig) -> DictConfig:

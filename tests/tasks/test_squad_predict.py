@@ -76,6 +76,14 @@ class TestKeptWeights:
         for name, value in model.named_parameters():
             assert torch.equal(value, there[name]), name
 
+    def test_no_yaml_is_needed_that_the_run_was_composed_from(self, kept):
+        saved = torch.load(kept.path, weights_only=True)
+        saved["config"]["data"]["name"] = saved["config"]["features"]["name"] = "of_the_users_own"
+        torch.save(saved, kept.path)
+        config, _ = load_weights(kept.path, "squad")
+        assert config.data.name == config.features.name == "of_the_users_own"
+        assert config.trainer == kept.config.trainer
+
     def test_files_that_are_gone_are_named(self, kept):
         (kept.mine / "vectors.txt").unlink()
         with pytest.raises(InputError, match=rf"trained with {kept.mine / 'vectors.txt'}, which is not there"):
