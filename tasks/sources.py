@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -164,6 +165,12 @@ class Source:
         names = self._config.hub.splits if self._config.hub is not None else {}
         name = names[split] if task is None else task.hub_split(split, names)
         if name not in self._rows:
+            if not self._rows and self._config.hub is not None:  # it may take a while, where it cannot be reached, too
+                named = " and ".join(map(str, self._paths(split))) if self._config.splits.get(split) else "a file"
+                print(
+                    f"data={self._config.name}: without {named}, asking the hub for {self._config.hub.path}",
+                    file=sys.stderr,
+                )
             self._rows[name] = _read_hub(self._config, split, name, self._root)
         return self._rows[name]
 

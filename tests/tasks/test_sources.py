@@ -232,6 +232,17 @@ class TestHub:
             f"{', '.join(chosen.task.columns)}, found {left}. Name the dataset's columns in datasets.paper.hub.columns"
         )
 
+    def test_it_says_that_it_asks(self, ner, files, hub, capsys):
+        source = Source(config(hub=hub), files)
+        source.load(ner, "dev")
+        assert capsys.readouterr().err == ""
+        (files / "dev.txt").unlink()
+        (files / "test.txt").unlink()
+        for split in ("dev", "test"):
+            source.load(ner, split)
+        line = f"data=mine: without {files / 'dev.txt'}, asking the hub for {hub.path}\n"
+        assert capsys.readouterr().err.count(line) == 1
+
     def test_out_of_reach_it_names_the_files_to_place(self, ner, cache, tmp_path):
         absent = HubConfig(path="nobody/no-such-dataset", columns={"words": "tokens", "tags": "ner_tags"})
         with pytest.raises(InputError) as caught:
