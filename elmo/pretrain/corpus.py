@@ -14,7 +14,7 @@ import fcntl
 import json
 import math
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, get_args
@@ -135,15 +135,16 @@ def _workers(settings: CorpusSettings, sources: list[Source]) -> int:
 def _finished(folder: Path, settings: CorpusSettings, sources: list[Source]) -> TokenStore:
     """Return the store that is already in `folder`, after checking that it is the one asked for."""
     header = read_header(folder)
-    found = {source["name"]: f"sha256 {source['sha256'][:16]}" for source in header["sources"]}
+    found = _hashes((source["name"], source["sha256"]) for source in header["sources"])
     require(folder, "settings", header["settings"], settings.identity())
     require(folder, "rules", {"tokeniser": header["tokeniser"]}, {"tokeniser": TOKENISER_VERSION})
-    require(folder, "sources", found, _hashes(sources))
+    require(folder, "sources", found, _hashes((source.name, source.sha256) for source in sources))
     return TokenStore.open(folder)
 
 
-def _hashes(sources: list[Source]) -> dict[str, str]:
-    return {source.name: f"sha256 {source.sha256[:16]}" for source in sources}
+def _hashes(files: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return hashes by position and name: files of several folders may share a name."""
+    return {f"source {i}, {name}": f"sha256 {sha256[:16]}" for i, (name, sha256) in enumerate(files)}
 
 
 def _shard_identity(settings: CorpusSettings, sources: list[Source]) -> dict[str, Any]:

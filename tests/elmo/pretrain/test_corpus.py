@@ -185,7 +185,7 @@ def test_other_settings_are_refused_one_by_one(store, text):
 
 def test_changed_sources_are_refused(store, tmp_path):
     changed = write(tmp_path / "a.txt", range(301))
-    with pytest.raises(InputError, match=r"made with other sources:\n  a\.txt: 'sha256 \w+' there"):
+    with pytest.raises(InputError, match=r"made with other sources:\n  source 0, a\.txt: 'sha256 \w+' there"):
         build(store.folder, changed, vocabulary=60)
 
 
@@ -202,6 +202,17 @@ def test_empty_corpus(tmp_path):
     with pytest.raises(InputError, match="holds no words"):
         build(tmp_path / "store", tmp_path / "a.txt")
     assert not (tmp_path / "store").exists()
+
+
+def test_files_that_share_a_name_are_told_apart(tmp_path):
+    for name, numbers in (("a", range(100)), ("b", range(100, 200))):
+        (tmp_path / name).mkdir()
+        write(tmp_path / name / "text.txt", numbers)
+    one, two = tmp_path / "a" / "text.txt", tmp_path / "b" / "text.txt"
+    build(tmp_path / "store", two)
+    with pytest.raises(InputError, match=r"(?s)made with other sources:.*source 1, text\.txt: None there"):
+        build(tmp_path / "store", one, two)
+    assert len(build(tmp_path / "store", two).header["sources"]) == 1
 
 
 def test_too_little_text_to_hold_out(tmp_path):
