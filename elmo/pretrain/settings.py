@@ -183,6 +183,12 @@ class Settings:
             raise InputError(f"input must be one of {', '.join(INPUTS)}, found {self.input!r}")
         if self.seed < 0:
             raise InputError(f"seed must be at least 0, found {self.seed}")
+        # It becomes a folder of the export, beside bilm-tf and NAME-softmax.
+        if self.name in ("", ".", "..", "bilm-tf") or "/" in self.name or self.name.endswith("-softmax"):
+            raise InputError(
+                f"name={self.name!r}: expected a plain file name, neither bilm-tf nor ending in -softmax, which the "
+                "export has for other files"
+            )
 
     def identity(self) -> dict[str, Any]:
         """What decides the outcome, flat: a run is resumed only with the same. Text is known by its store."""

@@ -297,6 +297,10 @@ def test_what_cannot_be_run_is_refused(text, tmp_path, change, message, monkeypa
         (lambda: Training(precision="half"), "precision"),
         (lambda: Settings(input="bytes"), "char, word, both"),
         (lambda: Settings(seed=-1), "seed"),
+        (lambda: Settings(name="bilm-tf"), "name='bilm-tf': expected a plain file name"),
+        (lambda: Settings(name=""), "name=''"),
+        (lambda: Settings(name="../../x"), "plain file name"),
+        (lambda: Settings(name="x-softmax"), "nor ending in -softmax"),
     ],
 )
 def test_settings_out_of_range_are_refused(make, message):
