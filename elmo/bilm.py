@@ -122,8 +122,9 @@ class Bilm(nn.Module):
         lengths = np.array([len(sentence) for sentence in sentences], dtype=np.int64)
         longest = max(lengths, default=0)
         rows = np.flatnonzero(np.arange(longest) < lengths[:, None])
-        padded = torch.zeros(self.n_layers, len(lengths) * longest, self.dim, device=self.device)
-        padded.index_copy_(1, upload(rows, self.device), self.token_layers(sentences, state))
+        tokens = self.token_layers(sentences, state)
+        padded = tokens.new_zeros(self.n_layers, len(lengths) * longest, self.dim)
+        padded.index_copy_(1, upload(rows, self.device), tokens)
         return padded.view(self.n_layers, len(lengths), longest, self.dim)
 
     @torch.no_grad()

@@ -36,7 +36,8 @@ Embed whitespace-tokenised sentences, one a line, with a frozen biLM.
 
 OUT is an HDF5 file with one dataset a line, named "0", "1", "2", ... by line number, of shape (layers, tokens, dim):
 all layers, or a single one with --layers top|average. An empty line gives a dataset of zero tokens. The dataset
-"sentence_to_index" holds one JSON object from each line's text to the number of the first line with that text.
+"sentence_to_index" holds one JSON object from each line's words, joined by one blank, to the number of the first line
+that has them.
 
 By default every sentence starts from a zero state, so its vectors depend on nothing but itself. With --state carried
 the LSTM state goes on from batch to batch as in bilm-tf: lines are batched in file order, N at a time, and row i of a

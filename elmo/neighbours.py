@@ -150,7 +150,7 @@ def _layer(name: str, bilm: Bilm) -> int | None:
         return None
     if name == "top":
         return bilm.n_layers - 1
-    if name.isdigit() and int(name) < bilm.n_layers:
+    if name.isdecimal() and int(name) < bilm.n_layers:
         return int(name)
     raise InputError(f"--layer must be top, average or 0 to {bilm.n_layers - 1}, found {name!r}")
 

@@ -11,7 +11,10 @@ Form = TypeVar("Form")
 
 
 class Prepared(Generic[Form]):
-    """What was made of some weights; it is made anew after they have changed, moved or been replaced."""
+    """What was made of some weights; it is made anew after they have changed, moved or been replaced.
+
+    Changes through `tensor.data` are not seen: torch does not count them.
+    """
 
     def __init__(self) -> None:
         self._made: tuple[list[tuple[int, int]], Form] | None = None

@@ -188,7 +188,7 @@ def save_bilm(bilm: Bilm, path: Path | str, dtype: torch.dtype = torch.float32) 
                     file.create_dataset(name, data=tensor.numpy())
         else:
             raise InputError(f"{path}: expected a name ending in .safetensors or .hdf5, found {path.suffix!r}")
-    with replacing(path.with_name("options.json")) as partial:
+    with replacing(_own_options(path)) as partial:
         partial.write_text(options, encoding="utf-8")
 
 
@@ -206,6 +206,11 @@ def _module_tensors(options: BilmOptions, found: Mapping[str, Tensor], path: Pat
             raise InputError(
                 f"{path}: tensor {item.file_name!r} should have shape {item.shape} by its options, "
                 f"found {tuple(tensor.shape)}. Check that options and weights belong together"
+            )
+        if not bool(torch.isfinite(tensor).all()):
+            raise InputError(
+                f"{path}: tensor {item.file_name!r} holds values that are not finite, and so would all layers. The "
+                "training that made it went wrong; take weights from before"
             )
         state[item.module_name] = item.to_module(tensor.float())
     # A tensor of the network that the options do not mention means that the options are of another model.
@@ -241,11 +246,16 @@ def _options_beside(path: Path) -> BilmOptions:
             content = (file.metadata() or {}).get("options")
         if content is not None:
             return BilmOptions.from_text(content, f"{path} (metadata)")
-    named = path.with_name(f"{path.stem.removesuffix('weights')}options.json")
+    named = _own_options(path)
     for candidate in (named, path.with_name("options.json")):
         if candidate.is_file():
             return BilmOptions.from_file(candidate)
     raise InputError(f"{path}: found neither {named.name} nor options.json beside the weights; name it with --options")
+
+
+def _own_options(path: Path) -> Path:
+    """The options file of a weights file alone, by AllenNLP's rule: options.json beside weights.hdf5."""
+    return path.with_name(f"{path.stem.removesuffix('weights')}options.json")
 
 
 def _open_safetensors(path: Path) -> safe_open:

@@ -201,8 +201,16 @@ def make_vectors(corpus: CorpusSettings, out: Path, settings: Word2VecSettings, 
         settings: of the training.
         console: where progress goes.
     """
-    if out.exists():
-        raise InputError(f"{out}: is there already, and records may name it; remove it, or name another with --out")
+    about_it = out.with_suffix(".json")
+    if out == about_it:
+        raise InputError(
+            f"{out}: expected a name such as {out.stem}.txt; {out.name} is where the vectors are described"
+        )
+    for path in (out, about_it):
+        if path.exists():
+            raise InputError(
+                f"{path}: is there already, and records may name it; remove it, or name another with --out"
+            )
     _gensim()  # before minutes of tokenising
     out.parent.mkdir(parents=True, exist_ok=True)
     if not os.access(out.parent, os.W_OK):
@@ -218,13 +226,14 @@ def make_vectors(corpus: CorpusSettings, out: Path, settings: Word2VecSettings, 
         "settings": {"model": "skip-gram, negative sampling", **asdict(settings)},
         "training": about,
     }
-    with replacing(out.with_suffix(".json")) as partial:
+    with replacing(about_it) as partial:
         partial.write_text(json.dumps(card, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    shutil.rmtree(own_store, ignore_errors=True)
+    if store.folder == own_store and own_store not in map(Path, corpus.sources):  # never what somebody has given
+        shutil.rmtree(own_store, ignore_errors=True)
     console.print(
         f"{out}: {about['words']:,} words of {settings.dim} numbers, in {about['seconds']:.0f} s of training "
         f"({about['tokens_a_second'] / 1000:,.0f} k tokens/s, {settings.workers} threads); "
-        f"about it: {out.with_suffix('.json').name}",
+        f"about it: {about_it.name}",
         highlight=False,
         soft_wrap=True,
     )

@@ -177,6 +177,13 @@ def test_padded_layers_equal_the_tokens(made):
         assert not padded[:, row, len(words) :].any()
 
 
+def test_padded_layers_have_the_precision_of_the_weights():
+    bilm, sentences = random_bilm("tiny", 1), [["a", "b"], ["c"]]
+    single, double = bilm.layers(sentences), bilm.double().layers(sentences)
+    assert double.dtype == torch.float64
+    assert torch.allclose(single.double(), double, atol=1e-5)
+
+
 @pytest.mark.parametrize("sentences", [[[]], [[], [], []], []])
 def test_nothing_but_empty_sentences(made, sentences):
     bilm, _, _ = made

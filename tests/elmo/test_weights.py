@@ -1,6 +1,7 @@
 import ast
 import json
 import shutil
+from dataclasses import replace
 
 import h5py
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 import safetensors.torch
 import torch
 
-from elmo import SIZES, BilmOptions, InputError, load_bilm, random_bilm, save_bilm
+from elmo import SIZES, Bilm, BilmOptions, InputError, load_bilm, random_bilm, save_bilm
 from tests.elmo import naive
 
 OPTIONS = naive.make_options()
@@ -79,6 +80,26 @@ def test_safetensors_carries_its_options(folder, tmp_path):
     save_bilm(bilm, tmp_path / "weights.safetensors")
     (tmp_path / "options.json").unlink()
     assert load_bilm(tmp_path / "weights.safetensors").fingerprint() == bilm.fingerprint()
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_weights_side_by_side_keep_their_own_options(folder, tmp_path, suffix):
+    first = load_bilm(folder)
+    second = Bilm(replace(first.options, cell_clip=0.01))
+    save_bilm(first, tmp_path / f"first_weights{suffix}")
+    save_bilm(second, tmp_path / f"second_weights{suffix}")
+    assert load_bilm(tmp_path / f"first_weights{suffix}").options == first.options
+    assert load_bilm(tmp_path / f"second_weights{suffix}").options == second.options
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_values_that_are_not_finite_are_refused(folder, tmp_path, value):
+    bilm = load_bilm(folder)
+    with torch.no_grad():
+        next(bilm.parameters())[0, 0] = value
+    save_bilm(bilm, tmp_path / "weights.hdf5")
+    with pytest.raises(InputError, match=r"weights.hdf5: tensor '\w+' holds values that are not finite"):
+        load_bilm(tmp_path / "weights.hdf5")
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)

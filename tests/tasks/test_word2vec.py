@@ -83,6 +83,12 @@ class TestTraining:
         assert "training: 100 %" in err
         assert "words of 20 numbers" in err
 
+    def test_a_store_that_was_given_stays(self, text, tmp_path):
+        store = tmp_path / "v.txt.store"  # what it would call one of its own
+        build_store(CorpusSettings([text]), store, QUIET)
+        trained(store, "--out", tmp_path / "v.txt", "--epochs", "1", *SMALL)
+        assert (store / "header.json").is_file()
+
     def test_values_have_the_spread_that_was_asked_for(self, text, tmp_path):
         """And words are as near to each other as ever: skip-gram's own spread is another for every text."""
         near = {}
@@ -140,6 +146,14 @@ class TestRefusals:
         assert main([str(text), "--out", str(tmp_path / "out" / "v.txt")]) == 1
         assert "needs gensim, which is not installed: pip install 'elmo-benchmark[word2vec]'" in capsys.readouterr().err
         assert not (tmp_path / "out").exists()
+
+    def test_what_is_said_about_vectors_never_takes_a_files_place(self, text, tmp_path, capsys):
+        assert main([str(text), "--out", str(tmp_path / "v.json")]) == 1
+        assert "v.json: expected a name such as v.txt" in capsys.readouterr().err
+        (tmp_path / "v.json").write_text("mine", encoding="utf-8")
+        assert main([str(text), "--out", str(tmp_path / "v.txt")]) == 1
+        assert "v.json: is there already" in capsys.readouterr().err
+        assert (tmp_path / "v.json").read_text(encoding="utf-8") == "mine"
 
     def test_vectors_that_are_there_are_left_alone(self, text, tmp_path, capsys):
         (tmp_path / "v.txt").write_text("mine 1 2\n", encoding="utf-8")
