@@ -235,27 +235,24 @@ class CachedLayers(nn.Module):
         fitting = first_within(int(self._memory_bytes / row_bytes) - len(self._table), keys)
         if not fitting:
             return
-        first = len(self._table)
-        table = self._table.new_empty(first + sum(map(len, fitting)), self._table.shape[1])
-        table[:first] = self._table
-        stored = self._batches([key for key in fitting if key in self._stored])
-        computed = self._batches([key for key in fitting if key not in self._stored])
-        for batch in stored:
-            first = self._put(table, first, batch, self._stored_rows(batch))
+        stored = [key for key in fitting if key in self._stored]
+        computed = [key for key in fitting if key not in self._stored]
+        starts = starts_from(len(self._table), stored + computed)
+        table = self._table.new_empty(len(self._table) + sum(map(len, fitting)), self._table.shape[1])
+        table[: len(self._table)] = self._table
+        for batch in self._batches(stored):
+            _put(table, starts[batch[0]], self._stored_rows(batch))
         peaks = []
-        for batch in teller.track(computed, len(computed), "embedding") if computed else []:
+        batches = self._batches(computed)
+        for batch in teller.track(batches, len(batches), "embedding") if batches else []:
             rows, peak = self._compute(batch)
-            first = self._put(table, first, batch, rows)
+            _put(table, starts[batch[0]], rows)
             peaks.append(peak)
         for peak in peaks:  # only now: each question would wait for the device
             self._check(peak)
+        # Only now, and the table first: an error or Ctrl-C on the way leaves no sentence that starts where others are.
         self._table = table
-
-    def _put(self, table: Tensor, first: int, batch: Sequence[Key], rows: Tensor) -> int:
-        """Puts the rows of a batch into a table from row `first` on; the row behind them comes out."""
-        table[first : first + len(rows)] = rows
-        self._starts.update(starts_from(first, batch))
-        return first + len(rows)
+        self._starts.update(starts)
 
     def _batches(self, by_length: Sequence[Key]) -> list[Batch]:
         """Batches of alike lengths, so large as this device likes them."""
@@ -359,6 +356,10 @@ class CachedLayers(nn.Module):
             width = part.shape[-1]
             layer.view(*places, self.dim // width, width).copy_(part.unsqueeze(-2))
         return layers
+
+
+def _put(table: Tensor, first: int, rows: Tensor) -> None:
+    table[first : first + len(rows)] = rows
 
 
 def require_half_holds(peak: float) -> None:

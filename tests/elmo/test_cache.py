@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import elmo.cache
-from elmo import Elmo, random_bilm
+from elmo import Elmo, InputError, random_bilm
 from elmo.cache import CachedLayers
 from elmo.teller import Silence
 
@@ -106,6 +106,38 @@ def test_progress_is_shown_over_the_batches(bilm, monkeypatch):
     ((total, what),) = seen
     assert total > 1
     assert what == "embedding"
+
+
+class Interrupted(Silence):
+    """Ctrl-C in the second batch."""
+
+    def track(self, items, total, what):
+        yield items[0]
+        raise KeyboardInterrupt
+
+
+def test_what_was_interrupted_leaves_no_sentence_at_rows_of_another(bilm, monkeypatch):
+    monkeypatch.setattr(elmo.cache, "TOKENS_AT_ONCE", 16)
+    cached = CachedLayers(bilm)
+    cached.prepare(SENTENCES[:5])
+    with pytest.raises(KeyboardInterrupt):
+        cached.prepare(SENTENCES[5:20], Interrupted())
+    assert torch.equal(cached.layers(SENTENCES), bilm.layers(SENTENCES)), "right after it"
+    cached.prepare(SENTENCES[20:])
+    assert torch.equal(cached.layers(SENTENCES), bilm.layers(SENTENCES)), "with other sentences in memory"
+    assert cached.prepare(SENTENCES) == 0
+    assert torch.equal(cached.layers(SENTENCES), bilm.layers(SENTENCES)), "prepared again"
+
+
+def test_what_float16_could_not_hold_is_refused_again(bilm):
+    cached = CachedLayers(bilm, precision="float16")
+    with torch.no_grad():
+        bilm.encoder.projection.bias[0] = 1e6
+    for _ in range(2):
+        with pytest.raises(InputError, match="float16 cannot hold"):
+            cached.prepare(SENTENCES)
+    with pytest.raises(InputError, match="float16 cannot hold"):
+        cached.layers(SENTENCES)
 
 
 class Lengths:
