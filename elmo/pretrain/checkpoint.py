@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from elmo.errors import InputError
-from elmo.files import replacing
+from elmo.files import locked, replacing
 from elmo.pretrain.model import LanguageModel
 from elmo.pretrain.store import require
 
@@ -52,6 +52,18 @@ class Row:
     tokens_per_second: float
     forward: float | None = None
     backward: float | None = None
+
+
+@contextmanager
+def alone_in(out: Path) -> Iterator[None]:
+    """Keeps other processes from training in a run's folder: two would write over each other's checkpoints."""
+
+    def refuse() -> None:
+        raise InputError(f"{out}: another process is training in this folder; wait for it, or name another out=DIR")
+
+    out.mkdir(parents=True, exist_ok=True)
+    with locked(out / "lock", refuse):
+        yield
 
 
 class RunFolder:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple, cast
@@ -16,7 +16,7 @@ from elmo.device import choose_device
 from elmo.errors import InputError
 from elmo.files import replacing
 from elmo.pretrain.card import Facts, card, hardware
-from elmo.pretrain.checkpoint import Row, RunFolder
+from elmo.pretrain.checkpoint import Row, RunFolder, alone_in
 from elmo.pretrain.corpus import CorpusSettings, build_store
 from elmo.pretrain.export import export
 from elmo.pretrain.model import LanguageModel
@@ -55,19 +55,22 @@ def pretrain(settings: Settings, command: list[str], console: Console) -> None:
     device = choose_device(settings.device)
     with started(device.type == "cuda") as workers:
         speaker = console if workers.first else Console(quiet=True)
-        _pretrain(settings, given, command, speaker, device, workers)
+        out = Path(settings.out)
+        store = _store(settings, out, speaker, workers)
+        with alone_in(out) if workers.first else nullcontext():
+            _pretrain(settings, given, store, command, speaker, device, workers)
 
 
 def _pretrain(
     settings: Settings,
     given: Start | None,
+    store: TokenStore,
     command: list[str],
     console: Console,
     device: torch.device,
     workers: Workers,
 ) -> None:
     out = Path(settings.out)
-    store = _store(settings, out, console, workers)
     model, vocabulary, tokenise = given or _random(settings, store)
     model.to(device)
     parameters = sum(item.numel() for item in model.parameters())

@@ -18,7 +18,7 @@ import wandb
 
 from elmo import load_bilm
 from elmo.errors import InputError
-from elmo.pretrain import checkpoint
+from elmo.pretrain import checkpoint, run
 from elmo.pretrain.__main__ import main, settings_of
 from elmo.pretrain.checkpoint import Position, RunFolder
 from elmo.pretrain.model import LanguageModel
@@ -86,6 +86,21 @@ def test_a_finished_run_is_left_alone(text, finished):
 def test_another_run_in_the_same_folder_is_refused_with_the_differences(text, finished):
     with pytest.raises(InputError, match=r"(?s)training.learning_rate: 0.02 there, 0.5 asked for"):
         pretrain(settings(text, finished, training={"learning_rate": 0.5}), [], QUIET)
+
+
+def test_two_processes_never_train_in_one_folder(text, finished, tmp_path, monkeypatch):
+    same = settings(text, tmp_path / "out", 1, store=str(finished / "store"))
+    real = run.train
+
+    def train_twice(*arguments):
+        with pytest.raises(InputError, match=r"out: another process is training in this folder; .* another out=DIR"):
+            pretrain(same, [], QUIET)
+        return real(*arguments)
+
+    monkeypatch.setattr(run, "train", train_twice)
+    pretrain(same, [], QUIET)
+    assert (tmp_path / "out" / "finished.json").exists()
+    pretrain(same, [], QUIET)  # the first one is out again
 
 
 def test_a_checkpoint_of_another_size_is_refused(finished, tmp_path):
