@@ -94,8 +94,12 @@ def perplexity(model: LanguageModel, text: Text, dtype: torch.dtype = torch.floa
             words = targets[direction] != IGNORED
             sums[direction] += _log_likelihood(model, top[direction][words], targets[direction][words])
         tokens += batch.tokens
-    forward, backward = (math.exp(min(-total / tokens, 700.0)) for total in sums.tolist())
+    forward, backward = (_exp(-total / tokens) for total in sums.tolist())
     return Perplexity(forward, backward, tokens, text.unknown_rate, text.n_targets)
+
+
+def _exp(value: float) -> float:
+    return math.exp(value) if not value > 700 else math.inf  # more than a float can hold
 
 
 def _log_likelihood(model: LanguageModel, hidden: Tensor, targets: Tensor) -> Tensor:

@@ -27,7 +27,7 @@ from elmo.pretrain.reading import Text, texts_of_store
 from elmo.pretrain.settings import Settings
 from elmo.pretrain.store import TokenStore
 from elmo.pretrain.text import Tokenise
-from elmo.pretrain.train import Outcome, precision, train
+from elmo.pretrain.train import Outcome, check_perplexity, precision, train
 
 
 class Start(NamedTuple):
@@ -100,9 +100,11 @@ def _pretrain(
         )
     if workers.first:
         trained = _measured(model, heldout, precision(settings.training.precision, device))
+        check_perplexity(trained, "the trained model")
         with folder.writing():
             target = export(model, vocabulary, tokenise, out / "export", settings.name)
         exported = _measured(load_model(target)[0].to(device), heldout)
+        check_perplexity(exported, f"the exported files, {target}, in half precision")
         size = sum(item.numel() for item in model.bilm.parameters())
         facts = Facts(
             command,

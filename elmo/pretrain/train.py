@@ -32,6 +32,7 @@ from elmo.pretrain.step import Stepper, Upload
 
 PREPARED = 16  # steps that are prepared ahead
 PREPARERS = 3  # threads that do so
+REMEDY = "Try a lower training.learning_rate or clip_norm, or a longer training.warmup, in another out=DIR"
 
 
 @dataclass(frozen=True)
@@ -156,13 +157,17 @@ def train(
                 _check(recent, position, rate)
                 evaluates = last or _due(training.evaluate_every, position.step)
                 found = perplexity(model, sample, dtype) if sample is not None and evaluates else None
+                check_perplexity(found, f"held-out text at step {position.step}")
+                saves = last or _due(training.checkpoint_every, position.step)
+                if saves:
+                    _check_weights(model, position)
                 if workers.first:
                     row = _row(recent, position, logged, rate, found)
                     folder.log(row)
                     display.show(row, progress)
                     if watch is not None:
                         watch(row)
-                    if last or _due(training.checkpoint_every, position.step):
+                    if saves:
                         folder.save(model, optimiser, position)
                 logged = replace(position)
     return Outcome(position, position.tokens / max(position.seconds, 1e-9))
@@ -235,8 +240,23 @@ def _check(losses: list[float], position: Position, rate: float) -> None:
         earlier = ", ".join(f"{loss:.3f}" for loss in losses[max(0, bad - 5) : bad]) or "none since the last check"
         raise InputError(
             f"the loss is {losses[bad]} at step {step} (learning rate {rate:.2g}; losses before it: {earlier}). "
-            "The last checkpoint is sound; try a lower training.learning_rate or clip_norm, or a longer training.warmup"
+            f"The last checkpoint is of before that. {REMEDY}"
         )
+
+
+def _check_weights(model: LanguageModel, position: Position) -> None:
+    """Refuses weights that a checkpoint must not hold: a step may spoil them after its own loss was still sound."""
+    bad = next((name for name, item in model.named_parameters() if not item.isfinite().all()), None)
+    if bad is not None:
+        raise InputError(
+            f"{bad} holds nan or inf after step {position.step}; no checkpoint of that is written. {REMEDY}"
+        )
+
+
+def check_perplexity(found: Perplexity | None, of: str) -> None:
+    """Refuses a perplexity that is no number: its model is of no use."""
+    if found is not None and not math.isfinite(found.mean):
+        raise InputError(f"the perplexity of {of} is {found.mean}. {REMEDY}")
 
 
 def _row(losses: list[float], position: Position, before: Position, rate: float, found: Perplexity | None) -> Row:

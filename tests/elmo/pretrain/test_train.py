@@ -19,6 +19,7 @@ import wandb
 from elmo import load_bilm
 from elmo.errors import InputError
 from elmo.pretrain import checkpoint, run
+from elmo.pretrain import train as train_module
 from elmo.pretrain.__main__ import main, settings_of
 from elmo.pretrain.checkpoint import Position, RunFolder
 from elmo.pretrain.model import LanguageModel
@@ -192,8 +193,35 @@ def test_a_loss_that_is_no_number_stops_the_run_and_says_where(text, finished, t
     with torch.no_grad():
         model.output.bias[5] = math.nan
     folder = RunFolder(tmp_path / "out", {}, 0)
-    with pytest.raises(InputError, match=r"the loss is nan at step 0 \(learning rate"):
+    with pytest.raises(InputError, match=r"the loss is nan at step 0 \(learning rate.*in another out=DIR"):
         train(model, train_text, None, Training(batch_tokens=128, log_every=2), Budget(steps=4), 1, folder, QUIET)
+    assert not (tmp_path / "out" / "checkpoint.pt").exists()
+
+
+def test_a_perplexity_that_is_no_number_is_neither_kept_nor_exported(text, finished, tmp_path):
+    out = tmp_path / "out"
+    spoilt = settings(text, out, 1, training={"learning_rate": 1e30}, store=str(finished / "store"))
+    with pytest.raises(InputError, match=r"the perplexity of held-out text at step 1 is (nan|inf)\. .*another out=DIR"):
+        pretrain(spoilt, [], QUIET)
+    assert not {path.name for path in out.iterdir()} & {"checkpoint.pt", "finished.json", "export"}
+
+
+def test_weights_that_are_no_numbers_are_not_kept(finished, tmp_path, monkeypatch):
+    class Spoiler(torch.optim.SGD):
+        def step(self):
+            super().step()
+            for item in self.param_groups[0]["params"]:
+                torch.nn.init.constant_(item, math.inf)
+
+    monkeypatch.setattr(train_module, "optimiser_of", lambda model, _: Spoiler(model.parameters()))
+    store = TokenStore.open(finished / "store")
+    train_text, _ = texts_of_store(store, 50)
+    model = LanguageModel.random(Model(**TINY).options("char", []), store.vocabulary_size, 1)
+    folder = RunFolder(tmp_path / "out", {}, 0)
+    with pytest.raises(
+        InputError, match=r"holds nan or inf after step 1; no checkpoint of that is written\. Try a lower"
+    ):
+        train(model, train_text, None, Training(batch_tokens=128), Budget(steps=1), 1, folder, QUIET)
     assert not (tmp_path / "out" / "checkpoint.pt").exists()
 
 
