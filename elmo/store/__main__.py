@@ -7,6 +7,7 @@ import shutil
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from elmo.errors import InputError
@@ -126,6 +127,14 @@ def _counts(store: Path, about: About) -> tuple[int, int]:
         shelf.close()
 
 
+def _from_zero(text: str) -> float:
+    """The number of an option; a negative one would remove all, and one that is none nothing."""
+    with suppress(ValueError):
+        if (number := float(text)) >= 0:
+            return number
+    raise argparse.ArgumentTypeError(f"expected a number from 0 on, found {text!r}")
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m elmo.store", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -140,8 +149,10 @@ def _parser() -> argparse.ArgumentParser:
     prune = commands.add_parser("prune")
     which = prune.add_mutually_exclusive_group(required=True)
     which.add_argument("--all", action="store_true", help="remove everything")
-    which.add_argument("--days", metavar="N", type=float, help="remove what was not used for N days")
-    which.add_argument("--to-gb", metavar="N", type=float, help="remove the longest unused until N GB are left at most")
+    which.add_argument("--days", metavar="N", type=_from_zero, help="remove what was not used for N days")
+    which.add_argument(
+        "--to-gb", metavar="N", type=_from_zero, help="remove the longest unused until N GB are left at most"
+    )
     which.add_argument("--other-versions", action="store_true", help="remove what this version cannot read")
     prune.add_argument("--dry-run", action="store_true", help="only say what would go")
     return parser

@@ -7,6 +7,7 @@ import hashlib
 import json
 import mmap
 import os
+import re
 import struct
 import zlib
 from array import array
@@ -30,6 +31,7 @@ PRECISIONS: dict[str, np.dtype[Any]] = {"float16": np.dtype("<f2"), "float32": n
 LIMIT_GB = 20.0
 
 ABOUT, INDEX, ROWS = "about.json", "index", "rows"
+_FOLDER = re.compile(rf".+-({'|'.join(PRECISIONS)})-v\d+")  # `About.folder` of any version
 _INDEX_BYTES = 1 << 36  # of address space, not of memory or disk
 _END = b"end"  # first row that is not taken; other keys are hashes of 16 bytes
 _ENTRY = struct.Struct("<QII")  # first row, tokens, crc32
@@ -254,8 +256,11 @@ def read_about(folder: Path) -> About | None:
 
 
 def shelves(store: Path) -> list[Path]:
-    """The folders of all shelves of a store, also of other versions."""
-    return sorted(path.parent for path in store.glob(f"*/{ABOUT}"))
+    """The folders of all shelves of a store, also of other versions, and none that something else may have made."""
+    folders = (path.parent for path in store.glob(f"*/{ABOUT}"))
+    return sorted(
+        folder for folder in folders if _FOLDER.fullmatch(folder.name) and (folder / INDEX / "data.mdb").is_file()
+    )
 
 
 def disk_bytes(folder: Path) -> int:

@@ -134,12 +134,16 @@ class TestShelf:
         assert shelf_of(bilm).count() == (0, 0)
 
     def test_it_opens_while_others_are_pruned(self, tmp_path):
-        own, other = About("f" * 64, (1,), "float32"), tmp_path / "other"
+        own, other = About("f" * 64, (1,), "float32"), tmp_path / "abc-zero-float16-v3"
 
         def come_and_go():
             for _ in range(100):
-                other.mkdir()
-                for name in ("about.json", *map(str, range(60))):  # many, so that one is met as it goes
+                (other / "index").mkdir(parents=True)
+                for name in (
+                    "about.json",
+                    "index/data.mdb",
+                    *map(str, range(60)),
+                ):  # many: one is met as it goes
                     (other / name).write_text("{}")
                 shutil.rmtree(other)
 
@@ -341,13 +345,38 @@ class TestCommand:
 
     def test_what_another_version_wrote_is_shown_and_never_read(self, store):
         folder = store / "abc-zero-float16-v9"
-        folder.mkdir()
+        (folder / "index").mkdir(parents=True)
+        (folder / "index" / "data.mdb").touch()
         (folder / "about.json").write_text('{"format": 9, "new": true}')
         assert "abc-zero-float16-v9  0.000 GB" in self.command("--store", store, "info").stdout
         assert "abc-zero-float16-v9  of another version, not read" in self.command("--store", store, "verify").stdout
         self.command("--store", store, "prune", "--other-versions")
         assert not folder.exists()
         assert len(list(store.iterdir())) == 2
+
+    @pytest.mark.parametrize("which", ["--all", "--other-versions"])
+    def test_what_is_not_the_stores_is_never_removed(self, store, which):
+        """--store may name any folder, such as one that holds much else."""
+        website, copied = store / "website", store / "notes-float16-v3"
+        (website / "index").mkdir(parents=True)
+        (website / "index" / "data.mdb").touch()
+        copied.mkdir()
+        for folder in (website, copied):
+            (folder / "about.json").write_text('{"title": "Home"}')
+        done = self.command("--store", store, "prune", which)
+        assert done.returncode == 0, done.stderr
+        assert website.exists()
+        assert copied.exists()
+        assert len(list(store.iterdir())) == (2 if which == "--all" else 4)
+        assert f"{0 if which == '--all' else 2} kinds" in self.command("--store", store, "info").stdout
+
+    @pytest.mark.parametrize("which", ["--days", "--to-gb"])
+    @pytest.mark.parametrize("number", ["-1", "nan", "-0.5", "many"])
+    def test_numbers_that_cannot_be_meant(self, tmp_path, which, number, capsys):
+        with pytest.raises(SystemExit) as exited:
+            main(["--store", str(tmp_path), "prune", which, number])
+        assert exited.value.code == 2
+        assert f"argument {which}: expected a number from 0 on, found '{number}'" in capsys.readouterr().err
 
     def test_no_store_yet(self, tmp_path):
         done = self.command("--store", tmp_path / "none", "info")
