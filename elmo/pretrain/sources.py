@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import lzma
+import os
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ _MAGIC: Final = {
     b"\xfd7zXZ": "xz: name it .xz",
     b"PK\x03\x04": "zip: unpack it first",
 }
+_WRITTEN: Final = ("train.tokens.bin", "run.json", "output.hdf5")  # in a token store, a run, an output layer
 _BOM: Final = b"\xef\xbb\xbf"
 
 
@@ -64,11 +66,15 @@ class Block:
 
 
 def find_sources(paths: Iterable[str | Path]) -> list[Source]:
-    """Return the files under `paths` in the order given; a folder stands for its text files, sorted, subfolders too."""
+    """Return the files under `paths` in the order given; a folder stands for its text files, sorted, subfolders too.
+
+    What a pretraining wrote below a folder is no text of it: vocabularies would be learnt as sentences, and a run that
+    lies beside its text would find another corpus each time.
+    """
     files: dict[Path, str] = {}  # a file named twice is read once
     for path in map(Path, paths):
         if path.is_dir():
-            found = sorted(p for p in path.rglob("*") if p.suffix.lower() in EXTENSIONS and p.is_file())
+            found = sorted(p for p in _files(path) if p.suffix.lower() in EXTENSIONS and p.is_file())
             if not found:
                 raise InputError(
                     f"{path}: no {', '.join(EXTENSIONS)} file in this folder; name a folder or file with text."
@@ -84,6 +90,17 @@ def find_sources(paths: Iterable[str | Path]) -> list[Source]:
     if not files:
         raise InputError("The corpus has no sources; name at least one text file or folder.")
     return [Source(path, name, path.stat().st_size, sha256_of(path)) for path, name in files.items()]
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """Yield the files of a folder and its subfolders, but for those of a pretraining."""
+    for parent, subfolders, names in os.walk(folder):
+        subfolders[:] = [name for name in subfolders if not _written_here(Path(parent, name))]
+        yield from (Path(parent, name) for name in names)
+
+
+def _written_here(folder: Path) -> bool:
+    return folder.name.endswith(".partial") or any((folder / name).exists() for name in _WRITTEN)
 
 
 def read_blocks(sources: Iterable[Source], block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:

@@ -1,10 +1,13 @@
 import gzip
 import lzma
+import shutil
 
 import pytest
 
 from elmo.errors import InputError
+from elmo.pretrain.run import pretrain
 from elmo.pretrain.sources import Piece, find_sources, lines, read_blocks
+from tests.elmo.pretrain import training_text
 
 
 def texts(*paths, block_bytes=1 << 20):
@@ -32,6 +35,25 @@ def test_files_and_folders_are_read_in_order_whatever_their_packing(tmp_path):
 def test_a_file_named_twice_is_read_once(tmp_path):
     (tmp_path / "a.txt").write_text("one\n")
     assert texts(tmp_path / "a.txt", tmp_path) == ["one"]
+
+
+def test_what_a_run_wrote_below_its_text_is_not_read(tmp_path):
+    text = training_text.write(tmp_path, training_text.english(200))
+    same = training_text.settings(text, tmp_path / "run", 1, store=str(tmp_path / "store"))
+    same.corpus = [str(tmp_path)]
+    pretrain(same, [], training_text.QUIET)
+    shutil.move(tmp_path / "run" / "export" / "tiny-softmax", tmp_path / "copy-softmax")
+    (tmp_path / "other.partial").mkdir()
+    (tmp_path / "other.partial" / "half.txt").write_text("half\n")
+    assert [path.name for path in tmp_path.rglob("*") if path.suffix in (".txt", ".gz")] != ["text.txt"]
+    assert [source.name for source in find_sources([tmp_path])] == ["text.txt"]
+    pretrain(same, [], training_text.QUIET)  # the same corpus as before, so the same run
+
+
+def test_a_run_in_the_folder_of_its_text_finds_the_text_again(tmp_path):
+    (tmp_path / "a.txt").write_text("one\n")
+    (tmp_path / "run.json").write_text("{}")
+    assert texts(tmp_path) == ["one"]
 
 
 def test_packed_files_of_several_streams_are_read_whole(tmp_path):
