@@ -163,7 +163,7 @@ class Shelf:
     def _write(self, contents: Sequence[memoryview], first: int) -> None:
         """Writes rows from the first free one on, and waits until they are on disk."""
         size = sum(map(len, contents))
-        if self._others + disk_bytes(self.path) + size > self._limit:
+        if size > self._left():
             raise StoreFull(
                 f"{self.store}: the limit of {self._limit / 1e9:g} GB is reached. Raise store.limit_gb, or "
                 "python -m elmo.store prune"
@@ -177,7 +177,11 @@ class Shelf:
 
     def room(self) -> int:
         """Tokens that the limit still has room for."""
-        return max(0, self._limit - self._others - disk_bytes(self.path)) // self.about.row_bytes
+        return max(0, self._left()) // self.about.row_bytes
+
+    def _left(self) -> int:
+        """Bytes up to the limit, measured anew each time: other shelves of the store grow meanwhile."""
+        return self._limit - sum(map(disk_bytes, shelves(self.store)))
 
     def take(self, rows: npt.NDArray[np.int64], into: Rows) -> None:
         """Copies rows, by number, into an array of their shape and a row's width: one gather from the mapped file."""
@@ -238,7 +242,6 @@ class Shelf:
     def limit_to(self, limit_gb: float) -> None:
         """Sets the size of the whole store at most."""
         self._limit = int(limit_gb * 1e9)
-        self._others = sum(disk_bytes(folder) for folder in shelves(self.store) if folder != self.path)
 
     def close(self) -> None:
         """Gives the files back; nothing can be asked after that."""

@@ -290,6 +290,20 @@ class TestNoRoom:
         with pytest.raises(StoreFull, match=r"the limit of 1e-05 GB is reached\. Raise store\.limit_gb"):
             shelf_of(other, limit_gb=1e-5).add([("a",)], np.zeros((1, 40), np.float32))
 
+    def test_what_others_write_after_the_opening_counts(self, tmp_path):
+        """biLMs that fill one store side by side keep its limit together."""
+        kinds = [About(letter * 64, (1000,), "float32") for letter in "abc"]
+        shelves = [open_shelf(tmp_path, about, limit_gb=1e-3) for about in kinds]
+
+        def fill():
+            for number in range(1000):
+                shelves[number % 3].add([(f"w{number}",) * 5], np.ones((5, 1000), np.float32))
+
+        with pytest.raises(StoreFull):
+            fill()
+        assert 0.9e6 < sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()) < 1.1e6
+        assert [shelf.room() <= 5 for shelf in shelves] == [True] * 3
+
 
 class TestCommand:
     @pytest.fixture
