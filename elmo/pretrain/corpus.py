@@ -171,6 +171,9 @@ def _work_folder(work: Path, identity: Mapping[str, Any]) -> Iterator[None]:
                 f"{work}: another process is building this store; wait for it, or name another folder."
             ) from error
         made_of = work / "identity.json"
+        if not any(work.glob("*.npz")):  # no finished shard, nothing to keep: the text may have been mended since
+            for left_over in work.glob("*.json"):
+                left_over.unlink()
         if made_of.exists():
             require(work, "settings", json.loads(made_of.read_text(encoding="utf-8")), identity)
         else:

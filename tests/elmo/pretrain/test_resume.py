@@ -1,5 +1,6 @@
 """A killed run: real processes, a real SIGKILL, then the same command again."""
 
+import gzip
 import os
 import signal
 import subprocess
@@ -102,6 +103,18 @@ def test_shards_of_other_settings_are_refused(tmp_path, monkeypatch):
         InputError, match=r"store\.partial: made with other settings:\n  max_tokens: 200 there, 50 asked for"
     ):
         build_store(settings(text, max_tokens=50), tmp_path / "store", QUIET)
+
+
+@pytest.mark.parametrize(("damage", "message"), [(slice(-100), "cut off, copy it again"), (slice(0), "no words")])
+def test_a_damaged_file_may_be_copied_again(tmp_path, damage, message):
+    packed = gzip.compress(write(tmp_path / "text.txt", range(50)).read_bytes())
+    text = tmp_path / "c.gz"
+    text.write_bytes(packed[damage])
+    with pytest.raises(InputError, match=message):
+        build_store(settings(text), tmp_path / "store", QUIET)
+    text.write_bytes(packed)
+    copied = build_store(settings(text), tmp_path / "store", QUIET)
+    assert contents(copied.folder) == contents(build_store(settings(text), tmp_path / "afresh", QUIET).folder)
 
 
 def test_two_runs_never_write_one_store(tmp_path, monkeypatch):
