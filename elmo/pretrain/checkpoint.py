@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import errno
 import json
+import pickle
 import shutil
+import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
@@ -18,6 +20,19 @@ from elmo.errors import InputError
 from elmo.files import locked, replacing
 from elmo.pretrain.model import LanguageModel
 from elmo.pretrain.store import require
+
+# What torch.load raises over a file that is cut, overwritten or not its own, or over a model of another shape.
+_UNREADABLE = (
+    RuntimeError,
+    LookupError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    EOFError,
+    OSError,
+    pickle.UnpicklingError,
+    struct.error,
+)
 
 
 @dataclass
@@ -81,7 +96,7 @@ class RunFolder:
         path.mkdir(parents=True, exist_ok=True)
         claim = path / "run.json"
         if claim.exists():
-            require(path, "settings", json.loads(claim.read_text(encoding="utf-8")), _plain(identity))
+            require(path, "settings", _claimed(claim), _plain(identity))
         elif (path / "checkpoint.pt").exists() or (path / "curve.csv").exists():
             raise InputError(f"{path}: holds a run without its run.json; name another folder for this run")
         free = shutil.disk_usage(path).free
@@ -114,16 +129,17 @@ class RunFolder:
         path = self.path / "checkpoint.pt"
         if not path.exists():
             return Position()
-        try:
-            content = torch.load(path, map_location="cpu", weights_only=True)
-            model.load_state_dict(content["model"])
-            optimiser.load_state_dict(content["optimiser"])
-            return Position(**content["position"])
-        except (RuntimeError, KeyError, TypeError, ValueError, EOFError) as error:
-            raise InputError(
-                f"{path}: expected a checkpoint of a model of this size; it does not fit or is damaged: {error}. "
-                "Name another folder, or delete this one to start afresh"
-            ) from error
+        with path.open("rb") as file:  # a file that may not be read is no damaged one
+            try:
+                content = torch.load(file, map_location="cpu", weights_only=True)
+                model.load_state_dict(content["model"])
+                optimiser.load_state_dict(content["optimiser"])
+                return Position(**content["position"])
+            except _UNREADABLE as error:  # their texts are no help: of a cut file "Invalid argument", else paragraphs
+                raise InputError(
+                    f"{path}: expected a checkpoint of a model of this size; it does not fit or is damaged. "
+                    "Delete it to train from the start, or name another out=DIR"
+                ) from error
 
     def keep_curve_until(self, step: int) -> None:
         """Drops lines of the curve after a step: they are of work that the killed run lost."""
@@ -168,6 +184,20 @@ def _shown(row: Row) -> dict[str, str]:
         name: "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
         for name, value in asdict(row).items()
     }
+
+
+def _claimed(claim: Path) -> dict[str, Any]:
+    """The identity of the run that a folder belongs to."""
+    try:
+        identity = json.loads(claim.read_text(encoding="utf-8"))
+    except ValueError:
+        identity = None
+    if not isinstance(identity, dict):
+        raise InputError(
+            f"{claim}: expected the settings of a run as JSON; it is damaged. Name another out=DIR, or delete that "
+            "folder to start afresh"
+        )
+    return identity
 
 
 def _plain(identity: Mapping[str, Any]) -> dict[str, Any]:

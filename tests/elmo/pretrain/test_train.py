@@ -4,6 +4,7 @@ import csv
 import json
 import math
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -111,9 +112,28 @@ def test_a_checkpoint_of_another_size_is_refused(finished, tmp_path):
     model = LanguageModel.random(Model(**(TINY | {"cell_dim": 20})).options("char", []), 43, 1)
     with pytest.raises(InputError, match="a model of this size"):
         folder.load(model, torch.optim.Adam(model.parameters()))
-    (tmp_path / "checkpoint.pt").write_bytes(b"PK\x03\x04 cut short")
-    with pytest.raises(InputError, match="does not fit or is damaged"):
-        folder.load(model, torch.optim.Adam(model.parameters()))
+
+
+def test_a_damaged_checkpoint_is_told_in_a_line(finished, tmp_path):
+    sound = (finished / "checkpoint.pt").read_bytes()
+    folder = RunFolder(tmp_path, {}, 0)
+    store = TokenStore.open(finished / "store")
+    model = LanguageModel.random(Model(**TINY).options("char", []), store.vocabulary_size, 1)
+    cut = [sound[:length] for length in (0, 100, len(sound) // 2, len(sound) - 1)]
+    noise = [random.Random(seed).randbytes(300) for seed in range(50)]
+    for content in (b"PK\x03\x04 cut short", *cut, *noise):
+        (tmp_path / "checkpoint.pt").write_bytes(content)
+        with pytest.raises(InputError, match=r"^\S+/checkpoint\.pt: .* is damaged\. Delete it .* out=DIR$"):
+            folder.load(model, torch.optim.Adam(model.parameters()))
+    (tmp_path / "checkpoint.pt").write_bytes(sound)
+    assert folder.load(model, torch.optim.Adam(model.parameters())).step == 40
+
+
+@pytest.mark.parametrize("content", [b"", b'{"seed": 1', b"[]", b"\xff\xfe"])
+def test_a_damaged_claim_is_told_in_a_line(tmp_path, content):
+    (tmp_path / "run.json").write_bytes(content)
+    with pytest.raises(InputError, match=r"^\S+/run\.json: .* it is damaged\. Name another out=DIR.*afresh$"):
+        RunFolder(tmp_path, {}, 0)
 
 
 def test_too_little_room_is_said_before_any_work(tmp_path, monkeypatch):
