@@ -136,5 +136,12 @@ def load_model(weights: str | Path, softmax: str | Path | None = None) -> tuple[
             "name the folder of an output layer"
         )
     found = find_weights(weights)
-    output = load_output(Path(softmax) if softmax is not None else folder_beside(found))
-    return LanguageModel(load_bilm(found), output.layer), output
+    folder = Path(softmax) if softmax is not None else folder_beside(found)
+    output, bilm = load_output(folder), load_bilm(found)
+    width, expected = output.layer.weight.shape[1], bilm.options.projection_dim
+    if width != expected:
+        raise InputError(
+            f"{folder}: an output layer of width {width}, but the biLM in {found} has a projection_dim of {expected}; "
+            "name the output layer that was exported with it"
+        )
+    return LanguageModel(bilm, output.layer), output

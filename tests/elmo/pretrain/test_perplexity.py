@@ -123,6 +123,17 @@ def test_bad_input_is_named(exported, tmp_path, capsys, text, extra, message):
     assert message in capsys.readouterr().err
 
 
+def test_an_output_layer_of_another_width_is_refused(exported, tmp_path, capsys):
+    wider = LanguageModel.random(Model(**(TINY | {"projection_dim": 12})).options("char", []), len(VOCABULARY), seed=9)
+    other = export(wider, VOCABULARY, "ptb", tmp_path / "other", "wide").with_name("wide-softmax")
+    text = tmp_path / "text.txt"
+    text.write_text("we play chess .\n")
+    assert command.main([str(text), "--weights", str(exported), "--softmax", str(other), "--device", "cpu"]) == 1
+    said = capsys.readouterr().err
+    assert "wide-softmax: an output layer of width 12, but the biLM in" in said
+    assert "has a projection_dim of 8; name the output layer" in said
+
+
 def test_no_sentence_is_an_error(model):
     with pytest.raises(InputError, match="at least one sentence"):
         perplexity(model, text_of_words([], VOCABULARY, 50))
