@@ -264,11 +264,14 @@ def _with_abbreviations(tokens: list[str]) -> list[str]:
 
 def _clitics(token: str) -> list[str]:
     """Return `token` cut where the Treebank cuts it: do|n't, Smith|'s, can|not."""
-    at = _FUSED.get(token.lower())
-    if at:
-        return [token[:at], token[at:]]
-    found = _CLITIC.match(token) if "'" in token else None
-    return [*_clitics(found[1]), found[2]] if found else [token]
+    tail: list[str] = []  # from the last one on
+    while not (at := _FUSED.get(token.lower())):
+        found = _CLITIC.match(token) if "'" in token else None
+        if not found:
+            return [token, *reversed(tail)]
+        token = found[1]
+        tail.append(found[2])
+    return [token[:at], token[at:], *reversed(tail)]
 
 
 def shorten(token: str) -> str:

@@ -135,6 +135,11 @@ def test_endless_words_are_cut_between_characters(tokenise):
     assert word == "x" * MAX_WORD_BYTES
 
 
+def test_any_number_of_clitics_is_cut_off():
+    [found] = sentences("x" + "'s" * 2000)
+    assert found == ["x", *["'s"] * 2000]
+
+
 def test_forgetting_chunks_changes_nothing():
     text = [text for text, _ in [*PTB, *SPLITS]]
     forgetful, steady = Tokeniser(remember=3), Tokeniser()
