@@ -7,8 +7,10 @@ import shutil
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
+
+import lmdb
 
 from elmo.errors import InputError
 from elmo.store import About, Shelf, default_store, disk_bytes, read_about, shelves
@@ -36,47 +38,55 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _verify(store, options.drop)
         return _prune(store, _to_remove(store, options), options.dry_run)
     except (InputError, OSError) as error:
-        print(f"elmo.store: {error}", file=sys.stderr)
-        return 1
+        return _tell(error)
 
 
 def _info(store: Path) -> int:
     folders = _by_use(store)
     total = sum(map(disk_bytes, folders))
     print(f"{store}: {total / 1e9:.3f} GB, {len(folders)} kinds of layers")
+    status = 0
     for folder in folders:
         used = time.strftime("%Y-%m-%d %H:%M", time.localtime(_last_used(folder)))
         about, size = _readable(folder), disk_bytes(folder) / 1e9
         if about is None:
             print(f"  {folder.name}  {size:.3f} GB  last used {used}  of another version; prune --other-versions")
             continue
-        sentences, tokens = _counts(store, about)
+        try:
+            with closing(Shelf(store, about)) as shelf:
+                sentences, tokens = shelf.count()
+        except (InputError, lmdb.Error) as error:
+            status = _tell(error)  # the others can still be read
+            continue
         each = disk_bytes(folder) / tokens if tokens else 0
         print(
             f"  {folder.name}  {sentences:,} sentences, {tokens:,} tokens, {size:.3f} GB ({each:,.0f} bytes a token)  "
             f"last used {used}"
         )
-    return 0
+    return status
 
 
 def _verify(store: Path, drop: bool) -> int:
-    damaged = 0
+    damaged = status = 0
     for folder in _by_use(store):
         about = _readable(folder)
         if about is None:
             print(f"  {folder.name}  of another version, not read")
             continue
-        shelf = Shelf(store, about)
-        keys = list(shelf.damaged())
-        sentences, _ = shelf.count()
-        if drop:
-            shelf.drop(keys)
-        shelf.close()
+        try:
+            with closing(Shelf(store, about)) as shelf:
+                keys = list(shelf.damaged())
+                sentences, _ = shelf.count()
+                if drop:
+                    shelf.drop(keys)
+        except (InputError, lmdb.Error) as error:
+            status = _tell(error)  # the others can still be read
+            continue
         print(f"  {folder.name}  {sentences:,} sentences, {len(keys):,} damaged{' and dropped' * bool(keys and drop)}")
         damaged += len(keys)
     if damaged and not drop:
         print("damaged entries would be read as they are: verify --drop forgets them, so that they are embedded anew")
-    return int(bool(damaged) and not drop)
+    return 1 if damaged and not drop else status
 
 
 def _to_remove(store: Path, options: argparse.Namespace) -> list[Path]:
@@ -119,12 +129,10 @@ def _readable(folder: Path) -> About | None:
     return about if about is not None and about.format == FORMAT and about.folder == folder.name else None
 
 
-def _counts(store: Path, about: About) -> tuple[int, int]:
-    shelf = Shelf(store, about)
-    try:
-        return shelf.count()
-    finally:
-        shelf.close()
+def _tell(error: Exception) -> int:
+    """Says what went wrong; the exit status comes out."""
+    print(f"elmo.store: {error}", file=sys.stderr)
+    return 1
 
 
 def _from_zero(text: str) -> float:

@@ -118,7 +118,7 @@ class Shelf:
                 f"{self.path / ABOUT}: expected {about}, found {found}. Remove that folder, or name another store"
             )
         self.limit_to(limit_gb)
-        self._mapped = self._map(0)
+        self._mapped: Rows = np.zeros((1, sum(about.widths)), PRECISIONS[about.precision])  # until others are taken
 
     def find(self, sentences: Sequence[Sentence]) -> list[int | None]:
         """For each sentence its first row, or None where it is not here; a sentence of no tokens is everywhere."""
@@ -204,11 +204,20 @@ class Shelf:
             n = _end(transaction)
         if last >= n:
             raise IndexError(f"{self.path}: expected a row below {n}, found {last}")
-        width, kind = sum(self.about.widths), PRECISIONS[self.about.precision]
-        if n == _FIRST_ROW:
-            return np.zeros((1, width), kind)
+        self.require_rows()
         mapped = mmap.mmap(self._file, n * self.about.row_bytes, access=mmap.ACCESS_READ)
-        return np.frombuffer(mapped, kind).reshape(n, width)
+        return np.frombuffer(mapped, self._mapped.dtype).reshape(n, -1)
+
+    def require_rows(self) -> None:
+        """Raises an InputError if `rows` has lost some that the index knows: what is added next would hide that."""
+        with self._index.begin() as transaction:
+            n = _end(transaction)
+        expected, found = n * self.about.row_bytes, os.fstat(self._file).st_size
+        if n > _FIRST_ROW and found < expected:
+            raise InputError(
+                f"{self.path / ROWS}: expected at least {expected:,} bytes, found {found:,}: it was cut short. Forget "
+                f"what is lost with python -m elmo.store --store {self.store} verify --drop; it is embedded anew"
+            )
 
     def count(self) -> tuple[int, int]:
         """Sentences and tokens that are here."""
@@ -219,18 +228,19 @@ class Shelf:
     def damaged(self) -> Iterator[bytes]:
         """The keys of entries whose rows are not what was written."""
         with self._index.begin() as transaction:
-            for key, value in transaction.cursor():
-                start, tokens, checksum = _ENTRY.unpack(value)
-                if key != _END:
-                    offset, size = start * self.about.row_bytes, tokens * self.about.row_bytes
-                    if zlib.crc32(os.pread(self._file, size, offset)) != checksum:
-                        yield key
+            for key, start, tokens, checksum in _entries(transaction):
+                offset, size = start * self.about.row_bytes, tokens * self.about.row_bytes
+                if zlib.crc32(os.pread(self._file, size, offset)) != checksum:
+                    yield key
 
     def drop(self, keys: Sequence[bytes]) -> None:
-        """Forgets entries, so that they are embedded anew; their rows stay unused."""
+        """Forgets entries, so that they are embedded anew; their rows stay unused, but for those that are gone."""
         with self._index.begin(write=True) as transaction:
             for key in keys:
                 transaction.delete(key)
+            if os.fstat(self._file).st_size < _end(transaction) * self.about.row_bytes:
+                ends = (start + tokens for _, start, tokens, _ in _entries(transaction))
+                transaction.put(_END, _ENTRY.pack(max(ends, default=_FIRST_ROW), 0, 0))
 
     def is_there(self) -> bool:
         """Whether its folder is still the one that was opened."""
@@ -289,6 +299,11 @@ def _end(transaction: lmdb.Transaction) -> int:
     return int(_ENTRY.unpack(entry)[0]) if entry is not None else _FIRST_ROW
 
 
+def _entries(transaction: lmdb.Transaction) -> Iterator[tuple[bytes, int, int, int]]:
+    """Key, first row, tokens and checksum of every sentence."""
+    return ((key, *_ENTRY.unpack(value)) for key, value in transaction.cursor() if key != _END)
+
+
 def _no_space(error: OSError | lmdb.Error) -> bool:
     codes = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
     if isinstance(error, OSError):
@@ -301,7 +316,11 @@ _OPEN: dict[tuple[int, Path], Shelf] = {}
 
 
 def open_shelf(store: Path, about: About, limit_gb: float = LIMIT_GB) -> Shelf:
-    """The shelf for layers of this kind; within a process the same one for all who ask, as LMDB demands."""
+    """The shelf for layers of this kind; within a process the same one for all who ask, as LMDB demands.
+
+    Raises:
+        InputError: it cannot be used, or has lost rows.
+    """
     key = os.getpid(), (store / about.folder).absolute()
     shelf = _OPEN.get(key)
     if shelf is not None and shelf.is_there():
@@ -310,6 +329,7 @@ def open_shelf(store: Path, about: About, limit_gb: float = LIMIT_GB) -> Shelf:
         if shelf is not None:
             shelf.close()
         shelf = _OPEN[key] = Shelf(store, about, limit_gb)
+    shelf.require_rows()
     with suppress(FileNotFoundError):  # pruned this moment: a run goes on with the files that it has open
         os.utime(shelf.path / ABOUT)  # when it was last used
     return shelf

@@ -344,6 +344,44 @@ class TestCommand:
         assert embedded == [victim]
         assert torch.equal(cached.layers(SENTENCES), bilm.layers(SENTENCES))
 
+    @pytest.mark.parametrize("kept", [None, 3000])
+    def test_rows_that_are_cut_short_or_gone(self, store, bilm, shelf_of, kept, monkeypatch):
+        """As a full disk or a copy that was broken off leaves them; the bytes of `rows` that are left are `kept`."""
+        shelf = shelf_of(bilm)
+        starts = dict(zip(DISTINCT, shelf.find(list(DISTINCT)), strict=True))
+        whole = {key for key, start in starts.items() if (start + len(key)) * 160 <= (kept or 0)}
+        if kept is None:
+            (shelf.path / "rows").unlink()
+        else:
+            os.truncate(shelf.path / "rows", kept)
+        for _ in range(2):
+            with pytest.raises(InputError, match=r"rows: expected .* python -m elmo\.store --store .* verify --drop"):
+                shelf_of(bilm)
+        info = self.command("--store", store, "info")
+        assert (info.returncode, info.stderr) == (0, "")
+        damaged = f"float32-v3  {len(DISTINCT)} sentences, {len(DISTINCT - whole)} damaged"
+        done = self.command("--store", store, "verify")
+        assert (done.returncode, damaged in done.stdout) == (1, True)
+        done = self.command("--store", store, "verify", "--drop")
+        assert (done.returncode, f"{damaged} and dropped" in done.stdout) == (0, True)
+        assert shelf_of(bilm).count() == (len(whole), sum(map(len, whole)))
+        embedded = sentences_embedded(bilm, monkeypatch)
+        cached = CachedLayers(bilm, shelf_of(bilm))
+        cached.prepare(SENTENCES)
+        assert sorted(embedded) == sorted(DISTINCT - whole)
+        assert torch.equal(cached.layers(SENTENCES), bilm.layers(SENTENCES))
+        assert (shelf.path / "rows").stat().st_size == (1 + sum(map(len, DISTINCT))) * 160, "its room is used again"
+
+    @pytest.mark.parametrize("command", ["info", "verify"])
+    def test_an_index_that_cannot_be_read_does_not_hide_the_others(self, store, command):
+        broken, whole = next(store.glob("*float32*")), next(store.glob("*float16*"))
+        os.utime(whole / "about.json", (0, 0))  # it comes after the broken one
+        (broken / "index" / "data.mdb").write_bytes(b"junk" * 5000)
+        done = self.command("--store", store, command)
+        assert done.returncode == 1
+        assert re.search(rf"{whole.name}  \d+ sentences", done.stdout)
+        assert f"elmo.store: {broken}: cannot keep layers there: " in done.stderr
+
     def test_prune(self, store):
         old = next(store.glob("*float16*"))
         os.utime(old / "about.json", (0, time.time() - 5 * 86_400))
