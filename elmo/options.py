@@ -61,20 +61,26 @@ class BilmOptions:
             raise InputError(f"word_embedding.words must hold {UNKNOWN_WORD}, which stands for all other words")
         if self.words and self.filters and self.char_output_dim < 1:
             raise InputError(f"char_cnn.output_dim must be at least 1 beside words, found {self.char_output_dim}")
-        if self.words and not self.filters:
-            return
-        if not self.filters:
-            raise InputError("char_cnn.filters must list at least one [width, number of filters]")
         counts = {
             "lstm.dim": self.cell_dim,
             "lstm.projection_dim": self.projection_dim,
             "lstm.n_layers": self.n_layers,
-            "char_cnn.embedding.dim": self.char_dim,
-            "every number in char_cnn.filters": min(min(item) for item in self.filters),
         }
+        if self.filters:
+            counts |= {
+                "char_cnn.embedding.dim": self.char_dim,
+                "every number in char_cnn.filters": min(min(item) for item in self.filters),
+            }
         for name, value in counts.items():
             if value < 1:
                 raise InputError(f"{name} must be at least 1, found {value}")
+        for name, clip in {"lstm.cell_clip": self.cell_clip, "lstm.proj_clip": self.projection_clip}.items():
+            if clip is not None and not clip > 0:
+                raise InputError(f"{name} must be above 0, or null for no clipping, found {clip}")
+        if self.words and not self.filters:
+            return
+        if not self.filters:
+            raise InputError("char_cnn.filters must list at least one [width, number of filters]")
         if self.n_highway < 0:
             raise InputError(f"char_cnn.n_highway must not be negative, found {self.n_highway}")
         widest = max(width for width, _ in self.filters)

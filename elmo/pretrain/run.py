@@ -15,6 +15,7 @@ from rich.console import Console
 from elmo.device import choose_device
 from elmo.errors import InputError
 from elmo.files import replacing
+from elmo.options import UNKNOWN_WORD
 from elmo.pretrain.card import Facts, card, hardware
 from elmo.pretrain.checkpoint import Row, RunFolder, alone_in
 from elmo.pretrain.corpus import CorpusSettings, build_store
@@ -52,6 +53,8 @@ def pretrain(settings: Settings, command: list[str], console: Console) -> None:
         raise InputError("corpus: expected text files or folders, found none; add corpus=[FILE,FOLDER]")
     settings.budget.progress(0, 0, 0.0)  # says at once if there is none
     given = _given(settings)
+    if given is None:
+        settings.model.options(settings.input, [UNKNOWN_WORD])  # likewise of a shape that cannot be
     device = choose_device(settings.device)
     with started(device.type == "cuda") as workers:
         speaker = console if workers.first else Console(quiet=True)

@@ -124,6 +124,8 @@ class Training:
         for name in ("dropout", "warmup", "beta2"):
             if not 0 <= getattr(self, name) < 1:
                 raise InputError(f"training.{name} must be at least 0 and below 1, found {getattr(self, name)}")
+        if not 0 <= self.final_rate <= 1:
+            raise InputError(f"training.final_rate must be from 0 to 1, found {self.final_rate}")
         for name in ("learning_rate", "clip_norm"):
             if not getattr(self, name) > 0:
                 raise InputError(f"training.{name} must be above 0, found {getattr(self, name)}")

@@ -92,6 +92,8 @@ def test_canonical_is_one_string_a_meaning():
         (changed("lstm.projection_dim", -4), r"must be at least 1.*found -4"),
         (changed("lstm.n_layers", 0), r"must be at least 1.*found 0"),
         (changed("char_cnn.filters", [[0, 4]]), r"must be at least 1"),
+        (changed("lstm.cell_clip", -1.0), r"o\.json: lstm.cell_clip must be above 0, .* found -1"),
+        (changed("lstm.proj_clip", float("nan")), r"lstm.proj_clip must be above 0, .* found nan"),
         (changed("char_cnn.n_highway", -1), r"n_highway must not be negative, found -1"),
     ],
 )

@@ -339,6 +339,8 @@ def test_the_curve_goes_to_wandb_where_asked(text, tmp_path, monkeypatch):
         ({"corpus": []}, "corpus="),
         ({"budget": Budget()}, "no budget"),
         ({"device": "cuda"}, "no usable GPU"),
+        ({"input": "word", "model": Model(cell_dim=0)}, "lstm.dim must be at least 1, found 0"),
+        ({"model": Model(cell_clip=-1.0)}, "lstm.cell_clip must be above 0, or null for no clipping, found -1.0"),
         ({"init": "nowhere"}, "no biLM has that name; shipped: small"),
     ],
 )
@@ -357,6 +359,7 @@ def test_what_cannot_be_run_is_refused(text, tmp_path, change, message, monkeypa
         (lambda: Training(dropout=1.0), "dropout"),
         (lambda: Training(beta2=2.0), "training.beta2 must be at least 0 and below 1, found 2"),
         (lambda: Training(learning_rate=-1.0), "training.learning_rate must be above 0"),
+        (lambda: Training(final_rate=-3.0), "training.final_rate must be from 0 to 1, found -3"),
         (lambda: Training(precision="half"), "precision"),
         (lambda: Settings(input="bytes"), "char, word, both"),
         (lambda: Settings(seed=-1), "seed"),
