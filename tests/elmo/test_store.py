@@ -344,6 +344,13 @@ class TestCommand:
         assert embedded == [victim]
         assert torch.equal(cached.layers(SENTENCES), bilm.layers(SENTENCES))
 
+    def test_what_was_dropped_is_not_counted(self, tmp_path):
+        shelf = Shelf(tmp_path, About("f" * 64, (1,), "float32"))
+        shelf.add([("a",), ("b", "b"), ("c",) * 3, ("d",) * 4], np.ones((10, 1), np.float32))
+        shelf.drop([key_of(("b", "b")), key_of(("d",) * 4)])
+        shelf.close()
+        assert "float32-v3  2 sentences, 4 tokens" in self.command("--store", tmp_path, "info").stdout
+
     @pytest.mark.parametrize("kept", [None, 3000])
     def test_rows_that_are_cut_short_or_gone(self, store, bilm, shelf_of, kept, monkeypatch):
         """As a full disk or a copy that was broken off leaves them; the bytes of `rows` that are left are `kept`."""
