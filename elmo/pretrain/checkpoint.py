@@ -5,14 +5,14 @@ from __future__ import annotations
 import csv
 import errno
 import json
-import pickle
 import shutil
 import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
+from zipfile import BadZipFile, ZipFile
 
 import torch
 
@@ -21,18 +21,8 @@ from elmo.files import locked, replacing
 from elmo.pretrain.model import LanguageModel
 from elmo.pretrain.store import require
 
-# What torch.load raises over a file that is cut, overwritten or not its own, or over a model of another shape.
-_UNREADABLE = (
-    RuntimeError,
-    LookupError,
-    TypeError,
-    ValueError,
-    AttributeError,
-    EOFError,
-    OSError,
-    pickle.UnpicklingError,
-    struct.error,
-)
+# What is raised over a file that is cut or overwritten, or over a model of another shape.
+_UNREADABLE = (BadZipFile, struct.error, RuntimeError, LookupError, TypeError, ValueError, EOFError, OSError)
 
 
 @dataclass
@@ -131,6 +121,7 @@ class RunFolder:
             return Position()
         with path.open("rb") as file:  # a file that may not be read is no damaged one
             try:
+                _check_sums(file)
                 content = torch.load(file, map_location="cpu", weights_only=True)
                 model.load_state_dict(content["model"])
                 optimiser.load_state_dict(content["optimiser"])
@@ -184,6 +175,15 @@ def _shown(row: Row) -> dict[str, str]:
         name: "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
         for name, value in asdict(row).items()
     }
+
+
+def _check_sums(file: IO[bytes]) -> None:
+    """Raises an error unless a file of torch.save, a zip, is whole: torch.load does not compare its check sums."""
+    with ZipFile(file) as members:
+        bad = members.testzip()
+    if bad is not None:
+        raise BadZipFile(f"{bad} is not what was written")
+    file.seek(0)
 
 
 def _claimed(claim: Path) -> dict[str, Any]:

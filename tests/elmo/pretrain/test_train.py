@@ -121,7 +121,9 @@ def test_a_damaged_checkpoint_is_told_in_a_line(finished, tmp_path):
     model = LanguageModel.random(Model(**TINY).options("char", []), store.vocabulary_size, 1)
     cut = [sound[:length] for length in (0, 100, len(sound) // 2, len(sound) - 1)]
     noise = [random.Random(seed).randbytes(300) for seed in range(50)]
-    for content in (b"PK\x03\x04 cut short", *cut, *noise):
+    places = range(0, len(sound) - 300, len(sound) // 20)
+    overwritten = [sound[:at] + noise[0] + sound[at + 300 :] for at in places]
+    for content in (b"PK\x03\x04 cut short", *cut, *noise, *overwritten):
         (tmp_path / "checkpoint.pt").write_bytes(content)
         with pytest.raises(InputError, match=r"^\S+/checkpoint\.pt: .* is damaged\. Delete it .* out=DIR$"):
             folder.load(model, torch.optim.Adam(model.parameters()))
