@@ -4,7 +4,7 @@ import statistics
 
 import pytest
 
-from results.aggregate import Selection, summarise
+from results.aggregate import Group, Row, Selection, summarise
 from results.collect import collect
 from results.record import RunError, write_record
 from tests.results.making import CLEAN, make_record, save
@@ -33,6 +33,17 @@ def test_mean_and_sample_deviation(tmp_path):
     # by hand: squares of -.1 .2 -.2 0 .1 sum to .1; / 4 = .025
     assert group.std == pytest.approx(0.025**0.5)
     assert group.std == pytest.approx(statistics.stdev(scores))
+
+
+def test_runs_of_other_seeds_are_not_paired():
+    """In order they differ by one point each; seeds drawn apart differ by up to twenty."""
+
+    def arm(features, rights):
+        records = [make_record(float(r), features=features, seed=s, metric="accuracy") for s, r in rights.items()]
+        return Group(features, {}, records, [[{"correct": int(i < r)} for i in range(100)] for r in rights.values()])
+
+    arms = [arm("glove", {1: 50, 2: 60, 3: 70}), arm("elmo", {4: 51, 5: 61, 6: 71})]
+    assert Row("paper", "sst5", arms).interval().low < -10
 
 
 def test_a_single_run_has_no_deviation(tmp_path):

@@ -3,6 +3,7 @@
 import itertools
 import math
 import random
+import statistics
 
 import pytest
 
@@ -96,6 +97,15 @@ def test_runs_of_other_seeds_are_not_paired_by_their_order():
         assert found.low < -10
         assert found.high > 10
         assert found.p > 0.5
+
+
+def test_seeds_alone_give_95_percent():
+    """Against all 6^6 ways of drawing six differences."""
+    gains = [0.4, 1.0, -0.2, 0.9, 0.3, 0.7]
+    means = sorted(statistics.fmean(drawn) for drawn in itertools.product(gains, repeat=6))
+    found = seed_interval(dict.fromkeys(range(6), 0.0), dict(enumerate(gains)))
+    assert found.low == pytest.approx(means[int(0.025 * len(means))], abs=0.03)
+    assert found.high == pytest.approx(means[int(0.975 * len(means))], abs=0.03)
 
 
 def test_what_was_resampled_is_told():

@@ -1,3 +1,5 @@
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -6,6 +8,7 @@ from elmo import SIZES, InputError, random_bilm, save_bilm
 from elmo.weights import WEIGHTS_SUFFIXES
 from tasks.features import CharacterCnn, CharactersConfig, TokenFeatures, WordsConfig, features_fingerprint
 from tasks.frozen import ElmoConfig, bilm_fingerprint
+from tasks.layers import BiRnn
 from tasks.ner.head import BiLstmCrf, NerSettings
 from tasks.seed import drawing_from, initialise, named_seed
 from tests.tasks.making import features_config
@@ -333,3 +336,27 @@ class TestSeeds:
         assert torch.equal(torch.rand(2), expected)
         with drawing_from(1, "x"):
             assert torch.equal(torch.rand(2), first)
+
+
+class TestDropout:
+    sentences = (("a", "b", "c"),) * 50
+
+    def test_that_of_the_features_is_for_the_input(self):
+        config = features_config(["input", "output"], dropout=0.5)
+        assert config.elmo.dropout == 0
+        batch = TokenFeatures(config, self.sentences, 1).train()(self.sentences)
+        assert (batch.input == 0).float().mean().item() == pytest.approx(0.5, abs=0.05)
+        assert not (batch.output == 0).any()
+
+    @pytest.mark.parametrize("share", [0.0, 0.25])
+    def test_that_of_elmo_is_the_one_that_was_asked_for(self, share):
+        elmo = ElmoConfig("tiny", untrained=True, places=["input", "output"], dropout=share, precision="float32")
+        batch = TokenFeatures(features_config(elmo=elmo), self.sentences, 1).train()(self.sentences)
+        assert (batch.output == 0).float().mean().item() == pytest.approx(share, abs=0.05)
+
+
+def test_parameters_of_the_same_shape_start_apart():
+    layers = BiRnn(8, 4, 2)
+    initialise(layers, 1, "head")
+    for (one, first), (other, second) in itertools.combinations(layers.named_parameters(), 2):
+        assert first.shape != second.shape or not torch.equal(first, second), (one, other)

@@ -283,6 +283,22 @@ def test_the_test_split_is_read_once_when_training_is_over(place, command, tmp_p
     assert events == ["train", "dev", "fitted", "test"]
 
 
+def test_words_of_dev_are_as_new_to_the_model_as_those_of_test(place, command, tmp_path, monkeypatch):
+    known, of_train, of_dev = set(), set(), set()
+    fit = Trainer.fit
+
+    def watched_fit(self, model, train, dev, *rest):
+        known.update(model.features.training_words)
+        for words, part in ((of_train, train), (of_dev, dev)):
+            words.update(word.lower() for example in part for word in example.words)
+        return fit(self, model, train, dev, *rest)
+
+    monkeypatch.setattr(Trainer, "fit", watched_fit)
+    assert command(*arguments(place, tmp_path, "trainer.epochs=1", "train_fraction=0.1"))[0] == 0
+    assert of_dev - of_train, "else the next line says nothing"
+    assert {word.lower() for word in known} == of_train
+
+
 @pytest.mark.skipif(not (PROCESS / "clear_refs").exists(), reason="only Linux can begin anew")
 def test_the_peak_memory_is_that_of_the_run(place, command, tmp_path):
     """Not of what the process did before, such as an earlier run of a sweep."""

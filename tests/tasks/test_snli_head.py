@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from tasks.base import Batch, FeatureBatch
 from tasks.seed import initialise
@@ -169,3 +170,4 @@ class TestTask:
         head = config.task.build_head(300, 0)
         assert head.projection[0].in_features == 2400
         assert head.classifier[1].in_features == 2400
+        assert [layer.p for layer in head.classifier if isinstance(layer, nn.Dropout)] == [0.5, 0.5]

@@ -139,6 +139,34 @@ class TestHead:
         for (first, past), n in zip(spans, self.lengths, strict=True):
             assert 0 <= first < past <= n
 
+    @torch.no_grad()
+    def test_equals_the_network_written_out_for_each_passage_alone(self):
+        head, features = self.head(), self.features()
+        start, end = head._scores(features)
+        for b, n in enumerate(self.lengths):
+            texts = [alone(text, b) for text in features]
+            read = [torch.cat([head.encoder.rnn(text.input)[0], text.output], dim=-1) for text in texts]
+            x = head.joined(head.attention(*read, *(text.mask for text in texts))).clamp(min=0)
+            x = x + head.matched(head.self_attention(head.matcher.rnn(x)[0], texts[0].mask)).clamp(min=0)
+            starting = head.start_reader.rnn(x)[0]
+            ending = head.end_reader.rnn(torch.cat([x, starting], dim=-1))[0]
+            torch.testing.assert_close(start[b, :n], head.start(starting)[0, :, 0])
+            torch.testing.assert_close(end[b, :n], head.end(ending)[0, :, 0])
+
+    def test_dropout_takes_whole_dimensions_of_each_part_but_not_of_what_joins_the_output(self):
+        torch.manual_seed(3)
+        head = BidafSelfAttention(SquadSettings(hidden=40, dropout=0.5), 5, 20).train()
+        read = {}
+        for name in ("attention", "matcher", "self_attention", "start_reader"):
+            part = getattr(head, name)
+            part.register_forward_pre_hook(lambda _, given, name=name: read.update({name: given[0][0]}))
+        head._scores([text_of([30], 5, 20, 1), text_of([4], 5, 20, 2)])
+        states, joined = read.pop("attention").split([80, 20], dim=-1)  # (tokens, dim)
+        assert not (joined == 0).any()
+        for name, values in {"attention": states, **read}.items():
+            gone = (values == 0).all(dim=0).float().mean().item()
+            assert 0.25 < gone < 0.75, name
+
     def test_loss_is_the_probability_of_all_places_that_may_be_meant(self):
         head, features = self.head(), self.features()
         gold = [[(1, 3), (4, 7)], [(0, 2)], [(0, 1)]]

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from tasks.base import Batch, FeatureBatch
 from tasks.seed import initialise
@@ -131,6 +132,7 @@ def test_widths_of_the_preset(output_dim, pooled):
     linears = [(layer.linear.in_features, layer.linear.out_features) for layer in network.classifier[1::2]]
     assert linears == [(pooled, 4800), (1200, 2400), (600, 20)]
     assert [layer.p for layer in network.classifier[::2]] == [0.1, 0.2, 0.3]
+    assert [layer.p for layer in network.feedforward if isinstance(layer, nn.Dropout)] == [0.25]
 
 
 def test_loss_is_the_mean_cross_entropy():

@@ -1,5 +1,6 @@
 import math
 import re
+from dataclasses import replace
 
 import pytest
 import torch
@@ -39,9 +40,11 @@ class LineHead(Head):
         self.weight = nn.Parameter(torch.zeros(()))
 
     def loss(self, features, batch):
+        assert self.training
         return (self.weight * features[0].input[:, 0, 0] - batch.targets["y"]).square().sum()
 
     def decode(self, features, batch):
+        assert not self.training, "evaluated as it is trained, with dropout"
         return features[0].lengths.tolist()
 
 
@@ -153,6 +156,40 @@ class TestSteps:
         fit(task, epochs=1, lr=0.01, grad_norm=grad_norm)
         assert task.model.head.weight.item() == pytest.approx(moved, rel=1e-4)
 
+    def test_the_norm_is_that_of_features_and_head_together(self):
+        class Scaled(Lengths):
+            def __init__(self):
+                super().__init__()
+                self.scale = nn.Parameter(torch.ones(()))
+
+            def forward(self, sentences):
+                found = super().forward(sentences)
+                return replace(found, input=found.input * self.scale)
+
+        task = Line([1])
+        task.model = TaskModel(Scaled(), LineHead())
+        task.model.head.weight.data.fill_(1.0)
+        fit(task, epochs=1, lr=1.0, grad_norm=0.5)
+        moved = [parameter.item() - 1 for parameter in task.model.parameters()]
+        assert min(map(abs, moved)) > 0.1
+        assert math.hypot(*moved) == pytest.approx(0.5, rel=1e-4)
+
+    def test_weight_decay(self):
+        """At 3 the loss has no gradient, so that decay alone moves the weight."""
+        task = Line([1])
+        task.model.head.weight.data.fill_(3.0)
+        fit(task, epochs=1, lr=0.1, weight_decay=0.5)
+        assert task.model.head.weight.item() == pytest.approx(3 - 0.1 * 0.5 * 3)
+
+    def test_the_average_goes_on_from_a_checkpoint(self, tmp_path):
+        whole, halves = Line([1, 2, 3, 4]), Line([1, 2, 3, 4])
+        settings = {"lr": 0.001, "ema": 0.99}
+        fit(whole, epochs=4, **settings)
+        for epochs in (2, 4):
+            fit(halves, epochs=epochs, checkpoint=tmp_path / "checkpoint.pt", **settings)
+        assert len(set(whole.seen)) == 4
+        assert halves.seen == whole.seen
+
     def test_the_loss_is_the_mean_over_batches(self):
         state = fit(Line([1]), epochs=1, lr=1e-9, batch_size=1, grad_norm=None)
         assert state.curve[0]["loss"] == pytest.approx((9 + 36 + 81) / 3)
@@ -176,6 +213,42 @@ class TestSteps:
             expected.append(average)
         assert averaged.seen == pytest.approx(expected)
         assert averaged.model.head.weight.item() == averaged.seen[2]
+
+
+def test_the_loss_has_the_penalty_of_the_features():
+    """At weight 0 the squares are 9 (1 + 4 + 9)."""
+
+    class Penalised(Lengths):
+        def penalty(self):
+            return torch.tensor(7.0)
+
+    task = Line()
+    assert TaskModel(Penalised(), LineHead()).loss(task.collate(TRAIN)).item() == pytest.approx(9 * 14 + 7)
+
+
+def test_each_seed_and_each_epoch_has_its_own_dropout_and_its_own_batches():
+    drawn, orders = {}, {}
+
+    class Watched(LineHead):
+        def loss(self, features, batch):
+            drawn.setdefault(now, []).append(torch.rand(()).item())
+            orders.setdefault(now, []).append(tuple(batch.ids))
+            return super().loss(features, batch)
+
+    class Counting(Line):
+        def score(self, examples, predictions):
+            nonlocal now
+            now = now[0], now[1] + 1
+            return super().score(examples, predictions)
+
+    for seed in (1, 2):
+        now = seed, 1
+        task = Counting([1, 2])
+        task.model = TaskModel(Lengths(), Watched())
+        fit(task, [(str(number), 1, 0.0) for number in range(20)], seed=seed, epochs=2, batch_size=5)
+    for found in (drawn, orders):
+        assert found.keys() == {(1, 1), (1, 2), (2, 1), (2, 2)}
+        assert len(set(map(tuple, found.values()))) == 4
 
 
 def test_adam_in_one_kernel_takes_the_steps_of_adam(tmp_path, monkeypatch):
