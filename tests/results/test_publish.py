@@ -300,6 +300,15 @@ class TestTable1:
         assert "| 51.00 ± 1.41 (2) | 56.00 ± 0.00 (2) | 61.50 ± 2.12 (2) | +5.50, " in controls
         assert "| 12.5 % |" in controls
 
+    def test_the_controls_of_the_first_screen_stand_under_their_names(self, runs, root):
+        save_run(runs, 41, task="sst5", features="elmo_random")
+        save_run(runs, 56, task="sst5", features="word2vec")
+        self.page(runs, root)
+        lines = [line.split(" | ") for line in (root / "README.md").read_text().splitlines() if line.startswith("|")]
+        cells = dict(zip(lines[0], lines[2], strict=True))
+        assert cells["GloVe + untrained biLM"] == "41.00 (1)"
+        assert cells["word2vec |"] == "56.00 (1) |"
+
     def test_other_data_have_no_numbers_of_the_paper(self, tmp_path, root):
         for features in ("glove", "elmo"):
             save_run(tmp_path / "snli", 50, data="standin", task="snli", features=features)
