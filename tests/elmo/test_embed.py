@@ -257,12 +257,23 @@ def test_output_folder_without_permission(failing, source, tmp_path):
     assert "Permission denied" in failing(source, locked / "out.hdf5")
 
 
-@pytest.mark.parametrize("stored", [False, True])
-@pytest.mark.parametrize("value", [1e5, np.nan])
-def test_values_that_float16_cannot_hold(source, tmp_path, capsys, stored, value):
+def with_bias(folder, value):
+    """A biLM whose character encoder adds this value to all that it gives."""
     tensors = dict(TENSORS)
     tensors["CNN_proj/b_proj"] = np.full_like(tensors["CNN_proj/b_proj"], value)
-    large = naive.write_model(tmp_path, OPTIONS, tensors)
+    return naive.write_model(folder, OPTIONS, tensors)
+
+
+@pytest.mark.parametrize("precision", ["float16", "float32"])
+def test_weights_that_are_no_numbers(source, tmp_path, capsys, precision):
+    assert run(source, tmp_path / "out.hdf5", with_bias(tmp_path, np.nan), "--precision", precision) == 1
+    assert "tensor 'CNN_proj/b_proj' holds values that are not finite" in capsys.readouterr().err
+    assert not (tmp_path / "out.hdf5").exists()
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_values_that_float16_cannot_hold(source, tmp_path, capsys, stored):
+    large = with_bias(tmp_path, 1e5)
     options = ["--precision", "float16", *(["--store", str(tmp_path / "store")] if stored else [])]
     assert run(source, tmp_path / "out.hdf5", large, *options) == 1
     message = capsys.readouterr().err
