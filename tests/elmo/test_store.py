@@ -1,15 +1,11 @@
-"""What is in the store is what the biLM gives; whoever else writes to it is in test_store_processes.py."""
+"""What is in the store is what the biLM gives; see test_store_command.py and test_store_processes.py for the rest."""
 
 import hashlib
 import json
 import os
-import random
 import re
 import shutil
-import subprocess
-import sys
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -23,9 +19,7 @@ from elmo.store import About, Shelf, StoreFull, open_shelf
 from elmo.store.__main__ import main
 from elmo.store.shelf import key_of
 from elmo.teller import Silence
-
-SENTENCES = [tuple(f"w{random.Random(i).randrange(40)}" for _ in range(i % 9)) for i in range(30)]
-DISTINCT = set(SENTENCES) - {()}
+from tests.elmo.stores import DISTINCT, SENTENCES, sentences_embedded
 
 
 class Listener(Silence):
@@ -39,29 +33,6 @@ class Listener(Silence):
 
     def warn(self, text):
         self.warned.append(text)
-
-
-@pytest.fixture
-def bilm():
-    return random_bilm("tiny", seed=3)
-
-
-@pytest.fixture
-def shelf_of(tmp_path):
-    """Opens the shelf of a biLM, in a store of this test."""
-
-    def opened(bilm, precision="float32", store=tmp_path / "store", limit_gb=1.0):
-        return open_shelf(store, About(bilm.fingerprint(), bilm.widths, precision), limit_gb)
-
-    return opened
-
-
-def sentences_embedded(bilm, monkeypatch):
-    """The sentences that go through the biLM from now on."""
-    embedded = []
-    compute = bilm.token_layers
-    monkeypatch.setattr(bilm, "token_layers", lambda batch, state=None: embedded.extend(batch) or compute(batch))
-    return embedded
 
 
 class TestKeys:
@@ -303,141 +274,3 @@ class TestNoRoom:
             fill()
         assert 0.9e6 < sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()) < 1.1e6
         assert [shelf.room() <= 5 for shelf in shelves] == [True] * 3
-
-
-class TestCommand:
-    @pytest.fixture
-    def store(self, tmp_path, bilm, shelf_of):
-        CachedLayers(bilm, shelf_of(bilm)).prepare(SENTENCES)
-        CachedLayers(bilm, shelf_of(bilm, "float16"), "float16").prepare(SENTENCES[:10])
-        return tmp_path / "store"
-
-    @staticmethod
-    def command(*arguments):
-        return subprocess.run(
-            [sys.executable, "-m", "elmo.store", *map(str, arguments)], capture_output=True, text=True, check=False
-        )
-
-    def test_info(self, store, bilm):
-        done = self.command("--store", store, "info")
-        assert (done.returncode, done.stderr) == (0, "")
-        assert "2 kinds of layers" in done.stdout
-        tokens = sum(map(len, DISTINCT))
-        expected = rf"{bilm.fingerprint()[:16]}-zero-float32-v3  {len(DISTINCT)} sentences, {tokens} tokens, 0\.\d+ GB"
-        assert re.search(expected, done.stdout)
-
-    def test_verify_finds_what_was_changed_and_drops_it(self, store, bilm, shelf_of, monkeypatch):
-        assert self.command("--store", store, "verify").returncode == 0
-        victim = max(DISTINCT, key=len)
-        (start,) = shelf_of(bilm).find([victim])
-        with (shelf_of(bilm).path / "rows").open("r+b") as file:
-            file.seek(start * 160 + 3)
-            file.write(b"\x55")
-        done = self.command("--store", store, "verify")
-        assert done.returncode == 1
-        assert f"float32-v3  {len(DISTINCT)} sentences, 1 damaged" in done.stdout
-        assert self.command("--store", store, "verify", "--drop").returncode == 0
-        assert self.command("--store", store, "verify").returncode == 0
-        embedded = sentences_embedded(bilm, monkeypatch)
-        cached = CachedLayers(bilm, shelf_of(bilm))
-        cached.prepare(SENTENCES)
-        assert embedded == [victim]
-        assert torch.equal(cached.layers(SENTENCES), bilm.layers(SENTENCES))
-
-    def test_what_was_dropped_is_not_counted(self, tmp_path):
-        shelf = Shelf(tmp_path, About("f" * 64, (1,), "float32"))
-        shelf.add([("a",), ("b", "b"), ("c",) * 3, ("d",) * 4], np.ones((10, 1), np.float32))
-        shelf.drop([key_of(("b", "b")), key_of(("d",) * 4)])
-        shelf.close()
-        assert "float32-v3  2 sentences, 4 tokens" in self.command("--store", tmp_path, "info").stdout
-
-    @pytest.mark.parametrize("kept", [None, 3000])
-    def test_rows_that_are_cut_short_or_gone(self, store, bilm, shelf_of, kept, monkeypatch):
-        """As a full disk or a copy that was broken off leaves them; the bytes of `rows` that are left are `kept`."""
-        shelf = shelf_of(bilm)
-        starts = dict(zip(DISTINCT, shelf.find(list(DISTINCT)), strict=True))
-        whole = {key for key, start in starts.items() if (start + len(key)) * 160 <= (kept or 0)}
-        if kept is None:
-            (shelf.path / "rows").unlink()
-        else:
-            os.truncate(shelf.path / "rows", kept)
-        for _ in range(2):
-            with pytest.raises(InputError, match=r"rows: expected .* python -m elmo\.store --store .* verify --drop"):
-                shelf_of(bilm)
-        info = self.command("--store", store, "info")
-        assert (info.returncode, info.stderr) == (0, "")
-        damaged = f"float32-v3  {len(DISTINCT)} sentences, {len(DISTINCT - whole)} damaged"
-        done = self.command("--store", store, "verify")
-        assert (done.returncode, damaged in done.stdout) == (1, True)
-        done = self.command("--store", store, "verify", "--drop")
-        assert (done.returncode, f"{damaged} and dropped" in done.stdout) == (0, True)
-        assert shelf_of(bilm).count() == (len(whole), sum(map(len, whole)))
-        embedded = sentences_embedded(bilm, monkeypatch)
-        cached = CachedLayers(bilm, shelf_of(bilm))
-        cached.prepare(SENTENCES)
-        assert sorted(embedded) == sorted(DISTINCT - whole)
-        assert torch.equal(cached.layers(SENTENCES), bilm.layers(SENTENCES))
-        assert (shelf.path / "rows").stat().st_size == (1 + sum(map(len, DISTINCT))) * 160, "its room is used again"
-
-    @pytest.mark.parametrize("command", ["info", "verify"])
-    def test_an_index_that_cannot_be_read_does_not_hide_the_others(self, store, command):
-        broken, whole = next(store.glob("*float32*")), next(store.glob("*float16*"))
-        os.utime(whole / "about.json", (0, 0))  # it comes after the broken one
-        (broken / "index" / "data.mdb").write_bytes(b"junk" * 5000)
-        done = self.command("--store", store, command)
-        assert done.returncode == 1
-        assert re.search(rf"{whole.name}  \d+ sentences", done.stdout)
-        assert f"elmo.store: {broken}: cannot keep layers there: " in done.stderr
-
-    def test_prune(self, store):
-        old = next(store.glob("*float16*"))
-        os.utime(old / "about.json", (0, time.time() - 5 * 86_400))
-        dry = self.command("--store", store, "prune", "--days", 3, "--dry-run")
-        assert "would free" in dry.stdout
-        assert old.exists()
-        assert self.command("--store", store, "prune", "--days", 3).returncode == 0
-        assert [path.name for path in store.iterdir()] == [next(store.glob("*float32*")).name]
-        assert self.command("--store", store, "prune", "--to-gb", 1).returncode == 0
-        assert len(list(store.iterdir())) == 1
-        assert self.command("--store", store, "prune", "--to-gb", 0).returncode == 0
-        assert list(store.iterdir()) == []
-
-    def test_what_another_version_wrote_is_shown_and_never_read(self, store):
-        folder = store / "abc-zero-float16-v9"
-        (folder / "index").mkdir(parents=True)
-        (folder / "index" / "data.mdb").touch()
-        (folder / "about.json").write_text('{"format": 9, "new": true}')
-        assert "abc-zero-float16-v9  0.000 GB" in self.command("--store", store, "info").stdout
-        assert "abc-zero-float16-v9  of another version, not read" in self.command("--store", store, "verify").stdout
-        self.command("--store", store, "prune", "--other-versions")
-        assert not folder.exists()
-        assert len(list(store.iterdir())) == 2
-
-    @pytest.mark.parametrize("which", ["--all", "--other-versions"])
-    def test_what_is_not_the_stores_is_never_removed(self, store, which):
-        """--store may name any folder, such as one that holds much else."""
-        website, copied = store / "website", store / "notes-float16-v3"
-        (website / "index").mkdir(parents=True)
-        (website / "index" / "data.mdb").touch()
-        copied.mkdir()
-        for folder in (website, copied):
-            (folder / "about.json").write_text('{"title": "Home"}')
-        done = self.command("--store", store, "prune", which)
-        assert done.returncode == 0, done.stderr
-        assert website.exists()
-        assert copied.exists()
-        assert len(list(store.iterdir())) == (2 if which == "--all" else 4)
-        assert f"{0 if which == '--all' else 2} kinds" in self.command("--store", store, "info").stdout
-
-    @pytest.mark.parametrize("which", ["--days", "--to-gb"])
-    @pytest.mark.parametrize("number", ["-1", "nan", "-0.5", "many"])
-    def test_numbers_that_cannot_be_meant(self, tmp_path, which, number, capsys):
-        with pytest.raises(SystemExit) as exited:
-            main(["--store", str(tmp_path), "prune", which, number])
-        assert exited.value.code == 2
-        assert f"argument {which}: expected a number from 0 on, found '{number}'" in capsys.readouterr().err
-
-    def test_no_store_yet(self, tmp_path):
-        done = self.command("--store", tmp_path / "none", "info")
-        assert done.returncode == 1
-        assert "no store there yet" in done.stderr

@@ -127,7 +127,7 @@ def test_other_settings_under_the_same_name_are_refused(runs, root, capsys):
 class TestRefused:
     """Each with the reason; the runs beside it are published."""
 
-    def check(self, runs, root, capsys, *reasons):
+    def assert_refused(self, runs, root, capsys, *reasons):
         assert main([str(runs)], root) == 1
         out = capsys.readouterr().out
         for reason in ("refused", *reasons):
@@ -141,20 +141,20 @@ class TestRefused:
 
     def test_failed(self, runs, root, capsys):
         save(runs, make_record(task="sst5", seed=9, error=RunError("OutOfMemoryError", "no room")))
-        self.check(runs, root, capsys, "seed 9", "OutOfMemoryError: no room")
+        self.assert_refused(runs, root, capsys, "seed 9", "OutOfMemoryError: no room")
 
     def test_cut_data(self, runs, root, capsys):
         save_run(runs, 50, task="sst5", seed=9, limit=100)
-        self.check(runs, root, capsys, "limit=100")
+        self.assert_refused(runs, root, capsys, "limit=100")
 
     def test_no_examples(self, runs, root, capsys):
         save_run(runs, 50, task="sst5", seed=9).with_name(EXAMPLES_NAME).unlink()
-        self.check(runs, root, capsys, "expected examples.json beside the record")
+        self.assert_refused(runs, root, capsys, "expected examples.json beside the record")
 
     def test_examples_of_another_score(self, runs, root, capsys):
         path = save_run(runs, 50, task="sst5", seed=9).with_name(EXAMPLES_NAME)
         self.edit(path, scores=[{"correct": 1}] * 100)
-        self.check(runs, root, capsys, "accuracy 50.0000, found 100.0000")
+        self.assert_refused(runs, root, capsys, "accuracy 50.0000, found 100.0000")
 
     @pytest.mark.parametrize(
         ("changes", "reason"),
@@ -166,7 +166,7 @@ class TestRefused:
     )
     def test_text_in_the_examples(self, runs, root, capsys, changes, reason):
         self.edit(save_run(runs, 50, task="sst5", seed=9).with_name(EXAMPLES_NAME), **changes)
-        self.check(runs, root, capsys, reason)
+        self.assert_refused(runs, root, capsys, reason)
 
     @pytest.mark.parametrize(
         ("changes", "reason"),
@@ -183,7 +183,7 @@ class TestRefused:
     )
     def test_text_in_the_record(self, runs, root, capsys, changes, reason):
         self.edit(save_run(runs, 50, task="sst5", seed=9), **changes)
-        self.check(runs, root, capsys, reason)
+        self.assert_refused(runs, root, capsys, reason)
 
     def test_no_such_folder(self, root, capsys):
         assert main(["nowhere"], root) == 1

@@ -234,7 +234,8 @@ for clip in (None, 0.4):
 def test_the_gpu_kernels_in_tritons_interpreter_equal_plain_torch():
     pytest.importorskip("triton")
     environment = os.environ | {"TRITON_INTERPRET": "1"}
-    subprocess.run([sys.executable, "-c", TRITON], env=environment, check=True)
+    done = subprocess.run([sys.executable, "-c", TRITON], env=environment, check=False)
+    assert done.returncode == 0  # it compares by itself
 
 
 @pytest.mark.gpu

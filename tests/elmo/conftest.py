@@ -1,0 +1,21 @@
+"""A biLM and its place in a layer store, for the tests that open one."""
+
+import pytest
+
+from elmo import random_bilm
+from elmo.store import About, open_shelf
+
+
+@pytest.fixture
+def bilm():
+    return random_bilm("tiny", seed=3)
+
+
+@pytest.fixture
+def shelf_of(tmp_path):
+    """Opens the shelf of a biLM, in a store of this test."""
+
+    def opened(bilm, precision="float32", store=tmp_path / "store", limit_gb=1.0):
+        return open_shelf(store, About(bilm.fingerprint(), bilm.widths, precision), limit_gb)
+
+    return opened
