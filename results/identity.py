@@ -32,7 +32,7 @@ class Identity:
         features: Name of the features configuration, such as "glove" or "elmo"; the arm of the comparison.
         seed: The run's seed.
         variant: Whatever else a user or a sweep changed, by the key they typed: `{"trainer.epochs": 2, "limit": 200}`.
-            Empty for a plain run.
+            A key that they deleted is `~KEY`, with the value that it has otherwise. Empty for a plain run.
     """
 
     data: str

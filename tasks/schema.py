@@ -18,7 +18,7 @@ from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException, MissingConfigException
 from hydra.utils import get_class
-from omegaconf import MISSING, DictConfig, OmegaConf
+from omegaconf import MISSING, DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from elmo.download import is_published
@@ -75,7 +75,8 @@ class RunConfig:
     Attributes:
         task: the task, with its settings.
         resolved: the whole tree as plain values, without what cannot change a score: for the record.
-        variant: the keys, as typed, in which it differs from the plain (task, features, data).
+        variant: the keys, as typed, in which it differs from the plain (task, features, data). One that was deleted
+            stands there as `~KEY`, with the plain value.
     """
 
     task: Task[Any, Any]
@@ -194,12 +195,26 @@ def _variant(tree: DictConfig, task: str) -> dict[str, Any]:
             f"{error.missing_cfg_file}: no such config; `name` in a YAML must be its file's name"
         ) from error
     here, there = _flat(_resolved(tree)), _flat(_resolved(_without_unused(plain), anywhere=True))
-    return {key: here[key] for key in here if key != "seed" and (key not in there or here[key] != there[key])}
+    changed = {key: here[key] for key in here if key != "seed" and (key not in there or here[key] != there[key])}
+    # A part that is null on either side is a change of that part, not a deletion of what the other side has below it.
+    deleted = [key for key in there if not any(_one_in_the_other(key, kept) for kept in here)]
+    return changed | {f"~{key}": there[key] for key in deleted}
+
+
+def _one_in_the_other(first: str, second: str) -> bool:
+    return f"{first}.".startswith(f"{second}.") or f"{second}.".startswith(f"{first}.")
 
 
 def _without_unused(tree: DictConfig) -> DictConfig:
-    """The tree without settings that nothing will read, so that they cannot make two equal runs look different."""
+    """The tree without settings that nothing will read, so that they cannot make two equal runs look different.
+
+    A whole part that was deleted (~trainer) is back with the schema's values, which are what the run would have.
+    """
     tree = tree.copy()
+    schema = OmegaConf.structured(RunSchema)
+    with open_dict(tree):
+        for key in schema.keys() - tree.keys():
+            tree[key] = schema[key]
     if tree.features.elmo is not None and not tree.features.elmo.enabled:
         tree.features.elmo = None
     return tree

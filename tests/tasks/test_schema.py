@@ -8,10 +8,12 @@ import yaml
 
 import conf
 from elmo.errors import InputError
+from results.identity import shown
 from results.record import fingerprint
 from tasks.features import CharactersConfig, FeaturesConfig, WordsConfig
 from tasks.frozen import ElmoConfig
 from tasks.schema import compose_config, run_config
+from tasks.trainer import TrainerConfig
 from tests.tasks.making import run_of
 
 CONF = Path(conf.__file__).parent
@@ -262,6 +264,28 @@ class TestIdentity:
     @pytest.mark.parametrize("part", ["features.elmo", "features.words", "features.characters", "trainer.patience"])
     def test_a_part_set_to_null_is_another_variant(self, part):
         assert run_of("features=elmo", f"{part}=null").variant == {part: None}
+
+    @pytest.mark.parametrize(
+        ("overrides", "variant"),
+        [
+            (["~task.dropout"], {"~task.dropout": 0.5}),
+            (["~task.dropout=0.5", "task.hidden=8"], {"task.hidden": 8, "~task.dropout": 0.5}),
+            (["task=sst5", "~task.maxout"], {"~task.maxout": "[64,32]"}),
+            (["data=uner_ewt", "~data.reader.comments"], {"~data.reader.comments": True}),
+        ],
+    )
+    def test_a_deleted_key_is_another_variant_and_typing_it_gives_the_same_run(self, overrides, variant):
+        config = run_of(*overrides)
+        assert config.variant == variant
+        names = [f"task={config.task.name}", f"data={config.data.name}"]
+        again = run_of(*names, *(f"{key}={shown(value)}" for key, value in variant.items()))
+        assert (again.variant, again.resolved) == (config.variant, config.resolved)
+
+    def test_a_deleted_part_is_the_run_that_it_would_be(self):
+        assert (run_of("~seed").variant, run_of("~seed").resolved) == ({}, run_of().resolved)
+        config = run_of("~trainer", "task=squad", "data=paper")
+        assert config.resolved["trainer"] == vars(TrainerConfig())
+        assert config.variant["trainer.optimizer"] == "adam"
 
     def test_seeds_share_a_variant_but_no_fingerprint(self):
         first, second = run_of("seed=1"), run_of("seed=2")
