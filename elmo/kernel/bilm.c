@@ -9,18 +9,23 @@
 
 #define TOKENS_AHEAD 128 /* tokens, about, whose inputs are multiplied before the steps that need them */
 
-/* From the gates of some rows' cells, the cells anew and what they let out. */
+/* sigmoid(gate) * tanh(x) with one division.
+ *
+ * The bounds keep the denominator below e^88, the largest a float holds: at |2x| = 18 tanh already rounds to 1, and
+ * sigmoid(-68) is 3e-30. Wider bounds overflow, and the result is 0 instead of -sigmoid(gate). */
+INLINE vec gated_tanh(vec gate, vec x) {
+    const vec g = bounded_exponential(-gate, 68.0f), e = bounded_exponential(-2.0f * x, 18.0f);
+    return (1.0f - e) / ((1.0f + g) * (1.0f + e));
+}
+
+/* Updates the cells of some rows from their gates, and writes their outputs before the projection. */
 static __attribute__((noinline)) void step_cells(long rows, const float *gates, float *cell, float *hidden, long stride,
                                                  float clip) {
     for (long m = 0; m < rows; m++, gates += PANEL, cell += stride, hidden += stride) {
-        const vec input = exponential(-load(gates)), candidate = exponential(-2.0f * load(gates + 2 * LANES));
-        /* sigmoid(input) * tanh(candidate), with one division */
-        const vec added = (1.0f - candidate) / ((1.0f + input) * (1.0f + candidate));
-        vec c = load(cell) * sigmoid(load(gates + LANES)) + added;
+        vec c = load(cell) * sigmoid(load(gates + LANES)) + gated_tanh(load(gates), load(gates + 2 * LANES));
         c = at_least(at_most(c, all(clip)), all(-clip));
         store(cell, c);
-        const vec output = exponential(-load(gates + 3 * LANES)), squashed = exponential(-2.0f * c);
-        store(hidden, (1.0f - squashed) / ((1.0f + output) * (1.0f + squashed)));
+        store(hidden, gated_tanh(load(gates + 3 * LANES), c));
     }
 }
 

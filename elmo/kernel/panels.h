@@ -41,10 +41,10 @@ INLINE vec choose(ivec which, vec yes, vec no) { return (vec)((which & (ivec)yes
 INLINE vec at_most(vec x, vec bound) { return choose(x > bound, bound, x); }
 INLINE vec at_least(vec x, vec bound) { return choose(x < bound, bound, x); }
 
-/* exp(x), within two units of the last place; x is held between -87 and 87, where a float still has an answer. */
-INLINE vec exponential(vec x) {
+/* exp(x) to within two units in the last place; x is clamped to -bound and bound, at most 87 for a finite result. */
+INLINE vec bounded_exponential(vec x, const float bound) {
     const vec rounder = all(12582912.0f); /* 1.5 * 2^23: adding it rounds to a whole number */
-    x = at_least(at_most(x, all(87.0f)), all(-87.0f));
+    x = at_least(at_most(x, all(bound)), all(-bound));
     vec shifted = x * 1.44269504088896341f + rounder;
     vec n = shifted - rounder;
     vec r = x - n * 0.693359375f + n * 2.12194440e-4f; /* ln 2 in two parts, the first of few bits */
@@ -57,6 +57,8 @@ INLINE vec exponential(vec x) {
     ivec power = ((ivec)shifted - (ivec)rounder) << 23;
     return (vec)((ivec)p + power);
 }
+
+INLINE vec exponential(vec x) { return bounded_exponential(x, 87.0f); }
 
 INLINE vec sigmoid(vec x) { return 1.0f / (1.0f + exponential(-x)); }
 

@@ -25,7 +25,7 @@ from elmo.bilm import Sentence
 from elmo.errors import InputError
 from elmo.files import replacing
 
-FORMAT = 3  # raise it when layers of equal weights change, or how they are written
+FORMAT = 4  # raise it when layers of equal weights change, or how they are written
 STATE = "zero"  # layers that depend on what was read before cannot be shared
 PRECISIONS: dict[str, np.dtype[Any]] = {"float16": np.dtype("<f2"), "float32": np.dtype("<f4")}
 LIMIT_GB = 20.0

@@ -36,7 +36,7 @@ class TestCommand:
         assert (done.returncode, done.stderr) == (0, "")
         assert "2 kinds of layers" in done.stdout
         tokens = sum(map(len, DISTINCT))
-        expected = rf"{bilm.fingerprint()[:16]}-zero-float32-v3  {len(DISTINCT)} sentences, {tokens} tokens, 0\.\d+ GB"
+        expected = rf"{bilm.fingerprint()[:16]}-zero-float32-v4  {len(DISTINCT)} sentences, {tokens} tokens, 0\.\d+ GB"
         assert re.search(expected, done.stdout)
 
     def test_verify_finds_what_was_changed_and_drops_it(self, store, bilm, shelf_of, monkeypatch):
@@ -48,7 +48,7 @@ class TestCommand:
             file.write(b"\x55")
         done = self.command("--store", store, "verify")
         assert done.returncode == 1
-        assert f"float32-v3  {len(DISTINCT)} sentences, 1 damaged" in done.stdout
+        assert f"float32-v4  {len(DISTINCT)} sentences, 1 damaged" in done.stdout
         assert self.command("--store", store, "verify", "--drop").returncode == 0
         assert self.command("--store", store, "verify").returncode == 0
         embedded = sentences_embedded(bilm, monkeypatch)
@@ -62,7 +62,7 @@ class TestCommand:
         shelf.add([("a",), ("b", "b"), ("c",) * 3, ("d",) * 4], np.ones((10, 1), np.float32))
         shelf.drop([key_of(("b", "b")), key_of(("d",) * 4)])
         shelf.close()
-        assert "float32-v3  2 sentences, 4 tokens" in self.command("--store", tmp_path, "info").stdout
+        assert "float32-v4  2 sentences, 4 tokens" in self.command("--store", tmp_path, "info").stdout
 
     @pytest.mark.parametrize("kept", [None, 3000])
     def test_rows_that_are_cut_short_or_gone(self, store, bilm, shelf_of, kept, monkeypatch):
@@ -79,7 +79,7 @@ class TestCommand:
                 shelf_of(bilm)
         info = self.command("--store", store, "info")
         assert (info.returncode, info.stderr) == (0, "")
-        damaged = f"float32-v3  {len(DISTINCT)} sentences, {len(DISTINCT - whole)} damaged"
+        damaged = f"float32-v4  {len(DISTINCT)} sentences, {len(DISTINCT - whole)} damaged"
         done = self.command("--store", store, "verify")
         assert (done.returncode, damaged in done.stdout) == (1, True)
         done = self.command("--store", store, "verify", "--drop")

@@ -12,6 +12,7 @@ import torch
 import tasks.crf.in_torch
 import tasks.recurrence.in_torch
 from tasks.recurrence import Packing
+from tests.tasks import extreme_gates
 
 pytest.importorskip("triton", reason="Triton comes with builds of torch for a GPU")
 import tasks.crf.in_triton
@@ -63,6 +64,11 @@ def test_gru_walks_as_torch_does(hidden, lengths):
         found.append([gates, added, states, back, grad])
     for theirs, ours in zip(*found, strict=True):
         torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["lstm", "gru"])
+def test_extreme_gates(kind):
+    assert extreme_gates.largest_error(tasks.recurrence.in_triton, kind, DEVICE) < extreme_gates.LIMIT
 
 
 @pytest.mark.parametrize("n_tags", [3, 17, 40])
