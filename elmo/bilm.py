@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import chain
-from typing import cast
+from typing import Self, cast
 
 import numpy as np
 import torch
@@ -26,6 +26,17 @@ from elmo.threads import at_once, side_by_side
 Sentence = Sequence[str]
 FORWARD, BACKWARD = 0, 1
 SENTENCES_IN_A_SHARE = 12  # a thread that gets fewer reads all weights for too little
+
+
+def refuse_plain_text(sentences: Sequence[Sentence]) -> None:
+    """Refuses text where a list of words belongs: Python would take its characters for words."""
+    for sentence in sentences:
+        if isinstance(sentence, str):
+            found = sentences if isinstance(sentences, str) else sentence
+            raise InputError(
+                f"expected sentences as lists of words, such as [['The', 'play']], found the text {found[:60]!r}. "
+                "Split it into words first, for example with .split()"
+            )
 
 
 class CarriedState:
@@ -85,6 +96,19 @@ class Bilm(nn.Module):
         self.requires_grad_(False)
         self._memory: WordMemory | None = None
 
+    def requires_grad_(self, requires_grad: bool = True) -> Self:
+        """Refuses gradients: the layers are computed without them, so the weights would never change.
+
+        Raises:
+            InputError: gradients were asked for.
+        """
+        if requires_grad:
+            raise InputError(
+                "the biLM is frozen: its layers carry no gradients, so training would not change it. Train the mixes "
+                "of elmo.Elmo; to train the biLM itself, run python -m elmo.pretrain"
+            )
+        return super().requires_grad_(False)
+
     def remember_words(self) -> None:
         """From now on every distinct word is encoded once, and then comes from memory; weights must not change."""
         self._memory = WordMemory(self.encoder)
@@ -134,7 +158,11 @@ class Bilm(nn.Module):
         Args:
             sentences: lists of words; an empty one has no tokens.
             state: None starts every sentence from zero; see `CarriedState`.
+
+        Raises:
+            InputError: a sentence is text, not a list of words.
         """
+        refuse_plain_text(sentences)
         if not sentences:
             return torch.zeros(self.n_layers, 0, self.dim, device=self.device)
         text = _Text.of(sentences)

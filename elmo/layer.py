@@ -11,8 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from elmo.bilm import Sentence
+from elmo.bilm import Sentence, refuse_plain_text
 from elmo.device import upload
+from elmo.errors import InputError
 from elmo.mix import LayerChoice, ScalarMix
 
 
@@ -57,6 +58,9 @@ class Elmo(nn.Module):
         layer_norm: see `ScalarMix`.
         l2: lambda of the paper, see `ScalarMix`.
         dropout: share of values dropped after mixing; 0 where the model's next layer drops already.
+
+    Raises:
+        InputError: `places` is text, whose letters would become places.
     """
 
     def __init__(
@@ -69,6 +73,8 @@ class Elmo(nn.Module):
         dropout: float = 0.5,
     ) -> None:
         super().__init__()
+        if isinstance(places, str):
+            raise InputError(f"places: expected a list of names, such as [{places!r}], found the text {places!r}")
         self.source = source
         self.mixes = nn.ModuleDict({place: ScalarMix(source.n_layers, layers, layer_norm, l2) for place in places})
         self.dropout = nn.Dropout(dropout)
@@ -79,7 +85,8 @@ class Elmo(nn.Module):
         return self.source.dim
 
     def forward(self, sentences: Sequence[Sentence]) -> ElmoOutput:
-        """The mixed vectors of each place for a batch of sentences."""
+        """The mixed vectors of each place for a batch of sentences, each a list of words."""
+        refuse_plain_text(sentences)
         layers = self.source.layers(sentences)  # (n_layers, batch, tokens, dim)
         lengths = upload(np.array([len(sentence) for sentence in sentences], dtype=np.int64), layers.device)
         mask = torch.arange(layers.shape[2], device=layers.device) < lengths[:, None]  # (batch, tokens)

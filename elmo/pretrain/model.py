@@ -29,7 +29,9 @@ class LanguageModel(nn.Module):
 
     def __init__(self, bilm: Bilm, output: OutputLayer) -> None:
         super().__init__()
-        self.bilm = bilm.requires_grad_()
+        self.bilm = bilm
+        for parameter in bilm.parameters():  # one by one: a Bilm as a whole refuses to be trained
+            parameter.requires_grad_()
         self.output = output
 
     @classmethod

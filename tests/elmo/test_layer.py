@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from elmo import Elmo, random_bilm
+from elmo import Elmo, InputError, random_bilm
 
 SENTENCES = [["the", "cat"], ["a", "much", "longer", "sentence"], []]
 
@@ -143,3 +143,22 @@ def test_the_bilm_asks_for_no_gradient(bilm):
     assert not bilm.layers(SENTENCES).requires_grad
     names = {name for name, parameter in Model(bilm).named_parameters() if parameter.requires_grad}
     assert not any("source" in name for name in names)
+
+
+@pytest.mark.parametrize("sentences", [["The play closed"], "The play closed", [["The", "play"], "closed"]])
+def test_text_is_not_taken_for_words(bilm, sentences):
+    for compute in (Elmo(Counting(bilm)), bilm.layers, bilm.token_layers):
+        with pytest.raises(InputError, match=r"expected sentences as lists of words, .* found the text '.*closed'"):
+            compute(sentences)
+
+
+def test_places_that_are_text_are_not_taken_for_letters(bilm):
+    with pytest.raises(InputError, match=r"places: expected a list of names, such as \['input'\], found the text"):
+        Elmo(bilm, places="input")
+
+
+def test_gradients_for_the_frozen_bilm_are_refused(bilm):
+    with pytest.raises(InputError, match=r"the biLM is frozen.*python -m elmo\.pretrain"):
+        bilm.requires_grad_()
+    assert bilm.requires_grad_(False) is bilm
+    assert not any(parameter.requires_grad for parameter in bilm.parameters())
