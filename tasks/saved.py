@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from elmo.errors import InputError
+from elmo.tensor_files import naming, read_tensors, write_tensors
 from tasks.features import TokenFeatures, features_fingerprint
 from tasks.schema import BY_NAME_OR_PATH, RunConfig, is_name, recorded_config
-from tasks.tensors import read_tensors, write_tensors
 from tasks.trainer import TaskModel
 
 
@@ -36,7 +36,7 @@ def load_weights(path: Path, task: str) -> tuple[RunConfig, TaskModel]:
     if not path.is_file():
         raise InputError(f"{path}: no such file. Weights are kept by a run with keep_weights=true")
     remedy = "Delete the run's folder and run it again with keep_weights=true"
-    saved = read_tensors(path, {"config", "features", "words", "trained"}, "cpu", remedy)
+    saved = read_tensors(path, {"config": dict, "features": dict, "words": list, "trained": dict}, "cpu", remedy)
     paths = saved.get("paths", {})  # files of earlier versions have none
     for part, key in BY_NAME_OR_PATH:
         if part in paths:
@@ -52,8 +52,6 @@ def load_weights(path: Path, task: str) -> tuple[RunConfig, TaskModel]:
         raise InputError(f"{path}: {', '.join(changed)} are no longer those that the model was trained with")
     features = TokenFeatures(config.features, [tuple(saved["words"])], config.seed)
     model = TaskModel(features, config.task.build_head(features.input_dim, features.output_dim))
-    try:
+    with naming(path, remedy):
         model.restore(saved["trained"])
-    except (KeyError, RuntimeError) as error:
-        raise InputError(f"{path}: its parameters are not those of the model: {error}. {remedy}") from error
     return config, model

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from elmo.errors import InputError
+from elmo.tensor_files import check_optimizer, check_tensors, naming, read_tensors, write_tensors
 from tasks import limits
 from tasks.averages import WeightAverage
 from tasks.base import Batch, FeatureBatch, Head, Scores, Task
@@ -25,7 +26,6 @@ from tasks.batches import plan_batches
 from tasks.console import Reporter
 from tasks.features import Found, TokenFeatures
 from tasks.seed import named_seed
-from tasks.tensors import read_tensors, write_tensors
 
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "adam": partial(torch.optim.Adam, fused=True),  # one kernel on a GPU, half the time on a CPU
@@ -34,6 +34,7 @@ OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "adadelta": partial(torch.optim.Adadelta, rho=0.95, eps=1e-8),
 }
 PRECISIONS = ("float32", "bfloat16")
+START_AGAIN = "Delete it and run again with retry=failed: the run starts from its first epoch"
 
 
 @dataclass
@@ -107,7 +108,8 @@ class TaskModel(nn.Module):
         return {name: parameter for name, parameter in self.named_parameters() if parameter.requires_grad}
 
     def restore(self, values: dict[str, Tensor]) -> None:
-        """Sets the trained parameters to these values."""
+        """Sets the trained parameters to these values, which must be of their names, types and shapes."""
+        check_tensors(values, self.trained())
         with torch.no_grad():
             for name, parameter in self.trained().items():
                 parameter.copy_(values[name])
@@ -185,8 +187,12 @@ class Trainer:
         average = WeightAverage(config.ema, parameters)
         best = {name: value.detach().clone() for name, value in parameters.items()}
         saved = _read_checkpoint(checkpoint, fingerprint, self.device)
-        if saved is not None:
-            model.restore(saved["model"])
+        if saved is not None and checkpoint is not None:
+            with naming(checkpoint, START_AGAIN):
+                model.restore(saved["model"])
+                check_tensors(saved["best"], parameters)
+                check_tensors(saved["average"]["values"], average.values)
+                check_optimizer(saved["optimizer"], optimizer)
             optimizer.load_state_dict(saved["optimizer"])
             if plateau is not None:
                 plateau.load_state_dict(saved["plateau"])
@@ -337,6 +343,6 @@ def _read_checkpoint(path: Path | None, fingerprint: str, device: torch.device) 
     """What a checkpoint holds, or None where there is none, or one of a run with other settings."""
     if path is None or not path.exists():
         return None
-    names = {"fingerprint", "state", "model", "best", "optimizer", "plateau", "average"}
-    saved = read_tensors(path, names, device, "Delete it and run again with retry=failed: the run starts anew")
+    parts = {"fingerprint": str, **dict.fromkeys(("state", "model", "best", "optimizer", "plateau", "average"), dict)}
+    saved = read_tensors(path, parts, device, START_AGAIN)
     return saved if saved["fingerprint"] == fingerprint else None

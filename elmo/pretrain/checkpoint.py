@@ -6,13 +6,11 @@ import csv
 import errno
 import json
 import shutil
-import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import IO, Any
-from zipfile import BadZipFile, ZipFile
+from typing import Any
 
 import torch
 
@@ -20,9 +18,7 @@ from elmo.errors import InputError
 from elmo.files import locked, replacing
 from elmo.pretrain.model import LanguageModel
 from elmo.pretrain.store import require
-
-# What is raised over a file that is cut or overwritten, or over a model of another shape.
-_UNREADABLE = (BadZipFile, struct.error, RuntimeError, LookupError, TypeError, ValueError, EOFError, OSError)
+from elmo.tensor_files import check_optimizer, check_tensors, naming, read_tensors, write_tensors
 
 
 @dataclass
@@ -111,26 +107,22 @@ class RunFolder:
     def save(self, model: LanguageModel, optimiser: torch.optim.Optimizer, position: Position) -> None:
         """Writes a checkpoint in the place of the last one, which stays until the new one is whole."""
         content = {"model": model.state_dict(), "optimiser": optimiser.state_dict(), "position": asdict(position)}
-        with self.writing(), replacing(self.path / "checkpoint.pt") as partial:
-            torch.save(content, partial)
+        with self.writing():
+            write_tensors(self.path / "checkpoint.pt", content)
 
     def load(self, model: LanguageModel, optimiser: torch.optim.Optimizer) -> Position:
         """Puts the last checkpoint into model and optimiser; a folder without one gives the start of a run."""
         path = self.path / "checkpoint.pt"
         if not path.exists():
             return Position()
-        with path.open("rb") as file:  # a file that may not be read is no damaged one
-            try:
-                _check_sums(file)
-                content = torch.load(file, map_location="cpu", weights_only=True)
-                model.load_state_dict(content["model"])
-                optimiser.load_state_dict(content["optimiser"])
-                return Position(**content["position"])
-            except _UNREADABLE as error:  # their texts are no help: of a cut file "Invalid argument", else paragraphs
-                raise InputError(
-                    f"{path}: expected a checkpoint of a model of this size; it does not fit or is damaged. "
-                    "Delete it to train from the start, or name another out=DIR"
-                ) from error
+        remedy = "Delete it to train from the start, or name another out=DIR"
+        content = read_tensors(path, {"model": dict, "optimiser": dict, "position": dict}, "cpu", remedy)
+        with naming(path, remedy):
+            check_tensors(content["model"], model.state_dict())
+            check_optimizer(content["optimiser"], optimiser)
+        model.load_state_dict(content["model"])
+        optimiser.load_state_dict(content["optimiser"])
+        return Position(**content["position"])
 
     def keep_curve_until(self, step: int) -> None:
         """Drops lines of the curve after a step: they are of work that the killed run lost."""
@@ -175,15 +167,6 @@ def _shown(row: Row) -> dict[str, str]:
         name: "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
         for name, value in asdict(row).items()
     }
-
-
-def _check_sums(file: IO[bytes]) -> None:
-    """Raises an error unless a file of torch.save, a zip, is whole: torch.load does not compare its check sums."""
-    with ZipFile(file) as members:
-        bad = members.testzip()
-    if bad is not None:
-        raise BadZipFile(f"{bad} is not what was written")
-    file.seek(0)
 
 
 def _claimed(claim: Path) -> dict[str, Any]:

@@ -331,7 +331,8 @@ def unpickling(source):
         if isinstance(node, ast.Import):
             found += [alias.name for alias in node.names if alias.name.split(".")[0] in UNPICKLERS]
         elif isinstance(node, ast.ImportFrom):
-            found += [node.module] if (node.module or "").split(".")[0] in UNPICKLERS else []
+            harmless = all(alias.name == "UnpicklingError" for alias in node.names)  # to catch it, nothing else
+            found += [node.module] if (node.module or "").split(".")[0] in UNPICKLERS and not harmless else []
             found += ["torch.load"] if node.module == "torch" and any(a.name == "load" for a in node.names) else []
         elif isinstance(node, ast.Call):
             keywords = {keyword.arg: keyword.value for keyword in node.keywords}
@@ -347,6 +348,8 @@ def unpickling(source):
     ("source", "found"),
     [
         ("import pickle", ["pickle"]),
+        ("from pickle import UnpicklingError", []),
+        ("from pickle import UnpicklingError, loads", ["pickle"]),
         ("def f():\n    from dill.x import y", ["dill.x"]),
         ("from torch import load", ["torch.load"]),
         ("import torch\ntorch.load(path)", ["torch.load"]),

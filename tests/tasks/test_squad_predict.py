@@ -89,13 +89,20 @@ class TestKeptWeights:
         with pytest.raises(InputError, match=rf"trained with {kept.mine / 'vectors.txt'}, which is not there"):
             load_weights(kept.path, "squad")
 
-    @pytest.mark.parametrize("damage", ["empty", "cut", "part", "parameter"])
+    @pytest.mark.parametrize("damage", ["empty", "cut", "bit", "part", "parameter", "shape"])
     def test_a_damaged_file_is_told_with_what_to_do(self, kept, damage):
         saved = torch.load(kept.path, weights_only=True)
         if damage == "empty":
             kept.path.write_bytes(b"")
         elif damage == "cut":
             kept.path.write_bytes(kept.path.read_bytes()[:-500])
+        elif damage == "bit":
+            whole = kept.path.read_bytes()
+            at = whole.index(saved["trained"]["head.start.weight"].numpy().tobytes())
+            kept.path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        elif damage == "shape":
+            saved["trained"]["head.start.weight"] = saved["trained"]["head.start.weight"][:, :1]
+            torch.save(saved, kept.path)
         else:
             del (saved if damage == "part" else saved["trained"])["words" if damage == "part" else "head.start.weight"]
             torch.save(saved, kept.path)

@@ -9,7 +9,16 @@ from torch import nn
 from elmo.errors import InputError
 from tasks.base import Batch, FeatureBatch, Head, Scores, Task
 from tasks.console import Reporter
-from tasks.trainer import OPTIMIZERS, FitState, NonFiniteLoss, OutOfMemory, TaskModel, Trainer, TrainerConfig
+from tasks.trainer import (
+    OPTIMIZERS,
+    START_AGAIN,
+    FitState,
+    NonFiniteLoss,
+    OutOfMemory,
+    TaskModel,
+    Trainer,
+    TrainerConfig,
+)
 
 CPU = torch.device("cpu")
 
@@ -326,10 +335,36 @@ class TestDamagedCheckpoint:
         else:
             contents = {"half": whole[: len(whole) // 2], "tail": whole[:-500], "zeros": bytes(999), "text": b"x"}
             path.write_bytes(contents.get(damage, b""))
-        with pytest.raises(InputError, match=re.escape(str(path)) + r".*Delete it .*retry=failed.*starts anew"):
+        with pytest.raises(
+            InputError, match=re.escape(str(path)) + r".*Delete it .*retry=failed.*starts from its first"
+        ):
             fit(Line([3]), epochs=3, checkpoint=path)
         path.unlink()
         assert fit(Line([1, 2, 3]), epochs=3, checkpoint=path).epoch == 3
+
+    def test_a_flipped_bit_of_a_weight(self, path):
+        whole = path.read_bytes()
+        stored = torch.load(path, weights_only=True)["model"]["head.weight"].detach().numpy().tobytes()
+        at = whole.index(stored)
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 16]) + whole[at + 1 :])
+        with pytest.raises(InputError, match="damaged"):
+            fit(Line([3]), epochs=3, checkpoint=path)
+
+    @pytest.mark.parametrize("part", ["model", "best", "average", "optimizer"])
+    def test_a_tensor_of_another_shape_is_not_spread_over_the_weights(self, tmp_path, part):
+        path = tmp_path / "checkpoint.pt"
+        fit(Line([1, 2]), epochs=2, checkpoint=path, ema=0.5, optimizer="adadelta", weight_decay=0.1)
+        saved = torch.load(path, weights_only=True)
+        holder = {"average": saved["average"]["values"]}.get(part, saved[part])
+        holder = next(iter(holder["state"].values())) if part == "optimizer" else holder
+        name = "square_avg" if part == "optimizer" else "head.weight"
+        holder[name] = holder[name].reshape(1)
+        torch.save(saved, path)
+        expected = (
+            rf"^{re.escape(str(path))}: the tensor {name}: expected .*found .* \(1,\)\. {re.escape(START_AGAIN)}$"
+        )
+        with pytest.raises(InputError, match=expected):
+            fit(Line([3]), epochs=3, checkpoint=path, ema=0.5, optimizer="adadelta", weight_decay=0.1)
 
 
 class TestReporter:

@@ -102,7 +102,7 @@ def test_a_checkpoint_of_another_size_is_refused(finished, tmp_path):
     (tmp_path / "run.json").write_text("{}")
     folder = RunFolder(tmp_path, {}, 0)
     model = LanguageModel.random(Model(**(TINY | {"cell_dim": 20})).options("char", []), 43, 1)
-    with pytest.raises(InputError, match="a model of this size"):
+    with pytest.raises(InputError, match=r"checkpoint\.pt: the tensor .*expected .*found .* Delete it .* out=DIR$"):
         folder.load(model, torch.optim.Adam(model.parameters()))
 
 
@@ -117,7 +117,7 @@ def test_a_damaged_checkpoint_is_told_in_a_line(finished, tmp_path):
     overwritten = [sound[:at] + noise[0] + sound[at + 300 :] for at in places]
     for content in (b"PK\x03\x04 cut short", *cut, *noise, *overwritten):
         (tmp_path / "checkpoint.pt").write_bytes(content)
-        with pytest.raises(InputError, match=r"^\S+/checkpoint\.pt: .* is damaged\. Delete it .* out=DIR$"):
+        with pytest.raises(InputError, match=r"^\S+/checkpoint\.pt: .*(damaged|empty file)\. Delete it .* out=DIR$"):
             folder.load(model, torch.optim.Adam(model.parameters()))
     (tmp_path / "checkpoint.pt").write_bytes(sound)
     assert folder.load(model, torch.optim.Adam(model.parameters())).step == 40
