@@ -1,9 +1,11 @@
 import copy
+import hashlib
 import logging
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 
 import numpy as np
 import pytest
@@ -48,9 +50,17 @@ def forget():
 def fresh(monkeypatch, tmp_path):
     """As in a new process, with an empty cache."""
     monkeypatch.setenv("ELMO_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
     forget()
     yield tmp_path / "cache"
     forget()
+
+
+def libraries(cache):
+    """What is kept in a cache, in a folder that only the user may open."""
+    folder = cache / f"kernel-{os.geteuid()}"
+    assert folder.stat().st_mode & 0o777 == 0o700
+    return list(folder.iterdir())
 
 
 def random_lstm(input_dim, cell_dim, projection_dim, cell_clip=None, projection_clip=None, scale=1.0):
@@ -181,11 +191,11 @@ def test_pointers_to_anything_else_are_refused():
 class TestBuilding:
     def test_it_is_built_once(self, fresh, monkeypatch):
         assert kernel() is not None
-        (library,) = (fresh / "kernel").iterdir()
+        (library,) = libraries(fresh)
         forget()
-        monkeypatch.setattr(elmo.kernel.build, "_compile", None)
+        monkeypatch.setattr(elmo.kernel.build, "_built", None)
         assert kernel() is not None
-        assert list((fresh / "kernel").iterdir()) == [library]
+        assert libraries(fresh) == [library]
 
     def test_another_source_is_another_library(self, fresh, monkeypatch, tmp_path):
         assert kernel() is not None
@@ -194,13 +204,13 @@ class TestBuilding:
         monkeypatch.setattr(elmo.kernel, "SOURCE", source)
         forget()
         assert kernel() is not None
-        assert len(list((fresh / "kernel").iterdir())) == 2
+        assert len(libraries(fresh)) == 2
 
     def test_processes_at_once(self, fresh):
         code = "from elmo.kernel import kernel; assert kernel() is not None"
         running = [subprocess.Popen([sys.executable, "-c", code], env=os.environ) for _ in range(3)]
         assert [process.wait() for process in running] == [0, 0, 0]
-        assert len(list((fresh / "kernel").iterdir())) == 1
+        assert len(libraries(fresh)) == 1
 
     def assert_in_torch(self, caplog, reason):
         with caplog.at_level(logging.WARNING):
@@ -218,18 +228,100 @@ class TestBuilding:
         (tmp_path / "cc").chmod(0o755)
         monkeypatch.setenv("PATH", str(tmp_path))
         self.assert_in_torch(caplog, "cc fails: bilm.c:1: error: no")
-        assert list((fresh / "kernel").iterdir()) == []
+        assert libraries(fresh) == []
 
-    def test_where_nothing_can_be_written(self, fresh, caplog):
-        fresh.write_text("a file where the folder should be")
-        self.assert_in_torch(caplog, "cache")
+    def test_where_nothing_can_be_written(self, fresh, monkeypatch, caplog):
+        monkeypatch.setenv("TMPDIR", str(fresh))
+        monkeypatch.setattr(tempfile, "tempdir", str(fresh))
+        monkeypatch.setenv("HOME", str(fresh))
+        fresh.write_text("a file where the folders should be")
+        with caplog.at_level(logging.WARNING):
+            assert kernel() is None
+        assert "nothing is compiled, torch computes alone" in caplog.text
 
-    def test_a_damaged_library(self, fresh, caplog):
+    @pytest.mark.parametrize("size", [0, 1000, 20_000])
+    def test_a_cut_library(self, fresh, caplog, size):
+        """Loaded, one that lacks its end kills the process."""
+        assert kernel() is not None
+        (library,) = libraries(fresh)
+        content = library.read_bytes()
+        assert len(content) > size
+        library.unlink()  # this process has it loaded: its own pages must stay
+        library.write_bytes(content[:size])
+        forget()
+        self.assert_in_torch(caplog, f"{library}: damaged; remove it")
+
+    @pytest.mark.parametrize("mode", [0o777, 0o770, 0o755])
+    def test_a_planted_library_is_not_loaded(self, fresh, caplog, tmp_path, mode):
+        planted = self.plant(fresh, tmp_path)
+        planted.parent.chmod(mode)
+        self.assert_built_elsewhere(caplog, planted, tmp_path)
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a folder away")
+    def test_nor_one_in_a_folder_of_somebody_else(self, fresh, caplog, tmp_path):
+        planted = self.plant(fresh, tmp_path)
+        os.chown(planted.parent, 12345, -1)
+        self.assert_built_elsewhere(caplog, planted, tmp_path)
+
+    def test_nor_one_behind_a_link(self, fresh, caplog, tmp_path):
+        planted = self.plant(fresh, tmp_path)
+        planted.parent.rename(tmp_path / "theirs")
+        planted.parent.symlink_to(tmp_path / "theirs")
+        self.assert_built_elsewhere(caplog, planted, tmp_path)
+
+    def test_a_folder_that_takes_the_place_of_the_checked_one_is_not_read(self, fresh, monkeypatch, tmp_path):
+        planted = self.plant(fresh, tmp_path)
+        planted.parent.rename(tmp_path / "theirs")
+
+        def swap_and_build(*arguments):
+            fresh.joinpath(planted.parent.name).rename(tmp_path / "moved away")
+            (tmp_path / "theirs").rename(planted.parent)
+            return built(*arguments)
+
+        built = elmo.kernel.build._built
+        monkeypatch.setattr(elmo.kernel.build, "_built", swap_and_build)
+        assert kernel() is not None
+        assert len(list((tmp_path / "moved away").iterdir())) == 1
+        assert not (tmp_path / "ran").exists()
+
+    def plant(self, fresh, tmp_path):
+        """A library under a name that would be loaded, which leaves a file when it is."""
+        source = tmp_path / "planted.c"
+        source.write_text(
+            "#include <stdio.h>\n__attribute__((constructor)) static void run(void)"
+            f' {{ fclose(fopen("{tmp_path}/ran", "w")); }}\n'
+        )
         compiler = next(filter(None, map(shutil.which, elmo.kernel.build.COMPILERS)))
-        library = fresh / "kernel" / f"bilm-{elmo.kernel.build._key(compiler, elmo.kernel.SOURCE)}.so"
-        library.parent.mkdir(parents=True)
-        library.write_bytes(b"not a library")
-        self.assert_in_torch(caplog, library.name)
+        subprocess.run([compiler, "-shared", "-fPIC", "-o", tmp_path / "planted.so", source], check=True)
+        content = (tmp_path / "planted.so").read_bytes()
+        key = elmo.kernel.build._key(compiler, elmo.kernel.SOURCE)
+        folder = fresh / f"kernel-{os.geteuid()}"
+        folder.mkdir(parents=True, mode=0o700)
+        planted = folder / f"bilm-{key}-{hashlib.sha256(content).hexdigest()[:32]}.so"
+        planted.write_bytes(content)
+        return planted
+
+    def test_the_planted_library_runs_from_a_folder_of_the_users_own(self, fresh, tmp_path):
+        """Else the tests above would prove nothing."""
+        self.plant(fresh, tmp_path)
+        elmo.kernel.build.library(elmo.kernel.SOURCE)
+        assert (tmp_path / "ran").exists()
+
+    def assert_built_elsewhere(self, caplog, planted, tmp_path):
+        with caplog.at_level(logging.WARNING):
+            assert kernel() is not None
+        assert not (tmp_path / "ran").exists()
+        assert len(libraries(tmp_path / "home" / ".cache" / "elmo-suite")) == 1
+        (record,) = caplog.records
+        assert record.getMessage().startswith(f"compiled code is not kept there: {planted.parent}: ")
+        assert list(planted.parent.iterdir()) == [planted]
+
+    def test_where_no_folder_is_private_it_is_built_for_this_process_alone(self, fresh, monkeypatch, tmp_path):
+        self.plant(fresh, tmp_path).parent.chmod(0o755)
+        monkeypatch.setenv("HOME", str(fresh / "nothing"))
+        (fresh / "nothing").write_text("a file where the folder should be")
+        assert kernel() is not None
+        assert not (tmp_path / "ran").exists()
 
     def test_switched_off_it_is_neither_built_nor_mentioned(self, fresh, monkeypatch, caplog):
         monkeypatch.setenv("ELMO_KERNEL", "0")

@@ -205,10 +205,10 @@ class TestWhoWalks:
     def test_each_source_has_a_library_that_is_built_once(self, fresh, monkeypatch):
         assert elmo.kernel.kernel() is not None
         assert isinstance(loops_for(torch.zeros(1)), CompiledLoops)
-        names = sorted(path.name.split("-")[0] for path in (fresh / "kernel").iterdir())
+        names = sorted(path.name.split("-")[0] for path in fresh.glob("kernel-*/*"))
         assert names == ["bilm", "loops"]
         build._load.cache_clear()
-        monkeypatch.setattr(build, "_compile", None)
+        monkeypatch.setattr(build, "_built", None)
         assert isinstance(loops_for(torch.zeros(1)), CompiledLoops)
 
     def test_what_sources_share_is_part_of_their_key(self, monkeypatch, tmp_path):
