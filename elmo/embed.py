@@ -6,10 +6,14 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import sys
+import threading
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 
 import h5py
 import numpy as np
@@ -23,13 +27,17 @@ from elmo.device import CHOICES, choose_device
 from elmo.errors import InputError
 from elmo.files import interrupts_held_back, replacing
 from elmo.store import About, open_shelf
-from elmo.weights import load_bilm, weights_choices
+from elmo.weights import bilm_files, load_bilm, weights_choices
 
 # A batch holds --batch-size sentences, but no more tokens than the cache embeds at once unless one sentence alone has
 # more: memory follows the token count. A GPU is busy only with many sentences side by side.
 BATCH_SIZE, BATCH_SIZE_ON_A_GPU = 64, 1024
 # Sentences are sorted by length within windows of this many batches: alike lengths keep the steps of the LSTM full.
 BATCHES_IN_A_WINDOW = 64
+# What HDF5 needs besides the values: about 365 bytes a line and some kilobytes, measured; and the index of sentences,
+# whose JSON spells a byte of text with six characters at most.
+BYTES_A_LINE, BYTES_A_FILE, BYTES_A_BYTE_OF_TEXT = 600, 100_000, 6
+MORE_ROOM = "make room, or name another disk, --precision float16 or --layers top"
 
 DESCRIPTION = """\
 Embed whitespace-tokenised sentences, one a line, with a frozen biLM.
@@ -126,7 +134,9 @@ def embed_file(
     first_line: dict[str, int] = {}
     lengths = [len(line.words) for line in read_lines(source)]  # also finds every undecodable line before any work
     total, kept = len(lengths), bilm.n_layers if layers == "all" else 1
-    _check_room(target, sum(lengths) * kept * bilm.dim * np.dtype(precision).itemsize)
+    needed = sum(lengths) * kept * bilm.dim * np.dtype(precision).itemsize
+    needed += total * BYTES_A_LINE + BYTES_A_FILE + source.stat().st_size * BYTES_A_BYTE_OF_TEXT
+    _check_room(target, needed)
     lines = read_lines(source)
     on_cpu = bilm.device.type == "cpu"
     size = batch_size or (BATCH_SIZE if on_cpu or carried else BATCH_SIZE_ON_A_GPU)
@@ -139,7 +149,12 @@ def embed_file(
         shelf = open_shelf(store, About(bilm.fingerprint(), bilm.widths, precision))
         stored = CachedLayers(bilm, shelf, precision, memory_gb=0).to(bilm.device)
     n_tokens = 0
-    with replacing(target) as partial, _create(partial, target) as file, _progress() as progress:
+    with (
+        replacing(target) as partial,
+        _removed_on_sigterm(partial),
+        _create(partial, target, needed) as file,
+        _progress() as progress,
+    ):
         task = progress.add_task("embedding", total=total)
         for batch in batches:
             sentences = [line.words for line in batch]
@@ -169,28 +184,71 @@ def _check(source: Path, target: Path) -> None:
         raise InputError(f"{source}: expected a file, since it is read twice; write the sentences to one first")
     if target.is_dir():
         raise InputError(f"{target}: cannot write there: it is a folder; name a file in it")
-    if target.exists() and source.exists() and target.samefile(source):
-        raise InputError(f"{target}: cannot write there: it would overwrite the sentences")
+    _keep("the sentences", source, target)
+
+
+def _keep(what: str, file: Path, target: Path) -> None:
+    """Refuses to write over a file that is read."""
+    if target.exists() and file.exists() and target.samefile(file):
+        raise InputError(f"{target}: cannot write there: it would overwrite {what}; name another file")
 
 
 def _check_room(target: Path, needed: int) -> None:
-    """Refuses a disk that would fill up: HDF5 does not survive that, and takes the process with it."""
+    """Refuses a disk that would fill up, before anything is computed."""
     if target.parent.is_dir() and needed > (free := shutil.disk_usage(target.parent).free):
         raise InputError(
-            f"{target}: takes about {needed / 1e6:,.1f} MB, and {free / 1e6:,.1f} MB are free there; make room, or "
-            "name another disk, --precision float16 or --layers top"
+            f"{target}: takes up to {needed / 1e6:,.1f} MB, and {free / 1e6:,.1f} MB are free there; {MORE_ROOM}"
         )
 
 
-def _create(partial: Path, target: Path) -> h5py.File:
+@contextmanager
+def _removed_on_sigterm(partial: Path) -> Iterator[None]:
+    """Removes a file if SIGTERM ends the process in the block, unless somebody else waits for that signal.
+
+    The handler raises nothing: an exception would be lost in a callback of h5py.
+    """
+    in_main_thread = threading.current_thread() is threading.main_thread()  # the only one that may set handlers
+    if not in_main_thread or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+
+    def end(number: int, frame: FrameType | None) -> None:
+        partial.unlink(missing_ok=True)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.raise_signal(signal.SIGTERM)
+
+    signal.signal(signal.SIGTERM, end)
     try:
-        return h5py.File(partial, "w")
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _create(partial: Path, target: Path, needed: int) -> h5py.File:
+    """An HDF5 file whose room on disk is reserved: one write that fails, and HDF5 takes the process with it."""
+    try:
+        with interrupts_held_back():
+            h5py.File(partial, "w").close()
+            _reserve(partial, target, needed)
+            return h5py.File(partial, "r+")  # cuts off what it did not need when it closes
     except OSError as error:
         folder = target.absolute().parent
         reason = (
             "its folder does not exist" if not folder.is_dir() else os.strerror(error.errno) if error.errno else error
         )
         raise InputError(f"{target}: cannot write there: {reason}") from error
+
+
+def _reserve(partial: Path, target: Path, needed: int) -> None:
+    if not hasattr(os, "posix_fallocate"):
+        return
+    try:
+        with partial.open("r+b") as file:
+            os.posix_fallocate(file.fileno(), 0, needed)
+    except OSError as error:
+        raise InputError(
+            f"{target}: cannot reserve {needed / 1e6:,.1f} MB there: {error.strerror}; {MORE_ROOM}"
+        ) from error
 
 
 def _progress() -> Progress:
@@ -241,6 +299,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.store is not None and options.state == "carried":
         parser.error("--store holds layers that depend on their sentence alone; it cannot go with --state carried")
     try:
+        for file in bilm_files(options.weights, options.options):
+            _keep("the biLM", file, options.target)
         bilm = load_bilm(options.weights, options.options).to(choose_device(options.device))
         carried = options.state == "carried"
         n_tokens = embed_file(

@@ -135,6 +135,12 @@ def load_bilm(weights: Path | str, options: Path | str | None = None) -> Bilm:
     return bilm
 
 
+def bilm_files(weights: Path | str, options: Path | str | None = None) -> list[Path]:
+    """The files that `load_bilm` reads with these arguments, or would read; not all need to exist."""
+    path = _weights_file(find_weights(weights))
+    return [path, *([_own_options(path), path.with_name("options.json")] if options is None else [Path(options)])]
+
+
 def shipped_names() -> list[str]:
     """The names of the biLMs that come with this package."""
     return sorted(path.parent.name for path in SHIPPED.glob("*/options.json"))

@@ -1,6 +1,5 @@
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -283,17 +282,6 @@ def test_values_that_float16_cannot_hold(source, tmp_path, capsys, stored):
     assert run(source, tmp_path / "out.hdf5", large, "--precision", "float32") == 0
 
 
-def test_a_disk_without_room_is_told_before_anything_is_computed(failing, source, tmp_path, monkeypatch):
-    """The values alone take tokens x layers x width x 4 bytes; one byte less is too little."""
-    tokens = sum(len(line.split()) for line in source.read_text(encoding="utf-8").splitlines())
-    needed = tokens * 3 * 2 * OPTIONS["lstm"]["projection_dim"] * 4
-    usage = type(shutil.disk_usage(tmp_path))
-    monkeypatch.setattr("elmo.bilm.Bilm.token_layers", None)  # must not be asked
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(10**9, 0, needed - 1))
-    assert "MB are free there; make room" in failing(source, tmp_path / "out.hdf5")
-    assert not (tmp_path / "out.hdf5").exists()
-
-
 def test_cuda_without_a_gpu(failing, source, tmp_path, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert "no usable GPU" in failing(source, tmp_path / "out.hdf5", "--device", "cuda")
@@ -345,8 +333,12 @@ def test_the_command(source, weights, tmp_path, repository):
 
 
 @pytest.mark.integration
-def test_ctrl_c(weights, tmp_path, repository):
-    (tmp_path / "in.txt").write_text("a line that comes again and again\n" * 300_000, encoding="utf-8")
+@pytest.mark.parametrize(
+    ("number", "status", "message"),
+    [(signal.SIGINT, 130, "elmo.embed: interrupted; nothing was written\n"), (signal.SIGTERM, -signal.SIGTERM, "")],
+)
+def test_ctrl_c_and_sigterm(weights, tmp_path, repository, number, status, message):
+    (tmp_path / "in.txt").write_text("a line that comes again and again\n" * 100_000, encoding="utf-8")
     (tmp_path / "out.hdf5").write_bytes(b"what was there before")
     # A shell that starts pytest in the background has it and its children ignore SIGINT: the first line undoes that.
     program = (
@@ -362,14 +354,13 @@ def test_ctrl_c(weights, tmp_path, repository):
             assert process.poll() is None, "ended before it was interrupted"
             assert time.monotonic() < deadline, "never began to write"
             time.sleep(0.02)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         _, errors = process.communicate(timeout=60)
     finally:
         process.kill()
         process.wait()
         process.stderr.close()
-    assert process.returncode == 130
-    assert errors == "elmo.embed: interrupted; nothing was written\n"
+    assert (process.returncode, errors) == (status, message)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt", "out.hdf5"]
     assert (tmp_path / "out.hdf5").read_bytes() == b"what was there before"
 

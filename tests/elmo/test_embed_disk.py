@@ -1,0 +1,125 @@
+"""What elmo.embed writes to: room on the disk, reserved ahead, and files that it must not overwrite."""
+
+import os
+import re
+import resource
+import shutil
+import subprocess
+import sys
+
+import h5py
+import pytest
+
+from elmo.embed import main
+from tests.elmo import naive
+
+OPTIONS = naive.make_options()
+TENSORS = naive.make_tensors(OPTIONS, seed=5)
+LINES = ["The cat sat on the mat .", "either / or", "", "one"]
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory):
+    return naive.write_model(tmp_path_factory.mktemp("model"), OPTIONS, TENSORS)
+
+
+@pytest.fixture
+def source(tmp_path):
+    path = tmp_path / "in.txt"
+    path.write_text("\n".join(LINES), encoding="utf-8")
+    return path
+
+
+def run(source, target, weights, *options):
+    return main([str(source), str(target), "--weights", str(weights), "--device", "cpu", *options])
+
+
+def test_a_disk_without_room_is_refused_before_anything_is_computed(source, weights, tmp_path, monkeypatch, capsys):
+    """The values alone take tokens x layers x width x 4 bytes; one byte less is too little."""
+    tokens = sum(len(line.split()) for line in source.read_text(encoding="utf-8").splitlines())
+    needed = tokens * 3 * 2 * OPTIONS["lstm"]["projection_dim"] * 4
+    usage = type(shutil.disk_usage(tmp_path))
+    monkeypatch.setattr("elmo.bilm.Bilm.token_layers", None)  # must not be asked
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(10**9, 0, needed - 1))
+    assert run(source, tmp_path / "out.hdf5", weights) == 1
+    assert "MB are free there; make room" in capsys.readouterr().err
+    assert not (tmp_path / "out.hdf5").exists()
+
+
+def test_room_is_asked_for_what_hdf5_takes_besides_the_values(source, weights, tmp_path, monkeypatch, capsys):
+    """Of short lines the values are the smaller part; JSON spells a control character with six."""
+    source.write_text("\n".join([*map(str, range(500)), *(chr(1) * 50 + str(i) for i in range(500))]), encoding="utf-8")
+    assert run(source, tmp_path / "out.hdf5", weights, "--layers", "top") == 0
+    size = (tmp_path / "out.hdf5").stat().st_size
+    assert size > 3 * 1000 * 12 * 4, "the values are not a third of it"
+    usage = type(shutil.disk_usage(tmp_path))
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(10**9, 0, size - 1))
+    assert run(source, tmp_path / "other.hdf5", weights, "--layers", "top") == 1
+    assert "MB are free there; make room" in capsys.readouterr().err
+    assert not (tmp_path / "other.hdf5").exists()
+
+
+def test_what_was_reserved_and_not_needed_is_given_back(source, weights, tmp_path):
+    assert run(source, tmp_path / "out.hdf5", weights) == 0
+    with h5py.File(tmp_path / "out.hdf5") as file, h5py.File(tmp_path / "plain.hdf5", "w") as plain:
+        for number in sorted(range(len(LINES)), key=lambda number: len(LINES[number].split())):
+            plain.create_dataset(str(number), data=file[str(number)][...])
+        plain.create_dataset("sentence_to_index", (1,), dtype=h5py.string_dtype())[0] = file["sentence_to_index"][0]
+    assert (tmp_path / "out.hdf5").stat().st_size < (tmp_path / "plain.hdf5").stat().st_size + 5000
+
+
+COMMAND = [sys.executable, "-m", "elmo.embed", "in.txt", "out.hdf5", "--device", "cpu", "--weights"]
+
+
+@pytest.mark.parametrize("allowed", [20_000, 150_000])
+def test_a_file_that_may_not_grow(weights, tmp_path, repository, allowed):
+    """A quota, faked by the limit that the kernel keeps on the size of files: HDF5 would die of it."""
+    (tmp_path / "in.txt").write_text("two words\n" * 1000, encoding="utf-8")
+    done = subprocess.run(
+        [*COMMAND, str(weights)],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(repository)}, capture_output=True, text=True, timeout=300,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (allowed, allowed)),
+    )  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    assert re.fullmatch(
+        r"elmo\.embed: out\.hdf5: cannot reserve [\d.]+ MB there: File too large; make room.*\n", done.stderr
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("free", ["100k", "400k", "600k", "1m"])
+def test_a_full_disk(weights, tmp_path, repository, free):
+    """However much of it fits: it ends with a line, and nothing is left."""
+    (tmp_path / "in.txt").write_text("two words\n" * 1500, encoding="utf-8")
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = f"mount -t tmpfs -o size={free} none {disk}"
+    if subprocess.run(["unshare", "-rm", "sh", "-c", mount], capture_output=True).returncode:
+        pytest.skip("needs the right to mount a file system in a namespace of its own")
+    command = " ".join([*COMMAND, str(weights)]).replace("out.hdf5", f"{disk}/out.hdf5")
+    done = subprocess.run(
+        ["unshare", "-rm", "sh", "-c", f"{mount} && {command}; status=$?; ls -A {disk}; exit $status"],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(repository)}, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"elmo.embed: {disk}/out.hdf5: takes up to ")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("given", ["file", "folder"])
+@pytest.mark.parametrize("name", ["weights.hdf5", "options.json", "other.json", "link.hdf5"])
+def test_its_own_weights_and_options_are_kept(source, tmp_path, capsys, given, name):
+    naive.write_model(tmp_path / "model", OPTIONS, TENSORS)
+    files = {path: path.read_bytes() for path in (tmp_path / "model").iterdir()}
+    assert len(files) == 2
+    (tmp_path / "link.hdf5").symlink_to(tmp_path / "model" / "weights.hdf5")
+    options = []
+    if name == "other.json":
+        (tmp_path / name).write_bytes((tmp_path / "model" / "options.json").read_bytes())
+        options = ["--options", str(tmp_path / name)]
+    target = tmp_path / name if (tmp_path / name).exists() else tmp_path / "model" / name
+    chosen = tmp_path / "model" / ("weights.hdf5" if given == "file" else "")
+    assert run(source, target, chosen, *options) == 1
+    assert f"{target}: cannot write there: it would overwrite the biLM" in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in (tmp_path / "model").iterdir()} == files
