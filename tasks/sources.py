@@ -98,18 +98,25 @@ class Source:
         self._train_fraction = train_fraction
         self._seed = seed
         self._rows: dict[str, list[dict[str, Any]]] = {}  # by the hub's names, since two splits may share one
+        self._hashes: dict[Split, str] = {}
 
     def fingerprint(self) -> dict[str, str]:
-        """The sha256 of each split's content, in which no label is looked at."""
-        return {split: self._hash(split) for split in SPLITS}
+        """The sha256 of each split's content, in which no label is looked at; what is loaded later must have it."""
+        self._hashes = {split: self._hash(split) for split in SPLITS}
+        return {**self._hashes}
 
     def load(self, task: Task[Example, Any], split: Split) -> Loaded[Example]:
-        """The examples of a split."""
+        """The examples of a split.
+
+        Raises:
+            InputError: the split cannot be read, or its content is no longer what `fingerprint` hashed.
+        """
         if self._has_files(split):
             examples = [example for path in self._paths(split) for example in task.read(path, split)]
         else:
             self._check_columns(task.columns)
             examples = task.from_rows(self._hub_rows(split, task), split)
+        self._check_unchanged(split)
         usable = [example for example in examples if task.usable(example)]
         if not usable:
             raise InputError(f"data={self._config.name}: the {split} split has no examples")
@@ -154,6 +161,18 @@ class Source:
         else:
             digest.update(json.dumps(self._hub_rows(split), sort_keys=True).encode())
         return digest.hexdigest()
+
+    def _check_unchanged(self, split: Split) -> None:
+        """Raises an InputError if a split, just read, is not what was hashed: the test split is read hours later."""
+        if split not in self._hashes:
+            return
+        found = self._hash(split)
+        if found != self._hashes[split]:
+            raise InputError(
+                f"data={self._config.name}: the {split} split changed during the run: expected the content with sha256 "
+                f"{self._hashes[split][:12]}, found {found[:12]}. Run again to start over with the new content, or put "
+                "the old content back and run with retry=failed"
+            )
 
     def _check_columns(self, needed: Sequence[str]) -> None:
         """Raises an InputError if the dataset does not say what the hub calls each column that the task needs."""

@@ -1,9 +1,11 @@
 """Runs that fail, that failed before, that somebody else is at work on: what is said, what is left, what is done."""
 
 import json
+import shutil
 import signal
 import time
 from concurrent.futures.process import BrokenProcessPool
+from hashlib import sha256
 from types import SimpleNamespace
 
 import pytest
@@ -13,6 +15,7 @@ import tasks.run
 from results.lock import LOCK_NAME, take
 from results.record import read_record
 from tasks.ner.head import BiLstmCrf
+from tasks.trainer import Trainer
 from tests.tasks.user import arguments, path_of, start
 
 pytestmark = pytest.mark.integration
@@ -47,6 +50,34 @@ class TestFailure:
         assert code == 0
         assert read_record(path).status == "finished"
         assert {file.name for file in path.parent.iterdir()} == {"record.json", "examples.json"}
+
+    def test_data_that_change_during_training_are_no_result(self, place, command, tmp_path, monkeypatch):
+        """No record may have the hash of one test file and the score of another."""
+        data = tmp_path / "mine"
+        shutil.copytree(place.data / "mine", data)
+        before = (data / "test.txt").read_bytes()
+        fit = Trainer.fit
+
+        def fit_and_replace(*arguments):
+            state = fit(*arguments)
+            (data / "test.txt").write_bytes((data / "dev.txt").read_bytes())
+            return state
+
+        monkeypatch.setattr(Trainer, "fit", fit_and_replace)
+        asked = arguments(place, tmp_path / "runs", "trainer.epochs=1", data=tmp_path)
+        path = path_of(tmp_path / "runs", **{"trainer.epochs": 1})
+        code, _, err = command(*asked)
+        assert (code, "Traceback" in err) == (1, False)
+        assert "the test split changed during the run" in err
+        assert read_record(path).status == "failed"
+        assert "test" not in read_record(path).data
+
+        monkeypatch.setattr(Trainer, "fit", fit)
+        (data / "test.txt").write_bytes(before)
+        code, _, err = command(*asked, "retry=failed")
+        assert (code, "goes on after epoch 1" in err) == (0, True)
+        record = read_record(path)
+        assert record.fingerprinted["data"]["test"] == sha256(sha256(before).digest()).hexdigest()
 
     def test_one_of_a_sweep_does_not_stop_the_others(self, place, command, tmp_path):
         code, _, err = command("-m", *arguments(place, tmp_path, features="broken,words"))

@@ -122,6 +122,36 @@ class TestFiles:
         assert after["test"] != before["test"]
         assert (after["train"], after["dev"]) == (before["train"], before["dev"])
 
+    @pytest.mark.parametrize("split", ["train", "dev", "test"])
+    def test_what_is_loaded_is_what_was_hashed(self, ner, files, split):
+        source = Source(config(), files)
+        hashed = source.fingerprint()
+        assert source.load(ner, split).examples
+        path = files / f"{split}.txt"
+        path.write_text(path.read_text() + "\nx O\n")
+        now = hashlib.sha256(hashlib.sha256(path.read_bytes()).digest()).hexdigest()
+        expected = (
+            f"data=mine: the {split} split changed .* sha256 {hashed[split][:12]}, found {now[:12]}.*retry=failed$"
+        )
+        with pytest.raises(InputError, match=expected):
+            source.load(ner, split)
+        assert source.fingerprint()[split] == now
+        assert source.load(ner, split).examples[-1].words == ("x",)
+
+    def test_a_change_while_a_file_is_read(self, ner, files, monkeypatch):
+        source = Source(config(), files)
+        source.fingerprint()
+        read = ner.read
+
+        def replaced_meanwhile(path, split):
+            examples = read(path, split)
+            path.write_text("Other O\n")
+            return examples
+
+        monkeypatch.setattr(ner, "read", replaced_meanwhile)
+        with pytest.raises(InputError, match="the dev split changed"):
+            source.load(ner, "dev")
+
 
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
@@ -196,6 +226,21 @@ class TestHub:
         other = Source(config(splits={}, hub=swapped), files).fingerprint()
         assert first == again
         assert other == {**first, "dev": first["test"]}
+
+    def test_rows_do_not_stand_in_for_files_that_were_hashed(self, ner, files, hub):
+        source = Source(config(hub=hub), files)
+        source.fingerprint()
+        (files / "test.txt").unlink()
+        with pytest.raises(InputError, match="the test split changed"):
+            source.load(ner, "test")
+
+    def test_files_do_not_stand_in_for_rows_that_were_hashed(self, ner, files, hub):
+        (files / "test.txt").unlink()
+        source = Source(config(hub=hub), files)
+        source.fingerprint()
+        (files / "test.txt").write_text("Other O\n")
+        with pytest.raises(InputError, match="the test split changed"):
+            source.load(ner, "test")
 
     def test_a_column_that_is_not_there(self, ner, files, hub):
         hub.columns["tags"] = "labels"
