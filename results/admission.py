@@ -5,7 +5,6 @@ one of the two files holds more than numbers and names: third-party text stays o
 """
 
 import dataclasses
-import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,9 +13,10 @@ from typing import Literal
 
 from results.aggregate import ROUNDING
 from results.collect import Found, collect
+from results.decoding import read_json
 from results.examples import ExamplesUnreadable, read_examples, score_of
 from results.identity import EXAMPLES_NAME, RECORD_NAME, differences, record_path
-from results.record import RunRecord, read_record, write_record
+from results.record import RecordUnreadable, RunRecord, read_record, write_record
 
 Kind = Literal["added", "replaced", "left", "refused"]
 EXAMPLES_KEYS = {"schema", "fingerprint", "scores"}
@@ -55,7 +55,10 @@ def _publish(item: Found, published: Path, commit: str | None) -> Outcome:
     record = item.record
     title = record.identity.title
     target = record_path(published, record.identity)
-    there = read_record(target) if target.exists() else None
+    try:
+        there = read_record(target) if target.exists() else None
+    except RecordUnreadable as error:
+        return Outcome("refused", title, f"what is published in its place: {error}")
     if reason := refusal(item) or _conflict(there, record, target):
         return Outcome("refused", title, reason)
     score = f"{record.metric} {record.score:.2f}"
@@ -113,7 +116,8 @@ def _ended(record: RunRecord) -> str:
 
 
 def _content(path: Path) -> Mapping[str, object]:
-    content: Mapping[str, object] = json.loads(path.read_text(encoding="utf-8"))
+    content = read_json(path)
+    assert isinstance(content, dict)
     return content
 
 

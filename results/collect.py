@@ -66,12 +66,12 @@ def _record_files(folders: Iterable[Path], findings: list[Finding]) -> list[Path
             text = f"{error.filename}: expected a folder that can be read, found: {error.strerror}"
             findings.append(Finding("unreadable", text, wrong=True))
 
-    files: dict[Path, Path] = {}  # by resolved path: folders may overlap
+    files: dict[str, Path] = {}  # by resolved path: folders may overlap
     for folder in folders:
         for place, _, names in os.walk(folder, onerror=refused):
             if RECORD_NAME in names:
                 path = Path(place, RECORD_NAME)
-                files.setdefault(path.resolve(), path)
+                files.setdefault(os.path.realpath(path), path)
     return sorted(files.values())
 
 

@@ -1,10 +1,49 @@
-"""Typed objects out of plain JSON: the dataclass is the schema, and a mismatch names the key it was found at."""
+"""Typed objects out of plain JSON: the dataclass is the schema, and a mismatch names the key it was found at.
 
+A file may come from anybody. What would break a reader later on is refused here: numbers too large to compute with,
+nesting too deep to walk, text that cannot be written.
+"""
+
+import json
+import stat
 import types
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+LARGEST = 1e100  # far above any seed, count or loss; sums and squares of it are still numbers
+DEEPEST = 50  # a record has about ten
+
+
+def read_json(path: Path) -> object:
+    """The JSON value in a file.
+
+    Raises:
+        ValueError: It is no whole JSON value, or one that is nested too deeply or cannot be written as UTF-8.
+        OSError: The file cannot be read.
+    """
+    if not stat.S_ISREG(path.stat().st_mode):  # a pipe would never end
+        raise ValueError("a folder, a pipe or a device in place of the file")
+    text = path.read_text(encoding="utf-8")
+    try:
+        content: object = json.loads(text, parse_constant=_refuse_constant)
+        if "\\u" in text:
+            json.dumps(content, ensure_ascii=False).encode()  # fails on half of a surrogate pair
+    except RecursionError as error:
+        raise ValueError(f"brackets nested deeper than {DEEPEST}") from error
+    return content
+
+
+def _refuse_constant(name: str) -> None:
+    """Python reads NaN and Infinity, which are not JSON and which we never write."""
+    raise ValueError(f"{name} is no JSON number")
+
+
+def is_number(value: object) -> bool:
+    """Whether the value is a number that can be computed with: not infinite, and not too large for a float."""
+    return isinstance(value, int | float) and -LARGEST <= value <= LARGEST
 
 
 def decode(kind: Any, value: object, where: str = "") -> Any:  # noqa: ANN401 - the type comes in as a value
@@ -16,6 +55,7 @@ def decode(kind: Any, value: object, where: str = "") -> Any:  # noqa: ANN401 - 
         ValueError: The value does not fit; the message says where, what was expected and what was found.
     """
     if kind is object:
+        _check_plain(value, where)
         return value
     if is_dataclass(kind):
         return _decode_dataclass(kind, _expect(Mapping, value, where), where)
@@ -33,8 +73,25 @@ def decode(kind: Any, value: object, where: str = "") -> Any:  # noqa: ANN401 - 
     if origin is Sequence:
         return [decode(arguments[0], item, f"{where}[{i}]") for i, item in enumerate(_expect(list, value, where))]
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    return _expect(kind, value, where)
+        value = float(_expect_number(value, where))
+    return _expect_number(_expect(kind, value, where), where)
+
+
+def _check_plain(value: object, where: str, depth: int = 0) -> None:
+    """Looks through a value of any shape."""
+    if depth > DEEPEST:
+        raise ValueError(f"{where[:60]}: expected at most {DEEPEST} values inside one another, found more")
+    items = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in items:
+        _check_plain(item, _join(where, str(key)), depth + 1)
+    _expect_number(value, where)
+
+
+def _expect_number(value: Any, where: str) -> Any:  # noqa: ANN401
+    """The value, unless it is a number that cannot be computed with."""
+    if isinstance(value, int | float) and not is_number(value):
+        raise ValueError(f"{where}: expected a number between -{LARGEST:g} and {LARGEST:g}, found {_described(value)}")
+    return value
 
 
 @cache
@@ -56,7 +113,7 @@ def _decode_union(arguments: tuple[Any, ...], value: object, where: str) -> obje
     """`X | None`, and unions of plain types: the member that the value already is."""
     for member in arguments:
         if isinstance(member, type) and type(value) is member:
-            return value
+            return _expect_number(value, where)
     others = [member for member in arguments if member is not type(None)]
     if len(others) == 1:
         return decode(others[0], value, where)

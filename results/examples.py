@@ -1,9 +1,9 @@
 """One score per test example: what lies beside a record, read with care, and the run's score made from it again."""
 
-import json
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from results.decoding import is_number, read_json
 
 Example = Mapping[str, float]
 
@@ -24,7 +24,7 @@ def read_examples(path: Path, fingerprint: str) -> list[Example] | None:
     """
     remedy = "no interval is made from it; restore the file from a copy, or delete its folder and run again"
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_json(path)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -37,7 +37,7 @@ def read_examples(path: Path, fingerprint: str) -> list[Example] | None:
             f"{path}: expected the fingerprint of the record beside it, {fingerprint[:12]}, "
             f"found {str(found)[:12]}; {remedy}"
         )
-    scores = content.get("scores")
+    scores = content.get("scores") if isinstance(content, dict) else None
     if not isinstance(scores, list) or not scores or not all(map(_is_example, scores)):
         raise ExamplesUnreadable(f"{path}: scores: expected a list of objects with finite numbers; {remedy}")
     return scores
@@ -66,6 +66,4 @@ def score_of(run: Sequence[Example], metric: str) -> float | None:
 
 
 def _is_example(example: object) -> bool:
-    return isinstance(example, dict) and all(
-        isinstance(score, int | float) and math.isfinite(score) for score in example.values()
-    )
+    return isinstance(example, dict) and all(map(is_number, example.values()))

@@ -24,7 +24,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 
-from results.decoding import decode
+from results.decoding import decode, read_json
 
 LOCK_NAME = "lock.json"
 HEARTBEAT = 10.0  # seconds between signs of life
@@ -61,7 +61,7 @@ class Process:
             return None
         try:
             os.kill(self.pid, 0)
-        except ProcessLookupError:
+        except (ProcessLookupError, OverflowError):  # OverflowError: no process has such a number
             return False
         except PermissionError:
             pass  # another user's
@@ -189,13 +189,13 @@ def read_lock(path: Path) -> Owner | None:
     """What a lock file says, or None where there is none; one that cannot be understood has an unknown owner."""
     for _ in range(3):  # it may be read in the middle of being rewritten
         try:
-            text = path.read_text(encoding="utf-8", errors="replace")
+            owner: Owner = decode(Owner, read_json(path))
         except FileNotFoundError:
             return None
-        with contextlib.suppress(ValueError):
-            owner: Owner = decode(Owner, json.loads(text))
+        except (ValueError, OSError):
+            time.sleep(0.01)
+        else:
             return owner
-        time.sleep(0.01)
     return Owner(f"unknown-{path.name}", host="unknown", process=Process(0, None, "unknown"), since="unknown")
 
 

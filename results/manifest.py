@@ -1,11 +1,10 @@
 """What a sweep is made of: a small file that it writes when it starts, so that what is missing can be told."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from results.decoding import decode
+from results.decoding import decode, read_json
 from results.identity import Identity
 from results.record import write_json
 
@@ -44,7 +43,7 @@ def read_manifests(runs_dir: Path) -> tuple[list[Manifest], list[str]]:
     found, problems = [], []
     for path in sorted((runs_dir / FOLDER).glob("*.json")):
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
+            content = read_json(path)
             schema = content.get("schema") if isinstance(content, dict) else None
             if isinstance(schema, int) and schema > SCHEMA:
                 raise ValueError(f"written with schema {schema}, this suite knows up to {SCHEMA}")

@@ -22,7 +22,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
-from results.decoding import decode
+from results.decoding import decode, read_json
 from results.environment import CommitState, Environment, commit_state, describe_environment
 from results.identity import (
     EXAMPLES_NAME,
@@ -32,6 +32,7 @@ from results.identity import (
     Value,
     differences,
     fingerprint,
+    flattened,
     record_path,
 )
 
@@ -153,6 +154,7 @@ class RunRecord:
         seed = config.get("seed") if isinstance(config, Mapping) else None
         if seed != self.identity.seed:
             raise ValueError(f"fingerprinted.config.seed: expected identity.seed, {self.identity.seed}, found {seed!r}")
+        self._check_names(flattened(config) if isinstance(config, Mapping) else {})
         for split, metrics in self.scores.items():
             for name, score in metrics.items():
                 if not math.isfinite(score):
@@ -161,6 +163,29 @@ class RunRecord:
             raise ValueError(f"scores.test.{self.metric}: missing, but it is the main metric of a finished run")
         if self.status == "failed" and self.error is None:
             raise ValueError("error: missing, but the run failed")
+
+    def _check_names(self, settings: Mapping[str, object]) -> None:
+        """What the record calls itself follows from the settings that are hashed; nothing else ties one to the other.
+
+        Args:
+            settings: The config's, by dotted key.
+        """
+        identity = self.identity
+        named = {"limit": self.limit, "data.name": identity.data, "features.name": identity.features}
+        if settings.get("train_fraction", 1) != 1:
+            named["train_fraction"] = identity.variant.get("train_fraction", 1)
+        for key, value in named.items():
+            if (hashed := settings.get(key, None if key == "limit" else value)) != value:
+                raise ValueError(f"{key}: expected {hashed!r}, as in fingerprinted.config, found {value!r}")
+        for key, value in identity.variant.items():
+            deleted = key.startswith("~")
+            hashed = settings.get(key.removeprefix("~"), "absent")
+            if isinstance(hashed, list):
+                hashed = f"[{','.join(map(str, hashed))}]"  # as it is typed
+            if hashed != ("absent" if deleted else value):
+                raise ValueError(
+                    f"identity.variant.{key}: expected fingerprinted.config's, {hashed!r}, found {value!r}"
+                )
 
     @property
     def fingerprint(self) -> str:
@@ -260,7 +285,7 @@ def read_record(path: Path) -> RunRecord:
     """
     remedy = "Restore the file from a copy, or delete its folder and run again"
     try:
-        content = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
+        content = read_json(path)
     except ValueError as error:  # cut short, or not UTF-8
         raise RecordUnreadable(f"{path}: expected one whole JSON object, found: {error}. {remedy}") from error
     schema = content.get("schema") if isinstance(content, dict) else None
@@ -272,17 +297,13 @@ def read_record(path: Path) -> RunRecord:
         record: RunRecord = decode(RunRecord, content)
     except ValueError as error:
         raise RecordUnreadable(f"{path}: not a run record: {error}. {remedy}") from error
-    if content.get("fingerprint") != record.fingerprint:
+    found = content.get("fingerprint") if isinstance(content, dict) else None
+    if found != record.fingerprint:
         raise RecordUnreadable(
             f"{path}: fingerprint: expected {record.fingerprint}, the hash of what is under `fingerprinted`, "
-            f"found {content.get('fingerprint')!r}; was it edited by hand? {remedy}"
+            f"found {found!r:.80}; was it edited by hand? {remedy}"
         )
     return record
-
-
-def _refuse_constant(name: str) -> None:
-    """Python reads NaN and Infinity, which are not JSON and which we never write."""
-    raise ValueError(f"{name} is no JSON number")
 
 
 def write_json(path: Path, content: Mapping[str, object]) -> None:

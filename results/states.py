@@ -148,7 +148,7 @@ def _under_way(title: str, kind: tuple[str, ...], folder: Path, owner: Owner) ->
     if alive is None:
         try:
             quiet = abs(silence(folder / LOCK_NAME))  # a clock that was moved is no sign of life
-        except FileNotFoundError:
+        except OSError:
             quiet = 0.0  # given back a moment ago
         alive = quiet <= SILENCE
     note = str(owner)

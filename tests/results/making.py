@@ -41,8 +41,8 @@ def make_record(
         "features": {"name": features},
         "trainer": {"lr": lr},
         "limit": limit,
-        "variant": dict(variant or {}),
         "seed": seed,
+        **(variant or {}),
     }
     scores = {} if error or score is None else {"test": {metric: score}}
     return RunRecord(

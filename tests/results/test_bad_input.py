@@ -8,7 +8,10 @@ from html import unescape
 
 import pytest
 
+import results.status
 import results.table
+from results.admission import publish_runs
+from results.lock import LOCK_NAME
 from results.record import EXAMPLES_NAME, write_examples, write_record
 from results.report.__main__ import main as report
 from tests.results.making import make_record, save
@@ -86,8 +89,122 @@ def folder_that_refuses(runs):
     return f"{folder}: expected a folder that can be read, found: Permission denied", True
 
 
+def with_details(runs, details):
+    path = save(runs, make_record(70.0, seed=2))
+    path.write_text(path.read_text().replace('"details": {}', f'"details": {details}'))
+    return str(path)
+
+
+def endless_brackets(runs):
+    found = with_details(runs, "[" * 100_000)
+    return f"{found}: expected one whole JSON object, found: brackets nested deeper", True
+
+
+def deep_brackets(runs):
+    """Not too deep for Python's reader, but for what walks through the record later."""
+    found = with_details(runs, '{"a":' * 600 + "1" + "}" * 600)
+    return f"{found}: not a run record: details.a.a", True
+
+
+def integer_of_400_digits(runs):
+    path = save(runs, make_record(70.0, seed=2))
+    path.write_text(path.read_text().replace('"f1": 70.0', f'"f1": {"9" * 400}'))
+    return f"{path}: not a run record: scores.test.f1: expected a number between -1e+100 and 1e+100", True
+
+
+def integer_of_400_digits_anywhere(runs):
+    found = with_details(runs, f'{{"labels": {{"x": {{"f1": 1, "gold": {"9" * 400}}}}}}}')
+    return f"{found}: not a run record: details.labels.x.gold: expected a number", True
+
+
+def integer_of_10000_digits(runs):
+    found = with_details(runs, f'{{"x": {"9" * 10_000}}}')
+    return f"{found}: expected one whole JSON object", True
+
+
+def infinite_number(runs):
+    found = with_details(runs, '{"x": 1e999}')
+    return f"{found}: not a run record: details.x: expected a number", True
+
+
+def largest_float(runs):
+    """A sum of two is infinite."""
+    for seed in (2, 3):
+        path = save(runs, make_record(70.0, seed=seed))
+        path.write_text(path.read_text().replace('"seconds": null', '"seconds": 1.7e308'))
+    return f"{path}: not a run record: seconds: expected a number between", True
+
+
+def half_a_character(runs):
+    found = with_details(runs, '{"\\ud800": 1}')
+    return f"{found}: expected one whole JSON object, found: 'utf-8' codec", True
+
+
+def link_to_itself(runs):
+    path = save(runs, make_record(70.0, seed=2))
+    path.unlink()
+    path.symlink_to(path)
+    return f"{path}: Too many levels of symbolic links", True
+
+
+def pipe(runs):
+    path = save(runs, make_record(70.0, seed=2))
+    path.unlink()
+    os.mkfifo(path)
+    return f"{path}: expected one whole JSON object, found: a folder, a pipe or a device", True
+
+
+def examples_with_endless_brackets(runs):
+    path = runs / "mini" / "sst5" / "elmo" / "seed-1" / EXAMPLES_NAME
+    path.write_text("[" * 100_000)
+    return f"{path}: expected one whole JSON object, found: brackets nested deeper", True
+
+
+def examples_with_an_integer_of_400_digits(runs):
+    path = runs / "mini" / "sst5" / "elmo" / "seed-1" / EXAMPLES_NAME
+    path.write_text(path.read_text().replace('"correct": 1', f'"correct": {"1" * 400}', 1))
+    return f"{path}: scores: expected a list of objects with finite numbers", True
+
+
+def limit_taken_out(runs):
+    """The hash covers the config, not the name that the record gives itself."""
+    path = save(runs, make_record(70.0, limit=50, variant={"limit": 50}, seed=2))
+    before, after = path.read_text().rsplit('"limit": 50', 1)
+    path.write_text(f'{before}"limit": null{after}')
+    return f"{path}: not a run record: limit: expected 50, as in fingerprinted.config, found None", True
+
+
+def variant_edited(runs):
+    path = save(runs, make_record(70.0, variant={"trainer.epochs": 2}, seed=2))
+    path.write_text(path.read_text().replace('"trainer.epochs": 2', '"trainer.epochs": 20', 1))
+    return f"{path}: not a run record: identity.variant.trainer.epochs: expected fingerprinted.config's, 2, found", True
+
+
+def deleted_key_that_is_there(runs):
+    path = save(runs, make_record(70.0, seed=2))
+    path.write_text(path.read_text().replace('"variant": {}', '"variant": {"~trainer.lr": 0.5}'))
+    return f"{path}: not a run record: identity.variant.~trainer.lr: expected", True
+
+
+def share_of_the_data_kept_silent(runs):
+    path = save(runs, make_record(70.0, variant={"train_fraction": 0.1}, seed=2))
+    path.write_text(re.sub(r'"variant": {\s*"train_fraction": 0.1\s*}', '"variant": {}', path.read_text()))
+    return f"{path}: not a run record: train_fraction: expected 0.1, as in fingerprinted.config, found 1", True
+
+
+def other_arm_s_name(runs):
+    path = save(runs, make_record(70.0, seed=2))
+    path.write_text(path.read_text().replace('"features": "glove"', '"features": "elmo"'))
+    return f"{path}: not a run record: features.name: expected 'glove', as in fingerprinted.config, found 'elmo'", True
+
+
+HOSTILE = [endless_brackets, deep_brackets, integer_of_400_digits, integer_of_400_digits_anywhere]
+HOSTILE += [integer_of_10000_digits, infinite_number, largest_float, half_a_character, link_to_itself, pipe]
+MISNAMED = [limit_taken_out, variant_edited, deleted_key_that_is_there]
+MISNAMED += [share_of_the_data_kept_silent, other_arm_s_name]
 BAD = [cut_short, settings_edited, score_edited, examples_of_another_run, from_the_future, one_identity_two_scores]
 BAD += [one_identity_two_settings, clock_went_backwards, no_clock_at_all, folder_that_refuses]
+BAD += [examples_with_endless_brackets, examples_with_an_integer_of_400_digits, *HOSTILE, *MISNAMED]
 
 
 @pytest.fixture(params=BAD, ids=lambda spoil: spoil.__name__)
@@ -122,6 +239,51 @@ def test_the_page_names_it_and_shows_the_rest(spoilt):
     text = unescape(re.sub(r"<[^>]*>", " ", page.read_text(encoding="utf-8")))
     assert reason in text
     assert "60.00" in text
+
+
+@pytest.mark.parametrize("spoil", HOSTILE, ids=lambda spoil: spoil.__name__)
+def test_the_status_names_it_and_shows_the_rest(capsys, good, spoil):
+    reason, _ = spoil(good)
+    assert results.status.main(["--runs", str(good)]) == 0
+    out = capsys.readouterr().out
+    assert reason in out
+    assert "runs of no sweep: 2 of 2 done" in out
+
+
+@pytest.mark.parametrize("spoil", MISNAMED, ids=lambda spoil: spoil.__name__)
+def test_it_is_not_published(good, tmp_path, spoil):
+    reason, _ = spoil(good)
+    outcomes = publish_runs([good], tmp_path / "published")
+    assert [reason in outcome.text for outcome in outcomes if outcome.kind == "refused"] == [True]
+    assert sum(outcome.kind == "added" for outcome in outcomes) == 2
+
+
+def test_a_published_record_that_cannot_be_read_is_not_replaced(good, tmp_path):
+    publish_runs([good], tmp_path / "published")
+    target = tmp_path / "published" / "mini" / "sst5" / "elmo" / "seed-1" / "record.json"
+    target.write_text("{")
+    kinds = {outcome.title: (outcome.kind, outcome.text) for outcome in publish_runs([good], tmp_path / "published")}
+    assert kinds["mini sst5 glove seed 1"][0] == "left"
+    assert kinds["mini sst5 elmo seed 1"][0] == "refused"
+    assert f"{target}: expected one whole JSON object" in kinds["mini sst5 elmo seed 1"][1]
+
+
+@pytest.mark.parametrize(
+    "content", ["[" * 100_000, '{"runs": 1e999}', "loop", "pipe"], ids=lambda content: content[:20]
+)
+def test_a_hostile_lock_or_list_of_runs_does_not_end_the_status(capsys, good, content):
+    for path in (good / ".sweep" / "bad.json", good / "mini" / "sst5" / "glove" / "seed-1" / LOCK_NAME):
+        path.parent.mkdir(exist_ok=True)
+        if content == "loop":
+            path.symlink_to(path)
+        elif content == "pipe":
+            os.mkfifo(path)
+        else:
+            path.write_text(content)
+    assert results.status.main(["--runs", str(good)]) == 0
+    out = capsys.readouterr().out
+    assert "bad.json: not the list of a sweep's runs" in out
+    assert "runs of no sweep: 2 of 2 done" in out
 
 
 def test_a_file_in_place_of_the_folder_is_named(capsys, tmp_path):

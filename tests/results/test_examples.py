@@ -25,7 +25,7 @@ def test_a_missing_file_is_none_and_a_whole_one_is_read(tmp_path):
         ({"scores": []}, "expected a list of objects with finite numbers"),
         ({"scores": [1, 2]}, "expected a list of objects with finite numbers"),
         ({"scores": [{"correct": "yes"}]}, "expected a list of objects with finite numbers"),
-        ({"scores": [{"correct": math.nan}]}, "expected a list of objects with finite numbers"),
+        ({"scores": [{"correct": math.nan}]}, "NaN is no JSON number"),
     ],
 )
 def test_what_is_not_of_the_run_is_refused_with_the_reason(tmp_path, content, reason):
