@@ -214,12 +214,31 @@ class TestShippedFiles:
         task, _, features = path.stem.partition("_")
         assert task in TASKS
         assert features in FEATURES
-        assert re.match(r"# @package features\n", path.read_text()), "all of it lands under features"
+        assert "@package" not in path.read_text(), "conf/config.yaml puts all of it under features"
         with_it = flat(run_of(f"task={task}", f"features={features}").resolved)
-        without = flat(run_of(f"task={task}", f"features={features}", "~tuned").resolved)
+        without = flat(run_of(f"task={task}", f"features={features}", "~tuned@features").resolved)
         differing = {key for key in with_it | without if with_it.get(key) != without.get(key)}
         assert differing
         assert all(key.startswith("features.") for key in differing)
+
+    @pytest.mark.parametrize("task", TASKS)
+    def test_features_made_from_elmo_s_are_tuned_as_elmo_is(self, command, tmp_path, task):
+        """They differ in what their own file says, which wins."""
+        own = "name: mine\nelmo: {weights: mybilm, places: [output]}\n"
+        (tmp_path / "features").mkdir()
+        (tmp_path / "features" / "mine.yaml").write_text(f"defaults: [elmo, _self_]\n{own}")
+        printed = {
+            name: command("--config-dir", tmp_path, "--cfg", "job", f"task={task}", f"features={name}")[1]
+            for name in ("elmo", "mine")
+        }
+        elmo, mine = (flat(yaml.safe_load(printed[name])["features"]) for name in ("elmo", "mine"))
+        assert elmo | flat(yaml.safe_load(own)) == mine
+
+    def test_what_an_arm_s_file_says_goes_before_the_task_s_features(self, command, tmp_path):
+        (tmp_path / "features").mkdir()
+        (tmp_path / "features" / "mine.yaml").write_text("defaults: [glove, _self_]\nname: mine\ncharacters: null\n")
+        out = command("--config-dir", tmp_path, "--cfg", "job", "task=ner", "features=mine")[1]
+        assert yaml.safe_load(out)["features"]["characters"] is None
 
     def test_features_hold_features_alone(self):
         """No optimiser, schedule, epochs or head: a key that is added here has to be argued for."""
