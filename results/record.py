@@ -119,6 +119,8 @@ class RunRecord:
         limit: Examples per split where the data were cut, else None.
         data: Per split: counts, hashes, and warnings where they are not the published ones.
         weights: Name, sha256 and state policy of the biLM; None without one.
+        coverage: Per split: how many different `words` it has, and how many of them `with_vector`; None without
+            pretrained vectors, and in records of earlier versions.
         mixes: Placement ("input", "output") -> the learned mix.
         epochs: The learning curve, one mapping an epoch; a value that is not a number (a loss gone astray) is null.
         seconds: Wall time of the run, by a clock that cannot go backwards.
@@ -139,6 +141,7 @@ class RunRecord:
     limit: int | None = None
     data: Mapping[str, object] = field(default_factory=dict)
     weights: Mapping[str, object] | None = None
+    coverage: Mapping[str, Mapping[str, int]] | None = None
     mixes: Mapping[str, Mix] = field(default_factory=dict)
     epochs: Sequence[Mapping[str, object]] = field(default_factory=list)
     seconds: float | None = None

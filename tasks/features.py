@@ -167,6 +167,7 @@ class TokenFeatures(nn.Module):
         self.config = config
         self._numbers = WordNumbers()
         self._training_words: list[str] = []
+        self._pretrained: set[str] = set()
         self.register_buffer("_rows", torch.full((1,), -1), persistent=False)
         self.register_buffer("_spelling", torch.zeros(1, LONGEST_WORD, dtype=torch.long), persistent=False)
         self.register_buffer("_spelled", torch.zeros(1, dtype=torch.long), persistent=False)
@@ -197,6 +198,14 @@ class TokenFeatures(nn.Module):
         """The vectors of the training words: pretrained, or drawn with the pretrained ones' mean and spread."""
         self._training_words = list(dict.fromkeys(map(self._form, chain.from_iterable(training))))
         found = self.vectors.pick(self._training_words) if self.vectors else {}
+        words = cast(WordsConfig, self.config.words)
+        if self.vectors and self._training_words and not found:
+            raise InputError(
+                f"features.words.vectors={words.vectors}: expected vectors for some of the "
+                f"{len(self._training_words):,} training words, found none. Check its language, and "
+                f"features.words.lowercase={str(words.lowercase).lower()}"
+            )
+        self._pretrained.update(found)
         known = torch.from_numpy(np.stack(list(found.values()))) if found else torch.zeros(0, dim)
         with drawing_from(seed, "words"):
             table = torch.randn(len(self._training_words), dim)
@@ -205,13 +214,22 @@ class TokenFeatures(nn.Module):
             if word in found:
                 table[row] = torch.from_numpy(found[word])
         self._row_of = {word: row for row, word in enumerate(self._training_words)}
-        words = cast(WordsConfig, self.config.words)
         return nn.Parameter(table, requires_grad=words.trainable)
 
     @property
     def training_words(self) -> tuple[str, ...]:
         """The words that have rows of the table; features given them as their one sentence get the same table."""
         return tuple(self._training_words)
+
+    def coverage(self, sentences: Iterable[Sentence]) -> dict[str, int] | None:
+        """How many different words sentences that were met have, and how many of those have a pretrained vector.
+
+        None where there are no pretrained vectors.
+        """
+        if self.vectors is None:
+            return None
+        words = set(map(self._form, chain.from_iterable(sentences)))
+        return {"words": len(words), "with_vector": len(words & self._pretrained)}
 
     def _form(self, word: str) -> str:
         return word.lower() if self.config.words is not None and self.config.words.lowercase else word
@@ -252,6 +270,7 @@ class TokenFeatures(nn.Module):
         unseen = {self._form(word) for word in new} - self._row_of.keys() - self._more_rows.keys()
         found = self.vectors.pick(unseen) if self.vectors and unseen else {}
         if found:
+            self._pretrained.update(found)
             self._more_rows.update({word: len(self._more_rows) + i for i, word in enumerate(found)})
             added = torch.from_numpy(np.stack(list(found.values()))).to(self._more_words.device)
             self._more_words = torch.cat([self._more_words, added])

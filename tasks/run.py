@@ -55,6 +55,7 @@ from tasks.sweep import Ended, RunFailed, Sweep
 from tasks.trainer import FitState, NonFiniteLoss, OutOfMemory, TaskModel, Trainer
 
 WEIGHTS_NAME = "weights.pt"
+LEAST_COVERAGE = 0.5  # share of a split's words with a pretrained vector, below which a run warns
 MOST_BREAKS = 3  # how often in a row a sweep goes on after a killed process before any of its runs has ended
 
 HELP = """\
@@ -88,6 +89,7 @@ class Outcome:
     dev: Scores = field(default_factory=Scores)
     test: Scores = field(default_factory=Scores)
     mixes: dict[str, Mix] = field(default_factory=dict)
+    coverage: dict[str, dict[str, int]] = field(default_factory=dict)
 
 
 def run(config: RunConfig, in_sweep: bool = False, side_by_side: bool = False) -> Ended:
@@ -153,6 +155,7 @@ def _carry_out(plan: Plan, lock: Lock, device: torch.device, reporter: Reporter)
             limit=config.limit,
             data=outcome.data,
             weights=_weights_note(config, plan.parts),
+            coverage=outcome.coverage or None,
             mixes=outcome.mixes,
             epochs=outcome.fit.curve,
             seconds=round(before + time.perf_counter() - started, 3),
@@ -219,12 +222,19 @@ def experiment(
         f"{len(train):,} + {len(dev):,} examples; {trained:,} parameters to train, {frozen:,} frozen; {device}"
     )
 
-    def meet(examples: list[Any]) -> None:
-        left_out = features.meet(sentences(examples), reporter)
+    def meet(splits: dict[str, list[Any]]) -> None:
+        texts = {split: sentences(examples) for split, examples in splits.items()}
+        left_out = features.meet(chain.from_iterable(texts.values()), reporter)
         if left_out:
             reporter.warn(f"{left_out:,} sentences find no room; their layers are computed in every epoch")
+        for split, text in texts.items():
+            if covered := features.coverage(text):
+                outcome.coverage[split] = covered
+                if covered["with_vector"] < LEAST_COVERAGE * covered["words"]:
+                    share = "of {words:,} words {with_vector:,} have a pretrained vector".format(**covered)
+                    reporter.warn(f"warning: {split}: {share}; are these vectors of the data's language?")
 
-    meet(train + dev)
+    meet({"train": train, "dev": dev})
     trainer = Trainer(task, config.trainer, config.seed, device, reporter)
     trainer.fit(model, train, dev, plan.checkpoint, fingerprint(plan.parts), outcome.fit, on_epoch)
     outcome.dev = Scores(outcome.fit.best_values)
@@ -232,7 +242,7 @@ def experiment(
         outcome.mixes = {place: Mix(mix["layers"], mix["gamma"]) for place, mix in features.elmo.weights().items()}  # type: ignore[arg-type]
 
     test = load("test").examples  # read once, when nothing is left to choose
-    meet(test)
+    meet({"test": test})
     outcome.test = trainer.evaluate(model, test)
     return model
 

@@ -144,9 +144,17 @@ class TextVectors:
                 if word not in wanted or wanted[word] in found:
                     continue
                 try:
-                    found[wanted[word]] = np.array(numbers, dtype=np.float32)
+                    with np.errstate(over="ignore"):  # too large for float32 becomes inf, which is refused
+                        vector = np.array(numbers, dtype=np.float32)
                 except ValueError as error:
                     raise InputError(f"{self._at(number)}: a value is no number: {_start(line)}") from error
+                if not np.isfinite(vector).all():
+                    value = numbers[int(np.isfinite(vector).argmin())].decode("utf-8", "replace")
+                    raise InputError(
+                        f"{self._at(number)}: expected finite numbers for {wanted[word]!r}, found {value}. Remove the "
+                        "line, or take another file"
+                    )
+                found[wanted[word]] = vector
         return found
 
     def _at(self, number: int) -> str:

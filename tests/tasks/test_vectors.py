@@ -159,6 +159,16 @@ def test_a_malformed_line_is_named(tmp_path, line, what):
         vectors.pick(["dog"])
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "1e39"])
+def test_a_value_that_is_not_finite_is_named(tmp_path, value):
+    """1e39 is a number, but none that float32 holds."""
+    vectors = write(tmp_path / "v.txt", f"cat 1 2 3\ndog 4 {value} 6\n")
+    with pytest.raises(InputError, match=rf"v\.txt, line 2: expected finite numbers for 'dog', found {value}\."):
+        vectors.pick(["dog"])
+    assert as_lists(vectors.pick(["cat"])) == {"cat": [1, 2, 3]}, "nobody asked for the other"
+
+
 @pytest.mark.parametrize("content", ["", "3 300\n", "hello\n", "<html>\n<body>\n"])
 def test_a_file_of_something_else_is_refused(tmp_path, content):
     with pytest.raises(InputError, match=r"v\.txt: expected lines of a word and its numbers"):
