@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,6 +13,8 @@ from elmo.errors import InputError
 
 N_CHARACTERS = 261  # 256 bytes and five marks; the files hold this many rows, options.json counts one more for padding
 UNKNOWN_WORD = "<UNK>"
+# Far above any biLM's. A file that asks for more is damaged or hostile, and would fill the memory.
+WIDEST, DEEPEST, LONGEST = 1 << 16, 100, 1000
 STANDARD_FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))  # (width, filters)
 
 
@@ -55,34 +58,27 @@ class BilmOptions:
     def __post_init__(self) -> None:
         if self.activation not in ("relu", "tanh"):
             raise InputError(f"char_cnn.activation must be 'relu' or 'tanh', found {self.activation!r}")
-        if self.words and self.word_dim < 1:
-            raise InputError(f"word_embedding.dim must be at least 1, found {self.word_dim}")
         if self.words and UNKNOWN_WORD not in self.words:
             raise InputError(f"word_embedding.words must hold {UNKNOWN_WORD}, which stands for all other words")
-        if self.words and self.filters and self.char_output_dim < 1:
-            raise InputError(f"char_cnn.output_dim must be at least 1 beside words, found {self.char_output_dim}")
-        counts = {
-            "lstm.dim": self.cell_dim,
-            "lstm.projection_dim": self.projection_dim,
-            "lstm.n_layers": self.n_layers,
-        }
-        if self.filters:
-            counts |= {
-                "char_cnn.embedding.dim": self.char_dim,
-                "every number in char_cnn.filters": min(min(item) for item in self.filters),
-            }
-        for name, value in counts.items():
-            if value < 1:
-                raise InputError(f"{name} must be at least 1, found {value}")
+        _check("lstm.dim", self.cell_dim, 1, WIDEST)
+        _check("lstm.projection_dim", self.projection_dim, 1, WIDEST)
+        _check("lstm.n_layers", self.n_layers, 1, DEEPEST)
+        if self.words:
+            _check("word_embedding.dim", self.word_dim, 1, WIDEST)
+        if self.words and self.filters:
+            _check("char_cnn.output_dim, next to words,", self.char_output_dim, 1, WIDEST)
         for name, clip in {"lstm.cell_clip": self.cell_clip, "lstm.proj_clip": self.projection_clip}.items():
-            if clip is not None and not clip > 0:
+            if clip is not None and not 0 < clip < math.inf:
                 raise InputError(f"{name} must be above 0, or null for no clipping, found {clip}")
         if self.words and not self.filters:
             return
         if not self.filters:
             raise InputError("char_cnn.filters must list at least one [width, number of filters]")
-        if self.n_highway < 0:
-            raise InputError(f"char_cnn.n_highway must not be negative, found {self.n_highway}")
+        _check("char_cnn.embedding.dim", self.char_dim, 1, WIDEST)
+        _check("char_cnn.n_highway", self.n_highway, 0, DEEPEST)
+        _check("char_cnn.max_characters_per_token", self.max_characters, 1, LONGEST)
+        _check("every number in char_cnn.filters", min(min(item) for item in self.filters), 1, WIDEST)
+        _check("the sum of all char_cnn.filters", self.n_filters, 1, WIDEST)
         widest = max(width for width, _ in self.filters)
         if widest > self.max_characters:
             raise InputError(
@@ -113,20 +109,20 @@ class BilmOptions:
             # A biLM that reads words alone has no character encoder; all others must describe theirs.
             characters = content.get("char_cnn", _NO_CHARACTERS) if words else content["char_cnn"]
             return cls(
-                cell_dim=int(lstm["dim"]),
-                projection_dim=int(lstm["projection_dim"]),
-                filters=tuple((int(width), int(count)) for width, count in characters["filters"]),
-                char_dim=int(characters["embedding"]["dim"]),
-                n_highway=int(characters.get("n_highway") or 0),
-                n_layers=int(lstm.get("n_layers", 2)),
-                max_characters=int(characters.get("max_characters_per_token", 50)),
+                cell_dim=_whole(lstm["dim"]),
+                projection_dim=_whole(lstm["projection_dim"]),
+                filters=tuple((_whole(width), _whole(count)) for width, count in characters["filters"]),
+                char_dim=_whole(characters["embedding"]["dim"]),
+                n_highway=_whole(characters.get("n_highway") or 0),
+                n_layers=_whole(lstm.get("n_layers", 2)),
+                max_characters=_whole(characters.get("max_characters_per_token", 50)),
                 activation=characters.get("activation", "relu"),
                 cell_clip=_optional_float(lstm.get("cell_clip")),
                 projection_clip=_optional_float(lstm.get("proj_clip")),
-                skip_connections=bool(lstm.get("use_skip_connections", False)),
+                skip_connections=_truth(lstm.get("use_skip_connections", False)),
                 words=tuple(words["words"]) if words else (),
-                word_dim=int(words["dim"]) if words else 0,
-                char_output_dim=int(characters.get("output_dim", 0)) if words else 0,
+                word_dim=_whole(words["dim"]) if words else 0,
+                char_output_dim=_whole(characters.get("output_dim", 0)) if words else 0,
             )
         except KeyError as error:
             raise InputError(
@@ -134,23 +130,22 @@ class BilmOptions:
             ) from error
         except InputError as error:
             raise InputError(f"{where}: {error}") from error
-        except (TypeError, ValueError, AttributeError) as error:
+        except (TypeError, ValueError, AttributeError, OverflowError) as error:
             raise InputError(f"{where}: a value is not of the type that bilm-tf writes there: {error}") from error
 
     @classmethod
     def from_file(cls, path: Path) -> BilmOptions:
         """The options in an options.json file."""
-        try:
-            return cls.from_text(path.read_bytes(), str(path))
-        except FileNotFoundError as error:
-            raise InputError(f"{path}: no such options file") from error
+        if not path.is_file():  # a pipe would be waited for
+            raise InputError(f"{path}: no such options file")
+        return cls.from_text(path.read_bytes(), str(path))
 
     @classmethod
     def from_text(cls, text: str | bytes, where: str) -> BilmOptions:
         """The options in the text of an options.json; `where` names it in an error."""
         try:
             content = json.loads(text)
-        except ValueError as error:  # not JSON, or not UTF-8
+        except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, or nested without end
             raise InputError(f"{where}: expected a JSON object, but it does not parse: {error}") from error
         if not isinstance(content, dict):
             raise InputError(f"{where}: expected a JSON object, found a {type(content).__name__}")
@@ -190,6 +185,27 @@ class BilmOptions:
 
 
 _NO_CHARACTERS: dict[str, Any] = {"filters": (), "embedding": {"dim": 0}}
+
+
+def _check(name: str, value: int, least: int, most: int) -> None:
+    if value < least:
+        raise InputError(f"{name} must be at least {least}, found {value}")
+    if value > most:
+        raise InputError(f"{name} must be at most {most:,}, found {str(value)[:20]}")
+
+
+def _whole(value: object) -> int:
+    """A whole number: not 2.7, which would be cut to 2, nor "2"."""
+    if type(value) is not int:
+        raise TypeError(f"expected a whole number, found {str(value)[:60]!r}")
+    return value
+
+
+def _truth(value: object) -> bool:
+    """True or false: not "no", which Python takes for true."""
+    if not isinstance(value, bool):
+        raise TypeError(f"expected true or false, found {str(value)[:60]!r}")
+    return value
 
 
 def _optional_float(value: float | None) -> float | None:

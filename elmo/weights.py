@@ -129,9 +129,10 @@ def load_bilm(weights: Path | str, options: Path | str | None = None) -> Bilm:
     """
     path = _weights_file(find_weights(weights))
     chosen = BilmOptions.from_file(Path(options)) if options is not None else _options_beside(path)
-    tensors = _read_safetensors(path) if path.suffix == SAFETENSORS_SUFFIX else _read_hdf5(path)
+    read = _read_safetensors if path.suffix == SAFETENSORS_SUFFIX else _read_hdf5
+    state = read(path, chosen)  # before a model is made: the file must hold what the options claim
     bilm = Bilm(chosen)
-    bilm.load_state_dict(_module_tensors(chosen, tensors, path))
+    bilm.load_state_dict(state)
     return bilm
 
 
@@ -198,35 +199,42 @@ def save_bilm(bilm: Bilm, path: Path | str, dtype: torch.dtype = torch.float32) 
         partial.write_text(options, encoding="utf-8")
 
 
-def _module_tensors(options: BilmOptions, found: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
-    """The module's state dict from a file's tensors, or an error that names the first one that does not fit."""
-    state = {}
+def _check_shapes(options: BilmOptions, found: Mapping[str, tuple[int, ...]], path: Path) -> None:
+    """Refuses a file whose tensors are not those of the options, by the first that does not fit."""
+    known = set()
     for item in _entries(options):
-        tensor = found.get(item.file_name)
-        if tensor is None:
+        shape = found.get(item.file_name)
+        if shape is None:
             raise InputError(
                 f"{path}: tensor {item.file_name!r} is missing; its options call for one of shape {item.shape}. "
                 "Check that options and weights belong together"
             )
-        if tuple(tensor.shape) != item.shape:
+        if shape != item.shape:
             raise InputError(
                 f"{path}: tensor {item.file_name!r} should have shape {item.shape} by its options, "
-                f"found {tuple(tensor.shape)}. Check that options and weights belong together"
+                f"found {shape}. Check that options and weights belong together"
             )
-        if not bool(torch.isfinite(tensor).all()):
-            raise InputError(
-                f"{path}: tensor {item.file_name!r} holds values that are not finite, and so would all layers. The "
-                "training that made it went wrong; take weights from before"
-            )
-        state[item.module_name] = item.to_module(tensor.float())
+        known.add(item.file_name)
     # A tensor of the network that the options do not mention means that the options are of another model.
-    known = {item.file_name for item in _entries(options)}
     extra = sorted(name for name in found if name.startswith(("CNN", "RNN_", "word_")) and name not in known)
     if extra:
         raise InputError(
             f"{path}: tensor {extra[0]!r} has no place in the model that its options describe "
             f"({len(extra)} such). Check that options and weights belong together"
         )
+
+
+def _module_tensors(options: BilmOptions, read: Callable[[str], Tensor], path: Path) -> dict[str, Tensor]:
+    """The module's state dict, tensor after tensor, from a file whose shapes were checked."""
+    state = {}
+    for item in _entries(options):
+        tensor = read(item.file_name).float()
+        if not bool(torch.isfinite(tensor).all()):
+            raise InputError(
+                f"{path}: tensor {item.file_name!r} holds values that are not finite, and so would all layers. The "
+                "training that made it went wrong; take weights from before"
+            )
+        state[item.module_name] = item.to_module(tensor)
     return state
 
 
@@ -240,7 +248,7 @@ def _weights_file(path: Path) -> Path:
             kinds = " or ".join(WEIGHTS_SUFFIXES)
             raise InputError(f"{path}: expected exactly one {kinds} file of weights in this folder, found {found}")
         return candidates[0]
-    if path.suffix not in WEIGHTS_SUFFIXES:
+    if path.suffix not in WEIGHTS_SUFFIXES or not path.is_file():  # a pipe would be waited for
         raise InputError(f"{path}: expected a file ending in {', '.join(WEIGHTS_SUFFIXES)}, or a folder with one")
     return path
 
@@ -271,23 +279,27 @@ def _open_safetensors(path: Path) -> safe_open:
         raise InputError(f"{path}: not a readable safetensors file, perhaps cut short: {error}") from error
 
 
-def _read_safetensors(path: Path) -> dict[str, Tensor]:
+def _read_safetensors(path: Path, options: BilmOptions) -> dict[str, Tensor]:
     with _open_safetensors(path) as file:
-        return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
+        names = file.keys()
+        _check_shapes(options, {name: tuple(file.get_slice(name).get_shape()) for name in names}, path)
+        return _module_tensors(options, file.get_tensor, path)
 
 
-def _read_hdf5(path: Path) -> dict[str, Tensor]:
-    tensors: dict[str, Tensor] = {}
+def _read_hdf5(path: Path, options: BilmOptions) -> dict[str, Tensor]:
+    shapes: dict[str, tuple[int, ...]] = {}
 
     def visit(name: str, item: object) -> None:
-        if (
-            isinstance(item, h5py.Dataset) and item.dtype.kind == "f"
-        ):  # text, such as an index of sentences, is no tensor
-            tensors[name] = torch.from_numpy(np.asarray(item, dtype=np.float32))
+        # Text, such as an index of sentences, is no tensor; nor is what claims a shape and stores no values.
+        if isinstance(item, h5py.Dataset) and item.dtype.kind == "f" and item.id.get_storage_size():
+            shapes[name] = item.shape
 
     try:
         with h5py.File(path, "r") as file:
             file.visititems(visit)
+            _check_shapes(options, shapes, path)
+            return _module_tensors(
+                options, lambda name: torch.from_numpy(np.asarray(file[name], dtype=np.float32)), path
+            )
     except (OSError, RuntimeError) as error:  # h5py raises either for a damaged file
         raise InputError(f"{path}: not a readable HDF5 file, perhaps cut short: {error}") from error
-    return tensors

@@ -94,7 +94,29 @@ def test_canonical_is_one_string_a_meaning():
         (changed("char_cnn.filters", [[0, 4]]), r"must be at least 1"),
         (changed("lstm.cell_clip", -1.0), r"o\.json: lstm.cell_clip must be above 0, .* found -1"),
         (changed("lstm.proj_clip", float("nan")), r"lstm.proj_clip must be above 0, .* found nan"),
-        (changed("char_cnn.n_highway", -1), r"n_highway must not be negative, found -1"),
+        (changed("char_cnn.n_highway", -1), r"n_highway must be at least 0, found -1"),
+        *[
+            (changed(name, 10**15), rf"o\.json: {name} must be at most [0-9,]+, found 10{{15}}$")
+            for name in (
+                "lstm.dim",
+                "lstm.projection_dim",
+                "lstm.n_layers",
+                "char_cnn.embedding.dim",
+                "char_cnn.n_highway",
+                "char_cnn.max_characters_per_token",
+            )
+        ],
+        (changed("lstm.dim", 10**400), r"lstm.dim must be at most 65,536, found 10{19}$"),
+        (changed("char_cnn.filters", [[1, 10**15]]), r"the sum of all char_cnn.filters must be at most 65,536"),
+        (changed("char_cnn.filters", [[1, 9]] * 10**4), r"the sum of all char_cnn.filters must be at most 65,536"),
+        (changed("char_cnn.filters", [[10**15, 1]]), r"filter of width 10{15}, wider than max_characters_per_token"),
+        *[
+            (changed("lstm.dim", value), r"o\.json: a value is not .*expected a whole number")
+            for value in (2.7, "20", True, float("inf"), [20])
+        ],
+        (changed("lstm.cell_clip", float("inf")), r"lstm.cell_clip must be above 0, .* found inf"),
+        (changed("lstm.cell_clip", 10**400), r"o\.json: a value is not of the type"),
+        (changed("lstm.use_skip_connections", "no"), r"o\.json: a value is not .*expected true or false, found 'no'"),
     ],
 )
 def test_content_that_is_no_bilm(content, message):
@@ -109,12 +131,16 @@ def test_content_that_is_no_bilm(content, message):
         (b"", "does not parse"),
         (b"\xff\xfe", "does not parse"),
         (b"[1]", "expected a JSON object, found a list"),
+        (b"[" * 10**6, "does not parse"),
         (None, "no such options file"),
+        ("folder", "no such options file"),
     ],
 )
 def test_files_that_are_no_options(tmp_path, text, message):
     path = tmp_path / "options.json"
-    if text is not None:
+    if text == "folder":
+        path.mkdir()
+    elif text is not None:
         path.write_bytes(text)
     with pytest.raises(InputError, match=message) as raised:
         BilmOptions.from_file(path)
