@@ -362,8 +362,9 @@ def _empty_cells(row: Row, features: Sequence[str], runs_dir: Path | None) -> li
     for name in empty:
         retry = [i.record.identity.seed for i in row.failed if i.record.identity.features == name]
         seed = min(retry or seeds or [1])
-        command = f"python -m tasks.run task={row.task} features={name} data={row.data} seed={seed}"
-        command += f" runs_dir={shlex.quote(str(runs_dir))}" if runs_dir else ""
+        words = [f"task={row.task}", f"features={name}", f"data={row.data}", f"seed={seed}"]
+        words += [f"runs_dir={runs_dir}"] if runs_dir else []
+        command = f"python -m tasks.run {shlex.join(words)}"
         findings.append(Finding("empty", command, wrong=name in row.compared, row=(row.data, row.task)))
     return findings
 

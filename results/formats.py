@@ -47,7 +47,7 @@ def to_csv(summary: Summary) -> str:
     header += [f"{name} {column}" for name in names for column in ("mean", "std", "n")]
     output = io.StringIO()
     writer = csv.writer(output, lineterminator="\n")
-    writer.writerow(header)
+    writer.writerow(map(_csv, header))
     for row in summary.rows:
         paper = row.paper
         cells: list[object] = [row.data, row.task, row.metric]
@@ -61,8 +61,13 @@ def to_csv(summary: Summary) -> str:
         for name in names:
             group = groups.get(name)
             cells += [_clean(group.mean), _clean(group.std), len(group.records)] if group else [None, None, None]
-        writer.writerow(cells)
+        writer.writerow(map(_csv, cells))
     return output.getvalue()
+
+
+def _csv(cell: object) -> object:
+    """A cell that no spreadsheet takes for a formula: text that begins like one gets a quote before it."""
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(("=", "@", "+", "-", "\t", "\r")) else cell
 
 
 def to_json(summary: Summary) -> str:

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from results.printing import printable
+
 Value = str | int | float | bool | None
 Parts = Mapping[str, object]
 
@@ -45,7 +47,7 @@ class Identity:
     def title(self) -> str:
         """The name as people say it, with the variant as it is typed: "mini ner elmo seed 1 limit=200"."""
         variant = (f"{key}={shown(value)}" for key, value in self.variant.items())
-        return " ".join((self.data, self.task, self.features, f"seed {self.seed}", *variant))
+        return printable(" ".join((self.data, self.task, self.features, f"seed {self.seed}", *variant)))
 
 
 def record_path(runs_dir: Path, identity: Identity) -> Path:

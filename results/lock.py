@@ -25,6 +25,7 @@ from pathlib import Path
 from types import TracebackType
 
 from results.decoding import decode, read_json
+from results.printing import printable
 
 LOCK_NAME = "lock.json"
 HEARTBEAT = 10.0  # seconds between signs of life
@@ -97,7 +98,7 @@ class Owner:
     epochs: int = 0
 
     def __str__(self) -> str:
-        return f"host {self.host}, pid {self.process.pid}, since {self.since}"
+        return printable(f"host {self.host}, pid {self.process.pid}, since {self.since}")
 
 
 class Lock:

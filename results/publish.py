@@ -11,6 +11,7 @@ from results.aggregate import MINI, Selection, Summary, summarise
 from results.collect import Collection, Found, collect
 from results.environment import full_commit
 from results.formats import to_text
+from results.printing import write
 from results.report.page import About, page
 from results.report.sections import sections_of
 from results.report.svg import standalone_svg
@@ -51,31 +52,31 @@ def main(argv: Sequence[str] | None = None, root: Path = ROOT) -> int:
     """Publishes, or checks; gives back the exit status: 1 if a run was refused or a file is out of date."""
     options = _parser().parse_args(argv)
     if options.check and (options.runs or options.commit):
-        sys.stderr.write("--check publishes nothing: give it neither runs nor --commit\n")
+        write("--check publishes nothing: give it neither runs nor --commit\n", sys.stderr)
         return 2
     commit = full_commit(options.commit) if options.commit else None
     if options.commit and commit is None:
-        sys.stderr.write(f"--commit: expected a commit of this repository, found {options.commit!r}\n")
+        write(f"--commit: expected a commit of this repository, found {options.commit!r}\n", sys.stderr)
         return 2
     outcomes = publish_runs(options.runs, root / PUBLISHED, commit) if options.runs else []
     for outcome in outcomes:
         if outcome.kind != "left":
-            sys.stdout.write(f"{outcome.kind:9} {outcome.title}: {outcome.text}\n")
+            write(f"{outcome.kind:9} {outcome.title}: {outcome.text}\n", sys.stdout)
     if left := sum(outcome.kind == "left" for outcome in outcomes):
-        sys.stdout.write(f"left      {left} that are there already\n")
+        write(f"left      {left} that are there already\n", sys.stdout)
     try:
         files = generated(root)
     except OutOfPlace as error:
-        sys.stderr.write(f"{error}\n")
+        write(f"{error}\n", sys.stderr)
         return 2
     stale = [path for path, text in files.items() if _read(root / path) != text]
     if options.check:
         for path in stale:
-            sys.stdout.write(f"{path}: out of date; python -m results.publish writes it anew\n")
+            write(f"{path}: out of date; python -m results.publish writes it anew\n", sys.stdout)
         return 1 if stale else 0
     for path in stale:
         (root / path).write_text(files[path], encoding="utf-8")
-        sys.stdout.write(f"written   {path}\n")
+        write(f"written   {path}\n", sys.stdout)
     return 1 if any(outcome.kind == "refused" for outcome in outcomes) else 0
 
 

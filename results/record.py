@@ -35,6 +35,7 @@ from results.identity import (
     flattened,
     record_path,
 )
+from results.printing import printable
 
 __all__ = [
     "EXAMPLES_NAME",
@@ -72,6 +73,9 @@ class RecordConflict(RuntimeError):  # noqa: N818 - reads as what it is
 
 class RecordUnreadable(ValueError):  # noqa: N818
     """A record that is cut short, edited into nonsense, or from a later version of the suite."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(printable(reason))  # it quotes what it found
 
 
 @dataclass(frozen=True)
@@ -230,7 +234,7 @@ def decide(path: Path, fingerprinted: Parts) -> Literal["run", "skip", "failed"]
     if equal:
         return "skip"
     differing = differences(record.fingerprinted, fingerprinted)
-    lines = [f"  {key}: {there} there, {here} here" for key, (there, here) in differing.items()]
+    lines = [f"  {printable(key)}: {there} there, {here} here" for key, (there, here) in differing.items()]
     raise RecordConflict(
         f"{path} holds a finished run of the same name made under other settings:\n"
         + "\n".join(lines)

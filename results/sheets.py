@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from results.aggregate import BASELINE, WITH_ELMO, Group, Row, Summary
 from results.bootstrap import FEWEST_SEEDS, Interval, can_resample
 from results.paper import load_paper, relative_error_cut
+from results.printing import printable
 from results.verdict import LEGEND, verdict
 
 EMPTY = "-"
@@ -40,7 +41,7 @@ class Sheet:
 
 def sheets(summary: Summary) -> list[Sheet]:
     """The main table; where runs had other settings a second one, in which like stands beside like; the best of n."""
-    first, second, *others = summary.features
+    first, second, *others = map(printable, summary.features)
     head = [("data", "l"), ("task", "l"), ("metric", "l")]
     arms = [(first, "l"), (second, "l")]
     tail = [*GAIN_COLUMNS.values(), *((name, "l") for name in others)]
@@ -61,7 +62,7 @@ def _without_empty_columns(title: str, columns: Sequence[tuple[str, str]], lines
     """The sheet without those columns on the gain in which nothing stands."""
     optional = [GAIN_COLUMNS[name] for name in OPTIONAL]
     kept = [i for i, column in enumerate(columns) if column not in optional or any(line[i] != EMPTY for line in lines)]
-    return Sheet(title, [columns[i] for i in kept], [[line[i] for i in kept] for line in lines])
+    return Sheet(title, [columns[i] for i in kept], [[printable(line[i]) for i in kept] for line in lines])
 
 
 def _main_line(row: Row, summary: Summary) -> list[str]:
@@ -122,8 +123,10 @@ def _best_sheet(summary: Summary) -> list[Sheet]:
             found = [group.best_of(summary.best_of) if group else None for group in groups]
             scores = [EMPTY if score is None else f"{score:.2f}" for score in found]
             lines.append([row.data, row.task, row.metric, label or "plain", *scores])
-    columns = [("data", "l"), ("task", "l"), ("metric", "l"), ("settings", "l"), *((f, "r") for f in summary.features)]
-    return [Sheet(f"Dev scores in percent: expected best of {summary.best_of} seeds", columns, lines)]
+    columns = [("data", "l"), ("task", "l"), ("metric", "l"), ("settings", "l")]
+    columns += [(printable(features), "r") for features in summary.features]
+    title = f"Dev scores in percent: expected best of {summary.best_of} seeds"
+    return [_without_empty_columns(title, columns, lines)]
 
 
 def _score(group: Group) -> str:
@@ -138,7 +141,7 @@ def sections(summary: Summary) -> list[tuple[str, list[str]]]:
         for kind, title in TITLES.items()
     ]
     sections[-1][1].extend(legend(summary))
-    return [(title, lines) for title, lines in sections if lines]
+    return [(title, list(map(printable, lines))) for title, lines in sections if lines]
 
 
 def legend(summary: Summary) -> list[str]:

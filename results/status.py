@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -10,6 +11,7 @@ from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 
+from results.printing import printable, printable_lines, write
 from results.states import STATES, Overview, RunState, SweepState, look
 
 DEFAULT_RUNS = Path("results", "runs")
@@ -40,10 +42,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 130
     overview = look(runs_dir)
     if (complaint := _unknown(overview, options.experiment)) is not None:
-        print(complaint, file=sys.stderr)
+        write(f"{complaint}\n", sys.stderr)
         return 1
     overview = _chosen(overview, options.experiment)
-    print(json.dumps(_plain(overview), indent=1) if options.format == "json" else text(overview, runs_dir))
+    shown = json.dumps(_plain(overview), indent=1) if options.format == "json" else text(overview, runs_dir)
+    write(f"{shown}\n", sys.stdout)
     return 0
 
 
@@ -70,7 +73,7 @@ def _lines(sweep: SweepState) -> list[str]:
             times[-1] += " for one run after the other, and none is running"
     lines = [f"{head}; {', '.join(times)}"]
     if sweep.command:
-        lines.append(f"  {sweep.command}")
+        lines.append(f"  {printable(sweep.command)}")
     for state in ("running", "failed", "missing"):
         runs = [run for run in sweep.runs if run.state == state]
         width = max((len(run.title) for run in runs[:LONGEST_LIST]), default=0)
@@ -117,7 +120,7 @@ def _unknown(overview: Overview, experiment: str | None) -> str | None:
     there = f"there are: {', '.join(known)}" if known else "none was started yet"
     return (
         f"results.status: no sweep {experiment!r} was started with this folder; {there}. "
-        f"Start it with: python -m tasks.run -m experiment={experiment}"
+        f"Start it with: python -m tasks.run -m {shlex.quote(f'experiment={experiment}')}"
     )
 
 
@@ -133,7 +136,7 @@ def _watch(runs_dir: Path, experiment: str | None) -> int:
         while True:
             overview = look(runs_dir)
             if (complaint := _unknown(overview, experiment)) is not None:
-                print(complaint, file=sys.stderr)
+                write(f"{complaint}\n", sys.stderr)
                 return 1
             overview = _chosen(overview, experiment)
             show(text(overview, runs_dir))
@@ -150,13 +153,14 @@ def _screen() -> Iterator[Callable[[str], None]]:
         from rich.text import Text
 
         with Live(auto_refresh=False, vertical_overflow="visible") as live:
-            yield lambda text: live.update(Text(text), refresh=True)
+            yield lambda text: live.update(Text(printable_lines(text)), refresh=True)
         return
     shown = [""]
 
     def show(text: str) -> None:
         if text != shown[0]:
-            print(text, end="\n\n", flush=True)
+            write(f"{text}\n\n", sys.stdout)
+            sys.stdout.flush()
         shown[0] = text
 
     yield show

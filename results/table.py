@@ -3,11 +3,11 @@
 import argparse
 import sys
 from collections.abc import Sequence
-from typing import TextIO
 
 from results.aggregate import Summary, summarise
 from results.choosing import add_choices, choose
 from results.formats import FORMATS, MACHINE_FORMATS
+from results.printing import write
 from results.terminal import can_draw, print_rich
 
 _DESCRIPTION = """\
@@ -40,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(argv)
     chosen = choose(options, options.best_of)
     if chosen.mistake:
-        _print(chosen.mistake, sys.stderr)
+        write(chosen.mistake, sys.stderr)
         return 2
     summary = summarise(chosen.collection, chosen.selection)
 
@@ -49,12 +49,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     if summary.rows and options.format == "text" and can_draw(sys.stdout):
         print_rich(summary)
     elif summary.rows or not for_people:
-        _print(FORMATS[options.format](summary), sys.stdout)
+        write(FORMATS[options.format](summary), sys.stdout)
     if not summary.rows:
-        _print(chosen.nothing, beside)
+        write(chosen.nothing, beside)
     if not summary.rows or not for_people:
         for finding in summary.findings:
-            _print(f"{finding.kind}: {finding.text}\n", beside)
+            write(f"{finding.kind}: {finding.text}\n", beside)
     return _check(summary) if options.check else 0
 
 
@@ -89,19 +89,9 @@ def _check(summary: Summary) -> int:
     if not summary.rows:
         reasons.append("no rows")
     for reason in reasons:
-        _print(f"check: {reason}\n", sys.stderr)
-    _print(f"check: {len(reasons)} reasons to fail\n" if reasons else "check: nothing is wrong\n", sys.stderr)
+        write(f"check: {reason}\n", sys.stderr)
+    write(f"check: {len(reasons)} reasons to fail\n" if reasons else "check: nothing is wrong\n", sys.stderr)
     return 1 if reasons else 0
-
-
-def _print(text: str, stream: TextIO) -> None:
-    """Writes the text, in plain ASCII to a terminal that knows no better."""
-    encoding = stream.encoding or "utf-8"
-    try:
-        text.encode(encoding)
-    except UnicodeEncodeError:
-        text = text.replace("±", "+-").encode(encoding, errors="backslashreplace").decode(encoding)
-    stream.write(text)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from results.aggregate import Summary, summarise
 from results.choosing import Chosen, add_choices, choose
+from results.printing import write
 from results.report.page import About, page
 from results.report.png import can_paint, write_png
 from results.report.sections import Section, sections_of
@@ -33,11 +34,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(argv)
     chosen = choose(options)
     if chosen.mistake:
-        sys.stderr.write(chosen.mistake)
+        write(chosen.mistake, sys.stderr)
         return 2
     summary = summarise(chosen.collection, chosen.selection)
     if not summary.rows:
-        sys.stderr.write(chosen.nothing)
+        write(chosen.nothing, sys.stderr)
         if not summary.findings:
             return 1
     sections = sections_of(summary)
@@ -46,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if options.figures is not None:
             _write_figures(options.figures, sections)
     except OSError as error:
-        sys.stderr.write(f"{error.filename}: expected a place that can be written, found: {error.strerror}\n")
+        write(f"{error.filename}: expected a place that can be written, found: {error.strerror}\n", sys.stderr)
         return 2
     return 0 if summary.rows else 1
 
@@ -79,10 +80,11 @@ def _about(chosen: Chosen) -> About:
 
 def _write_page(path: Path, text: str, summary: Summary) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
+    content = text.encode(errors="backslashreplace")  # a folder's name need not be UTF-8
+    path.write_bytes(content)
     wrong = sum(finding.wrong for finding in summary.findings)
     warning = f"; {wrong} findings to look at" if wrong else ""
-    sys.stdout.write(f"{path}: {len(text.encode()) / 1000:,.0f} kB{warning}\n")
+    write(f"{path}: {len(content) / 1000:,.0f} kB{warning}\n", sys.stdout)
 
 
 def _write_figures(folder: Path, sections: Sequence[Section]) -> None:
@@ -95,11 +97,11 @@ def _write_figures(folder: Path, sections: Sequence[Section]) -> None:
     for figure in figures:
         (folder / f"{figure.name}.svg").write_text(standalone_svg(figure), encoding="utf-8")
     if not can_paint():
-        sys.stdout.write(f"{folder}: {len(figures)} figures as SVG; for PNG, pip install 'elmo-benchmark[figures]'\n")
+        write(f"{folder}: {len(figures)} figures as SVG; for PNG, pip install 'elmo-benchmark[figures]'\n", sys.stdout)
         return
     for figure in figures:
         write_png(figure, folder / f"{figure.name}.png")
-    sys.stdout.write(f"{folder}: {len(figures)} figures, each as SVG and PNG\n")
+    write(f"{folder}: {len(figures)} figures, each as SVG and PNG\n", sys.stdout)
 
 
 if __name__ == "__main__":

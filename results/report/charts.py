@@ -18,7 +18,17 @@ from results.report.marks import (
     spread,
     text_width,
 )
-from results.report.panels import Efficiency, Panel, class_scores, confusion, curve, layer_name, mixes, shown_metric
+from results.report.panels import (
+    Efficiency,
+    Panel,
+    as_stem,
+    class_scores,
+    confusion,
+    curve,
+    layer_name,
+    mixes,
+    shown_metric,
+)
 
 Arms = Mapping[str, Arm]
 LANE = 44.0
@@ -220,7 +230,9 @@ def confusion_matrix(panel: Panel, group: Group) -> Figure | None:
             marks.append(Label(x, y + height / 2 + 4, f"{share:.0%}", "ink", 12, "middle", i == j, halo=0))
     title = f"{panel.title} · {group.features}"
     caption = f"{group.features}: share of each gold class by what was predicted, all seeds together."
-    return Figure(f"confusion-{panel.stem}-{group.features}", title, caption, top + height * len(names) + 8, marks)
+    return Figure(
+        f"confusion-{panel.stem}-{as_stem(group.features)}", title, caption, top + height * len(names) + 8, marks
+    )
 
 
 def _legend(features: Sequence[str], arms: Arms) -> list[Mark]:

@@ -14,6 +14,11 @@ COUNTS = ("used", "questions", "pairs", "examples", "sentences")
 LAYERS = ("characters", "LSTM 1", "LSTM 2")
 
 
+def as_stem(name: str) -> str:
+    """The name as part of a file's name."""
+    return re.sub(r"[^A-Za-z0-9._=+-]+", "-", name)[:80].strip("-")
+
+
 @dataclass(frozen=True)
 class Panel:
     """The arms of one task on one data set under the same settings: what one small figure shows."""
@@ -34,7 +39,7 @@ class Panel:
     @property
     def stem(self) -> str:
         """The title as part of a file's name."""
-        return re.sub(r"[^A-Za-z0-9._=+-]+", "-", f"{self.row.data}-{self.row.task}-{self.label}")[:80].strip("-")
+        return as_stem(f"{self.row.data}-{self.row.task}-{self.label}")
 
     @property
     def metric(self) -> str:

@@ -204,7 +204,7 @@ def test_every_empty_cell_has_its_command(tmp_path):
     save(tmp_path, make_record(60.0, task="sst5", features="elmo_random"))
     save(tmp_path, make_record(task="sst5", features="elmo", seed=2, error=RunError("RuntimeError", "x")))
     summary = summary_of(tmp_path, runs_dir=tmp_path / "my runs")
-    suffix = f" runs_dir='{tmp_path}/my runs'"
+    suffix = f" 'runs_dir={tmp_path}/my runs'"
     assert [f.text.removesuffix(suffix) for f in summary.findings if f.kind == "empty"] == [
         "python -m tasks.run task=ner features=elmo data=paper seed=3",
         "python -m tasks.run task=ner features=elmo_random data=paper seed=3",
