@@ -146,6 +146,13 @@ class Task(ABC, Generic[Example, Settings]):
     def learn_labels(self, train: Sequence[Example]) -> None:
         """Fixes the labels to predict, from the training examples alone."""
 
+    def learned_labels(self) -> list[str]:
+        """What `learn_labels` has found, for a saved model; none where the task's labels are given."""
+        return []
+
+    def use_labels(self, labels: Sequence[str]) -> None:
+        """Fixes the labels to those that were learned when a model was saved."""
+
     @abstractmethod
     def texts(self, example: Example) -> tuple[Sentence, ...]:
         """The sentences of an example, in the order of `Batch.texts`."""

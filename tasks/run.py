@@ -129,7 +129,13 @@ def run(config: RunConfig, in_sweep: bool = False, side_by_side: bool = False) -
 def _ended_before(plan: Plan, done: Literal["run", "skip", "failed"], reporter: Reporter) -> Ended:
     """Says that the run was done by an earlier command, or raises RunFailed where that has failed."""
     if done == "skip":
-        reporter.say(f"is done already: {plan.path}")
+        if plan.config.keep_weights and not plan.path.with_name(WEIGHTS_NAME).exists():
+            reporter.warn(
+                f"is done already, and kept no weights: {plan.path}. To have them, run it again with another "
+                f"runs_dir=DIR, or delete {plan.path.parent} first"
+            )
+        else:
+            reporter.say(f"is done already: {plan.path}")
         return Ended("skipped", plan.title, "")
     error = read_record(plan.path).error
     reporter.warn(f"failed before, and runs again with retry=failed: {error.last_line if error else ''}  {plan.path}")
@@ -176,7 +182,7 @@ def _carry_out(plan: Plan, lock: Lock, device: torch.device, reporter: Reporter)
         try:
             model = experiment(plan, device, reporter, outcome, on_epoch)
             if config.keep_weights:
-                save_weights(path.with_name(WEIGHTS_NAME), model, config.resolved)
+                save_weights(path.with_name(WEIGHTS_NAME), model, config)
             write_examples(path.with_name(EXAMPLES_NAME), fingerprint(plan.parts), outcome.test.examples)
         except Exception as error:
             failed = record(error)

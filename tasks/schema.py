@@ -9,6 +9,7 @@ import difflib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib.metadata import entry_points
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,8 @@ from tasks.vectors import GLOVE_50D, WORD2VEC
 
 # Where, on what and how loudly a run takes place cannot change what comes out, so they are no part of its identity.
 NOT_IN_FINGERPRINT = ("device", "threads", "runs_dir", "data_dir", "keep_weights", "store", "retry", "logger")
+
+TASK_ENTRY_POINTS = "elmo_benchmark.tasks"  # the group under which an installed package offers tasks of its own
 
 BY_NAME_OR_PATH = (("words", "vectors"), ("elmo", "weights"))  # settings of features
 
@@ -131,22 +134,42 @@ def run_config(tree: DictConfig) -> RunConfig:
             task.
     """
     tree = _without_unused(tree)
-    parsed = _parsed(tree)
+    parsed = _parsed(tree, get_class(tree.task._target_))
     return replace(parsed, variant=_variant(tree, parsed.task.name))
 
 
-def recorded_config(resolved: Mapping[str, Any]) -> RunConfig:
-    """The run whose `resolved` tree was written down, but for its `variant`: that is in the run's record.
+def recorded_config(resolved: Mapping[str, Any], task: type[Task[Any, Any]]) -> RunConfig:
+    """The run of a task whose `resolved` tree was written down, but for its `variant`: that is in the run's record.
 
-    To find it out again would take the YAMLs that the run was composed from, and they may be elsewhere.
+    To find it out again would take the YAMLs that the run was composed from, and they may be elsewhere. The class is
+    given: a file may come from a stranger, and must not choose what is imported.
     """
-    return _parsed(_without_unused(OmegaConf.merge(OmegaConf.structured(RunSchema), dict(resolved))))  # type: ignore[arg-type]
+    try:
+        tree = _without_unused(OmegaConf.merge(OmegaConf.structured(RunSchema), dict(resolved)))  # type: ignore[arg-type]
+        return _parsed(tree, task)
+    except OmegaConfBaseException as error:
+        raise InputError(explain(error)) from error
 
 
-def _parsed(tree: DictConfig) -> RunConfig:
+def task_named(name: str) -> type[Task[Any, Any]]:
+    """The class of a task: of one under tasks/ that conf/task/ has, or of an entry point that the user installed."""
+    found: object = None
+    if name in group_options("task"):
+        target = OmegaConf.create(files("conf").joinpath("task", f"{name}.yaml").read_text("utf-8")).task._target_
+        found = get_class(target) if target.startswith(f"{__package__}.") else None
+    for entry in entry_points(group=TASK_ENTRY_POINTS, name=name) if found is None else ():
+        found = entry.load()
+    if not (isinstance(found, type) and issubclass(found, Task) and found.name == name):
+        raise InputError(
+            f"task={name}: expected one of {', '.join(group_options('task'))}, or one that an installed package offers "
+            f"as an entry point of the group {TASK_ENTRY_POINTS}"
+        )
+    return found
+
+
+def _parsed(tree: DictConfig, task_class: type[Task[Any, Any]]) -> RunConfig:
     """What the tree says, checked."""
-    task_class = get_class(tree.task._target_)
-    name = task_class.name  # type: ignore[attr-defined]
+    name = task_class.name
     # Checked once more: Hydra lets +KEY=VALUE past the schema.
     values: RunSchema = _checked(RunSchema, OmegaConf.to_container(tree, resolve=True), "")  # type: ignore[arg-type]
     limits.at_least(1, "limit", values.limit)
@@ -162,8 +185,8 @@ def _parsed(tree: DictConfig) -> RunConfig:
         raise InputError(f"data={data.name} is for task={data.task}, found task={name}")
     settings = {key: value for key, value in values.task.items() if key != "_target_"}
     task = task_class(
-        _checked(task_class.settings_type, settings, "task"),  # type: ignore[attr-defined]
-        _checked(task_class.reader_type, data.reader, "data.reader"),  # type: ignore[attr-defined]
+        _checked(task_class.settings_type, settings, "task"),
+        _checked(task_class.reader_type, data.reader, "data.reader"),
     )
     return RunConfig(
         task=task,

@@ -98,12 +98,12 @@ class Source:
         self._train_fraction = train_fraction
         self._seed = seed
         self._rows: dict[str, list[dict[str, Any]]] = {}  # by the hub's names, since two splits may share one
-        self._hashes: dict[Split, str] = {}
+        self._hashes: dict[str, str] = {}  # by split
 
     def fingerprint(self) -> dict[str, str]:
         """The sha256 of each split's content, in which no label is looked at; what is loaded later must have it."""
         self._hashes = {split: self._hash(split) for split in SPLITS}
-        return {**self._hashes}
+        return dict(self._hashes)
 
     def load(self, task: Task[Example, Any], split: Split) -> Loaded[Example]:
         """The examples of a split.

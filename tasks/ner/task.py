@@ -53,7 +53,14 @@ class Ner(Task[NerExample, NerSettings]):
 
     def learn_labels(self, train: Sequence[NerExample]) -> None:
         """Fixes the BIOES tags: O and four for each label that occurs in training."""
-        labels = sorted({span.label for example in train for span in example.spans})
+        self.use_labels(sorted({span.label for example in train for span in example.spans}))
+
+    def learned_labels(self) -> list[str]:
+        """The labels of entities."""
+        return list(self._first_tag)
+
+    def use_labels(self, labels: Sequence[str]) -> None:
+        """Fixes the BIOES tags to those of these labels."""
         self.tags = ["O", *(f"{prefix}-{label}" for label in labels for prefix in "BIES")]
         self._first_tag = {label: 1 + 4 * number for number, label in enumerate(labels)}
 

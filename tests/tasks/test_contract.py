@@ -14,6 +14,7 @@ from torch import nn
 import conf
 from tasks.base import SPLITS
 from tasks.console import Reporter
+from tasks.saved import load_weights, save_weights
 from tasks.sources import Source
 from tasks.trainer import Trainer
 from tests.tasks.making import ARMS, arm_of, model_of, run_of
@@ -109,6 +110,15 @@ class TestContract:
                 assert parameter.grad.abs().sum() > 0, name
             else:
                 assert parameter.grad is None, name
+
+    def test_a_model_that_was_saved_predicts_the_same(self, setup, tmp_path):
+        model = setup.model()
+        save_weights(tmp_path / "weights.pt", model, setup.config)
+        config, loaded = load_weights(tmp_path / "weights.pt", setup.task.name)
+        assert config.task is not setup.task
+        again = Trainer(config.task, config.trainer, 1, CPU, Reporter("contract", quiet=True))
+        dev = setup.splits["dev"][:8]
+        assert again.predict(loaded, dev) == setup.trainer().predict(model, dev)
 
     @pytest.mark.integration
     def test_fits_eight_examples_to_a_perfect_score(self, setup, fitted):
