@@ -17,6 +17,9 @@ class Site:
         url: where it is.
         ranges: answer to Range with 206; otherwise all is sent, whatever is asked.
         validators: send ETags.
+        conditions: heed If-Range; otherwise a part of whatever file is there now is sent.
+        lengths: send Content-Length; otherwise the end of the connection is the end of the file.
+        content_type: what the files are said to be.
         cuts: how many bytes to send before the connection is closed, one for each answer, the first first.
         answers: statuses to answer with in place of a file, one for each request, the first first.
         redirects: path to path.
@@ -31,6 +34,9 @@ class Site:
     url: str = ""
     ranges: bool = True
     validators: bool = True
+    conditions: bool = True
+    lengths: bool = True
+    content_type: str | None = None
     cuts: list[int] = field(default_factory=list)
     answers: list[int] = field(default_factory=list)
     redirects: dict[str, str] = field(default_factory=dict)
@@ -74,7 +80,8 @@ def serving(site: Site):
         def content(self, content, asked):
             tag = f'"{hashlib.md5(content).hexdigest()}"'
             start = 0
-            if asked and site.ranges and self.headers.get("If-Range") in (None, tag):
+            same = self.headers.get("If-Range") in (None, tag) or not site.conditions
+            if asked and site.ranges and same:
                 start = int(asked.removeprefix("bytes=").removesuffix("-"))
                 if start >= len(content):
                     self.empty(416)
@@ -84,7 +91,10 @@ def serving(site: Site):
                 self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
             if site.validators:
                 self.send_header("ETag", tag)
-            self.send_header("Content-Length", str(len(content) - start))
+            if site.content_type is not None:
+                self.send_header("Content-Type", site.content_type)
+            if site.lengths:
+                self.send_header("Content-Length", str(len(content) - start))
             self.end_headers()
             cut = site.cuts.pop(0) if site.cuts else len(content)
             body = content[start:][:cut]

@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 from rich.progress import Progress as Bar
 
+from elmo.download.content import MOST, wrong_kind
 from elmo.download.published import BILMS, VECTORS, PublishedFile, PublishedVectors, files_of, is_published
 from elmo.download.transfer import CHUNK, Progress, TransferError, fetch
 from elmo.errors import InputError
@@ -48,12 +49,13 @@ def obtain(name: str, thorough: bool = False) -> Path:
     folder = _folder(name)
     if name in VECTORS:
         target = folder / VECTORS[name].member
-        if not _usable(target, thorough=thorough):
+        dim = VECTORS[name].dim
+        if not _usable(target, dim=dim, thorough=thorough):
             with _alone(name, folder):
-                if not _usable(target):
+                if not _usable(target, dim=dim):
                     _unpack(name, VECTORS[name], target)
         return target
-    missing = [file for file in files_of(name) if not _usable(folder / file.name, file, thorough)]
+    missing = [file for file in files_of(name) if not _usable(folder / file.name, file, thorough=thorough)]
     if missing:
         with _alone(name, folder):
             for file in missing:
@@ -113,8 +115,15 @@ def _folder(name: str) -> Path:
     return downloads_folder() / (name if name in BILMS else name.partition("/")[0])
 
 
-def _usable(path: Path, file: PublishedFile | None = None, thorough: bool = False) -> bool:
-    """Whether a file is here; one that has changed, or was put here by hand, is checked first."""
+def _usable(path: Path, file: PublishedFile | None = None, dim: int | None = None, thorough: bool = False) -> bool:
+    """Whether a file is here; one that has changed, or was put here by hand, is checked first.
+
+    Args:
+        path: where it would be.
+        file: what is published about it.
+        dim: width of the vectors in it.
+        thorough: check it in any case.
+    """
     if not path.is_file():
         return False
     note = _read_note(path)
@@ -129,6 +138,8 @@ def _usable(path: Path, file: PublishedFile | None = None, thorough: bool = Fals
         raise InputError(f"{path}: expected the published file of sha256 {published}, found {sha256}. {remedy}")
     if note is not None and note.sha256 != sha256:
         raise InputError(f"{path}: has changed since it came here, from sha256 {note.sha256} to {sha256}. {remedy}")
+    if published is None and (wrong := wrong_kind(path, path.suffix, dim)):
+        raise InputError(f"{path}: {wrong}. {remedy}")
     _write_note(path, sha256)
     return True
 
@@ -141,7 +152,10 @@ def _download(name: str, file: PublishedFile, target: Path) -> None:
     for url in _urls(name, file):
         try:
             with _shown(name, f"downloading {url}") as progress:
-                fetch(url, target, progress, file.size, sha256)
+                fetch(url, target, progress, file.size, sha256, MOST.get(target.suffix) if file.size is None else None)
+            if sha256 is None and (wrong := wrong_kind(target, target.suffix)):
+                target.unlink()
+                raise TransferError(f"{url}: {wrong}; it was thrown away")
         except TransferError as error:
             failures.append(str(error))
         else:
@@ -187,7 +201,7 @@ def _unpack(name: str, vectors: PublishedVectors, target: Path) -> None:
     downloaded = not _usable(archive, vectors.archive)
     if downloaded:
         _download(name, vectors.archive, archive)
-    partial = target.with_name(f"{target.name}.partial")  # a fixed name: what a kill leaves is overwritten
+    partial = target.with_name(f"{target.name}.partial")  # a fixed name: what a kill leaves is removed
     digest = hashlib.sha256()
     try:
         with zipfile.ZipFile(archive) as opened, _shown(name, f"unpacking {target}") as progress:
@@ -195,7 +209,8 @@ def _unpack(name: str, vectors: PublishedVectors, target: Path) -> None:
             free = shutil.disk_usage(target.parent).free
             if total > free:
                 raise InputError(f"{target}: takes {total / 1e9:.1f} GB, and there is room for {free / 1e9:.1f}")
-            with opened.open(vectors.member) as source, partial.open("wb") as file:
+            partial.unlink(missing_ok=True)  # it may be a link, which would be followed
+            with opened.open(vectors.member) as source, partial.open("xb") as file:
                 while chunk := source.read(CHUNK):
                     file.write(chunk)
                     digest.update(chunk)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -36,7 +37,7 @@ class TestFirstDownloadCounts:
         path = cache / WEIGHTS.lstrip("/")
         obtain("allennlp/medium")
         path.unlink()
-        site.files[WEIGHTS] = site.files[WEIGHTS][::-1]
+        site.files[WEIGHTS] = site.files[WEIGHTS][:-1] + b"?"  # another value in the last tensor
         with pytest.raises(InputError, match=rf"(?s)expected content of sha256 .*remove {path}\.checked"):
             obtain("allennlp/medium")
         assert not path.exists()
@@ -66,6 +67,73 @@ class TestFirstDownloadCounts:
         plain.write_bytes(b"mine")
         assert content_hash(plain) == hashlib.sha256(b"mine").hexdigest()
         assert names_in(tmp_path) == {"cache", "vectors.txt"}  # notes only beside downloads
+
+
+PAGE = b"<!DOCTYPE html><html>Please log in</html>" * 50
+KINDS = [
+    (OPTIONS, PAGE, "expected the options of a biLM"),
+    (OPTIONS, b"[1]", "expected the options of a biLM"),
+    (OPTIONS, b'{"error": "not found"}', "expected the options of a biLM"),
+    (OPTIONS, b"[" * 100_000, "expected the options of a biLM"),
+    (OPTIONS, b'{"lstm": 1}' + b" " * (1 << 20), "1,048,576"),
+    (WEIGHTS, PAGE, "expected a whole HDF5 file, found 2,050 bytes that begin with b'<!DOCTYPE html>"),
+    (WEIGHTS, b"", "expected a whole HDF5 file"),
+    (WEIGHTS, b"\x89HDF\r\n\x1a\n", "expected a whole HDF5 file"),
+]
+
+
+class TestKinds:
+    """Of files that are published without a hash: something else is not what counts from then on."""
+
+    @pytest.mark.parametrize(("path", "content", "message"), KINDS)
+    @pytest.mark.parametrize("lengths", [True, False])
+    def test_what_a_server_sends(self, site, cache, path, content, message, lengths):
+        right, site.files[path], site.lengths = site.files[path], content, lengths
+        with pytest.raises(InputError, match=message):
+            obtain("allennlp/medium")
+        assert not list(cache.rglob(f"{Path(path).name}*"))
+        site.files[path], site.lengths = right, True
+        obtain("allennlp/medium")
+        assert (cache / path.lstrip("/")).read_bytes() == right
+
+    def test_a_file_that_lacks_its_end(self, site, cache):
+        """Without a length there is no other sign of it."""
+        site.lengths = False
+        site.cuts = [10_000, len(site.files[WEIGHTS]) - 1]  # the first is that of the options
+        with pytest.raises(InputError, match="expected a whole HDF5 file"):
+            obtain("allennlp/medium")
+
+    @pytest.mark.parametrize(("path", "content", "message"), [kind for kind in KINDS if kind[2] != "1,048,576"])
+    def test_what_somebody_put_there(self, site, cache, path, content, message):
+        obtain("allennlp/medium")
+        target = cache / path.lstrip("/")
+        target.write_bytes(content)
+        target.with_name(f"{target.name}.checked").unlink()
+        with pytest.raises(InputError, match=rf"{target.name}: {message}(?s:.*)Remove it to download it again"):
+            obtain("allennlp/medium")
+
+    @pytest.mark.parametrize(
+        "content", [PAGE, b"", TEXT[100], b"400000 50\n" + TEXT[50], TEXT[50].replace(b"0.5", b"nan", 1), b"the " * 51]
+    )
+    def test_vectors_that_somebody_put_there(self, cache, monkeypatch, content):
+        monkeypatch.setenv("ELMO_MIRROR", "http://nowhere.invalid")
+        path = cache / "glove" / "glove.6B.50d.txt"
+        path.parent.mkdir(parents=True)
+        path.write_bytes(content)
+        with pytest.raises(InputError, match=r"50d\.txt: expected a text of words, each with 50 numbers, found"):
+            obtain("glove/6B.50d")
+        path.write_bytes(TEXT[50])
+        assert obtain("glove/6B.50d") == path
+
+
+def test_unpacking_follows_no_link(site, cache, tmp_path):
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    (cache / "glove").mkdir(parents=True)
+    (cache / "glove" / "glove.6B.50d.txt.partial").symlink_to(victim)
+    assert obtain("glove/6B.50d").read_bytes() == TEXT[50]
+    assert not (cache / "glove" / "glove.6B.50d.txt").is_symlink()
+    assert victim.read_text() == "mine"
 
 
 class TestByHand:

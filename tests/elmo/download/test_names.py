@@ -77,7 +77,7 @@ class TestBilm:
         assert site.sent == size + len(site.files[OPTIONS])
 
     def test_another_size_than_the_known_one_is_refused(self, site):
-        for path, content in ((OPTIONS, b"{}"), (WEIGHTS, b"<html>Please log in</html>")):
+        for path, content in ((OPTIONS, b'{"lstm": {}}'), (WEIGHTS, b"<html>Please log in</html>")):
             path = path.replace("medium", "small").replace("2x2048_256", "2x1024_128")
             site.files[path] = content
         with pytest.raises(InputError, match=r"expected a file of 54,402,456 bytes, the server offers 26"):

@@ -1,8 +1,10 @@
 import hashlib
+import itertools
 import socket
 import urllib.error
 import urllib.request
 from email.message import Message
+from types import SimpleNamespace
 
 import pytest
 
@@ -36,12 +38,18 @@ def target(tmp_path):
 
 @pytest.fixture
 def get(site, target):
-    def run(size=SIZE, sha256=HASH, path=PATH):
+    def run(size=SIZE, sha256=HASH, path=PATH, most=None):
         shown = []
-        fetch(site.url + path, target, lambda done, total: shown.append((done, total)), size, sha256)
+        fetch(site.url + path, target, lambda done, total: shown.append((done, total)), size, sha256, most)
         return shown
 
     return run
+
+
+def clock(seconds):
+    """A time module by which so many seconds go by whenever it is asked."""
+    readings = itertools.count(0.0, seconds)
+    return SimpleNamespace(monotonic=lambda: next(readings), sleep=lambda _: None)
 
 
 def ranges(site):
@@ -108,6 +116,20 @@ def test_two_versions_are_never_spliced(get, site, target, monkeypatch, known):
     get(sha256=hashlib.sha256(new).hexdigest() if known else None)
     assert target.read_bytes() == new
     assert ranges(site)[-1] == "bytes=400000-"
+
+
+def test_a_part_of_another_version_starts_again(get, site, target, monkeypatch):
+    """Of the same length, from a server that ignores If-Range: its ETag tells."""
+    monkeypatch.setattr(transfer, "TRIES", 1)
+    site.conditions = False
+    site.cuts = [400_000, 0]
+    with pytest.raises(TransferError):
+        get()
+    site.files[PATH] = new = CONTENT[::-1]
+    monkeypatch.setattr(transfer, "TRIES", 5)
+    get(sha256=None)
+    assert target.read_bytes() == new
+    assert ranges(site)[-2:] == ["bytes=400000-", None]
 
 
 def test_a_server_without_versions_starts_anew(get, site, target):
@@ -188,6 +210,101 @@ def test_wrong_size_is_told_before_anything_is_sent(get, site, target):
     with pytest.raises(TransferError, match=r"expected a file of 1,000,000 bytes, the server offers 26"):
         get()
     assert list(target.parent.iterdir()) == []
+
+
+@pytest.mark.parametrize("known", [{"size": SIZE}, {"size": None, "most": SIZE}])
+def test_a_server_that_never_stops_is_stopped(get, site, target, known):
+    site.files[PATH] = CONTENT * 20
+    site.lengths = False
+    with pytest.raises(TransferError, match=r"expected at most 1,000,000 bytes, got more; it was thrown away"):
+        get(sha256=None, **known)
+    assert list(target.parent.iterdir()) == []
+    assert len(site.asked) == 1
+
+
+def test_a_file_that_is_larger_than_any_is_refused_before_anything_is_sent(get, site, target):
+    with pytest.raises(TransferError, match=r"expected a file of at most 999,999 bytes, the server offers 1,000,000"):
+        get(size=None, sha256=None, most=SIZE - 1)
+    assert list(target.parent.iterdir()) == []
+    get(size=None, sha256=None, most=SIZE)
+    assert target.read_bytes() == CONTENT
+
+
+def test_a_web_page_is_no_file(get, site, target):
+    site.content_type = "text/html; charset=utf-8"
+    with pytest.raises(TransferError, match=r"file\.bin: expected a file, the server sends a web page"):
+        get(size=None, sha256=None)
+    assert list(target.parent.iterdir()) == []
+
+
+def test_a_server_that_sends_a_few_bytes_an_hour_is_given_up(get, site, target, monkeypatch):
+    """By the clock here."""
+    with monkeypatch.context() as patched:
+        patched.setattr(transfer, "time", clock(3600.0))
+        patched.setattr(transfer, "CHUNK", 10_000)
+        with pytest.raises(TransferError, match=r"sent fewer than 1,000 bytes a second for 3600 seconds"):
+            get()
+    assert len(site.asked) == transfer.TRIES
+    partial = target.with_name("file.bin.partial")
+    assert CONTENT.startswith(partial.read_bytes())  # what came is kept
+    get()
+    assert target.read_bytes() == CONTENT
+
+
+def test_a_slow_server_that_is_fast_enough_is_not(get, target, monkeypatch):
+    monkeypatch.setattr(transfer, "time", clock(61.0))
+    monkeypatch.setattr(transfer, "SLOWEST", 0.001)
+    get()
+    assert target.read_bytes() == CONTENT
+
+
+class TestLinks:
+    """Where the partial file would be: what a link leads to is not touched."""
+
+    @pytest.fixture
+    def victim(self, tmp_path_factory):
+        path = tmp_path_factory.mktemp("elsewhere") / "victim"
+        path.write_bytes(CONTENT[:400_000])
+        return path
+
+    @pytest.mark.parametrize("end", [".partial", ".partial.json"])
+    def test_a_link_is_removed(self, get, target, victim, end):
+        target.with_name(f"file.bin{end}").symlink_to(victim)
+        get()
+        assert victim.read_bytes() == CONTENT[:400_000]
+        assert target.read_bytes() == CONTENT
+        assert not target.is_symlink()
+
+    def test_a_link_that_looks_like_the_beginning_is_not_continued(self, get, site, target, victim):
+        target.with_name("file.bin.partial").symlink_to(victim)
+        tag = hashlib.md5(CONTENT).hexdigest()
+        target.with_name("file.bin.partial.json").write_text(f'{{"validator": "\\"{tag}\\"", "total": {SIZE}}}')
+        get()
+        assert ranges(site) == [None]
+        assert victim.read_bytes() == CONTENT[:400_000]
+
+    @pytest.mark.parametrize("begun", [False, True])
+    def test_a_link_that_appears_after_the_check(self, get, site, target, victim, begun, monkeypatch):
+        partial = target.with_name("file.bin.partial")
+        if begun:
+            site.cuts = [400_000]
+        answer = transfer._open
+
+        def link_and_answer(*arguments):
+            response = answer(*arguments)
+            if len(site.asked) == 1 + begun:
+                partial.unlink(missing_ok=True)
+                partial.symlink_to(victim)
+            return response
+
+        monkeypatch.setattr(transfer, "_open", link_and_answer)
+        if begun:
+            with pytest.raises(InputError, match=r"file\.bin\.partial: cannot write: Too many levels of symbolic"):
+                get()
+        else:
+            get()
+            assert target.read_bytes() == CONTENT
+        assert victim.read_bytes() == CONTENT[:400_000]
 
 
 def test_nobody_listens(target):
