@@ -51,7 +51,7 @@ def test_one_table_with_every_part_that_was_asked_for(tiny, capsys):
     found = [row[0] for row in cells[2:]]
     # In the table's order, whatever the order on the command line.
     assert found[-6:] == ["CRF likelihood", "CRF decoding", "LSTM", "GRU", "character CNN", "attention"]
-    assert found[:-6][-2:] == ["biLM, in torch", f"{found[0]}, a stream"]
+    assert found[:-6][-3:] == ["biLM, in torch", *[f"{found[0]}, a stream"] * 2]  # next to either anchor
 
 
 def test_json_is_one_document_and_says_the_same(tiny, capsys, monkeypatch):
@@ -103,8 +103,10 @@ def test_a_full_run_has_all_parts_a_quick_one_five():
 
 def test_the_store_beside_what_it_saves(tiny, capsys, monkeypatch):
     monkeypatch.setenv("BENCH_FORMAT", "json")
-    fill, read, disk = measured(capsys, "--only", "store")
+    fill, cached, read, disk = measured(capsys, "--only", "store")
     assert (fill["what"], fill["anchor_name"]) == ("store, fill", anchor.NAME)
+    assert (cached["what"], cached["anchor_name"]) == ("store, fill", anchor.CACHED)
+    assert cached["ours"] == fill["ours"]
     assert (read["what"], read["anchor_name"]) == ("store, read", store.AGAIN)
     # float16, and layer 0 once: 5 halves of 128 values, and the index.
     assert disk["ours"] > 5 * 128 * 2
@@ -176,11 +178,34 @@ def test_the_anchor_computes_what_the_bilm_does(size):
     torch.testing.assert_close(anchor.layers(model, sentences), model.layers(sentences), atol=5e-5, rtol=0)
 
 
+@pytest.mark.parametrize("size", ["tiny", "small"])
+def test_the_anchor_with_cached_words_computes_the_same(size):
+    model = random_bilm(size, seed=1)
+    sentences = text.sentences(5)
+    cache = anchor.fill_cache(model, text.words(sentences))
+    torch.testing.assert_close(anchor.layers(model, sentences, cache), model.layers(sentences), atol=5e-5, rtol=0)
+    with pytest.raises(KeyError):  # it reads from the cache
+        anchor.layers(model, [["notaword"]], cache)
+
+
+def test_an_anchor_that_caches_words_pays_for_each_word_once_and_for_each_batch():
+    rounds = Rounds({"ours": [1.0, 2.0], "cache": [3.0, 4.0], "from cache": [5.0, 6.0]})
+    found = anchor.with_cache(rounds, 2 * (anchor.CHUNK - 3), 10.5)  # two chunks of words
+    assert found.seconds[anchor.CACHED] == [2 * 3.0 + 10.5 * 5.0, 2 * 4.0 + 10.5 * 6.0]
+    assert found.seconds["ours"] == [1.0, 2.0]
+
+
+def test_words_come_again_as_often_as_in_running_text():
+    stream = [sentence for seed in range(20) for sentence in text.sentences(64, seed)]
+    assert len(text.words(stream)) / sum(map(len, stream)) == pytest.approx(0.27, abs=0.01)
+
+
 def test_paths_of_a_gpu_agree_and_have_their_rows():
     found = list(bilm.gpu_rows(bilm.Workload("tiny", 3, 2, 1), CPU))
     aims = [(row.what, row.anchor_name, row.least_ratio) for row in found]
     assert ("biLM, clipped", bilm.CUDNN, 0.5) in aims
     assert ("biLM, clipped, own batches", anchor.NAME, 10.0) in aims
+    assert ("biLM, clipped, own batches", anchor.CACHED, None) in aims
 
 
 def test_a_path_that_computes_something_else_is_not_timed():

@@ -80,13 +80,19 @@ def precision_rows(work: Workload, precision: str, device: torch.device, folder:
 
     if device.type != "cpu":
         fill()  # warms up
-    both = {"fill": fill, anchor.NAME: partial(anchor.layers, source, batch)}
-    rounds = in_turn(both, device, f"store, {precision}: fills", work.rounds)
+    words = text.words(sentences)
+    paths = {"fill": fill, anchor.NAME: partial(anchor.layers, source, batch)}
+    paths |= anchor.parts_with_cache(source, words, batch)
+    rounds = in_turn(paths, device, f"store, {precision}: fills", work.rounds)
     tokens, anchored = sum(map(len, sentences)), sum(map(len, batch))
     shape = f"small, {precision}, {len(sentences):,} sentences"
     aim = None if device.type == "cpu" else bilm.OF_OWN_BATCHES
     row = bilm.rate(rounds, "fill", anchor.NAME, "store, fill", shape, tokens, anchored, device, aim)
-    yield row.doubted(anchor.doubt(row.anchor or 0.0, processor(device)))
+    doubt = anchor.doubt(row.anchor or 0.0, processor(device))
+    yield row.doubted(doubt)
+    rounds = anchor.with_cache(rounds, len(words), tokens / anchored)
+    row = bilm.rate(rounds, "fill", anchor.CACHED, "store, fill", shape, tokens, tokens, device, None)
+    yield row.doubted(doubt)
 
     stored = cached(source, filled[-1])
     stored.prepare(sentences)
