@@ -44,6 +44,12 @@ class Facts:
     trained: Perplexity | None
     exported: Perplexity | None
 
+    @property
+    def passes(self) -> float:
+        """How often the training text was read."""
+        counts = self.header["counts"]
+        return self.outcome.position.tokens / (counts["train_tokens"] + counts["train_sentences"])
+
     def summary(self) -> dict[str, Any]:
         """The facts as one JSON object."""
         measured = {"before": self.before, "trained": self.trained, "exported": self.exported}
@@ -56,6 +62,7 @@ class Facts:
             "parameters": self.parameters,
             "hardware": self.hardware,
             "position": asdict(self.outcome.position),
+            "passes": self.passes,
             "tokens_per_second": self.outcome.tokens_per_second,
             "perplexity": {name: asdict(found) for name, found in measured.items() if found is not None},
         }
@@ -96,10 +103,9 @@ def card(facts: Facts) -> str:
 ## Held-out perplexity
 
 {_perplexities(facts)}
-
+{_hardly_trained(facts)}
 Terms: {TERMS};
-vocabulary chosen on the training text only; held out are whole paragraphs ({settings.heldout_fraction:.2%} of them,
-chosen by a hash of their text).
+vocabulary chosen on the training text only; {_held_out(facts)}.
 
 ## Text
 
@@ -116,6 +122,7 @@ Tokenised with `tokenise={settings.tokenise}`. {counts[:1].upper()}{counts[1:]}.
 |---|---|
 | steps | {position.step:,} |
 | tokens seen, </S> counted | {position.tokens:,} |
+| passes over the text | {facts.passes:.2g} |
 | minutes | {position.seconds / 60:.1f} |
 | tokens a second | {facts.outcome.tokens_per_second:,.0f} |
 | hardware | {facts.hardware} |
@@ -130,6 +137,22 @@ Tokenised with `tokenise={settings.tokenise}`. {counts[:1].upper()}{counts[1:]}.
 python -m elmo.pretrain {shlex.join(facts.command)}
 ```
 """
+
+
+def _hardly_trained(facts: Facts) -> str:
+    if facts.passes >= 1 or facts.settings.init:
+        return ""
+    return f"\n**Hardly trained:** training ended after {facts.passes:.2%} of one pass over the text.\n"
+
+
+def _held_out(facts: Facts) -> str:
+    share, counts = f"{facts.settings.heldout_fraction:.2%}", facts.header["counts"]
+    if facts.settings.heldout_unit == "paragraph":
+        return f"""held out are single paragraphs ({share} of them,
+chosen by a hash of their text). Others of the same documents were trained on: expect more on unseen documents"""
+    return f"""held out are {counts["heldout_documents"]:,} of {counts["documents"]:,} documents
+({share} asked for, chosen by a hash of their text). A blank line or the end of a file ends a document; a long file
+without blank lines is cut into stretches of {counts["stretch_paragraphs"]:,} paragraphs"""
 
 
 def _perplexities(facts: Facts) -> str:

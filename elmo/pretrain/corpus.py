@@ -31,6 +31,8 @@ from elmo.pretrain.store import DTYPES, FORMAT, VERSION, TokenStore, read_header
 from elmo.pretrain.text import MAX_WORD_BYTES, TOKENISER_VERSION, Tokenise
 from elmo.threads import available_cores
 
+HELDOUT_UNITS: Final = ("document", "paragraph")
+_SHARD_VERSION: Final = 2
 _ROOM_PER_TEXT: Final = 1.9  # bytes on disk, shards and store together, for a byte of text: measured 1.7 on English
 
 
@@ -43,8 +45,11 @@ class CorpusSettings:
         tokenise: "ptb" for running text, "whitespace" for text that is already split into sentences and tokens.
         vocabulary: Number of words that are targets, the most frequent of the training text (special ids not counted).
         min_count: Words rarer than this in the training text are left out of the vocabulary even if there is room.
-        heldout_fraction: Share of paragraphs set aside, by a seeded hash of their text: the same ones whatever else is
-            in the corpus. 0 sets nothing aside.
+        heldout_fraction: Share of the text set aside, by a seeded hash. 0 sets nothing aside.
+        heldout_unit: "document": whole ones are set aside, so that no other part of them is trained on. A blank line or
+            the end of a file ends a document; a file of more than 500 paragraphs without a blank line is cut into
+            stretches of 500, or shorter ones where the text has fewer than 20 documents. "paragraph": single ones,
+            as in stores made before there was a choice.
         seed: Decides which paragraphs are held out and the order of training sentences.
         max_tokens: Longer sentences are cut into equal parts of at most this length; nothing is dropped. 200 touches
             one sentence in 25,000 of English prose, mostly lists, and bounds what one batch can need.
@@ -57,6 +62,7 @@ class CorpusSettings:
     vocabulary: int = 100_000
     min_count: int = 1
     heldout_fraction: float = 0.005
+    heldout_unit: str = "document"
     seed: int = 1
     max_tokens: int = 200
     block_bytes: int = BLOCK_BYTES
@@ -65,6 +71,8 @@ class CorpusSettings:
     def __post_init__(self) -> None:
         if self.tokenise not in get_args(Tokenise):
             raise InputError(f"tokenise={self.tokenise!r}: expected one of {', '.join(get_args(Tokenise))}.")
+        if self.heldout_unit not in HELDOUT_UNITS:
+            raise InputError(f"heldout_unit={self.heldout_unit!r}: expected one of {', '.join(HELDOUT_UNITS)}.")
         least = {"vocabulary": 1, "min_count": 1, "seed": 0, "max_tokens": 2, "block_bytes": 1024, "workers": 1}
         for name, low in least.items():
             value = getattr(self, name)
@@ -75,7 +83,10 @@ class CorpusSettings:
 
     def identity(self) -> dict[str, Any]:
         """Return the settings that decide what a store holds, besides its sources."""
-        return {key: value for key, value in asdict(self).items() if key not in ("sources", "workers")}
+        without = ["sources", "workers"]
+        if self.heldout_unit == "paragraph":
+            without.append("heldout_unit")  # as in stores made before there was a choice
+        return {key: value for key, value in asdict(self).items() if key not in without}
 
 
 def build_store(settings: CorpusSettings, folder: str | Path, console: Console | None = None) -> TokenStore:
@@ -115,6 +126,7 @@ def build_store(settings: CorpusSettings, folder: str | Path, console: Console |
                 vocabulary=settings.vocabulary,
                 min_count=settings.min_count,
                 heldout_fraction=settings.heldout_fraction,
+                by_document=settings.heldout_unit == "document",
                 seed=settings.seed,
                 meter=meter,
             )
@@ -150,6 +162,7 @@ def _hashes(files: Iterable[tuple[str, str]]) -> dict[str, str]:
 def _shard_identity(settings: CorpusSettings, sources: list[Source]) -> dict[str, Any]:
     """Return what shards depend on: less than a store, so a killed run may go on with another vocabulary or seed."""
     return {
+        "shards": _SHARD_VERSION,
         "tokeniser": TOKENISER_VERSION,
         "tokenise": settings.tokenise,
         "max_tokens": settings.max_tokens,

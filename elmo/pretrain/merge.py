@@ -1,5 +1,8 @@
 """Second pass: shards become a token store, deduplicated, split, numbered by frequency and shuffled.
 
+What is held out is whole documents: other paragraphs of an article tell much about the one that is to be predicted.
+A blank line or the end of a file ends a document; a longer file without blank lines is cut into stretches.
+
 Everything is decided by hashes of paragraphs and by counts, never by who did what when, so equal text and settings give
 equal bytes. Memory holds a few numbers per paragraph, sentence and distinct word; tokens pass through one shard at a
 time and are written to their shuffled places in mapped files, which the system may write out whenever it likes.
@@ -19,7 +22,11 @@ from numpy.typing import NDArray
 from elmo.errors import InputError
 from elmo.pretrain.progress import Meter
 from elmo.pretrain.shards import Shard, outline
+from elmo.pretrain.sources import CONTINUES, NEW_DOCUMENT, NEW_FILE
 from elmo.pretrain.store import DTYPES, SPECIALS, UNKNOWN
+
+LONGEST_STRETCH: Final = 500  # paragraphs: several articles, so that few are cut at its ends
+FEWEST_DOCUMENTS: Final = 20  # of fewer, a share cannot be held out
 
 _DROPPED, _TRAIN, _HELDOUT = range(3)
 _SIDES: Final = {"train": _TRAIN, "heldout": _HELDOUT}
@@ -86,6 +93,7 @@ def merge(
     vocabulary: int,
     min_count: int,
     heldout_fraction: float,
+    by_document: bool,
     seed: int,
     meter: Meter,
 ) -> dict[str, Any]:
@@ -95,7 +103,9 @@ def merge(
     if not len(keys):
         raise InputError("The corpus holds no words: all its files are empty or blank. Name files with text.")
     ranks = mix(keys, seed)
-    sides = _choose(keys, ranks, heldout_fraction)
+    places = np.concatenate([o.places for o in outlines])
+    begins, stretch = document_begins(places, heldout_fraction) if by_document else (np.ones(len(keys), np.bool_), 1)
+    sides = _choose(keys, begins, heldout_fraction, seed)
     per_shard = np.split(sides, np.cumsum([len(o.keys) for o in outlines])[:-1])
 
     paragraph_lengths = np.concatenate([o.paragraph_lengths for o in outlines]).astype(np.int64)
@@ -107,7 +117,13 @@ def merge(
         # By hash of paragraph: any first part of the file is a fair sample, whatever the order of the sources.
         "heldout": Order.by(np.repeat(ranks, paragraph_lengths)[heldout], lengths[heldout]),
     }
-    del outlines, keys, ranks, paragraph_lengths, lengths, sentence_sides, train, heldout
+    heldout_documents = np.add.reduceat(sides == _HELDOUT, np.flatnonzero(begins)) > 0
+    documents = {
+        "documents": len(heldout_documents),
+        "heldout_documents": int(heldout_documents.sum()),
+        "stretch_paragraphs": stretch,
+    }
+    del outlines, keys, ranks, places, begins, paragraph_lengths, lengths, sentence_sides, train, heldout
 
     types = Types()
     for path, side in zip(shards, per_shard, strict=True):
@@ -125,6 +141,7 @@ def merge(
     return {
         "paragraphs": len(sides),
         "duplicates": int((sides == _DROPPED).sum()),
+        **(documents if by_document else {}),
         **{f"{name}_paragraphs": int((sides == side).sum()) for name, side in _SIDES.items()},
         **{f"{name}_sentences": len(order.starts) for name, order in orders.items()},
         **{f"{name}_tokens": tokens[name] for name in orders},
@@ -145,18 +162,50 @@ def mix(numbers: NDArray[np.uint64], seed: int) -> NDArray[np.uint64]:
     return x ^ (x >> np.uint64(31))
 
 
-def _choose(keys: NDArray[np.uint64], ranks: NDArray[np.uint64], fraction: float) -> NDArray[np.uint8]:
-    """Return the side of each paragraph: a repeated one is dropped, the rest held out if its rank is low enough."""
+def document_begins(places: NDArray[np.uint8], fraction: float) -> tuple[NDArray[np.bool_], int]:
+    """Tell which paragraphs begin a document.
+
+    Args:
+        places: how each paragraph stands to the one before it (`sources.Line`).
+        fraction: to be held out. Where the text marks too few documents, it decides how long stretches are: about ten
+            of them are held out.
+
+    Returns:
+        Whether each paragraph begins a document, and the number of paragraphs in a stretch of text without marks.
+    """
+    begins = places > CONTINUES
+    begins[0] = True
+    files = np.cumsum(places == NEW_FILE)
+    files -= files[0]
+    first = np.flatnonzero(np.diff(files, prepend=-1))
+    marked = np.bincount(files[places == NEW_DOCUMENT], minlength=len(first)) > 0
+    in_file = np.arange(len(places)) - first[files]
+    begins |= ~marked[files] & (in_file % LONGEST_STRETCH == 0)
+    if begins.sum() >= FEWEST_DOCUMENTS:
+        return begins, LONGEST_STRETCH
+    stretch = max(1, min(LONGEST_STRETCH, int(len(places) * fraction / 10)))
+    return in_file % stretch == 0, stretch
+
+
+def _choose(keys: NDArray[np.uint64], begins: NDArray[np.bool_], fraction: float, seed: int) -> NDArray[np.uint8]:
+    """Return the side of each paragraph: a repeated one is dropped, the rest held out with its document.
+
+    A document is held out if the hash of its paragraphs is low enough, whatever else is in the corpus; if none is, the
+    lowest one.
+    """
     sides = np.zeros(len(keys), np.uint8)
     _, first = np.unique(keys, return_index=True)
-    sides[first] = _TRAIN
-    sides[first[(ranks[first] >> np.uint64(11)).astype(np.float64) / (1 << 53) < fraction]] = _HELDOUT
-    paragraphs = f"{len(first):,} different paragraphs and heldout_fraction={fraction}"
-    if not (sides == _TRAIN).any():
-        raise InputError(f"No paragraph is left to train on, of {paragraphs}; give more text or a smaller fraction.")
-    if fraction > 0 and not (sides == _HELDOUT).any():
+    document = (np.cumsum(begins) - 1)[first]
+    ranks = mix(np.add.reduceat(keys, np.flatnonzero(begins)), seed)[document]
+    held = (ranks >> np.uint64(11)).astype(np.float64) / (1 << 53) < fraction
+    if fraction > 0 and not held.any():
+        held = ranks == ranks.min()
+    sides[first] = np.where(held, _HELDOUT, _TRAIN)
+    if held.all():
         raise InputError(
-            f"No paragraph was held out, of {paragraphs}; give more text, a larger fraction, or 0 to hold out nothing."
+            f"No paragraph is left to train on, of {len(first):,} different paragraphs in "
+            f"{len(np.unique(document)):,} documents and heldout_fraction={fraction}; give more text, a smaller "
+            "fraction, or 0 to hold out nothing."
         )
     return sides
 

@@ -25,13 +25,15 @@ from elmo.errors import InputError
 from elmo.pretrain.batches import IGNORED, Batcher, Plan
 from elmo.pretrain.model import LanguageModel, word_vectors
 from elmo.pretrain.output import Output, load_model
+from elmo.pretrain.overlap import WINDOW, shared
 from elmo.pretrain.reading import Text, text_of_words, texts_of_store
-from elmo.pretrain.sources import find_sources, lines, read_blocks
+from elmo.pretrain.sources import CONTINUES, find_sources, lines, read_blocks
 from elmo.pretrain.store import TokenStore
 from elmo.pretrain.text import Tokenise, Tokeniser
 
 TERMS = "full softmax, each sentence from a zero state, cased, </S> predicted, <UNK> predicted"
 TOKENS_AT_ONCE = 16_384
+SEEN = 0.1  # share of a document's lines; a few share a quotation or a list of names with any large text
 
 
 @dataclass(frozen=True)
@@ -106,21 +108,54 @@ def _log_likelihood(model: LanguageModel, hidden: Tensor, targets: Tensor) -> Te
     return model.output.log_likelihood(hidden, targets).sum(dtype=torch.float64)
 
 
-def read_text(path: Path, output: Output, tokenise: str | None, max_characters: int) -> Text:
-    """The text of a file or folder, or the held-out part of a token store, numbered by an output layer's vocabulary."""
+def read_text(
+    path: Path, output: Output, tokenise: str | None, max_characters: int, unseen_in: Sequence[str] = ()
+) -> Text:
+    """The text of a file or folder, or the held-out part of a token store, numbered by an output layer's vocabulary.
+
+    Args:
+        path: of the text.
+        output: layer whose vocabulary counts.
+        tokenise: how to split words; None is as the biLM was trained.
+        max_characters: of a word, that the encoder reads.
+        unseen_in: text files and folders; documents that lie in them are left out.
+    """
     if (path / "header.json").is_file():
+        if unseen_in:
+            raise InputError(f"{path}: --unseen-in needs a text, found a token store, which has no documents")
         return texts_of_store(TokenStore.open(path), max_characters, output.vocabulary)[1]
+    documents = _documents(path)
+    if unseen_in:
+        documents = _unseen(documents, unseen_in)
     tokeniser = Tokeniser(cast(Tokenise, tokenise or output.tokenise))
-    found = [
-        sentence
-        for block in read_blocks(find_sources([path]))
-        for piece in block.pieces
-        for _, line in lines(piece)
-        for sentence in tokeniser.paragraph(line)
-    ]
+    found = [sentence for document in documents for line in document for sentence in tokeniser.paragraph(line)]
     if not found:
-        raise InputError(f"{path}: expected text, found no word in it")
+        raise InputError(f"{path}: expected text, found no word in it" + " that is unseen" * bool(unseen_in))
     return text_of_words(found, output.vocabulary, max_characters)
+
+
+def _unseen(documents: list[list[str]], corpus: Sequence[str]) -> list[list[str]]:
+    """The documents of which hardly a line is in a corpus; says how many there are."""
+    found = iter(shared([line for document in documents for line in document], find_sources(corpus)))
+    rates = [sum(next(found) for _ in document) / len(document) for document in documents]
+    unseen = [document for document, rate in zip(documents, rates, strict=True) if rate < SEEN]
+    print(
+        f"{len(unseen)} of {len(documents)} documents count: fewer than {SEEN:.0%} of their lines share {WINDOW} "
+        f"characters in a row with {', '.join(corpus)}"
+    )
+    return unseen
+
+
+def _documents(path: Path) -> list[list[str]]:
+    """The lines of a file or folder, by document: a blank line or the end of a file ends one."""
+    documents: list[list[str]] = []
+    for block in read_blocks(find_sources([path])):
+        for piece in block.pieces:
+            for line in lines(piece):
+                if line.place != CONTINUES or not documents:
+                    documents.append([])
+                documents[-1].append(line.text)
+    return documents
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -144,11 +179,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--softmax", metavar="DIR", help="its output layer (default: W-softmax beside it)")
     parser.add_argument("--tokenise", choices=get_args(Tokenise), help="default: as the biLM was trained")
+    parser.add_argument(
+        "--unseen-in",
+        metavar="CORPUS",
+        nargs="+",
+        default=[],
+        help=f"what the biLM was trained on: leave out documents of TEXT (a blank line ends one) of which {SEEN:.0%} "
+        f"of the lines or more share {WINDOW} characters in a row with these files and folders".replace("%", "%%"),
+    )
     parser.add_argument("--device", choices=CHOICES, default="auto", help="default: a GPU where there is one")
     options = parser.parse_args(arguments)
     try:
         model, output = load_model(options.weights, options.softmax)
-        text = read_text(options.text, output, options.tokenise, model.bilm.options.max_characters)
+        text = read_text(options.text, output, options.tokenise, model.bilm.options.max_characters, options.unseen_in)
         print(perplexity(model.to(choose_device(options.device)), text))
     except (InputError, OSError) as error:
         print(f"elmo.pretrain.perplexity: {error}", file=sys.stderr)

@@ -26,6 +26,11 @@ class Text:
     n_targets: int
 
     @property
+    def predictions(self) -> int:
+        """Predictions in each direction: words and ends of sentences."""
+        return len(self.sentences.tokens) + len(self.sentences)
+
+    @property
     def unknown_rate(self) -> float:
         """Share of words (without </S>) that are <UNK> as a target."""
         tokens = self.sentences.tokens

@@ -137,6 +137,7 @@ def _store(settings: Settings, out: Path, console: Console, workers: Workers) ->
         vocabulary=settings.vocabulary,
         min_count=settings.min_count,
         heldout_fraction=settings.heldout_fraction,
+        heldout_unit=settings.heldout_unit,
         seed=settings.seed,
         max_tokens=settings.max_tokens,
         workers=settings.workers,
@@ -210,3 +211,11 @@ def _report(console: Console, facts: Facts, outcome: Outcome, target: Path) -> N
     lines += [f"{name}: {found}" for name, found in measured.items() if found is not None]
     for line in (*lines, f"biLM: {target}"):
         console.print(line, highlight=False, soft_wrap=True)
+    if facts.passes < 1:
+        console.print(
+            f"warning: this biLM read {facts.passes:.2%} of its text, not all of it once; do not judge by it what a "
+            "biLM gives a task",
+            style="yellow",
+            highlight=False,
+            soft_wrap=True,
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -36,6 +37,23 @@ class Budget:
         for name, value in chosen.items():
             if not value > 0:
                 raise InputError(f"budget.{name} must be above 0, found {value}")
+
+    def short(self, tokens: float, one_pass: int) -> str:
+        """A warning where the budget comes to fewer predictions than the text has; "" where it comes to more.
+
+        Args:
+            tokens: predictions in each direction that the budget comes to.
+            one_pass: the same, of the training text read once.
+        """
+        if tokens >= one_pass:
+            return ""
+        name, value = next((name, getattr(self, name)) for name in _BUDGETS if getattr(self, name) is not None)
+        return (
+            f"warning: budget.{name}={value:g} reads {tokens:,.0f} of the {one_pass:,} words of the text, "
+            f"{tokens / one_pass:.2%}: too few for a biLM of use. Reading all of it once takes budget.{name}="
+            f"{math.ceil(value * one_pass / max(tokens, 1)):,}; from random weights, plan several times that. Take a "
+            "GPU, size=tiny or less text"
+        )
 
     def progress(self, steps: int, tokens: int, seconds: float) -> float:
         """The share of the budget that is spent; 1 or more ends the run."""
@@ -138,11 +156,12 @@ class Settings:
     """A pretraining run.
 
     Attributes:
-        corpus: text files and folders of them; see `corpus.CorpusSettings` for this and the next six.
+        corpus: text files and folders of them; see `corpus.CorpusSettings` for this and the next seven.
         tokenise: ptb or whitespace.
         vocabulary: words that are predicted.
         min_count: rarer words are <UNK>.
-        heldout_fraction: share of paragraphs that perplexity is measured on.
+        heldout_fraction: share of the text that perplexity is measured on.
+        heldout_unit: document holds out whole ones; paragraph single ones, which is easier text.
         max_tokens: of a sentence.
         workers: processes that tokenise; one a core if null.
         store: folder of the token store; default OUT/store. Runs may share one.
@@ -166,6 +185,7 @@ class Settings:
     vocabulary: int = 100_000
     min_count: int = 1
     heldout_fraction: float = 0.005
+    heldout_unit: str = "document"
     max_tokens: int = 200
     workers: int | None = None
     store: str | None = None

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from elmo.errors import InputError
 from elmo.pretrain.progress import Meter
-from elmo.pretrain.sources import Block, Source, lines, read_blocks
+from elmo.pretrain.sources import CONTINUES, Block, Source, lines, read_blocks
 from elmo.pretrain.text import Tokenise, Tokeniser, parts
 
 _ALL_DONE = "complete.json"
@@ -41,6 +41,7 @@ class Shard:
     sentence_lengths: NDArray[np.uint32]  # tokens of each sentence
     paragraph_lengths: NDArray[np.uint32]  # sentences of each paragraph
     keys: NDArray[np.uint64]  # hash of each paragraph's bytes: equal for equal paragraphs
+    places: NDArray[np.uint8]  # of each paragraph: CONTINUES, NEW_DOCUMENT or NEW_FILE
     words: list[bytes]
 
     @classmethod
@@ -53,6 +54,7 @@ class Shard:
                 file["sentence_lengths"],
                 file["paragraph_lengths"],
                 file["keys"],
+                file["places"],
                 words if words[0] else [],
             )
 
@@ -67,6 +69,7 @@ class Shard:
                     sentence_lengths=self.sentence_lengths,
                     paragraph_lengths=self.paragraph_lengths,
                     keys=self.keys,
+                    places=self.places,
                     words=np.frombuffer(b"\n".join(self.words), np.uint8),
                 )
                 file.flush()
@@ -80,6 +83,7 @@ class Outline(NamedTuple):
     """A shard without its tokens and words."""
 
     keys: NDArray[np.uint64]
+    places: NDArray[np.uint8]
     paragraph_lengths: NDArray[np.uint32]
     sentence_lengths: NDArray[np.uint32]
 
@@ -137,17 +141,21 @@ def tokenise_block(block: Block, tokenise: Tokenise, max_tokens: int) -> Shard:
     flat: list[str] = []
     sentence_lengths: list[int] = []
     paragraph_lengths: list[int] = []
-    keys = bytearray()
+    keys, places = bytearray(), bytearray()
     for piece in block.pieces:
-        for raw, line in lines(piece):
+        place = CONTINUES
+        for line in lines(piece):
+            place = max(place, line.place)  # a line without a word may begin the document
             before = len(sentence_lengths)
-            for sentence in paragraph(line):
+            for sentence in paragraph(line.text):
                 for part in parts(sentence, max_tokens):
                     flat += part
                     sentence_lengths.append(len(part))
             if len(sentence_lengths) > before:
                 paragraph_lengths.append(len(sentence_lengths) - before)
-                keys += hashlib.blake2b(raw, digest_size=8).digest()
+                keys += hashlib.blake2b(line.raw, digest_size=8).digest()
+                places.append(place)
+                place = CONTINUES
     numbers = _Numbers()
     tokens = np.fromiter(map(numbers.__getitem__, flat), np.uint32, len(flat))
     return Shard(
@@ -155,6 +163,7 @@ def tokenise_block(block: Block, tokenise: Tokenise, max_tokens: int) -> Shard:
         np.array(sentence_lengths, np.uint32),
         np.array(paragraph_lengths, np.uint32),
         np.frombuffer(bytes(keys), "<u8").astype(np.uint64),
+        np.frombuffer(bytes(places), np.uint8),
         [word.encode() for word in numbers],
     )
 

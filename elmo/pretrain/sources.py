@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Final, NamedTuple
 
 from elmo.errors import InputError
 from elmo.files import sha256_of
@@ -30,6 +30,8 @@ _MAGIC: Final = {
 }
 _WRITTEN: Final = ("train.tokens.bin", "run.json", "output.hdf5")  # in a token store, a run, an output layer
 _BOM: Final = b"\xef\xbb\xbf"
+
+CONTINUES, NEW_DOCUMENT, NEW_FILE = range(3)  # how a line stands to the one before it
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,21 @@ class Piece:
     line: int
     start: int
     data: bytes
+    after_blank: bool = False  # whether the line before the first is blank
+
+
+class Line(NamedTuple):
+    """A line that is not blank, without white space around it.
+
+    Attributes:
+        raw: its bytes.
+        text: the same, decoded.
+        place: CONTINUES, NEW_DOCUMENT after a blank line, or NEW_FILE.
+    """
+
+    raw: bytes
+    text: str
+    place: int
 
 
 @dataclass(frozen=True)
@@ -119,8 +136,8 @@ def read_blocks(sources: Iterable[Source], block_bytes: int = BLOCK_BYTES) -> It
         yield Block(index, tuple(pieces), cost)
 
 
-def lines(piece: Piece) -> Iterator[tuple[bytes, str]]:
-    """Yield the lines of a piece that are not blank, as bytes and as text, without white space around them."""
+def lines(piece: Piece) -> Iterator[Line]:
+    """Yield the lines of a piece that are not blank."""
     data = piece.data
     nul = data.find(b"\0")
     if nul >= 0:
@@ -133,17 +150,21 @@ def lines(piece: Piece) -> Iterator[tuple[bytes, str]]:
         ) from error
     if piece.start == 0:
         data, text = data.removeprefix(_BOM), text.removeprefix("\ufeff")
+    place = NEW_FILE if piece.start == 0 else NEW_DOCUMENT if piece.after_blank else CONTINUES
     for raw, line in zip(data.split(b"\n"), text.split("\n"), strict=True):
         stripped = line.strip()
         if stripped:
-            yield raw.strip(), stripped
+            yield Line(raw.strip(), stripped, place)
+            place = CONTINUES
+        else:
+            place = max(place, NEW_DOCUMENT)
 
 
 def _pieces(source: Source, block_bytes: int) -> Iterator[tuple[Piece, int]]:
     """Yield a file as pieces of at most about `block_bytes`, each with the bytes of the file read for it."""
     path = str(source.path)
     line, start, done = 1, 0, 0
-    rest = b""
+    rest, after_blank = b"", False
     with source.path.open("rb") as stored:
         for data in _chunks(source.path, stored, min(_READ_BYTES, block_bytes)):
             rest += data
@@ -156,11 +177,12 @@ def _pieces(source: Source, block_bytes: int) -> Iterator[tuple[Piece, int]]:
                     f"{path}, line {line}, byte {start}: {len(rest):,} bytes without a line end or space; "
                     "expected one paragraph or sentence a line."
                 )
-            yield Piece(path, line, start, rest[:cut]), stored.tell() - done
+            yield Piece(path, line, start, rest[:cut], after_blank), stored.tell() - done
+            after_blank = rest[cut - 1 : cut] == b"\n" and not rest[rest.rfind(b"\n", 0, cut - 1) + 1 : cut].strip()
             line, start, done = line + rest.count(b"\n", 0, cut), start + cut, stored.tell()
             rest = rest[cut:]
         if rest or stored.tell() > done:
-            yield Piece(path, line, start, rest), stored.tell() - done
+            yield Piece(path, line, start, rest, after_blank), stored.tell() - done
 
 
 def _chunks(path: Path, stored: IO[bytes], size: int) -> Iterator[bytes]:

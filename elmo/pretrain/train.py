@@ -122,6 +122,9 @@ def train(
         share = budget.progress(position.step, position.tokens, position.seconds)
         return share if budget.minutes is None else workers.agree(share)  # clocks differ
 
+    one_pass, start = train_text.predictions, replace(position)
+    if budget.minutes is None:
+        _warn(console, budget.short(budget.tokens or (budget.steps or 0) * one_pass / len(plan), one_pass))
     if captures and spent() < 1:
         _warm_up(stepper, batcher, console)
     sample = _sample(heldout, training.evaluate_sentences) if heldout is not None else None
@@ -146,6 +149,9 @@ def train(
             position.tokens += upload.tokens
             position.seconds = time.monotonic() - began
             progress = spent()
+            if budget.minutes is not None and position.step == start.step + (1 if device.type == "cpu" else PREPARED):
+                rate_so_far = (position.tokens - start.tokens) / max(position.seconds - start.seconds, 1e-9)
+                _warn(console, budget.short(60 * budget.minutes * rate_so_far, one_pass))
             if progress >= 1 or any(_due(every, position.step) for every in intervals):
                 workers.sum(losses)
                 n = position.step - logged.step
@@ -227,6 +233,11 @@ def _sample(text: Text, sentences: int) -> Text | None:
     return replace(
         text, sentences=replace(text.sentences, tokens=text.sentences.tokens[: offsets[-1]], offsets=offsets)
     )
+
+
+def _warn(console: Console, text: str) -> None:
+    if text:
+        console.print(text, style="yellow", highlight=False, soft_wrap=True)
 
 
 def _due(every: int, step: int) -> bool:

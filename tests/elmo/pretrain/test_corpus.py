@@ -19,9 +19,8 @@ from tests.elmo.pretrain.corpus_text import QUIET, contents, paragraph, write
 
 
 def build(folder, *sources, **changes):
-    settings = CorpusSettings(
-        sources=sources, **{"heldout_fraction": 0.1, "block_bytes": 4096, "workers": 1, **changes}
-    )
+    default = {"heldout_fraction": 0.1, "heldout_unit": "paragraph", "block_bytes": 4096, "workers": 1}
+    settings = CorpusSettings(sources=sources, **{**default, **changes})
     return build_store(settings, folder, QUIET)
 
 
@@ -72,6 +71,87 @@ def test_held_out_paragraphs_stay_the_same_in_any_order_and_company(tmp_path, st
     more = write(tmp_path / "3.txt", range(300, 400))
     larger = build(tmp_path / "larger", more, first, second)
     assert set(spelled(store, store.heldout)) <= set(spelled(larger, larger.heldout))
+
+
+def documents_in(text, side):
+    """The documents that sentences come from: the first number in the name of each document's own words."""
+    return {word.partition("x")[0] for words in spelled(text, side) for word in words if word.startswith("d")}
+
+
+def marked(path, documents, paragraphs=7, end="\n"):
+    text = [[f"d{i}x{j} is a word .\n" for j in range(paragraphs)] for i in documents]
+    path.write_text("".join("".join(lines) + end for lines in text), encoding="utf-8")
+    return path
+
+
+def test_held_out_are_whole_documents_where_blank_lines_mark_them(tmp_path):
+    text = marked(tmp_path / "a.txt", range(200))
+    store = build(tmp_path / "store", text, heldout_unit="document", block_bytes=1024)
+    held, trained = documents_in(store, store.heldout), documents_in(store, store.train)
+    assert not held & trained
+    assert len(held | trained) == 200
+    assert 8 <= len(held) <= 35  # a tenth
+    counts = store.header["counts"]
+    assert (counts["documents"], counts["heldout_documents"]) == (200, len(held))
+    assert counts["heldout_paragraphs"] == 7 * len(held)
+    # The same ones next to other text.
+    more = build(
+        tmp_path / "more", marked(tmp_path / "b.txt", range(200, 300)), text, heldout_unit="document", block_bytes=1024
+    )
+    assert documents_in(more, more.heldout) & documents_in(store, store.train) == set()
+
+
+def test_held_out_are_whole_files_where_nothing_else_marks_documents(tmp_path):
+    folder = tmp_path / "text"
+    folder.mkdir()
+    for i in range(60):
+        marked(folder / f"{i}.txt", [i], end="")
+    store = build(tmp_path / "store", folder, heldout_unit="document")
+    held, trained = documents_in(store, store.heldout), documents_in(store, store.train)
+    assert held
+    assert not held & trained
+    assert len(held | trained) == 60
+
+
+def test_a_long_text_without_marks_is_held_out_in_stretches(tmp_path, monkeypatch):
+    monkeypatch.setattr(merge, "LONGEST_STRETCH", 14)  # two documents, and nothing says where one ends
+    text = marked(tmp_path / "a.txt", range(200), end="")
+    store = build(tmp_path / "store", text, heldout_unit="document")
+    held, trained = documents_in(store, store.heldout), documents_in(store, store.train)
+    assert held
+    assert not held & trained
+    assert store.header["counts"]["documents"] == 100
+    assert store.header["counts"]["stretch_paragraphs"] == 14
+
+
+def test_a_short_text_without_marks_is_held_out_in_short_stretches(tmp_path):
+    text = marked(tmp_path / "a.txt", range(100), end="")  # 700 paragraphs: 7 make a tenth of a tenth
+    counts = build(tmp_path / "store", text, heldout_unit="document").header["counts"]
+    assert (counts["documents"], counts["stretch_paragraphs"]) == (100, 7)
+    assert counts["heldout_paragraphs"] == 7 * counts["heldout_documents"] > 0
+
+
+def test_one_document_is_held_out_where_a_share_asks_for_less(tmp_path):
+    store = build(
+        tmp_path / "store", marked(tmp_path / "a.txt", range(30)), heldout_unit="document", heldout_fraction=1e-9
+    )
+    assert len(documents_in(store, store.heldout)) == 1
+    assert len(documents_in(store, store.train)) == 29
+
+
+def test_a_paragraph_of_a_held_out_document_is_not_trained_on_in_another(tmp_path):
+    folder = tmp_path / "text"
+    folder.mkdir()
+    for i in range(60):
+        (folder / f"{i}.txt").write_text(f"d{i} is here .\nEach has this line .\n")
+    store = build(tmp_path / "store", folder, heldout_unit="document", heldout_fraction=0.5)
+    assert not set(spelled(store, store.heldout)) & set(spelled(store, store.train))
+
+
+def test_a_store_of_single_paragraphs_has_the_settings_that_stores_had_before_there_was_a_choice():
+    before = CorpusSettings([], heldout_unit="paragraph").identity()
+    assert "heldout_unit" not in before
+    assert CorpusSettings([]).identity() == before | {"heldout_unit": "document"}
 
 
 def test_another_seed_holds_out_and_shuffles_otherwise(tmp_path, text, store):
@@ -168,7 +248,9 @@ def test_size_of_blocks_changes_only_how_the_work_is_cut(tmp_path, text, store):
 def test_a_finished_store_is_opened_not_built_again(store, text, monkeypatch):
     monkeypatch.setattr(corpus, "make_shards", None)
     said = io.StringIO()
-    settings = CorpusSettings([text], vocabulary=60, heldout_fraction=0.1, block_bytes=4096, workers=2)
+    settings = CorpusSettings(
+        [text], vocabulary=60, heldout_fraction=0.1, heldout_unit="paragraph", block_bytes=4096, workers=2
+    )
     again = build_store(settings, store.folder, Console(file=said, width=400))
     assert again.fingerprint == store.fingerprint
     assert "nothing to do" in said.getvalue()
@@ -217,9 +299,7 @@ def test_files_that_share_a_name_are_told_apart(tmp_path):
 
 def test_too_little_text_to_hold_out(tmp_path):
     (tmp_path / "a.txt").write_text("One line.\n")
-    with pytest.raises(
-        InputError, match=r"No paragraph was held out, of 1 different paragraphs.*or 0 to hold out nothing"
-    ):
+    with pytest.raises(InputError, match=r"No paragraph is left.* of 1 different paragraphs.*or 0 to hold out nothing"):
         build(tmp_path / "store", tmp_path / "a.txt", heldout_fraction=1e-9)
 
 
@@ -229,6 +309,7 @@ def test_too_little_text_to_hold_out(tmp_path):
         ({"tokenise": "moses"}, r"tokenise='moses': expected one of ptb, whitespace"),
         ({"vocabulary": 0}, r"vocabulary=0: expected 1 or more"),
         ({"heldout_fraction": 1.0}, r"heldout_fraction=1\.0: expected 0 <= fraction < 1"),
+        ({"heldout_unit": "line"}, r"heldout_unit='line': expected one of document, paragraph"),
         ({"max_tokens": 1}, r"max_tokens=1: expected 2 or more"),
         ({"workers": 0}, r"workers=0: expected 1 or more"),
     ],
@@ -285,11 +366,12 @@ def test_damage_is_noticed_on_opening(tmp_path, store):
 
 
 def test_opening_can_ask_for_settings(store):
-    settings = CorpusSettings([], vocabulary=60, heldout_fraction=0.1, block_bytes=4096)
-    assert len(TokenStore.open(store.folder, settings.identity()).train) == len(store.train)
-    other = CorpusSettings([], vocabulary=60, heldout_fraction=0.1, block_bytes=4096, tokenise="whitespace")
+    given = {"vocabulary": 60, "heldout_fraction": 0.1, "heldout_unit": "paragraph", "block_bytes": 4096}
+    assert len(TokenStore.open(store.folder, CorpusSettings([], **given).identity()).train) == len(store.train)
     with pytest.raises(InputError, match=r"tokenise: 'ptb' there, 'whitespace' asked for"):
-        TokenStore.open(store.folder, other.identity())
+        TokenStore.open(store.folder, CorpusSettings([], tokenise="whitespace", **given).identity())
+    with pytest.raises(InputError, match=r"heldout_unit: None there, 'document' asked for"):
+        TokenStore.open(store.folder, CorpusSettings([], **(given | {"heldout_unit": "document"})).identity())
 
 
 def test_sentences_are_mapped_not_read(store):

@@ -1,11 +1,13 @@
 """Perplexity against a word-by-word computation of its definition, and the command that prints it."""
 
 import math
+import random
 
 import pytest
 import torch
 
 from elmo.errors import InputError
+from elmo.pretrain import overlap
 from elmo.pretrain import perplexity as command
 from elmo.pretrain.corpus import CorpusSettings, build_store
 from elmo.pretrain.export import export
@@ -14,6 +16,7 @@ from elmo.pretrain.output import load_model
 from elmo.pretrain.perplexity import perplexity
 from elmo.pretrain.reading import text_of_words, texts_of_store
 from elmo.pretrain.settings import Model
+from elmo.pretrain.sources import find_sources
 from elmo.pretrain.store import SPECIALS
 from tests.elmo.pretrain.training_text import QUIET, TINY
 
@@ -137,3 +140,37 @@ def test_an_output_layer_of_another_width_is_refused(exported, tmp_path, capsys)
 def test_no_sentence_is_an_error(model):
     with pytest.raises(InputError, match="at least one sentence"):
         perplexity(model, text_of_words([], VOCABULARY, 50))
+
+
+def test_lines_that_share_45_characters_with_a_corpus_are_found(tmp_path):
+    draw = random.Random(3)
+    words = ["chess", "play", "rest", "über", "包袱", "twelve", "of", "the"]
+    corpus = [" ".join(draw.choices(words, k=30)) for _ in range(40)]
+    lines = []
+    for number in range(200):
+        line, start = draw.choice(corpus), draw.randrange(60)
+        lines.append(f"{number}{line[start : start + draw.randrange(40, 50)]}{number}")
+    (tmp_path / "a.txt").write_text("\n".join(corpus[:20]) + "\n", encoding="utf-8")
+    (tmp_path / "b.txt").write_text("\n\n".join(corpus[20:]), encoding="utf-8")
+    windows = {line[i : i + 45] for line in corpus for i in range(len(line) - 44)}
+    expected = [any(line[i : i + 45] in windows for i in range(len(line) - 44)) for line in lines]
+    assert 50 < sum(expected) < 150
+    assert overlap.shared(lines, find_sources([tmp_path])) == expected
+
+
+def test_the_command_leaves_out_documents_that_were_seen(exported, tmp_path, capsys):
+    seen = "we play chess . we rest . we play chess and then we rest again ."
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text(f"What people say: {seen}\n")
+    unseen = ["we rest .\n", *["we play .\n"] * 10, f"{seen}\n"]  # one line of eleven is a coincidence
+    text = tmp_path / "text.txt"
+    text.write_text("\n".join([unseen[0], *[f"chess .\n{seen}\n"] * 2, "".join(unseen[1:])]))
+    given = ["--weights", str(exported), "--device", "cpu"]
+    assert command.main([str(text), *given, "--unseen-in", str(corpus)]) == 0
+    said, measured = capsys.readouterr().out.splitlines()
+    assert said.startswith("2 of 4 documents count: fewer than 10% of their lines share 45 characters")
+    text.write_text("".join(unseen))
+    assert command.main([str(text), *given]) == 0
+    assert capsys.readouterr().out.strip() == measured
+    assert command.main([str(corpus), *given, "--unseen-in", str(corpus)]) == 1
+    assert "no word in it that is unseen" in capsys.readouterr().err

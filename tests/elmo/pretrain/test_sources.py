@@ -6,7 +6,7 @@ import pytest
 
 from elmo.errors import InputError
 from elmo.pretrain.run import pretrain
-from elmo.pretrain.sources import Piece, find_sources, lines, read_blocks
+from elmo.pretrain.sources import CONTINUES, NEW_DOCUMENT, NEW_FILE, Piece, find_sources, lines, read_blocks
 from tests.elmo.pretrain import training_text
 
 
@@ -15,7 +15,7 @@ def texts(*paths, block_bytes=1 << 20):
         line
         for block in read_blocks(find_sources(paths), block_bytes)
         for piece in block.pieces
-        for _, line in lines(piece)
+        for _, line, _ in lines(piece)
     ]
 
 
@@ -175,4 +175,14 @@ def test_text_without_any_line_end_or_space_is_refused(tmp_path):
 
 def test_lines_keep_bytes_and_text_together():
     piece = Piece("a.txt", 1, 10, "  één \n\n twee\n".encode())
-    assert list(lines(piece)) == [("één".encode(), "één"), (b"twee", "twee")]
+    assert [line[:2] for line in lines(piece)] == [("één".encode(), "één"), (b"twee", "twee")]
+
+
+@pytest.mark.parametrize("block_bytes", [6, 7, 8, 9, 10, 11, 1000])
+def test_a_blank_line_or_another_file_begins_a_document_wherever_blocks_are_cut(tmp_path, block_bytes):
+    (tmp_path / "a.txt").write_text("\na 1\na 2\n\nb 1\n \n\nc 1\nc 2\n\n")
+    (tmp_path / "b.txt").write_text("d 1\n\n\ne 1\n")
+    blocks = read_blocks(find_sources([tmp_path]), block_bytes)
+    found = {line.text: line.place for block in blocks for piece in block.pieces for line in lines(piece)}
+    begins = {"a 1": NEW_FILE, "b 1": NEW_DOCUMENT, "c 1": NEW_DOCUMENT, "d 1": NEW_FILE, "e 1": NEW_DOCUMENT}
+    assert found == dict.fromkeys(("a 2", "c 2"), CONTINUES) | begins

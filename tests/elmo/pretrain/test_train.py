@@ -1,10 +1,12 @@
 """Whole runs on text written here: the loss falls, a killed run ends with the same weights, two processes equal one."""
 
 import csv
+import io
 import json
 import math
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -14,6 +16,7 @@ from dataclasses import replace
 import pytest
 import torch
 import wandb
+from rich.console import Console
 
 from elmo import load_bilm
 from elmo.errors import InputError
@@ -280,7 +283,7 @@ def test_words_and_words_with_characters_train_and_load_again(kind, text, tmp_pa
 
 def test_chinese_that_was_split_before_trains(tmp_path):
     text = write(tmp_path, chinese(60))
-    pretrain(settings(text, tmp_path / "out", 100, vocabulary=60), [], QUIET)
+    pretrain(settings(text, tmp_path / "out", 100, vocabulary=60, heldout_unit="paragraph"), [], QUIET)
     rows = curve(tmp_path / "out")
     assert float(rows[-1]["loss"]) < 0.6 * float(rows[0]["loss"])
     store = TokenStore.open(tmp_path / "out" / "store")
@@ -324,3 +327,51 @@ def test_the_curve_goes_to_wandb_where_asked(text, tmp_path, monkeypatch):
     assert [step for step, _ in logged] == [5, 10]
     assert "forward" in logged[1][1]
     assert list((tmp_path / "out" / "wandb").glob("offline-run-*"))
+
+
+def said_by(given):
+    """What a run says."""
+    said = io.StringIO()
+    pretrain(given, [], Console(file=said, width=400))
+    return said.getvalue().splitlines()
+
+
+@pytest.mark.parametrize(
+    ("budget", "needed"),
+    [({"steps": 1}, r"budget\.steps=\d+;"), ({"tokens": 9}, r"budget\.tokens=[\d,]+;"), ({"minutes": 1e-5}, "minutes")],
+)
+def test_a_budget_below_one_pass_is_said_before_after_and_on_the_card(text, tmp_path, budget, needed):
+    lines = said_by(settings(text, tmp_path, budget=Budget(**budget)))
+    warnings = [i for i, line in enumerate(lines) if line.startswith("warning: ")]
+    (step,) = (i for i, line in enumerate(lines) if line.startswith("100.0 %"))
+    assert len(warnings) == 2
+    assert warnings[0] < step < warnings[1] == len(lines) - 1
+    summary = json.loads((tmp_path / "finished.json").read_text(encoding="utf-8"))
+    one_pass = summary["counts"]["train_tokens"] + summary["counts"]["train_sentences"]
+    assert f"of the {one_pass:,} words of the text" in lines[warnings[0]]
+    assert re.search(needed, lines[warnings[0]])
+    share = f"{summary['position']['tokens'] / one_pass:.2%}"
+    assert share in lines[warnings[1]]
+    assert f"after {share} of one pass" in (tmp_path / "export" / "tiny" / "card.md").read_text(encoding="utf-8")
+
+
+def test_the_budget_that_a_warning_names_is_one_pass(text, tmp_path):
+    (first, _) = (line for line in said_by(settings(text, tmp_path / "a", 1)) if line.startswith("warning: "))
+    steps = int(re.search(r"takes budget\.steps=(\d+);", first)[1])
+    lines = said_by(settings(text, tmp_path / "b", steps))
+    assert not [line for line in lines if line.startswith("warning: ")]
+    summary = json.loads((tmp_path / "b" / "finished.json").read_text(encoding="utf-8"))
+    assert summary["passes"] == pytest.approx(1)
+    assert "Hardly trained" not in (tmp_path / "b" / "export" / "tiny" / "card.md").read_text(encoding="utf-8")
+
+
+def test_the_card_says_what_was_held_out(text, tmp_path):
+    marked = tmp_path / "marked.txt"
+    marked.write_text(text.read_text().replace(" .\n", " .\n\n"))
+    for unit in ("document", "paragraph"):
+        pretrain(settings(marked, tmp_path / unit, 1, heldout_unit=unit), [], QUIET)
+    counts = json.loads((tmp_path / "document" / "finished.json").read_text(encoding="utf-8"))["counts"]
+    card = (tmp_path / "document" / "export" / "tiny" / "card.md").read_text(encoding="utf-8")
+    assert f"held out are {counts['heldout_documents']:,} of {counts['documents']:,} documents" in card
+    card = (tmp_path / "paragraph" / "export" / "tiny" / "card.md").read_text(encoding="utf-8")
+    assert "held out are single paragraphs (10.00% of them" in card
