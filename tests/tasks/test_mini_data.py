@@ -251,3 +251,19 @@ class TestAgreement:
 
     def stated(self, task, found):
         assert f"Agreement of the second reading, {found}" in section(task, "Agreement").splitlines()
+
+
+def test_the_card_of_snli_says_that_it_does_not_teach_inference():
+    text = " ".join((SHIPPED / "snli" / "card.md").read_text(encoding="utf-8").split())
+    runs = sorted((SHIPPED.parents[1] / "results" / "published" / "mini" / "snli" / "elmo").glob("*/examples.json"))
+    assert len(runs) == 3
+    correct = [[example["correct"] for example in json.loads(run.read_text())["scores"]] for run in runs]
+    labels = [example.label for example in examples_of("snli")["test"]]
+    right = {
+        label: mean(run[i] for run in correct for i, gold in enumerate(labels) if gold == label)
+        for label in set(labels)
+    }
+    assert f"ELMo runs are right on {mean(map(mean, correct)):.0%} of the test pairs".replace("%", " %") in text
+    by_label = "on {:.0%} of the entailments, {:.0%} of the neutral pairs and {:.0%} of the contradictions"
+    by_label = by_label.format(right["entailment"], right["neutral"], right["contradiction"])
+    assert by_label.replace("%", " %") in text
