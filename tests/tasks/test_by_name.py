@@ -24,7 +24,8 @@ def site(tmp_path, monkeypatch):
     save_bilm(random_bilm("tiny", 5), tmp_path / "weights.hdf5")
     glove = io.BytesIO()
     with zipfile.ZipFile(glove, "w") as archive:
-        archive.writestr("glove.6B.100d.txt", "the" + " 0.5" * 100 + "\n")
+        text = "".join(word + " 0.5" * 100 + "\n" for word in ("the", "."))  # of the few training words, too
+        archive.writestr("glove.6B.100d.txt", text)
     entry = VECTORS["glove/6B.100d"]
     monkeypatch.setitem(
         VECTORS, "glove/6B.100d", replace(entry, archive=replace(entry.archive, size=None, sha256=None))
