@@ -1,11 +1,13 @@
 """What a sweep is made of: a small file that it writes when it starts, so that what is missing can be told."""
 
+import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from results.decoding import decode, read_json
 from results.identity import Identity
+from results.lock import Process
 from results.record import write_json
 
 FOLDER = ".sweep"  # below runs_dir
@@ -22,6 +24,7 @@ class Manifest:
         runs: All its runs, in their order.
         refused: Those that can never start, such as a dataset with another task's reader, each with the reason.
         started_at: ISO 8601, UTC.
+        process: Who does the runs, or waits for those who do; None in lists of an older suite.
         schema: Version of this layout.
     """
 
@@ -30,12 +33,14 @@ class Manifest:
     runs: Sequence[Identity]
     refused: Sequence[str] = field(default_factory=list)
     started_at: str = ""
+    process: Process | None = None
     schema: int = SCHEMA
 
 
 def write_manifest(runs_dir: Path, manifest: Manifest) -> None:
-    """Writes it below the folder of the records, in one rename."""
-    write_json(runs_dir / FOLDER / f"{manifest.name.replace('/', '%2F')}.json", asdict(manifest))
+    """Writes it below the folder of the records, in one rename, as the list of this process."""
+    own = replace(manifest, process=Process.of(os.getpid()))
+    write_json(runs_dir / FOLDER / f"{manifest.name.replace('/', '%2F')}.json", asdict(own))
 
 
 def read_manifests(runs_dir: Path) -> tuple[list[Manifest], list[str]]:

@@ -40,12 +40,16 @@ class RunState:
 
 @dataclass(frozen=True)
 class SweepState:
-    """Where a sweep stands, or, without a name, all runs of a folder that are part of none."""
+    """Where a sweep stands, or, without a name, all runs of a folder that are part of none.
+
+    `alive` says whether its process still exists and may start what is missing; None if that cannot be seen from here.
+    """
 
     name: str
     command: str
     started_at: str
     runs: Sequence[RunState]
+    alive: bool | None = False
 
     @property
     def counts(self) -> dict[State, int]:
@@ -122,7 +126,8 @@ def _sweep(
     for refused in manifest.refused:
         overrides, _, reason = refused.partition(": ")
         runs.append(RunState(overrides, (), "failed", note=reason))
-    return SweepState(manifest.name, manifest.command, manifest.started_at, runs)
+    alive = manifest.process.alive() if manifest.process else None
+    return SweepState(manifest.name, manifest.command, manifest.started_at, runs, alive)
 
 
 def _state(identity: Identity, folder: Path, found: Found | None, locks: Mapping[Path, Owner]) -> RunState:

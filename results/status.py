@@ -17,6 +17,7 @@ from results.states import STATES, Overview, RunState, SweepState, look
 DEFAULT_RUNS = Path("results", "runs")
 LONGEST_LIST = 12  # runs of one state that are named
 LOOKS_EVERY = 2.0  # seconds, with --watch
+QUIET = 300.0  # seconds without a change after which a sweep that cannot be seen from here counts as gone
 OTHERS = "runs of no sweep"
 
 _DESCRIPTION = """\
@@ -131,18 +132,34 @@ def _chosen(overview: Overview, experiment: str | None) -> Overview:
 
 
 def _watch(runs_dir: Path, experiment: str | None) -> int:
-    """Shows the status again and again until nothing is running or missing."""
+    """Shows the status again and again until nothing can change."""
     with _screen() as show:
+        before, changed_at = None, time.monotonic()
         while True:
             overview = look(runs_dir)
             if (complaint := _unknown(overview, experiment)) is not None:
                 write(f"{complaint}\n", sys.stderr)
                 return 1
             overview = _chosen(overview, experiment)
-            show(text(overview, runs_dir))
-            if not any(sweep.counts["running"] or sweep.counts["missing"] for sweep in overview.sweeps):
+            if overview != before:
+                before, changed_at = overview, time.monotonic()
+            end = _end(overview, time.monotonic() - changed_at)
+            show(text(overview, runs_dir) + (f"\n\n{end}" if end else ""))
+            if end is not None:
                 return 0
             time.sleep(LOOKS_EVERY)
+
+
+def _end(overview: Overview, quiet: float) -> str | None:
+    """Why there is nothing more to watch, after so many seconds without a change; empty if all is done, None if not."""
+    if any(sweep.counts["running"] for sweep in overview.sweeps):
+        return None
+    waiting = [sweep for sweep in overview.sweeps if sweep.counts["missing"]]
+    if any(sweep.alive or (sweep.alive is None and quiet < QUIET) for sweep in waiting):
+        return None
+    missing = sum(sweep.counts["missing"] for sweep in waiting)
+    unseen = f"; none has begun for {QUIET:.0f} s" if any(sweep.alive is None for sweep in waiting) else ""
+    return f"Nothing runs, and nobody will start what is missing ({missing}){unseen}." if missing else ""
 
 
 @contextmanager
@@ -181,7 +198,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--experiment", metavar="NAME", help="only this sweep, such as mini or table1")
     shape = parser.add_mutually_exclusive_group()
-    shape.add_argument("--watch", action="store_true", help="show it again and again until all runs are done or failed")
+    shape.add_argument("--watch", action="store_true", help="show it again and again until nothing can change")
     shape.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
     return parser
 

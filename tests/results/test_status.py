@@ -47,6 +47,14 @@ def dead(**more):
     return owner_of(replace(Process.of(os.getpid()), born="1"), **more)
 
 
+def replace_process(runs, **changed):
+    """As if another process had written the lists of runs."""
+    for path in (runs / ".sweep").iterdir():
+        content = json.loads(path.read_text())
+        content["process"] |= changed
+        path.write_text(json.dumps(content))
+
+
 @pytest.fixture
 def shown(tmp_path, capsys):
     """The command on this test's folder: exit status, text, complaints."""
@@ -202,6 +210,38 @@ class TestWatch:
         heads = [line.split(";")[0] for line in out.splitlines() if line.startswith("mini")]
         states = ["0 of 3 done, 1 failed, 2 missing", "1 of 3 done, 1 failed, 1 missing", "2 of 3 done, 1 failed"]
         assert heads == [f"mini: {state}" for state in states], "once for each change"
+
+    def test_it_ends_when_nobody_will_start_what_is_missing(self, tmp_path, shown, monkeypatch):
+        sweep_of_six(tmp_path)
+        replace_process(tmp_path, born="1")  # of a process that is gone
+        monkeypatch.setattr(time, "sleep", lambda _: record_path(tmp_path, identity(3)).with_name(LOCK_NAME).unlink())
+        code, out, _ = shown("--watch")
+        assert code == 0
+        assert out.count("table1: ") == 2, "once while a run is at work"
+        assert out.rstrip().endswith("Nothing runs, and nobody will start what is missing (3).")
+
+    def test_a_sweep_that_cannot_be_seen_is_waited_for(self, tmp_path, shown, monkeypatch):
+        """On another machine, or of an older suite; what matters is how long nothing has changed."""
+        write_manifest(tmp_path, Manifest("mini", "", [identity(1), identity(2)]))
+        replace_process(tmp_path, machine="far away")
+        clock, slept = [0.0], []
+
+        def sleep(seconds):
+            slept.append(seconds)
+            clock[0] += seconds
+            if len(slept) == 100:
+                done(tmp_path, 1, 20.0)
+
+        monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+        monkeypatch.setattr(time, "sleep", sleep)
+        code, out, _ = shown("--watch")
+        assert code == 0
+        assert clock[0] == 200 + status.QUIET
+        assert out.rstrip().endswith("nobody will start what is missing (1); none has begun for 300 s.")
+
+    def test_stopped_runs_of_no_sweep_are_not_waited_for(self, tmp_path, shown):
+        locked(tmp_path, identity(5), dead(epoch=2, epochs=8))
+        assert "nobody will start what is missing (1)." in shown("--watch")[1]
 
     def test_an_unknown_experiment(self, shown):
         assert shown("--watch", "--experiment", "mini")[0] == 1
