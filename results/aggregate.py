@@ -5,6 +5,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 from results.best_of import expected_best
@@ -18,6 +19,8 @@ from results.record import RunRecord
 BASELINE = "glove"
 WITH_ELMO = "elmo"
 MINI = "mini"  # the data that come with the suite
+# Settings of features that say which vectors they are; the others say how the vectors are used.
+SOURCES = ("weights", "vectors", "dim", "untrained", "untrained_seed")
 ROUNDING = 0.005  # percent; a score and its examples agree to more digits than a table shows
 
 
@@ -37,7 +40,7 @@ class Group:
     records: Sequence[RunRecord]
     examples: Sequence[Sequence[Example] | None] = ()
 
-    @property
+    @cached_property
     def label(self) -> str:
         """The settings in one line, as one would type them; empty for plain runs."""
         return " ".join(f"{key}={value}" for key, value in self.settings.items())
@@ -103,7 +106,11 @@ class Row:
 
     def group(self, features: str, label: str = "") -> Group | None:
         """The group of these features and settings (plain unless told), or None."""
-        return next((group for group in self.groups if (group.features, group.label) == (features, label)), None)
+        return self._by_name.get((features, label))
+
+    @cached_property
+    def _by_name(self) -> dict[tuple[str, str], Group]:
+        return {(group.features, group.label): group for group in reversed(self.groups)}  # of two the first
 
     def gain(self, label: str = "") -> float | None:
         """The second features' mean less the first's, under the same settings; None where one of them is missing."""
@@ -254,7 +261,7 @@ def _row(data: str, task: str, found: Sequence[Found], compared: tuple[str, str]
     failed = [item for item in found if item.record.status == "failed"]
     row = Row(data, task, groups, failed, load_paper().compared(data, task), compared)
     findings += [Finding("failed", _failure(item), wrong=True, row=key) for item in row.failed]
-    findings += [Finding("note", text, wrong=True, row=key) for text in _doubts(row)]
+    findings += [Finding("note", text, wrong, row=key) for text, wrong in _doubts(row)]
     if running := sum(item.record.status == "running" for item in found):
         findings.append(Finding("note", f"{data} {task}: {running} under way", wrong=False, row=key))
     return row
@@ -325,8 +332,8 @@ def _failure(item: Found) -> str:
     return f"{identity.data} {identity.task} {identity.features}{settings} seed {identity.seed}: {reason} ({item.path})"
 
 
-def _doubts(row: Row) -> list[str]:
-    """Why a number of this row may not be what it seems: mixed code, or arms that differ in more than features."""
+def _doubts(row: Row) -> list[tuple[str, bool]]:
+    """Why a number of this row may not be what it seems, and whether that is wrong: mixed code, or unlike arms."""
     doubts = []
     for group in row.groups:
         where = f"{row.data} {row.task} {group.name}"
@@ -339,19 +346,37 @@ def _doubts(row: Row) -> list[str]:
                 dirty.append(str(record.identity.seed))
         if len(seeds) > 1:
             mixed = ", ".join(f"{commit} (seed {' '.join(own)})" for commit, own in seeds.items())
-            doubts.append(f"{where}: one mean over several commits: {mixed}")
+            doubts.append((f"{where}: one mean over several commits: {mixed}", True))
         if dirty:
-            doubts.append(f"{where}: code with uncommitted changes (seed {' '.join(dirty)})")
+            doubts.append((f"{where}: code with uncommitted changes (seed {' '.join(dirty)})", True))
     for label in ["", *row.labels]:
         first, second = (row.group(features, label) for features in row.compared)
-        if first and second and (keys := [k for k in differences(first.parts, second.parts) if not _of_arm(k)]):
+        if first and second:
+            keys, wrong = _unlike(first.parts, second.parts)
             where, names = f"{row.data} {row.task} {label}".rstrip(), " and ".join(row.compared)
-            doubts.append(f"{where}: {names} differ in more than features: {', '.join(keys)}")
+            doubts += [(f"{where}: {names}: arms differ in {', '.join(keys)}", wrong)] * bool(keys)
     return doubts
 
 
-def _of_arm(key: str) -> bool:
-    return key.split(".")[0] in ("features", "vectors", "weights")
+def _unlike(first: Parts, second: Parts) -> tuple[list[str], bool]:
+    """The settings in which two arms differ beside what they are, and whether that makes their gain doubtful.
+
+    Arms of different kinds (with a biLM and without) differ in `features` by nature. Arms of one kind are what their
+    weights or vectors are; where those are the same, the arms are their settings: named, and nothing is wrong.
+    """
+    keys = list(differences(first, second))
+    other = [key for key in keys if key.split(".")[0] not in ("features", "vectors", "weights")]
+    if _kind(first) != _kind(second):
+        return other, True
+    of_arm = [key for key in keys if key not in other]
+    sources = [key for key in of_arm if not key.startswith("features.") or key.split(".")[-1] in SOURCES]
+    settings = [key for key in keys if key not in sources and key != "features.name"]
+    return settings, bool(other or sources)
+
+
+def _kind(parts: Parts) -> set[str]:
+    """The parts that the features have, such as words, characters, elmo."""
+    return {key.split(".")[1] for key in flattened(parts) if key.startswith("features.") and key.count(".") > 1}
 
 
 def _empty_cells(row: Row, features: Sequence[str], runs_dir: Path | None) -> list[Finding]:

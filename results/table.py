@@ -30,7 +30,8 @@ examples:
   - a row lacks plain runs of one of the two that are compared, or there are no records at all;
   - runs of one name were made under different settings, so that they cannot be averaged;
   - one mean mixes commits, or runs had uncommitted changes in code or configuration;
-  - the two that are compared differ in more than their features;
+  - the two that are compared differ in more than their features, or, where both have the same parts (two biLMs), in
+    more than their weights and vectors;
   - two copies of one run have different scores, or a score is not what the run's own examples give.
 The reasons go to stderr. Without --check the status is 0 whatever the runs look like."""
 

@@ -167,9 +167,7 @@ def test_mixed_commits_and_uncommitted_changes_are_told(tmp_path):
 def test_arms_that_differ_in_more_than_features_are_told(tmp_path):
     save(tmp_path, make_record(90.0, lr=0.001))
     save(tmp_path, make_record(92.0, features="elmo", lr=0.002))
-    assert texts(summary_of(tmp_path), "note", wrong=True) == [
-        "paper ner: glove and elmo differ in more than features: trainer.lr"
-    ]
+    assert texts(summary_of(tmp_path), "note", wrong=True) == ["paper ner: glove and elmo: arms differ in trainer.lr"]
 
 
 def test_other_word_vectors_and_weights_are_other_features(tmp_path):

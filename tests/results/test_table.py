@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -96,7 +97,7 @@ def test_check_passes_a_table_that_is_whole(capsys, good):
         (lambda d: save(d, make_record(90.0, seed=2, environment=None)), "several commits"),
         (lambda d: save(d / "b", make_record(90.15, lr=0.5)), "runs that differ in trainer.lr"),
         (lambda d: save(d / "b", make_record(91.15)), "the same run with other scores"),
-        (lambda d: save(d, make_record(92.0, features="elmo", lr=0.5)), "differ in more than features"),
+        (lambda d: save(d, make_record(92.0, features="elmo", lr=0.5)), "glove and elmo: arms differ in trainer.lr"),
     ],
 )
 def test_check_fails_with_the_reason_and_without_it_the_status_is_0(capsys, good, spoil, reason):
@@ -105,6 +106,41 @@ def test_check_fails_with_the_reason_and_without_it_the_status_is_0(capsys, good
     assert status == 1
     assert [line for line in err.splitlines() if line.startswith("check: ") and reason in line]
     assert run_table(capsys, "--runs", good)[0] == 0
+
+
+def save_arm(runs, name, elmo, dropout=0.5, weights="ab" * 32):
+    """A run of features that have a biLM, or none."""
+    record = make_record(90.0, features=name)
+    config = record.fingerprinted["config"] | {"features": {"name": name, "elmo": elmo, "dropout": dropout}}
+    save(runs, replace(record, fingerprinted=record.fingerprinted | {"config": config, "weights": weights}))
+
+
+BILM = {"weights": "small", "places": ["input", "output"], "l2": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("other", "status", "reason"),
+    [
+        ({"elmo": {**BILM, "weights": "own"}, "weights": "cd" * 32}, 0, None),
+        (
+            {"elmo": {**BILM, "weights": "own", "places": ["input"], "l2": 0.1}, "weights": "cd" * 32},
+            1,
+            "elmo and mybilm: arms differ in features.elmo.l2, features.elmo.places",
+        ),
+        ({"elmo": BILM, "dropout": 0.1, "weights": "cd" * 32}, 1, "arms differ in features.dropout"),
+        ({"elmo": {**BILM, "places": ["input"]}}, 0, "elmo and mybilm: arms differ in features.elmo.places"),
+        ({"elmo": None, "dropout": 0.1, "weights": None}, 0, None),
+    ],
+    ids=["other weights", "and other settings", "and another dropout", "other settings alone", "no biLM at all"],
+)
+def test_a_comparison_names_what_else_its_arms_differ_in(capsys, tmp_path, other, status, reason):
+    """Two biLMs may differ in what they are; where they are the same one, the settings are what the arms are."""
+    save_arm(tmp_path, "elmo", BILM)
+    save_arm(tmp_path, "mybilm", **other)
+    found, out, err = run_table(capsys, "--runs", tmp_path, "--compare", "elmo", "mybilm", "--check")
+    assert found == status
+    assert "arms differ" not in out if reason is None else reason in out
+    assert ("arms differ" in err) == (status == 1)
 
 
 def test_help_says_what_check_means(capsys):
