@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 import random
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 RESAMPLES = 2000
 AT_ONCE = 100  # resamples whose weights are held in memory together
+MOST_KEPT = 20_000  # examples of which the draws are kept, a byte each: 40 MB
 # Flipping the signs of five differences gives 32 outcomes, so that p is never below 2/32: fewer seeds cannot tell.
 FEWEST_SEEDS = 6
 MOST_FLIPS = 2**12
@@ -64,14 +66,11 @@ def paired_interval(
     import numpy as np  # where it is used: the table itself needs no package
 
     table = np.stack([np.array(part, dtype=float) for part in found_parts], axis=1)  # (examples, runs, 2)
-    generator = np.random.default_rng(0)  # the same records give the same interval
     examples, split = len(runs[0]), len(baseline)
+    draws = _kept_draws if examples <= MOST_KEPT else _draws
     differences: list[np.ndarray] = []
-    for _ in range(RESAMPLES // AT_ONCE):
-        drawn = generator.multinomial(examples, np.full(examples, 1 / examples), size=AT_ONCE)  # (resamples, examples)
+    for drawn, seeds, others in draws(examples, split, None if same_seeds else len(other)):
         scores = _score(np.tensordot(drawn.astype(float), table, axes=1))  # (resamples, runs)
-        seeds = generator.integers(split, size=(AT_ONCE, split))
-        others = seeds if same_seeds else generator.integers(len(other), size=(AT_ONCE, len(other)))
         own = np.take_along_axis(scores[:, :split], seeds, axis=1).mean(axis=1)
         differences.append(np.take_along_axis(scores[:, split:], others, axis=1).mean(axis=1) - own)
     found = np.concatenate(differences)
@@ -80,6 +79,35 @@ def paired_interval(
     p = float(min(max(2 * wrong_side, 1 / RESAMPLES), 1))
     several = min(len(baseline), len(other)) > 1
     return Interval(float(low), float(high), p, "examples and seeds" if several else "examples")
+
+
+def _draws(examples: int, seeds: int, other_seeds: int | None) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """The resamples, AT_ONCE at a time; always the same, so that the same records give the same interval.
+
+    Args:
+        examples: How many there are to draw from.
+        seeds: How many the baseline has.
+        other_seeds: How many the other arm has; None where both share a draw.
+
+    Yields:
+        How often each example was drawn, (resamples, examples); the baseline's seeds, (resamples, seeds); the other's.
+    """
+    import numpy as np
+
+    generator = np.random.default_rng(0)
+    for _ in range(RESAMPLES // AT_ONCE):
+        drawn = generator.multinomial(examples, np.full(examples, 1 / examples), size=AT_ONCE)
+        own = generator.integers(seeds, size=(AT_ONCE, seeds))
+        others = own if other_seeds is None else generator.integers(other_seeds, size=(AT_ONCE, other_seeds))
+        yield drawn.astype(np.min_scalar_type(drawn.max())), own, others
+
+
+@lru_cache(maxsize=4)
+def _kept_draws(
+    examples: int, seeds: int, other_seeds: int | None
+) -> Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """The draws of `_draws`, which take most of an interval's time and serve every pair of arms of these sizes."""
+    return list(_draws(examples, seeds, other_seeds))
 
 
 def seed_interval(baseline: Mapping[int, float], other: Mapping[int, float]) -> Interval | None:

@@ -15,6 +15,9 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 LARGEST = 1e100  # far above any seed, count or loss; sums and squares of it are still numbers
 DEEPEST = 50  # a record has about ten
+# Tuples, made once: `isinstance` with `int | float` is slow, and a grid of runs has millions of values.
+_NUMBER = (int, float)
+_CONTAINER = (dict, list)
 
 
 def read_json(path: Path) -> object:
@@ -43,7 +46,7 @@ def _refuse_constant(name: str) -> None:
 
 def is_number(value: object) -> bool:
     """Whether the value is a number that can be computed with: not infinite, and not too large for a float."""
-    return isinstance(value, int | float) and -LARGEST <= value <= LARGEST
+    return isinstance(value, _NUMBER) and -LARGEST <= value <= LARGEST
 
 
 def decode(kind: Any, value: object, where: str = "") -> Any:  # noqa: ANN401 - the type comes in as a value
@@ -59,13 +62,16 @@ def decode(kind: Any, value: object, where: str = "") -> Any:  # noqa: ANN401 - 
         return value
     if is_dataclass(kind):
         return _decode_dataclass(kind, _expect(Mapping, value, where), where)
-    origin, arguments = get_origin(kind), get_args(kind)
+    origin, arguments = _form(kind)
     if origin is Literal:
         if value not in arguments:
             raise ValueError(f"{where}: expected one of {', '.join(map(repr, arguments))}, found {value!r}")
         return value
     if origin in (Union, types.UnionType):
         return _decode_union(arguments, value, where)
+    if origin is Mapping and arguments[1] is object:
+        _check_plain(_expect(Mapping, value, where), where)
+        return value
     if origin is Mapping:
         return {
             key: decode(arguments[1], item, _join(where, key)) for key, item in _expect(Mapping, value, where).items()
@@ -81,17 +87,25 @@ def _check_plain(value: object, where: str, depth: int = 0) -> None:
     """Looks through a value of any shape."""
     if depth > DEEPEST:
         raise ValueError(f"{where[:60]}: expected at most {DEEPEST} values inside one another, found more")
-    items = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, item in items:
-        _check_plain(item, _join(where, str(key)), depth + 1)
+        if isinstance(item, _CONTAINER):
+            _check_plain(item, _join(where, str(key)), depth + 1)
+        elif isinstance(item, _NUMBER) and not -LARGEST <= item <= LARGEST:
+            _expect_number(item, _join(where, str(key)))
     _expect_number(value, where)
 
 
 def _expect_number(value: Any, where: str) -> Any:  # noqa: ANN401
     """The value, unless it is a number that cannot be computed with."""
-    if isinstance(value, int | float) and not is_number(value):
+    if isinstance(value, _NUMBER) and not -LARGEST <= value <= LARGEST:
         raise ValueError(f"{where}: expected a number between -{LARGEST:g} and {LARGEST:g}, found {_described(value)}")
     return value
+
+
+@cache
+def _form(kind: Any) -> tuple[Any, tuple[Any, ...]]:  # noqa: ANN401
+    return get_origin(kind), get_args(kind)
 
 
 @cache

@@ -1,6 +1,8 @@
 """One score per test example: what lies beside a record, read with care, and the run's score made from it again."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 
 from results.decoding import is_number, read_json
@@ -38,7 +40,7 @@ def read_examples(path: Path, fingerprint: str) -> list[Example] | None:
             f"found {str(found)[:12]}; {remedy}"
         )
     scores = content.get("scores") if isinstance(content, dict) else None
-    if not isinstance(scores, list) or not scores or not all(map(_is_example, scores)):
+    if not isinstance(scores, list) or not _are_examples(scores):
         raise ExamplesUnreadable(f"{path}: scores: expected a list of objects with finite numbers; {remedy}")
     return scores
 
@@ -48,22 +50,30 @@ def parts(run: Sequence[Example], metric: str) -> list[tuple[float, float]] | No
 
     F1 is that of the whole, from true positives and errors; any other metric is the mean over examples. All in percent.
     """
-    if metric == "f1" and all({"tp", "fp", "fn"} <= example.keys() for example in run):
-        return [(200 * e["tp"], 2 * e["tp"] + e["fp"] + e["fn"]) for e in run]
-    if all(metric in example for example in run):
+    if metric == "f1":
+        with suppress(KeyError):
+            return [(200 * e["tp"], 2 * e["tp"] + e["fp"] + e["fn"]) for e in run]
+    with suppress(KeyError):
         return [(example[metric], 1) for example in run]
-    if metric == "accuracy" and all("correct" in example for example in run):
-        return [(100 * example["correct"], 1) for example in run]
+    if metric == "accuracy":
+        with suppress(KeyError):
+            return [(100 * example["correct"], 1) for example in run]
     return None
 
 
 def score_of(run: Sequence[Example], metric: str) -> float | None:
     """The run's score in percent, made from its examples; None where they do not hold this metric."""
     found = parts(run, metric)
-    if found is None:
+    if not found:
         return None
-    return sum(part for part, _ in found) / max(sum(whole for _, whole in found), 1)
+    total, whole = map(sum, zip(*found, strict=True))
+    return float(total / max(whole, 1))
 
 
-def _is_example(example: object) -> bool:
-    return isinstance(example, dict) and all(map(is_number, example.values()))
+def _are_examples(scores: Sequence[object]) -> bool:
+    """Whether each is an object that holds nothing but numbers; all at once, for a grid of runs has millions."""
+    examples = [example for example in scores if isinstance(example, dict)]
+    numbers = list(chain.from_iterable(map(dict.values, examples)))
+    if not examples or len(examples) < len(scores) or not set(map(type, numbers)) <= {int, float, bool}:
+        return False
+    return not numbers or (is_number(min(numbers)) and is_number(max(numbers)))  # NaN is no JSON

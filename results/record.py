@@ -19,6 +19,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -194,7 +195,7 @@ class RunRecord:
                     f"identity.variant.{key}: expected fingerprinted.config's, {hashed!r}, found {value!r}"
                 )
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """The sha256 of `fingerprinted`; computed, so that the two cannot disagree."""
         return fingerprint(self.fingerprinted)

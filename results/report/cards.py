@@ -7,6 +7,8 @@ from results.collect import Found
 from results.identity import flattened, shown
 from results.record import RunRecord
 
+MOST_CARDS = 200
+
 
 def failure_cards(failed: Sequence[Found]) -> str:
     """For each failed run its reason and the last lines of its traceback."""
@@ -24,15 +26,20 @@ def failure_cards(failed: Sequence[Found]) -> str:
 
 
 def run_cards(found: Sequence[Found]) -> str:
-    """The runs by data and task, each folded; a reader opens the one whose number is to be audited."""
+    """The runs by data and task, each folded; a reader opens the one whose number is to be audited.
+
+    A card has 2.5 kB. Of a large grid each run has a line instead, which names its record: all of the card is there.
+    """
     rows: dict[tuple[str, str], list[Found]] = {}
     for item in found:
         rows.setdefault((item.record.identity.data, item.record.identity.task), []).append(item)
     blocks = []
     for (data, task), items in rows.items():
-        cards = "\n".join(_run_card(item) for item in items)
+        cards = "\n".join(map(_run_card if len(found) <= MOST_CARDS else _run_line, items))
         title = f"{escape(task)} · {escape(data)} <small>{counted(len(items))}</small>"
         blocks.append(f'<details class="runs"><summary>{title}</summary>{cards}</details>')
+    if len(found) > MOST_CARDS:
+        blocks.insert(0, f"<p>Cards are shown of up to {MOST_CARDS} runs: --runs and --data choose some.</p>")
     return "\n".join(blocks)
 
 
@@ -58,17 +65,25 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600:,} h {whole % 3600 // 60:02} min"
 
 
-def _run_card(item: Found) -> str:
-    record = item.record
+def _run_line(item: Found) -> str:
+    return f'<p class="run">{_run_title(item.record)} <span class="path">{escape(str(item.path))}</span></p>'
+
+
+def _run_title(record: RunRecord) -> str:
     settings = "".join(f" {key}={shown(value)}" for key, value in sorted(record.identity.variant.items()))
     name = f"{record.identity.features}{settings} · seed {record.identity.seed}"
     outcome = f"{record.score:.2f} {record.metric}" if record.status == "finished" else record.status
+    return f"{escape(name)} <small>{escape(outcome)}</small>"
+
+
+def _run_card(item: Found) -> str:
+    record = item.record
     config = record.fingerprinted.get("config")
     leaves = flattened(config) if isinstance(config, Mapping) else {}
     lines = "\n".join(f"{key}={shown(value)}" for key, value in sorted(leaves.items()))
     facts = "".join(f"<dt>{escape(key)}</dt><dd>{escape(value)}</dd>" for key, value in _facts(item))
     return (
-        f'<details class="run"><summary>{escape(name)} <small>{escape(outcome)}</small></summary>'
+        f'<details class="run"><summary>{_run_title(record)}</summary>'
         f"<dl>{facts}</dl><details><summary>Configuration</summary><pre>{escape(lines)}</pre></details></details>"
     )
 

@@ -17,6 +17,7 @@ from results.sheets import PAPER_ARMS, legend, shown_p
 from results.verdict import verdict
 
 STYLE = Path(__file__).with_name("page.css")
+MOST_FOLDED = 50  # figures of other settings in a section; one has about 5 kB
 # Whatever a record holds, the browser fetches nothing and runs nothing.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
@@ -128,7 +129,9 @@ def _section(section: Section) -> str:
     more = ""
     if section.more:
         number = f"{len(section.more)} with other settings"
-        more = f'<details class="more"><summary>{number}</summary>{_figures(section.more)}</details>'
+        if len(section.more) > MOST_FOLDED:
+            number += f", of which {MOST_FOLDED} here; --figures DIR writes all"
+        more = f'<details class="more"><summary>{number}</summary>{_figures(section.more[:MOST_FOLDED])}</details>'
     return _block(section.key, section.title, f"<p>{escape(section.text)}</p>{figures}{more}")
 
 

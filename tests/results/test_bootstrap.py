@@ -5,8 +5,10 @@ import math
 import random
 import statistics
 
+import numpy as np
 import pytest
 
+from results import bootstrap
 from results.bootstrap import FEWEST_SEEDS, paired_interval, seed_interval
 
 
@@ -113,6 +115,40 @@ def test_what_was_resampled_is_told():
     assert paired_interval(arm[:1], arm[:1], "accuracy", same_seeds=True).over == "examples"
     assert paired_interval(arm, arm[:1], "accuracy", same_seeds=False).over == "examples"
     assert paired_interval(arm, arm, "accuracy", same_seeds=True).over == "examples and seeds"
+
+
+def plain_interval(baseline, other, same_seeds):
+    """The same by a loop that keeps nothing: accuracy, from draws in the order that is documented."""
+    generator, found = np.random.default_rng(0), []
+    runs = np.array([[100.0 * example["correct"] for example in run] for run in [*baseline, *other]])
+    examples, split = runs.shape[1], len(baseline)
+    for _ in range(20):
+        counts = generator.multinomial(examples, [1 / examples] * examples, size=100)
+        seeds = generator.integers(split, size=(100, split))
+        others = seeds if same_seeds else generator.integers(len(other), size=(100, len(other)))
+        for count, own, its in zip(counts, seeds, others, strict=True):
+            scores = runs @ count / examples
+            found.append(scores[split:][its].mean() - scores[:split][own].mean())
+    shares = [sum(difference <= 0 for difference in found) / 2000, sum(difference >= 0 for difference in found) / 2000]
+    return [*np.percentile(found, [2.5, 97.5]), min(1, max(1 / 2000, 2 * min(shares)))]
+
+
+@pytest.mark.parametrize("most_kept", [0, 20_000], ids=["drawn each time", "kept"])
+@pytest.mark.parametrize(("first", "second", "same_seeds"), [(3, 3, True), (3, 3, False), (2, 4, False)])
+def test_kept_draws_are_those_of_a_loop_that_keeps_nothing(monkeypatch, first, second, same_seeds, most_kept):
+    monkeypatch.setattr(bootstrap, "MOST_KEPT", most_kept)
+    for seed in (1, 3):  # the second finds draws that are kept
+        arms = accuracies(first, 60, 0.5, seed), accuracies(second, 60, 0.6, seed + 1)
+        found = paired_interval(*arms, "accuracy", same_seeds=same_seeds)
+        assert [found.low, found.high, found.p] == pytest.approx(plain_interval(*arms, same_seeds))
+
+
+def test_pairs_of_arms_of_one_size_share_their_draws(monkeypatch):
+    started, really = [], np.random.default_rng
+    monkeypatch.setattr(np.random, "default_rng", lambda seed: started.append(seed) or really(seed))
+    for seed in range(5):
+        paired_interval(*(accuracies(2, 37, 0.5, 10 * seed + arm) for arm in (1, 2)), "accuracy", same_seeds=True)
+    assert started == [0]
 
 
 def test_without_numpy_there_is_no_interval(monkeypatch):

@@ -1,6 +1,7 @@
 """The page: self-contained, whole, escaped, and the same numbers as the table."""
 
 import dataclasses
+import itertools
 import json
 import re
 import subprocess
@@ -128,6 +129,36 @@ def test_whatever_a_record_says_is_text(runs):
     words = "".join(outline.text)
     assert words.count(evil) >= 3
     assert "</pre><img src=x onerror=alert(1)>" in words
+
+
+def test_the_page_of_a_large_grid_stays_small(tmp_path):
+    """Of 240 runs in 120 settings: a line for each that names its record, no cards, and not all of the figures."""
+    for setting in range(60):
+        for features, seed in itertools.product(("glove", "elmo"), (1, 2)):
+            record = make_record(50 + setting / 10, features=features, seed=seed, variant={"trainer.x": setting})
+            save(tmp_path / "runs", record)
+    status, text = report(tmp_path / "runs")
+    assert status == 0
+    words = Outline(text).text
+    for path in (tmp_path / "runs").rglob("record.json"):
+        assert str(path) in words
+    assert "trainer.lr=0.001" not in text
+    assert text.count("<svg") == 60 + 1, "those to see at once, and the gains"
+    for file in list((tmp_path / "runs").rglob("record.json"))[:40]:
+        file.unlink()
+    _, text = report(tmp_path / "runs")
+    assert text.count("trainer.lr=0.001") == 200, "a card for each"
+
+
+def test_figures_of_many_other_settings_are_left_to_files(tmp_path):
+    for setting in range(60):
+        variant = {"trainer.x": setting} if setting else {}
+        for features in ("glove", "elmo"):
+            save(tmp_path / "runs", make_record(50.0, features=features, variant=variant))
+    _, text = report(tmp_path / "runs", "--figures", tmp_path / "figures")
+    assert "59 with other settings, of which 50 here; --figures DIR writes all" in text
+    assert text.count("<svg") == 1 + 1 + 50
+    assert len(list((tmp_path / "figures").glob("seeds-*.svg"))) == 60
 
 
 def test_any_two_features(runs):

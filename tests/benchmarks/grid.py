@@ -1,0 +1,80 @@
+"""python -m tests.benchmarks.grid: CPU seconds of results.table and results.report over a grid of 5,000 records.
+
+The records are the published ones of the mini data with other seeds and learning rates, and their examples in another
+order, so that files, pages and intervals have the sizes of real ones.
+"""
+
+import argparse
+import json
+import random
+import resource
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from results.choosing import PUBLISHED
+from results.record import EXAMPLES_NAME, RunRecord, read_record, record_path, write_examples, write_record
+
+TASKS = ("ner", "sst5", "snli", "squad")
+ARMS = ("glove", "elmo")
+SEEDS = range(1, 6)
+
+
+def write_grid(runs: Path, records: int) -> None:
+    """Writes so many records, or a few less: as many settings of each task as there are whole ones."""
+    for task in TASKS:
+        for arm in ARMS:
+            there = PUBLISHED / "mini" / task / arm / "seed-1"
+            record = read_record(there / "record.json")
+            scores = json.loads((there / EXAMPLES_NAME).read_text(encoding="utf-8"))["scores"]
+            for setting in range(records // (len(TASKS) * len(ARMS) * len(SEEDS))):
+                for seed in SEEDS:
+                    _write(runs, _with(record, setting, seed), scores)
+
+
+def _with(record: RunRecord, setting: int, seed: int) -> RunRecord:
+    """The record of another seed; the first setting is the plain one."""
+    config = record.fingerprinted["config"]
+    assert isinstance(config, Mapping)
+    lr = 0.001 * setting
+    trainer = {**config["trainer"], "lr": lr} if setting else config["trainer"]
+    changed = {**record.fingerprinted, "config": {**config, "trainer": trainer, "seed": seed}}
+    identity = replace(record.identity, seed=seed, variant={"trainer.lr": lr} if setting else {})
+    return replace(record, identity=identity, fingerprinted=changed)
+
+
+def _write(runs: Path, record: RunRecord, scores: Sequence[Mapping[str, float]]) -> None:
+    path = record_path(runs, record.identity)
+    write_record(path, record)
+    order = random.Random(record.fingerprint)
+    write_examples(path.with_name(EXAMPLES_NAME), record.fingerprint, order.sample(scores, len(scores)))
+
+
+def cpu_seconds(*command: str) -> float:
+    """CPU seconds of a command, its children's included; what it prints is dropped."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, "-m", *command], stdout=subprocess.DEVNULL, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def main(given: Sequence[str] | None = None) -> int:
+    """Writes the grid into a folder that is removed, and measures."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.grid", description=__doc__.split("\n\n")[0])
+    parser.add_argument("--records", type=int, default=5000, help="default: 5000")
+    options = parser.parse_args(given)
+    with tempfile.TemporaryDirectory() as folder:
+        runs, page = Path(folder, "runs"), Path(folder, "report.html")
+        write_grid(runs, options.records)
+        found = len(list(runs.rglob("record.json")))
+        print(f"results.table: {cpu_seconds('results.table', '--runs', str(runs)):.1f} CPU s for {found} records")
+        seconds = cpu_seconds("results.report", "--runs", str(runs), "--out", str(page))
+        print(f"results.report: {seconds:.1f} CPU s, a page of {page.stat().st_size / 1e6:.1f} MB")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
