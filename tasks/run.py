@@ -66,6 +66,7 @@ python -m tasks.run -m KEY=A,B,C ...     one run for each combination
   features=glove|elmo|elmo_random        the arm: baseline, baseline + ELMo, baseline + untrained biLM
            word2vec                      baseline with vectors of the biLM's own text (python -m tasks.word2vec)
   data=mini|paper|NAME                   shipped data, official files under data_dir, or a conf/data/NAME.yaml
+  data=PATH.yaml                         a dataset from a file; only the keys of a dataset, so it cannot run code
   seed=N  train_fraction=0.1             a share of the training examples, drawn by the seed
   limit=N                                the first N examples of each split, for a quick look
   device=auto|cpu|cuda  threads=N        keep_weights=true keeps the best weights beside the record
@@ -73,6 +74,7 @@ python -m tasks.run -m KEY=A,B,C ...     one run for each combination
   store.path=DIR  store.limit_gb=N       where frozen layers are kept between runs (python -m elmo.store info)
   logger=wandb  logger.mode=offline      streams curves to Weights & Biases, or to files for `wandb sync`
   trainer.epochs=N  task.hidden=N  features.elmo.weights=NAME|PATH ...   any setting; --cfg job prints them all
+  --config-dir DIR                       a folder of your own configs, trusted like code: what its YAML names is run
 
 A finished run is skipped, a killed one goes on from its last epoch, one that failed is run again with retry=failed.
 Meanwhile: python -m results.status. Then: python -m results.table

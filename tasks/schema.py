@@ -1,4 +1,4 @@
-"""The config tree as dataclasses: what may stand in it, of which type. Of tasks, run.py and sweep.py know Hydra too.
+"""The config tree as dataclasses: what may stand in it, of which type.
 
 YAML files under conf/ fill these in; a key or type that is not here is refused when the config is composed.
 """
@@ -26,7 +26,7 @@ from elmo.download import is_published
 from elmo.errors import InputError
 from elmo.options import SIZES
 from elmo.weights import shipped_names
-from tasks import limits
+from tasks import dataset_file, limits
 from tasks.base import Task
 from tasks.features import FeaturesConfig
 from tasks.frozen import StoreConfig
@@ -36,7 +36,9 @@ from tasks.trainer import TrainerConfig
 from tasks.vectors import GLOVE_50D, WORD2VEC
 
 # Where, on what and how loudly a run takes place cannot change what comes out, so they are no part of its identity.
-NOT_IN_FINGERPRINT = ("device", "threads", "runs_dir", "data_dir", "keep_weights", "store", "retry", "logger")
+NOT_IN_FINGERPRINT = (
+    *("device", "threads", "runs_dir", "data_dir", "dataset_file", "keep_weights", "store", "retry", "logger"),
+)
 
 TASK_ENTRY_POINTS = "elmo_benchmark.tasks"  # the group under which an installed package offers tasks of its own
 
@@ -47,7 +49,8 @@ BY_NAME_OR_PATH = (("words", "vectors"), ("elmo", "weights"))  # settings of fea
 class RunSchema:
     """The whole tree; conf/config.yaml has the defaults.
 
-    `datasets` holds the task's own part of those datasets that every task has one of, by name.
+    `datasets` holds the task's own part of those datasets that every task has one of, by name. `dataset_file` is where
+    `data` is from with data=PATH.yaml (tasks/dataset_file.py sets it).
     """
 
     task: dict[str, Any] = MISSING
@@ -62,6 +65,7 @@ class RunSchema:
     threads: int = 1
     runs_dir: str = "results/runs"
     data_dir: str = "data"
+    dataset_file: str | None = None
     keep_weights: bool = False
     retry: str | None = None
     logger: LoggerConfig = field(default_factory=LoggerConfig)
@@ -69,6 +73,7 @@ class RunSchema:
 
 
 ConfigStore.instance().store(name="schema", node=RunSchema)
+dataset_file.register()
 
 
 @dataclass(frozen=True)
@@ -212,7 +217,8 @@ def _parsed(tree: DictConfig, task_class: type[Task[Any, Any]]) -> RunConfig:
 def _variant(tree: DictConfig, task: str) -> dict[str, Any]:
     """The keys and values in which the tree differs from the plain one of its task, features and data."""
     try:
-        plain = compose_config([f"task={task}", f"features={tree.features.name}", f"data={tree.data.name}"])
+        data = (tree.dataset_file or tree.data.name).replace("'", r"\'")
+        plain = compose_config([f"task={task}", f"features={tree.features.name}", f"data='{data}'"])
     except MissingConfigException as error:
         raise InputError(
             f"{error.missing_cfg_file}: no such config; `name` in a YAML must be its file's name"
@@ -246,7 +252,7 @@ def _without_unused(tree: DictConfig) -> DictConfig:
 def _chosen_data(tree: DictConfig) -> DictConfig:
     """The dataset: what its own file says, or the task's part of it."""
     name = tree.data.name
-    if tree.data.splits or tree.data.hub:
+    if tree.dataset_file or tree.data.splits or tree.data.hub:
         return tree.data  # type: ignore[no-any-return]
     if name not in tree.datasets:
         raise InputError(f"data={name}: this task has no such dataset, only {', '.join(tree.datasets)}")

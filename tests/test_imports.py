@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 HYDRA = {"hydra", "omegaconf"}
-ROOM_FOR_HYDRA = {"tasks/run.py", "tasks/schema.py", "tasks/sweep.py", "elmo/pretrain/__main__.py"}
+ROOM_FOR_HYDRA = {
+    *("tasks/run.py", "tasks/schema.py", "tasks/dataset_file.py", "tasks/sweep.py", "elmo/pretrain/__main__.py"),
+}
 # Who makes records, and of results/ all that making one needs.
 MAKERS = {"tasks/run.py", "tasks/plan.py", "tasks/sweep.py"}
 FOR_MAKERS = ("results.record.", "results.lock.", "results.manifest.")

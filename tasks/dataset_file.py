@@ -1,0 +1,121 @@
+"""data=PATH.yaml: a dataset from one file, read as plain values, so that a stranger's file cannot run code.
+
+Hydra imports and calls what a config may name, so everything under conf/ and --config-dir is trusted like code. This
+file is not: nothing in it is looked up, and all of it lands under `data`, where the schema knows every key.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import yaml
+from hydra.core.config_search_path import ConfigSearchPath
+from hydra.core.object_type import ObjectType
+from hydra.core.plugins import Plugins
+from hydra.errors import ConfigCompositionException
+from hydra.plugins.config_source import ConfigResult, ConfigSource
+from hydra.plugins.search_path_plugin import SearchPathPlugin
+from omegaconf import OmegaConf
+
+GROUP = "data/"
+SUFFIX = ".yaml"
+DEEPEST = 10  # levels of a file; a dataset has four
+
+
+class DatasetFiles(ConfigSource):
+    """What Hydra asks for data=PATH.yaml; datasets by name are in conf/ and --config-dir."""
+
+    @staticmethod
+    def scheme() -> str:  # noqa: D102
+        return "dataset-file"
+
+    def is_config(self, config_path: str) -> bool:  # noqa: D102
+        return config_path.startswith(GROUP) and config_path.endswith(SUFFIX)
+
+    def load_config(self, config_path: str) -> ConfigResult:  # noqa: D102
+        path = config_path.removeprefix(GROUP)
+        content = OmegaConf.create({"dataset_file": path, "data": read_dataset(path)})
+        return ConfigResult(self.provider, path, content, header={"package": "_global_"})
+
+    def is_group(self, config_path: str) -> bool:  # noqa: D102
+        return False
+
+    def available(self) -> bool:  # noqa: D102
+        return True
+
+    def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:  # noqa: D102
+        return []
+
+
+class DatasetFilesFirst(SearchPathPlugin):
+    """Puts them before all folders: Hydra would take data=mini.yaml for conf/data/mini.yaml."""
+
+    def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:  # noqa: D102
+        search_path.prepend("tasks", f"{DatasetFiles.scheme()}://")
+
+
+def register() -> None:
+    """Makes data=PATH.yaml known to Hydra, in this process."""
+    Plugins.instance().register(DatasetFiles)
+    Plugins.instance().register(DatasetFilesFirst)
+
+
+def read_dataset(given: str) -> dict[str, Any]:
+    """The dataset in this file, its `name` the file's own unless it says another; keys and types are Hydra's to check.
+
+    Raises:
+        ConfigCompositionException: it cannot be read, or has something that only a trusted config may have.
+    """
+    path = Path(given).expanduser()
+    if not path.is_file():
+        raise _refused(given, f"expected a file, found none. A dataset by name is data={path.stem}")
+    try:
+        text = path.read_text(encoding="utf-8")
+        _check_structure(given, text)
+        values = yaml.safe_load(text)
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise _refused(given, f"expected YAML, found: {' '.join(str(error).split())}") from None
+    if not isinstance(values, dict):
+        raise _refused(given, f"expected keys and values, found {type(values).__name__}")
+    if re.search(r"^\s*#\s*@package", text, re.MULTILINE):
+        raise _refused(given, "expected a dataset, found a line with @package. Remove it")
+    for word in _texts(values):
+        if "${" in word:
+            raise _refused(given, f"expected plain values, found {word[:80]!r}. Write out what it stands for")
+    if not values.get("task"):
+        raise _refused(given, "expected `task`, the task that it is for, found none")
+    name = values.setdefault("name", path.stem)
+    if name in ("", "???"):
+        raise _refused(given, f"name: expected the dataset's name, or none for the file's, found {name!r}")
+    if (files("conf") / "data" / f"{name}.yaml").is_file():
+        raise _refused(given, f"name: {name} is a dataset of the suite. Give yours another name")
+    return values
+
+
+def _check_structure(given: str, text: str) -> None:
+    """Refuses what would fill all memory, or take hours: aliases of aliases, and brackets in brackets."""
+    depth = 0
+    for event in yaml.parse(text, yaml.SafeLoader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEEPEST or isinstance(event, yaml.AliasEvent):
+            found = "an alias" if depth <= DEEPEST else f"more than {DEEPEST} levels"
+            raise _refused(given, f"expected keys and values of a dataset, found {found}")
+
+
+def _texts(value: object) -> Iterator[str]:
+    """All text in a value, keys too."""
+    if isinstance(value, dict):
+        value = [*value, *value.values()]
+    if isinstance(value, list):
+        for item in value:
+            yield from _texts(item)
+    elif isinstance(value, str):
+        yield value
+
+
+def _refused(given: str, reason: str) -> ConfigCompositionException:
+    return ConfigCompositionException(f"data={given}: {reason}")
