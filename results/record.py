@@ -179,11 +179,12 @@ class RunRecord:
             settings: The config's, by dotted key.
         """
         identity = self.identity
-        named = {"limit": self.limit, "data.name": identity.data, "features.name": identity.features}
+        named: dict[str, Value] = {"limit": self.limit, "data.name": identity.data, "features.name": identity.features}
         if settings.get("train_fraction", 1) != 1:
             named["train_fraction"] = identity.variant.get("train_fraction", 1)
         for key, value in named.items():
-            if (hashed := settings.get(key, None if key == "limit" else value)) != value:
+            hashed = settings.get(key, None if key == "limit" else value)
+            if hashed != value:
                 raise ValueError(f"{key}: expected {hashed!r}, as in fingerprinted.config, found {value!r}")
         for key, value in identity.variant.items():
             deleted = key.startswith("~")
