@@ -120,6 +120,7 @@ class CachedLayers(nn.Module):
         self._table: Tensor  # (1 + tokens, width)
         self._starts: dict[Key, int] = {}
         self._stored: dict[Key, int] = {}
+        self._filling = shelf is not None  # until the store has no room, or cannot be written
 
     @property
     def dim(self) -> int:
@@ -148,8 +149,10 @@ class CachedLayers(nn.Module):
             self._look_up([key for key in wanted if key not in self._stored])
         new = [key for key in wanted if key not in self._starts and key not in self._stored]
         teller.say(f"{len(new):,} of {len(wanted):,} sentences to embed" + self._forecast(new))
-        if new and self.shelf is not None:
+        if new and self.shelf is not None and self._filling:
             self._fill(self.shelf, new, teller)
+        while self.shelf is not None and self.shelf.warnings:
+            teller.warn(self.shelf.warnings.pop(0))
         self._expect([self._stored[key] for key in wanted if key in self._stored])
         on_disk = self.shelf is not None and self._table.device.type == "cpu"  # the page cache is memory enough
         self._load([key for key in wanted if key not in self._starts and not (on_disk and key in self._stored)], teller)
@@ -182,8 +185,12 @@ class CachedLayers(nn.Module):
         Each process goes through the batches in an order of its own and leaves out what another has written meanwhile:
         two that start together share the work, and none ever waits for one that was killed.
         """
+        if shelf.refusal is not None:
+            self._end_filling(shelf.refusal, teller)
+            return
         fitting = first_within(shelf.room(), new)
         if len(fitting) < len(new):
+            self._filling = False
             teller.warn(
                 f"the store has room for {len(fitting):,} of them. Raise store.limit_gb, or python -m elmo.store prune"
             )
@@ -194,7 +201,7 @@ class CachedLayers(nn.Module):
             try:
                 shelf.add(batch, rows.numpy())
             except StoreFull as full:
-                teller.warn(f"{full}. What is left is kept in memory for this run, as far as it fits")
+                self._end_filling(str(full), teller)
                 break
             if number == 1:  # the first warms up a GPU, too, and meets most words for the first time
                 share = sum(map(len, batch)) / sum(map(len, fitting))
@@ -204,6 +211,10 @@ class CachedLayers(nn.Module):
                 )
             started = time.perf_counter()
         self._look_up(fitting)
+
+    def _end_filling(self, why: str, teller: Teller) -> None:
+        self._filling = False
+        teller.warn(f"{why}. What is left is kept in memory for this run, as far as it fits")
 
     def _embedded(self, batches: Iterable[Batch]) -> Iterator[tuple[Batch, Tensor]]:
         """What the store does not have of each batch, and its rows on the CPU; a GPU is by then at the next batch."""

@@ -27,6 +27,7 @@ from elmo.device import CHOICES, choose_device
 from elmo.errors import InputError
 from elmo.files import interrupts_held_back, replacing
 from elmo.store import About, open_shelf
+from elmo.teller import Silence
 from elmo.weights import bilm_files, load_bilm, weights_choices
 
 # A batch holds --batch-size sentences, but no more tokens than the cache embeds at once unless one sentence alone has
@@ -159,7 +160,7 @@ def embed_file(
         for batch in batches:
             sentences = [line.words for line in batch]
             if stored is not None:
-                stored.prepare(sentences)
+                stored.prepare(sentences, _Warnings(progress.console))
             computed = bilm.token_layers(sentences, state) if stored is None else stored.token_layers(sentences)
             exact = selected(computed, layers).cpu().numpy()
             if precision == "float16":
@@ -176,6 +177,17 @@ def embed_file(
         index = file.create_dataset("sentence_to_index", (1,), dtype=h5py.string_dtype())
         index[0] = json.dumps({text: str(number) for text, number in first_line.items()})
     return n_tokens
+
+
+class _Warnings(Silence):
+    """Shows what the store warns of, such as damage, and nothing else."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+
+    def warn(self, text: str) -> None:
+        """Shows the line."""
+        self.console.print(f"elmo.embed: {text}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _check(source: Path, target: Path) -> None:

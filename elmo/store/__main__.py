@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -13,7 +12,9 @@ from pathlib import Path
 import lmdb
 
 from elmo.errors import InputError
-from elmo.store import About, Shelf, default_store, disk_bytes, read_about, shelves
+from elmo.store import About, Shelf, StoreFull, default_store, disk_bytes, read_about, shelves
+from elmo.store.index import IndexCut
+from elmo.store.opening import remove
 from elmo.store.shelf import ABOUT, FORMAT
 
 DESCRIPTION = """\
@@ -55,7 +56,7 @@ def _info(store: Path) -> int:
         try:
             with closing(Shelf(store, about)) as shelf:
                 sentences, tokens = shelf.count()
-        except (InputError, lmdb.Error) as error:
+        except (InputError, StoreFull, lmdb.Error) as error:
             status = _tell(error)  # the others can still be read
             continue
         each = disk_bytes(folder) / tokens if tokens else 0
@@ -79,13 +80,20 @@ def _verify(store: Path, drop: bool) -> int:
                 sentences, _ = shelf.count()
                 if drop:
                     shelf.drop(keys)
-        except (InputError, lmdb.Error) as error:
+        except IndexCut as cut:
+            if drop:
+                remove(folder)
+                print(f"  {folder.name}  the index was cut short; all is dropped")
+            else:
+                status = _tell(f"{cut}. verify --drop drops that kind; the next run with it does so, too")
+            continue
+        except (InputError, StoreFull, lmdb.Error) as error:
             status = _tell(error)  # the others can still be read
             continue
         print(f"  {folder.name}  {sentences:,} sentences, {len(keys):,} damaged{' and dropped' * bool(keys and drop)}")
         damaged += len(keys)
     if damaged and not drop:
-        print("damaged entries would be read as they are: verify --drop forgets them, so that they are embedded anew")
+        print("runs embed damaged entries again; verify --drop forgets them now")
     return 1 if damaged and not drop else status
 
 
@@ -109,7 +117,7 @@ def _prune(store: Path, folders: Sequence[Path], dry_run: bool) -> int:
     for folder in folders:
         print(f"  {folder.name}  {disk_bytes(folder) / 1e9:.3f} GB")
         if not dry_run:
-            shutil.rmtree(folder)  # runs that read it keep their open files
+            remove(folder)  # runs that read it keep their open files
     print(f"{store}: {'would free' if dry_run else 'freed'} {freed / 1e9:.3f} GB, {len(folders)} kinds of layers")
     return 0
 
@@ -129,7 +137,7 @@ def _readable(folder: Path) -> About | None:
     return about if about is not None and about.format == FORMAT and about.folder == folder.name else None
 
 
-def _tell(error: Exception) -> int:
+def _tell(error: Exception | str) -> int:
     """Says what went wrong; the exit status comes out."""
     print(f"elmo.store: {error}", file=sys.stderr)
     return 1

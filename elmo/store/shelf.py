@@ -1,18 +1,18 @@
-"""A shelf of the layer store: rows in a file, an index beside them. What it is for: see elmo.store."""
+"""A shelf of the layer store: rows in a file, an index next to them. What it is for: see elmo.store."""
 
 from __future__ import annotations
 
-import errno
+import fcntl
 import hashlib
 import json
 import mmap
 import os
 import re
-import struct
+import time
 import zlib
 from array import array
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -24,24 +24,34 @@ import numpy.typing as npt
 from elmo.bilm import Sentence
 from elmo.errors import InputError
 from elmo.files import replacing
+from elmo.store.index import (
+    DATA,
+    END,
+    ENTRY,
+    FIRST_ROW,
+    INDEX,
+    end_of,
+    entries,
+    is_full,
+    is_read_only,
+    open_index,
+    pad,
+)
 
 FORMAT = 4  # raise it when layers of equal weights change, or how they are written
 STATE = "zero"  # layers that depend on what was read before cannot be shared
 PRECISIONS: dict[str, np.dtype[Any]] = {"float16": np.dtype("<f2"), "float32": np.dtype("<f4")}
 LIMIT_GB = 20.0
+WAIT_SECONDS = 60.0  # at most, for another process that writes; it may be stopped with Ctrl-Z
 
-ABOUT, INDEX, ROWS = "about.json", "index", "rows"
+ABOUT, ROWS = "about.json", "rows"
 _FOLDER = re.compile(rf".+-({'|'.join(PRECISIONS)})-v\d+")  # `About.folder` of any version
-_INDEX_BYTES = 1 << 36  # of address space, not of memory or disk
-_END = b"end"  # first row that is not taken; other keys are hashes of 16 bytes
-_ENTRY = struct.Struct("<QII")  # first row, tokens, crc32
-_FIRST_ROW = 1  # row 0 stays zero, for padding
 
 Rows = npt.NDArray[np.floating[Any]]
 
 
 class StoreFull(Exception):  # noqa: N818
-    """The limit or the disk leaves no room; the message says which and what to do. What was written stays valid."""
+    """Nothing can be added; the message says why, and what to do. What was written stays valid."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +100,13 @@ class Shelf:
         about: what kind.
         limit_gb: size of the whole store at most.
 
+    Attributes:
+        refusal: why nothing can be added, such as to a read-only store; None where all is well.
+        warnings: what somebody should know, such as damage that was found; whoever shows them takes them off.
+
     Raises:
+        IndexCut: the index has lost a part.
+        StoreFull: it is not there, and the disk has no room for it.
         InputError: the folder cannot be used, or holds something else under this name.
     """
 
@@ -100,15 +116,15 @@ class Shelf:
         self.store = store
         self.path = store / about.folder
         self.about = about
+        self.refusal: str | None = None
+        self.warnings: list[str] = []
+        self._compared: dict[bytes, bool] = {}  # entries, and whether their rows are whole
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            if not (self.path / ABOUT).exists():
-                with replacing(self.path / ABOUT) as partial:
-                    partial.write_text(json.dumps(asdict(about), indent=2) + "\n", encoding="utf-8")
+            self._file, self._index = self._open()
             found = read_about(self.path)
-            self._file = os.open(self.path / ROWS, os.O_RDWR | os.O_CREAT, 0o666)
-            self._index = _open_index(self.path)
         except (OSError, lmdb.Error) as error:
+            if is_full(error):
+                raise StoreFull(f"{self.path}: cannot be made: {error}. Free some room on that disk") from error
             raise InputError(
                 f"{self.path}: cannot keep layers there: {error}. Name another folder with store.path or ELMO_STORE, "
                 "or go without (store.path=null)"
@@ -120,13 +136,60 @@ class Shelf:
         self.limit_to(limit_gb)
         self._mapped: Rows = np.zeros((1, sum(about.widths)), PRECISIONS[about.precision])  # until others are taken
 
+    def _open(self) -> tuple[int, lmdb.Environment]:
+        """Opens rows and index, made if they are not there; for reading alone where they cannot be written."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            if not (self.path / ABOUT).exists():
+                with replacing(self.path / ABOUT) as partial:
+                    partial.write_text(json.dumps(asdict(self.about), indent=2) + "\n", encoding="utf-8")
+            return self._open_files(writable=True)
+        except (OSError, lmdb.Error) as error:
+            if not (is_full(error) or is_read_only(error)):
+                raise
+            try:
+                opened = self._open_files(writable=False)
+            except (OSError, lmdb.Error):
+                raise error from None  # nothing is there yet; why nothing can be is the reason
+            self.refusal = f"{self.path}: cannot write there: {error}"
+            return opened
+
+    def _open_files(self, writable: bool) -> tuple[int, lmdb.Environment]:
+        file = os.open(self.path / ROWS, os.O_RDWR | os.O_CREAT if writable else os.O_RDONLY, 0o666)
+        try:
+            return file, open_index(self.path, writable)
+        except BaseException:
+            os.close(file)
+            raise
+
     def find(self, sentences: Sequence[Sentence]) -> list[int | None]:
-        """For each sentence its first row, or None where it is not here; a sentence of no tokens is everywhere."""
+        """For each sentence its first row, or None where it is not here; a sentence of no tokens is everywhere.
+
+        The first time that this process finds an entry, its rows are compared with its checksum; a damaged one is not
+        here, and `add` replaces it.
+        """
         with self._index.begin() as transaction:
-            entries = [
-                transaction.get(key_of(sentence)) if sentence else _ENTRY.pack(0, 0, 0) for sentence in sentences
-            ]
-        return [_ENTRY.unpack(entry)[0] if entry is not None else None for entry in entries]
+            found = [transaction.get(key_of(sentence)) if sentence else ENTRY.pack(0, 0, 0) for sentence in sentences]
+        new = {entry for entry in found if entry is not None} - self._compared.keys()
+        if damaged := sum(not self._is_whole(entry) for entry in sorted(new, key=ENTRY.unpack)):  # as the disk has them
+            self.warnings.append(
+                f"{self.path}: {damaged:,} sentences are damaged: their rows do not match their checksums. They are "
+                "dropped and embedded again; if it happens again, check the disk"
+            )
+        return [ENTRY.unpack(entry)[0] if entry is not None and self._compared[entry] else None for entry in found]
+
+    def _is_whole(self, entry: bytes) -> bool:
+        """Whether an entry's rows are what was written; they are read the first time only."""
+        if entry not in self._compared:
+            self._compared[entry] = self._matches(*ENTRY.unpack(entry))
+        return self._compared[entry]
+
+    def _matches(self, start: int, tokens: int, checksum: int) -> bool:
+        size = self.about.row_bytes
+        try:
+            return zlib.crc32(os.pread(self._file, tokens * size, start * size)) == checksum
+        except OSError:  # the disk cannot read them any more
+            return False
 
     def add(self, sentences: Sequence[Sentence], rows: Rows) -> None:
         """Writes the layers of sentences, all or none of them; those that are here already are left alone.
@@ -139,26 +202,50 @@ class Shelf:
             StoreFull: there is no room.
         """
         ends = np.cumsum([len(sentence) for sentence in sentences])
+        fresh: dict[bytes, memoryview] = {}  # entries and their rows
         try:
-            with self._index.begin(write=True) as transaction:
-                end = _end(transaction)
-                fresh = []
+            with self._writing() as transaction:
+                first = end = end_of(transaction)
                 for sentence, values in zip(sentences, np.split(rows, ends[:-1]), strict=True):
+                    key = key_of(sentence)
+                    known = transaction.get(key)
+                    if not len(values) or (known is not None and (known in fresh or self._is_whole(known))):
+                        continue
                     content = np.ascontiguousarray(values).reshape(-1).view(np.uint8).data
-                    entry = _ENTRY.pack(end, len(values), zlib.crc32(content))
-                    if len(values) and transaction.put(key_of(sentence), entry, overwrite=False):
-                        fresh.append(content)
-                        end += len(values)
-                self._write(fresh, _end(transaction))
-                transaction.put(_END, _ENTRY.pack(end, 0, 0))
+                    entry = ENTRY.pack(end, len(values), zlib.crc32(content))
+                    transaction.put(key, entry)
+                    fresh[entry] = content
+                    end += len(values)
+                self._write(list(fresh.values()), first)
+                transaction.put(END, ENTRY.pack(end, 0, 0))
         except lmdb.MapFullError as error:
             raise StoreFull(f"{self.path}: the index is full: {error}") from error
         except (OSError, lmdb.Error) as error:
-            if not _no_space(error):
+            if not is_full(error):
                 raise
             raise StoreFull(
                 f"{self.path}: the disk is full: {error}. Free some, or python -m elmo.store prune"
             ) from error
+        self._compared.update(dict.fromkeys(fresh, True))
+
+    @contextmanager
+    def _writing(self) -> Iterator[lmdb.Transaction]:
+        """The transaction of the one process that writes; LMDB alone would wait for ever for one that is stopped."""
+        if self.refusal is not None:
+            raise StoreFull(self.refusal)
+        deadline = time.monotonic() + WAIT_SECONDS
+        while not _try_lock(self._file):
+            if time.monotonic() > deadline:
+                raise StoreFull(
+                    f"{self.path}: another process has been writing for {WAIT_SECONDS:g} s; it may be stopped with "
+                    "Ctrl-Z. Continue it with fg, or end it"
+                )
+            time.sleep(0.02)
+        try:
+            with self._index.begin(write=True) as transaction:
+                yield transaction
+        finally:
+            fcntl.flock(self._file, fcntl.LOCK_UN)
 
     def _write(self, contents: Sequence[memoryview], first: int) -> None:
         """Writes rows from the first free one on, and waits until they are on disk."""
@@ -201,7 +288,7 @@ class Shelf:
     def _map(self, last: int) -> Rows:
         """The rows that are known by now, and at least up to `last`, memory-mapped."""
         with self._index.begin() as transaction:
-            n = _end(transaction)
+            n = end_of(transaction)
         if last >= n:
             raise IndexError(f"{self.path}: expected a row below {n}, found {last}")
         self.require_rows()
@@ -211,9 +298,9 @@ class Shelf:
     def require_rows(self) -> None:
         """Raises an InputError if `rows` has lost some that the index knows: what is added next would hide that."""
         with self._index.begin() as transaction:
-            n = _end(transaction)
+            n = end_of(transaction)
         expected, found = n * self.about.row_bytes, os.fstat(self._file).st_size
-        if n > _FIRST_ROW and found < expected:
+        if n > FIRST_ROW and found < expected:
             raise InputError(
                 f"{self.path / ROWS}: expected at least {expected:,} bytes, found {found:,}: it was cut short. Forget "
                 f"what is lost with python -m elmo.store --store {self.store} verify --drop; it is embedded anew"
@@ -222,25 +309,25 @@ class Shelf:
     def count(self) -> tuple[int, int]:
         """Sentences and tokens that are here."""
         with self._index.begin() as transaction:
-            lengths = [tokens for _, _, tokens, _ in _entries(transaction)]
+            lengths = [tokens for _, _, tokens, _ in entries(transaction)]
         return len(lengths), sum(lengths)
 
     def damaged(self) -> Iterator[bytes]:
         """The keys of entries whose rows are not what was written."""
         with self._index.begin() as transaction:
-            for key, start, tokens, checksum in _entries(transaction):
-                offset, size = start * self.about.row_bytes, tokens * self.about.row_bytes
-                if zlib.crc32(os.pread(self._file, size, offset)) != checksum:
+            for key, *entry in entries(transaction):
+                if not self._matches(*entry):
                     yield key
 
     def drop(self, keys: Sequence[bytes]) -> None:
         """Forgets entries, so that they are embedded anew; their rows stay unused, but for those that are gone."""
-        with self._index.begin(write=True) as transaction:
+        with self._writing() as transaction:
             for key in keys:
                 transaction.delete(key)
-            if os.fstat(self._file).st_size < _end(transaction) * self.about.row_bytes:
-                ends = (start + tokens for _, start, tokens, _ in _entries(transaction))
-                transaction.put(_END, _ENTRY.pack(max(ends, default=_FIRST_ROW), 0, 0))
+            if os.fstat(self._file).st_size < end_of(transaction) * self.about.row_bytes:
+                ends = (start + tokens for _, start, tokens, _ in entries(transaction))
+                transaction.put(END, ENTRY.pack(max(ends, default=FIRST_ROW), 0, 0))
+        pad(self.path, self._index)
 
     def is_there(self) -> bool:
         """Whether its folder is still the one that was opened."""
@@ -271,9 +358,7 @@ def read_about(folder: Path) -> About | None:
 def shelves(store: Path) -> list[Path]:
     """The folders of all shelves of a store, also of other versions, and none that something else may have made."""
     folders = (path.parent for path in store.glob(f"*/{ABOUT}"))
-    return sorted(
-        folder for folder in folders if _FOLDER.fullmatch(folder.name) and (folder / INDEX / "data.mdb").is_file()
-    )
+    return sorted(folder for folder in folders if _FOLDER.fullmatch(folder.name) and (folder / INDEX / DATA).is_file())
 
 
 def disk_bytes(folder: Path) -> int:
@@ -286,50 +371,9 @@ def disk_bytes(folder: Path) -> int:
     return size
 
 
-def _open_index(folder: Path) -> lmdb.Environment:
-    # metasync=False: after a crash of the whole machine the last transaction may be gone, never half there.
-    index = lmdb.open(str(folder / INDEX), map_size=_INDEX_BYTES, metasync=False, max_readers=1024)
-    index.reader_check()  # frees what killed processes held
-    return index
-
-
-def _end(transaction: lmdb.Transaction) -> int:
-    """The first row that is not taken."""
-    entry = transaction.get(_END)
-    return int(_ENTRY.unpack(entry)[0]) if entry is not None else _FIRST_ROW
-
-
-def _entries(transaction: lmdb.Transaction) -> Iterator[tuple[bytes, int, int, int]]:
-    """Key, first row, tokens and checksum of every sentence."""
-    return ((key, *_ENTRY.unpack(value)) for key, value in transaction.cursor() if key != _END)
-
-
-def _no_space(error: OSError | lmdb.Error) -> bool:
-    codes = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-    if isinstance(error, OSError):
-        return error.errno in codes
-    # LMDB calls a short write an input/output error, and has a class of its own for some of the codes only.
-    return isinstance(error, lmdb.DiskError) or any(os.strerror(code) in str(error) for code in (*codes, errno.EIO))
-
-
-_OPEN: dict[tuple[int, Path], Shelf] = {}
-
-
-def open_shelf(store: Path, about: About, limit_gb: float = LIMIT_GB) -> Shelf:
-    """The shelf for layers of this kind; within a process the same one for all who ask, as LMDB demands.
-
-    Raises:
-        InputError: it cannot be used, or has lost rows.
-    """
-    key = os.getpid(), (store / about.folder).absolute()
-    shelf = _OPEN.get(key)
-    if shelf is not None and shelf.is_there():
-        shelf.limit_to(limit_gb)
-    else:
-        if shelf is not None:
-            shelf.close()
-        shelf = _OPEN[key] = Shelf(store, about, limit_gb)
-    shelf.require_rows()
-    with suppress(FileNotFoundError):  # pruned this moment: a run goes on with the files that it has open
-        os.utime(shelf.path / ABOUT)  # when it was last used
-    return shelf
+def _try_lock(file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

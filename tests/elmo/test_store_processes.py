@@ -88,27 +88,40 @@ class TestNoRoom:
         assert 0 < tokens <= quota / self.ROW
 
     @pytest.mark.integration
-    def test_a_full_disk_ends_the_filling_and_not_the_run(self, tmp_path):
-        disk = tmp_path / "disk"
-        disk.mkdir()
-        inside = (
-            f"mount -t tmpfs -o size=300k none {disk} && exec {sys.executable} -m tests.elmo.filling {disk}/store 0"
-        )
-        if subprocess.run(
-            ["unshare", "-rm", "sh", "-c", f"mount -t tmpfs none {disk}"], capture_output=True
-        ).returncode:
-            pytest.skip("needs the right to mount a file system in a namespace of its own")
-        done = subprocess.run(
-            ["unshare", "-rm", "sh", "-c", inside],
-            input="go\n",
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=120,
-        )
-        found = json.loads(done.stdout.splitlines()[-1])
+    @pytest.mark.parametrize("size", ["300k", "100k", "24k", "8k"])
+    def test_a_full_disk_ends_the_filling_and_not_the_run(self, tmp_path, size):
+        """While the store is filled, and before it is made."""
+        disk = mount_point(tmp_path)
+        found = filled_inside(f"mount -t tmpfs -o size={size} none {disk}", disk / "store")
         assert found["right"]
-        assert "the disk is full: " in found["said"][-1]
+        assert "the disk is full: " in found["said"][-1] or "No space left on device. Free some" in found["said"][-1]
+
+    @pytest.mark.integration
+    def test_a_read_only_disk_is_read(self, tmp_path):
+        disk = mount_point(tmp_path)
+        run_filling(disk / "store")
+        found = filled_inside(f"mount --bind {disk} {disk} && mount -o remount,bind,ro {disk}", disk / "store")
+        assert found["right"]
+        assert found["embedded"] == 0
+
+
+def mount_point(tmp_path):
+    """An empty folder; the test is skipped where nothing can be mounted."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(["unshare", "-rm", "sh", "-c", f"mount -t tmpfs none {disk}"], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("needs the right to mount a file system in a namespace of its own")
+    return disk
+
+
+def filled_inside(mount, store):
+    """What a process says that fills a store on a disk that is mounted for it alone."""
+    command = f"{mount} && exec {sys.executable} -m tests.elmo.filling {store} 0"
+    done = subprocess.run(
+        ["unshare", "-rm", "sh", "-c", command], input="go\n", capture_output=True, text=True, check=True, timeout=300
+    )
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 @pytest.mark.integration

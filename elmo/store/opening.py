@@ -1,0 +1,71 @@
+"""Opens shelves for runs: once a process, empty again where the index was cut, none where the disk is full."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from elmo.bilm import Sentence
+from elmo.errors import InputError
+from elmo.store.index import IndexCut
+from elmo.store.shelf import ABOUT, LIMIT_GB, About, Shelf, StoreFull
+
+_OPEN: dict[tuple[int, Path], Shelf] = {}
+
+
+class NoShelf(Shelf):
+    """Stands for a shelf that a full disk has no room for: it holds nothing and takes nothing."""
+
+    def __init__(self, store: Path, about: About, refusal: str) -> None:
+        self.store, self.path, self.about, self.refusal = store, store / about.folder, about, refusal
+        self.warnings = []
+
+    def find(self, sentences: Sequence[Sentence]) -> list[int | None]:
+        """None for each sentence, but for those of no tokens."""
+        return [None if sentence else 0 for sentence in sentences]
+
+
+def open_shelf(store: Path, about: About, limit_gb: float = LIMIT_GB) -> Shelf:
+    """The shelf for layers of this kind; within a process the same one for all who ask, as LMDB demands.
+
+    Raises:
+        InputError: it cannot be used, or has lost rows.
+    """
+    key = os.getpid(), (store / about.folder).absolute()
+    shelf = _OPEN.get(key)
+    if shelf is not None and shelf.is_there():
+        shelf.limit_to(limit_gb)
+    else:
+        if shelf is not None:
+            _OPEN.pop(key).close()
+        try:
+            shelf = _OPEN[key] = _mended(store, about, limit_gb)
+        except StoreFull as full:
+            return NoShelf(store, about, str(full))
+    shelf.require_rows()
+    with suppress(OSError):  # pruned this moment, or read-only: a run continues with the files that it has open
+        os.utime(shelf.path / ABOUT)  # when it was last used
+    return shelf
+
+
+def _mended(store: Path, about: About, limit_gb: float) -> Shelf:
+    try:
+        return Shelf(store, about, limit_gb)
+    except IndexCut as cut:
+        try:
+            remove(store / about.folder)
+        except OSError as error:
+            raise InputError(f"{cut}, and its folder cannot be removed: {error}. Name another store") from error
+        shelf = Shelf(store, about, limit_gb)
+        shelf.warnings.append(f"{cut}. All layers of this kind are dropped and embedded again")
+        return shelf
+
+
+def remove(folder: Path) -> None:
+    """Removes a shelf; processes that have it open keep their files, and never meet those of the next one."""
+    gone = folder.with_name(f"removed-{os.getpid()}-{folder.name}")  # still a shelf by name: a kill leaves it to prune
+    folder.rename(gone)  # nobody opens half of it
+    shutil.rmtree(gone)
