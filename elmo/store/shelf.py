@@ -208,8 +208,8 @@ class Shelf:
                 first = end = end_of(transaction)
                 for sentence, values in zip(sentences, np.split(rows, ends[:-1]), strict=True):
                     key = key_of(sentence)
-                    known = transaction.get(key)
-                    if not len(values) or (known is not None and (known in fresh or self._is_whole(known))):
+                    known = bytes(transaction.get(key, b""))
+                    if not len(values) or (known and (known in fresh or self._is_whole(known))):
                         continue
                     content = np.ascontiguousarray(values).reshape(-1).view(np.uint8).data
                     entry = ENTRY.pack(end, len(values), zlib.crc32(content))

@@ -123,3 +123,22 @@ def test_its_own_weights_and_options_are_kept(source, tmp_path, capsys, given, n
     assert run(source, target, chosen, *options) == 1
     assert f"{target}: cannot write there: it would overwrite the biLM" in capsys.readouterr().err
     assert {path: path.read_bytes() for path in (tmp_path / "model").iterdir()} == files
+
+
+def test_damage_in_the_store_is_named_and_changes_nothing(source, weights, tmp_path, repository):
+    store = tmp_path / "store"
+    assert run(source, tmp_path / "expected.hdf5", weights, "--store", str(store)) == 0
+    (rows,) = store.glob("*/rows")
+    with rows.open("r+b") as file:
+        file.seek(-4, os.SEEK_END)
+        file.write(b"\x11")
+    done = subprocess.run(
+        [*COMMAND, str(weights), "--store", str(store)],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(repository)}, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0
+    assert done.stderr.startswith(f"elmo.embed: {rows.parent}: 1 sentences are damaged")
+    assert done.stderr.count("\n") == 1
+    with h5py.File(tmp_path / "expected.hdf5") as expected, h5py.File(tmp_path / "out.hdf5") as found:
+        for number in map(str, range(len(LINES))):
+            assert (found[number][...] == expected[number][...]).all()
