@@ -33,7 +33,9 @@ from elmo.pretrain.text import Tokenise, Tokeniser
 
 TERMS = "full softmax, each sentence from a zero state, cased, </S> predicted, <UNK> predicted"
 TOKENS_AT_ONCE = 16_384
-SEEN = 0.1  # share of a document's lines; a few share a quotation or a list of names with any large text
+# Share of a document's lines. Of 48 Wikipedia articles, those in a text of 108 M words shared 81 % of their lines or
+# more with it, the others 46 % or less: titles, quotations, lists of names.
+SEEN = 0.5
 
 
 @dataclass(frozen=True)

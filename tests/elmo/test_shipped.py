@@ -81,3 +81,13 @@ def test_the_card_agrees_with_the_curve(card):
     assert f"| steps | {int(last['step']):,} |" in card
     assert f"| tokens seen, </S> counted | {int(last['tokens']):,} |" in card
     assert f"| minutes | {float(last['seconds']) / 60:.1f} |" in card
+
+
+def test_the_card_states_perplexity_on_unseen_articles_next_to_held_out_paragraphs(card):
+    means = {
+        row: float(re.search(rf"\| [^|\n]*{row}[^|\n]* \| [\d.]+ \| [\d.]+ \| ([\d.]+) \|", card)[1])
+        for row in ("these files", "held-out paragraphs", "unseen articles", "which lie in the text")
+    }
+    assert means["these files"] == means["held-out paragraphs"]
+    assert means["which lie in the text"] < means["held-out paragraphs"] < means["unseen articles"]
+    assert "elmo.pretrain.perplexity squad-dev.txt --weights small --unseen-in" in card
