@@ -48,7 +48,7 @@ class Facts:
     def passes(self) -> float:
         """How often the training text was read."""
         counts = self.header["counts"]
-        return self.outcome.position.tokens / (counts["train_tokens"] + counts["train_sentences"])
+        return self.outcome.position.tokens / int(counts["train_tokens"] + counts["train_sentences"])
 
     def summary(self) -> dict[str, Any]:
         """The facts as one JSON object."""
@@ -151,8 +151,9 @@ def _held_out(facts: Facts) -> str:
         return f"""held out are single paragraphs ({share} of them,
 chosen by a hash of their text). Others of the same documents were trained on: expect more on unseen documents"""
     return f"""held out are {counts["heldout_documents"]:,} of {counts["documents"]:,} documents
-({share} asked for, chosen by a hash of their text). A blank line or the end of a file ends a document; a long file
-without blank lines is cut into stretches of {counts["stretch_paragraphs"]:,} paragraphs"""
+({share} asked for, chosen by a hash of their text). A blank line or the end of a file ends a document; long files
+without blank lines, and text of fewer than 20 documents, are cut into stretches of
+{counts["stretch_paragraphs"]:,} paragraphs"""
 
 
 def _perplexities(facts: Facts) -> str:

@@ -47,9 +47,9 @@ class CorpusSettings:
         min_count: Words rarer than this in the training text are left out of the vocabulary even if there is room.
         heldout_fraction: Share of the text set aside, by a seeded hash. 0 sets nothing aside.
         heldout_unit: "document": whole ones are set aside, so that no other part of them is trained on. A blank line or
-            the end of a file ends a document; a file of more than 500 paragraphs without a blank line is cut into
-            stretches of 500, or shorter ones where the text has fewer than 20 documents. "paragraph": single ones,
-            as in stores made before there was a choice.
+            the end of a file ends a document. A file of more than 500 paragraphs without a blank line is cut into
+            stretches, and so is all text that has fewer than 20 documents; they are so long that about ten are held
+            out, at most 500 paragraphs. "paragraph": single ones, as in stores made before there was a choice.
         seed: Decides which paragraphs are held out and the order of training sentences.
         max_tokens: Longer sentences are cut into equal parts of at most this length; nothing is dropped. 200 touches
             one sentence in 25,000 of English prose, mostly lists, and bounds what one batch can need.

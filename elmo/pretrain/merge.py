@@ -1,7 +1,8 @@
 """Second pass: shards become a token store, deduplicated, split, numbered by frequency and shuffled.
 
 What is held out is whole documents: other paragraphs of an article tell much about the one that is to be predicted.
-A blank line or the end of a file ends a document; a longer file without blank lines is cut into stretches.
+A blank line or the end of a file ends a document. A file of more than 500 paragraphs without a blank line is cut into
+stretches, and so is all text that has fewer than 20 documents.
 
 Everything is decided by hashes of paragraphs and by counts, never by who did what when, so equal text and settings give
 equal bytes. Memory holds a few numbers per paragraph, sentence and distinct word; tokens pass through one shard at a
@@ -167,24 +168,22 @@ def document_begins(places: NDArray[np.uint8], fraction: float) -> tuple[NDArray
 
     Args:
         places: how each paragraph stands to the one before it (`sources.Line`).
-        fraction: to be held out. Where the text marks too few documents, it decides how long stretches are: about ten
-            of them are held out.
+        fraction: to be held out. Stretches are so long that it comes to about ten of them.
 
     Returns:
         Whether each paragraph begins a document, and the number of paragraphs in a stretch of text without marks.
     """
-    begins = places > CONTINUES
-    begins[0] = True
+    stretch = max(1, min(LONGEST_STRETCH, int(len(places) * fraction / 10)))
     files = np.cumsum(places == NEW_FILE)
     files -= files[0]
-    first = np.flatnonzero(np.diff(files, prepend=-1))
-    marked = np.bincount(files[places == NEW_DOCUMENT], minlength=len(first)) > 0
-    in_file = np.arange(len(places)) - first[files]
-    begins |= ~marked[files] & (in_file % LONGEST_STRETCH == 0)
-    if begins.sum() >= FEWEST_DOCUMENTS:
-        return begins, LONGEST_STRETCH
-    stretch = max(1, min(LONGEST_STRETCH, int(len(places) * fraction / 10)))
-    return in_file % stretch == 0, stretch
+    sizes = np.bincount(files)
+    in_file = np.arange(len(places)) - (np.cumsum(sizes) - sizes)[files]
+    begins = (places > CONTINUES) | (in_file == 0)
+    if begins.sum() < FEWEST_DOCUMENTS:
+        return in_file % stretch == 0, stretch
+    marked = np.bincount(files[places == NEW_DOCUMENT], minlength=len(sizes)) > 0
+    begins |= (~marked & (sizes > LONGEST_STRETCH))[files] & (in_file % stretch == 0)
+    return begins, stretch
 
 
 def _choose(keys: NDArray[np.uint64], begins: NDArray[np.bool_], fraction: float, seed: int) -> NDArray[np.uint8]:

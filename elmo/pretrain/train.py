@@ -32,6 +32,7 @@ from elmo.pretrain.step import Stepper, Upload
 
 PREPARED = 16  # steps that are prepared ahead
 PREPARERS = 3  # threads that do so
+CORE_PRODUCTS = 3e10  # floating-point operations a second of a good CPU core: a step may last longer than the budget
 REMEDY = "Try a lower training.learning_rate or clip_norm, or a longer training.warmup, in another out=DIR"
 
 
@@ -123,8 +124,10 @@ def train(
         return share if budget.minutes is None else workers.agree(share)  # clocks differ
 
     one_pass, start = train_text.predictions, replace(position)
-    if budget.minutes is None:
-        _warn(console, budget.short(budget.tokens or (budget.steps or 0) * one_pass / len(plan), one_pass))
+    foreseen = _foreseen(budget, model, one_pass / len(plan))
+    warning = budget.short(foreseen, one_pass) if foreseen is not None else ""
+    _warn(console, warning)
+    timed = budget.minutes is None or bool(warning)
     if captures and spent() < 1:
         _warm_up(stepper, batcher, console)
     sample = _sample(heldout, training.evaluate_sentences) if heldout is not None else None
@@ -149,9 +152,12 @@ def train(
             position.tokens += upload.tokens
             position.seconds = time.monotonic() - began
             progress = spent()
-            if budget.minutes is not None and position.step == start.step + (1 if device.type == "cpu" else PREPARED):
-                rate_so_far = (position.tokens - start.tokens) / max(position.seconds - start.seconds, 1e-9)
-                _warn(console, budget.short(60 * budget.minutes * rate_so_far, one_pass))
+            elapsed = position.seconds - start.seconds
+            # The first steps are slow; a warning shall come early, but not for that.
+            if budget.minutes is not None and not timed and elapsed >= min(20.0, 6 * budget.minutes):
+                timed = True
+                speed = (position.tokens - start.tokens) / elapsed
+                _warn(console, budget.short(60 * budget.minutes * speed, one_pass))
             if progress >= 1 or any(_due(every, position.step) for every in intervals):
                 workers.sum(losses)
                 n = position.step - logged.step
@@ -233,6 +239,16 @@ def _sample(text: Text, sentences: int) -> Text | None:
     return replace(
         text, sentences=replace(text.sentences, tokens=text.sentences.tokens[: offsets[-1]], offsets=offsets)
     )
+
+
+def _foreseen(budget: Budget, model: LanguageModel, step_tokens: float) -> float | None:
+    """Predictions in each direction that a budget comes to; of minutes no more than a CPU may reach, None on a GPU."""
+    if budget.minutes is None:
+        return budget.tokens or (budget.steps or 0) * step_tokens
+    if model.bilm.device.type != "cpu":
+        return None
+    products = 6 * sum(item.numel() for item in model.bilm.parameters())  # forward and back, of a token
+    return 60 * budget.minutes * CORE_PRODUCTS * torch.get_num_threads() / products
 
 
 def _warn(console: Console, text: str) -> None:

@@ -131,6 +131,17 @@ def test_a_short_text_without_marks_is_held_out_in_short_stretches(tmp_path):
     assert counts["heldout_paragraphs"] == 7 * counts["heldout_documents"] > 0
 
 
+def test_a_long_file_without_marks_is_cut_next_to_documents_that_stay_whole(tmp_path, monkeypatch):
+    monkeypatch.setattr(merge, "LONGEST_STRETCH", 50)
+    short = marked(tmp_path / "a.txt", range(40))
+    long = marked(tmp_path / "b.txt", range(40, 60), end="")  # 140 paragraphs of 420
+    store = build(tmp_path / "store", short, long, heldout_unit="document", heldout_fraction=0.3)
+    counts = store.header["counts"]
+    assert (counts["documents"], counts["stretch_paragraphs"]) == (40 + -(-140 // 12), 12)
+    whole = {f"d{i}" for i in range(40)}
+    assert documents_in(store, store.heldout) & documents_in(store, store.train) & whole == set()
+
+
 def test_one_document_is_held_out_where_a_share_asks_for_less(tmp_path):
     store = build(
         tmp_path / "store", marked(tmp_path / "a.txt", range(30)), heldout_unit="document", heldout_fraction=1e-9

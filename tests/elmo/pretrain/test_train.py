@@ -375,3 +375,15 @@ def test_the_card_says_what_was_held_out(text, tmp_path):
     assert f"held out are {counts['heldout_documents']:,} of {counts['documents']:,} documents" in card
     card = (tmp_path / "paragraph" / "export" / "tiny" / "card.md").read_text(encoding="utf-8")
     assert "held out are single paragraphs (10.00% of them" in card
+
+
+def test_minutes_that_a_cpu_cannot_make_a_pass_in_are_said_before_the_first_step(text, tmp_path, monkeypatch):
+    def never(*given):
+        raise InputError("the first step")
+
+    monkeypatch.setattr(train_module.Stepper, "__call__", never)
+    monkeypatch.setattr(train_module, "CORE_PRODUCTS", 1e6)
+    said = io.StringIO()
+    with pytest.raises(InputError, match="the first step"):
+        pretrain(settings(text, tmp_path, budget=Budget(minutes=0.01)), [], Console(file=said, width=400))
+    assert "warning: budget.minutes=0.01 reads" in said.getvalue()
