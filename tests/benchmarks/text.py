@@ -15,7 +15,7 @@ def sentences(n: int, seed: int = 0) -> list[list[str]]:
     """Sentences of 5 to 60 words, 24.5 on average.
 
     Distinct words, in % of all, next to those of English sentences (5 to 60 words, drawn at random): of 64 sentences 55
-    (news 51, encyclopedia 51 to 53), of 400 36 (34; 36 to 37), of 1,280 27 (24; 25 to 26), of 19,200 9 (7; 8 to 9).
+    (news 51, encyclopedia 51 to 53), of 400 35 (34; 36 to 37), of 1,280 26 (24; 25 to 26), of 19,200 9 (7; 8 to 9).
     """
     draw = np.random.default_rng(seed)
     vocabulary = _vocabulary(60_000)
