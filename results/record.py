@@ -66,6 +66,11 @@ __all__ = [
 ]
 
 SCHEMA = 1
+_OTHER_WEIGHTS = (
+    "\nThe weights differ, and a run is named by the last part of their path. To keep both, rename that folder or file "
+    "(python -m elmo.pretrain name=NAME exports to export/NAME), or name the features: --config-dir with "
+    "features/NAME.yaml"
+)
 
 
 class RecordConflict(RuntimeError):  # noqa: N818 - reads as what it is
@@ -240,6 +245,7 @@ def decide(path: Path, fingerprinted: Parts) -> Literal["run", "skip", "failed"]
     raise RecordConflict(
         f"{path} holds a finished run of the same name made under other settings:\n"
         + "\n".join(lines)
+        + _OTHER_WEIGHTS * ("weights" in differing)
         + f"\nTo keep both, use another runs_dir=DIR; to replace it, delete the folder {path.parent}"
     )
 

@@ -74,6 +74,10 @@ class StoreConfig:
     memory_gb: float = MEMORY_GB
 
 
+class StoreUnusable(InputError):  # noqa: N818
+    """The store cannot be opened. That says nothing of the run, which could have gone without."""
+
+
 def build_elmo(config: ElmoConfig, store: StoreConfig) -> Elmo:
     """The ELMo layer that a config describes; each sentence that is prepared is embedded once."""
     layers: str | int = int(config.layers) if config.layers.isdigit() else config.layers
@@ -82,7 +86,10 @@ def build_elmo(config: ElmoConfig, store: StoreConfig) -> Elmo:
     shelf = None
     if store.path is not None:
         about = About(bilm.fingerprint(), bilm.widths, config.precision)
-        shelf = open_shelf(Path(store.path).expanduser(), about, store.limit_gb)
+        try:
+            shelf = open_shelf(Path(store.path).expanduser(), about, store.limit_gb)
+        except InputError as error:
+            raise StoreUnusable(str(error)) from error
     return Elmo(
         CachedLayers(bilm, shelf, config.precision, store.memory_gb),
         config.places,

@@ -43,6 +43,7 @@ from tasks.base import Scores, Split
 from tasks.console import Reporter
 from tasks.ending import Terminated, end_children, end_with_launcher, launcher_pid, sigterm_as_interrupt
 from tasks.features import TokenFeatures
+from tasks.frozen import StoreUnusable
 from tasks.launchers import explain_launcher, explain_stop
 from tasks.loggers import make_logger
 from tasks.memory import forget_peak, peak_mb
@@ -186,6 +187,8 @@ def _carry_out(plan: Plan, lock: Lock, device: torch.device, reporter: Reporter)
             if config.keep_weights:
                 save_weights(path.with_name(WEIGHTS_NAME), model, config)
             write_examples(path.with_name(EXAMPLES_NAME), fingerprint(plan.parts), outcome.test.examples)
+        except StoreUnusable:
+            raise  # no failed record: the same run would succeed with another store
         except Exception as error:
             failed = record(error)
             write_record(path, failed)  # whatever it was, the table shows it

@@ -14,7 +14,7 @@ import torch
 
 import conf
 import tasks.run
-from elmo import random_bilm
+from elmo import random_bilm, save_bilm
 from results.record import Identity, read_record, record_path
 from results.table import main as table
 from tasks.memory import PROCESS, peak_mb
@@ -243,12 +243,44 @@ class TestStore:
         assert code == 0
         assert re.search(r"seed 2 .*  0 of \d+ sentences to embed", err)
 
+    def test_one_that_cannot_be_used_leaves_no_failed_record(self, place, command, tmp_path):
+        """It says nothing of the run, which needs no retry=failed with another store."""
+        (tmp_path / "file").touch()
+        settings = ("trainer.epochs=1", f"store.path={tmp_path / 'file'}")
+        code, _, err = command(*arguments(place, tmp_path / "runs", *settings, features="elmo_tiny"))
+        assert code == 1
+        assert "cannot keep layers there" in err
+        assert "Traceback" not in err
+        path = path_of(tmp_path / "runs", "elmo_tiny", **{"trainer.epochs": 1})
+        assert not path.exists()
+        again = ("trainer.epochs=1", f"store.path={tmp_path / 'store'}")
+        assert command(*arguments(place, tmp_path / "runs", *again, features="elmo_tiny"))[0] == 0
+        assert read_record(path).status == "finished"
+
     @pytest.mark.parametrize("precision", ["float64", "half"])
     def test_an_unknown_precision(self, place, command, tmp_path, precision):
         setting = f"features.elmo.precision={precision}"
         code, _, err = command(*arguments(place, tmp_path, setting, features="elmo_tiny"))
         assert code == 1
         assert f"features.elmo.precision: expected float16 or float32, found '{precision}'" in err
+
+
+def test_another_bilm_in_a_folder_of_the_same_name_says_how_to_name_it(place, command, tmp_path):
+    """elmo.pretrain exports to export/small unless it is given a name."""
+    for seed, folder in ((1, "a/export/small"), (2, "b/export/small"), (2, "b/export/news")):
+        save_bilm(random_bilm("tiny", seed), tmp_path / folder / "weights.safetensors")
+    common = ("trainer.epochs=1", "limit=3", "store.path=null")
+
+    def run(folder):
+        weights = f"features.elmo.weights={tmp_path / folder}"
+        return command(*arguments(place, tmp_path / "runs", *common, weights, features="elmo_tiny"))
+
+    assert run("a/export/small")[0] == 0
+    code, _, err = run("b/export/small")
+    assert code == 1
+    assert "python -m elmo.pretrain name=NAME" in err
+    assert "features/NAME.yaml" in err
+    assert run("b/export/news")[0] == 0, "as the message says"
 
 
 def test_limit_is_in_the_path_and_the_record(place, command, tmp_path):
