@@ -87,7 +87,7 @@ def _conflict(there: RunRecord | None, here: RunRecord, target: Path) -> str:
     """Why the run cannot take the place of the published one of its name; empty if it can."""
     if there is None or there.fingerprint == here.fingerprint:
         return ""
-    keys = ", ".join(differences(there.fingerprinted, here.fingerprinted))
+    keys = ", ".join(differences(there.hashed, here.hashed))
     return f"a run of this name made under other settings is published ({keys}); to replace it, delete {target.parent}"
 
 

@@ -302,7 +302,7 @@ def _settings(record: RunRecord) -> dict[str, str]:
 
 
 def _comparable(record: RunRecord) -> Parts:
-    return {**without_seed(record.fingerprinted), "metric": record.metric}
+    return {**without_seed(record.hashed), "metric": record.metric}
 
 
 def _groups(records: Sequence[RunRecord]) -> list[Group]:
@@ -352,26 +352,42 @@ def _doubts(row: Row) -> list[tuple[str, bool]]:
     for label in ["", *row.labels]:
         first, second = (row.group(features, label) for features in row.compared)
         if first and second:
-            keys, wrong = _unlike(first.parts, second.parts)
+            keys, wrong = _unlike(first.records[0], second.records[0])
             where, names = f"{row.data} {row.task} {label}".rstrip(), " and ".join(row.compared)
             doubts += [(f"{where}: {names}: arms differ in {', '.join(keys)}", wrong)] * bool(keys)
     return doubts
 
 
-def _unlike(first: Parts, second: Parts) -> tuple[list[str], bool]:
-    """The settings in which two arms differ beside what they are, and whether that makes their gain doubtful.
+def _unlike(first: RunRecord, second: RunRecord) -> tuple[list[str], bool]:
+    """The settings in which two arms differ beyond what they are, and whether that makes their gain doubtful.
 
     Arms of different kinds (with a biLM and without) differ in `features` by nature. Arms of one kind are what their
     weights or vectors are; where those are the same, the arms are their settings: named, and nothing is wrong.
     """
-    keys = list(differences(first, second))
+    sides = _settings_and_content(first), _settings_and_content(second)
+    found = differences(*sides)
+    # A setting that only one of the two knows was added to the suite between them, with the old behaviour as default.
+    keys = [key for key, values in found.items() if key.startswith("features.") or "absent" not in values]
+    keys = [key for key in keys if not key.startswith("recipes.") or key == "recipes.task"]
     other = [key for key in keys if key.split(".")[0] not in ("features", "vectors", "weights")]
-    if _kind(first) != _kind(second):
+    if _kind(sides[0]) != _kind(sides[1]):
         return other, True
     of_arm = [key for key in keys if key not in other]
     sources = [key for key in of_arm if not key.startswith("features.") or key.split(".")[-1] in SOURCES]
     settings = [key for key in keys if key not in sources and key != "features.name"]
     return settings, bool(other or sources)
+
+
+def _settings_and_content(record: RunRecord) -> Parts:
+    """What a run was made of, by the keys a user types; without where data and classes lie."""
+    data, task = record.config.get("data"), record.config.get("task")
+    return {
+        **{key: record.config.get(key, {}) for key in ("features", "trainer")},
+        "task": {key: value for key, value in task.items() if key != "_target_"} if isinstance(task, Mapping) else {},
+        "data.reader": data.get("reader", {}) if isinstance(data, Mapping) else {},
+        **record.fingerprinted,
+        "metric": record.metric,
+    }
 
 
 def _kind(parts: Parts) -> set[str]:

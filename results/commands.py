@@ -55,6 +55,5 @@ def _typed(key: str, data: Mapping[str, object]) -> str:
 
 
 def _data(record: RunRecord) -> Mapping[str, object]:
-    config = record.fingerprinted.get("config")
-    data = config.get("data") if isinstance(config, Mapping) else None
+    data = record.config.get("data")
     return data if isinstance(data, Mapping) else {}

@@ -35,6 +35,7 @@ class Identity:
         seed: The run's seed.
         variant: Whatever else a user or a sweep changed, by the key they typed: `{"trainer.epochs": 2, "limit": 200}`.
             A key that they deleted is `~KEY`, with the value that it has otherwise. Empty for a plain run.
+        fold: Which fold of a cross-validation the run tests on, or None.
     """
 
     data: str
@@ -42,12 +43,20 @@ class Identity:
     features: str
     seed: int
     variant: Mapping[str, Value] = field(default_factory=dict)
+    fold: int | None = None
+
+    def hashed(self) -> dict[str, object]:
+        """The identity as a fingerprint covers it; a field that a later version adds is left out where it is unset."""
+        fold = {} if self.fold is None else {"fold": self.fold}
+        names = {"data": self.data, "task": self.task, "features": self.features}
+        return {**names, "seed": self.seed, "variant": dict(self.variant), **fold}
 
     @property
     def title(self) -> str:
         """The name as people say it, with the variant as it is typed: "mini ner elmo seed 1 limit=200"."""
         variant = (f"{key}={shown(value)}" for key, value in self.variant.items())
-        return printable(" ".join((self.data, self.task, self.features, f"seed {self.seed}", *variant)))
+        fold = () if self.fold is None else (f"fold {self.fold}",)
+        return printable(" ".join((self.data, self.task, self.features, *fold, f"seed {self.seed}", *variant)))
 
 
 def record_path(runs_dir: Path, identity: Identity) -> Path:
@@ -59,6 +68,7 @@ def record_path(runs_dir: Path, identity: Identity) -> Path:
     variant = ",".join(f"{_escaped(key)}={_escaped(shown(value))}" for key, value in sorted(identity.variant.items()))
     names = [_escaped(identity.data), _escaped(identity.task), _escaped(identity.features)]
     names += [variant] if variant else []
+    names += [] if identity.fold is None else [f"fold-{identity.fold}"]
     names += [f"seed-{identity.seed}"]
     return runs_dir.joinpath(*map(_shortened, names), RECORD_NAME)
 
@@ -80,11 +90,11 @@ def fingerprint(parts: Parts) -> str:
 
 
 def without_seed(parts: Parts) -> dict[str, object]:
-    """The parts without the run's seed (`config.seed`, and only that: other seeds are settings)."""
-    config = parts.get("config")
-    if not isinstance(config, Mapping):
+    """The parts without the run's seed (`identity.seed`, and only that: other seeds are settings)."""
+    identity = parts.get("identity")
+    if not isinstance(identity, Mapping):
         return dict(parts)
-    return {**parts, "config": {key: value for key, value in config.items() if key != "seed"}}
+    return {**parts, "identity": {key: value for key, value in identity.items() if key != "seed"}}
 
 
 def differences(there: Parts, here: Parts) -> dict[str, tuple[str, str]]:
@@ -97,12 +107,12 @@ def differences(there: Parts, here: Parts) -> dict[str, tuple[str, str]]:
 
 
 def flattened(parts: Parts, prefix: str = "") -> dict[str, object]:
-    """The leaves by dotted key, as a user would type them: `config.trainer.lr` becomes `trainer.lr`."""
+    """The leaves by dotted key, as a user would type them: `settings.trainer.lr` becomes `trainer.lr`."""
     leaves: dict[str, object] = {}
     for name, value in parts.items():
         key = f"{prefix}{name}"
         if isinstance(value, Mapping) and value:
-            leaves |= flattened(value, prefix="" if key == "config" else f"{key}.")
+            leaves |= flattened(value, prefix="" if key == "settings" else f"{key}.")
         else:
             leaves[key] = value
     return leaves

@@ -33,7 +33,6 @@ from results.identity import (
     Value,
     differences,
     fingerprint,
-    flattened,
     record_path,
 )
 from results.printing import printable
@@ -56,6 +55,7 @@ __all__ = [
     "decide",
     "describe_environment",
     "fingerprint",
+    "hashed",
     "prepare_folder",
     "read_record",
     "record_path",
@@ -65,7 +65,9 @@ __all__ = [
     "write_record",
 ]
 
-SCHEMA = 1
+SCHEMA = 2  # 1: the fingerprint covered the whole config
+EXAMPLES_SCHEMA = 1
+MIGRATE = "python -m tasks.migrate"
 _OTHER_WEIGHTS = (
     "\nThe weights differ, and a run is named by the last part of their path. To keep both, rename that folder or file "
     "(python -m elmo.pretrain name=NAME exports to export/NAME), or name the features: --config-dir with "
@@ -120,13 +122,13 @@ class RunRecord:
     Attributes:
         status: "finished", "failed", or "running" (reserved for sweeps that show their state).
         identity: The run's name; its path follows from it.
-        fingerprinted: All that may change a score, nested: `config` (resolved, with `seed` at its root; without paths,
-            device, threads, logger, launcher), `data` (hashes), `weights` (hash) and `recipe` (version). What differs
-            between the arms lies under `config.features`, `vectors` or `weights`.
+        fingerprinted: What else may change a score: `recipes` (the version of the task and of each part of the
+            features), `data`, `vectors` and `weights` (content hashes), and `settings` where a user's own YAML gives
+            any. Settings that are as the suite's own files have them are not here: a recipe stands for those.
+        config: The whole resolved config, for whoever audits the number; the fingerprint does not cover it.
         metric: Name of the main metric, a key of `scores["test"]`.
         scores: Split ("dev", "test") -> metric -> percent.
         details: Further scores of any shape, such as per class; percent as well.
-        limit: Examples per split where the data were cut, else None.
         data: Per split: counts, hashes, and warnings where they are not the published ones.
         weights: Name, sha256 and state policy of the biLM; None without one.
         coverage: Per split: how many different `words` it has, and how many of them `with_vector`; None without
@@ -146,9 +148,9 @@ class RunRecord:
     identity: Identity
     fingerprinted: Mapping[str, object]
     metric: str
+    config: Mapping[str, object] = field(default_factory=dict)
     scores: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     details: Mapping[str, object] = field(default_factory=dict)
-    limit: int | None = None
     data: Mapping[str, object] = field(default_factory=dict)
     weights: Mapping[str, object] | None = None
     coverage: Mapping[str, Mapping[str, int]] | None = None
@@ -163,11 +165,6 @@ class RunRecord:
     schema: int = SCHEMA
 
     def __post_init__(self) -> None:
-        config = self.fingerprinted.get("config")
-        seed = config.get("seed") if isinstance(config, Mapping) else None
-        if seed != self.identity.seed:
-            raise ValueError(f"fingerprinted.config.seed: expected identity.seed, {self.identity.seed}, found {seed!r}")
-        self._check_names(flattened(config) if isinstance(config, Mapping) else {})
         for split, metrics in self.scores.items():
             for name, score in metrics.items():
                 if not math.isfinite(score):
@@ -177,34 +174,21 @@ class RunRecord:
         if self.status == "failed" and self.error is None:
             raise ValueError("error: missing, but the run failed")
 
-    def _check_names(self, settings: Mapping[str, object]) -> None:
-        """What the record calls itself follows from the settings that are hashed; nothing else ties one to the other.
+    @property
+    def limit(self) -> int | None:
+        """Examples per split where the data were cut, else None."""
+        limit = self.identity.variant.get("limit")
+        return limit if isinstance(limit, int) else None
 
-        Args:
-            settings: The config's, by dotted key.
-        """
-        identity = self.identity
-        named: dict[str, Value] = {"limit": self.limit, "data.name": identity.data, "features.name": identity.features}
-        if settings.get("train_fraction", 1) != 1:
-            named["train_fraction"] = identity.variant.get("train_fraction", 1)
-        for key, value in named.items():
-            hashed = settings.get(key, None if key == "limit" else value)
-            if hashed != value:
-                raise ValueError(f"{key}: expected {hashed!r}, as in fingerprinted.config, found {value!r}")
-        for key, value in identity.variant.items():
-            deleted = key.startswith("~")
-            hashed = settings.get(key.removeprefix("~"), "absent")
-            if isinstance(hashed, list):
-                hashed = f"[{','.join(map(str, hashed))}]"  # as it is typed
-            if hashed != ("absent" if deleted else value):
-                raise ValueError(
-                    f"identity.variant.{key}: expected fingerprinted.config's, {hashed!r}, found {value!r}"
-                )
+    @property
+    def hashed(self) -> dict[str, object]:
+        """All that the fingerprint covers: the run's name and what else may change its score."""
+        return hashed(self.identity, self.fingerprinted)
 
     @cached_property
     def fingerprint(self) -> str:
-        """The sha256 of `fingerprinted`; computed, so that the two cannot disagree."""
-        return fingerprint(self.fingerprinted)
+        """The sha256 of `hashed`; computed, so that the two cannot disagree."""
+        return fingerprint(self.hashed)
 
     def summary(self) -> dict[str, object]:
         """The outcome as plain values, for whoever shows it beside others: no config, no curve."""
@@ -223,10 +207,19 @@ def timestamp() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def decide(path: Path, fingerprinted: Parts) -> Literal["run", "skip", "failed"]:
+def hashed(identity: Identity, fingerprinted: Parts) -> dict[str, object]:
+    """All that a run's fingerprint covers."""
+    return {"identity": identity.hashed(), **fingerprinted}
+
+
+def decide(path: Path, parts: Parts) -> Literal["run", "skip", "failed"]:
     """Whether the run with this record path is still to be done: "skip" only for an equal, finished one.
 
     "failed" is an equal one that failed, which may fail again; one that failed under other settings is to be done.
+
+    Args:
+        path: The record's.
+        parts: What the run's fingerprint covers; see `hashed`.
 
     Raises:
         RecordConflict: A finished record lies there with another fingerprint; the message lists the differing keys.
@@ -235,12 +228,12 @@ def decide(path: Path, fingerprinted: Parts) -> Literal["run", "skip", "failed"]
     if not path.exists():
         return "run"
     record = read_record(path)
-    equal = record.fingerprint == fingerprint(fingerprinted)
+    equal = record.fingerprint == fingerprint(parts)
     if record.status != "finished":
         return "failed" if equal and record.status == "failed" else "run"
     if equal:
         return "skip"
-    differing = differences(record.fingerprinted, fingerprinted)
+    differing = differences(record.hashed, parts)
     lines = [f"  {printable(key)}: {there} there, {here} here" for key, (there, here) in differing.items()]
     raise RecordConflict(
         f"{path} holds a finished run of the same name made under other settings:\n"
@@ -288,7 +281,9 @@ def write_examples(path: Path, fingerprint: str, scores: Sequence[Mapping[str, f
         for name, score in example.items():
             if not isinstance(score, int | float) or not math.isfinite(score):
                 raise ValueError(f"{path}: example {index}, {name}: expected a finite number, found {score!r}")
-    write_json(path, {"schema": SCHEMA, "fingerprint": fingerprint, "scores": [dict(example) for example in scores]})
+    write_json(
+        path, {"schema": EXAMPLES_SCHEMA, "fingerprint": fingerprint, "scores": [dict(example) for example in scores]}
+    )
 
 
 def read_record(path: Path) -> RunRecord:
@@ -308,6 +303,10 @@ def read_record(path: Path) -> RunRecord:
         raise RecordUnreadable(
             f"{path}: written with record schema {schema}, this suite knows up to {SCHEMA}. Update the suite to read it"
         )
+    if schema == 1:
+        raise RecordUnreadable(
+            f"{path}: written by an earlier version of the suite (record schema 1). To keep it, run: {MIGRATE} RUNS_DIR"
+        )
     try:
         record: RunRecord = decode(RunRecord, content)
     except ValueError as error:
@@ -315,7 +314,7 @@ def read_record(path: Path) -> RunRecord:
     found = content.get("fingerprint") if isinstance(content, dict) else None
     if found != record.fingerprint:
         raise RecordUnreadable(
-            f"{path}: fingerprint: expected {record.fingerprint}, the hash of what is under `fingerprinted`, "
+            f"{path}: fingerprint: expected {record.fingerprint}, the hash of `identity` and `fingerprinted`, "
             f"found {found!r:.80}; was it edited by hand? {remedy}"
         )
     return record

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
-from typing import cast
+from typing import ClassVar, cast
 
 import numpy as np
 import torch
@@ -30,8 +30,12 @@ from tasks.words import LONGEST_WORD, WordNumbers
 
 @dataclass
 class WordsConfig:
-    """Word vectors. `dim` counts where there are no pretrained ones (vectors: null)."""
+    """Word vectors. `dim` counts where there are no pretrained ones (vectors: null).
 
+    `recipe` of this and of every other part: raise it when a change of code or of a default alters scores.
+    """
+
+    recipe: ClassVar[int] = 1
     vectors: str | None = "glove-6b-50d"
     dim: int = 50
     lowercase: bool = True
@@ -42,6 +46,7 @@ class WordsConfig:
 class CharactersConfig:
     """A character CNN: embedding width, number of filters, their width."""
 
+    recipe: ClassVar[int] = 1
     dim: int = 16
     filters: int = 128
     width: int = 3
@@ -83,6 +88,12 @@ def features_fingerprint(config: FeaturesConfig) -> dict[str, str | None]:
         "vectors": open_vectors(words.vectors).fingerprint() if words is not None and words.vectors else None,
         "weights": bilm_fingerprint(config.elmo) if config.elmo is not None else None,
     }
+
+
+def features_recipes(config: FeaturesConfig) -> dict[str, int]:
+    """The recipe number of each part that the features have."""
+    parts = {"words": config.words, "characters": config.characters, "elmo": config.elmo}
+    return {name: part.recipe for name, part in parts.items() if part is not None}
 
 
 class CharacterCnn(nn.Module):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import cast
+from typing import ClassVar, cast
 
 from elmo import SIZES, Bilm, Elmo, load_bilm, random_bilm
 from elmo.cache import MEMORY_GB, CachedLayers
@@ -33,6 +33,8 @@ class ElmoConfig:
         l2: lambda, on the raw mix weights.
         precision: float16 or float32, of the frozen layers before they are mixed; it changes scores in the last digits.
     """
+
+    recipe: ClassVar[int] = 1
 
     enabled: bool = True
     weights: str = "small"

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from results.lock import LOCK_NAME
-from results.record import Identity, fingerprint, record_path
-from tasks.features import features_fingerprint
+from results.record import Identity, fingerprint, hashed, record_path
+from tasks.features import features_fingerprint, features_recipes
 from tasks.loggers import Logged
 from tasks.schema import RunConfig
 from tasks.sources import Source
@@ -25,7 +25,7 @@ class Plan:
         source: its data.
         identity: its name.
         path: the record's, which follows from the name.
-        parts: all that may change a score, for the fingerprint.
+        parts: what may change a score besides what the name says; see `RunRecord.fingerprinted`.
     """
 
     config: RunConfig
@@ -40,12 +40,22 @@ class Plan:
         identity = identity_of(config)
         source = Source(config.data, config.data_dir, config.limit, config.train_fraction, config.seed)
         parts = {
-            "config": config.resolved,
+            "recipes": {"task": config.task.recipe, **features_recipes(config.features)},
             "data": source.fingerprint(),
             **features_fingerprint(config.features),
-            "recipe": config.task.recipe,
+            **({"settings": config.own_settings} if config.own_settings else {}),
         }
         return cls(config, source, identity, record_path(config.runs_dir, identity), parts)
+
+    @property
+    def hashed(self) -> dict[str, Any]:
+        """All that the run's fingerprint covers."""
+        return hashed(self.identity, self.parts)
+
+    @property
+    def fingerprint(self) -> str:
+        """Equal for runs whose scores must be equal."""
+        return fingerprint(self.hashed)
 
     @property
     def title(self) -> str:
@@ -57,7 +67,7 @@ class Plan:
         """What a logger is told of the run: its seeds share a group, and it keeps its number when it is stopped."""
         name = self.identity
         return Logged(
-            id=fingerprint(self.parts)[:16],
+            id=self.fingerprint[:16],
             title=self.title,
             group=self.title.replace(f" seed {name.seed}", "", 1),
             tags=(name.data, name.task, name.features),

@@ -32,7 +32,6 @@ from results.record import (
     RunRecord,
     decide,
     describe_environment,
-    fingerprint,
     prepare_folder,
     read_record,
     timestamp,
@@ -110,7 +109,7 @@ def run(config: RunConfig, in_sweep: bool = False, side_by_side: bool = False) -
     device = own_device(config.device)
     plan = Plan.of(config)
     reporter = Reporter(plan.title, brief=in_sweep, bars=not side_by_side)
-    done = decide(plan.path, plan.parts)
+    done = decide(plan.path, plan.hashed)
     if (done == "skip" and not plan.left_behind) or (done == "failed" and not config.retry_failed):
         return _ended_before(plan, done, reporter)
     prepare_folder(plan.path)
@@ -122,7 +121,7 @@ def run(config: RunConfig, in_sweep: bool = False, side_by_side: bool = False) -
         reporter.warn(f"is running elsewhere: {lock}")
         return Ended("elsewhere", plan.title, "")
     with lock:
-        done = decide(plan.path, plan.parts)  # somebody may have done it between the first look and the lock
+        done = decide(plan.path, plan.hashed)  # somebody may have done it between the first look and the lock
         if done == "skip" or (done == "failed" and not config.retry_failed):
             plan.checkpoint.unlink(missing_ok=True)  # of a process that was killed when all was written
             return _ended_before(plan, done, reporter)
@@ -158,10 +157,10 @@ def _carry_out(plan: Plan, lock: Lock, device: torch.device, reporter: Reporter)
             status="failed" if error else "finished",
             identity=plan.identity,
             fingerprinted=plan.parts,
+            config=config.resolved,
             metric=task.metric,
             scores={"dev": outcome.dev.values, "test": outcome.test.values},
             details=outcome.test.details,
-            limit=config.limit,
             data=outcome.data,
             weights=_weights_note(config, plan.parts),
             coverage=outcome.coverage or None,
@@ -186,7 +185,7 @@ def _carry_out(plan: Plan, lock: Lock, device: torch.device, reporter: Reporter)
             model = experiment(plan, device, reporter, outcome, on_epoch)
             if config.keep_weights:
                 save_weights(path.with_name(WEIGHTS_NAME), model, config)
-            write_examples(path.with_name(EXAMPLES_NAME), fingerprint(plan.parts), outcome.test.examples)
+            write_examples(path.with_name(EXAMPLES_NAME), plan.fingerprint, outcome.test.examples)
         except StoreUnusable:
             raise  # no failed record: the same run would succeed with another store
         except Exception as error:
@@ -247,7 +246,7 @@ def experiment(
 
     meet({"train": train, "dev": dev})
     trainer = Trainer(task, config.trainer, config.seed, device, reporter)
-    trainer.fit(model, train, dev, plan.checkpoint, fingerprint(plan.parts), outcome.fit, on_epoch)
+    trainer.fit(model, train, dev, plan.checkpoint, plan.fingerprint, outcome.fit, on_epoch)
     outcome.dev = Scores(outcome.fit.best_values)
     if features.elmo is not None:
         outcome.mixes = {place: Mix(mix["layers"], mix["gamma"]) for place, mix in features.elmo.weights().items()}  # type: ignore[arg-type]

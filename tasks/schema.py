@@ -29,7 +29,7 @@ from elmo.weights import shipped_names
 from tasks import dataset_file, limits
 from tasks.base import Task
 from tasks.features import FeaturesConfig
-from tasks.frozen import StoreConfig
+from tasks.frozen import ElmoConfig, StoreConfig
 from tasks.loggers import LoggerConfig
 from tasks.sources import DataConfig
 from tasks.trainer import TrainerConfig
@@ -43,6 +43,8 @@ NOT_IN_FINGERPRINT = (
 TASK_ENTRY_POINTS = "elmo_benchmark.tasks"  # the group under which an installed package offers tasks of its own
 
 BY_NAME_OR_PATH = (("words", "vectors"), ("elmo", "weights"))  # settings of features
+# What says where data are and how many there should be; the content's hash is in the fingerprint.
+NOT_IN_VARIANT = ("data.expected.", "data.hub.")
 
 
 @dataclass
@@ -85,6 +87,8 @@ class RunConfig:
         resolved: the whole tree as plain values, without what cannot change a score: for the record.
         variant: the keys, as typed, in which it differs from the plain (task, features, data). One that was deleted
             stands there as `~KEY`, with the plain value.
+        own_settings: where the task, the features or the data are a user's own YAML, all settings that are not the
+            code's defaults. For the suite's own files they are empty: recipe numbers stand for those.
     """
 
     task: Task[Any, Any]
@@ -104,6 +108,7 @@ class RunConfig:
     store: StoreConfig
     resolved: Mapping[str, Any]
     variant: Mapping[str, str | int | float | bool | None]
+    own_settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 def compose_config(overrides: Sequence[str]) -> DictConfig:
@@ -140,7 +145,8 @@ def run_config(tree: DictConfig) -> RunConfig:
     """
     tree = _without_unused(tree)
     parsed = _parsed(tree, get_class(tree.task._target_))
-    return replace(parsed, variant=_variant(tree, parsed.task.name))
+    own = own_settings(parsed.resolved, type(parsed.task))
+    return replace(parsed, variant=_variant(tree, parsed.task.name), own_settings=own)
 
 
 def recorded_config(resolved: Mapping[str, Any], task: type[Task[Any, Any]]) -> RunConfig:
@@ -225,9 +231,25 @@ def _variant(tree: DictConfig, task: str) -> dict[str, Any]:
         ) from error
     here, there = _flat(_resolved(tree)), _flat(_resolved(_without_unused(plain), anywhere=True))
     changed = {key: here[key] for key in here if key != "seed" and (key not in there or here[key] != there[key])}
+    changed = {key: value for key, value in changed.items() if not key.startswith(NOT_IN_VARIANT)}
     # A part that is null on either side is a change of that part, not a deletion of what the other side has below it.
     deleted = [key for key in there if not any(_one_in_the_other(key, kept) for kept in here)]
-    return changed | {f"~{key}": there[key] for key in deleted}
+    return changed | {f"~{key}": there[key] for key in deleted if not key.startswith(NOT_IN_VARIANT)}
+
+
+def own_settings(resolved: Mapping[str, Any], task: type[Task[Any, Any]]) -> dict[str, Any]:
+    """The settings of a run with a user's own YAML that are not the code's defaults; none for the suite's own files."""
+    names = {"task": task.name, "features": resolved["features"]["name"], "data": resolved["data"]["name"]}
+    if all(name in group_options(group) for group, name in names.items()):
+        return {}
+    kinds = {"task": task.settings_type, "features": FeaturesConfig, "trainer": TrainerConfig}
+    defaults: dict[str, Any] = {key: OmegaConf.to_container(OmegaConf.structured(kind)) for key, kind in kinds.items()}
+    defaults["features"]["elmo"] = OmegaConf.to_container(OmegaConf.structured(ElmoConfig))
+    there = _flat({**defaults, "reader": OmegaConf.to_container(OmegaConf.structured(task.reader_type))})
+    here = _flat({**{key: resolved[key] for key in kinds}, "reader": resolved["data"]["reader"]})
+    # The name is in the identity, and the content's hash in the fingerprint.
+    left_out = ("task._target_", "features.name", *(f"features.{part}.{key}" for part, key in BY_NAME_OR_PATH))
+    return {k: value for k, value in here.items() if k not in left_out and (k not in there or there[k] != value)}
 
 
 def _one_in_the_other(first: str, second: str) -> bool:

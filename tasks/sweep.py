@@ -213,7 +213,7 @@ def nothing_left(configs: Mapping[str, RunConfig | str]) -> bool:
         return False
     try:
         plans = map(Plan.of, runs)
-        return all(decide(plan.path, plan.parts) == "skip" and not plan.left_behind for plan in plans)
+        return all(decide(plan.path, plan.hashed) == "skip" and not plan.left_behind for plan in plans)
     except (InputError, RecordConflict, RecordUnreadable, OSError):
         return False
 

@@ -1,6 +1,6 @@
 """Run cards: all that a record knows of its run, folded to one line; failed runs with the last lines they left."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from html import escape
 
 from results.collect import Found
@@ -78,9 +78,7 @@ def _run_title(record: RunRecord) -> str:
 
 def _run_card(item: Found) -> str:
     record = item.record
-    config = record.fingerprinted.get("config")
-    leaves = flattened(config) if isinstance(config, Mapping) else {}
-    lines = "\n".join(f"{key}={shown(value)}" for key, value in sorted(leaves.items()))
+    lines = "\n".join(f"{key}={shown(value)}" for key, value in sorted(flattened(record.config).items()))
     facts = "".join(f"<dt>{escape(key)}</dt><dd>{escape(value)}</dd>" for key, value in _facts(item))
     return (
         f'<details class="run"><summary>{_run_title(record)}</summary>'
@@ -108,8 +106,7 @@ def _facts(item: Found) -> list[tuple[str, str]]:
             ("device", f"{environment.device}, threads {environment.threads}, {environment.platform}"),
             ("versions", f"Python {environment.python}, {versions}"),
         ]
-    hashes = {key: value for key, value in record.fingerprinted.items() if key != "config"}
-    facts += [(key, shown_hash(value)) for key, value in flattened(hashes).items() if value is not None]
+    facts += [(key, shown_hash(value)) for key, value in flattened(record.fingerprinted).items() if value is not None]
     facts += [("fingerprint", record.fingerprint), ("record", str(item.path))]
     return [(key, value) for key, value in facts if value]
 

@@ -36,22 +36,16 @@ def make_record(
     dev: float | None = None,
 ) -> RunRecord:
     """A finished run with this test score, or with an error a failed one."""
-    config = {
-        "task": {"name": task},
-        "features": {"name": features},
-        "trainer": {"lr": lr},
-        "limit": limit,
-        "seed": seed,
-        **(variant or {}),
-    }
+    variant = {**(variant or {}), **({} if limit is None else {"limit": limit})}
+    hashed = {"recipes": {"task": recipe}, "data": {"train": "ab" * 32}, "weights": None}
     scores = {} if error or score is None else {"test": {metric: score}}
     return RunRecord(
         status="failed" if error else "finished",
-        identity=Identity(data, task, features, seed, variant or {}),
-        fingerprinted={"config": config, "data": {"train": "ab" * 32}, "weights": None, "recipe": recipe},
+        identity=Identity(data, task, features, seed, variant),
+        fingerprinted={**hashed, "settings": {"trainer.lr": lr}},
+        config={"task": {"name": task}, "features": {"name": features}, "trainer": {"lr": lr}},
         metric=metric,
         scores=scores if dev is None else {**scores, "dev": {metric: dev}},
-        limit=limit,
         environment=environment,
         error=error,
     )

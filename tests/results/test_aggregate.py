@@ -79,7 +79,11 @@ def test_no_gain_without_both_arms(tmp_path):
 
 @pytest.mark.parametrize(
     ("changed", "name"),
-    [({"lr": 0.002}, "elmo trainer.lr=0.002"), ({"recipe": 2}, "elmo recipe=2"), ({"metric": "em"}, "elmo metric=em")],
+    [
+        ({"lr": 0.002}, "elmo trainer.lr=0.002"),
+        ({"recipe": 2}, "elmo recipes.task=2"),
+        ({"metric": "em"}, "elmo metric=em"),
+    ],
 )
 def test_runs_that_differ_in_more_than_the_seed_are_never_averaged(tmp_path, changed, name):
     save(tmp_path, make_record(90.0))

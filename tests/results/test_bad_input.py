@@ -36,7 +36,7 @@ def cut_short(runs):
 
 def settings_edited(runs):
     path = save(runs, make_record(70.0, seed=2))
-    path.write_text(path.read_text().replace('"lr": 0.001', '"lr": 0.01'))
+    path.write_text(path.read_text().replace('"trainer.lr": 0.001', '"trainer.lr": 0.01'))
     return "was it edited by hand?", True
 
 
@@ -166,42 +166,30 @@ def examples_with_an_integer_of_400_digits(runs):
     return f"{path}: scores: expected a list of objects with finite numbers", True
 
 
+def edited_name(runs, variant, before, after):
+    """The hash covers the name that the record gives itself."""
+    path = save(runs, make_record(70.0, variant=variant, seed=2))
+    edited = re.sub(before, after, path.read_text(), count=1)
+    assert edited != path.read_text()
+    path.write_text(edited)
+    return f"{path}: fingerprint: expected", True
+
+
 def limit_taken_out(runs):
-    """The hash covers the config, not the name that the record gives itself."""
-    path = save(runs, make_record(70.0, limit=50, variant={"limit": 50}, seed=2))
-    before, after = path.read_text().rsplit('"limit": 50', 1)
-    path.write_text(f'{before}"limit": null{after}')
-    return f"{path}: not a run record: limit: expected 50, as in fingerprinted.config, found None", True
+    return edited_name(runs, {"limit": 50}, r'"variant": {\s*"limit": 50\s*}', '"variant": {}')
 
 
 def variant_edited(runs):
-    path = save(runs, make_record(70.0, variant={"trainer.epochs": 2}, seed=2))
-    path.write_text(path.read_text().replace('"trainer.epochs": 2', '"trainer.epochs": 20', 1))
-    return f"{path}: not a run record: identity.variant.trainer.epochs: expected fingerprinted.config's, 2, found", True
-
-
-def deleted_key_that_is_there(runs):
-    path = save(runs, make_record(70.0, seed=2))
-    path.write_text(path.read_text().replace('"variant": {}', '"variant": {"~trainer.lr": 0.5}'))
-    return f"{path}: not a run record: identity.variant.~trainer.lr: expected", True
-
-
-def share_of_the_data_kept_silent(runs):
-    path = save(runs, make_record(70.0, variant={"train_fraction": 0.1}, seed=2))
-    path.write_text(re.sub(r'"variant": {\s*"train_fraction": 0.1\s*}', '"variant": {}', path.read_text()))
-    return f"{path}: not a run record: train_fraction: expected 0.1, as in fingerprinted.config, found 1", True
+    return edited_name(runs, {"trainer.epochs": 2}, '"trainer.epochs": 2', '"trainer.epochs": 20')
 
 
 def other_arm_s_name(runs):
-    path = save(runs, make_record(70.0, seed=2))
-    path.write_text(path.read_text().replace('"features": "glove"', '"features": "elmo"'))
-    return f"{path}: not a run record: features.name: expected 'glove', as in fingerprinted.config, found 'elmo'", True
+    return edited_name(runs, {}, '"features": "glove"', '"features": "elmo"')
 
 
 HOSTILE = [endless_brackets, deep_brackets, integer_of_400_digits, integer_of_400_digits_anywhere]
 HOSTILE += [integer_of_10000_digits, infinite_number, largest_float, half_a_character, link_to_itself, pipe]
-MISNAMED = [limit_taken_out, variant_edited, deleted_key_that_is_there]
-MISNAMED += [share_of_the_data_kept_silent, other_arm_s_name]
+MISNAMED = [limit_taken_out, variant_edited, other_arm_s_name]
 BAD = [cut_short, settings_edited, score_edited, examples_of_another_run, from_the_future, one_identity_two_scores]
 BAD += [one_identity_two_settings, clock_went_backwards, no_clock_at_all, folder_that_refuses]
 BAD += [examples_with_endless_brackets, examples_with_an_integer_of_400_digits, *HOSTILE, *MISNAMED]

@@ -72,7 +72,7 @@ def test_fingerprint_names_what_is_not_plain(value):
 
 def test_only_the_runs_own_seed_is_removed():
     def parts(seed, bilm_seed=0, lr=0.1):
-        return {"config": {"seed": seed, "lr": lr, "features": {"random": {"seed": bilm_seed}}}, "recipe": 1}
+        return {"identity": {"seed": seed}, "settings": {"lr": lr, "features.random.seed": bilm_seed}}
 
     assert without_seed(parts(1)) == without_seed(parts(2))
     assert fingerprint(parts(1)) != fingerprint(parts(2))
@@ -81,12 +81,12 @@ def test_only_the_runs_own_seed_is_removed():
 
 
 def test_differences_are_keys_as_typed():
-    there = {"config": {"trainer": {"lr": 0.001, "same": 1}, "old": "x"}, "recipe": 1}
-    here = {"config": {"trainer": {"lr": 0.002, "same": 1}, "new": None}, "recipe": 2}
+    there = {"settings": {"trainer.lr": 0.001, "trainer.same": 1, "old": "x"}, "recipes": {"task": 1}}
+    here = {"settings": {"trainer.lr": 0.002, "trainer.same": 1, "new": None}, "recipes": {"task": 2}}
     assert differences(there, here) == {
         "trainer.lr": ("0.001", "0.002"),
         "old": ('"x"', "absent"),
         "new": ("absent", "null"),
-        "recipe": ("1", "2"),
+        "recipes.task": ("1", "2"),
     }
     assert differences(there, there) == {}

@@ -120,7 +120,7 @@ def test_other_settings_under_the_same_name_are_refused(runs, root, capsys):
     main([str(runs)], root)
     save_run(runs, 70, task="sst5", features="elmo", seed=1, recipe=2)
     assert main([str(runs)], root) == 1
-    assert "made under other settings is published (recipe)" in capsys.readouterr().out
+    assert "made under other settings is published (recipes.task)" in capsys.readouterr().out
     assert read_record(root / "results/published/paper/sst5/elmo/seed-1/record.json").score == 60
 
 

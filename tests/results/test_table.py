@@ -111,8 +111,8 @@ def test_check_fails_with_the_reason_and_without_it_the_status_is_0(capsys, good
 def save_arm(runs, name, elmo, dropout=0.5, weights="ab" * 32):
     """A run of features that have a biLM, or none."""
     record = make_record(90.0, features=name)
-    config = record.fingerprinted["config"] | {"features": {"name": name, "elmo": elmo, "dropout": dropout}}
-    save(runs, replace(record, fingerprinted=record.fingerprinted | {"config": config, "weights": weights}))
+    config = record.config | {"features": {"name": name, "elmo": elmo, "dropout": dropout}}
+    save(runs, replace(record, fingerprinted=record.fingerprinted | {"weights": weights}, config=config))
 
 
 BILM = {"weights": "small", "places": ["input", "output"], "l2": 0.0}

@@ -56,7 +56,7 @@ def test_the_record_has_the_names_and_the_hash_of_the_content(site, command, tmp
     assert record.status == "finished"
     assert record.weights["name"] == "allennlp/medium"
     assert record.weights["sha256"] == random_bilm("tiny", 5).fingerprint()
-    assert record.fingerprinted["config"]["features"]["words"]["vectors"] == "glove/6B.100d"
+    assert record.config["features"]["words"]["vectors"] == "glove/6B.100d"
     assert len(site.asked) == 3  # each file once, although the fingerprint and the features ask for it
     assert "allennlp/medium: downloading" in err
 

@@ -48,7 +48,7 @@ class TestFinishedRun:
     def test_the_record_audits_the_number(self, place, finished):
         record = read_record(path_of(finished.runs, "elmo_tiny"))
         assert record.identity == Identity("mine", "ner", "elmo_tiny", 1, {})
-        assert (record.schema, record.metric, record.error, record.limit) == (1, "f1", None, None)
+        assert (record.schema, record.metric, record.error, record.limit) == (2, "f1", None, None)
         for split in ("dev", "test"):
             assert set(record.scores[split]) == {"f1", "precision", "recall"}
             assert all(0 <= value <= 100 for value in record.scores[split].values())
@@ -74,14 +74,16 @@ class TestFinishedRun:
         assert record.environment.threads == 1
         assert record.environment.packages["torch"] == torch.__version__
 
-    def test_the_fingerprint_covers_config_data_weights_and_recipe(self, place, finished):
+    def test_the_fingerprint_covers_name_content_recipes_and_own_settings(self, place, finished):
         record = read_record(path_of(finished.runs, "elmo_tiny"))
         parts = record.fingerprinted
-        assert set(parts) == {"config", "data", "vectors", "weights", "recipe"}
+        assert set(parts) == {"data", "vectors", "weights", "recipes", "settings"}
+        assert parts["recipes"] == {"task": 1, "words": 1, "characters": 1, "elmo": 1}
         inner = hashlib.sha256((place.data / "mine" / "test.txt").read_bytes()).digest()
         assert parts["data"]["test"] == hashlib.sha256(inner).hexdigest()
         assert parts["weights"] == record.weights["sha256"]
-        assert parts["config"]["trainer"]["epochs"] == 8
+        assert parts["settings"]["trainer.epochs"] == record.config["trainer"]["epochs"] == 8
+        assert "features.elmo.weights" not in parts["settings"], "a folder's name; the content is hashed"
         text = path_of(finished.runs, "elmo_tiny").read_text()
         assert str(place.root) not in text
         assert record.weights["name"] == "bilm"
@@ -231,7 +233,7 @@ class TestStore:
         code, _, err = command(*arguments(place, tmp_path / "runs", "store.path=null", features="elmo_tiny"))
         assert (code, "is done already" in err) == (0, True)
         record = read_record(path_of(tmp_path / "runs", "elmo_tiny"))
-        assert record.fingerprinted["config"]["features"]["elmo"]["precision"] == "float16"
+        assert record.config["features"]["elmo"]["precision"] == "float16"
 
     def test_seeds_share_it_and_the_baseline_needs_none(self, place, command, tmp_path):
         store = tmp_path / "store"
@@ -288,7 +290,7 @@ def test_limit_is_in_the_path_and_the_record(place, command, tmp_path):
     path = path_of(tmp_path, **{"limit": 3, "trainer.epochs": 1})
     record = read_record(path)
     assert record.limit == 3
-    assert record.fingerprinted["config"]["limit"] == 3
+    assert record.hashed["identity"]["variant"]["limit"] == record.config["limit"] == 3
     assert record.data["test"]["sentences"] == 7
     assert len(json.loads(path.with_name("examples.json").read_text())["scores"]) == 3
 

@@ -1,0 +1,79 @@
+"""python -m tests.tasks.pinned_defaults: pins the defaults of all shipped runs in pinned_defaults.json.
+
+A fingerprint does not cover defaults, so a default that changes needs a higher recipe number. The pins show that one
+has changed; the command does not pin such a change before a recipe is raised.
+"""
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from elmo.errors import InputError
+from results.identity import flattened
+from tasks.features import features_recipes
+from tasks.schema import BY_NAME_OR_PATH, group_options, typed_config
+
+PINS = Path(__file__).with_suffix(".json")
+COMMAND = "python -m tests.tasks.pinned_defaults"
+ROOTS = ("task", "features", "trainer")
+NAMES = ("task._target_", "features.name", *(f"features.{part}.{key}" for part, key in BY_NAME_OR_PATH))
+
+Pins = dict[str, dict[str, dict[str, Any]]]
+
+
+def current() -> Pins:
+    """Recipes and settings of every run that the shipped files describe, by "task data features"."""
+    found: Pins = {}
+    for task in group_options("task"):
+        for data in group_options("data"):
+            for features in group_options("features"):
+                try:
+                    config = typed_config([f"task={task}", f"data={data}", f"features={features}"])
+                except InputError:  # a dataset of another task
+                    continue
+                parts = {root: config.resolved[root] for root in ROOTS}
+                settings = flattened({**parts, "reader": config.resolved["data"]["reader"]})
+                found[f"{task} {data} {features}"] = {
+                    "recipes": {"task": config.task.recipe, **features_recipes(config.features)},
+                    "settings": {key: value for key, value in settings.items() if key not in NAMES},
+                }
+    return found
+
+
+def changed_without_a_recipe(pinned: Pins, now: Pins) -> list[str]:
+    """A line for each default that changed or went while all recipes of its runs stayed as they were."""
+    lines = []
+    for name in pinned.keys() & now.keys():
+        there, here = pinned[name], now[name]
+        if _raised(there["recipes"], here["recipes"]):
+            continue
+        for key, value in there["settings"].items():
+            if here["settings"].get(key, "absent") != value:
+                lines.append(f"{name}: {key} is {here['settings'].get(key, 'absent')!r}, pinned as {value!r}")
+    return sorted(lines)
+
+
+def _raised(there: Mapping[str, int], here: Mapping[str, int]) -> bool:
+    return any(here.get(part, 0) > recipe for part, recipe in there.items())
+
+
+def read_pins() -> Pins:
+    """What is pinned."""
+    pins: Pins = json.loads(PINS.read_text(encoding="utf-8"))
+    return pins
+
+
+def main() -> None:
+    """Writes the pins, or ends with the lines that need a recipe first."""
+    now = current()
+    if PINS.exists() and (lines := changed_without_a_recipe(read_pins(), now)):
+        sys.exit("\n".join([*lines, "These change scores under equal fingerprints: raise a recipe, or put them back."]))
+    rows = [f"{json.dumps(name)}: {json.dumps(now[name], sort_keys=True)}" for name in sorted(now)]
+    PINS.write_text("{\n" + ",\n".join(rows) + "\n}\n", encoding="utf-8")
+    print(f"{len(rows)} runs pinned in {PINS.name}")
+
+
+if __name__ == "__main__":
+    main()

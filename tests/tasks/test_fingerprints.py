@@ -1,0 +1,135 @@
+"""Fingerprints of the published records, and what may change around them without changing them."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from results.identity import RECORD_NAME
+from tests.tasks import pinned_defaults
+
+ROOT = Path(__file__).parents[2]
+PUBLISHED = ROOT / "results" / "published"
+
+# Prints, for each kind of published run, whether the code on the path gives it the published fingerprint. Content is
+# not hashed but taken from the record: most of the data cannot be shipped.
+COMPARE = """
+import sys
+from dataclasses import replace
+from pathlib import Path
+import tasks.plan
+from results.record import read_record
+from tasks.schema import typed_config
+
+for path in map(Path, sys.argv[1:]):
+    record = read_record(path)
+    name = record.identity
+    typed = [f"task={name.task}", f"features={name.features}", f"data={name.data}", f"seed={name.seed}"]
+    parts = record.fingerprinted
+    tasks.plan.Source.fingerprint = lambda self: dict(parts["data"])
+    tasks.plan.features_fingerprint = lambda config: {key: parts[key] for key in ("vectors", "weights")}
+    # Weights that were given by path are not here; their name is all that the identity has of them.
+    absent = {key: value for key, value in name.variant.items() if key == "features.elmo.weights"}
+    config = typed_config([*typed, *(f"{key}={value}" for key, value in name.variant.items() if key not in absent)])
+    config = replace(config, variant={**config.variant, **absent})
+    found = tasks.plan.Plan.of(config)
+    print(path, "same" if found.fingerprint == record.fingerprint else f"differs: {found.hashed} {record.hashed}")
+"""
+
+
+def one_record_of_each_kind():
+    kinds = defaultdict(list)
+    for path in sorted(PUBLISHED.rglob(RECORD_NAME)):
+        kinds[path.parent.parent].append(path)
+    return [paths[0] for paths in kinds.values()]
+
+
+def move_the_tasks_module(root):
+    (root / "tasks" / "ner" / "task.py").rename(root / "tasks" / "ner" / "elsewhere.py")
+    for path in [*root.rglob("*.py"), *root.rglob("*.yaml")]:
+        text = path.read_text(encoding="utf-8")
+        if "tasks.ner.task" in text:
+            path.write_text(text.replace("tasks.ner.task", "tasks.ner.elsewhere"), encoding="utf-8")
+
+
+def edited(root, name, before, after):
+    path = root / name
+    text = path.read_text(encoding="utf-8")
+    assert before in text
+    path.write_text(text.replace(before, after, 1), encoding="utf-8")
+
+
+def add_a_default_key(root):
+    path = next(path for path in root.rglob("*.py") if "\nclass TrainerConfig" in path.read_text(encoding="utf-8"))
+    edited(root, path.relative_to(root), "    epochs: int", "    added_by_a_test: float = 0.5\n    epochs: int")
+
+
+def add_an_expected_count(root):
+    edited(root, "conf/task/ner.yaml", "tokens: 203621}", "tokens: 203621, entities: 23499}")
+
+
+def raise_a_recipe(root):
+    edited(root, "tasks/ner/task.py", "recipe = 1", "recipe = 2")
+
+
+def differing(root, records, changes):
+    """Those of the records that have another fingerprint once a copy of the code is changed."""
+    for name in ("conf", "elmo", "tasks", "results"):
+        left_out = shutil.ignore_patterns("published", "runs", "__pycache__", "mini", "*.safetensors", "vocabulary*")
+        shutil.copytree(ROOT / name, root / name, ignore=left_out)
+    for change in changes:
+        change(root)
+    command = [sys.executable, "-c", COMPARE, *map(str, records)]
+    # The copy, not the code under test, has to be imported.
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert len(lines) == len(records)
+    return [line for line in lines if not line.endswith(" same")]
+
+
+def test_published_fingerprints_survive_growth(tmp_path):
+    records = one_record_of_each_kind()
+    assert len(records) > 20
+    changes = [add_a_default_key, move_the_tasks_module, add_an_expected_count]
+    assert differing(tmp_path, records, changes) == []
+
+
+def test_a_higher_recipe_changes_the_fingerprints_of_its_task_alone(tmp_path):
+    one_each = {path.relative_to(PUBLISHED).parts[1]: path for path in one_record_of_each_kind()}
+    (line,) = differing(tmp_path, list(one_each.values()), [raise_a_recipe])
+    assert line.startswith(f"{one_each['ner']} differs")
+
+
+@pytest.fixture(scope="module")
+def now():
+    return pinned_defaults.current()
+
+
+class TestPinnedDefaults:
+    def test_a_changed_default_needs_a_recipe(self, now):
+        lines = pinned_defaults.changed_without_a_recipe(pinned_defaults.read_pins(), now)
+        assert not lines, (
+            "Defaults changed under equal fingerprints. If scores may change, raise `recipe` of the task's class or of "
+            f"the features' part, then run {pinned_defaults.COMMAND}; else put them back:\n" + "\n".join(lines)
+        )
+
+    def test_the_pins_are_complete(self, now):
+        assert now == pinned_defaults.read_pins(), f"settings were added: run {pinned_defaults.COMMAND}"
+
+    @pytest.mark.parametrize("part", ["task", "elmo"])
+    def test_a_change_is_found_unless_a_recipe_is_raised(self, now, part):
+        changed = json.loads(json.dumps(now))
+        run = changed["ner mini elmo"]
+        run["settings"]["trainer.lr"] = 0.5
+        run["settings"]["added"] = 1
+        (line,) = pinned_defaults.changed_without_a_recipe(now, changed)
+        assert line == "ner mini elmo: trainer.lr is 0.5, pinned as 0.003"
+        run["recipes"][part] += 1
+        assert pinned_defaults.changed_without_a_recipe(now, changed) == []
