@@ -42,9 +42,9 @@ def migrated(content: Mapping[str, Any]) -> RunRecord:
         **({"settings": own} if own else {}),
     }
     kept = {key: value for key, value in content.items() if key not in ("fingerprint", "limit", "schema")}
-    return decode(
-        RunRecord, {**kept, "identity": {**named, "variant": variant}, "fingerprinted": hashed, "config": config}
-    )
+    identity = {**named, "variant": variant}
+    record: RunRecord = decode(RunRecord, {**kept, "identity": identity, "fingerprinted": hashed, "config": config})
+    return record
 
 
 def _check_name(identity: Mapping[str, Any], limit: int | None, config: Mapping[str, Any]) -> None:
