@@ -13,10 +13,12 @@ import torch
 from torch import nn
 
 from elmo import random_bilm, save_bilm
+from results.aggregate import Selection, summarise
+from results.collect import collect
 from tasks.crf import ConstrainedCrf
 from tasks.layers import BiRnn
 from tests.benchmarks import __main__ as program
-from tests.benchmarks import anchor, bilm, embed, epochs, heads, rows, store, text, timing
+from tests.benchmarks import anchor, bilm, embed, epochs, grid, heads, rows, store, text, timing
 from tests.benchmarks.rows import Row
 from tests.benchmarks.timing import Rounds
 
@@ -285,3 +287,12 @@ def test_elmo_embed_is_measured_without_its_start(monkeypatch):
     row = embed.embed_row("tiny", 16, CPU)
     assert row.ours == sum(map(len, text.sentences(16))) / 2.0
     assert row.ratio == row.ours / row.anchor
+
+
+def test_a_grid_of_records_is_one_that_runs_could_have_written(tmp_path):
+    grid.write_grid(tmp_path, 80)
+    summary = summarise(collect([tmp_path]), Selection())
+    assert [finding.text for finding in summary.findings if finding.wrong] == []
+    groups = [group for row in summary.rows for group in row.groups]
+    assert [group.seeds for group in groups] == [[1, 2, 3, 4, 5]] * 16  # four tasks, two arms, two settings
+    assert {group.label for group in groups} == {"", "trainer.lr=0.001"}

@@ -37,13 +37,12 @@ def write_grid(runs: Path, records: int) -> None:
 
 def _with(record: RunRecord, setting: int, seed: int) -> RunRecord:
     """The record of another seed; the first setting is the plain one."""
-    config = record.fingerprinted["config"]
-    assert isinstance(config, Mapping)
-    lr = 0.001 * setting
-    trainer = {**config["trainer"], "lr": lr} if setting else config["trainer"]
-    changed = {**record.fingerprinted, "config": {**config, "trainer": trainer, "seed": seed}}
-    identity = replace(record.identity, seed=seed, variant={"trainer.lr": lr} if setting else {})
-    return replace(record, identity=identity, fingerprinted=changed)
+    trainer = record.config["trainer"]
+    assert isinstance(trainer, Mapping)
+    changed = {"lr": 0.001 * setting} if setting else {}
+    identity = replace(record.identity, seed=seed, variant={f"trainer.{key}": value for key, value in changed.items()})
+    config = {**record.config, "trainer": {**trainer, **changed}, "seed": seed}
+    return replace(record, identity=identity, config=config)
 
 
 def _write(runs: Path, record: RunRecord, scores: Sequence[Mapping[str, float]]) -> None:
