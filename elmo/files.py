@@ -1,15 +1,17 @@
-"""Files that appear whole or not at all, whatever happens while they are written."""
+"""Files that appear whole or not at all, whatever happens while they are written; how paths and JSON are read."""
 
 from __future__ import annotations
 
 import fcntl
 import hashlib
+import json
 import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from elmo.errors import InputError
 
@@ -34,6 +36,34 @@ def replacing(path: Path) -> Iterator[Path]:
         with suppress(OSError):  # it may never have come into being; the first error is the one to tell
             partial.unlink()
         raise
+
+
+def expanded(path: str | Path, setting: str) -> Path:
+    """The path with ~ and ~user written out; `setting` is what an error calls it."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise InputError(f"{setting}={path}: expected a home folder, but {str(path).split('/')[0]} has none") from error
+
+
+def parse_json(text: str | bytes) -> Any:  # noqa: ANN401 (any JSON value)
+    """The value of a JSON text.
+
+    Raises:
+        ValueError: it is no JSON, or nested too deeply to be read.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise json.JSONDecodeError("brackets are nested too deeply", "", 0) from error
+
+
+def read_json(path: Path) -> Any:  # noqa: ANN401 (any JSON value)
+    """The value in a JSON file that this package wrote."""
+    try:
+        return parse_json(path.read_bytes())
+    except ValueError as error:
+        raise InputError(f"{path}: expected JSON, found: {error}. Delete its folder, and it is made again") from error
 
 
 def sha256_of(path: Path) -> str:

@@ -21,7 +21,7 @@ from torch import Tensor
 from elmo.bilm import Bilm
 from elmo.download import BILMS, obtain
 from elmo.errors import InputError
-from elmo.files import replacing
+from elmo.files import expanded, replacing
 from elmo.options import N_CHARACTERS, BilmOptions
 
 HDF5_SUFFIXES = (".hdf5", ".h5")
@@ -155,7 +155,7 @@ def weights_choices() -> str:
 
 def find_weights(weights: Path | str) -> Path:
     """The path of a weights file or folder: a path that exists, or else a name; of a published one it is downloaded."""
-    path = Path(weights)
+    path = expanded(weights, "weights")
     if path.exists():
         return path
     name, shipped = str(weights), shipped_names()

@@ -65,10 +65,10 @@ class FeaturesConfig:
     def check(self) -> None:
         """Raises an InputError for a value that cannot be meant."""
         if self.words is not None:
-            limits.at_least(1, "features.words.dim", self.words.dim)
+            limits.width("features.words.dim", self.words.dim)
         if self.characters is not None:
             for name, value in vars(self.characters).items():
-                limits.at_least(1, f"features.characters.{name}", value)
+                limits.width(f"features.characters.{name}", value)
             if self.characters.width > LONGEST_WORD:
                 raise InputError(
                     f"features.characters.width: expected at most the {LONGEST_WORD} characters that are read of a "

@@ -10,6 +10,7 @@ from typing import ClassVar, cast
 from elmo import SIZES, Bilm, Elmo, load_bilm, random_bilm
 from elmo.cache import MEMORY_GB, CachedLayers
 from elmo.errors import InputError
+from elmo.files import expanded
 from elmo.mix import LayerChoice
 from elmo.options import BilmOptions
 from elmo.store import LIMIT_GB, PRECISIONS, About, open_shelf
@@ -75,6 +76,16 @@ class StoreConfig:
     limit_gb: float = LIMIT_GB
     memory_gb: float = MEMORY_GB
 
+    def check(self) -> None:
+        """Raises an InputError for a value that cannot be meant."""
+        for name in ("limit_gb", "memory_gb"):
+            limits.at_least(0, f"store.{name}", getattr(self, name))
+        self.folder()
+
+    def folder(self) -> Path | None:
+        """The folder with ~ written out."""
+        return None if self.path is None else expanded(self.path, "store.path")
+
 
 class StoreUnusable(InputError):  # noqa: N818
     """The store cannot be opened. That says nothing of the run, which could have gone without."""
@@ -86,10 +97,10 @@ def build_elmo(config: ElmoConfig, store: StoreConfig) -> Elmo:
     bilm = _bilm(config)
     bilm.remember_words()
     shelf = None
-    if store.path is not None:
+    if (folder := store.folder()) is not None:
         about = About(bilm.fingerprint(), bilm.widths, config.precision)
         try:
-            shelf = open_shelf(Path(store.path).expanduser(), about, store.limit_gb)
+            shelf = open_shelf(folder, about, store.limit_gb)
         except InputError as error:
             raise StoreUnusable(str(error)) from error
     return Elmo(

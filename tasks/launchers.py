@@ -34,6 +34,8 @@ def explain_launcher(error: Exception) -> str | None:
         return f"slurm: {reason}\n{GOES_ON}. squeue lists what is still queued or running"
     if package == "ray" or (isinstance(error, ConnectionError) and "Ray" in reason):
         return f"ray: {reason}\n{GOES_ON}"
+    if isinstance(error, ValueError) and "n_jobs == 0" in reason:
+        return "hydra.launcher.n_jobs: expected a number of runs at once, or -1 for one a core, found 0"
     if isinstance(error, RuntimeError) and "are you indeed on a slurm cluster" in reason:
         return "slurm: there is no srun on this machine. On one machine, hydra/launcher=cores runs side by side"
     return None

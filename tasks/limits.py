@@ -2,15 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import math
+from collections.abc import Collection, Mapping
 
 from elmo.errors import InputError
+
+WIDEST = 1 << 16  # of a layer; a larger one is a slip of the keyboard, and would fill the memory
+MOST_LAYERS = 100
+MOST_THREADS = 1024
+
+
+def finite(values: Mapping[str, object], prefix: str = "") -> None:
+    """Raises an InputError for inf or nan anywhere in a tree of settings; JSON, and so a record, has neither."""
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            finite(value, f"{prefix}{key}.")
+        elif any(isinstance(item, float) and not math.isfinite(item) for item in _items(value)):
+            raise InputError(f"{prefix}{key}: expected a finite number, found {value}")
+
+
+def _items(value: object) -> list[object]:
+    return [item for inner in value for item in _items(inner)] if isinstance(value, list) else [value]
 
 
 def at_least(least: int, key: str, value: float | None) -> None:
     """Raises an InputError for a number that is smaller; null passes, the schema says where it may stand."""
     if value is not None and not value >= least:  # `value < least` would let nan pass
         raise InputError(f"{key}: expected at least {least}, found {value}")
+
+
+def count(most: int, key: str, value: int | None) -> None:
+    """Raises an InputError for a number below 1 or above `most`; null passes."""
+    at_least(1, key, value)
+    if value is not None and value > most:
+        raise InputError(f"{key}: expected at most {most:,}, found {value}")
+
+
+def width(key: str, value: int) -> None:
+    """Raises an InputError for what is no width of a layer."""
+    count(WIDEST, key, value)
 
 
 def positive(key: str, value: float | None) -> None:

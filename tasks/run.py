@@ -280,9 +280,16 @@ def _hydra_main(tree: DictConfig) -> Ended:
     except (InputError, RecordConflict, RecordUnreadable, NonFiniteLoss, OutOfMemory, OSError) as error:
         print(f"tasks.run: {error}", file=sys.stderr)
         raise RunFailed from error
+    except (HydraException, OmegaConfBaseException) as error:  # of an interpolation, which is resolved only now
+        print(f"tasks.run: {explain(error)}", file=sys.stderr)
+        raise RunFailed from error
     except RunFailed:
         raise
     except Exception as error:
+        if isinstance(error, MemoryError) or "DefaultCPUAllocator" in str(error):  # torch has no type for the latter
+            reason = str(error).partition("DefaultCPUAllocator: ")[2].splitlines()
+            print(f"tasks.run: {' '.join(reason[:1]) or 'out of memory'} Make the model smaller", file=sys.stderr)
+            raise RunFailed from error
         # Told here: not every exception survives the way to the process that started a sweep, and one that does not
         # would end the other runs.
         traceback.print_exc()
@@ -312,6 +319,8 @@ def main() -> None:
         sys.exit("tasks.run: a setting reaches into a part that is null here, as features.elmo.* with features=glove")
     except Exception as error:
         explained = explain_launcher(error)
+        if explained is None and "Config group override must be" in str(error):  # Hydra's, for task=null
+            explained = "a group of settings cannot be null, as in task=null; name one of its choices, as in task=ner"
         if explained is None and isinstance(error, OSError):  # of the sweep's own folder; a run tells its own
             explained = f"{error}. If the folder for results is not writable, use another runs_dir=DIR"
         if explained is None:

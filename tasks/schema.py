@@ -6,6 +6,7 @@ YAML files under conf/ fill these in; a key or type that is not here is refused 
 from __future__ import annotations
 
 import difflib
+import importlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,12 +19,12 @@ from hydra import compose, initialize_config_module
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException, MissingConfigException
-from hydra.utils import get_class
 from omegaconf import MISSING, DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from elmo.download import is_published
-from elmo.errors import InputError
+from elmo.errors import InputError, excerpt
+from elmo.files import expanded
 from elmo.options import SIZES
 from elmo.weights import shipped_names
 from tasks import dataset_file, limits
@@ -76,6 +77,8 @@ class RunSchema:
 
 ConfigStore.instance().store(name="schema", node=RunSchema)
 dataset_file.register()
+# For paths that Hydra itself uses: ${home:PATH} writes out a leading ~.
+OmegaConf.register_new_resolver("home", lambda path: str(expanded(path, "runs_dir")), replace=True)
 
 
 @dataclass(frozen=True)
@@ -144,7 +147,7 @@ def run_config(tree: DictConfig) -> RunConfig:
             task.
     """
     tree = _without_unused(tree)
-    parsed = _parsed(tree, get_class(tree.task._target_))
+    parsed = _parsed(tree, _task_class(tree.task.get("_target_")))
     own = own_settings(parsed.resolved, type(parsed.task))
     return replace(parsed, variant=_variant(tree, parsed.task.name), own_settings=own)
 
@@ -167,7 +170,7 @@ def task_named(name: str) -> type[Task[Any, Any]]:
     found: object = None
     if name in group_options("task"):
         target = OmegaConf.create(files("conf").joinpath("task", f"{name}.yaml").read_text("utf-8")).task._target_
-        found = get_class(target) if target.startswith(f"{__package__}.") else None
+        found = _task_class(target) if target.startswith(f"{__package__}.") else None
     for entry in entry_points(group=TASK_ENTRY_POINTS, name=name) if found is None else ():
         found = entry.load()
     if not (isinstance(found, type) and issubclass(found, Task) and found.name == name):
@@ -182,10 +185,12 @@ def _parsed(tree: DictConfig, task_class: type[Task[Any, Any]]) -> RunConfig:
     """What the tree says, checked."""
     name = task_class.name
     # Checked once more: Hydra lets +KEY=VALUE past the schema.
-    values: RunSchema = _checked(RunSchema, OmegaConf.to_container(tree, resolve=True), "")  # type: ignore[arg-type]
+    plain: dict[str, Any] = OmegaConf.to_container(tree, resolve=True)  # type: ignore[assignment]
+    values: RunSchema = _checked(RunSchema, plain, "")
+    limits.finite(plain)
     limits.at_least(1, "limit", values.limit)
-    limits.at_least(1, "threads", values.threads)
-    for part in (values.features, values.trainer, values.logger):
+    limits.count(limits.MOST_THREADS, "threads", values.threads)
+    for part in (values.features, values.trainer, values.logger, values.store):
         part.check()
     if values.retry not in (None, "failed"):
         raise InputError(f"retry: expected null or failed, found {values.retry!r}")
@@ -209,8 +214,8 @@ def _parsed(tree: DictConfig, task_class: type[Task[Any, Any]]) -> RunConfig:
         limit=values.limit,
         device=values.device,
         threads=values.threads,
-        runs_dir=Path(values.runs_dir),
-        data_dir=Path(values.data_dir).expanduser(),
+        runs_dir=expanded(values.runs_dir, "runs_dir"),
+        data_dir=expanded(values.data_dir, "data_dir"),
         keep_weights=values.keep_weights,
         retry_failed=values.retry == "failed",
         logger=values.logger,
@@ -218,6 +223,20 @@ def _parsed(tree: DictConfig, task_class: type[Task[Any, Any]]) -> RunConfig:
         resolved=_resolved(tree),
         variant={},
     )
+
+
+def _task_class(target: object) -> type[Task[Any, Any]]:
+    """The class that a task's YAML names."""
+    module, _, name = str(target).rpartition(".")
+    try:
+        found = getattr(importlib.import_module(module), name, None) if module else None
+    except ImportError as error:
+        raise InputError(f"task._target_: {excerpt(target)} cannot be imported: {error}") from error
+    if not (isinstance(found, type) and issubclass(found, Task)):
+        raise InputError(
+            f"task._target_: expected the class of a task such as tasks.ner.task.Ner, found {excerpt(target)}"
+        )
+    return found
 
 
 def _variant(tree: DictConfig, task: str) -> dict[str, Any]:
@@ -345,6 +364,9 @@ def explain(error: Exception, where: str = "") -> str:
         hint = f" Did you mean {group}={close[0]}?" if close else ""
         return f"{group}={name}: no such choice.{hint} There are: {', '.join(sorted(error.options))}."
     texts = [str(error), str(error.__cause__ or "")]
+    if unreadable := re.search(r"LexerNoViableAltException: ([^\s=]+)=(\S+)", texts[0]):
+        key, value = unreadable.groups()
+        return f"{key}={value}: Hydra cannot read this value as it is. Quote it twice: \"{key}='{value}'\""
     unknown = next(filter(None, (re.search(r"(?:Could not override|Key) '([^']+)'", text) for text in texts)), None)
     located = next(filter(None, (re.search(r"full_key: (\S+)", text) for text in texts)), None)
     if unknown is None:

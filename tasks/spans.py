@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import NamedTuple
 
+from elmo.errors import excerpt
+
 _PREFIXES = {"B": "B", "I": "I", "E": "E", "L": "E", "S": "S", "U": "S"}
 
 
@@ -28,7 +30,7 @@ def parse_tag(tag: str) -> tuple[str, str]:
         return "O", ""
     prefix, dash, label = str(tag).partition("-")
     if not dash or not label or prefix not in _PREFIXES:
-        raise ValueError(f"expected a tag such as O, B-PER or I-PER, found {tag!r}")
+        raise ValueError(f"expected a tag such as O, B-PER or I-PER, found {excerpt(tag)}")
     return _PREFIXES[prefix], label
 
 

@@ -25,6 +25,7 @@ from omegaconf import DictConfig, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from elmo.errors import InputError
+from elmo.files import expanded
 from results.lock import Process
 from results.manifest import Manifest, write_manifest
 from results.record import RecordConflict, RecordUnreadable, decide, record_path, timestamp
@@ -62,6 +63,14 @@ class RunFailed(RuntimeError):  # noqa: N818
         self.before = before
 
 
+class _Told(JobReturn):
+    """What Hydra keeps of a run that has said why it failed: Hydra's own line would only list the overrides."""
+
+    @property  # type: ignore[misc]
+    def return_value(self) -> Any:  # noqa: ANN401
+        raise self._return_value
+
+
 class Sweep(Callback):
     """Prints one line when a run of a sweep ends; Hydra calls it (hydra.callbacks in conf/config.yaml).
 
@@ -81,15 +90,15 @@ class Sweep(Callback):
         self._since = 0.0
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:  # noqa: ANN401, D102
-        runs = runs_in(config)
-        self._total = None if runs is None else len(runs)
         self._since = time.time()
-        folder = Path(config.hydra.sweep.dir).absolute()
         try:
+            runs = runs_in(config)
+            folder = Path(config.hydra.sweep.dir).absolute()
             folder.mkdir(parents=True, exist_ok=True)
             _sweep_up(folder)
-        except OSError:
+        except (OSError, OmegaConfBaseException):
             return  # Hydra is about to find the same, and main() explains it
+        self._total = None if runs is None else len(runs)
         self._file = folder / _progress_name(Process.of(os.getpid()))
         _remove(self._file)  # of the same command, before one of its processes was killed
         atexit.register(_remove, self._file)  # on_multirun_end is not called when a run has failed
@@ -105,7 +114,7 @@ class Sweep(Callback):
         if not configs:
             return
         try:
-            write_manifest(Path(config.runs_dir), manifest_of(config, configs))
+            write_manifest(expanded(config.runs_dir, "runs_dir"), manifest_of(config, configs))
         except OSError as error:
             Reporter("sweep").warn(f"python -m results.status will not know of it: {error}")
         if nothing_left(configs):
@@ -122,6 +131,8 @@ class Sweep(Callback):
             _append(self._file, "started")
 
     def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:  # noqa: ANN401, D102
+        if isinstance(job_return._return_value, RunFailed):
+            job_return.__class__ = _Told  # Hydra has no other way to keep its line back
         if self._file is None:
             return  # a single run, which has said so itself
         # `return_value` would raise what the run raised.

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from elmo.download import VECTORS, content_hash, obtain
 from elmo.errors import InputError
+from elmo.files import expanded
 
 GLOVE_50D = "glove-6b-50d"
 WORD2VEC = "word2vec"
@@ -39,7 +40,7 @@ def open_vectors(name: str) -> Vectors:
         return PackagedGlove()
     if name == WORD2VEC:
         return _trained_word2vec()
-    path = Path(name).expanduser()
+    path = expanded(name, "features.words.vectors")
     if path.is_file():
         return TextVectors(path)
     if name in VECTORS:
@@ -52,7 +53,7 @@ def open_vectors(name: str) -> Vectors:
 
 def word2vec_path() -> Path:
     """Where `python -m tasks.word2vec` leaves its vectors: $ELMO_WORD2VEC, or a file in the user's cache."""
-    return Path(os.environ.get("ELMO_WORD2VEC") or "~/.cache/elmo-suite/word2vec.txt").expanduser()
+    return expanded(os.environ.get("ELMO_WORD2VEC") or "~/.cache/elmo-suite/word2vec.txt", "ELMO_WORD2VEC")
 
 
 def _trained_word2vec() -> TextVectors:

@@ -25,12 +25,12 @@ from elmo.download.content import MOST, wrong_kind
 from elmo.download.published import BILMS, VECTORS, PublishedFile, PublishedVectors, files_of, is_published
 from elmo.download.transfer import CHUNK, Progress, TransferError, fetch
 from elmo.errors import InputError
-from elmo.files import locked, replacing, sha256_of
+from elmo.files import expanded, locked, replacing, sha256_of
 
 
 def downloads_folder() -> Path:
     """Where downloads are kept: $ELMO_CACHE, or a folder in the user's cache."""
-    return Path(os.environ.get("ELMO_CACHE") or "~/.cache/elmo-suite/downloads").expanduser()
+    return expanded(os.environ.get("ELMO_CACHE") or "~/.cache/elmo-suite/downloads", "ELMO_CACHE")
 
 
 def obtain(name: str, thorough: bool = False) -> Path:

@@ -34,6 +34,8 @@ def explain(error: Exception) -> str:
     if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options:
         return f"{error.missing_cfg_file.replace('/', '=')}: no such choice; there are {', '.join(error.options)}"
     cause = error.__cause__
+    if isinstance(error, OmegaConfBaseException) and error.full_key:  # an interpolation, resolved when it is read
+        return f"{error.full_key}: {str(error).splitlines()[0]}"
     if not isinstance(cause, OmegaConfBaseException):
         return str(error).splitlines()[0]
     if isinstance(cause, ConfigAttributeError | ConfigKeyError) and is_dataclass(cause.object_type):
@@ -48,6 +50,8 @@ def _hydra_main(config: DictConfig) -> None:
         pretrain(settings_of(config), sys.argv[1:], Console(stderr=True))
     except InputError as error:
         sys.exit(f"elmo.pretrain: {error}")
+    except OmegaConfBaseException as error:
+        sys.exit(f"elmo.pretrain: {explain(error)}")
     except OSError as error:
         sys.exit(f"elmo.pretrain: {error}. If that place cannot be written, use another out=DIR or store=DIR")
     except KeyboardInterrupt:
@@ -62,6 +66,10 @@ def main() -> None:
         _hydra_main()
     except (HydraException, OmegaConfBaseException) as error:
         sys.exit(f"elmo.pretrain: {explain(error)}")
+    except ValueError as error:
+        if "Config group override must be" not in str(error):  # Hydra's, for size=null
+            raise
+        sys.exit("elmo.pretrain: size: expected one of its choices, found null")
 
 
 if __name__ == "__main__":

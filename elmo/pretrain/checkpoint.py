@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from elmo.errors import InputError
-from elmo.files import locked, replacing
+from elmo.files import locked, parse_json, replacing
 from elmo.pretrain.model import LanguageModel
 from elmo.pretrain.store import require
 from elmo.tensor_files import check_optimizer, check_tensors, naming, read_tensors, write_tensors
@@ -172,7 +172,7 @@ def _shown(row: Row) -> dict[str, str]:
 def _claimed(claim: Path) -> dict[str, Any]:
     """The identity of the run that a folder belongs to."""
     try:
-        identity = json.loads(claim.read_text(encoding="utf-8"))
+        identity = parse_json(claim.read_text(encoding="utf-8"))
     except ValueError:
         identity = None
     if not isinstance(identity, dict):

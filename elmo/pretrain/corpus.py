@@ -23,6 +23,7 @@ import numpy as np
 from rich.console import Console
 
 from elmo.errors import InputError
+from elmo.files import read_json
 from elmo.pretrain.merge import merge
 from elmo.pretrain.progress import Meter
 from elmo.pretrain.shards import make_shards
@@ -188,7 +189,7 @@ def _work_folder(work: Path, identity: Mapping[str, Any]) -> Iterator[None]:
             for left_over in work.glob("*.json"):
                 left_over.unlink()
         if made_of.exists():
-            require(work, "settings", json.loads(made_of.read_text(encoding="utf-8")), identity)
+            require(work, "settings", read_json(made_of), identity)
         else:
             temporary = made_of.with_suffix(".tmp")
             temporary.write_text(json.dumps(identity, indent=1), encoding="utf-8")

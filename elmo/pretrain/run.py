@@ -14,7 +14,7 @@ from rich.console import Console
 
 from elmo.device import choose_device
 from elmo.errors import InputError
-from elmo.files import replacing
+from elmo.files import read_json, replacing
 from elmo.options import UNKNOWN_WORD
 from elmo.pretrain.card import Facts, card, hardware
 from elmo.pretrain.checkpoint import Row, RunFolder, alone_in
@@ -172,7 +172,7 @@ def _before(folder: RunFolder, model: LanguageModel, heldout: Text) -> Perplexit
     """Held-out perplexity of the given weights, measured once and kept: a resumed run begins with other weights."""
     path = folder.path / "before.json"
     if path.exists():
-        return Perplexity(**json.loads(path.read_text(encoding="utf-8")))
+        return Perplexity(**read_json(path))
     found = _measured(model, heldout)
     if found is not None:
         with folder.writing(), replacing(path) as partial:

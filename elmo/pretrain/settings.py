@@ -7,9 +7,11 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from elmo.errors import InputError
+from elmo.files import expanded
 from elmo.options import BilmOptions
 
 INPUTS = ("char", "word", "both")
+MOST_BATCH_TOKENS = 1 << 24  # far above what any GPU holds
 _BUDGETS = ("steps", "tokens", "minutes")
 
 
@@ -35,8 +37,8 @@ class Budget:
                 f"budget: expected one of {', '.join(_BUDGETS)}, found {' and '.join(chosen)}; drop all but one"
             )
         for name, value in chosen.items():
-            if not value > 0:
-                raise InputError(f"budget.{name} must be above 0, found {value}")
+            if not 0 < value < math.inf:
+                raise InputError(f"budget.{name} must be above 0 and finite, found {value}")
 
     def short(self, tokens: float, one_pass: int) -> str:
         """A warning where the budget comes to fewer predictions than the text has; "" where it comes to more.
@@ -90,6 +92,9 @@ class Model:
         """The options of a biLM that reads characters, words of a vocabulary, or both."""
         if kind not in INPUTS:
             raise InputError(f"input must be one of {', '.join(INPUTS)}, found {kind!r}")
+        for item in self.filters:
+            if len(item) != 2:
+                raise InputError(f"model.filters: expected pairs of [width, number of filters], found {item}")
         shared = asdict(self) | {"filters": tuple((width, count) for width, count in self.filters)}
         if kind == "char":
             return BilmOptions(**(shared | {"word_dim": 0, "char_output_dim": 0}))
@@ -145,8 +150,10 @@ class Training:
         if not 0 <= self.final_rate <= 1:
             raise InputError(f"training.final_rate must be from 0 to 1, found {self.final_rate}")
         for name in ("learning_rate", "clip_norm"):
-            if not getattr(self, name) > 0:
-                raise InputError(f"training.{name} must be above 0, found {getattr(self, name)}")
+            if not 0 < getattr(self, name) < math.inf:
+                raise InputError(f"training.{name} must be above 0 and finite, found {getattr(self, name)}")
+        if self.batch_tokens > MOST_BATCH_TOKENS:
+            raise InputError(f"training.batch_tokens must be at most {MOST_BATCH_TOKENS:,}, found {self.batch_tokens}")
         if self.precision not in ("auto", "bfloat16", "float32"):
             raise InputError(f"training.precision must be auto, bfloat16 or float32, found {self.precision!r}")
 
@@ -205,6 +212,9 @@ class Settings:
             raise InputError(f"input must be one of {', '.join(INPUTS)}, found {self.input!r}")
         if self.seed < 0:
             raise InputError(f"seed must be at least 0, found {self.seed}")
+        self.corpus = [str(expanded(path, "corpus")) for path in self.corpus]
+        self.out = self.out and str(expanded(self.out, "out"))
+        self.store = self.store and str(expanded(self.store, "store"))
         # It becomes a folder of the export, beside bilm-tf and NAME-softmax.
         if self.name in ("", ".", "..", "bilm-tf") or "/" in self.name or self.name.endswith("-softmax"):
             raise InputError(

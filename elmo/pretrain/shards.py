@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmo.errors import InputError
+from elmo.files import read_json
 from elmo.pretrain.progress import Meter
 from elmo.pretrain.sources import CONTINUES, Block, Source, lines, read_blocks
 from elmo.pretrain.text import Tokenise, Tokeniser, parts
@@ -107,7 +108,7 @@ def make_shards(
     """Return the shards of all text in reading order; those already in `folder` are kept as they are."""
     complete = folder / _ALL_DONE
     if complete.exists():
-        return _paths(folder, int(json.loads(complete.read_text())["shards"]))
+        return _paths(folder, int(read_json(complete)["shards"]))
     for left_over in folder.glob("*.tmp"):
         left_over.unlink()
     make = functools.partial(make_shard, folder=folder, tokenise=tokenise, max_tokens=max_tokens)

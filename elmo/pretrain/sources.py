@@ -102,6 +102,8 @@ def find_sources(paths: Iterable[str | Path]) -> list[Source]:
             raise InputError(f"{path}: no such file or folder; check the corpus sources.")
         elif path.suffix.lower() not in EXTENSIONS:
             raise InputError(f"{path}: expected a name ending in {', '.join(EXTENSIONS)}; rename or unpack the file.")
+        elif not path.is_file():
+            raise InputError(f"{path}: expected a file, since it is read twice; write the text to one first.")
         else:
             files.setdefault(path.resolve(), path.name)
     if not files:

@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmo.errors import InputError
+from elmo.files import parse_json
 
 FORMAT: Final = "elmo token store"
 VERSION: Final = 1
@@ -132,7 +133,7 @@ def read_header(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         raise InputError(f"{folder}: no header.json here, so this is not a token store; name another folder.")
     try:
-        header: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        header: dict[str, Any] = parse_json(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise InputError(
             f"{path}: not readable as JSON ({error}); delete the folder and build the store again."

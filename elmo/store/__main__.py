@@ -12,6 +12,7 @@ from pathlib import Path
 import lmdb
 
 from elmo.errors import InputError
+from elmo.files import expanded
 from elmo.store import About, Shelf, StoreFull, default_store, disk_bytes, read_about, shelves
 from elmo.store.index import IndexCut
 from elmo.store.opening import remove
@@ -28,9 +29,9 @@ Look after the store of frozen layers.
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status of the command: 0, or 1 after an error message or damage."""
-    options = _parser().parse_args(arguments)
-    store = options.store.expanduser()
     try:
+        options = _parser().parse_args(arguments)
+        store = expanded(options.store, "--store")
         if not store.is_dir():
             raise InputError(f"{store}: no store there yet; runs make it, or name one with --store or ELMO_STORE")
         if options.command == "info":

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from elmo.bilm import Sentence
 from elmo.errors import InputError
-from elmo.files import replacing
+from elmo.files import expanded, parse_json, replacing
 from elmo.store.index import (
     DATA,
     END,
@@ -82,7 +82,7 @@ class About:
 
 def default_store() -> Path:
     """The folder of the store where nothing else is said: $ELMO_STORE, or one in the user's cache."""
-    return Path(os.environ.get("ELMO_STORE") or "~/.cache/elmo-suite/layers").expanduser()
+    return expanded(os.environ.get("ELMO_STORE") or "~/.cache/elmo-suite/layers", "ELMO_STORE")
 
 
 def key_of(sentence: Sentence) -> bytes:
@@ -349,7 +349,7 @@ class Shelf:
 def read_about(folder: Path) -> About | None:
     """What a shelf's folder says of itself, or None if it is not in a form of this version."""
     try:
-        values = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+        values = parse_json((folder / ABOUT).read_text(encoding="utf-8"))
         return About(**{**values, "widths": tuple(values["widths"])})
     except (ValueError, TypeError, KeyError):
         return None
@@ -357,7 +357,7 @@ def read_about(folder: Path) -> About | None:
 
 def shelves(store: Path) -> list[Path]:
     """The folders of all shelves of a store, also of other versions, and none that something else may have made."""
-    folders = (path.parent for path in store.glob(f"*/{ABOUT}"))
+    folders = (path.parent for path in store.glob(f"*/{ABOUT}") if path.is_file())  # a pipe would be waited for
     return sorted(folder for folder in folders if _FOLDER.fullmatch(folder.name) and (folder / INDEX / DATA).is_file())
 
 

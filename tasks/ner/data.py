@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from elmo.errors import InputError
+from elmo.errors import InputError, excerpt
 from tasks.base import Sentence, Split
 from tasks.lines import utf8_lines
 from tasks.spans import Span, parse_tag, spans_of
@@ -101,7 +101,9 @@ def _sentences(path: Path, reader: ColumnReader) -> Iterator[tuple[list[str], li
             word, tag = cells[reader.word_column], cells[reader.tag_column].strip()
             parse_tag(tag)
         except ValueError as error:
-            raise InputError(f"{path}, line {number}: {error}: {line!r}. Mend the line, or data.reader") from error
+            raise InputError(
+                f"{path}, line {number}: {error}: {excerpt(line)}. Mend the line, or data.reader"
+            ) from error
         words.append(word)
         tags.append(tag)
     if words:

@@ -24,8 +24,8 @@ class NerSettings:
     dropout: float = 0.5
 
     def __post_init__(self) -> None:
-        limits.at_least(1, "task.hidden", self.hidden)
-        limits.at_least(1, "task.layers", self.layers)
+        limits.width("task.hidden", self.hidden)
+        limits.count(limits.MOST_LAYERS, "task.layers", self.layers)
         limits.dropout("task.dropout", self.dropout)
 
 

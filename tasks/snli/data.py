@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from elmo.errors import InputError
+from elmo.errors import InputError, excerpt
+from elmo.files import parse_json
 from elmo.pretrain.text import Tokeniser
 from tasks.base import Sentence, Split
 from tasks.lines import utf8_lines
@@ -52,8 +52,9 @@ def read_pairs(path: Path, reader: PairReader) -> list[PairExample]:
         try:
             examples.append(_example(f"{path.name}:{number}", _parsed(line), words))
         except ValueError as error:
-            shown = line if len(line) <= 80 else f"{line[:80]}..."
-            raise InputError(f"{path}, line {number}: {error}: {shown!r}. Is this a file of SNLI's format?") from error
+            raise InputError(
+                f"{path}, line {number}: {error}: {excerpt(line)}. Is this a file of SNLI's format?"
+            ) from error
     return examples
 
 
@@ -72,8 +73,8 @@ def read_rows(rows: Sequence[Mapping[str, Any]], split: Split, reader: PairReade
 
 def _parsed(line: str) -> Mapping[str, Any]:
     try:
-        row = json.loads(line)
-    except json.JSONDecodeError as error:
+        row = parse_json(line)
+    except ValueError as error:
         raise ValueError(f"expected a JSON object, found no JSON ({error})") from error
     if not isinstance(row, dict):
         raise ValueError(f"expected a JSON object, found a {type(row).__name__}")
@@ -86,10 +87,10 @@ def _example(name: str, row: Mapping[str, Any], words: _Words) -> PairExample:
         raise ValueError(f"expected the fields {', '.join(FIELDS)}, found no {', '.join(absent)}")
     for field in FIELDS:
         if not isinstance(row[field], str):
-            raise ValueError(f"expected text in {field}, found {row[field]!r}")
+            raise ValueError(f"expected text in {field}, found {excerpt(row[field])}")
     label = row["gold_label"]
     if label not in (*LABELS, NO_LABEL):
-        raise ValueError(f"expected the label {', '.join(LABELS)} or {NO_LABEL}, found {label!r}")
+        raise ValueError(f"expected the label {', '.join(LABELS)} or {NO_LABEL}, found {excerpt(label)}")
     premise, hypothesis = (words.of(row[field], row.get(f"{field}_binary_parse")) for field in FIELDS[1:])
     for field, sentence in (("sentence1", premise), ("sentence2", hypothesis)):
         if not sentence and label != NO_LABEL:

@@ -31,7 +31,7 @@ class EsimSettings:
     dropout: float = 0.5
 
     def __post_init__(self) -> None:
-        limits.at_least(1, "task.hidden", self.hidden)
+        limits.width("task.hidden", self.hidden)
         limits.dropout("task.dropout", self.dropout)
 
 

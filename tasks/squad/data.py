@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from elmo.errors import InputError
+from elmo.errors import InputError, excerpt
+from elmo.files import parse_json
 from tasks.base import Sentence, Split
 from tasks.squad.tokens import OffsetTokeniser, Tokens
 
@@ -93,7 +94,7 @@ def read_squad(path: Path, split: Split, reader: SquadReader, answered: bool = T
     for title, article in zip(titles, articles, strict=True):
         if title not in wanted:
             continue
-        where = f"{path}, article {title!r}"
+        where = f"{path}, article {excerpt(title)}"
         for row, paragraph in enumerate(_get(article, "paragraphs", list, where)):
             inside = f"{where}, paragraph {row}"
             passage = _passage(title, _get(paragraph, "context", str, inside), tokenise, inside)
@@ -134,7 +135,7 @@ def read_rows(rows: Sequence[Mapping[str, Any]], split: Split, reader: SquadRead
 
 def _articles(path: Path) -> list[Any]:
     try:
-        content = json.loads(path.read_bytes().decode("utf-8-sig"))
+        content = parse_json(path.read_bytes().decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: expected UTF-8: {error.reason} at byte {error.start}") from error
     except json.JSONDecodeError as error:
@@ -153,7 +154,7 @@ def _get(holder: object, key: str, kind: type[Value], where: str) -> Value:
     if not isinstance(holder, Mapping):
         found = f"a {type(holder).__name__}"
     elif key not in holder:
-        found = f"only {', '.join(map(str, holder)) or 'nothing'}"
+        found = f"only {', '.join(str(name)[:60] for name in list(holder)[:20]) or 'nothing'}"
     elif not isinstance(holder[key], kind) or isinstance(holder[key], bool):
         found = f"a {type(holder[key]).__name__}"
     else:
@@ -181,7 +182,7 @@ def _check_text(text: str, where: str) -> None:
 def _passage(title: str, context: str, tokenise: OffsetTokeniser, where: str) -> Passage:
     tokens = tokenise(context)
     if not len(tokens):
-        raise InputError(f"{where}: expected a passage with words, found {context!r}")
+        raise InputError(f"{where}: expected a passage with words, found {excerpt(context)}")
     return Passage(title, context, tokens)
 
 
@@ -189,11 +190,11 @@ def _example(
     row: object, passage: Passage, tokenise: OffsetTokeniser, path: Path, inside: str, answered: bool = True
 ) -> SquadExample:
     name = _get(row, "id", str, inside)
-    where = f"{path}, question {name!r}"
+    where = f"{path}, question {excerpt(name)}"
     text = _get(row, "question", str, where)
     question = tokenise(text).words
     if not question:
-        raise InputError(f"{where}: expected a question with words, found {text!r}")
+        raise InputError(f"{where}: expected a question with words, found {excerpt(text)}")
     if not answered:
         return SquadExample(name, passage, question, (), ((0, 1),), 0)
     answers = _get(row, "answers", list, where)
@@ -222,8 +223,8 @@ def _begins(answer: Mapping[str, Any], text: str, context: str, where: str) -> l
     found = context[max(begin, 0) : max(begin, 0) + len(text)]
     if not text.strip() or begin < 0 or found != text:
         raise InputError(
-            f"{where}: expected the answer {text!r} at character {begin} of a passage of {len(context)} characters, "
-            f"found {found!r}. Mend answer_start"
+            f"{where}: expected the answer {excerpt(text)} at character {begin} of a passage of {len(context)} "
+            f"characters, found {excerpt(found)}. Mend answer_start"
         )
     if answer.get("occurrences", 1) == 1:
         return [begin]

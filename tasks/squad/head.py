@@ -25,7 +25,7 @@ class SquadSettings:
     longest: int = 17
 
     def __post_init__(self) -> None:
-        limits.at_least(1, "task.hidden", self.hidden)
+        limits.width("task.hidden", self.hidden)
         limits.at_least(1, "task.longest", self.longest)
         limits.dropout("task.dropout", self.dropout)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from elmo.errors import InputError
+from elmo.errors import InputError, excerpt
 from tasks.base import Sentence, Split
 from tasks.lines import utf8_lines
 from tasks.treebank import PLAIN
@@ -81,7 +81,7 @@ def read_trees(path: Path, split: Split, reader: TreeReader) -> list[SentimentEx
                     raise ValueError(f"expected {SHAPE}, found an empty line")
                 words, nodes = parse_tree(line)
             except ValueError as error:
-                found = f": {line[:60]!r}" if line else ""
+                found = f": {excerpt(line)}" if line else ""
                 hint = "Mend or remove the line, or check data.splits: each line of a file for this task is one tree"
                 raise InputError(f"{path}, line {number}: {error}{found}. {hint}") from error
             yield f"{path.name}:{number}", words, nodes
@@ -177,7 +177,7 @@ def parse_tree(text: str) -> tuple[Sentence, list[Node]]:
 
 def _label(token: str, column: int) -> int:
     if token not in ("0", "1", "2", "3", "4"):
-        raise ValueError(f"expected a label from 0 to {len(LABELS) - 1} at column {column}, found {token!r}")
+        raise ValueError(f"expected a label from 0 to {len(LABELS) - 1} at column {column}, found {excerpt(token)}")
     return int(token)
 
 

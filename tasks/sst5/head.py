@@ -46,9 +46,9 @@ class BcnSettings:
                 f"found {len(self.maxout_dropout)}"
             )
         for name in ("dim", "hidden", "pool"):
-            limits.at_least(1, f"task.{name}", getattr(self, name))
+            limits.width(f"task.{name}", getattr(self, name))
         for width, share in zip(self.maxout, self.maxout_dropout, strict=True):
-            limits.at_least(1, "task.maxout", width)
+            limits.width("task.maxout", width)
             limits.dropout("task.maxout_dropout", share)
         limits.dropout("task.dim_dropout", self.dim_dropout)
         limits.dropout("task.pooled_dropout", self.pooled_dropout)

@@ -8,13 +8,13 @@ import sys
 from pathlib import Path
 
 from results.record import read_record
-from tests.tasks.making import TOO_WIDE
+from tests.tasks.making import NO_COLUMN, WORD_COLUMN
 
 HERE = Path(__file__).resolve().parent
 LOOPBACK = str(HERE / "loopback.sh")
 TINY = ["data=mini", "limit=20", "trainer.epochs=1", "device=cpu"]
 FOUR = ["task.hidden=8", "features=glove,elmo", "seed=1,2"]
-ONE_OF_FOUR_FAILS = ["features=glove", f"task.hidden=8,12,16,{TOO_WIDE}"]
+ONE_OF_FOUR_FAILS = ["features=glove", "task.hidden=8", f"{WORD_COLUMN}=0,1,-2,{NO_COLUMN}"]
 SETTINGS = r"mini ner (glove|elmo) seed (\d) .*"
 
 
@@ -70,7 +70,7 @@ def check_one_of_four_fails(done, runs):
     """One run fails: three do not, and both the exit status and a line that says why speak of the one."""
     assert done.returncode == 1, done.stdout + done.stderr
     assert sorted(outcome[0] for outcome in outcomes(runs).values()) == ["failed", *["finished"] * 3]
-    assert re.search(rf"task\.hidden={TOO_WIDE} .*failed: RuntimeError: ", done.stderr)
+    assert re.search(rf"word_column={NO_COLUMN} .*failed: InputError: ", done.stderr)
     assert "sweep  3 runs finished, 1 failed" in done.stderr
     assert "Traceback" not in done.stderr
 

@@ -7,7 +7,7 @@ import torch
 
 from elmo.device import choose_device
 from elmo.errors import InputError
-from elmo.files import interrupts_held_back, replacing
+from elmo.files import expanded, interrupts_held_back, parse_json, read_json, replacing
 
 
 def test_a_file_appears_when_it_is_whole(tmp_path):
@@ -145,3 +145,31 @@ def test_the_content_is_on_the_disk_before_the_name_is(tmp_path, monkeypatch):
     with replacing(path) as partial:
         partial.write_bytes(b"whole")
     assert steps == [("fsync", 5), ("replace", 5)]
+
+
+class TestJson:
+    DEEP = "[" * 100_000 + "]" * 100_000
+
+    def test_values_are_those_of_the_text(self):
+        assert parse_json('{"a": [1, null]}') == {"a": [1, None]}
+
+    @pytest.mark.parametrize("text", [DEEP, DEEP.encode(), '{"a":' + DEEP + "}", "", "{"])
+    def test_what_is_none_is_a_value_error(self, text):
+        with pytest.raises(ValueError, match="line 1"):
+            parse_json(text)
+
+    def test_a_file_is_named(self, tmp_path):
+        (tmp_path / "a.json").write_text(self.DEEP)
+        with pytest.raises(InputError, match=r"a\.json: expected JSON, found: brackets are nested too deeply"):
+            read_json(tmp_path / "a.json")
+
+
+class TestExpanded:
+    def test_home(self, monkeypatch):
+        monkeypatch.setenv("HOME", "/somewhere")
+        assert str(expanded("~/x", "out")) == "/somewhere/x"
+        assert str(expanded("a/~", "out")) == "a/~"
+
+    def test_a_user_without_one(self):
+        with pytest.raises(InputError, match="out=~nobodyhere/x: expected a home folder, but ~nobodyhere has none"):
+            expanded("~nobodyhere/x", "out")

@@ -39,6 +39,24 @@ class TestCommand:
         expected = rf"{bilm.fingerprint()[:16]}-zero-float32-v4  {len(DISTINCT)} sentences, {tokens} tokens, 0\.\d+ GB"
         assert re.search(expected, done.stdout)
 
+    @pytest.mark.parametrize("damage", ["deep", "pipe"])
+    def test_a_kind_that_says_nothing_of_itself_does_not_hide_the_others(self, store, damage):
+        about = next(store.glob("*float16*/about.json"))
+        about.unlink()
+        if damage == "pipe":
+            os.mkfifo(about)
+        else:
+            about.write_text("[" * 100_000 + "]" * 100_000)
+        for command in ("info", "verify"):
+            done = self.command("--store", store, command)
+            assert (done.returncode, done.stderr) == (0, "")
+            assert f"float32-v4  {len(DISTINCT)} sentences" in done.stdout
+
+    def test_a_home_that_is_not_there(self):
+        done = self.command("--store", "~nobodyhere/x", "info")
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr == "elmo.store: --store=~nobodyhere/x: expected a home folder, but ~nobodyhere has none\n"
+
     def test_verify_finds_what_was_changed_and_drops_it(self, store, bilm, shelf_of, monkeypatch):
         assert self.command("--store", store, "verify").returncode == 0
         victim = max(DISTINCT, key=len)

@@ -9,7 +9,8 @@ from tasks.trainer import TaskModel
 # An arm, small and without anything from outside: no GloVe, and a biLM that is drawn on the spot. Word vectors that are
 # drawn too are trained, also where a task freezes pretrained ones.
 DRAWN_WORDS = ["features.words.vectors=null", "features.words.dim=12", "features.words.trainable=true"]
-TOO_WIDE = 10**12  # units of a head that no memory holds: a failure that nobody has foreseen
+WORD_COLUMN = "+datasets.mini.reader.word_column"  # of NER's files: 0, and a run that asks for NO_COLUMN fails
+NO_COLUMN = 99
 SMALL = [*DRAWN_WORDS, "features.characters.filters=12"]
 WORDS = ["features=glove", *SMALL]
 ELMO = ["features=elmo", *SMALL, "features.elmo.untrained=true", "features.elmo.weights=tiny"]

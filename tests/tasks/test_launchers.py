@@ -16,7 +16,7 @@ from hydra.core.plugins import Plugins
 
 from tasks.launchers import LAUNCHER_EXTRAS, explain_launcher, explain_stop
 from tasks.notices import Notices, leave, terminal
-from tests.tasks.making import SMALL, TOO_WIDE
+from tests.tasks.making import NO_COLUMN, SMALL, WORD_COLUMN
 
 TINY = ["device=cpu", "limit=6", "trainer.epochs=1", "features=glove", *SMALL]
 
@@ -113,7 +113,7 @@ class TestNotices:
 @pytest.mark.integration
 def test_runs_that_write_to_logs_of_their_own_are_heard_of_in_the_sweeps_terminal(tmp_path):
     """With submitit, on this machine: what SLURM does to a run's output, without SLURM."""
-    settings = ["hydra/launcher=submitit_local", f"task.hidden=8,{TOO_WIDE}", f"runs_dir={tmp_path}", *TINY]
+    settings = ["hydra/launcher=submitit_local", f"{WORD_COLUMN}=0,{NO_COLUMN}", f"runs_dir={tmp_path}", *TINY]
     done = subprocess.run(
         [sys.executable, "-m", "tasks.run", "-m", *settings],
         env={**os.environ, "OMP_WAIT_POLICY": "PASSIVE"},
@@ -125,6 +125,6 @@ def test_runs_that_write_to_logs_of_their_own_are_heard_of_in_the_sweeps_termina
     lines = done.stderr.splitlines()
     assert lines[0] == "sweep  2 runs are handed to submitit_local"
     assert len([line for line in lines if re.search(r"glove seed 1 .*f1: dev .* of 2 done", line)]) == 1
-    assert len([line for line in lines if re.search(rf"hidden={TOO_WIDE} .*failed: RuntimeError: ", line)]) == 1
+    assert len([line for line in lines if re.search(rf"word_column={NO_COLUMN} .*failed: InputError: ", line)]) == 1
     assert len([line for line in lines if line.startswith("sweep  1 runs finished, 1 failed")]) == 1
     assert not list((tmp_path / ".sweep").glob("notices*"))

@@ -77,7 +77,7 @@ class TestUnknownAndWrong:
             ("trainer.weight_decay=-1", "trainer.weight_decay: expected at least 0, found -1"),
             ("trainer.plateau_factor=2", "trainer.plateau_factor: expected null or a factor between 0 and 1, found 2"),
             ("trainer.plateau_patience=-1", "trainer.plateau_patience: expected at least 0, found -1"),
-            ("trainer.grad_norm=nan", "trainer.grad_norm: expected a positive number, found nan"),
+            ("trainer.grad_norm=nan", "trainer.grad_norm: expected a finite number, found nan"),
             ("features=elmo features.elmo.places=[inptu]", "features.elmo.places: expected some of input, output"),
             ("features=elmo features.elmo.layers=top", "features.elmo.layers: expected mix, last or the number of"),
             ("features=elmo features.elmo.dropout=1", "features.elmo.dropout: expected at least 0 and below 1"),

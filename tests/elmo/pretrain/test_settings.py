@@ -1,5 +1,6 @@
 """What a pretraining may be told, and what it says to the rest: before any text is read."""
 
+import math
 import subprocess
 import sys
 from dataclasses import replace
@@ -40,6 +41,12 @@ def test_what_cannot_be_run_is_refused(text, tmp_path, change, message, monkeypa
     [
         (lambda: Budget(steps=1, tokens=1), "one of steps, tokens, minutes"),
         (lambda: Budget(minutes=0.0), "above 0"),
+        (lambda: Budget(minutes=math.inf), "budget.minutes must be above 0 and finite, found inf"),
+        (lambda: Training(learning_rate=math.inf), "training.learning_rate must be above 0 and finite, found inf"),
+        (lambda: Training(batch_tokens=10**20), "training.batch_tokens must be at most 16,777,216"),
+        (lambda: Model(filters=[[1]]).options("char", []), "model.filters: expected pairs"),
+        (lambda: Settings(out="~nobodyhere/x"), "out=~nobodyhere/x: expected a home folder"),
+        (lambda: Settings(corpus=["~nobodyhere/x"]), "corpus=~nobodyhere/x: expected a home folder"),
         (lambda: Training(dropout=1.0), "dropout"),
         (lambda: Training(beta2=2.0), "training.beta2 must be at least 0 and below 1, found 2"),
         (lambda: Training(learning_rate=-1.0), "training.learning_rate must be above 0"),
@@ -113,3 +120,19 @@ def test_the_command_runs_and_refuses_unknown_keys(text, tmp_path, repository):
         assert message in refused.stderr
         assert "Traceback" not in refused.stderr
     assert Path(repository / "conf" / "pretrain" / "config.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("out=${nope}", "out: Interpolation key 'nope' not found"),
+        ("seed=${seed}", "seed: Recursive interpolation detected"),
+        ("size=null", "size: expected one of its choices, found null"),
+    ],
+)
+def test_a_setting_without_a_value_takes_one_line(setting, message, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["elmo.pretrain", setting])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert caught.value.code == f"elmo.pretrain: {message}"
+    assert capsys.readouterr().err == ""

@@ -1,5 +1,6 @@
 import gzip
 import lzma
+import os
 import shutil
 
 import pytest
@@ -186,3 +187,9 @@ def test_a_blank_line_or_another_file_begins_a_document_wherever_blocks_are_cut(
     found = {line.text: line.place for block in blocks for piece in block.pieces for line in lines(piece)}
     begins = {"a 1": NEW_FILE, "b 1": NEW_DOCUMENT, "c 1": NEW_DOCUMENT, "d 1": NEW_FILE, "e 1": NEW_DOCUMENT}
     assert found == dict.fromkeys(("a 2", "c 2"), CONTINUES) | begins
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe.txt")
+    with pytest.raises(InputError, match=r"pipe\.txt: expected a file, since it is read twice"):
+        find_sources([tmp_path / "pipe.txt"])
