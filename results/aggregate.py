@@ -9,10 +9,11 @@ from functools import cached_property
 from pathlib import Path
 
 from results.best_of import expected_best
-from results.bootstrap import Interval, paired_interval, seed_interval
+from results.bootstrap import paired_interval, seed_interval
 from results.collect import Collection, Finding, Found
 from results.examples import Example, ExamplesUnreadable, read_examples, score_of
 from results.identity import EXAMPLES_NAME, Parts, differences, fingerprint, flattened, shown, without_seed
+from results.interval import Interval
 from results.paper import PaperScore, load_paper, relative_error_cut
 from results.record import RunRecord
 

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import random
 import statistics
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from results.examples import Example, parts
+from results.interval import Interval, remembered
 
 if TYPE_CHECKING:
     import numpy as np
 
+VERSION = 1  # of the paired bootstrap; raise it with every change of its numbers, for intervals are kept on disk
 RESAMPLES = 2000
 AT_ONCE = 100  # resamples whose weights are held in memory together
 MOST_KEPT = 20_000  # examples of which the draws are kept, a byte each: 40 MB
@@ -23,22 +26,7 @@ MOST_KEPT = 20_000  # examples of which the draws are kept, a byte each: 40 MB
 FEWEST_SEEDS = 6
 MOST_FLIPS = 2**12
 
-
-@dataclass(frozen=True)
-class Interval:
-    """What a difference of mean scores may be: 95 % of the resamples lie between `low` and `high`.
-
-    Attributes:
-        low: In points of the metric.
-        high: Likewise.
-        p: How often chance alone would give a difference that far from zero, two-sided.
-        over: What was resampled. An arm of one seed says nothing about its others: "examples".
-    """
-
-    low: float
-    high: float
-    p: float
-    over: Literal["examples and seeds", "examples", "seeds"]
+Columns = tuple["array[float]", "array[float]"]
 
 
 def paired_interval(
@@ -63,13 +51,32 @@ def paired_interval(
     found_parts = [parts(run, metric) for run in runs]
     if any(part is None for part in found_parts):
         return None
+    # For each run (numerators, denominators), by example.
+    columns = [(array("d", part[0]), array("d", part[1])) for part in found_parts if part is not None]
+    split = len(baseline)
+    return remembered(_key(columns, split, metric, same_seeds), lambda: _resampled(columns, split, same_seeds))
+
+
+def _key(columns: Sequence[Columns], split: int, metric: str, same_seeds: bool) -> str:
+    """The hash of everything that the interval follows from; numpy may change its draws from version to version."""
+    import numpy as np
+
+    about = (VERSION, np.__version__, RESAMPLES, AT_ONCE, metric, same_seeds, split, len(columns), len(columns[0][0]))
+    hashed = hashlib.sha256(repr(about).encode())
+    for column in itertools.chain.from_iterable(columns):
+        hashed.update(column)
+    return hashed.hexdigest()
+
+
+def _resampled(columns: Sequence[Columns], split: int, same_seeds: bool) -> Interval:
+    """The interval by resampling; the first `split` runs are the baseline's."""
     import numpy as np  # where it is used: the table itself needs no package
 
-    table = np.stack([np.array(part, dtype=float) for part in found_parts], axis=1)  # (examples, runs, 2)
-    examples, split = len(runs[0]), len(baseline)
+    table = np.stack([np.stack(pair, axis=1) for pair in columns], axis=1)  # (examples, runs, 2)
+    examples, others_seeds = len(table), len(columns) - split
     draws = _kept_draws if examples <= MOST_KEPT else _draws
     differences: list[np.ndarray] = []
-    for drawn, seeds, others in draws(examples, split, None if same_seeds else len(other)):
+    for drawn, seeds, others in draws(examples, split, None if same_seeds else others_seeds):
         scores = _score(np.tensordot(drawn.astype(float), table, axes=1))  # (resamples, runs)
         own = np.take_along_axis(scores[:, :split], seeds, axis=1).mean(axis=1)
         differences.append(np.take_along_axis(scores[:, split:], others, axis=1).mean(axis=1) - own)
@@ -77,7 +84,7 @@ def paired_interval(
     low, high = np.percentile(found, [2.5, 97.5])
     wrong_side = min((found <= 0).mean(), (found >= 0).mean())
     p = float(min(max(2 * wrong_side, 1 / RESAMPLES), 1))
-    several = min(len(baseline), len(other)) > 1
+    several = min(split, others_seeds) > 1
     return Interval(float(low), float(high), p, "examples and seeds" if several else "examples")
 
 

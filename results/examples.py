@@ -3,7 +3,9 @@
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
+from operator import add, itemgetter
 from pathlib import Path
+from typing import Any
 
 from results.decoding import is_number, read_json
 
@@ -45,35 +47,35 @@ def read_examples(path: Path, fingerprint: str) -> list[Example] | None:
     return scores
 
 
-def parts(run: Sequence[Example], metric: str) -> list[tuple[float, float]] | None:
-    """What a score is made of, by example: (part of the sum, part of what it is divided by); None where unknown.
+def parts(run: Sequence[Example], metric: str) -> tuple[list[float], list[float]] | None:
+    """What a score is made of, by example: parts of the sum, and parts of what it is divided by; None where unknown.
 
     F1 is that of the whole, from true positives and errors; any other metric is the mean over examples. All in percent.
     """
     if metric == "f1":
         with suppress(KeyError):
-            return [(200 * e["tp"], 2 * e["tp"] + e["fp"] + e["fn"]) for e in run]
+            right, wrong, missed = (list(map(itemgetter(name), run)) for name in ("tp", "fp", "fn"))
+            errors = map(add, wrong, missed)
+            return [200 * tp for tp in right], [2 * tp + other for tp, other in zip(right, errors, strict=True)]
     with suppress(KeyError):
-        return [(example[metric], 1) for example in run]
+        return list(map(itemgetter(metric), run)), [1] * len(run)
     if metric == "accuracy":
         with suppress(KeyError):
-            return [(100 * example["correct"], 1) for example in run]
+            return [100 * correct for correct in map(itemgetter("correct"), run)], [1] * len(run)
     return None
 
 
 def score_of(run: Sequence[Example], metric: str) -> float | None:
     """The run's score in percent, made from its examples; None where they do not hold this metric."""
-    found = parts(run, metric)
-    if not found:
-        return None
-    total, whole = map(sum, zip(*found, strict=True))
-    return float(total / max(whole, 1))
+    found = parts(run, metric) if run else None
+    return float(sum(found[0]) / max(sum(found[1]), 1)) if found else None
 
 
-def _are_examples(scores: Sequence[object]) -> bool:
+def _are_examples(scores: Sequence[Any]) -> bool:
     """Whether each is an object that holds nothing but numbers; all at once, for a grid of runs has millions."""
-    examples = [example for example in scores if isinstance(example, dict)]
-    numbers = list(chain.from_iterable(map(dict.values, examples)))
-    if not examples or len(examples) < len(scores) or not set(map(type, numbers)) <= {int, float, bool}:
+    if set(map(type, scores)) != {dict}:
+        return False
+    numbers = list(chain.from_iterable(map(dict.values, scores)))
+    if not set(map(type, numbers)) <= {int, float, bool}:
         return False
     return not numbers or (is_number(min(numbers)) and is_number(max(numbers)))  # NaN is no JSON

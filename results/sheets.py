@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from results.aggregate import BASELINE, WITH_ELMO, Group, Row, Summary
-from results.bootstrap import FEWEST_SEEDS, Interval, can_resample
+from results.bootstrap import FEWEST_SEEDS, can_resample
+from results.interval import Interval
 from results.paper import load_paper, relative_error_cut
 from results.printing import printable
 from results.verdict import LEGEND, verdict

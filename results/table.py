@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from results.aggregate import Summary, summarise
 from results.choosing import add_choices, choose
 from results.formats import FORMATS, MACHINE_FORMATS
+from results.interval import kept_intervals
 from results.printing import write
 from results.terminal import can_draw, print_rich
 
@@ -36,6 +37,7 @@ examples:
 The reasons go to stderr. Without --check the status is 0 whatever the runs look like."""
 
 
+@kept_intervals()
 def main(argv: Sequence[str] | None = None) -> int:
     """Prints the table; gives back the exit status."""
     options = _parser().parse_args(argv)

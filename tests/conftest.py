@@ -12,8 +12,9 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 
 @pytest.fixture(scope="session", autouse=True)
 def store_of_the_tests(tmp_path_factory):
-    """A store for this session, also for the commands that tests start: never the user's own."""
+    """A store and a cache for this session, also for the commands that tests start: never the user's own."""
     os.environ["ELMO_STORE"] = str(tmp_path_factory.mktemp("layers"))
+    os.environ["ELMO_CACHE"] = str(tmp_path_factory.mktemp("cache"))
 
 
 @pytest.fixture(scope="session")

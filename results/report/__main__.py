@@ -9,6 +9,7 @@ from pathlib import Path
 
 from results.aggregate import Summary, summarise
 from results.choosing import Chosen, add_choices, choose
+from results.interval import kept_intervals
 from results.printing import write
 from results.report.page import About, page
 from results.report.png import can_paint, write_png
@@ -29,6 +30,7 @@ examples:
   python -m results.report --data mini --figures figures       the page, and each figure as SVG and PNG"""
 
 
+@kept_intervals()
 def main(argv: Sequence[str] | None = None) -> int:
     """Writes the page; gives back the exit status: 1 if there is nothing to show, 2 if it cannot be written."""
     options = _parser().parse_args(argv)
