@@ -21,14 +21,14 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from torch import Tensor
 
-from elmo.bilm import Bilm, CarriedState
-from elmo.cache import TOKENS_AT_ONCE, TOKENS_AT_ONCE_ON_A_GPU, CachedLayers, require_half_holds
-from elmo.device import CHOICES, choose_device
-from elmo.errors import InputError
-from elmo.files import interrupts_held_back, replacing
+from elmo.bilm.model import Bilm, CarriedState
+from elmo.bilm.weight_files import bilm_files, load_bilm, weights_choices
+from elmo.common.device import CHOICES, choose_device
+from elmo.common.errors import InputError
+from elmo.common.files import interrupts_held_back, replacing
+from elmo.common.teller import Silence
 from elmo.store import About, open_shelf
-from elmo.teller import Silence
-from elmo.weights import bilm_files, load_bilm, weights_choices
+from elmo.store.cached_layers import TOKENS_AT_ONCE, TOKENS_AT_ONCE_ON_A_GPU, CachedLayers, require_half_holds
 
 # A batch holds --batch-size sentences, but no more tokens than the cache embeds at once unless one sentence alone has
 # more: memory follows the token count. A GPU is busy only with many sentences side by side.

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from elmo.bilm import Sentence, refuse_plain_text
-from elmo.device import upload
-from elmo.errors import InputError
+from elmo.bilm.model import Sentence, refuse_plain_text
+from elmo.common.device import upload
+from elmo.common.errors import InputError
 from elmo.mix import LayerChoice, ScalarMix
 
 

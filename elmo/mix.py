@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from elmo.errors import InputError
+from elmo.common.errors import InputError
 
 LayerChoice = Literal["mix", "last"] | int
 

@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from elmo.bilm import Bilm
-from elmo.device import CHOICES, choose_device
+from elmo.bilm.model import Bilm
+from elmo.bilm.weight_files import load_bilm, weights_choices
+from elmo.common.device import CHOICES, choose_device
+from elmo.common.errors import InputError
 from elmo.download import VECTORS, obtain
 from elmo.embed import Line, batches_by_length, read_lines
-from elmo.errors import InputError
-from elmo.weights import load_bilm, weights_choices
 
 Vectors = NDArray[np.float32]
 GLOVE = "glove"

@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from results.admission import publish_runs
-from results.aggregate import MINI, Selection, Summary, summarise
-from results.collect import Collection, Found, collect
-from results.environment import full_commit
-from results.formats import to_text
-from results.printing import write
+from results.analysis.aggregate import MINI, Selection, Summary, summarise
+from results.publishing.rules import publish_runs
+from results.records.collect import Collection, Found, collect
+from results.records.environment import full_commit
+from results.records.printing import write
 from results.report.page import About, page
 from results.report.sections import sections_of
 from results.report.svg import standalone_svg
-from results.table1 import readme_table, table1
+from results.tables.formats import to_text
+from results.tables.paper_tables import readme_table, table1
 
 ROOT = Path(__file__).parents[1]
 PUBLISHED = Path("results", "published")

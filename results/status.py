@@ -11,8 +11,8 @@ from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 
-from results.printing import printable, printable_lines, write
-from results.states import STATES, Overview, RunState, SweepState, look
+from results.analysis.sweep_state import STATES, Overview, RunState, SweepState, look
+from results.records.printing import printable, printable_lines, write
 
 DEFAULT_RUNS = Path("results", "runs")
 LONGEST_LIST = 12  # runs of one state that are named

@@ -4,12 +4,12 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from results.aggregate import Summary, summarise
-from results.choosing import add_choices, choose
-from results.formats import FORMATS, MACHINE_FORMATS
-from results.interval import kept_intervals
-from results.printing import write
-from results.terminal import can_draw, print_rich
+from results.analysis.aggregate import Summary, summarise
+from results.analysis.interval import kept_intervals
+from results.records.printing import write
+from results.tables.formats import FORMATS, MACHINE_FORMATS
+from results.tables.run_options import add_choices, choose
+from results.tables.terminal import can_draw, print_rich
 
 _DESCRIPTION = """\
 Shows what finished runs scored: per task and data the baseline (glove), the same plus ELMo (elmo), the gain with its

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tasks.base import Scores
-from tasks.spans import Span
+from tasks.data.tag_schemes import Span
+from tasks.interface import Scores
 
 
 def span_scores(gold: Sequence[Sequence[Span]], predicted: Sequence[Sequence[Span]]) -> Scores:

@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from elmo.errors import InputError
-from results.decoding import decode, read_json
-from results.identity import EXAMPLES_NAME, RECORD_NAME, fingerprint, flattened
-from results.record import RunRecord, write_json, write_record
-from tasks.schema import NOT_IN_VARIANT, own_settings, task_named
+from elmo.common.errors import InputError
+from results.records.identity import EXAMPLES_NAME, RECORD_NAME, fingerprint, flattened
+from results.records.record import RunRecord, write_json, write_record
+from results.records.typed_json import decode, read_json
+from tasks.running.config import NOT_IN_VARIANT, own_settings, task_named
 
 FEATURE_PARTS = ("words", "characters", "elmo")  # of schema 1, all with recipe 1
 

@@ -20,10 +20,10 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from elmo.device import own_device
-from elmo.errors import InputError
-from results.lock import Lock, Owner, Process, take
-from results.record import (
+from elmo.common.device import own_device
+from elmo.common.errors import InputError
+from elmo.common.progress import Reporter
+from results.records.record import (
     EXAMPLES_NAME,
     Mix,
     RecordConflict,
@@ -38,21 +38,21 @@ from results.record import (
     write_examples,
     write_record,
 )
-from tasks.base import Scores, Split
-from tasks.console import Reporter
-from tasks.ending import Terminated, end_children, end_with_launcher, launcher_pid, sigterm_as_interrupt
-from tasks.features import TokenFeatures
-from tasks.frozen import StoreUnusable
-from tasks.launchers import explain_launcher, explain_stop
-from tasks.loggers import make_logger
-from tasks.memory import forget_peak, peak_mb
-from tasks.plan import Plan
-from tasks.saved import save_weights
-from tasks.schema import RunConfig, explain, group_options, run_config
-from tasks.seed import initialise
-from tasks.sources import Loaded
-from tasks.sweep import Ended, RunFailed, Sweep
-from tasks.trainer import FitState, NonFiniteLoss, OutOfMemory, TaskModel, Trainer
+from results.records.run_lock import Lock, Owner, Process, take
+from tasks.data.datasets import Loaded
+from tasks.features.frozen_layers import StoreUnusable
+from tasks.features.token_features import TokenFeatures
+from tasks.interface import Scores, Split
+from tasks.modules.seeding import initialise
+from tasks.running.config import RunConfig, explain, group_options, run_config
+from tasks.running.loggers import make_logger
+from tasks.running.plan import Plan
+from tasks.running.saved_model import save_weights
+from tasks.sweeps.callback import Ended, RunFailed, Sweep
+from tasks.sweeps.launcher_errors import explain_launcher, explain_stop
+from tasks.sweeps.process_end import Terminated, end_children, end_with_launcher, launcher_pid, sigterm_as_interrupt
+from tasks.training.peak_memory import forget_peak, peak_mb
+from tasks.training.trainer import FitState, NonFiniteLoss, OutOfMemory, TaskModel, Trainer
 
 WEIGHTS_NAME = "weights.pt"
 LEAST_COVERAGE = 0.5  # share of a split's words with a pretrained vector, below which a run warns

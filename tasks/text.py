@@ -1,60 +1,8 @@
-"""python -m tasks.text task=ner data=paper > ner.txt: the training text of a task, to tune a biLM on.
+"""python -m tasks.text: the command of `tasks.running.export_text`."""
 
-The paper tunes its biLM for an epoch on a task's training text, without the labels, before it freezes it. This prints
-that text, each sentence (passage, question, premise ...) once, its tokens parted by blanks; dev and test are not read.
-"""
-
-from __future__ import annotations
-
-import os
 import sys
-from collections.abc import Sequence
-from itertools import chain
 
-from elmo.errors import InputError
-from tasks.schema import RunConfig, group_options, typed_config
-from tasks.sources import Source
-
-HELP = """\
-python -m tasks.text task={tasks} data=mini|paper|NAME [KEY=VALUE ...] > FILE
-
-The training text of a task, each sentence once, its tokens parted by blanks; no labels, nothing of dev or test.
-A biLM is tuned on it and used so:
-
-  python -m tasks.text task=ner data=paper > ner.txt
-  python -m elmo.pretrain init=small 'corpus=[ner.txt]' out=tuned name=small-ner budget.tokens=600000 \\
-      heldout_fraction=0.05 training.batch_tokens=2048 training.learning_rate=0.002 training.compile=false
-  python -m tasks.run task=ner data=paper features=elmo features.elmo.weights=tuned/export/small-ner
-
-600000: three times CoNLL-2003's 197,521 words. A dataset of your own: copy its YAML to conf/data/.
-"""
-
-
-def training_text(config: RunConfig) -> list[str]:
-    """The sentences of a task's training examples, each once, in their order."""
-    source = Source(config.data, config.data_dir, config.limit, config.train_fraction, config.seed)
-    examples = source.load(config.task, "train").examples
-    return list(dict.fromkeys(map(" ".join, chain.from_iterable(map(config.task.texts, examples)))))
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Prints the text that the settings ask for; the exit status is 1 if there is none."""
-    if not arguments or any(argument in ("--help", "-h") for argument in arguments):
-        print(HELP.format(tasks="|".join(group_options("task"))), end="")
-        return 0
-    try:
-        text = training_text(typed_config(arguments))
-    except InputError as error:
-        print(f"tasks.text: {error}", file=sys.stderr)
-        return 1
-    sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
-    try:
-        sys.stdout.writelines(f"{line}\n" for line in text)
-        sys.stdout.flush()
-    except BrokenPipeError:  # whoever reads, such as `head`, has enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what Python still flushes when it ends
-    return 0
-
+from tasks.running.export_text import main
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

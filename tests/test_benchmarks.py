@@ -13,14 +13,15 @@ import torch
 from torch import nn
 
 from elmo import random_bilm, save_bilm
-from results.aggregate import Selection, summarise
-from results.collect import collect
-from tasks.crf import ConstrainedCrf
-from tasks.layers import BiRnn
+from results.analysis.aggregate import Selection, summarise
+from results.records.collect import collect
+from tasks.modules.crf import ConstrainedCrf
+from tasks.modules.layers import BiRnn
 from tests.benchmarks import __main__ as program
-from tests.benchmarks import anchor, bilm, embed, epochs, grid, heads, rows, store, text, timing
-from tests.benchmarks.rows import Row
-from tests.benchmarks.timing import Rounds
+from tests.benchmarks import bilm, embed, epochs, grid, heads, store, text
+from tests.benchmarks.measuring import anchor, rows, timing
+from tests.benchmarks.measuring.rows import Row
+from tests.benchmarks.measuring.timing import Rounds
 
 CPU = torch.device("cpu")
 ROOT = Path(__file__).parents[1]

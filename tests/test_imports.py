@@ -1,4 +1,4 @@
-"""Arrows go one way: conf <- tasks.run -> tasks.* -> elmo, and tasks.run -> results.record <- results.table."""
+"""Arrows go one way: conf <- tasks.run -> tasks.* -> elmo, and tasks.run -> results.records.record <- results.table."""
 
 import ast
 import sys
@@ -9,12 +9,18 @@ import pytest
 
 HYDRA = {"hydra", "omegaconf"}
 ROOM_FOR_HYDRA = {
-    *("tasks/run.py", "tasks/schema.py", "tasks/dataset_file.py", "tasks/sweep.py", "elmo/pretrain/__main__.py"),
+    *(
+        "tasks/run.py",
+        "tasks/running/config.py",
+        "tasks/running/dataset_file.py",
+        "tasks/sweeps/callback.py",
+        "elmo/pretrain/__main__.py",
+    ),
 }
 # Who makes records, and of results/ all that making one needs.
-MAKERS = {"tasks/run.py", "tasks/plan.py", "tasks/sweep.py"}
-FOR_MAKERS = ("results.record.", "results.lock.", "results.manifest.")
-MIGRATES = "tasks/migrate.py"  # reads records of an earlier version, which results.record no longer does
+MAKERS = {"tasks/run.py", "tasks/running/plan.py", "tasks/sweeps/callback.py"}
+FOR_MAKERS = ("results.records.record.", "results.records.run_lock.", "results.records.sweep_manifest.")
+MIGRATES = "tasks/migrate.py"  # reads records of an earlier version, which results.records.record no longer does
 # results/ imports these where it uses them, so that a table prints on a machine that has nothing but Python.
 WHERE_USED = {"rich", "matplotlib", "jinja2", "numpy"}
 
@@ -25,7 +31,7 @@ class Import:
 
     file: str  # relative to the repository
     line: int
-    name: str  # dotted, with the imported name: "results.record.RunRecord"
+    name: str  # dotted, with the imported name: "results.records.record.RunRecord"
     on_load: bool  # whether importing the file imports this too
 
     @property
@@ -101,25 +107,33 @@ def test_arrows_go_one_way(repository):
     ("file", "source", "reason"),
     [
         ("elmo/a.py", "import tasks", "elmo stands alone"),
-        ("elmo/a.py", "def f():\n    from results.record import RunRecord", "elmo stands alone"),
+        ("elmo/a.py", "def f():\n    from results.records.record import RunRecord", "elmo stands alone"),
         ("elmo/pretrain/a.py", "from ...results import record", "elmo stands alone"),
         ("elmo/a.py", "import importlib\nimportlib.import_module('tasks.ner')", "elmo stands alone"),
         ("elmo/a.py", "import hydra", "Hydra stops at"),
-        ("elmo/pretrain/train.py", "from omegaconf import DictConfig", "Hydra stops at"),
+        ("elmo/pretrain/training/train.py", "from omegaconf import DictConfig", "Hydra stops at"),
         ("elmo/pretrain/__main__.py", "import hydra", None),
-        ("elmo/a.py", "import torch, h5py\nfrom elmo.bilm import Bilm\nfrom . import mix", None),
-        ("tasks/trainer.py", "if True:\n    import hydra.utils", "Hydra stops at"),
+        ("elmo/a.py", "import torch, h5py\nfrom elmo.bilm.model import Bilm\nfrom . import mix", None),
+        ("tasks/training/trainer.py", "if True:\n    import hydra.utils", "Hydra stops at"),
         ("tasks/ner/run.py", "import hydra", "Hydra stops at"),
-        ("tasks/run.py", "import hydra\nfrom results.record import RunRecord\nfrom results import record", None),
-        ("tasks/run.py", "import results.record", None),
+        (
+            "tasks/run.py",
+            "import hydra\nfrom results.records.record import RunRecord\nfrom results.records import record",
+            None,
+        ),
+        ("tasks/run.py", "import results.records.record", None),
         ("tasks/run.py", "from results.table import main", "of results"),
         ("tasks/run.py", "import results.records", "of results"),
         ("tasks/run.py", "import results", "of results"),
-        ("tasks/sweep.py", "from results.lock import take\nfrom results.manifest import Manifest", None),
-        ("tasks/sweep.py", "from results.status import main", "of results"),
-        ("tasks/trainer.py", "from results.record import RunRecord", "of results"),
-        ("tasks/ner/task.py", "import torch, elmo\nfrom tasks.base import Task", None),
-        ("results/a.py", "import json\nfrom results.record import x\nfrom . import record", None),
+        (
+            "tasks/sweeps/callback.py",
+            "from results.records.run_lock import take\nfrom results.records.sweep_manifest import Manifest",
+            None,
+        ),
+        ("tasks/sweeps/callback.py", "from results.status import main", "of results"),
+        ("tasks/training/trainer.py", "from results.records.record import RunRecord", "of results"),
+        ("tasks/ner/task.py", "import torch, elmo\nfrom tasks.interface import Task", None),
+        ("results/a.py", "import json\nfrom results.records.record import x\nfrom . import record", None),
         ("results/a.py", "import rich", "where it is used"),
         ("results/a.py", "try:\n    import numpy as np\nexcept ImportError:\n    pass", "where it is used"),
         ("results/a.py", "class A:\n    import rich", "where it is used"),

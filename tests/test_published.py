@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from results.bootstrap import paired_interval
-from results.collect import collect
-from results.examples import read_examples, score_of
+from results.analysis.bootstrap import paired_interval
 from results.publish import main as publish
-from results.record import EXAMPLES_NAME
+from results.records.collect import collect
+from results.records.example_scores import read_examples, score_of
+from results.records.record import EXAMPLES_NAME
 from results.table import main as table
-from results.table1 import NAMES
-from tasks.plan import identity_of
-from tasks.schema import compose_config, run_config
-from tests.tasks.chance import chance
+from results.tables.paper_tables import NAMES
+from tasks.running.config import compose_config, run_config
+from tasks.running.plan import identity_of
+from tests.tasks.mini.chance import chance
 
 ROOT = Path(__file__).parents[1]
 PUBLISHED = ROOT / "results" / "published"

@@ -6,8 +6,8 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from elmo.common.errors import InputError
 from elmo.download import BILMS, VECTORS, files_of, is_here, obtain
-from elmo.errors import InputError
 
 DESCRIPTION = """\
 Download published weights and word vectors, or check those that are here already against their hashes.

@@ -21,11 +21,11 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 from rich.progress import Progress as Bar
 
+from elmo.common.errors import InputError
+from elmo.common.files import expanded, locked, replacing, sha256_of
 from elmo.download.content import MOST, wrong_kind
 from elmo.download.published import BILMS, VECTORS, PublishedFile, PublishedVectors, files_of, is_published
 from elmo.download.transfer import CHUNK, Progress, TransferError, fetch
-from elmo.errors import InputError
-from elmo.files import expanded, locked, replacing, sha256_of
 
 
 def downloads_folder() -> Path:

@@ -20,8 +20,8 @@ from email.message import Message
 from pathlib import Path
 from typing import IO
 
-from elmo.errors import InputError
-from elmo.files import sha256_of
+from elmo.common.errors import InputError
+from elmo.common.files import sha256_of
 
 PATIENCE_S = 60.0  # how long a server may say nothing
 TRIES = 5  # in a row that bring nothing new

@@ -13,9 +13,9 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 from rich.console import Console
 
-from elmo.errors import InputError
+from elmo.common.errors import InputError
 from elmo.pretrain.run import pretrain
-from elmo.pretrain.settings import Settings
+from elmo.pretrain.training.settings import Settings
 
 # Under the name that conf/pretrain/config.yaml begins with: unknown keys and wrong types are refused.
 ConfigStore.instance().store(name="settings_schema", node=Settings)

@@ -12,23 +12,23 @@ from typing import NamedTuple, cast
 import torch
 from rich.console import Console
 
-from elmo.device import choose_device
-from elmo.errors import InputError
-from elmo.files import read_json, replacing
-from elmo.options import UNKNOWN_WORD
-from elmo.pretrain.card import Facts, card, hardware
-from elmo.pretrain.checkpoint import Row, RunFolder, alone_in
-from elmo.pretrain.corpus import CorpusSettings, build_store
-from elmo.pretrain.export import export
-from elmo.pretrain.model import LanguageModel
-from elmo.pretrain.output import load_model
-from elmo.pretrain.parallel import Workers, started
-from elmo.pretrain.perplexity import Perplexity, perplexity
-from elmo.pretrain.reading import Text, texts_of_store
-from elmo.pretrain.settings import Settings
-from elmo.pretrain.store import TokenStore
-from elmo.pretrain.text import Tokenise
-from elmo.pretrain.train import Outcome, check_perplexity, precision, train
+from elmo.bilm.options import UNKNOWN_WORD
+from elmo.common.device import choose_device
+from elmo.common.errors import InputError
+from elmo.common.files import read_json, replacing
+from elmo.pretrain.corpus.build import CorpusSettings, build_store
+from elmo.pretrain.corpus.token_store import TokenStore
+from elmo.pretrain.model.export import export
+from elmo.pretrain.model.language_model import LanguageModel
+from elmo.pretrain.model.output import load_model
+from elmo.pretrain.training.card import Facts, card, hardware
+from elmo.pretrain.training.checkpoint import Row, RunFolder, alone_in
+from elmo.pretrain.training.parallel import Workers, started
+from elmo.pretrain.training.perplexity import Perplexity, perplexity
+from elmo.pretrain.training.reading import Text, texts_of_store
+from elmo.pretrain.training.settings import Settings
+from elmo.pretrain.training.train import Outcome, check_perplexity, precision, train
+from elmo.tokeniser import Tokenise
 
 
 class Start(NamedTuple):

@@ -16,7 +16,7 @@ last known row is overwritten by the next. A process compares rows with their ch
 them; damaged ones count as missing, and are replaced. A writer waits a minute at most for another one, which may be
 stopped. Keys are hashes of token lists, never text. LMDB needs a local disk.
 
-`elmo.cache.CachedLayers` is what fills and reads a store; `python -m elmo.store` looks after it.
+`elmo.store.cached_layers.CachedLayers` is what fills and reads a store; `python -m elmo.store` looks after it.
 """
 
 from elmo.store.opening import open_shelf

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import lmdb
 
-from elmo.errors import InputError
-from elmo.files import expanded
+from elmo.common.errors import InputError
+from elmo.common.files import expanded
 from elmo.store import About, Shelf, StoreFull, default_store, disk_bytes, read_about, shelves
 from elmo.store.index import IndexCut
 from elmo.store.opening import remove

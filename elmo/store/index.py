@@ -12,7 +12,7 @@ from pathlib import Path
 
 import lmdb
 
-from elmo.errors import InputError
+from elmo.common.errors import InputError
 
 INDEX, DATA, LOCK = "index", "data.mdb", "lock.mdb"
 END = b"end"  # first row that is not taken; other keys are hashes of 16 bytes

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from elmo.bilm import Sentence
-from elmo.errors import InputError
+from elmo.bilm.model import Sentence
+from elmo.common.errors import InputError
 from elmo.store.index import IndexCut
 from elmo.store.shelf import ABOUT, LIMIT_GB, About, Shelf, StoreFull
 

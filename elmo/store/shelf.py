@@ -21,9 +21,9 @@ import lmdb
 import numpy as np
 import numpy.typing as npt
 
-from elmo.bilm import Sentence
-from elmo.errors import InputError
-from elmo.files import expanded, parse_json, replacing
+from elmo.bilm.model import Sentence
+from elmo.common.errors import InputError
+from elmo.common.files import expanded, parse_json, replacing
 from elmo.store.index import (
     DATA,
     END,
@@ -60,7 +60,7 @@ class About:
 
     Attributes:
         weights: fingerprint of what computed them.
-        widths: values kept of each layer; see `elmo.cache.TokenLayers`.
+        widths: values kept of each layer; see `elmo.store.cached_layers.TokenLayers`.
     """
 
     weights: str

@@ -7,14 +7,14 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from results.aggregate import Summary, summarise
-from results.choosing import Chosen, add_choices, choose
-from results.interval import kept_intervals
-from results.printing import write
+from results.analysis.aggregate import Summary, summarise
+from results.analysis.interval import kept_intervals
+from results.records.printing import write
 from results.report.page import About, page
 from results.report.png import can_paint, write_png
 from results.report.sections import Section, sections_of
 from results.report.svg import standalone_svg
+from results.tables.run_options import Chosen, add_choices, choose
 
 DEFAULT_OUT = Path("results", "report.html")
 

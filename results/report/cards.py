@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from html import escape
 
-from results.collect import Found
-from results.identity import flattened, shown
-from results.record import RunRecord
+from results.records.collect import Found
+from results.records.identity import flattened, shown
+from results.records.record import RunRecord
 
 MOST_CARDS = 200
 

@@ -2,8 +2,19 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from results.aggregate import Group
-from results.report.marks import (
+from results.analysis.aggregate import Group
+from results.analysis.panels import (
+    Efficiency,
+    Panel,
+    as_stem,
+    class_scores,
+    confusion,
+    curve,
+    layer_name,
+    mixes,
+    shown_metric,
+)
+from results.report.figures import (
     WIDTH,
     Arm,
     Box,
@@ -17,17 +28,6 @@ from results.report.marks import (
     shown_tick,
     spread,
     text_width,
-)
-from results.report.panels import (
-    Efficiency,
-    Panel,
-    as_stem,
-    class_scores,
-    confusion,
-    curve,
-    layer_name,
-    mixes,
-    shown_metric,
 )
 
 Arms = Mapping[str, Arm]

@@ -5,16 +5,16 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
-from results.aggregate import Group, Row, Summary
-from results.collect import Finding, Found
-from results.paper import relative_error_cut
+from results.analysis.aggregate import Group, Row, Summary
+from results.analysis.panels import Panel, panels_of, shown_metric
+from results.analysis.paper_scores import relative_error_cut
+from results.analysis.verdict import verdict
+from results.records.collect import Finding, Found
 from results.report.cards import counted, duration, failure_cards, run_cards
-from results.report.marks import PALETTE, Figure
-from results.report.panels import Panel, panels_of, shown_metric
+from results.report.figures import PALETTE, Figure
 from results.report.sections import Section
 from results.report.svg import inline_svg
-from results.sheets import PAPER_ARMS, legend, shown_p
-from results.verdict import verdict
+from results.tables.cells import PAPER_ARMS, legend, shown_p
 
 STYLE = Path(__file__).with_name("page.css")
 MOST_FOLDED = 50  # figures of other settings in a section; one has about 5 kB

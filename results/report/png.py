@@ -3,7 +3,7 @@
 from importlib.util import find_spec
 from pathlib import Path
 
-from results.report.marks import PALETTE, WIDTH, Box, Figure, Label, Line
+from results.report.figures import PALETTE, WIDTH, Box, Figure, Label, Line
 from results.report.svg import TITLE_ROOM, with_title
 
 PIXELS = 100.0  # of ours to the inch: a point is 72 to the inch

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from results.aggregate import Summary
+from results.analysis.aggregate import Summary
+from results.analysis.panels import Panel, efficiencies, panels_of
 from results.report.charts import (
     Arms,
     confusion_matrix,
@@ -14,8 +15,7 @@ from results.report.charts import (
     sample_efficiency,
     seed_scatter,
 )
-from results.report.marks import Figure, arms_of
-from results.report.panels import Panel, efficiencies, panels_of
+from results.report.figures import Figure, arms_of
 
 
 @dataclass(frozen=True)

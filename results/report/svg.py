@@ -2,7 +2,7 @@
 
 from html import escape
 
-from results.report.marks import PALETTE, WIDTH, Box, Dot, Figure, Label, Line, Mark
+from results.report.figures import PALETTE, WIDTH, Box, Dot, Figure, Label, Line, Mark
 
 TITLE_ROOM = 34.0  # a file has no page around it, so its title is drawn
 

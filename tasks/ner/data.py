@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from elmo.errors import InputError, excerpt
-from tasks.base import Sentence, Split
-from tasks.lines import utf8_lines
-from tasks.spans import Span, parse_tag, spans_of
+from elmo.common.errors import InputError, excerpt
+from tasks.data.tag_schemes import Span, parse_tag, spans_of
+from tasks.data.text_files import utf8_lines
+from tasks.interface import Sentence, Split
 
 DOCUMENT_START = "-DOCSTART-"
 

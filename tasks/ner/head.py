@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from tasks import limits
-from tasks.base import Batch, FeatureBatch, Head
-from tasks.crf import ConstrainedCrf
-from tasks.layers import BiRnn
-from tasks.spans import may_follow
+from elmo.common import checks
+from tasks.data.tag_schemes import may_follow
+from tasks.interface import Batch, FeatureBatch, Head
+from tasks.modules.crf import ConstrainedCrf
+from tasks.modules.layers import BiRnn
 
 
 @dataclass
@@ -24,9 +24,9 @@ class NerSettings:
     dropout: float = 0.5
 
     def __post_init__(self) -> None:
-        limits.width("task.hidden", self.hidden)
-        limits.count(limits.MOST_LAYERS, "task.layers", self.layers)
-        limits.dropout("task.dropout", self.dropout)
+        checks.width("task.hidden", self.hidden)
+        checks.count(checks.MOST_LAYERS, "task.layers", self.layers)
+        checks.dropout("task.dropout", self.dropout)
 
 
 class BiLstmCrf(Head):

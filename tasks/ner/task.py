@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from tasks.base import Batch, Head, Scores, Sentence, Split, Task
+from tasks.data.tag_schemes import bioes, scheme_of, spans_of
+from tasks.interface import Batch, Head, Scores, Sentence, Split, Task
 from tasks.metrics import span_scores
 from tasks.ner.data import ColumnReader, NerExample, read_columns, read_rows
 from tasks.ner.head import BiLstmCrf, NerSettings
-from tasks.spans import bioes, scheme_of, spans_of
 
 
 class Ner(Task[NerExample, NerSettings]):

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from elmo.errors import InputError, excerpt
-from elmo.files import parse_json
-from elmo.pretrain.text import Tokeniser
-from tasks.base import Sentence, Split
-from tasks.lines import utf8_lines
-from tasks.treebank import PLAIN
+from elmo.common.errors import InputError, excerpt
+from elmo.common.files import parse_json
+from elmo.tokeniser import Tokeniser
+from tasks.data.text_files import utf8_lines
+from tasks.data.treebank import PLAIN
+from tasks.interface import Sentence, Split
 
 LABELS = ("entailment", "neutral", "contradiction")
 NO_LABEL = "-"  # the annotators did not agree

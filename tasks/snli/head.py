@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from tasks import limits
-from tasks.base import Batch, FeatureBatch, Head
-from tasks.layers import (
+from elmo.common import checks
+from tasks.interface import Batch, FeatureBatch, Head
+from tasks.modules.layers import (
     BiRnn,
     OrthogonalLstm,
     VariationalDropout,
@@ -31,8 +31,8 @@ class EsimSettings:
     dropout: float = 0.5
 
     def __post_init__(self) -> None:
-        limits.width("task.hidden", self.hidden)
-        limits.dropout("task.dropout", self.dropout)
+        checks.width("task.hidden", self.hidden)
+        checks.dropout("task.dropout", self.dropout)
 
 
 def align(premise: Tensor, hypothesis: Tensor, premise_mask: Tensor, hypothesis_mask: Tensor) -> tuple[Tensor, Tensor]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from tasks.base import Batch, Head, Scores, Sentence, Split, Task
+from tasks.interface import Batch, Head, Scores, Sentence, Split, Task
 from tasks.metrics import class_scores
 from tasks.snli.data import FIELDS, LABELS, PairExample, PairReader, read_pairs, read_rows
 from tasks.snli.head import Esim, EsimSettings

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from tasks.layers import masked_softmax, product
+from tasks.modules.layers import masked_softmax, product
 
 
 class Trilinear(nn.Module):

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from elmo.errors import InputError, excerpt
-from elmo.files import parse_json
-from tasks.base import Sentence, Split
+from elmo.common.errors import InputError, excerpt
+from elmo.common.files import parse_json
+from tasks.interface import Sentence, Split
 from tasks.squad.tokens import OffsetTokeniser, Tokens
 
 SELECT_ON = ("files", "train_articles", "official_dev")

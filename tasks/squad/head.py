@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from tasks import limits
-from tasks.base import Batch, FeatureBatch, Head
-from tasks.layers import BiRnn, VariationalDropout
+from elmo.common import checks
+from tasks.interface import Batch, FeatureBatch, Head
+from tasks.modules.layers import BiRnn, VariationalDropout
 from tasks.squad.attention import BiAttention, SelfAttention
 
 IMPOSSIBLE = -1e30  # of a place that cannot be chosen; finite, so that nothing times it is no number
@@ -25,9 +25,9 @@ class SquadSettings:
     longest: int = 17
 
     def __post_init__(self) -> None:
-        limits.width("task.hidden", self.hidden)
-        limits.at_least(1, "task.longest", self.longest)
-        limits.dropout("task.dropout", self.dropout)
+        checks.width("task.hidden", self.hidden)
+        checks.at_least(1, "task.longest", self.longest)
+        checks.dropout("task.dropout", self.dropout)
 
 
 class BidafSelfAttention(Head):

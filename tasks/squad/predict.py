@@ -9,14 +9,14 @@ from pathlib import Path
 
 import torch
 
-from elmo.device import choose_device
-from elmo.errors import InputError
-from elmo.files import replacing
-from tasks.console import Reporter
-from tasks.saved import load_weights
+from elmo.common.device import choose_device
+from elmo.common.errors import InputError
+from elmo.common.files import replacing
+from elmo.common.progress import Reporter
+from tasks.running.saved_model import load_weights
 from tasks.squad.data import SquadReader, read_squad
 from tasks.squad.task import answer_text
-from tasks.trainer import Trainer
+from tasks.training.trainer import Trainer
 
 
 def predict(file: Path, run: Path, device: torch.device) -> dict[str, str]:

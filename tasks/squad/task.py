@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from tasks.base import Batch, Head, Scores, Sentence, Split, Task
+from tasks.interface import Batch, Head, Scores, Sentence, Split, Task
 from tasks.squad.data import SquadExample, SquadReader, read_rows, read_squad
 from tasks.squad.head import BidafSelfAttention, SquadSettings
 from tasks.squad.scoring import answer_scores

@@ -1,6 +1,6 @@
 """Tokens with their places: words for the model, character offsets into the text as it is.
 
-The words are those that the biLM was trained on (`elmo.pretrain.text`: Penn Treebank style, typographic quotes plain),
+The words are those that the biLM was trained on (`elmo.tokeniser`: Penn Treebank style, typographic quotes plain),
 but cut further at hyphens, dashes and slashes, where answers begin and end ("1990-2000", "Anglo-Saxon"). Offsets are
 found by walking along the raw text, so whatever a word looks like to the model, its place is exact.
 """
@@ -12,8 +12,8 @@ from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from functools import lru_cache
 
-from elmo.pretrain.text import MAX_WORD_BYTES, Tokeniser
-from tasks.base import Sentence
+from elmo.tokeniser import MAX_WORD_BYTES, Tokeniser
+from tasks.interface import Sentence
 
 # The signs that the tokeniser of the biLM writes otherwise, and those that it leaves out.
 _TYPOGRAPHIC = {"‘": "'", "’": "'", "‛": "'", "“": '"', "”": '"', "„": '"', "‟": '"'}  # noqa: RUF001

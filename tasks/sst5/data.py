@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from elmo.errors import InputError, excerpt
-from tasks.base import Sentence, Split
-from tasks.lines import utf8_lines
-from tasks.treebank import PLAIN
+from elmo.common.errors import InputError, excerpt
+from tasks.data.text_files import utf8_lines
+from tasks.data.treebank import PLAIN
+from tasks.interface import Sentence, Split
 
 LABELS = ("very negative", "negative", "neutral", "positive", "very positive")
 SHAPE = "a tree such as (3 (2 It) (3 works))"

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from elmo.errors import InputError
-from tasks import limits
-from tasks.base import Batch, FeatureBatch, Head
-from tasks.layers import BiRnn, masked_max, masked_mean, masked_softmax, product
+from elmo.common import checks
+from elmo.common.errors import InputError
+from tasks.interface import Batch, FeatureBatch, Head
+from tasks.modules.layers import BiRnn, masked_max, masked_mean, masked_softmax, product
 from tasks.sst5.data import LABELS
 
 NEUTRAL = LABELS.index("neutral")
@@ -46,12 +46,12 @@ class BcnSettings:
                 f"found {len(self.maxout_dropout)}"
             )
         for name in ("dim", "hidden", "pool"):
-            limits.width(f"task.{name}", getattr(self, name))
+            checks.width(f"task.{name}", getattr(self, name))
         for width, share in zip(self.maxout, self.maxout_dropout, strict=True):
-            limits.width("task.maxout", width)
-            limits.dropout("task.maxout_dropout", share)
-        limits.dropout("task.dim_dropout", self.dim_dropout)
-        limits.dropout("task.pooled_dropout", self.pooled_dropout)
+            checks.width("task.maxout", width)
+            checks.dropout("task.maxout_dropout", share)
+        checks.dropout("task.dim_dropout", self.dim_dropout)
+        checks.dropout("task.pooled_dropout", self.pooled_dropout)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from tasks.base import Batch, Head, Scores, Sentence, Split, Task
+from tasks.interface import Batch, Head, Scores, Sentence, Split, Task
 from tasks.metrics import class_scores
 from tasks.sst5.data import LABELS, SentimentExample, TreeReader, read_rows, read_trees
 from tasks.sst5.head import NEUTRAL, BcnSettings, BiattentiveClassifier, Sentiment

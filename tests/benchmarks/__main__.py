@@ -12,10 +12,10 @@ from functools import partial
 
 import torch
 
-from elmo.errors import InputError
+from elmo.common.errors import InputError
 from tests.benchmarks import STARTED, bilm, embed, epochs, heads, store
-from tests.benchmarks.rows import Row, show
-from tests.benchmarks.timing import single_precision, tell, threads
+from tests.benchmarks.measuring.rows import Row, show
+from tests.benchmarks.measuring.timing import single_precision, tell, threads
 
 PARTS = ("bilm", "store", "crf", "recurrence", "epochs", "products", "embed")
 QUICK = PARTS[:5]

@@ -11,13 +11,14 @@ import torch
 from torch import Tensor
 
 from elmo import SIZES, Bilm, random_bilm
-from elmo.cache import CachedLayers
-from elmo.kernel import SWITCH, kernel
-from elmo.lstm_pair import torchs_own
-from tests.benchmarks import anchor, text
+from elmo.bilm.lstm_on_gpu import torchs_own
+from elmo.kernels.cpu import SWITCH, kernel
+from elmo.store.cached_layers import CachedLayers
+from tests.benchmarks import text
 from tests.benchmarks.bilm_gpu import cudnn_layers
-from tests.benchmarks.rows import Row
-from tests.benchmarks.timing import Rounds, in_turn, processor, second, tell
+from tests.benchmarks.measuring import anchor
+from tests.benchmarks.measuring.rows import Row
+from tests.benchmarks.measuring.timing import Rounds, in_turn, processor, second, tell
 
 CUDNN = "cuDNN's LSTM, no clipping"
 TOLERANCE = 1e-4  # on a GPU; on a CPU half of it: single precision at these sizes, and sums in another order

@@ -1,9 +1,9 @@
 """python -m tests.benchmarks.bilm_gpu: the biLM on a GPU beside AllenNLP's way and beside cuDNN's LSTM, in 90 seconds.
 
 First 64 sentences a batch, all paths alternately, words met for the first time; then batches of our own choice, as
-when the store is filled. Everything is float32, no TF32. The anchor is the step loop of `tests.benchmarks.anchor`;
-"cuDNN" is torch's projected LSTM over a packed batch, each distinct word encoded once: fast, but it cannot clip.
-BENCH_FORMAT=json prints JSON instead of a table.
+when the store is filled. Everything is float32, no TF32. The anchor is the step loop of
+`tests.benchmarks.measuring.anchor`; "cuDNN" is torch's projected LSTM over a packed batch, each distinct word encoded
+once: fast, but it cannot clip. BENCH_FORMAT=json prints JSON instead of a table.
 """
 
 import argparse
@@ -28,12 +28,14 @@ from rich.table import Table
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-import elmo.cache
-from elmo import SIZES, Bilm, lstm_pair, random_bilm
-from elmo.cache import CachedLayers
-from elmo.lstm_pair import torchs_own
+import elmo.store.cached_layers
+from elmo import SIZES, Bilm, random_bilm
+from elmo.bilm import lstm_on_gpu
+from elmo.bilm.lstm_on_gpu import torchs_own
 from elmo.store import About, open_shelf
-from tests.benchmarks import anchor, text
+from elmo.store.cached_layers import CachedLayers
+from tests.benchmarks import text
+from tests.benchmarks.measuring import anchor
 
 ROUNDS = 7
 TOLERANCE = {"tiny": 5e-5, "small": 5e-5, "original": 1e-4}
@@ -56,11 +58,11 @@ def timed(work: Callable[[], Any]) -> float:
 @contextmanager
 def switched(cudnn: bool) -> Iterator[None]:
     """Decides how unclipped weights are run."""
-    before, lstm_pair.CUDNN_WHERE_UNCLIPPED = lstm_pair.CUDNN_WHERE_UNCLIPPED, cudnn
+    before, lstm_on_gpu.CUDNN_WHERE_UNCLIPPED = lstm_on_gpu.CUDNN_WHERE_UNCLIPPED, cudnn
     try:
         yield
     finally:
-        lstm_pair.CUDNN_WHERE_UNCLIPPED = before
+        lstm_on_gpu.CUDNN_WHERE_UNCLIPPED = before
 
 
 def switched_layers(bilm: Bilm, cudnn: bool, sentences: list[list[str]]) -> Tensor:
@@ -135,7 +137,7 @@ def fill_rows(size: str, clipped: Bilm, unclipped: Bilm, count: int, before: lis
     speed = {entry["what"]: entry["tokens_per_second"] for entry in before}
 
     def filled(name: str, bilm: Bilm, at_once: int = 65_536, cudnn: bool = True, stored: bool = False) -> Row:
-        elmo.cache.TOKENS_AT_ONCE_ON_A_GPU = at_once
+        elmo.store.cached_layers.TOKENS_AT_ONCE_ON_A_GPU = at_once
         bilm.remember_words()  # anew: what was met before is forgotten
         with switched(cudnn), tempfile.TemporaryDirectory() as folder:
             about = About(bilm.fingerprint(), bilm.widths, "float16")

@@ -13,9 +13,10 @@ from pathlib import Path
 import torch
 
 from elmo import random_bilm, save_bilm
-from tests.benchmarks import anchor, text
-from tests.benchmarks.rows import Row
-from tests.benchmarks.timing import processor, second, seconds, tell
+from tests.benchmarks import text
+from tests.benchmarks.measuring import anchor
+from tests.benchmarks.measuring.rows import Row
+from tests.benchmarks.measuring.timing import processor, second, seconds, tell
 
 SENTENCES = {"small": 384, "original": 96}
 ANCHORED = 64  # sentences of the anchor's batch

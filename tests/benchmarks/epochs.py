@@ -12,16 +12,16 @@ from typing import Any
 
 import torch
 
-from tasks.console import Reporter
-from tasks.features import TokenFeatures
-from tasks.frozen import StoreConfig
-from tasks.schema import typed_config
-from tasks.seed import initialise
-from tasks.sources import Source
-from tasks.trainer import TaskModel, Trainer
+from elmo.common.progress import Reporter
+from tasks.data.datasets import Source
+from tasks.features.frozen_layers import StoreConfig
+from tasks.features.token_features import TokenFeatures
+from tasks.modules.seeding import initialise
+from tasks.running.config import typed_config
+from tasks.training.trainer import TaskModel, Trainer
 from tests.benchmarks.heads import from_libraries
-from tests.benchmarks.rows import Row
-from tests.benchmarks.timing import in_turn, second, seconds, single_precision, tell
+from tests.benchmarks.measuring.rows import Row
+from tests.benchmarks.measuring.timing import in_turn, second, seconds, single_precision, tell
 
 TASKS = ("ner", "sst5", "snli", "squad")
 WARM_UP = 16  # examples

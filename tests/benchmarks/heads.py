@@ -15,12 +15,12 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from torchcrf import CRF
 
-from tasks.crf import ConstrainedCrf
-from tasks.features import CharacterCnn, CharactersConfig
-from tasks.layers import BiRnn, product
-from tests.benchmarks import rows as table
-from tests.benchmarks.rows import Row
-from tests.benchmarks.timing import in_turn, second, single_precision, threads
+from tasks.features.token_features import CharacterCnn, CharactersConfig
+from tasks.modules.crf import ConstrainedCrf
+from tasks.modules.layers import BiRnn, product
+from tests.benchmarks.measuring import rows as table
+from tests.benchmarks.measuring.rows import Row
+from tests.benchmarks.measuring.timing import in_turn, second, single_precision, threads
 
 ROUNDS, BUDGET = 2, 0.6  # rounds at least, and seconds, for each row; a full run takes five times the seconds
 TOLERANCE = 1e-4

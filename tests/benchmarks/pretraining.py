@@ -17,14 +17,14 @@ import torch
 from rich.console import Console
 
 from elmo import SIZES
-from elmo.device import choose_device
-from elmo.pretrain.checkpoint import Row, RunFolder
-from elmo.pretrain.model import LanguageModel
-from elmo.pretrain.reading import Text, texts_of_store
-from elmo.pretrain.settings import Budget, Training
-from elmo.pretrain.spelling import Spelling
-from elmo.pretrain.store import SPECIALS, Sentences, TokenStore
-from elmo.pretrain.train import train
+from elmo.common.device import choose_device
+from elmo.pretrain.corpus.token_store import SPECIALS, Sentences, TokenStore
+from elmo.pretrain.model.language_model import LanguageModel
+from elmo.pretrain.model.spelling import Spelling
+from elmo.pretrain.training.checkpoint import Row, RunFolder
+from elmo.pretrain.training.reading import Text, texts_of_store
+from elmo.pretrain.training.settings import Budget, Training
+from elmo.pretrain.training.train import train
 
 WORDS = 100_000
 LINE_EVERY = 10  # steps between lines of the curve

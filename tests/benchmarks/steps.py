@@ -18,14 +18,14 @@ from itertools import chain, islice
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from elmo.errors import InputError
-from tasks.averages import WeightAverage
-from tasks.console import Reporter
-from tasks.features import TokenFeatures
-from tasks.schema import RunConfig, typed_config
-from tasks.seed import initialise
-from tasks.sources import Source
-from tasks.trainer import OPTIMIZERS, TaskModel, Trainer
+from elmo.common.errors import InputError
+from elmo.common.progress import Reporter
+from tasks.data.datasets import Source
+from tasks.features.token_features import TokenFeatures
+from tasks.modules.seeding import initialise
+from tasks.running.config import RunConfig, typed_config
+from tasks.training.trainer import OPTIMIZERS, TaskModel, Trainer
+from tasks.training.weight_average import WeightAverage
 
 PARTS = ("batch", "features", "head", "backward", "optimizer")
 WARM_UP, MEASURED, PROFILED = 5, 20, 5  # steps

@@ -18,11 +18,12 @@ from pathlib import Path
 import torch
 
 from elmo import Bilm, load_bilm
-from elmo.cache import CachedLayers
 from elmo.store import About, Shelf, disk_bytes, open_shelf
-from tests.benchmarks import anchor, bilm, epochs, text
-from tests.benchmarks.rows import Row, show
-from tests.benchmarks.timing import in_turn, processor, single_precision, tell, threads
+from elmo.store.cached_layers import CachedLayers
+from tests.benchmarks import bilm, epochs, text
+from tests.benchmarks.measuring import anchor
+from tests.benchmarks.measuring.rows import Row, show
+from tests.benchmarks.measuring.timing import in_turn, processor, single_precision, tell, threads
 
 BATCH = 32  # sentences that are read at once
 AGAIN = "the biLM, computed again"

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from results.record import read_record
+from results.records.record import read_record
 from tests.tasks.making import NO_COLUMN, WORD_COLUMN
 
 HERE = Path(__file__).resolve().parent

@@ -372,7 +372,7 @@ class TestStore:
         plain, cold, warm = (tmp_path / f"{name}.hdf5" for name in ("plain", "cold", "warm"))
         assert run(source, plain, weights, "--precision", precision) == 0
         assert run(source, cold, weights, "--precision", precision, "--store", str(store)) == 0
-        monkeypatch.setattr("elmo.bilm.Bilm.token_layers", None)  # must not be asked
+        monkeypatch.setattr("elmo.bilm.model.Bilm.token_layers", None)  # must not be asked
         assert run(source, warm, weights, "--precision", precision, "--store", str(store)) == 0
         expected, index = read(plain)
         for path in (cold, warm):

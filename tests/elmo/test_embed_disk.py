@@ -39,7 +39,7 @@ def test_a_disk_without_room_is_refused_before_anything_is_computed(source, weig
     tokens = sum(len(line.split()) for line in source.read_text(encoding="utf-8").splitlines())
     needed = tokens * 3 * 2 * OPTIONS["lstm"]["projection_dim"] * 4
     usage = type(shutil.disk_usage(tmp_path))
-    monkeypatch.setattr("elmo.bilm.Bilm.token_layers", None)  # must not be asked
+    monkeypatch.setattr("elmo.bilm.model.Bilm.token_layers", None)  # must not be asked
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(10**9, 0, needed - 1))
     assert run(source, tmp_path / "out.hdf5", weights) == 1
     assert "MB are free there; make room" in capsys.readouterr().err

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import results.table
-from results.record import Environment, Identity, RunError, RunRecord, Value, record_path, write_record
+from results.records.record import Environment, Identity, RunError, RunRecord, Value, record_path, write_record
 
 CLEAN = Environment(
     python="3.11.7",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from results.publish import main
-from results.record import EXAMPLES_NAME, RunError, read_record, record_path, write_examples, write_record
+from results.records.record import EXAMPLES_NAME, RunError, read_record, record_path, write_examples, write_record
 from tests.results.making import CLEAN, make_record, save
 
 README = "# Top\n\n<!-- table1 -->\nold\n<!-- /table1 -->\n\nprose\n\n<!-- demo -->\n<!-- /demo -->\n\nend\n"

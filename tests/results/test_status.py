@@ -10,10 +10,11 @@ from dataclasses import replace
 
 import pytest
 
-from results import lock, status
-from results.lock import LOCK_NAME, Owner, Process, take
-from results.manifest import Manifest, write_manifest
-from results.record import Identity, RunError, record_path
+from results import status
+from results.records import run_lock
+from results.records.record import Identity, RunError, record_path
+from results.records.run_lock import LOCK_NAME, Owner, Process, take
+from results.records.sweep_manifest import Manifest, write_manifest
 from tests.results.making import make_record, save
 
 FAILED = RunError("OutOfMemoryError", "CUDA out of memory.\nTried to allocate 20 MiB", ["Traceback", "..."])
@@ -35,7 +36,7 @@ def owner_of(process, **more):
 def locked(runs, who, owner):
     path = record_path(runs, who).with_name(LOCK_NAME)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(lock._text(owner))
+    path.write_bytes(run_lock._text(owner))
     return path
 
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-import results.choosing
 import results.table
-from results.record import EXAMPLES_NAME, RunError, write_examples
+import results.tables.run_options
+from results.records.record import EXAMPLES_NAME, RunError, write_examples
 from tests.results.making import make_record, run_table, save
 
 
@@ -36,13 +36,13 @@ def test_limited_runs_are_marked_when_asked_for(capsys, good):
 def test_without_records_it_says_how_to_make_one(capsys, tmp_path, monkeypatch):
     status, out, _ = run_table(capsys, "--runs", tmp_path)
     assert status == 0
-    assert out == f"No records in {tmp_path}. The first one comes from\n  {results.choosing.FIRST_RUN}\n"
+    assert out == f"No records in {tmp_path}. The first one comes from\n  {results.tables.run_options.FIRST_RUN}\n"
     monkeypatch.chdir(tmp_path)
     status, out, _ = run_table(capsys)
     assert out.startswith("No records in results/runs (no such folder).")
     status, out, err = run_table(capsys, "--format", "json")
     assert (status, json.loads(out)) == (0, [])
-    assert results.choosing.FIRST_RUN in err
+    assert results.tables.run_options.FIRST_RUN in err
     assert run_table(capsys, "--check")[0] == 1
 
 
@@ -72,7 +72,7 @@ def test_published_records_alone_or_beside_runs(capsys, tmp_path, monkeypatch):
     save(tmp_path / "published", make_record(90.15))
     save(tmp_path / "mine", make_record(61.0, data="mini"))
     save(tmp_path / "results" / "runs", make_record(62.0, data="mini"))
-    monkeypatch.setattr(results.choosing, "PUBLISHED", tmp_path / "published")
+    monkeypatch.setattr(results.tables.run_options, "PUBLISHED", tmp_path / "published")
     monkeypatch.chdir(tmp_path)
     _, out, _ = run_table(capsys, "--published")
     assert "90.15 (1)" in out

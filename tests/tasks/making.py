@@ -1,10 +1,10 @@
 """Small things to test with: sentences, features, models."""
 
-from tasks.features import CharactersConfig, FeaturesConfig, TokenFeatures, WordsConfig
-from tasks.frozen import ElmoConfig
-from tasks.schema import compose_config, run_config
-from tasks.seed import initialise
-from tasks.trainer import TaskModel
+from tasks.features.frozen_layers import ElmoConfig
+from tasks.features.token_features import CharactersConfig, FeaturesConfig, TokenFeatures, WordsConfig
+from tasks.modules.seeding import initialise
+from tasks.running.config import compose_config, run_config
+from tasks.training.trainer import TaskModel
 
 # An arm, small and without anything from outside: no GloVe, and a biLM that is drawn on the spot. Word vectors that are
 # drawn too are trained, also where a task freezes pretrained ones.

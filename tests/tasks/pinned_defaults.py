@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from elmo.errors import InputError
-from results.identity import flattened
-from tasks.features import features_recipes
-from tasks.schema import BY_NAME_OR_PATH, group_options, typed_config
+from elmo.common.errors import InputError
+from results.records.identity import flattened
+from tasks.features.token_features import features_recipes
+from tasks.running.config import BY_NAME_OR_PATH, group_options, typed_config
 
 PINS = Path(__file__).with_suffix(".json")
 COMMAND = "python -m tests.tasks.pinned_defaults"

@@ -12,11 +12,11 @@ import torch
 from torch import nn
 
 import conf
-from tasks.base import SPLITS
-from tasks.console import Reporter
-from tasks.saved import load_weights, save_weights
-from tasks.sources import Source
-from tasks.trainer import Trainer
+from elmo.common.progress import Reporter
+from tasks.data.datasets import Source
+from tasks.interface import SPLITS
+from tasks.running.saved_model import load_weights, save_weights
+from tasks.training.trainer import Trainer
 from tests.tasks.making import ARMS, arm_of, model_of, run_of
 
 TASKS = sorted(path.stem for path in (Path(conf.__file__).parent / "task").glob("*.yaml"))

@@ -12,10 +12,10 @@ import pytest
 import torch
 
 import tasks.run
-from results.lock import LOCK_NAME, take
-from results.record import read_record
+from results.records.record import read_record
+from results.records.run_lock import LOCK_NAME, take
 from tasks.ner.head import BiLstmCrf
-from tasks.trainer import Trainer
+from tasks.training.trainer import Trainer
 from tests.tasks.user import arguments, path_of, start
 
 pytestmark = pytest.mark.integration

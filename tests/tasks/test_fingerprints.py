@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from results.identity import RECORD_NAME
+from results.records.identity import RECORD_NAME
 from tests.tasks import pinned_defaults
 
 ROOT = Path(__file__).parents[2]
@@ -22,22 +22,22 @@ COMPARE = """
 import sys
 from dataclasses import replace
 from pathlib import Path
-import tasks.plan
-from results.record import read_record
-from tasks.schema import typed_config
+import tasks.running.plan
+from results.records.record import read_record
+from tasks.running.config import typed_config
 
 for path in map(Path, sys.argv[1:]):
     record = read_record(path)
     name = record.identity
     typed = [f"task={name.task}", f"features={name.features}", f"data={name.data}", f"seed={name.seed}"]
     parts = record.fingerprinted
-    tasks.plan.Source.fingerprint = lambda self: dict(parts["data"])
-    tasks.plan.features_fingerprint = lambda config: {key: parts[key] for key in ("vectors", "weights")}
+    tasks.running.plan.Source.fingerprint = lambda self: dict(parts["data"])
+    tasks.running.plan.features_fingerprint = lambda config: {key: parts[key] for key in ("vectors", "weights")}
     # Weights that were given by path are not here; their name is all that the identity has of them.
     absent = {key: value for key, value in name.variant.items() if key == "features.elmo.weights"}
     config = typed_config([*typed, *(f"{key}={value}" for key, value in name.variant.items() if key not in absent)])
     config = replace(config, variant={**config.variant, **absent})
-    found = tasks.plan.Plan.of(config)
+    found = tasks.running.plan.Plan.of(config)
     print(path, "same" if found.fingerprint == record.fingerprint else f"differs: {found.hashed} {record.hashed}")
 """
 

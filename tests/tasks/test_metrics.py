@@ -4,9 +4,9 @@ import pytest
 from seqeval.metrics import classification_report
 from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 
+from tasks.data.tag_schemes import Span
 from tasks.metrics import class_scores, span_scores
-from tasks.spans import Span
-from tests.tasks.test_spans import iob2, random_spans
+from tests.tasks.data.test_tag_schemes import iob2, random_spans
 
 LABELS = ["PER", "LOC", "MISC"]
 

@@ -5,10 +5,10 @@ import json
 import pytest
 
 import tasks.migrate
-from results.identity import fingerprint, record_path
-from results.record import RecordUnreadable, read_record, write_json
-from tasks.plan import Plan
-from tasks.schema import typed_config
+from results.records.identity import fingerprint, record_path
+from results.records.record import RecordUnreadable, read_record, write_json
+from tasks.running.config import typed_config
+from tasks.running.plan import Plan
 
 VARIANT = {"trainer.epochs": 2, "limit": 3}
 

@@ -15,11 +15,11 @@ import torch
 import conf
 import tasks.run
 from elmo import random_bilm, save_bilm
-from results.record import Identity, read_record, record_path
+from results.records.record import Identity, read_record, record_path
 from results.table import main as table
-from tasks.memory import PROCESS, peak_mb
-from tasks.sources import Source
-from tasks.trainer import Trainer
+from tasks.data.datasets import Source
+from tasks.training.peak_memory import PROCESS, peak_mb
+from tasks.training.trainer import Trainer
 from tests.tasks.user import ARMS, arguments, outcome, path_of, sentences, start
 
 pytestmark = pytest.mark.integration

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from elmo.bilm.weight_files import load_bilm
+from elmo.common.errors import InputError
 from elmo.download import content_hash, obtain, transfer
 from elmo.download import folder as downloads
 from elmo.download.__main__ import main
-from elmo.errors import InputError
-from elmo.weights import load_bilm
 from tests.elmo.download.mirror import EIGHT_FORTY, MEDIUM, OPTIONS, SIX, TEXT, WEIGHTS, names_in
 
 

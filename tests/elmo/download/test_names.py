@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 
 from elmo import save_bilm
+from elmo.bilm.weight_files import find_weights, load_bilm
+from elmo.common.errors import InputError
 from elmo.download import BILMS, VECTORS, content_hash, files_of, obtain
 from elmo.download import folder as downloads
 from elmo.download.__main__ import main
 from elmo.embed import main as embed
-from elmo.errors import InputError
-from elmo.weights import find_weights, load_bilm
 from tests.elmo.download.mirror import EIGHT_FORTY, MEDIUM, OPTIONS, SIX, TEXT, WEIGHTS, names_in
 
 
@@ -98,7 +98,7 @@ class TestBilm:
         assert all(name in text for name in ("small", *BILMS))
 
     def test_further_training_is_refused_before_anything_is_downloaded(self, site):
-        from elmo.pretrain.output import load_model
+        from elmo.pretrain.model.output import load_model
 
         with pytest.raises(InputError, match=r"allennlp/medium: published without an output layer"):
             load_model("allennlp/medium")

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from elmo.common.errors import InputError
 from elmo.download import transfer
 from elmo.download.transfer import TransferError, fetch
-from elmo.errors import InputError
 from tests.serving import Site, serving
 
 CONTENT = hashlib.shake_256(b"weights").digest(1_000_000)  # does not repeat itself: a piece out of place shows

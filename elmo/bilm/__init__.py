@@ -1,0 +1,1 @@
+"""The bidirectional language model: characters, encoder, LSTMs, options and weight files."""

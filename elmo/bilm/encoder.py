@@ -1,0 +1,240 @@
+"""One vector a word: from its characters (convolutions, maximum, highways, projection), from a table, or both.
+
+Either encoder has `encode_words(words) -> (words, projection_dim)`; `encoder_of(options)` gives the one that options
+ask for, and `WordMemory` makes either read a word once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from elmo.bilm.characters import PADDING, character_ids
+from elmo.bilm.options import N_CHARACTERS, UNKNOWN_WORD, BilmOptions
+from elmo.bilm.prepared_weights import Prepared
+from elmo.common.device import upload
+from elmo.common.threads import at_once, side_by_side
+from elmo.kernels.cpu import Kernel, Panels, WindowTable, kernel
+
+WORDS_AT_ONCE = 512  # bounds the memory of the convolutions: 512 words x 2048 filters x 50 positions are 200 MB
+# Words are filled up to a multiple of this: libraries compute small products and convolutions in another order than
+# large ones, and the values that are left over by vector instructions in another way. A word's vector must not depend,
+# to the last bit, on how many others are encoded with it. See also elmo.bilm.lstm.LEAST_ROWS.
+WORDS_IN_A_BLOCK = 32
+REMEMBERED_WORDS = 200_000
+
+
+@dataclass(frozen=True)
+class _Compiled:
+    """A character encoder's weights as `elmo.kernels.cpu` reads them."""
+
+    tables: list[WindowTable]
+    highways: list[tuple[Panels, Panels]]  # carry and transform
+    projection: Panels | None
+
+
+class Highway(nn.Module):
+    """g * relu(Wx) + (1 - g) * x with g = sigmoid(carry): bilm-tf's gate sense, AllenNLP's is the opposite."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.carry = nn.Linear(dim, dim)
+        self.transform = nn.Linear(dim, dim)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The gated mixture, of the input's shape (words, dim)."""
+        gate = torch.sigmoid(self.carry(x))
+        return torch.lerp(x, torch.relu(self.transform(x)), gate)
+
+
+class CharacterEncoder(nn.Module):
+    """Maps spelled words to vectors, (words, projection_dim).
+
+    A word's vector depends on its spelling alone, so callers encode each distinct word once (`encode_words`).
+    """
+
+    def __init__(self, options: BilmOptions) -> None:
+        super().__init__()
+        self.options = options
+        self.characters = nn.Embedding(N_CHARACTERS, options.char_dim)
+        self.convolutions = nn.ModuleList(nn.Conv1d(options.char_dim, n, width) for width, n in options.filters)
+        self.highways = nn.ModuleList(Highway(options.n_filters) for _ in range(options.n_highway))
+        projection = nn.Linear(options.n_filters, options.projection_dim)
+        self.projection = projection if options.has_projection else nn.Identity()
+        self._compiled: Prepared[_Compiled] = Prepared()
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """The vectors of spelled words: (words, characters) -> (words, projection_dim)."""
+        x = self.characters(ids)  # (words, characters, char_dim)
+        # Both activations rise, so they may wait until the maximum has left one position in fifty.
+        convolutions = cast(Iterable[nn.Conv1d], self.convolutions)
+        x = torch.cat([_strongest(conv, x) for conv in convolutions], dim=1)  # (words, n_filters)
+        x = torch.relu(x) if self.options.activation == "relu" else torch.tanh(x)
+        for highway in self.highways:
+            x = highway(x)
+        projected: Tensor = self.projection(x)  # (words, projection_dim)
+        return projected
+
+    def encode_words(self, words: Sequence[str]) -> Tensor:
+        """The vectors of distinct words, (words, projection_dim), the short ones without the cost of the long.
+
+        Words are sorted by length and encoded in groups, each with its windows cut behind its longest word. The cut is
+        exact: every window starting later covers padding alone, and one such window is kept for each filter.
+        """
+        options = self.options
+        device = self.characters.weight.device
+        vectors = self.characters.weight.new_empty(len(words), options.projection_dim)  # the short words' first
+        widest = max(width for width, _ in options.filters)
+        by_length = np.argsort([len(word.encode("utf-8", "ignore")) for word in words], kind="stable")
+
+        compiled = self._kernel()
+        weights = self._compiled.of(list(self.parameters()), partial(self._compile, compiled)) if compiled else None
+
+        def encode(rows: slice) -> None:
+            spelled = [words[i] for i in by_length[rows].tolist()]
+            if compiled and weights:
+                ids = character_ids(spelled, options.max_characters, room=widest)
+                vectors[rows] = _run_compiled(compiled, weights, torch.from_numpy(ids), options.activation)
+                return
+            ids = character_ids(_whole_blocks(spelled), options.max_characters, room=widest)
+            vectors[rows] = self(upload(ids, device))[: len(spelled)]
+
+        share = -(-len(words) // at_once()) if device.type == "cpu" else len(words)  # something for every thread
+        size = min(WORDS_AT_ONCE, max(share, WORDS_IN_A_BLOCK))
+        groups = [slice(start, start + size) for start in range(0, len(words), size)]
+        if device.type == "cpu":
+            side_by_side(partial(encode, rows) for rows in groups)
+        else:
+            for rows in groups:
+                encode(rows)
+        return vectors.index_select(0, upload(np.argsort(by_length), device))
+
+    def _kernel(self) -> Kernel | None:
+        """The compiled functions, where they can stand for `forward`: float32 on a CPU, and no gradients."""
+        weight = self.characters.weight
+        ours = weight.device.type == "cpu" and weight.dtype == torch.float32
+        differentiable = torch.is_grad_enabled() and any(parameter.requires_grad for parameter in self.parameters())
+        return kernel() if ours and not differentiable else None
+
+    def _compile(self, compiled: Kernel) -> _Compiled:
+        def panels(linear: nn.Linear) -> Panels:
+            return compiled.panels(linear.weight, linear.bias)
+
+        convolutions = cast(Iterable[nn.Conv1d], self.convolutions)
+        return _Compiled(
+            [
+                compiled.window_table(self.characters.weight, conv.weight, cast(Tensor, conv.bias))
+                for conv in convolutions
+            ],
+            [(panels(way.carry), panels(way.transform)) for way in cast(Iterable[Highway], self.highways)],
+            panels(self.projection) if isinstance(self.projection, nn.Linear) else None,
+        )
+
+
+def _strongest(convolution: nn.Conv1d, x: Tensor) -> Tensor:
+    """Each filter's largest value over the windows of a word: (words, characters, char_dim) -> (words, filters)."""
+    if x.device.type == "cpu":
+        return cast(Tensor, convolution(x.transpose(1, 2))).amax(dim=2)
+    # On a GPU as a product, which is in single precision; cuDNN's convolutions round to TF32 unless told otherwise.
+    windows = x.unfold(1, convolution.kernel_size[0], 1).flatten(2)  # (words, windows, char_dim * width)
+    return nn.functional.linear(windows, convolution.weight.flatten(1), convolution.bias).amax(dim=1)
+
+
+def _run_compiled(compiled: Kernel, weights: _Compiled, ids: Tensor, activation: str) -> Tensor:
+    """`CharacterEncoder.forward`, compiled."""
+    x = compiled.windows(ids, weights.tables, PADDING, activation)  # (words, n_filters)
+    for carry, transform in weights.highways:
+        compiled.highway(x, carry, transform)
+    return compiled.product(x, weights.projection) if weights.projection else x
+
+
+class WordEncoder(nn.Module):
+    """Maps words of a vocabulary to vectors, (words, projection_dim); all other words share the vector of <UNK>.
+
+    With characters, each word's own are read beside its row of the table, so that unknown words still differ.
+    """
+
+    def __init__(self, options: BilmOptions) -> None:
+        super().__init__()
+        self.options = options
+        self.words = nn.Embedding(len(options.words), options.word_dim)
+        self.characters: nn.Module = nn.Identity()
+        width = options.word_dim
+        if options.filters:
+            spelled = replace(options, projection_dim=options.char_output_dim, words=(), word_dim=0, char_output_dim=0)
+            self.characters = CharacterEncoder(spelled)
+            width += options.char_output_dim
+        projection = nn.Linear(width, options.projection_dim)
+        self.projection = projection if width != options.projection_dim else nn.Identity()
+        self._row_of = {word: row for row, word in enumerate(options.words)}
+
+    def encode_words(self, words: Sequence[str]) -> Tensor:
+        """The vectors of distinct words, (words, projection_dim)."""
+        enough, unknown = _whole_blocks(words), self._row_of[UNKNOWN_WORD]
+        rows = np.array([self._row_of.get(word, unknown) for word in enough], dtype=np.int64)
+        parts = [self.words(upload(rows, self.words.weight.device))]  # (words, word_dim)
+        if isinstance(self.characters, CharacterEncoder):
+            parts.append(self.characters.encode_words(enough))  # (words, char_output_dim)
+        projected: Tensor = self.projection(torch.cat(parts, dim=1))
+        return projected[: len(words)]
+
+
+class WordMemory:
+    """Word vectors that are computed once: those met before come from memory.
+
+    Args:
+        encoder: what computes the others; its weights must not change any more.
+        limit: words to remember at most.
+    """
+
+    def __init__(self, encoder: CharacterEncoder | WordEncoder, limit: int = REMEMBERED_WORDS) -> None:
+        self.encoder = encoder
+        self.limit = limit
+        self._row_of: dict[str, int] = {}
+        self._table = torch.empty(0, 0)  # (rows, projection_dim); grows by doubling
+
+    def encode_words(self, words: Sequence[str]) -> Tensor:
+        """The vectors of distinct words, (words, projection_dim)."""
+        device = next(self.encoder.parameters()).device
+        if self._table.device != device:  # the encoder has moved
+            self._row_of, self._table = {}, torch.empty(0, 0, device=device)
+        rows = np.array([self._row_of.get(word, -1) for word in words], dtype=np.int64)
+        new = np.flatnonzero(rows < 0)
+        if not len(new):
+            return self._table[upload(rows, device)]
+        new_words = [words[i] for i in new.tolist()]
+        vectors = self.encoder.encode_words(new_words)  # (new words, projection_dim)
+        if len(self._row_of) + len(new) <= self.limit:
+            rows[new] = self._remember(new_words, vectors)
+            return self._table[upload(rows, device)]
+        known = np.flatnonzero(rows >= 0)
+        kept = self._table[upload(rows[known], device)] if len(known) else vectors[:0]
+        return torch.cat([kept, vectors])[upload(np.argsort(np.concatenate([known, new])), device)]
+
+    def _remember(self, words: Sequence[str], vectors: Tensor) -> npt.NDArray[np.int64]:
+        """The rows that the words have from now on."""
+        first, needed = len(self._row_of), len(self._row_of) + len(words)
+        if needed > len(self._table):
+            table = vectors.new_empty(min(self.limit, max(needed, 2 * len(self._table))), vectors.shape[1])
+            table[:first] = self._table[:first] if first else 0
+            self._table = table
+        self._table[first:needed] = vectors
+        self._row_of.update(zip(words, range(first, needed), strict=True))
+        return np.arange(first, needed)
+
+
+def _whole_blocks(words: Sequence[str]) -> list[str]:
+    """The words, and empty ones behind them up to whole blocks."""
+    return [*words, *[""] * (-len(words) % WORDS_IN_A_BLOCK)]
+
+
+def encoder_of(options: BilmOptions) -> CharacterEncoder | WordEncoder:
+    """The encoder that options ask for: words where they list any, characters otherwise."""
+    return WordEncoder(options) if options.words else CharacterEncoder(options)

@@ -1,0 +1,326 @@
+"""The biLM: sentences in, the layers of every token out, without gradients."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import chain
+from typing import Self, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from elmo.bilm.characters import END_OF_SENTENCE, START_OF_SENTENCE
+from elmo.bilm.encoder import WordMemory, encoder_of
+from elmo.bilm.lstm import Numbers, Packing, ProjectedLstm
+from elmo.bilm.lstm_on_gpu import LstmPair
+from elmo.bilm.options import SIZES, BilmOptions
+from elmo.common.device import upload
+from elmo.common.errors import InputError
+from elmo.common.threads import at_once, side_by_side
+
+Sentence = Sequence[str]
+FORWARD, BACKWARD = 0, 1
+SENTENCES_IN_A_SHARE = 12  # a thread that gets fewer reads all weights for too little
+
+
+def refuse_plain_text(sentences: Sequence[Sentence]) -> None:
+    """Refuses text where a list of words belongs: Python would take its characters for words."""
+    for sentence in sentences:
+        if isinstance(sentence, str):
+            found = sentences if isinstance(sentences, str) else sentence
+            raise InputError(
+                f"expected sentences as lists of words, such as [['The', 'play']], found the text {found[:60]!r}. "
+                "Split it into words first, for example with .split()"
+            )
+
+
+class CarriedState:
+    """LSTM states that outlive a batch: row i of one batch hands over to row i of the next, as bilm-tf does.
+
+    Pass the same object to successive calls. Without one every sentence starts from zero, and its vectors depend on
+    nothing but itself; with one they depend on all that was read before.
+    """
+
+    def __init__(self) -> None:
+        self._rows: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
+
+    def take(self, direction: int, layer: int, start: tuple[Tensor, Tensor]) -> None:
+        """Overwrites the leading rows of `start` with what the last batch left behind, as far as there are any."""
+        for into, saved in zip(start, self._rows.get((direction, layer), ()), strict=False):
+            n = min(len(into), len(saved))
+            into[:n] = saved[:n]
+
+    def put(self, direction: int, layer: int, end: tuple[Tensor, Tensor]) -> None:
+        """Keeps the rows of a finished batch; rows beyond it stay as an earlier, larger batch left them."""
+        earlier = self._rows.get((direction, layer), end)
+        self._rows[direction, layer] = (
+            torch.cat([end[0], earlier[0][len(end[0]) :]]),
+            torch.cat([end[1], earlier[1][len(end[1]) :]]),
+        )
+
+
+class Bilm(nn.Module):
+    """A frozen bidirectional language model.
+
+    Layer 0 is the encoder's vector, twice; layer j holds [forward; backward] of LSTM layer j.
+    """
+
+    def __init__(self, options: BilmOptions) -> None:
+        super().__init__()
+        self.options = options
+        # Modules draw initial values, which are overwritten later; the generator of the model around this one must not
+        # notice, or the same seed would give it another start with ELMo than without.
+        with torch.random.fork_rng(devices=[]):
+            self.encoder = encoder_of(options)
+        # directions[d][j] is LSTM layer j of direction d; both read projection_dim wide inputs.
+        self.directions = nn.ModuleList(
+            nn.ModuleList(
+                ProjectedLstm(
+                    options.projection_dim,
+                    options.cell_dim,
+                    options.projection_dim,
+                    options.cell_clip,
+                    options.projection_clip,
+                )
+                for _ in range(options.n_layers)
+            )
+            for _ in (FORWARD, BACKWARD)
+        )
+        forward, backward = (cast(Iterable[ProjectedLstm], direction) for direction in self.directions)
+        self._pairs = [LstmPair(*lstms) for lstms in zip(forward, backward, strict=True)]
+        self.requires_grad_(False)
+        self._memory: WordMemory | None = None
+
+    def requires_grad_(self, requires_grad: bool = True) -> Self:
+        """Refuses gradients: the layers are computed without them, so the weights would never change.
+
+        Raises:
+            InputError: gradients were asked for.
+        """
+        if requires_grad:
+            raise InputError(
+                "the biLM is frozen: its layers carry no gradients, so training would not change it. Train the mixes "
+                "of elmo.Elmo; to train the biLM itself, run python -m elmo.pretrain"
+            )
+        return super().requires_grad_(False)
+
+    def remember_words(self) -> None:
+        """From now on every distinct word is encoded once, and then comes from memory; weights must not change."""
+        self._memory = WordMemory(self.encoder)
+
+    @property
+    def dim(self) -> int:
+        """Width of a layer."""
+        return 2 * self.options.projection_dim
+
+    @property
+    def n_layers(self) -> int:
+        """Layers that come out: the encoder's and one for each LSTM layer."""
+        return self.options.n_layers + 1
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Values of each layer that are worth keeping: of the encoder's, which is the same vector twice, one half."""
+        return (self.options.projection_dim, *[self.dim] * self.options.n_layers)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are, and the layers will be."""
+        return next(self.parameters()).device
+
+    def fingerprint(self) -> str:
+        """The sha256 of options and weights as they are now; equal for equal weights, whatever file held them."""
+        digest = hashlib.sha256(self.options.canonical().encode())
+        for name, tensor in sorted(self.state_dict().items()):
+            digest.update(f"{name} {tuple(tensor.shape)}".encode())
+            digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+        return digest.hexdigest()
+
+    def layers(self, sentences: Sequence[Sentence], state: CarriedState | None = None) -> Tensor:
+        """The layers of a padded batch, (n_layers, sentences, tokens, dim), zero where a sentence has ended."""
+        lengths = np.array([len(sentence) for sentence in sentences], dtype=np.int64)
+        longest = max(lengths, default=0)
+        rows = np.flatnonzero(np.arange(longest) < lengths[:, None])
+        tokens = self.token_layers(sentences, state)
+        padded = tokens.new_zeros(self.n_layers, len(lengths) * longest, self.dim)
+        padded.index_copy_(1, upload(rows, self.device), tokens)
+        return padded.view(self.n_layers, len(lengths), longest, self.dim)
+
+    @torch.no_grad()
+    def token_layers(self, sentences: Sequence[Sentence], state: CarriedState | None = None) -> Tensor:
+        """The layers of all tokens, sentence after sentence without padding, (n_layers, tokens, dim).
+
+        Args:
+            sentences: lists of words; an empty one has no tokens.
+            state: None starts every sentence from zero; see `CarriedState`.
+
+        Raises:
+            InputError: a sentence is text, not a list of words.
+        """
+        refuse_plain_text(sentences)
+        if not sentences:
+            return torch.zeros(self.n_layers, 0, self.dim, device=self.device)
+        text = _Text.of(sentences)
+        vectors = (self._memory or self.encoder).encode_words(text.words)  # (words, projection_dim)
+        result = vectors.new_empty(self.n_layers, len(text.inside), self.dim)
+        result[0] = vectors[upload(text.numbers[text.inside], self.device)].repeat(1, 2)
+        read = self._read_in_threads if self.device.type == "cpu" else self._read_side_by_side
+        read(text, vectors, state, result)
+        return result
+
+    def _read_in_threads(self, text: _Text, vectors: Tensor, carried: CarriedState | None, result: Tensor) -> None:
+        """Writes the LSTMs' layers; each direction of some of the sentences is a job of its own."""
+
+        def read(direction: int, share: _Text, rows: slice) -> None:
+            packing = share.packing
+            x = vectors[share.numbers[packing.positions[direction]]]  # (words and marks, projection_dim), packed
+            kept = packing.rows[direction, share.inside]
+            lstms = cast(Sequence[ProjectedLstm], self.directions[direction])
+            for layer, lstm in enumerate(lstms):
+                state, cell = self._start(packing, lstm, x, carried, [direction], layer)
+                output = lstm(x, packing.step_sizes, state[0], cell[0])
+                self._end(packing, state, cell, carried, [direction], layer)
+                x = self._above(layer, output, x)
+                result[layer + 1, rows, self._half(direction)] = x[kept]
+
+        # Where states are carried from batch to batch, all sentences stay together.
+        shares = min(at_once() // 2, len(text.lengths) // SENTENCES_IN_A_SHARE) if carried is None else 1
+        jobs, first = [], 0
+        for share in text.shares(max(1, shares)):
+            rows = slice(first, first + len(share.inside))
+            jobs += [partial(read, direction, share, rows) for direction in (FORWARD, BACKWARD)]
+            first = rows.stop
+        side_by_side(jobs)
+
+    def _read_side_by_side(self, text: _Text, vectors: Tensor, carried: CarriedState | None, result: Tensor) -> None:
+        """Writes the LSTMs' layers; both directions go through the steps together."""
+        packing, directions = text.packing, [FORWARD, BACKWARD]
+        x = vectors[upload(text.numbers[packing.positions], self.device)]  # (2, words and marks, projection_dim)
+        kept = upload(packing.rows[:, text.inside], self.device)
+        for layer, pair in enumerate(self._pairs):
+            state, cell = self._start(packing, pair.lstms[0], x, carried, directions, layer)
+            output = pair(x, packing.step_sizes, state, cell)
+            self._end(packing, state, cell, carried, directions, layer)
+            x = self._above(layer, output, x)
+            for direction in directions:
+                result[layer + 1, :, self._half(direction)] = x[direction].index_select(0, kept[direction])
+
+    def _above(self, layer: int, output: Tensor, x: Tensor) -> Tensor:
+        """What a layer hands on: its output, and its input with it where there are skip connections."""
+        # These are outside of the recurrence, and the layer that comes out includes them.
+        return output + x if self.options.skip_connections and layer > 0 else output
+
+    def _half(self, direction: int) -> slice:
+        """A direction's columns of a layer."""
+        return slice(direction * self.options.projection_dim, (direction + 1) * self.options.projection_dim)
+
+    @staticmethod
+    def _start(
+        packing: Packing,
+        lstm: ProjectedLstm,
+        x: Tensor,
+        carried: CarriedState | None,
+        directions: Sequence[int],
+        layer: int,
+    ) -> tuple[Tensor, Tensor]:
+        """State and cell of every sentence at its start, longest sentences first, (directions, sentences, width)."""
+        shape = len(directions), len(packing.order)
+        state, cell = x.new_zeros(*shape, lstm.projection_dim), x.new_zeros(*shape, lstm.cell_dim)
+        if carried is None:
+            return state, cell
+        for row, direction in enumerate(directions):
+            carried.take(direction, layer, (state[row], cell[row]))
+        order = upload(packing.order, x.device)
+        return state[:, order], cell[:, order]
+
+    @staticmethod
+    def _end(
+        packing: Packing,
+        state: Tensor,
+        cell: Tensor,
+        carried: CarriedState | None,
+        directions: Sequence[int],
+        layer: int,
+    ) -> None:
+        """Leaves what the sentences ended with for the next batch."""
+        if carried is None:
+            return
+        back = upload(np.argsort(packing.order), state.device)
+        for row, direction in enumerate(directions):
+            carried.put(direction, layer, (state[row, back], cell[row, back]))
+
+
+@dataclass(frozen=True)
+class _Text:
+    """A batch of sentences as one run of words, each sentence between its marks, which the LSTMs read, too.
+
+    Attributes:
+        words: the distinct ones.
+        numbers: which of them stands at each position.
+        inside: the positions that are no marks.
+        lengths: positions of each sentence.
+    """
+
+    words: list[str]
+    numbers: Numbers  # (positions,)
+    inside: Numbers  # (tokens,)
+    lengths: Numbers  # (sentences,)
+
+    @classmethod
+    def of(cls, sentences: Sequence[Sentence]) -> _Text:
+        lengths = np.array([len(sentence) + 2 for sentence in sentences], dtype=np.int64)
+        ends = np.cumsum(lengths)
+        words = dict.fromkeys(chain((START_OF_SENTENCE, END_OF_SENTENCE), chain.from_iterable(sentences)))
+        number_of = dict(zip(words, range(len(words)), strict=True))
+        inside = np.delete(np.arange(ends[-1]), np.concatenate([ends - lengths, ends - 1]))
+        numbers = np.zeros(ends[-1], dtype=np.int64)
+        numbers[ends - 1] = number_of[END_OF_SENTENCE]
+        running = map(number_of.__getitem__, chain.from_iterable(sentences))
+        numbers[inside] = np.fromiter(running, dtype=np.int64, count=len(inside))
+        return cls(list(words), numbers, inside, lengths)
+
+    @cached_property
+    def packing(self) -> Packing:
+        """The order of reading."""
+        return Packing.of(self.lengths)
+
+    def shares(self, count: int) -> Iterator[_Text]:
+        """The text in parts of about as many sentences each."""
+        first = 0
+        for lengths in np.array_split(self.lengths, count):
+            last = first + int(lengths.sum())
+            inside = self.inside[slice(*np.searchsorted(self.inside, (first, last)))] - first
+            yield _Text(self.words, self.numbers[first:last], inside, lengths)
+            first = last
+
+
+def random_bilm(size: str | BilmOptions, seed: int) -> Bilm:
+    """An untrained biLM of a named size (tiny, small, medium, original) or of any options; equal for equal seeds.
+
+    The control of the benchmark: whatever it adds to a task is width, not knowledge. Weights are drawn in the manner
+    of bilm-tf before training, so that activations have the scale a trained biLM starts from.
+    """
+    if isinstance(size, str):
+        if size not in SIZES:
+            raise InputError(f"unknown biLM size {size!r}; expected one of {', '.join(SIZES)}, or BilmOptions")
+        size = SIZES[size]
+    bilm = Bilm(size)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, parameter in sorted(bilm.named_parameters()):
+            if name.endswith("carry.bias"):
+                parameter.fill_(-2.0)  # highways start by passing their input through
+            elif name.endswith("bias"):
+                parameter.zero_()
+            elif name.endswith("characters.weight"):
+                parameter.uniform_(-1.0, 1.0, generator=generator)
+            else:
+                fan_in = parameter[0].numel()
+                bound = math.sqrt(3.0 / fan_in)  # unit gain
+                parameter.uniform_(-bound, bound, generator=generator)
+    return bilm

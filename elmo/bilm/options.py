@@ -1,0 +1,226 @@
+"""The shape of a biLM: what an options.json says, checked, and the sizes that have names."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from elmo.common.errors import InputError
+
+N_CHARACTERS = 261  # 256 bytes and five marks; the files hold this many rows, options.json counts one more for padding
+UNKNOWN_WORD = "<UNK>"
+# Far above any biLM's. A file that asks for more is damaged or hostile, and would fill the memory.
+WIDEST, DEEPEST, LONGEST = 1 << 16, 100, 1000
+STANDARD_FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))  # (width, filters)
+
+
+@dataclass(frozen=True)
+class BilmOptions:
+    """The numbers that fix every tensor shape of a biLM, and how it is run.
+
+    Attributes:
+        cell_dim: LSTM cell width, per direction.
+        projection_dim: width of the projected LSTM state, and of the character encoder's output. A layer is twice that.
+        filters: character convolutions as (width, number of filters).
+        char_dim: width of a character embedding.
+        n_highway: highway layers after the convolutions.
+        n_layers: LSTM layers; the biLM gives one layer more, the character encoder's.
+        max_characters: characters of a word that are read, its two boundary marks included.
+        activation: "relu" or "tanh", after the convolutions.
+        cell_clip: bound of the LSTM cell; None leaves it alone.
+        projection_clip: bound of the projected state; None leaves it alone.
+        skip_connections: whether an LSTM layer above the first adds its input to its output.
+        words: vocabulary of a table of word vectors, <UNK> among them; none for a biLM that reads characters alone.
+            With words and without filters the biLM reads words alone.
+        word_dim: width of a word vector.
+        char_output_dim: width of the characters' vector beside it.
+    """
+
+    cell_dim: int
+    projection_dim: int
+    filters: tuple[tuple[int, int], ...] = STANDARD_FILTERS
+    char_dim: int = 16
+    n_highway: int = 1
+    n_layers: int = 2
+    max_characters: int = 50
+    activation: str = "relu"
+    cell_clip: float | None = 3.0
+    projection_clip: float | None = 3.0
+    skip_connections: bool = True
+    words: tuple[str, ...] = ()
+    word_dim: int = 0
+    char_output_dim: int = 0
+
+    def __post_init__(self) -> None:
+        if self.activation not in ("relu", "tanh"):
+            raise InputError(f"char_cnn.activation must be 'relu' or 'tanh', found {self.activation!r}")
+        if self.words and UNKNOWN_WORD not in self.words:
+            raise InputError(f"word_embedding.words must hold {UNKNOWN_WORD}, which stands for all other words")
+        _check("lstm.dim", self.cell_dim, 1, WIDEST)
+        _check("lstm.projection_dim", self.projection_dim, 1, WIDEST)
+        _check("lstm.n_layers", self.n_layers, 1, DEEPEST)
+        if self.words:
+            _check("word_embedding.dim", self.word_dim, 1, WIDEST)
+        if self.words and self.filters:
+            _check("char_cnn.output_dim, next to words,", self.char_output_dim, 1, WIDEST)
+        for name, clip in {"lstm.cell_clip": self.cell_clip, "lstm.proj_clip": self.projection_clip}.items():
+            if clip is not None and not 0 < clip < math.inf:
+                raise InputError(f"{name} must be above 0, or null for no clipping, found {clip}")
+        if self.words and not self.filters:
+            return
+        if not self.filters:
+            raise InputError("char_cnn.filters must list at least one [width, number of filters]")
+        _check("char_cnn.embedding.dim", self.char_dim, 1, WIDEST)
+        _check("char_cnn.n_highway", self.n_highway, 0, DEEPEST)
+        _check("char_cnn.max_characters_per_token", self.max_characters, 1, LONGEST)
+        _check("every number in char_cnn.filters", min(min(item) for item in self.filters), 1, WIDEST)
+        _check("the sum of all char_cnn.filters", self.n_filters, 1, WIDEST)
+        widest = max(width for width, _ in self.filters)
+        if widest > self.max_characters:
+            raise InputError(
+                f"char_cnn.filters holds a filter of width {widest}, "
+                f"wider than max_characters_per_token ({self.max_characters})"
+            )
+
+    @property
+    def n_filters(self) -> int:
+        """Width of the concatenated convolutions."""
+        return sum(count for _, count in self.filters)
+
+    @property
+    def has_projection(self) -> bool:
+        """Whether the encoder ends in a projection: bilm-tf leaves it out where it would change no width."""
+        return self.n_filters != self.projection_dim
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any], where: str = "options") -> BilmOptions:
+        """The options in a parsed options.json of bilm-tf or AllenNLP; missing clip values mean no clipping.
+
+        Args:
+            content: the parsed JSON object.
+            where: what to call it in an error, such as its file name.
+        """
+        try:
+            lstm, words = content["lstm"], content.get("word_embedding")
+            # A biLM that reads words alone has no character encoder; all others must describe theirs.
+            characters = content.get("char_cnn", _NO_CHARACTERS) if words else content["char_cnn"]
+            return cls(
+                cell_dim=_whole(lstm["dim"]),
+                projection_dim=_whole(lstm["projection_dim"]),
+                filters=tuple((_whole(width), _whole(count)) for width, count in characters["filters"]),
+                char_dim=_whole(characters["embedding"]["dim"]),
+                n_highway=_whole(characters.get("n_highway") or 0),
+                n_layers=_whole(lstm.get("n_layers", 2)),
+                max_characters=_whole(characters.get("max_characters_per_token", 50)),
+                activation=characters.get("activation", "relu"),
+                cell_clip=_optional_float(lstm.get("cell_clip")),
+                projection_clip=_optional_float(lstm.get("proj_clip")),
+                skip_connections=_truth(lstm.get("use_skip_connections", False)),
+                words=tuple(words["words"]) if words else (),
+                word_dim=_whole(words["dim"]) if words else 0,
+                char_output_dim=_whole(characters.get("output_dim", 0)) if words else 0,
+            )
+        except KeyError as error:
+            raise InputError(
+                f"{where}: expected the key {error} of a bilm-tf options.json, found only {_keys(content)}"
+            ) from error
+        except InputError as error:
+            raise InputError(f"{where}: {error}") from error
+        except (TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise InputError(f"{where}: a value is not of the type that bilm-tf writes there: {error}") from error
+
+    @classmethod
+    def from_file(cls, path: Path) -> BilmOptions:
+        """The options in an options.json file."""
+        if not path.is_file():  # a pipe would be waited for
+            raise InputError(f"{path}: no such options file")
+        return cls.from_text(path.read_bytes(), str(path))
+
+    @classmethod
+    def from_text(cls, text: str | bytes, where: str) -> BilmOptions:
+        """The options in the text of an options.json; `where` names it in an error."""
+        try:
+            content = json.loads(text)
+        except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, or nested without end
+            raise InputError(f"{where}: expected a JSON object, but it does not parse: {error}") from error
+        if not isinstance(content, dict):
+            raise InputError(f"{where}: expected a JSON object, found a {type(content).__name__}")
+        return cls.from_json(content, where)
+
+    def to_json(self) -> dict[str, Any]:
+        """The options as bilm-tf and AllenNLP read them; both clip keys are always there."""
+        content: dict[str, Any] = {
+            "lstm": {
+                "dim": self.cell_dim,
+                "projection_dim": self.projection_dim,
+                "n_layers": self.n_layers,
+                "cell_clip": self.cell_clip,
+                "proj_clip": self.projection_clip,
+                "use_skip_connections": self.skip_connections,
+            },
+            "char_cnn": {
+                "embedding": {"dim": self.char_dim},
+                "filters": [list(item) for item in self.filters],
+                "n_highway": self.n_highway,
+                "n_characters": N_CHARACTERS + 1,  # what readers of the files expect: one row more, for padding
+                "max_characters_per_token": self.max_characters,
+                "activation": self.activation,
+            },
+        }
+        if self.words:
+            content["word_embedding"] = {"dim": self.word_dim, "words": list(self.words)}
+            content["char_cnn"]["output_dim"] = self.char_output_dim
+        if not self.filters:
+            del content["char_cnn"]
+        return content
+
+    def canonical(self) -> str:
+        """One string per meaning: equal options give equal strings, whatever their file looked like."""
+        clips = {name: _optional_float(getattr(self, name)) for name in ("cell_clip", "projection_clip")}  # 3 is 3.0
+        return json.dumps({**asdict(self), **clips}, sort_keys=True)
+
+
+_NO_CHARACTERS: dict[str, Any] = {"filters": (), "embedding": {"dim": 0}}
+
+
+def _check(name: str, value: int, least: int, most: int) -> None:
+    if value < least:
+        raise InputError(f"{name} must be at least {least}, found {value}")
+    if value > most:
+        raise InputError(f"{name} must be at most {most:,}, found {str(value)[:20]}")
+
+
+def _whole(value: object) -> int:
+    """A whole number: not 2.7, which would be cut to 2, nor "2"."""
+    if type(value) is not int:
+        raise TypeError(f"expected a whole number, found {str(value)[:60]!r}")
+    return value
+
+
+def _truth(value: object) -> bool:
+    """True or false: not "no", which Python takes for true."""
+    if not isinstance(value, bool):
+        raise TypeError(f"expected true or false, found {str(value)[:60]!r}")
+    return value
+
+
+def _optional_float(value: float | None) -> float | None:
+    return None if value is None else float(value)
+
+
+def _keys(content: Mapping[str, Any]) -> str:
+    inner = [f"{key}.{name}" for key, value in content.items() if isinstance(value, dict) for name in value]
+    return ", ".join(sorted([*content, *inner])) or "nothing"
+
+
+SIZES: dict[str, BilmOptions] = {
+    # For tests: every mechanism of the real ones in a few thousand weights.
+    "tiny": BilmOptions(cell_dim=24, projection_dim=8, filters=((1, 4), (2, 8), (3, 16)), char_dim=4),
+    "small": BilmOptions(cell_dim=1024, projection_dim=128),
+    "medium": BilmOptions(cell_dim=2048, projection_dim=256),
+    "original": BilmOptions(cell_dim=4096, projection_dim=512, n_highway=2),
+}

@@ -1,0 +1,61 @@
+"""Between the products of an LSTM step, in plain torch: the reference for the kernel, and what a CPU runs."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def forward(
+    gates: Tensor,
+    bias: Tensor,
+    before: Tensor,
+    after: Tensor,
+    hidden: Tensor,
+    cell_clip: float | None,
+    keep_gates: bool = True,
+) -> None:
+    """Writes a step's cell to `after`, its output before projection to `hidden`, and the activated gates over `gates`.
+
+    Args:
+        gates: i, f, g, o without bias, (2, sentences, 4 * cell_dim).
+        bias: of the gates, (2, 4 * cell_dim).
+        before: the cell, (2, sentences, cell_dim).
+        after: room for the next one; may be `before`.
+        hidden: room for the output.
+        cell_clip: bound of the cell, or None.
+        keep_gates: whether `backward` will read the activated gates; without it `gates` may be left as anything.
+    """
+    gates += bias[:, None, :]
+    i, f, g, o = gates.chunk(4, dim=-1)  # (2, sentences, cell_dim) each, views
+    i.sigmoid_(), f.sigmoid_(), g.tanh_(), o.sigmoid_()
+    torch.mul(before, f, out=after)
+    after.addcmul_(i, g)
+    if cell_clip is not None:
+        after.clamp_(-cell_clip, cell_clip)
+    torch.mul(o, after.tanh(), out=hidden)
+
+
+def backward(
+    gates: Tensor, before: Tensor, after: Tensor, grad_hidden: Tensor, grad_cell: Tensor, cell_clip: float | None
+) -> None:
+    """Writes the gates' gradients over the activated `gates`, the earlier cell's over the later one's in `grad_cell`.
+
+    Args:
+        gates: activated i, f, g, o, (2, sentences, 4 * cell_dim).
+        before: the cell that the step found, (2, sentences, cell_dim).
+        after: the cell that it left.
+        grad_hidden: gradient of the output before projection.
+        grad_cell: gradient of `after` from later steps.
+        cell_clip: as it was forward.
+    """
+    i, f, g, o = gates.chunk(4, dim=-1)
+    squashed = after.tanh()
+    total = grad_cell + grad_hidden * o * (1 - squashed * squashed)
+    if cell_clip is not None:
+        total = total * (after.abs() < cell_clip)
+    grad_o = grad_hidden * squashed * o * (1 - o)
+    grad_i, grad_g = total * g * i * (1 - i), total * i * (1 - g * g)
+    grad_f = total * before * f * (1 - f)
+    torch.mul(total, f, out=grad_cell)
+    torch.cat([grad_i, grad_f, grad_g, grad_o], dim=-1, out=gates)

@@ -1,0 +1,61 @@
+"""What a setting may be: a value that cannot be meant is refused before anything is read or computed with it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+
+from elmo.common.errors import InputError
+
+WIDEST = 1 << 16  # of a layer; a larger one is a slip of the keyboard, and would fill the memory
+MOST_LAYERS = 100
+MOST_THREADS = 1024
+
+
+def finite(values: Mapping[str, object], prefix: str = "") -> None:
+    """Raises an InputError for inf or nan anywhere in a tree of settings; JSON, and so a record, has neither."""
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            finite(value, f"{prefix}{key}.")
+        elif any(isinstance(item, float) and not math.isfinite(item) for item in _items(value)):
+            raise InputError(f"{prefix}{key}: expected a finite number, found {value}")
+
+
+def _items(value: object) -> list[object]:
+    return [item for inner in value for item in _items(inner)] if isinstance(value, list) else [value]
+
+
+def at_least(least: int, key: str, value: float | None) -> None:
+    """Raises an InputError for a number that is smaller; null passes, the schema says where it may stand."""
+    if value is not None and not value >= least:  # `value < least` would let nan pass
+        raise InputError(f"{key}: expected at least {least}, found {value}")
+
+
+def count(most: int, key: str, value: int | None) -> None:
+    """Raises an InputError for a number below 1 or above `most`; null passes."""
+    at_least(1, key, value)
+    if value is not None and value > most:
+        raise InputError(f"{key}: expected at most {most:,}, found {value}")
+
+
+def width(key: str, value: int) -> None:
+    """Raises an InputError for what is no width of a layer."""
+    count(WIDEST, key, value)
+
+
+def positive(key: str, value: float | None) -> None:
+    """Raises an InputError for zero and below; null passes."""
+    if value is not None and not value > 0:
+        raise InputError(f"{key}: expected a positive number, found {value}")
+
+
+def dropout(key: str, value: float) -> None:
+    """Raises an InputError for what is no share of values that leaves some."""
+    if not 0 <= value < 1:
+        raise InputError(f"{key}: expected at least 0 and below 1, found {value}")
+
+
+def one_of(known: Collection[str], key: str, value: str) -> None:
+    """Raises an InputError for an unknown word."""
+    if value not in known:
+        raise InputError(f"{key}: expected {' or '.join(known)}, found {value!r}")

@@ -1,0 +1,133 @@
+"""Which device to compute on, and of several GPUs which one."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from functools import cache
+from importlib.util import find_spec
+from itertools import accumulate, count
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from elmo.common.errors import InputError
+
+CHOICES = ("auto", "cpu", "cuda")
+ALIGNED = 16  # bytes; any type of number may begin there
+
+
+def choose_device(name: str) -> torch.device:
+    """The torch device for auto, cpu or cuda; auto takes a GPU where there is one.
+
+    Raises:
+        InputError: an unknown name, or cuda on a machine without a usable GPU.
+    """
+    if name not in CHOICES:
+        raise InputError(f"device must be one of {', '.join(CHOICES)}, found {name!r}")
+    available = torch.cuda.is_available()
+    if name == "cuda" and not available:
+        if os.environ.get("CUDA_VISIBLE_DEVICES") == "":  # as Ray and SLURM do it
+            raise InputError(
+                "device=cuda was asked for, but CUDA_VISIBLE_DEVICES is empty, which hides all GPUs from this process; "
+                "a launcher has to be asked for one: hydra.launcher.ray.remote.num_gpus=1, or with slurm "
+                "hydra.launcher.gpus_per_node=1"
+            )
+        raise InputError("device=cuda was asked for, but torch finds no usable GPU here; use cpu or auto")
+    return torch.device("cuda" if available and name != "cpu" else "cpu")
+
+
+def own_device(name: str) -> torch.device:
+    """The same, but of several GPUs one for this process: the first that fewest others who asked so have taken.
+
+    A launcher that shows each worker one GPU, as SLURM and Ray do, has chosen already. Workers of joblib, or runs that
+    were started by hand, see all of them, and torch would put every one on the first.
+    """
+    device = choose_device(name)
+    if device.type != "cuda" or torch.cuda.device_count() < 2:
+        return device
+    device = torch.device("cuda", _place_in_line() % torch.cuda.device_count())
+    torch.cuda.set_device(device)  # for whatever asks for "cuda" without a number
+    return device
+
+
+def upload(numbers: npt.NDArray[np.int64], device: torch.device) -> Tensor:
+    """The numbers on a device; a GPU fetches them by itself, while the host goes on."""
+    tensor = torch.from_numpy(np.ascontiguousarray(numbers))
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
+
+
+def begin_download(tensor: Tensor) -> Callable[[], Tensor]:
+    """Has a tensor copied to the host as soon as it is computed; the function that comes out waits for no more."""
+    if tensor.device.type != "cuda":
+        return tensor.cpu
+    there = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+    there.copy_(tensor, non_blocking=True)
+    copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
+    copied.record()
+
+    def wait() -> Tensor:
+        copied.synchronize()
+        return there
+
+    return wait
+
+
+def upload_together(tensors: Sequence[Tensor], device: torch.device) -> list[Tensor]:
+    """The tensors of a batch on a device; a GPU fetches all in one copy, which takes no longer than that of one."""
+    if device.type != "cuda":
+        return [tensor.to(device) for tensor in tensors]
+    return unpacked(packed(tensors, pinned=True).to(device, non_blocking=True), tensors)
+
+
+def packed(tensors: Sequence[Tensor], pinned: bool) -> Tensor:
+    """The bytes of CPU tensors one after the other, each from a multiple of ALIGNED on."""
+    places = _byte_places(tensors)
+    buffer = torch.empty(places[-1], dtype=torch.uint8, pin_memory=pinned)
+    there = buffer.numpy()
+    for tensor, place in zip(tensors, places, strict=False):
+        there[place : place + tensor.nbytes] = tensor.contiguous().numpy().reshape(-1).view(np.uint8)
+    return buffer
+
+
+def unpacked(buffer: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
+    """What was `packed`, as views of the buffer on its device."""
+    return [
+        buffer[place : place + tensor.nbytes].view(tensor.dtype).view(tensor.shape)
+        for tensor, place in zip(like, _byte_places(like), strict=False)
+    ]
+
+
+def _byte_places(tensors: Sequence[Tensor]) -> list[int]:
+    """Where each begins in a buffer, and at last the buffer's size."""
+    return list(accumulate((-(-tensor.nbytes // ALIGNED) * ALIGNED for tensor in tensors), initial=0))
+
+
+@cache
+def has_triton() -> bool:
+    """Whether there are kernels for a GPU: Triton comes with torch where torch is built for one, except on Windows."""
+    return find_spec("triton") is not None
+
+
+@cache
+def _place_in_line() -> int:
+    """The lowest number that no other process of this user on this machine has; it is this one's until it ends.
+
+    However it ends: the system lets go of its locks. A worker keeps its GPU for all its runs, since a process that has
+    once used one occupies memory there until it ends.
+    """
+    for place in count():
+        path = Path(tempfile.gettempdir()) / f"elmo-suite-{os.getuid()}-gpu-{place}.lock"
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+        else:
+            return place  # the descriptor stays open: it is the lock
+    raise AssertionError("numbers do not end")

@@ -1,0 +1,103 @@
+"""Files of tensors and plain values: they appear whole, and one that is damaged or does not fit is refused."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from pickle import UnpicklingError
+from typing import IO, Any
+from zipfile import ZIP_STORED, BadZipFile, ZipFile
+
+import torch
+from torch import Tensor
+
+from elmo.common.errors import InputError
+from elmo.common.files import replacing
+
+# What zipfile and torch raise depends on where the damage is; torch's text would advise to run what is in the file.
+_UNREADABLE = (
+    *(BadZipFile, UnpicklingError, struct.error, EOFError, OSError, OverflowError),
+    *(RuntimeError, LookupError, AttributeError, TypeError, ValueError),
+)
+
+
+def write_tensors(path: Path, content: Mapping[str, Any]) -> None:
+    """Writes tensors, numbers and texts by name, with checksums."""
+    with replacing(path) as partial:
+        torch.save(dict(content), partial)
+
+
+def read_tensors(path: Path, parts: Mapping[str, type], device: torch.device | str, remedy: str) -> dict[str, Any]:
+    """What was written, compared with its checksums; no code in the file is run.
+
+    Args:
+        path: the file.
+        parts: what must be in it, and of which type.
+        device: where its tensors go.
+        remedy: what to do about a file that is damaged, a sentence without its end.
+
+    Raises:
+        InputError: the file cannot be read, or something is missing in it.
+    """
+    with path.open("rb") as file, naming(path, remedy):
+        try:
+            _compare_checksums(file)
+            content = torch.load(file, map_location=device, weights_only=True)
+        except torch.OutOfMemoryError:  # a RuntimeError as well, but nothing is wrong with the file
+            raise
+        except _UNREADABLE as error:
+            found = "an empty file" if path.stat().st_size == 0 else "one that is damaged"
+            raise InputError(f"expected a file that this suite wrote, found {found}") from error
+        if not isinstance(content, dict):
+            raise InputError(f"expected {', '.join(parts)}, found a {type(content).__name__}")
+        for name, kind in parts.items():
+            if not isinstance(content.get(name), kind):
+                found = f"a {type(content[name]).__name__}" if name in content else "nothing"
+                raise InputError(f"expected a {kind.__name__} as {name}, found {found}")
+    return content
+
+
+@contextmanager
+def naming(path: Path, remedy: str) -> Iterator[None]:
+    """Adds the file and the remedy to the message of an InputError about what is in the file."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{path}: {error}. {remedy}") from error
+
+
+def check_tensors(found: Mapping[str, Any], expected: Mapping[str, Tensor]) -> None:
+    """Raises an InputError unless names, types and shapes are equal: copying would broadcast a tensor of size 1."""
+    for name in sorted(found.keys() | expected.keys()):
+        there, here = (_described(values[name]) if name in values else "none" for values in (found, expected))
+        if there != here:
+            raise InputError(f"the tensor {name}: expected {here}, found {there}")
+
+
+def check_optimizer(found: Mapping[str, Any], optimizer: torch.optim.Optimizer) -> None:
+    """Raises an InputError unless the tensors of an optimizer's state have the shapes of its parameters."""
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    for number, state in found["state"].items():
+        parts = {name: value for name, value in state.items() if name != "step"}
+        if number >= len(parameters):
+            raise InputError(f"the optimizer's state: expected {len(parameters)} parameters, found number {number}")
+        check_tensors(parts, dict.fromkeys(parts, parameters[number]))
+
+
+def _described(value: object) -> str:
+    if not isinstance(value, Tensor):
+        return f"a {type(value).__name__}"
+    return f"{str(value.dtype).removeprefix('torch.')} of shape {tuple(value.shape)}"
+
+
+def _compare_checksums(file: IO[bytes]) -> None:
+    """Raises an error unless a file of torch.save, a zip, is what was written: torch.load compares no checksums."""
+    with ZipFile(file) as archive:
+        if any(member.compress_type != ZIP_STORED for member in archive.infolist()):
+            raise BadZipFile("torch.save does not compress")
+        bad = archive.testzip()
+    if bad is not None:
+        raise BadZipFile(f"{bad} is not what was written")
+    file.seek(0)

@@ -1,0 +1,210 @@
+"""The biLM's arithmetic in compiled C, for float32 on a CPU: `kernel()` gives it, or None where torch has to do.
+
+The library is built on first use (see `elmo.kernels.cpu.build`). Without a compiler, or with ELMO_KERNEL=0, everything
+is computed by torch instead: the same values but for the last bits, since sums are taken in another order. Either way a
+sentence's layers are the same bits in any batch and with any number of threads. The layer store does not tell the two
+apart, as it does not tell a CPU from a GPU: rows of one, read beside rows of the other, differ in their last bits.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from elmo.kernels.cpu.build import SWITCH, library
+
+__all__ = ["SWITCH", "Kernel", "LstmPanels", "Panels", "WindowTable", "kernel"]
+
+SOURCE = Path(__file__).with_name("bilm.c")
+
+_float, _long, _pointer = ctypes.c_float, ctypes.c_long, ctypes.c_void_p
+
+
+@dataclass(frozen=True)
+class Panels:
+    """A weight matrix and its bias, as the library reads them.
+
+    Attributes:
+        values: (panels, inputs, values of a panel).
+        bias: one value a column, those of the last panel complete.
+        columns: outputs of the product.
+    """
+
+    values: Tensor
+    bias: Tensor
+    columns: int
+
+    @property
+    def depth(self) -> int:
+        """Inputs of the product."""
+        return self.values.shape[1]
+
+
+@dataclass(frozen=True)
+class LstmPanels:
+    """The weights of a `ProjectedLstm`, as the library reads them."""
+
+    by_input: Panels
+    recurrent: Panels
+    projection: Panels
+    cell_dim: int
+
+
+@dataclass(frozen=True)
+class WindowTable:
+    """What each character gives to each filter at each place of a window, (width, characters, filters)."""
+
+    values: Tensor
+    bias: Tensor
+    filters: int
+
+
+class Kernel:
+    """The functions of the library, on tensors. All of them are float32, on the CPU and contiguous."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self.lanes: int = library.elmo_lanes()
+        self._product = library.elmo_product
+        self._product.argtypes = [_pointer] * 4 + [_long] * 3 + [_float]
+        self._lstm = library.elmo_lstm
+        self._lstm.argtypes = [_pointer] * 2 + [_long] + [_pointer] * 5 + [_long] * 3 + [_float] * 2 + [_pointer] * 3
+        self._windows = library.elmo_windows
+        self._windows.argtypes = [_pointer, _long, _long, ctypes.c_int64, _pointer, _pointer, _long, _long, _long]
+        self._windows.argtypes += [ctypes.c_int, _pointer, _long]
+        self._windows.restype = None
+        self._highway = library.elmo_highway
+        self._highway.argtypes = [_pointer] * 3 + [_long]
+        self._highway.restype = None
+
+    def panels(self, weight: Tensor, bias: Tensor | None = None) -> Panels:
+        """A weight matrix, (outputs, inputs), and its bias, prepared for `product`."""
+        columns = len(weight)
+        missing = -columns % (4 * self.lanes)
+        values = pad(weight.detach(), (0, 0, 0, missing)).view(-1, 4 * self.lanes, weight.shape[1]).transpose(1, 2)
+        bias = weight.new_zeros(columns) if bias is None else bias.detach()
+        return Panels(values.contiguous(), pad(bias, (0, missing)).contiguous(), columns)
+
+    def lstm_panels(self, weight: Tensor, bias: Tensor, projection: Tensor) -> LstmPanels:
+        """The weights of a `ProjectedLstm`; its bias comes with the forget gate's one added."""
+        cell_dim, input_dim = projection.shape[1], weight.shape[1] - projection.shape[0]
+        missing = -cell_dim % self.lanes
+
+        def by_cells(values: Tensor) -> Tensor:
+            """Gates after gates of all cells -> the four gates of some cells, then of the next."""
+            gates = pad(values.detach().reshape(4, cell_dim, -1), (0, 0, 0, missing))
+            return gates.view(4, -1, self.lanes, gates.shape[2]).transpose(0, 1).flatten(0, 2)
+
+        rows = by_cells(weight)
+        return LstmPanels(
+            self.panels(rows[:, :input_dim], by_cells(bias).squeeze(1)),
+            self.panels(rows[:, input_dim:]),
+            self.panels(projection),
+            cell_dim,
+        )
+
+    def window_table(self, characters: Tensor, weight: Tensor, bias: Tensor) -> WindowTable:
+        """The table of one convolution: weight (filters, char_dim, width), characters (characters, char_dim)."""
+        filters = len(weight)
+        missing = -filters % (4 * self.lanes)
+        # In double precision, then rounded once: a sum of a window's rows has fewer roundings than the convolution.
+        values = torch.einsum("cd,fdw->wcf", characters.detach().double(), weight.detach().double()).float()
+        return WindowTable(pad(values, (0, missing)).contiguous(), pad(bias.detach(), (0, missing)), filters)
+
+    def product(self, x: Tensor, weights: Panels) -> Tensor:
+        """The product with weights, plus their bias: (rows, inputs) -> (rows, columns)."""
+        out = x.new_empty(len(x), weights.columns)
+        _check(x, (len(x), weights.depth))
+        _done(
+            self._product(
+                *_pointers(x, weights.values, weights.bias, out), len(x), weights.depth, weights.columns, math.inf
+            )
+        )
+        return out
+
+    def lstm(
+        self,
+        x: Tensor,
+        step_sizes: Sequence[int],
+        weights: LstmPanels,
+        state: Tensor,
+        cell: Tensor,
+        cell_clip: float | None,
+        projection_clip: float | None,
+    ) -> Tensor:
+        """See `ProjectedLstm.forward`; state and cell are overwritten."""
+        sentences, state_dim = max(step_sizes, default=0), weights.projection.columns
+        _check(x, (sum(step_sizes), weights.by_input.depth))
+        _check(state, (sentences, state_dim))
+        _check(cell, (sentences, weights.cell_dim))
+        outputs = x.new_empty(len(x), state_dim)
+        sizes = torch.tensor(step_sizes, dtype=torch.int64)
+        parts = weights.by_input.values, weights.by_input.bias, weights.recurrent.values
+        _done(
+            self._lstm(
+                *_pointers(x, sizes),
+                len(step_sizes),
+                *_pointers(*parts, weights.projection.values, weights.projection.bias),
+                weights.by_input.depth,
+                weights.cell_dim,
+                state_dim,
+                math.inf if cell_clip is None else cell_clip,
+                math.inf if projection_clip is None else projection_clip,
+                *_pointers(state, cell, outputs),
+            )
+        )
+        return outputs
+
+    def windows(self, ids: Tensor, tables: Sequence[WindowTable], padding: int, activation: str) -> Tensor:
+        """Each filter's largest value over a word's windows, activated: (words, characters) -> (words, filters)."""
+        words, characters = ids.shape
+        out = torch.empty(words, sum(table.filters for table in tables))
+        first = 0
+        for table in tables:
+            width, n_characters, _ = table.values.shape
+            self._windows(
+                *(ids.data_ptr(), words, characters, padding, table.values.data_ptr(), table.bias.data_ptr()),
+                *(width, n_characters, table.filters, activation == "tanh"),
+                *(out.data_ptr() + first * out.element_size(), out.shape[1]),
+            )
+            first += table.filters
+        return out
+
+    def highway(self, x: Tensor, carry: Panels, transform: Panels) -> None:
+        """Overwrites x, (words, dim), with sigmoid(carry) * relu(transform) + (1 - sigmoid(carry)) * x."""
+        gate, transformed = self.product(x, carry), self.product(x, transform)
+        self._highway(*_pointers(gate, transformed, x), x.numel())
+
+
+def kernel() -> Kernel | None:
+    """The compiled functions; None, and one line in the log, where there are none. ELMO_KERNEL=0 switches them off."""
+    compiled = library(SOURCE)
+    return None if compiled is None else _functions(compiled)
+
+
+@cache
+def _functions(compiled: ctypes.CDLL) -> Kernel:
+    return Kernel(compiled)
+
+
+def _pointers(*tensors: Tensor) -> list[int]:
+    return [tensor.data_ptr() for tensor in tensors]
+
+
+def _check(tensor: Tensor, shape: tuple[int, ...]) -> None:
+    """A wrong pointer would be read without a word, so what goes to the library is looked at."""
+    found = tuple(tensor.shape), tensor.dtype, tensor.device.type, tensor.is_contiguous()
+    if found != (shape, torch.float32, "cpu", True):
+        raise ValueError(f"expected contiguous float32 values of shape {shape} on the CPU, found {found}")
+
+
+def _done(failed: int) -> None:
+    if failed:
+        raise MemoryError("the biLM's kernel could not get the memory it needs; embed fewer sentences at once")

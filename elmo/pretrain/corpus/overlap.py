@@ -1,0 +1,30 @@
+"""Which lines occur in another text: `shared(lines, sources)` finds those with 45 characters in a row that it has too.
+
+A perplexity on text that the biLM was trained on, or on other paragraphs of the same article, flatters it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from elmo.pretrain.corpus import sources
+from elmo.pretrain.corpus.sources import Source, read_blocks
+
+WINDOW: Final = 45  # characters
+_STRIDE: Final = 16
+_PROBE: Final = WINDOW - _STRIDE + 1  # wherever a shared window begins, a probe at a multiple of the stride lies in it
+
+
+def shared(lines: Sequence[str], others: Iterable[Source]) -> list[bool]:
+    """Whether each line shares `WINDOW` characters in a row with a line of the other text."""
+    probes = {line[i : i + _PROBE] for line in lines for i in range(len(line) - _PROBE + 1)}
+    windows = {line[i : i + WINDOW] for line in lines for i in range(len(line) - WINDOW + 1)}
+    found: set[str] = set()
+    for block in read_blocks(others):
+        for piece in block.pieces:
+            text = "\n".join(line.text for line in sources.lines(piece))
+            for at in [i for i in range(0, len(text), _STRIDE) if text[i : i + _PROBE] in probes]:
+                found.update(text[i : i + WINDOW] for i in range(max(at - _STRIDE + 1, 0), at + 1))
+    found &= windows
+    return [any(line[i : i + WINDOW] in found for i in range(len(line) - WINDOW + 1)) for line in lines]

@@ -1,0 +1,249 @@
+"""First pass: every block of text becomes a shard on disk, tokens and all, in as many processes as asked for.
+
+A shard appears under its name only when it is complete, so after a crash the shards that exist are done and the others
+are made. Ids in a shard are its own (words numbered as they come); the second pass gives them meaning across shards.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import multiprocessing
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Iterable
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from multiprocessing.connection import wait
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elmo.common.errors import InputError
+from elmo.common.files import read_json
+from elmo.common.meter import Meter
+from elmo.pretrain.corpus.sources import CONTINUES, Block, Source, lines, read_blocks
+from elmo.tokeniser import Tokenise, Tokeniser, parts
+
+_ALL_DONE = "complete.json"
+
+
+@dataclass(frozen=True)
+class Shard:
+    """The tokens of one block: sentences of paragraphs, words as ids into `words`."""
+
+    tokens: NDArray[np.uint32]
+    sentence_lengths: NDArray[np.uint32]  # tokens of each sentence
+    paragraph_lengths: NDArray[np.uint32]  # sentences of each paragraph
+    keys: NDArray[np.uint64]  # hash of each paragraph's bytes: equal for equal paragraphs
+    places: NDArray[np.uint8]  # of each paragraph: CONTINUES, NEW_DOCUMENT or NEW_FILE
+    words: list[bytes]
+
+    @classmethod
+    def load(cls, path: Path) -> Shard:
+        """Return the shard in `path`."""
+        with np.load(path, allow_pickle=False) as file:
+            words = file["words"].tobytes().split(b"\n")  # no word holds white space
+            return cls(
+                file["tokens"],
+                file["sentence_lengths"],
+                file["paragraph_lengths"],
+                file["keys"],
+                file["places"],
+                words if words[0] else [],
+            )
+
+    def save(self, path: Path) -> None:
+        """Write the shard so that `path` exists only when it is whole."""
+        temporary = path.with_suffix(f".{os.getpid()}.tmp")
+        try:
+            with temporary.open("wb") as file:
+                np.savez(
+                    file,
+                    tokens=self.tokens,
+                    sentence_lengths=self.sentence_lengths,
+                    paragraph_lengths=self.paragraph_lengths,
+                    keys=self.keys,
+                    places=self.places,
+                    words=np.frombuffer(b"\n".join(self.words), np.uint8),
+                )
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+class Outline(NamedTuple):
+    """A shard without its tokens and words."""
+
+    keys: NDArray[np.uint64]
+    places: NDArray[np.uint8]
+    paragraph_lengths: NDArray[np.uint32]
+    sentence_lengths: NDArray[np.uint32]
+
+
+def outline(path: Path) -> Outline:
+    """Return the paragraphs and sentences of the shard in `path`, leaving its tokens on disk."""
+    with np.load(path, allow_pickle=False) as file:
+        return Outline(*(file[name] for name in Outline._fields))
+
+
+def make_shards(
+    sources: Iterable[Source],
+    folder: Path,
+    *,
+    tokenise: Tokenise,
+    max_tokens: int,
+    block_bytes: int,
+    workers: int,
+    meter: Meter,
+) -> list[Path]:
+    """Return the shards of all text in reading order; those already in `folder` are kept as they are."""
+    complete = folder / _ALL_DONE
+    if complete.exists():
+        return _paths(folder, int(read_json(complete)["shards"]))
+    for left_over in folder.glob("*.tmp"):
+        left_over.unlink()
+    make = functools.partial(make_shard, folder=folder, tokenise=tokenise, max_tokens=max_tokens)
+    count = 0
+    with _Pool(workers) as pool:
+        for block in read_blocks(sources, block_bytes):
+            count += 1
+            if _path(folder, block.index).exists():
+                meter.advance(block.cost)
+                continue
+            for cost, tokens in pool.submit(make, block):
+                meter.advance(cost, tokens)
+        for cost, tokens in pool.drain():
+            meter.advance(cost, tokens)
+    temporary = complete.with_suffix(".tmp")
+    temporary.write_text(json.dumps({"shards": count}))
+    temporary.replace(complete)
+    return _paths(folder, count)
+
+
+def make_shard(block: Block, folder: Path, tokenise: Tokenise, max_tokens: int) -> tuple[int, int]:
+    """Return the cost of `block` and its number of tokens, after writing it as a shard into `folder`."""
+    shard = tokenise_block(block, tokenise, max_tokens)
+    shard.save(_path(folder, block.index))
+    return block.cost, len(shard.tokens)
+
+
+def tokenise_block(block: Block, tokenise: Tokenise, max_tokens: int) -> Shard:
+    """Return the shard of a block."""
+    paragraph = _tokeniser(tokenise).paragraph
+    flat: list[str] = []
+    sentence_lengths: list[int] = []
+    paragraph_lengths: list[int] = []
+    keys, places = bytearray(), bytearray()
+    for piece in block.pieces:
+        place = CONTINUES
+        for line in lines(piece):
+            place = max(place, line.place)  # a line without a word may begin the document
+            before = len(sentence_lengths)
+            for sentence in paragraph(line.text):
+                for part in parts(sentence, max_tokens):
+                    flat += part
+                    sentence_lengths.append(len(part))
+            if len(sentence_lengths) > before:
+                paragraph_lengths.append(len(sentence_lengths) - before)
+                keys += hashlib.blake2b(line.raw, digest_size=8).digest()
+                places.append(place)
+                place = CONTINUES
+    numbers = _Numbers()
+    tokens = np.fromiter(map(numbers.__getitem__, flat), np.uint32, len(flat))
+    return Shard(
+        tokens,
+        np.array(sentence_lengths, np.uint32),
+        np.array(paragraph_lengths, np.uint32),
+        np.frombuffer(bytes(keys), "<u8").astype(np.uint64),
+        np.frombuffer(bytes(places), np.uint8),
+        [word.encode() for word in numbers],
+    )
+
+
+class _Numbers(dict[str, int]):
+    """Numbers words as they are first asked for."""
+
+    def __missing__(self, word: str) -> int:
+        number = self[word] = len(self)
+        return number
+
+
+class _Pool:
+    """Runs jobs in processes and gives their results in order, a few blocks ahead of the oldest at most.
+
+    One worker means this process: nothing to start, and a debugger sees everything.
+    """
+
+    def __init__(self, workers: int) -> None:
+        self._ahead = 2 * workers
+        self._waiting: deque[Future[tuple[int, int]]] = deque()
+        self._executor: ProcessPoolExecutor | None = None
+        if workers > 1:
+            # Spawned, not forked: the caller may hold threads or a GPU.
+            context = multiprocessing.get_context("spawn")
+            self._executor = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker)
+
+    def __enter__(self) -> _Pool:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._executor:
+            self._executor.shutdown(cancel_futures=True)
+
+    def submit(self, job: functools.partial[tuple[int, int]], block: Block) -> list[tuple[int, int]]:
+        """Start a job; return the results it had to wait for."""
+        if self._executor is None:
+            return [job(block)]
+        self._waiting.append(self._executor.submit(job, block))
+        return self._results(self._ahead)
+
+    def drain(self) -> list[tuple[int, int]]:
+        """Return the results of all jobs still running."""
+        return self._results(0)
+
+    def _results(self, leave: int) -> list[tuple[int, int]]:
+        results = []
+        try:
+            while len(self._waiting) > leave:
+                results.append(self._waiting.popleft().result())
+        except BrokenProcessPool as error:
+            raise InputError(
+                "A worker process was ended from outside (out of memory?). Run the command again, with fewer workers "
+                "if memory was short: it continues with the shards that are done."
+            ) from error
+        return results
+
+
+def _start_worker() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which ends the workers in order
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """End this process when its parent is gone: a killed run must not leave workers that wait for ever."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+
+@functools.lru_cache(maxsize=2)
+def _tokeniser(tokenise: Tokenise) -> Tokeniser:
+    return Tokeniser(tokenise)
+
+
+def _path(folder: Path, index: int) -> Path:
+    return folder / f"{index:06d}.npz"
+
+
+def _paths(folder: Path, count: int) -> list[Path]:
+    return [_path(folder, index) for index in range(count)]

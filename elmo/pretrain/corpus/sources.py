@@ -1,0 +1,230 @@
+"""Blocks of text from .txt, .gz and .xz files: `find_sources` lists them, `read_blocks` reads them in bounded memory.
+
+A block is some megabytes of whole lines, and may span files. Where blocks are cut depends on the text alone, so a block
+can be tokenised by any process, at any time, with the same outcome.
+"""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import os
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Final, NamedTuple
+
+from elmo.common.errors import InputError
+from elmo.common.files import sha256_of
+
+EXTENSIONS: Final = (".txt", ".gz", ".xz")
+BLOCK_BYTES: Final = 8 << 20
+
+_READ_BYTES: Final = 1 << 20
+_TEXT_PER_BYTE: Final = {".txt": 1.0, ".gz": 3.0, ".xz": 4.0}  # what a byte unpacks to, by experience with prose
+_MAGIC: Final = {
+    b"\x1f\x8b": "gzip: name it .gz",
+    b"\xfd7zXZ": "xz: name it .xz",
+    b"PK\x03\x04": "zip: unpack it first",
+}
+_WRITTEN: Final = ("train.tokens.bin", "run.json", "output.hdf5")  # in a token store, a run, an output layer
+_BOM: Final = b"\xef\xbb\xbf"
+
+CONTINUES, NEW_DOCUMENT, NEW_FILE = range(3)  # how a line stands to the one before it
+
+
+@dataclass(frozen=True)
+class Source:
+    """A text file: where it is, and what identifies it wherever it is (name, size and hash of the file as stored)."""
+
+    path: Path
+    name: str
+    size: int
+    sha256: str
+
+    def text_bytes(self) -> int:
+        """Return about how many bytes of text the file holds."""
+        return int(self.size * _TEXT_PER_BYTE[self.path.suffix.lower()])
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Whole lines of one file, with the place they begin at: errors must name file, line and byte."""
+
+    path: str
+    line: int
+    start: int
+    data: bytes
+    after_blank: bool = False  # whether the line before the first is blank
+
+
+class Line(NamedTuple):
+    """A line that is not blank, without white space around it.
+
+    Attributes:
+        raw: its bytes.
+        text: the same, decoded.
+        place: CONTINUES, NEW_DOCUMENT after a blank line, or NEW_FILE.
+    """
+
+    raw: bytes
+    text: str
+    place: int
+
+
+@dataclass(frozen=True)
+class Block:
+    """The unit of work: pieces in reading order, and how many bytes of the files (as stored) were read for them."""
+
+    index: int
+    pieces: tuple[Piece, ...]
+    cost: int
+
+
+def find_sources(paths: Iterable[str | Path]) -> list[Source]:
+    """Return the files under `paths` in the order given; a folder stands for its text files, sorted, subfolders too.
+
+    What a pretraining wrote below a folder is no text of it: vocabularies would be learnt as sentences, and a run that
+    lies beside its text would find another corpus each time.
+    """
+    files: dict[Path, str] = {}  # a file named twice is read once
+    for path in map(Path, paths):
+        if path.is_dir():
+            found = sorted(p for p in _files(path) if p.suffix.lower() in EXTENSIONS and p.is_file())
+            if not found:
+                raise InputError(
+                    f"{path}: no {', '.join(EXTENSIONS)} file in this folder; name a folder or file with text."
+                )
+            for file in found:
+                files.setdefault(file.resolve(), file.relative_to(path).as_posix())
+        elif not path.exists():
+            raise InputError(f"{path}: no such file or folder; check the corpus sources.")
+        elif path.suffix.lower() not in EXTENSIONS:
+            raise InputError(f"{path}: expected a name ending in {', '.join(EXTENSIONS)}; rename or unpack the file.")
+        elif not path.is_file():
+            raise InputError(f"{path}: expected a file, since it is read twice; write the text to one first.")
+        else:
+            files.setdefault(path.resolve(), path.name)
+    if not files:
+        raise InputError("The corpus has no sources; name at least one text file or folder.")
+    return [Source(path, name, path.stat().st_size, sha256_of(path)) for path, name in files.items()]
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """Yield the files of a folder and its subfolders, but for those of a pretraining."""
+    for parent, subfolders, names in os.walk(folder):
+        subfolders[:] = [name for name in subfolders if not _written_here(Path(parent, name))]
+        yield from (Path(parent, name) for name in names)
+
+
+def _written_here(folder: Path) -> bool:
+    return folder.name.endswith(".partial") or any((folder / name).exists() for name in _WRITTEN)
+
+
+def read_blocks(sources: Iterable[Source], block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
+    """Yield all text as blocks of about `block_bytes`, numbered from 0."""
+    pieces: list[Piece] = []
+    index = size = cost = 0
+    for source in sources:
+        for piece, read in _pieces(source, block_bytes):
+            pieces.append(piece)
+            size += len(piece.data)
+            cost += read
+            if size >= block_bytes:
+                yield Block(index, tuple(pieces), cost)
+                pieces, index, size, cost = [], index + 1, 0, 0
+    if pieces:
+        yield Block(index, tuple(pieces), cost)
+
+
+def lines(piece: Piece) -> Iterator[Line]:
+    """Yield the lines of a piece that are not blank."""
+    data = piece.data
+    nul = data.find(b"\0")
+    if nul >= 0:
+        raise InputError(f"{_place(piece, nul)}: a NUL byte, so this is not UTF-8 text{_guess(piece)}")
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{_place(piece, error.start)}: byte 0x{data[error.start]:02x} is not UTF-8 ({error.reason}){_guess(piece)}"
+        ) from error
+    if piece.start == 0:
+        data, text = data.removeprefix(_BOM), text.removeprefix("\ufeff")
+    place = NEW_FILE if piece.start == 0 else NEW_DOCUMENT if piece.after_blank else CONTINUES
+    for raw, line in zip(data.split(b"\n"), text.split("\n"), strict=True):
+        stripped = line.strip()
+        if stripped:
+            yield Line(raw.strip(), stripped, place)
+            place = CONTINUES
+        else:
+            place = max(place, NEW_DOCUMENT)
+
+
+def _pieces(source: Source, block_bytes: int) -> Iterator[tuple[Piece, int]]:
+    """Yield a file as pieces of at most about `block_bytes`, each with the bytes of the file read for it."""
+    path = str(source.path)
+    line, start, done = 1, 0, 0
+    rest, after_blank = b"", False
+    with source.path.open("rb") as stored:
+        for data in _chunks(source.path, stored, min(_READ_BYTES, block_bytes)):
+            rest += data
+            if len(rest) < block_bytes:
+                continue
+            # A line longer than a block (a whole book in one line) is cut at a space: memory stays bounded.
+            cut = rest.rfind(b"\n") + 1 or rest.rfind(b" ") + 1
+            if not cut:
+                raise InputError(
+                    f"{path}, line {line}, byte {start}: {len(rest):,} bytes without a line end or space; "
+                    "expected one paragraph or sentence a line."
+                )
+            yield Piece(path, line, start, rest[:cut], after_blank), stored.tell() - done
+            after_blank = rest[cut - 1 : cut] == b"\n" and not rest[rest.rfind(b"\n", 0, cut - 1) + 1 : cut].strip()
+            line, start, done = line + rest.count(b"\n", 0, cut), start + cut, stored.tell()
+            rest = rest[cut:]
+        if rest or stored.tell() > done:
+            yield Piece(path, line, start, rest, after_blank), stored.tell() - done
+
+
+def _chunks(path: Path, stored: IO[bytes], size: int) -> Iterator[bytes]:
+    """Yield the unpacked bytes of a file, `size` at a time."""
+    suffix = path.suffix.lower()
+    text: IO[bytes] | gzip.GzipFile | lzma.LZMAFile = stored
+    if suffix == ".gz":
+        text = gzip.GzipFile(fileobj=stored)
+    elif suffix == ".xz":
+        text = lzma.LZMAFile(stored)  # noqa: SIM115 - holds nothing but `stored`, which the caller closes
+    position = 0
+    while True:
+        try:
+            data = text.read(size)
+        except EOFError as error:
+            raise InputError(
+                f"{path}: the file ends in mid-stream, after {position:,} bytes of text; it is cut off, copy it again."
+            ) from error
+        except (gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
+            raise InputError(
+                f"{path}: not a sound {suffix} file ({error}), after {position:,} bytes of text; "
+                "copy it again, or name it by what it is."
+            ) from error
+        if not data:
+            return
+        yield data
+        position += len(data)
+
+
+def _place(piece: Piece, at: int) -> str:
+    line = piece.line + piece.data.count(b"\n", 0, at)
+    return f"{piece.path}, line {line}, byte {piece.start + at}"
+
+
+def _guess(piece: Piece) -> str:
+    """Return what the file may be and what to do, as the end of an error message."""
+    head = piece.data[:8] if piece.start == 0 else b""
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return ". It looks like UTF-16; convert it (iconv -f UTF-16 -t UTF-8)."
+    for magic, kind in _MAGIC.items():
+        if head.startswith(magic):
+            return f". It looks like {kind}."
+    return "; expected UTF-8 text, one paragraph or sentence a line. Convert the file (iconv -t UTF-8) or leave it out."

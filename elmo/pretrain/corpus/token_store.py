@@ -1,0 +1,171 @@
+"""A token store, opened: `TokenStore.open(folder)` gives memory-mapped sentences and the words behind their ids.
+
+The store keeps every distinct word, not only the vocabulary: the biLM reads characters, so a word outside the
+vocabulary keeps its spelling as input and is unknown only as a target. Ids run by falling frequency in the training
+text, after three special ones, which makes both directions one comparison: a word is in the vocabulary if its id is
+below `vocabulary_size`.
+
+    header.json                              version, settings, sources with hashes, counts, length of every file
+    train.tokens.bin     train.offsets.bin   sentence i is tokens[offsets[i]:offsets[i+1]], without <S>, </S>; shuffled
+    heldout.tokens.bin   heldout.offsets.bin the same for paragraphs set aside, paragraphs in hash order
+    types.bytes.bin      types.offsets.bin   spelling of word i: UTF-8 bytes[offsets[i]:offsets[i+1]]
+    types.counts.bin                         how often word i occurs in the training text
+    vocab.txt                                the vocabulary, one word a line, in the order of ids (as bilm-tf reads it)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elmo.common.errors import InputError
+from elmo.common.files import parse_json
+
+FORMAT: Final = "elmo token store"
+VERSION: Final = 1
+SPECIALS: Final = ("</S>", "<S>", "<UNK>")
+END, START, UNKNOWN = range(3)
+
+DTYPES: Final = {
+    "train.tokens.bin": "<u4",
+    "train.offsets.bin": "<i8",
+    "heldout.tokens.bin": "<u4",
+    "heldout.offsets.bin": "<i8",
+    "types.bytes.bin": "u1",
+    "types.offsets.bin": "<i8",
+    "types.counts.bin": "<i8",
+}
+
+Ids = NDArray[np.uint32]
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """Sentences as word ids: all of them in `tokens`, sentence i from `offsets[i]` to `offsets[i + 1]`."""
+
+    tokens: Ids
+    offsets: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, index: int) -> Ids:
+        if not 0 <= index < len(self):  # also ends a for loop
+            raise IndexError(f"sentence {index} of {len(self)}")
+        return self.tokens[self.offsets[index] : self.offsets[index + 1]]
+
+    def __iter__(self) -> Iterator[Ids]:
+        return (self[i] for i in range(len(self)))
+
+
+@dataclass(frozen=True)
+class TokenStore:
+    """A finished corpus: shuffled training sentences, held-out sentences, and the table of words (types)."""
+
+    folder: Path
+    header: Mapping[str, Any]
+    train: Sentences
+    heldout: Sentences
+    type_bytes: NDArray[np.uint8]
+    type_offsets: NDArray[np.int64]
+    type_counts: NDArray[np.int64]
+
+    @classmethod
+    def open(cls, folder: str | Path, expected: Mapping[str, Any] | None = None) -> Self:
+        """Return the store in `folder`, its arrays mapped, not read.
+
+        Args:
+            folder: What `build_store` wrote.
+            expected: Settings the store must have been made with (`CorpusSettings.identity()`); others are an error.
+        """
+        folder = Path(folder)
+        header = read_header(folder)
+        if expected is not None:
+            require(folder, "settings", header["settings"], expected)
+        arrays = {name: _map(folder / name, header["files"][name], dtype) for name, dtype in DTYPES.items()}
+        return cls(
+            folder,
+            header,
+            Sentences(arrays["train.tokens.bin"], arrays["train.offsets.bin"]),
+            Sentences(arrays["heldout.tokens.bin"], arrays["heldout.offsets.bin"]),
+            arrays["types.bytes.bin"],
+            arrays["types.offsets.bin"],
+            arrays["types.counts.bin"],
+        )
+
+    @property
+    def vocabulary_size(self) -> int:
+        """Number of ids that are targets: the special ones and the words of the vocabulary."""
+        return int(self.header["counts"]["vocabulary_size"])
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of what the store was made from and how; equal for equal contents, wherever the store lies."""
+        made_of = {key: self.header[key] for key in ("format", "version", "tokeniser", "settings", "sources")}
+        return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()
+
+    def __len__(self) -> int:
+        return len(self.type_offsets) - 1
+
+    def word(self, index: int) -> str:
+        """Return the spelling of word `index`."""
+        return self.type_bytes[self.type_offsets[index] : self.type_offsets[index + 1]].tobytes().decode()
+
+    def words(self, ids: Iterable[int]) -> list[str]:
+        """Return the spellings of `ids`, such as a sentence."""
+        return [self.word(int(i)) for i in ids]
+
+    def vocabulary(self) -> list[str]:
+        """Return the words that are targets, special ones first, by id."""
+        return self.words(range(self.vocabulary_size))
+
+
+def read_header(folder: Path) -> dict[str, Any]:
+    """Return the header of the store in `folder`, checked to be one that this code can read."""
+    path = folder / "header.json"
+    if not path.is_file():
+        raise InputError(f"{folder}: no header.json here, so this is not a token store; name another folder.")
+    try:
+        header: dict[str, Any] = parse_json(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(
+            f"{path}: not readable as JSON ({error}); delete the folder and build the store again."
+        ) from error
+    if header.get("format") != FORMAT:
+        raise InputError(f'{path}: expected "format": "{FORMAT}", found {header.get("format")!r}; name another folder.')
+    if header.get("version") != VERSION:
+        raise InputError(
+            f"{path}: a token store of version {header.get('version')}, this code reads version {VERSION}; "
+            "delete the folder and build the store again."
+        )
+    return header
+
+
+def require(folder: Path, what: str, found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+    """Raise an error that lists every difference unless `found` equals `expected`."""
+    keys = [key for key in sorted({*found, *expected}) if found.get(key) != expected.get(key)]
+    if keys:
+        listed = "".join(f"\n  {key}: {found.get(key)!r} there, {expected.get(key)!r} asked for" for key in keys)
+        raise InputError(
+            f"{folder}: made with other {what}:{listed}\nDelete that folder, name another one, or ask for the same."
+        )
+
+
+def _map(path: Path, length: int, dtype: str) -> NDArray[Any]:
+    expected = length * np.dtype(dtype).itemsize
+    found = path.stat().st_size if path.is_file() else None
+    if found != expected:
+        state = "is missing" if found is None else f"has {found:,} bytes"
+        raise InputError(
+            f"{path}: {state}, its header says {expected:,}; the store is damaged, delete it and build it again."
+        )
+    if length == 0:  # an empty file cannot be mapped
+        return np.empty(0, dtype)
+    return np.memmap(path, dtype, mode="r", shape=(length,))

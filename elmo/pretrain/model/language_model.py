@@ -1,0 +1,149 @@
+"""The biLM while it learns: the frozen layer's own weights with gradients, read in a form that is fast to train.
+
+`LanguageModel.bilm` is the biLM that will be frozen and saved; there is no second copy of the network to convert.
+Forward here and in `elmo.bilm.model` must agree, and a test holds them together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from elmo.bilm.characters import PADDING
+from elmo.bilm.encoder import CharacterEncoder, Highway, WordEncoder
+from elmo.bilm.lstm import ProjectedLstm
+from elmo.bilm.model import Bilm, random_bilm
+from elmo.bilm.options import BilmOptions
+from elmo.pretrain.corpus.token_store import UNKNOWN
+from elmo.pretrain.model.recurrence import both_directions
+from elmo.pretrain.model.softmax import OutputLayer
+from elmo.pretrain.model.spelling import Profile
+
+
+class LanguageModel(nn.Module):
+    """A biLM and its output layer, with gradients."""
+
+    def __init__(self, bilm: Bilm, output: OutputLayer) -> None:
+        super().__init__()
+        self.bilm = bilm
+        for parameter in bilm.parameters():  # one by one: a Bilm as a whole refuses to be trained
+            parameter.requires_grad_()
+        self.output = output
+
+    @classmethod
+    def random(cls, options: BilmOptions, n_words: int, seed: int) -> LanguageModel:
+        """A model before training; equal for equal seeds."""
+        output = OutputLayer(n_words, options.projection_dim)
+        output.draw(torch.Generator().manual_seed(seed))
+        return cls(random_bilm(options, seed), output)
+
+    def layers(self, vectors: Tensor, inputs: Tensor, dropout: float = 0.0) -> list[Tensor]:
+        """What each LSTM layer says at every position, (2, steps, sentences, projection_dim) each.
+
+        Args:
+            vectors: of the distinct words, (types, projection_dim).
+            inputs: which of them is read, (2, steps, sentences); see `batches.Batch`.
+            dropout: on what a layer reads.
+        """
+        options, dtype = self.bilm.options, vectors.dtype
+        # In single precision until here: a frequent word's gradient is a sum over thousands of places.
+        x = vectors.float().index_select(0, inputs.flatten()).to(dtype)
+        x = x.view(*inputs.shape, options.projection_dim)
+        found = []
+        for layer in range(options.n_layers):
+            x = functional.dropout(x, dropout)
+            lstms = [cast(ProjectedLstm, cast(nn.ModuleList, direction)[layer]) for direction in self.bilm.directions]
+            y = both_directions(
+                x,
+                torch.stack([lstm.weight for lstm in lstms]).to(dtype),
+                torch.stack([lstm.bias for lstm in lstms]),
+                torch.stack([lstm.projection for lstm in lstms]).to(dtype),
+                options.cell_clip,
+                options.projection_clip,
+            )
+            x = y + x if options.skip_connections and layer > 0 else y
+            found.append(x)
+        return found
+
+
+def word_vectors(bilm: Bilm, types: Tensor, spelled: Tensor, profile: Profile, dtype: torch.dtype) -> Tensor:
+    """The encoder's vectors of distinct words, (types, projection_dim): the frozen encoder's, in the precision `dtype`.
+
+    Args:
+        bilm: whose encoder.
+        types: word numbers, (types,); those of the vocabulary come first, so higher ones have no row in a word table.
+        spelled: their character ids, long spellings first, (types, max_characters).
+        profile: groups of about one length.
+        dtype: of all products.
+    """
+    encoder = bilm.encoder
+    if isinstance(encoder, CharacterEncoder):
+        return _character_vectors(encoder, spelled, profile, dtype)
+    parts = list(_parts(encoder, types, spelled, profile, dtype))
+    return _projected(encoder.projection, torch.cat(parts, dim=1), dtype)
+
+
+def _parts(
+    encoder: WordEncoder, types: Tensor, spelled: Tensor, profile: Profile, dtype: torch.dtype
+) -> Iterator[Tensor]:
+    rows = torch.where(types < encoder.words.num_embeddings, types, UNKNOWN)
+    yield encoder.words.weight.index_select(0, rows).to(dtype)
+    if isinstance(encoder.characters, CharacterEncoder):
+        yield _character_vectors(encoder.characters, spelled, profile, dtype)
+
+
+def _character_vectors(encoder: CharacterEncoder, spelled: Tensor, profile: Profile, dtype: torch.dtype) -> Tensor:
+    """The vectors of spelled words: all filters in one product, each group of words cut behind its longest."""
+    filters, widest = encoder.options.filters, max(width for width, _ in encoder.options.filters)
+    # A narrow filter is a wide one whose last columns are zero: 14 % more arithmetic, one product instead of seven.
+    convolutions = [cast(nn.Conv1d, convolution) for convolution in encoder.convolutions]
+    weight = torch.cat(
+        [
+            functional.pad(item.weight, (0, widest - width))
+            for item, (width, _) in zip(convolutions, filters, strict=True)
+        ]
+    )  # (n_filters, char_dim, widest)
+    weight = weight.permute(2, 1, 0).flatten(0, 1).to(dtype)  # (widest * char_dim, n_filters)
+    found, start = [], 0
+    for size, longest in profile:
+        group = spelled[start : start + size]
+        start += size
+        n_windows = min(longest + 1, spelled.shape[1])
+        group = group[:, : n_windows + widest - 1]
+        if group.shape[1] < n_windows + widest - 1:
+            group = functional.pad(group, (0, n_windows + widest - 1 - group.shape[1]), value=PADDING)
+        # Looked up in single precision: the gradient of a character is a sum over all words.
+        x = encoder.characters.weight.index_select(0, group.flatten().int()).to(dtype)
+        x = x.view(*group.shape, -1)  # (size, characters, char_dim)
+        windows = x.unfold(1, widest, 1).transpose(2, 3).flatten(2)  # (size, n_windows, widest * char_dim)
+        y = windows @ weight  # (size, n_windows, n_filters)
+        if longest + widest > spelled.shape[1]:  # some windows lie beyond what the frozen encoder reads
+            y = y + _beyond(filters, n_windows, spelled.shape[1], y)
+        found.append(y.amax(dim=1))
+    x = torch.cat(found) + torch.cat([item.bias for item in convolutions if item.bias is not None]).to(dtype)
+    x = torch.relu(x) if encoder.options.activation == "relu" else torch.tanh(x)
+    for highway in encoder.highways:
+        x = _highway(cast(Highway, highway), x)
+    return _projected(encoder.projection, x, dtype)
+
+
+def _beyond(filters: Sequence[tuple[int, int]], n_windows: int, n_characters: int, like: Tensor) -> Tensor:
+    """Minus infinity where a filter's window would pass the last character, else zero, (n_windows, n_filters)."""
+    ends = torch.cat([like.new_full((count,), n_characters - width) for width, count in filters])
+    at = torch.arange(n_windows, device=like.device)[:, None]
+    return torch.zeros(n_windows, len(ends), dtype=like.dtype, device=like.device).masked_fill(at > ends, -torch.inf)
+
+
+def _highway(highway: Highway, x: Tensor) -> Tensor:
+    gate = torch.sigmoid(_projected(highway.carry, x, x.dtype))
+    return torch.lerp(x, torch.relu(_projected(highway.transform, x, x.dtype)), gate)
+
+
+def _projected(layer: nn.Module, x: Tensor, dtype: torch.dtype) -> Tensor:
+    if not isinstance(layer, nn.Linear):  # bilm-tf leaves a projection out that changes no width
+        return x
+    return functional.linear(x, layer.weight.to(dtype), layer.bias.to(dtype))

@@ -1,0 +1,97 @@
+"""The characters of every word of a store in one table, and the words of a batch laid out for the character encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elmo.bilm.characters import PADDING, WORD_END, WORD_START, character_ids, spell
+from elmo.pretrain.corpus.token_store import END, SPECIALS
+
+# Words up to this many ids (their two boundary marks included) share a group; the encoder pays for a group's longest.
+GROUPS = (6, 8, 10, 12, 16, 24)
+
+Profile = tuple[tuple[int, int], ...]
+"""(words, longest spelling) of each group of a batch's words, the longest words first."""
+
+
+@dataclass(frozen=True)
+class Spelling:
+    """How every word is spelled.
+
+    Attributes:
+        ids: character ids, padded, (words, max_characters).
+        lengths: ids of each word without padding, (words,).
+    """
+
+    ids: NDArray[np.int16]
+    lengths: NDArray[np.int16]
+
+    @classmethod
+    def of_bytes(cls, text: NDArray[np.uint8], offsets: NDArray[np.int64], max_characters: int) -> Spelling:
+        """The spelling of words given as UTF-8, word i from offsets[i] to offsets[i + 1], special words first."""
+        n_words = len(offsets) - 1
+        lengths = np.minimum(np.diff(offsets), max_characters - 2)
+        ids = np.full((n_words, max_characters), PADDING, dtype=np.int16)
+        ids[:, 0] = WORD_START
+        # Row and column of every byte that is kept, a million words at a time: they take 16 bytes for each.
+        for start in range(0, n_words, 1_000_000):
+            kept = lengths[start : start + 1_000_000]
+            rows = np.repeat(np.arange(len(kept)), kept)
+            columns = np.arange(len(rows)) - np.repeat(np.cumsum(kept) - kept, kept)
+            ids[start + rows, 1 + columns] = text[offsets[start + rows] + columns]
+        ids[np.arange(n_words), 1 + lengths] = WORD_END
+        ids[: len(SPECIALS)] = character_ids(SPECIALS, max_characters)
+        counts = (lengths + 2).astype(np.int16)
+        counts[: len(SPECIALS)] = [len(spell(mark, max_characters)) for mark in SPECIALS]
+        return cls(ids, counts)
+
+    @classmethod
+    def of_words(cls, words: Sequence[str], max_characters: int) -> Spelling:
+        """The spelling of a list of words that begins with the special ones."""
+        encoded = [word.encode("utf-8", "ignore") for word in words]
+        offsets = np.concatenate([[0], np.cumsum([len(word) for word in encoded])]).astype(np.int64)
+        return cls.of_bytes(np.frombuffer(b"".join(encoded), dtype=np.uint8), offsets, max_characters)
+
+    @property
+    def max_characters(self) -> int:
+        """The width that the encoder reads."""
+        return int(self.ids.shape[1])
+
+
+def longest_first(types: NDArray[np.int64], spelling: Spelling) -> NDArray[np.int64]:
+    """The order that sorts words from long to short spelling."""
+    return np.argsort(-spelling.lengths[types], kind="stable")
+
+
+def counts_above(lengths: NDArray[np.int16], max_characters: int) -> NDArray[np.int64]:
+    """How many words are too long for each group, from the longest group's lower bound to zero, (groups,)."""
+    bounds = [bound for bound in reversed(GROUPS) if bound < max_characters]
+    return np.array([int((lengths > bound).sum()) for bound in (*bounds, 0)], dtype=np.int64)
+
+
+def profile_of(above: NDArray[np.int64], max_characters: int) -> Profile:
+    """The groups that hold words with these `counts_above`."""
+    longest = [max_characters, *(bound for bound in reversed(GROUPS) if bound < max_characters)]
+    sizes = np.diff(above, prepend=0)
+    return tuple((int(size), width) for size, width in zip(sizes, longest, strict=True) if size > 0)
+
+
+def fits(lengths: NDArray[np.int16], profile: Profile) -> bool:
+    """Whether words of these lengths, longest first, find room in a profile that was made for other words."""
+    start = 0
+    for size, longest in profile:
+        if start < len(lengths) and lengths[start] > longest:
+            return False
+        start += size
+    return len(lengths) <= start
+
+
+def padded(types: NDArray[np.int64], profile: Profile) -> NDArray[np.int64]:
+    """The words with a short one repeated behind them, so that they fill the profile."""
+    filled = np.full(sum(size for size, _ in profile), END, dtype=np.int64)
+    filled[: len(types)] = types
+    return filled

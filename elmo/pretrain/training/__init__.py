@@ -1,0 +1,1 @@
+"""The training loop: settings, batches, steps, checkpoints, perplexity and the card."""

@@ -1,0 +1,203 @@
+"""Perplexity of a biLM, defined once: `perplexity(...)`, and as a command for any text and any exported biLM.
+
+For each direction it is exp of minus the mean natural log probability of every word and of the end of every sentence
+(forward: of w1 .. wn and </S>, each given what is to its left; backward: of wn .. w1 and one end mark, each given what
+is to its right), among all words of the vocabulary, with each sentence read from a zero state. Words are cased. A word
+outside the vocabulary counts as a prediction of <UNK>; its rate is printed beside, because a small vocabulary makes the
+task easier.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast, get_args
+
+import torch
+from torch import Tensor
+
+from elmo.common.device import CHOICES, choose_device
+from elmo.common.errors import InputError
+from elmo.pretrain.corpus.overlap import WINDOW, shared
+from elmo.pretrain.corpus.sources import CONTINUES, find_sources, lines, read_blocks
+from elmo.pretrain.corpus.token_store import TokenStore
+from elmo.pretrain.model.language_model import LanguageModel, word_vectors
+from elmo.pretrain.model.output import Output, load_model
+from elmo.pretrain.training.batches import IGNORED, Batcher, Plan
+from elmo.pretrain.training.reading import Text, text_of_words, texts_of_store
+from elmo.tokeniser import Tokenise, Tokeniser
+
+TERMS = "full softmax, each sentence from a zero state, cased, </S> predicted, <UNK> predicted"
+TOKENS_AT_ONCE = 16_384
+# Share of a document's lines. Of 48 Wikipedia articles, those in a text of 108 M words shared 81 % of their lines or
+# more with it, the others 46 % or less: titles, quotations, lists of names.
+SEEN = 0.5
+
+
+@dataclass(frozen=True)
+class Perplexity:
+    """Perplexities of a text and what they were taken over.
+
+    Attributes:
+        forward: of the left-to-right direction.
+        backward: of the other.
+        tokens: predictions in each direction, the ends of sentences included.
+        unknown_rate: share of words that were <UNK>.
+        vocabulary: words that were told apart.
+    """
+
+    forward: float
+    backward: float
+    tokens: int
+    unknown_rate: float
+    vocabulary: int
+
+    @property
+    def mean(self) -> float:
+        """The arithmetic mean of both directions."""
+        return (self.forward + self.backward) / 2
+
+    def __str__(self) -> str:
+        return (
+            f"perplexity forward {self.forward:.2f}, backward {self.backward:.2f}, mean {self.mean:.2f} "
+            f"({self.tokens:,} predictions each; {TERMS} at {100 * self.unknown_rate:.2f} % of words, "
+            f"vocabulary of {self.vocabulary:,})"
+        )
+
+
+@torch.no_grad()
+def perplexity(model: LanguageModel, text: Text, dtype: torch.dtype = torch.float32) -> Perplexity:
+    """The perplexity of a text under a model, on the model's device.
+
+    Args:
+        model: the biLM and its output layer.
+        text: what to predict.
+        dtype: of the biLM's products; the output layer is always in single precision.
+    """
+    if not len(text.sentences):
+        raise InputError("perplexity needs at least one sentence, found none; give more text")
+    device = model.bilm.device
+    batcher = Batcher(Plan(text.sentences, TOKENS_AT_ONCE, seed=None), text.spelling, text.n_targets)
+    sums = torch.zeros(2, dtype=torch.float64, device=device)
+    tokens = 0
+    for step in range(len(batcher.plan)):
+        batch = batcher(step)
+        spelled = torch.from_numpy(text.spelling.ids[batch.types]).to(device)
+        there = (batch.targets[0] != IGNORED).any(axis=0)  # (sentences,): the last batches of a length have empty rows
+        types, inputs, targets = (
+            torch.from_numpy(array).to(device)
+            for array in (batch.types, batch.inputs[..., there], batch.targets[..., there])
+        )
+        vectors = word_vectors(model.bilm, types, spelled, batch.profile, dtype)
+        top = model.layers(vectors, inputs)[-1]  # (2, steps, sentences, projection_dim)
+        for direction in range(2):
+            words = targets[direction] != IGNORED
+            sums[direction] += _log_likelihood(model, top[direction][words], targets[direction][words])
+        tokens += batch.tokens
+    forward, backward = (_exp(-total / tokens) for total in sums.tolist())
+    return Perplexity(forward, backward, tokens, text.unknown_rate, text.n_targets)
+
+
+def _exp(value: float) -> float:
+    return math.exp(value) if not value > 700 else math.inf  # more than a float can hold
+
+
+def _log_likelihood(model: LanguageModel, hidden: Tensor, targets: Tensor) -> Tensor:
+    return model.output.log_likelihood(hidden, targets).sum(dtype=torch.float64)
+
+
+def read_text(
+    path: Path, output: Output, tokenise: str | None, max_characters: int, unseen_in: Sequence[str] = ()
+) -> Text:
+    """The text of a file or folder, or the held-out part of a token store, numbered by an output layer's vocabulary.
+
+    Args:
+        path: of the text.
+        output: layer whose vocabulary counts.
+        tokenise: how to split words; None is as the biLM was trained.
+        max_characters: of a word, that the encoder reads.
+        unseen_in: text files and folders; documents that lie in them are left out.
+    """
+    if (path / "header.json").is_file():
+        if unseen_in:
+            raise InputError(f"{path}: --unseen-in needs a text, found a token store, which has no documents")
+        return texts_of_store(TokenStore.open(path), max_characters, output.vocabulary)[1]
+    documents = _documents(path)
+    if unseen_in:
+        documents = _unseen(documents, unseen_in)
+    tokeniser = Tokeniser(cast(Tokenise, tokenise or output.tokenise))
+    found = [sentence for document in documents for line in document for sentence in tokeniser.paragraph(line)]
+    if not found:
+        raise InputError(f"{path}: expected text, found no word in it" + " that is unseen" * bool(unseen_in))
+    return text_of_words(found, output.vocabulary, max_characters)
+
+
+def _unseen(documents: list[list[str]], corpus: Sequence[str]) -> list[list[str]]:
+    """The documents of which hardly a line is in a corpus; says how many there are."""
+    found = iter(shared([line for document in documents for line in document], find_sources(corpus)))
+    rates = [sum(next(found) for _ in document) / len(document) for document in documents]
+    unseen = [document for document, rate in zip(documents, rates, strict=True) if rate < SEEN]
+    print(
+        f"{len(unseen)} of {len(documents)} documents count: fewer than {SEEN:.0%} of their lines share {WINDOW} "
+        f"characters in a row with {', '.join(corpus)}"
+    )
+    return unseen
+
+
+def _documents(path: Path) -> list[list[str]]:
+    """The lines of a file or folder, by document: a blank line or the end of a file ends one."""
+    documents: list[list[str]] = []
+    for block in read_blocks(find_sources([path])):
+        for piece in block.pieces:
+            for line in lines(piece):
+                if line.place != CONTINUES or not documents:
+                    documents.append([])
+                documents[-1].append(line.text)
+    return documents
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The exit status of the command: 0, or 1 after an error message, or 130 after Ctrl-C."""
+    parser = argparse.ArgumentParser(
+        prog="python -m elmo.pretrain.perplexity",
+        description=f"The perplexity of an exported biLM on any text, in each direction: {TERMS}.",
+        epilog="example: python -m elmo.pretrain.perplexity news.txt --weights small",
+    )
+    parser.add_argument(
+        "text",
+        metavar="TEXT",
+        type=Path,
+        help="a .txt, .gz or .xz file, a folder of them, or a token store (its held-out part)",
+    )
+    parser.add_argument(
+        "--weights",
+        metavar="W",
+        required=True,
+        help="an exported biLM, or a name such as small; allennlp/* are published without an output layer",
+    )
+    parser.add_argument("--softmax", metavar="DIR", help="its output layer (default: W-softmax beside it)")
+    parser.add_argument("--tokenise", choices=get_args(Tokenise), help="default: as the biLM was trained")
+    parser.add_argument(
+        "--unseen-in",
+        metavar="CORPUS",
+        nargs="+",
+        default=[],
+        help=f"what the biLM was trained on: leave out documents of TEXT (a blank line ends one) of which {SEEN:.0%} "
+        f"of the lines or more share {WINDOW} characters in a row with these files and folders".replace("%", "%%"),
+    )
+    parser.add_argument("--device", choices=CHOICES, default="auto", help="default: a GPU where there is one")
+    options = parser.parse_args(arguments)
+    try:
+        model, output = load_model(options.weights, options.softmax)
+        text = read_text(options.text, output, options.tokenise, model.bilm.options.max_characters, options.unseen_in)
+        print(perplexity(model.to(choose_device(options.device)), text))
+    except (InputError, OSError) as error:
+        print(f"elmo.pretrain.perplexity: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0

@@ -1,0 +1,152 @@
+"""One step's loss and gradients: eager on a CPU; on a GPU compiled, captured once for each shape, and replayed.
+
+Nothing in a step waits for the host: what it needs (which words, where, which negatives) comes up in two copies, and
+losses stay on the device until somebody asks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from elmo.pretrain.model.language_model import LanguageModel, word_vectors
+from elmo.pretrain.model.softmax import LogUniformSampler, sampled_loss
+from elmo.pretrain.model.spelling import Profile, Spelling
+from elmo.pretrain.training.batches import IGNORED, Batch
+
+
+@dataclass(frozen=True)
+class Upload:
+    """A batch on its way to the device, in as few pieces as possible.
+
+    Attributes:
+        numbers: types, inputs and targets, end to end.
+        scalars: the sampler's offset, and one over the predictions of the step.
+        shape: (2, steps, sentences).
+        profile: how the types fall into groups.
+        tokens: predictions in each direction, over all processes.
+    """
+
+    numbers: Tensor
+    scalars: Tensor
+    shape: tuple[int, ...]
+    profile: Profile
+    tokens: int
+
+    @classmethod
+    def of(cls, batch: Batch, offset: float, pin: bool) -> Upload:
+        """The batch, in memory that a GPU can fetch by itself where `pin` says so."""
+        flat = np.concatenate([batch.types, batch.inputs.reshape(-1), batch.targets.reshape(-1)])
+        numbers = torch.from_numpy(flat)
+        scalars = torch.tensor([offset, 1 / (2 * batch.tokens)], dtype=torch.float64)
+        if pin:
+            numbers, scalars = numbers.pin_memory(), scalars.pin_memory()
+        return cls(numbers, scalars, batch.inputs.shape, batch.profile, batch.tokens)
+
+
+class Stepper:
+    """Computes the gradients of a batch into the parameters' `grad`.
+
+    Attributes:
+        gradient: all gradients in one vector; each parameter's `grad` is a view into it.
+        loss: this process's share of the mean loss of both directions, after a call.
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        spelling: Spelling,
+        negatives: int,
+        dropout: float,
+        dtype: torch.dtype,
+        captured: Profile | None = None,
+        rows: int = 0,
+    ) -> None:
+        """Prepares for a model on its device.
+
+        Args:
+            model: what learns.
+            spelling: of every word of the text.
+            negatives: size of the sample.
+            dropout: on what the layers and the softmax read.
+            dtype: of all products.
+            captured: the profile of words that captured steps are made for; None never captures.
+            rows: predictions of both directions that captured steps are made for, padding included.
+        """
+        self._model = model
+        self._dropout = dropout
+        self._dtype = dtype
+        self._captured = captured
+        self._rows = rows
+        device = model.bilm.device
+        self._device = device
+        self._spelled = torch.from_numpy(spelling.ids).to(device)
+        self._sampler = LogUniformSampler(len(model.output.weight), negatives).to(device)
+        self._parameters = list(model.parameters())
+        self.gradient = torch.zeros(sum(item.numel() for item in self._parameters), device=device)
+        parts = torch.split(self.gradient, [item.numel() for item in self._parameters])
+        self._gradients = [part.view_as(item) for part, item in zip(parts, self._parameters, strict=True)]
+        for parameter, part in zip(self._parameters, self._gradients, strict=True):
+            parameter.grad = part
+        self.loss = torch.zeros((), device=device)
+        self._graphs: dict[tuple[int, ...], tuple[torch.cuda.CUDAGraph, Tensor, Tensor]] = {}
+        if captured is not None:
+            self._pool = torch.cuda.graph_pool_handle()
+            self._encode = torch.compile(word_vectors, dynamic=False)
+            self._loss_of = torch.compile(sampled_loss, dynamic=False)
+
+    def __call__(self, upload: Upload) -> None:
+        """Computes loss and gradients; `torch.manual_seed` before it decides the dropout."""
+        positions = upload.shape[1] * upload.shape[2]
+        if upload.profile == self._captured and 2 * positions <= self._rows:
+            self._replay(upload)
+            return
+        numbers = upload.numbers.to(self._device, non_blocking=True)
+        scalars = upload.scalars.to(self._device, non_blocking=True)
+        self._compute(numbers, scalars, upload.shape, upload.profile, fixed=False)
+
+    def _replay(self, upload: Upload) -> None:
+        if upload.shape not in self._graphs:
+            self._graphs[upload.shape] = self._capture(upload)
+        graph, numbers, scalars = self._graphs[upload.shape]
+        numbers.copy_(upload.numbers, non_blocking=True)
+        scalars.copy_(upload.scalars, non_blocking=True)
+        graph.replay()
+
+    def _capture(self, upload: Upload) -> tuple[torch.cuda.CUDAGraph, Tensor, Tensor]:
+        numbers, scalars = upload.numbers.to(self._device), upload.scalars.to(self._device)
+        aside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        aside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(aside):  # once for real: libraries set themselves up, kernels are compiled
+            self._compute(numbers, scalars, upload.shape, upload.profile, fixed=True)
+        torch.cuda.current_stream().wait_stream(aside)
+        graph = torch.cuda.CUDAGraph()
+        # Graphs run one after the other and leave nothing behind but gradients, so they may share their memory. Threads
+        # that prepare batches may pin memory meanwhile, hence the error mode.
+        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+            self._compute(numbers, scalars, upload.shape, upload.profile, fixed=True)
+        return graph, numbers, scalars
+
+    def _compute(self, numbers: Tensor, scalars: Tensor, shape: tuple[int, ...], profile: Profile, fixed: bool) -> None:
+        """Loss and gradients; `fixed` pads all shapes to one number of predictions, so that they are compiled once."""
+        encode, loss_of = (self._encode, self._loss_of) if fixed else (word_vectors, sampled_loss)
+        positions = shape[0] * shape[1] * shape[2]
+        types, inputs, targets = torch.split(numbers, [sum(size for size, _ in profile), positions, positions])
+        spelled = self._spelled.index_select(0, types)
+        vectors = encode(self._model.bilm, types, spelled, profile, self._dtype)
+        top = self._model.layers(vectors, inputs.view(shape), self._dropout)[-1]
+        hidden = functional.dropout(top.flatten(0, 2), self._dropout)  # (positions, projection_dim)
+        if fixed:
+            hidden = functional.pad(hidden, (0, 0, 0, self._rows - positions))
+            targets = functional.pad(targets, (0, self._rows - positions), value=IGNORED)
+        output, sampler = self._model.output, self._sampler
+        sampled = sampler.at(scalars[0])
+        there = targets != IGNORED
+        losses = loss_of(hidden, targets.clamp(min=0), sampled, output.weight, output.bias, sampler.log_expected)
+        loss = (losses * there).sum() * scalars[1].float()
+        torch._foreach_copy_(self._gradients, torch.autograd.grad(loss, self._parameters))
+        self.loss.copy_(loss.detach())

@@ -1,0 +1,321 @@
+"""The training loop: `train(...)` brings a model to the end of its budget, from wherever the run's folder says it is.
+
+The batch of a step, its negatives and its dropout are functions of the seed and the step, so a run that was killed and
+resumed goes through the same steps as one that was not. On a CPU with a budget in steps or tokens the weights come out
+bit-equal; a GPU adds numbers in an order of its own; and a budget in minutes ends where the clock says.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Generator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from elmo.common.errors import InputError
+from elmo.pretrain.model.language_model import LanguageModel
+from elmo.pretrain.training.batches import Batcher, Plan
+from elmo.pretrain.training.checkpoint import Position, Row, RunFolder
+from elmo.pretrain.training.parallel import ALONE, Workers
+from elmo.pretrain.training.perplexity import Perplexity, perplexity
+from elmo.pretrain.training.reading import Text
+from elmo.pretrain.training.settings import Budget, Training
+from elmo.pretrain.training.step import Stepper, Upload
+
+PREPARED = 16  # steps that are prepared ahead
+PREPARERS = 3  # threads that do so
+CORE_PRODUCTS = 3e10  # floating-point operations a second of a good CPU core: a step may last longer than the budget
+REMEDY = "Try a lower training.learning_rate or clip_norm, or a longer training.warmup, in another out=DIR"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A finished training.
+
+    Attributes:
+        position: how far it came.
+        tokens_per_second: over all of it, held-out perplexity included.
+    """
+
+    position: Position
+    tokens_per_second: float
+
+
+def learning_rate(training: Training, progress: float) -> float:
+    """The rate at a share of the budget: rising over the warm-up, then falling along a cosine."""
+    if progress < training.warmup:
+        return training.learning_rate * max(progress / training.warmup, 0.01)
+    fall = min((progress - training.warmup) / (1 - training.warmup), 1.0)
+    share = training.final_rate + (1 - training.final_rate) * (1 + math.cos(math.pi * fall)) / 2
+    return training.learning_rate * share
+
+
+def precision(name: str, device: torch.device) -> torch.dtype:
+    """The type of all products: bfloat16 or float32; "auto" takes the former on a GPU."""
+    if name == "auto":
+        name = "bfloat16" if device.type == "cuda" else "float32"
+    return torch.bfloat16 if name == "bfloat16" else torch.float32
+
+
+def optimiser_of(model: LanguageModel, training: Training) -> torch.optim.Optimizer:
+    """Adam over all parameters."""
+    fused = model.bilm.device.type == "cuda"
+    return torch.optim.Adam(model.parameters(), lr=training.learning_rate, betas=(0.9, training.beta2), fused=fused)
+
+
+def train(
+    model: LanguageModel,
+    train_text: Text,
+    heldout: Text | None,
+    training: Training,
+    budget: Budget,
+    seed: int,
+    folder: RunFolder,
+    console: Console,
+    workers: Workers = ALONE,
+    watch: Callable[[Row], None] | None = None,
+) -> Outcome:
+    """Trains a model to the end of its budget and leaves a checkpoint of the end in the run's folder.
+
+    Args:
+        model: on its device; the folder's checkpoint, if any, replaces its weights.
+        train_text: what to learn.
+        heldout: what perplexity is measured on now and then; None measures nothing.
+        training: how.
+        budget: how long.
+        seed: of batches, negatives and dropout.
+        folder: of the run.
+        console: where lines go now and then.
+        workers: the processes of a parallel run.
+        watch: called with every line of the curve, on the first process.
+    """
+    device = model.bilm.device
+    dtype = precision(training.precision, device)
+    optimiser = optimiser_of(model, training)
+    position = folder.load(model, optimiser)
+    if workers.first:
+        folder.keep_curve_until(position.step)
+    plan = Plan(train_text.sentences, training.batch_tokens * workers.world, seed)
+    batcher = Batcher(plan, train_text.spelling, train_text.n_targets, workers.rank, workers.world)
+    captures = training.compile and device.type == "cuda"
+    if captures:
+        batcher = replace(batcher, profile=batcher.common_profile())
+    stepper = Stepper(
+        model,
+        train_text.spelling,
+        training.negatives,
+        training.dropout,
+        dtype,
+        captured=batcher.profile,
+        rows=2
+        * (training.batch_tokens + (256 if workers.world > 1 else 0)),  # shares are rounded up to whole sentences
+    )
+
+    def spent() -> float:
+        share = budget.progress(position.step, position.tokens, position.seconds)
+        return share if budget.minutes is None else workers.agree(share)  # clocks differ
+
+    one_pass, start = train_text.predictions, replace(position)
+    foreseen = _foreseen(budget, model, one_pass / len(plan))
+    warning = budget.short(foreseen, one_pass) if foreseen is not None else ""
+    _warn(console, warning)
+    timed = budget.minutes is None or bool(warning)
+    if captures and spent() < 1:
+        _warm_up(stepper, batcher, console)
+    sample = _sample(heldout, training.evaluate_sentences) if heldout is not None else None
+    losses = torch.zeros(training.log_every, device=device)
+    intervals = training.log_every, training.evaluate_every, training.checkpoint_every
+    began, logged = time.monotonic() - position.seconds, replace(position)
+    progress = spent()
+    display = _Display(console)
+    with closing(_prepared(batcher, seed, position.step, pin=device.type == "cuda")) as uploads, display.bar:
+        while progress < 1:
+            rate = learning_rate(training, progress)
+            for group in optimiser.param_groups:
+                group["lr"] = rate
+            torch.manual_seed(_mixed(seed, position.step, workers.rank))
+            upload = next(uploads)
+            stepper(upload)
+            workers.sum(stepper.gradient)
+            _clip(stepper.gradient, training.clip_norm)
+            optimiser.step()
+            losses[position.step % training.log_every] = stepper.loss
+            position.step += 1
+            position.tokens += upload.tokens
+            position.seconds = time.monotonic() - began
+            progress = spent()
+            elapsed = position.seconds - start.seconds
+            # The first steps are slow; a warning shall come early, but not for that.
+            if budget.minutes is not None and not timed and elapsed >= min(20.0, 6 * budget.minutes):
+                timed = True
+                speed = (position.tokens - start.tokens) / elapsed
+                _warn(console, budget.short(60 * budget.minutes * speed, one_pass))
+            if progress >= 1 or any(_due(every, position.step) for every in intervals):
+                workers.sum(losses)
+                n = position.step - logged.step
+                recent = losses.roll(-(position.step % training.log_every))[-n:].tolist()  # waits for the device
+                losses.zero_()
+                position.seconds = time.monotonic() - began
+                progress = spent()
+                last = progress >= 1
+                _check(recent, position, rate)
+                evaluates = last or _due(training.evaluate_every, position.step)
+                found = perplexity(model, sample, dtype) if sample is not None and evaluates else None
+                check_perplexity(found, f"held-out text at step {position.step}")
+                saves = last or _due(training.checkpoint_every, position.step)
+                if saves:
+                    _check_weights(model, position)
+                if workers.first:
+                    row = _row(recent, position, logged, rate, found)
+                    folder.log(row)
+                    display.show(row, progress)
+                    if watch is not None:
+                        watch(row)
+                    if saves:
+                        folder.save(model, optimiser, position)
+                logged = replace(position)
+    return Outcome(position, position.tokens / max(position.seconds, 1e-9))
+
+
+def _prepared(batcher: Batcher, seed: int, first: int, pin: bool) -> Generator[Upload, None, None]:
+    """The batches from a step on, a few of them ahead of time."""
+
+    def prepare(step: int) -> Upload:
+        offset = float(np.random.default_rng((seed, 1, step)).random())
+        return Upload.of(batcher(step), offset, pin)
+
+    with ThreadPoolExecutor(PREPARERS) as pool:
+        waiting: deque[Future[Upload]] = deque()
+        step = first
+        try:
+            while True:
+                while len(waiting) < PREPARED:
+                    waiting.append(pool.submit(prepare, step))
+                    step += 1
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
+
+
+def _warm_up(stepper: Stepper, batcher: Batcher, console: Console) -> None:
+    """Compiles and captures the shapes that come often, before the clock starts; the weights stay as they are."""
+    began = time.monotonic()
+    wanted = {shape for shape, _ in batcher.plan.shapes[:40]}
+    for step in range(min(len(batcher.plan), 400)):
+        steps, _, _ = batcher.plan.batch(step)
+        if steps in wanted:
+            upload = Upload.of(batcher(step), 0.5, pin=False)
+            if upload.profile == batcher.profile:
+                stepper(upload)
+                wanted.remove(steps)
+    torch.cuda.synchronize()
+    console.print(f"compiled and captured in {time.monotonic() - began:.0f} s", highlight=False)
+
+
+def _mixed(seed: int, step: int, rank: int) -> int:
+    """One number for all three."""
+    return int(np.random.SeedSequence((seed, 2, step, rank)).generate_state(1, np.uint64)[0] >> 1)
+
+
+def _clip(gradient: torch.Tensor, bound: float) -> None:
+    """Scales a gradient down to a norm, without asking how long it is."""
+    gradient.mul_((bound / (gradient.norm() + 1e-6)).clamp(max=1.0))
+
+
+def _sample(text: Text, sentences: int) -> Text | None:
+    """The first sentences of a text; None if it has none."""
+    if not len(text.sentences):
+        return None
+    offsets = text.sentences.offsets[: sentences + 1]
+    return replace(
+        text, sentences=replace(text.sentences, tokens=text.sentences.tokens[: offsets[-1]], offsets=offsets)
+    )
+
+
+def _foreseen(budget: Budget, model: LanguageModel, step_tokens: float) -> float | None:
+    """Predictions in each direction that a budget comes to; of minutes no more than a CPU may reach, None on a GPU."""
+    if budget.minutes is None:
+        return budget.tokens or (budget.steps or 0) * step_tokens
+    if model.bilm.device.type != "cpu":
+        return None
+    products = 6 * sum(item.numel() for item in model.bilm.parameters())  # forward and back, of a token
+    return 60 * budget.minutes * CORE_PRODUCTS * torch.get_num_threads() / products
+
+
+def _warn(console: Console, text: str) -> None:
+    if text:
+        console.print(text, style="yellow", highlight=False, soft_wrap=True)
+
+
+def _due(every: int, step: int) -> bool:
+    return every > 0 and step % every == 0
+
+
+def _check(losses: list[float], position: Position, rate: float) -> None:
+    bad = next((i for i, loss in enumerate(losses) if not math.isfinite(loss)), None)
+    if bad is not None:
+        step = position.step - len(losses) + bad
+        earlier = ", ".join(f"{loss:.3f}" for loss in losses[max(0, bad - 5) : bad]) or "none since the last check"
+        raise InputError(
+            f"the loss is {losses[bad]} at step {step} (learning rate {rate:.2g}; losses before it: {earlier}). "
+            f"The last checkpoint is of before that. {REMEDY}"
+        )
+
+
+def _check_weights(model: LanguageModel, position: Position) -> None:
+    """Refuses weights that a checkpoint must not hold: a step may spoil them after its own loss was still sound."""
+    bad = next((name for name, item in model.named_parameters() if not item.isfinite().all()), None)
+    if bad is not None:
+        raise InputError(
+            f"{bad} holds nan or inf after step {position.step}; no checkpoint of that is written. {REMEDY}"
+        )
+
+
+def check_perplexity(found: Perplexity | None, of: str) -> None:
+    """Refuses a perplexity that is no number: its model is of no use."""
+    if found is not None and not math.isfinite(found.mean):
+        raise InputError(f"the perplexity of {of} is {found.mean}. {REMEDY}")
+
+
+def _row(losses: list[float], position: Position, before: Position, rate: float, found: Perplexity | None) -> Row:
+    seconds = max(position.seconds - before.seconds, 1e-9)
+    return Row(
+        step=position.step,
+        tokens=position.tokens,
+        seconds=position.seconds,
+        loss=sum(losses) / len(losses),
+        learning_rate=rate,
+        tokens_per_second=(position.tokens - before.tokens) / seconds,
+        forward=found.forward if found else None,
+        backward=found.backward if found else None,
+    )
+
+
+class _Display:
+    """How far the run is: a bar on a terminal; and a line for every perplexity, and at the end."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()
+        self.bar = Progress(*columns, console=console, disable=not console.is_terminal)
+        self._task = self.bar.add_task("training", total=1.0)
+
+    def show(self, row: Row, progress: float) -> None:
+        """Shows a line of the curve."""
+        state = f"step {row.step:,}  loss {row.loss:.3f}  {row.tokens_per_second:,.0f} tokens/s"
+        self.bar.update(self._task, completed=progress, description=state)
+        if row.forward is not None or progress >= 1:
+            held = (
+                f"  held-out perplexity {row.forward:.1f} forward, {row.backward:.1f} backward" if row.forward else ""
+            )
+            line = f"{100 * min(progress, 1):5.1f} %  {state}  {row.seconds:,.0f} s{held}"
+            self._console.print(line, highlight=False, soft_wrap=True)

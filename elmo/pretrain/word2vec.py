@@ -1,0 +1,318 @@
+"""Word vectors from the text of a biLM: `python -m tasks.word2vec TEXT...`, for features=word2vec.
+
+The stronger static baseline. ELMo may seem good only because the vectors it is compared with are narrow, or were
+trained on other text. These are 300 wide and see what the biLM sees, token for token: the training part of the same
+token store (`elmo.pretrain.corpus.build`), without the held-out paragraphs. What is left between the two arms is that
+one knows a word's context and the other does not.
+
+Skip-gram with negative sampling, by gensim: of word2vec's two models the better one for rare words (Mikolov et al.
+2013); the window of 5, five negatives, five passes, at least five occurrences and thinning frequent words at 1e-4 are
+usual for text of this size. One Neoverse-N1 core does 106 k tokens a second (61 k with ten negatives), so five passes
+over the 108 million tokens of the shipped biLM take 85 core-minutes. Words are lower-cased, because the tasks look
+vectors up so (features.words.lowercase); how a word is written is what their character CNN sees.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import math
+import os
+import shutil
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import numpy.typing as npt
+from rich.console import Console
+
+from elmo.common.errors import InputError
+from elmo.common.files import replacing, sha256_of
+from elmo.common.meter import Meter
+from elmo.common.threads import available_cores
+from elmo.pretrain.corpus.build import CorpusSettings, build_store
+from elmo.pretrain.corpus.token_store import TokenStore
+from elmo.tokeniser import Tokenise
+from elmo.word_vectors import word2vec_path
+
+SENTENCES_AT_ONCE = 10_000  # spelled out together: a few MB of words, and progress every second or so
+# This version takes a product of two vectors that is exactly -1 for the sign of an exception, reports it, though there
+# is none, and goes on with 0: once in many millions, so nothing is lost. A Python that has its assertions on
+# stops there (gensim's issue 3642). The report goes past sys.unraisablehook, so it can only be explained.
+_FALSE_ALARMS = "4.4.0"
+EXAMPLE = """\
+examples:
+  python -m tasks.word2vec enwiki.txt.xz news/      text files and folders, cut and held out as elmo.pretrain does
+  python -m tasks.word2vec run/store                the token store of a pretraining: exactly the biLM's text
+  python -m tasks.run task=ner features=word2vec    then
+"""
+
+
+@dataclass(frozen=True)
+class Word2VecSettings:
+    """How vectors are trained; equal settings and text give equal files only with one worker.
+
+    Attributes:
+        dim: numbers in a vector.
+        window: words on either side, at most, that a word is to predict; each time drawn from 1 to this.
+        negatives: drawn words that each of them is told from.
+        sample: words more frequent than this share of the text are thinned out; 0 keeps them all.
+        min_count: rarer words get no vector.
+        epochs: passes over the text.
+        spread: standard deviation of all values of the vectors, which are multiplied to have it. Skip-gram's own, about
+            0.1, leaves words faint beside characters at the input of a head: dev F1 of mini NER was 5 points lower (two
+            seeds, vectors of 14 million tokens). GloVe 840B has 0.49.
+        cased: keeps capitals, for features.words.lowercase=false.
+        seed: of all that is drawn.
+        workers: threads. More than one write into the same vectors as they come, so runs differ slightly.
+    """
+
+    dim: int = 300
+    window: int = 5
+    negatives: int = 5
+    sample: float = 1e-4
+    min_count: int = 5
+    epochs: int = 5
+    spread: float = 0.5
+    cased: bool = False
+    seed: int = 1
+    workers: int = 1
+
+    def __post_init__(self) -> None:
+        least = {"dim": 2, "window": 1, "negatives": 1, "min_count": 1, "epochs": 1, "seed": 0, "workers": 1}
+        for name, low in least.items():
+            if getattr(self, name) < low:
+                raise InputError(f"--{name.replace('_', '-')}: expected {low} or more, found {getattr(self, name)}")
+        if not 0 <= self.sample < 1:
+            raise InputError(f"--sample: expected 0 or more and less than 1, found {self.sample}")
+        if not (math.isfinite(self.spread) and self.spread > 0):
+            raise InputError(f"--spread: expected more than 0, found {self.spread}")
+
+
+class TrainingText:
+    """The training sentences of a token store as lists of words, from the start each time they are asked for.
+
+    Args:
+        store: the corpus.
+        forms: the word to use for each number of the store.
+        meter: is told how many tokens have been handed out.
+    """
+
+    def __init__(self, store: TokenStore, forms: Sequence[str], meter: Meter) -> None:
+        self._sentences = store.train
+        self._forms = forms
+        self._meter = meter
+
+    def __iter__(self) -> Iterator[list[str]]:
+        tokens, offsets, forms = self._sentences.tokens, self._sentences.offsets, self._forms
+        for first in range(0, len(self._sentences), SENTENCES_AT_ONCE):
+            bounds: list[int] = offsets[first : first + SENTENCES_AT_ONCE + 1].tolist()
+            words = [forms[number] for number in tokens[bounds[0] : bounds[-1]].tolist()]
+            for start, end in pairwise(bounds):
+                yield words[start - bounds[0] : end - bounds[0]]
+            self._meter.advance(len(words), len(words))
+
+
+def train(
+    store: TokenStore, settings: Word2VecSettings, console: Console
+) -> tuple[list[str], npt.NDArray[np.float32], dict[str, Any]]:
+    """Words by falling frequency, their vectors (words, dim), and what there is to say about the training."""
+    gensim = _gensim()
+    spelled = store.words(range(len(store)))
+    forms = spelled if settings.cased else [word.lower() for word in spelled]
+    counts: Counter[str] = Counter()
+    for form, count in zip(forms, store.type_counts.tolist(), strict=True):
+        counts[form] += count
+    known = sum(count for count in counts.values() if count >= settings.min_count)
+    if not known:
+        raise InputError(
+            f"{store.folder}: no word occurs {settings.min_count} times in the training text; give more text, or lower "
+            "--min-count"
+        )
+    logging.getLogger("gensim").setLevel(logging.ERROR)  # it warns of small batches, which are right for little text
+    model = gensim.models.Word2Vec(
+        sg=1,
+        vector_size=settings.dim,
+        window=settings.window,
+        negative=settings.negatives,
+        sample=settings.sample,
+        min_count=settings.min_count,
+        epochs=settings.epochs,
+        seed=settings.seed,
+        workers=settings.workers,
+    )
+    model.build_vocab_from_freq(counts, corpus_count=len(store.train))  # the store has counted already
+    tokens = len(store.train.tokens)
+    if gensim.__version__ == _FALSE_ALARMS:
+        console.print(
+            'gensim may print "Exception ignored in ... our_dot_float" now and then; it is no error',
+            highlight=False,
+            soft_wrap=True,
+        )
+    began = time.monotonic()
+    with Meter(console, "training", tokens * settings.epochs) as meter:
+        text = TrainingText(store, forms, meter)
+        model.train(text, total_examples=len(store.train), total_words=tokens, epochs=settings.epochs)
+    seconds = time.monotonic() - began
+    trained_spread = float(model.wv.vectors.std())
+    about = {
+        "words": len(model.wv),
+        "spread_as_trained": round(trained_spread, 4),
+        "tokens_with_a_vector": known,
+        "seconds": round(seconds, 1),
+        "tokens_a_second": round(tokens * settings.epochs / seconds),
+        "gensim": gensim.__version__,
+    }
+    return list(model.wv.index_to_key), model.wv.vectors * np.float32(settings.spread / trained_spread), about
+
+
+def _gensim() -> Any:  # noqa: ANN401 (a module without types)
+    try:
+        import gensim
+    except ModuleNotFoundError as error:
+        raise InputError(
+            f"training word vectors needs {error.name}, which is not installed: pip install 'elmo-benchmark[word2vec]'"
+        ) from error
+    return gensim
+
+
+def write_vectors(path: Path, words: Sequence[str], vectors: npt.NDArray[np.float32]) -> None:
+    """Writes word2vec's text format; five decimals, as GloVe's files have, make it a third smaller than gensim's."""
+    line = "%s" + " %.5f" * vectors.shape[1] + "\n"
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        file.write(f"{len(words)} {vectors.shape[1]}\n")
+        for word, vector in zip(words, vectors, strict=True):
+            file.write(line % (word, *vector.tolist()))
+
+
+def make_vectors(corpus: CorpusSettings, out: Path, settings: Word2VecSettings, console: Console) -> None:
+    """Writes the vectors of some text to `out`, and what they were made from and how to a JSON file beside it.
+
+    Args:
+        corpus: the text and how to cut it; or one finished token store as its only source, which is taken as it is.
+        out: the file; one that is there already is never overwritten.
+        settings: of the training.
+        console: where progress goes.
+    """
+    about_it = out.with_suffix(".json")
+    if out == about_it:
+        raise InputError(
+            f"{out}: expected a name such as {out.stem}.txt; {out.name} is where the vectors are described"
+        )
+    for path in (out, about_it):
+        if path.exists():
+            raise InputError(
+                f"{path}: is there already, and records may name it; remove it, or name another with --out"
+            )
+    _gensim()  # before minutes of tokenising
+    out.parent.mkdir(parents=True, exist_ok=True)
+    if not os.access(out.parent, os.W_OK):
+        raise InputError(f"{out.parent}: cannot be written to; name another file with --out")
+    own_store = out.with_name(f"{out.name}.store")
+    store = _store(corpus, own_store, console)
+    words, vectors, about = train(store, settings, console)
+    with replacing(out) as partial:
+        write_vectors(partial, words, vectors)
+    card = {
+        "vectors": {"file": out.name, "bytes": out.stat().st_size, "sha256": sha256_of(out)},
+        "text": {"store": store.fingerprint, **{key: store.header[key] for key in ("sources", "settings", "counts")}},
+        "settings": {"model": "skip-gram, negative sampling", **asdict(settings)},
+        "training": about,
+    }
+    with replacing(about_it) as partial:
+        partial.write_text(json.dumps(card, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    if store.folder == own_store and own_store not in map(Path, corpus.sources):  # never what somebody has given
+        shutil.rmtree(own_store, ignore_errors=True)
+    console.print(
+        f"{out}: {about['words']:,} words of {settings.dim} numbers, in {about['seconds']:.0f} s of training "
+        f"({about['tokens_a_second'] / 1000:,.0f} k tokens/s, {settings.workers} threads); "
+        f"about it: {about_it.name}",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def _store(corpus: CorpusSettings, folder: Path, console: Console) -> TokenStore:
+    """The token store that is the text, or one built from it in `folder`.
+
+    Which paragraphs that holds out follows from their own text and the seed: as for a biLM of the same text and seed.
+    """
+    stores = [source for source in map(Path, corpus.sources) if (source / "header.json").is_file()]
+    if stores and len(corpus.sources) > 1:
+        raise InputError(
+            f"{stores[0]} is a token store; expected it alone, found {len(corpus.sources) - 1} more beside it"
+        )
+    store = TokenStore.open(stores[0]) if stores else build_store(corpus, folder, console)
+    if not len(store.train):
+        raise InputError(f"{store.folder}: the corpus has no training sentence; give more text")
+    return store
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The exit status of the command: 0, or 1 after an error message, or 130 after Ctrl-C."""
+    default = Word2VecSettings()
+    parser = argparse.ArgumentParser(
+        prog="python -m tasks.word2vec",
+        description=__doc__,
+        epilog=EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "texts",
+        metavar="TEXT",
+        type=Path,
+        nargs="+",
+        help=".txt, .gz or .xz files and folders of them, or the token store of a pretraining (its training part)",
+    )
+    parser.add_argument(
+        "--out",
+        metavar="FILE",
+        type=Path,
+        default=word2vec_path(),
+        help="default: where features=word2vec looks, $ELMO_WORD2VEC or ~/.cache/elmo-suite/word2vec.txt",
+    )
+    parser.add_argument("--tokenise", choices=get_args(Tokenise), default="ptb", help="default: ptb; not for a store")
+    parser.add_argument(
+        "--heldout-fraction",
+        metavar="SHARE",
+        type=float,
+        default=CorpusSettings.heldout_fraction,
+        help="of paragraphs that are not seen, as in pretraining; default: %(default)s; not for a store",
+    )
+    parser.add_argument("--dim", type=int, default=default.dim, help="default: %(default)s")
+    parser.add_argument("--window", type=int, default=default.window, help="default: %(default)s")
+    parser.add_argument("--negatives", type=int, default=default.negatives, help="default: %(default)s")
+    parser.add_argument("--sample", type=float, default=default.sample, help="default: %(default)s")
+    parser.add_argument("--min-count", type=int, default=default.min_count, help="default: %(default)s")
+    parser.add_argument("--epochs", type=int, default=default.epochs, help="passes over the text; default: %(default)s")
+    parser.add_argument("--spread", type=float, default=default.spread, help="of their values; default: %(default)s")
+    parser.add_argument("--cased", action="store_true", help="keep capitals, for features.words.lowercase=false")
+    parser.add_argument("--seed", type=int, default=default.seed, help="default: %(default)s")
+    parser.add_argument(
+        "--workers",
+        type=int,
+        default=available_cores(),
+        help="threads; default: one a core. With 1, runs are equal to the bit",
+    )
+    options = parser.parse_args(arguments)
+    chosen = {name: getattr(options, name) for name in asdict(default)}
+    try:
+        settings = Word2VecSettings(**chosen)
+        corpus = CorpusSettings(
+            options.texts, options.tokenise, heldout_fraction=options.heldout_fraction, seed=options.seed
+        )
+        make_vectors(corpus, options.out, settings, Console(stderr=True))
+    except (InputError, OSError) as error:
+        print(f"tasks.word2vec: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("tasks.word2vec: interrupted; no vectors were written, training starts anew next time", file=sys.stderr)
+        return 130
+    return 0

@@ -1,0 +1,392 @@
+"""Frozen layers at hand: a sentence is embedded once, for all runs with a layer store, for this one without."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from elmo.bilm.model import Sentence
+from elmo.common.device import begin_download, upload
+from elmo.common.errors import InputError
+from elmo.common.teller import Batch, Silence, Teller
+from elmo.common.threads import in_background
+from elmo.store import PRECISIONS, Shelf, StoreFull
+from elmo.store.row_numbers import (
+    NOWHERE,
+    Key,
+    Numbering,
+    Numbers,
+    first_within,
+    in_batches,
+    padded_numbers,
+    running_numbers,
+    starts_from,
+)
+
+# Tokens that are embedded at once: memory follows them. A GPU is busy only with thousands of sentences side by side.
+TOKENS_AT_ONCE = 8192
+TOKENS_AT_ONCE_ON_A_GPU = 65_536
+MEMORY_GB = 4.0
+
+HALF_OVERFLOWS = 65_520.0  # from there on values round to infinity in float16
+
+
+class TokenLayers(Protocol):
+    """What computes frozen layers: a `Bilm`, or any other model with these four; `CachedLayers` makes it `Layers`."""
+
+    @property
+    def dim(self) -> int:
+        """Width of a layer."""
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """For each layer how many of its values are worth keeping: `dim`, or fewer that it repeats up to `dim`."""
+
+    def fingerprint(self) -> str:
+        """A hash of everything that the layers depend on."""
+
+    def token_layers(self, sentences: Sequence[Sentence]) -> Tensor:
+        """The layers of all tokens, sentence after sentence without padding, (n_layers, tokens, dim), no gradients."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """The layers of some sentences, (1 + tokens, width), row 0 being zero, and the row where each starts."""
+
+    table: Tensor
+    starts: dict[Key, int]
+
+
+@dataclass(frozen=True)
+class Located:
+    """Where the layers of some sentences are, found before they are asked for.
+
+    Attributes:
+        sentences: whose layers they are.
+        rows: numbers of rows in memory, 0 for padding and what is elsewhere; None if all is elsewhere.
+        reading: the same of what the store has, on its way, (*rows, width); None if nothing is.
+        missing: the distinct sentences that have to be embedded.
+    """
+
+    sentences: list[Key]
+    rows: Tensor | None
+    reading: Future[Tensor] | None
+    missing: list[Key]
+
+
+class CachedLayers(nn.Module):
+    """Frozen layers of sentences that were prepared, from a store or from memory, and computed on the spot of others.
+
+    With a store, what is prepared is written to it and read from it, one gather for each batch; a GPU gets what fits
+    into its memory once, at the start. Without one, what fits into memory is embedded at the start of every run. All
+    ways lead to the same values: each is rounded to `precision`, wherever it comes from.
+
+    Args:
+        source: what computes the layers, such as a `Bilm`; a module's device is the cache's, too.
+        shelf: where to keep them on disk; None keeps them for this run only.
+        precision: float16 takes half the room of float32.
+        memory_gb: memory to fill at most, on that device.
+    """
+
+    def __init__(
+        self,
+        source: TokenLayers,
+        shelf: Shelf | None = None,
+        precision: str = "float32",
+        memory_gb: float = MEMORY_GB,
+    ) -> None:
+        super().__init__()
+        if precision not in PRECISIONS:
+            raise InputError(f"precision: expected {' or '.join(PRECISIONS)}, found {precision!r}")
+        if shelf is not None and (shelf.about.precision, shelf.about.widths) != (precision, source.widths):
+            raise ValueError(f"expected a shelf of {precision} and widths {source.widths}, found {shelf.about}")
+        self.source = source
+        self.shelf = shelf
+        self.precision = precision
+        self._kind: torch.dtype = getattr(torch, precision)
+        self._memory_bytes = memory_gb * 1e9
+        # All layers of the tokens in memory; row 0 is zero, for padding.
+        self.register_buffer("_table", torch.zeros(1, sum(source.widths), dtype=self._kind), persistent=False)
+        self._table: Tensor  # (1 + tokens, width)
+        self._starts: dict[Key, int] = {}
+        self._stored: dict[Key, int] = {}
+        self._filling = shelf is not None  # until the store has no room, or cannot be written
+
+    @property
+    def dim(self) -> int:
+        """Width of a layer."""
+        return self.source.dim
+
+    @property
+    def n_layers(self) -> int:
+        """Number of layers."""
+        return len(self.source.widths)
+
+    def fingerprint(self) -> str:
+        """The source's: where layers are kept does not change them."""
+        return self.source.fingerprint()
+
+    def prepare(self, sentences: Iterable[Sentence], teller: Teller | None = None) -> int:
+        """Embeds the sentences that are nowhere yet; how many find no room, and are computed each time, comes out.
+
+        Args:
+            sentences: what will be asked for.
+            teller: is told what there is to do, how it goes, and where the store has no room.
+        """
+        wanted = sorted({tuple(sentence) for sentence in sentences} - {()}, key=lambda s: (len(s), s))
+        teller = teller or Silence()
+        if self.shelf is not None:
+            self._look_up([key for key in wanted if key not in self._stored])
+        new = [key for key in wanted if key not in self._starts and key not in self._stored]
+        teller.say(f"{len(new):,} of {len(wanted):,} sentences to embed" + self._forecast(new))
+        if new and self.shelf is not None and self._filling:
+            self._fill(self.shelf, new, teller)
+        while self.shelf is not None and self.shelf.warnings:
+            teller.warn(self.shelf.warnings.pop(0))
+        self._expect([self._stored[key] for key in wanted if key in self._stored])
+        on_disk = self.shelf is not None and self._table.device.type == "cpu"  # the page cache is memory enough
+        self._load([key for key in wanted if key not in self._starts and not (on_disk and key in self._stored)], teller)
+        return sum(key not in self._starts and key not in self._stored for key in wanted)
+
+    def _expect(self, starts: Sequence[int]) -> None:
+        """Has the disk begin to read, if what lies between the first and the last of these fits into memory."""
+        if self.shelf is not None and starts:
+            first, last = min(starts), max(starts)
+            if (last - first) * self.shelf.about.row_bytes <= self._memory_bytes:
+                self.shelf.expect(first, last)
+
+    def _forecast(self, new: Sequence[Key]) -> str:
+        tokens = sum(map(len, new))
+        size = tokens * self._table.shape[1] * self._table.element_size() / 1e9
+        need = f": {tokens:,} tokens, {size:.2g} GB" * bool(new)
+        return need + (
+            f"; store: {self.shelf.store}" if self.shelf is not None else "; no store: kept for this run alone"
+        )
+
+    def _look_up(self, keys: Sequence[Key]) -> None:
+        """Learns which of these sentences the store has by now."""
+        if self.shelf is not None:
+            starts = zip(keys, self.shelf.find(keys), strict=True)
+            self._stored.update({key: start for key, start in starts if start is not None})
+
+    def _fill(self, shelf: Shelf, new: Sequence[Key], teller: Teller) -> None:
+        """Embeds sentences into the store, as far as there is room.
+
+        Each process goes through the batches in an order of its own and leaves out what another has written meanwhile:
+        two that start together share the work, and none ever waits for one that was killed.
+        """
+        if shelf.refusal is not None:
+            self._end_filling(shelf.refusal, teller)
+            return
+        fitting = first_within(shelf.room(), new)
+        if len(fitting) < len(new):
+            self._filling = False
+            teller.warn(
+                f"the store has room for {len(fitting):,} of them. Raise store.limit_gb, or python -m elmo.store prune"
+            )
+        batches = self._batches(fitting)
+        random.Random(os.getpid()).shuffle(batches)
+        started = time.perf_counter()
+        for number, (batch, rows) in enumerate(self._embedded(teller.track(batches, len(batches), "embedding"))):
+            try:
+                shelf.add(batch, rows.numpy())
+            except StoreFull as full:
+                self._end_filling(str(full), teller)
+                break
+            if number == 1:  # the first warms up a GPU, too, and meets most words for the first time
+                share = sum(map(len, batch)) / sum(map(len, fitting))
+                seconds = (time.perf_counter() - started) / share
+                teller.say(
+                    f"embedding takes about {_duration(seconds)}, as the second of {len(batches):,} batches tells"
+                )
+            started = time.perf_counter()
+        self._look_up(fitting)
+
+    def _end_filling(self, why: str, teller: Teller) -> None:
+        self._filling = False
+        teller.warn(f"{why}. What is left is kept in memory for this run, as far as it fits")
+
+    def _embedded(self, batches: Iterable[Batch]) -> Iterator[tuple[Batch, Tensor]]:
+        """What the store does not have of each batch, and its rows on the CPU; a GPU is by then at the next batch."""
+        ahead: Callable[[], tuple[Batch, Tensor]] | None = None
+        for batch in batches:
+            self._look_up(batch)
+            missing = [key for key in batch if key not in self._stored]
+            if missing:
+                begun = self._begin(missing)
+                if ahead is not None:
+                    yield ahead()
+                ahead = begun
+        if ahead is not None:
+            yield ahead()
+
+    def _begin(self, batch: Batch) -> Callable[[], tuple[Batch, Tensor]]:
+        """Begins to embed sentences; the function that comes out waits for their rows on the CPU."""
+        rows, peak = map(begin_download, self._compute(batch))
+
+        def wait() -> tuple[Batch, Tensor]:
+            self._check(peak())
+            return batch, rows()
+
+        return wait
+
+    def _load(self, keys: Sequence[Key], teller: Teller) -> None:
+        """Brings sentences into memory, as far as there is room: from the store, or computed."""
+        row_bytes = self._table.shape[1] * self._table.element_size()
+        fitting = first_within(int(self._memory_bytes / row_bytes) - len(self._table), keys)
+        if not fitting:
+            return
+        stored = [key for key in fitting if key in self._stored]
+        computed = [key for key in fitting if key not in self._stored]
+        starts = starts_from(len(self._table), stored + computed)
+        table = self._table.new_empty(len(self._table) + sum(map(len, fitting)), self._table.shape[1])
+        table[: len(self._table)] = self._table
+        for batch in self._batches(stored):
+            _put(table, starts[batch[0]], self._stored_rows(batch))
+        peaks = []
+        batches = self._batches(computed)
+        for batch in teller.track(batches, len(batches), "embedding") if batches else []:
+            rows, peak = self._compute(batch)
+            _put(table, starts[batch[0]], rows)
+            peaks.append(peak)
+        for peak in peaks:  # only now: each question would wait for the device
+            self._check(peak)
+        # Only now, and the table first: an error or Ctrl-C on the way leaves no sentence that starts where others are.
+        self._table = table
+        self._starts.update(starts)
+
+    def _batches(self, by_length: Sequence[Key]) -> list[Batch]:
+        """Batches of alike lengths, so large as this device likes them."""
+        on_cpu = self._table.device.type == "cpu"
+        return list(in_batches(TOKENS_AT_ONCE if on_cpu else TOKENS_AT_ONCE_ON_A_GPU, by_length))
+
+    def _rows_of(self, batch: Sequence[Key]) -> Tensor:
+        """The layers of sentences, computed now and rounded, (tokens, width)."""
+        rows, peak = self._compute(batch)
+        self._check(peak)
+        return rows
+
+    def _compute(self, batch: Sequence[Key]) -> tuple[Tensor, Tensor]:
+        """The layers of sentences, rounded, (tokens, width), and their largest value; nothing waits for a GPU."""
+        layers = self.source.token_layers(batch)
+        widths = self.source.widths
+        rows = torch.cat([layer[:, :width] for layer, width in zip(layers, widths, strict=True)], dim=1).to(self._kind)
+        return rows, torch.stack(torch.aminmax(layers)).abs().amax()
+
+    def _check(self, peak: Tensor) -> None:
+        if self._kind == torch.float16:  # else nobody needs to wait for the device
+            require_half_holds(float(peak))
+
+    def _stored_rows(self, batch: Sequence[Key]) -> Tensor:
+        """The layers of sentences in the store, one after the other, (tokens, width)."""
+        return self._take(running_numbers([self._stored[key] for key in batch], batch))
+
+    def _take(self, rows: Numbers) -> Tensor:
+        """Rows of the store by number, (*rows, width), on the CPU, ready to be copied while a GPU works."""
+        if self.shelf is None:
+            raise ValueError("there is no store to read from")
+        pinned = self._table.device.type == "cuda"
+        into = torch.empty(*rows.shape, self._table.shape[1], dtype=self._kind, pin_memory=pinned)
+        self.shelf.take(rows, into.numpy())
+        return into
+
+    def locate(self, sentences: Sequence[Sentence]) -> Located:
+        """Where the layers of a padded batch are; what the store has of them begins to be read."""
+        return self._locate(sentences, padded_numbers)
+
+    def _locate(self, sentences: Sequence[Sentence], number: Numbering) -> Located:
+        # A sentence is hashed word by word whenever it is looked up, so each is looked up once where all are in memory.
+        keys = [tuple(sentence) for sentence in sentences]
+        starts = [self._starts.get(key, NOWHERE) for key in keys]
+        reading, missing = None, []
+        if NOWHERE in starts:
+            stored = [
+                self._stored.get(key, NOWHERE) if start == NOWHERE else NOWHERE
+                for key, start in zip(keys, starts, strict=True)
+            ]
+            if any(start != NOWHERE for start in stored):
+                reading = in_background(partial(self._take, number(stored, keys)))
+            found = zip(keys, starts, stored, strict=True)
+            missing = list(dict.fromkeys(key for key, one, other in found if key and one == other == NOWHERE))
+        in_memory = any(start != NOWHERE for start in starts) or (reading is None and not missing)
+        return Located(keys, torch.from_numpy(number(starts, keys)) if in_memory else None, reading, missing)
+
+    def embed(self, located: Iterable[Located]) -> Held | None:
+        """What has to be embedded for these texts of a batch, each sentence once and all in one go, or None."""
+        missing = list(dict.fromkeys(chain.from_iterable(text.missing for text in located)))
+        return Held(torch.cat([self._table[:1], self._rows_of(missing)]), starts_from(1, missing)) if missing else None
+
+    def layers(self, sentences: Sequence[Sentence]) -> Tensor:
+        """The layers of a padded batch, (n_layers, sentences, tokens, dim), zero where a sentence has ended.
+
+        Sentences that are not at hand are embedded now, each once however often the batch has it.
+        """
+        located = self.locate(sentences)
+        return self.layers_at(located, self.embed([located]))
+
+    def layers_at(self, located: Located, held: Held | None) -> Tensor:
+        """The same for a batch that was located, and whose missing sentences are held."""
+        return self._spread(self._gather(located, held, padded_numbers))
+
+    def token_layers(self, sentences: Sequence[Sentence]) -> Tensor:
+        """The layers of all tokens, sentence after sentence without padding, (n_layers, tokens, dim)."""
+        located = self._locate(sentences, running_numbers)
+        return self._spread(self._gather(located, self.embed([located]), running_numbers))
+
+    def _gather(self, located: Located, held: Held | None, number: Numbering) -> Tensor:
+        """Rows as they are kept, (*rows, width), from wherever each sentence is."""
+        device = self._table.device
+        found = []
+        if located.rows is not None:
+            found.append(self._table[located.rows.to(device, non_blocking=True)])
+        if located.reading is not None:
+            found.append(located.reading.result().to(device, non_blocking=True))
+        if located.missing:
+            if held is None:
+                raise ValueError(f"{len(located.missing)} sentences have to be embedded first")
+            starts = [held.starts.get(key, NOWHERE) for key in located.sentences]
+            found.append(held.table[upload(number(starts, located.sentences), device)])
+        return found[0] if len(found) == 1 else torch.stack(found).sum(dim=0)
+
+    def _spread(self, rows: Tensor) -> Tensor:
+        """Rows as they are kept, (..., width), as layers, (n_layers, ..., dim)."""
+        places = rows.shape[:-1]
+        layers = torch.empty(self.n_layers, *places, self.dim, device=rows.device)
+        parts = torch.split(rows, list(self.source.widths), dim=-1)
+        for layer, part in zip(layers, parts, strict=True):
+            width = part.shape[-1]
+            layer.view(*places, self.dim // width, width).copy_(part.unsqueeze(-2))
+        return layers
+
+
+def _put(table: Tensor, first: int, rows: Tensor) -> None:
+    table[first : first + len(rows)] = rows
+
+
+def require_half_holds(peak: float) -> None:
+    """Refuses layers that would become infinities in float16, by the largest of their values."""
+    if not peak < HALF_OVERFLOWS:  # as no number is
+        raise InputError(
+            f"float16 cannot hold these layers, whose values reach {peak:g}; expected at most 65504. Use --precision "
+            "float32 with elmo.embed, features.elmo.precision=float32 in a run"
+        )
+
+
+def _duration(seconds: float) -> str:
+    return (
+        f"{seconds:.0f} s"
+        if seconds < 100
+        else f"{seconds / 60:.0f} minutes"
+        if seconds < 6000
+        else f"{seconds / 3600:.1f} hours"
+    )

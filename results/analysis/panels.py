@@ -1,0 +1,182 @@
+"""What a figure shows: numbers taken out of records, where anything but the typed part may have any shape."""
+
+import re
+import statistics
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from results.analysis.aggregate import Group, Row, train_fraction
+from results.records.record import RunRecord
+
+# What a task counts its training examples in: the first that its record has. With train_fraction it is what was drawn.
+COUNTS = ("used", "questions", "pairs", "examples", "sentences")
+LAYERS = ("characters", "LSTM 1", "LSTM 2")
+
+
+def as_stem(name: str) -> str:
+    """The name as part of a file's name."""
+    return re.sub(r"[^A-Za-z0-9._=+-]+", "-", name)[:80].strip("-")
+
+
+@dataclass(frozen=True)
+class Panel:
+    """The arms of one task on one data set under the same settings: what one small figure shows."""
+
+    row: Row
+    label: str = ""
+
+    @property
+    def groups(self) -> list[Group]:
+        """The arms, in the order of the table."""
+        return [group for group in self.row.groups if group.label == self.label]
+
+    @property
+    def title(self) -> str:
+        """Task and data, and the settings where there are any."""
+        return f"{self.row.task} · {self.row.data}" + f" · {self.label}" * bool(self.label)
+
+    @property
+    def stem(self) -> str:
+        """The title as part of a file's name."""
+        return as_stem(f"{self.row.data}-{self.row.task}-{self.label}")
+
+    @property
+    def metric(self) -> str:
+        """The main metric of these groups."""
+        return self.groups[0].metric
+
+
+def panels_of(row: Row) -> tuple[list[Panel], list[Panel]]:
+    """The panels to see first, and the others.
+
+    First come plain runs; where there are none, settings under which both arms saw the whole data; else whatever is
+    there.
+    """
+    panels = [Panel(row, label) for label in dict.fromkeys(group.label for group in row.groups)]
+    plain = [panel for panel in panels if not panel.label]
+    whole = [panel for panel in panels if row.pair(panel.label) and not panel.groups[0].cut]
+    first = plain or whole or panels
+    return first, [panel for panel in panels if panel not in first]
+
+
+def curve(record: RunRecord) -> list[tuple[float, float]]:
+    """The dev score by epoch; epochs without one are left out."""
+    points = [(_number(epoch.get("epoch")), _number(epoch.get(record.metric))) for epoch in record.epochs]
+    return [(epoch, score) for epoch, score in points if epoch is not None and score is not None]
+
+
+def shown_metric(metric: str) -> str:
+    """The metric as papers write it."""
+    return {"f1": "F1", "em": "exact match"}.get(metric, metric.replace("_", " "))
+
+
+def layer_name(index: int, layers: int) -> str:
+    """What layer this is: the biLM of the paper has three."""
+    return LAYERS[index] if layers == len(LAYERS) else f"layer {index}"
+
+
+def mixes(group: Group) -> dict[str, tuple[list[list[float]], float]]:
+    """Placement -> (for each seed the weights, bottom layer first; mean gamma), where all seeds have as many layers."""
+    places = dict.fromkeys(place for record in group.records for place in record.mixes)
+    found = {}
+    for place in places:
+        own = [record.mixes[place] for record in group.records if place in record.mixes]
+        if own[0].weights and len({len(mix.weights) for mix in own}) == 1:
+            gamma = statistics.fmean(mix.gamma for mix in own)
+            found[place] = ([list(mix.weights) for mix in own], gamma)
+    return found
+
+
+def class_scores(group: Group) -> dict[str, tuple[float, int | None]]:
+    """Class -> (mean F1 over seeds in percent, examples of it in the test set), for classes that all seeds have."""
+    runs = []
+    for record in group.records:
+        labels = record.details.get("labels")
+        items = labels.items() if isinstance(labels, Mapping) else []
+        runs.append({str(name): scores for name, scores in items if isinstance(scores, Mapping)})
+    found = {}
+    for name in runs[0]:
+        scores = [_number(run.get(name, {}).get("f1")) for run in runs]
+        known = [score for score in scores if score is not None]
+        gold = _number(runs[0][name].get("gold"))
+        if len(known) == len(runs):
+            found[name] = (statistics.fmean(known), None if gold is None else int(gold))
+    return found
+
+
+def confusion(group: Group) -> tuple[list[str], list[list[float]]] | None:
+    """(classes, counts by gold and predicted class, summed over seeds); None where the records have none."""
+    total: list[list[float]] = []
+    names: list[str] = []
+    for record in group.records:
+        details = record.details.get("confusion")
+        labels = details.get("labels") if isinstance(details, Mapping) else None
+        counts = details.get("gold_by_predicted") if isinstance(details, Mapping) else None
+        if not isinstance(labels, list) or not isinstance(counts, list) or not _is_square(counts, len(labels)):
+            return None
+        if total and labels != names:
+            return None
+        before = total or [[0.0] * len(labels)] * len(labels)
+        rows = [zip(*pair, strict=True) for pair in zip(before, counts, strict=True)]
+        names, total = labels, [[so_far + own for so_far, own in row] for row in rows]
+    return ([str(name) for name in names], total) if names else None
+
+
+def training_examples(record: RunRecord) -> float | None:
+    """How many examples the run was trained on, as far as its record counts them."""
+    counts = record.data.get("train")
+    if not isinstance(counts, Mapping):
+        return None
+    return next((number for name in COUNTS if (number := _number(counts.get(name)))), None)
+
+
+@dataclass(frozen=True)
+class Efficiency:
+    """Scores by the size of the training set: what fewer labels cost.
+
+    Attributes:
+        row: The task and data.
+        label: The settings that all sizes share.
+        unit: "training examples", or "share of the training examples" where records do not count them.
+        series: Features -> (size, group) by ascending size.
+    """
+
+    row: Row
+    label: str
+    unit: str
+    series: Mapping[str, Sequence[tuple[float, Group]]]
+
+
+def efficiencies(row: Row) -> list[Efficiency]:
+    """One for each setting that was run with more than one share of the training examples."""
+    by_label: dict[str, list[Group]] = defaultdict(list)
+    for group in row.groups:
+        if group.records[0].limit is None:
+            rest = {key: value for key, value in group.settings.items() if key != "train_fraction"}
+            by_label[" ".join(f"{key}={value}" for key, value in rest.items())].append(group)
+    found = []
+    for label, groups in by_label.items():
+        if len({train_fraction(group.records[0]) for group in groups}) < 2:
+            continue
+        counts = {id(group): training_examples(group.records[0]) for group in groups}
+        counted = all(counts.values())
+        series: dict[str, list[tuple[float, Group]]] = defaultdict(list)
+        for group in groups:
+            share = train_fraction(group.records[0])
+            series[group.features].append(((counts[id(group)] or share) if counted else share, group))
+        unit = "training examples" if counted else "share of the training examples"
+        ordered = {name: sorted(points, key=lambda point: point[0]) for name, points in series.items()}
+        found.append(Efficiency(row, label, unit, ordered))
+    return found
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _is_square(counts: Sequence[object], size: int) -> bool:
+    return len(counts) == size and all(
+        isinstance(row, list) and len(row) == size and all(_number(count) is not None for count in row)
+        for row in counts
+    )

@@ -1,0 +1,1 @@
+"""Which runs may be published, and how they are copied."""

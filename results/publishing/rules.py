@@ -1,0 +1,159 @@
+"""Which runs may be published, and how they get there: record.json and examples.json are copied, nothing else.
+
+A run is refused if it did not finish, saw cut data, has no example scores or ones that do not bear its score out, or if
+one of the two files holds more than numbers and names: third-party text stays out of the repository, and so do paths.
+"""
+
+import dataclasses
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from results.analysis.aggregate import ROUNDING
+from results.records.collect import Found, collect
+from results.records.example_scores import ExamplesUnreadable, read_examples, score_of
+from results.records.identity import EXAMPLES_NAME, RECORD_NAME, differences, record_path
+from results.records.record import RecordUnreadable, RunRecord, read_record, write_record
+from results.records.typed_json import read_json
+
+Kind = Literal["added", "replaced", "left", "refused"]
+EXAMPLES_KEYS = {"schema", "fingerprint", "scores"}
+RECORD_KEYS = {field.name for field in dataclasses.fields(RunRecord)} | {"fingerprint"}
+LONGEST_NAME = 120  # characters: a hash has 64, the longest warning on counts about 80, a sentence soon has more
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one run: its title, and the score or the reason."""
+
+    kind: Kind
+    title: str
+    text: str
+
+
+def publish_runs(folders: Sequence[Path], published: Path, commit: str | None = None) -> list[Outcome]:
+    """Copies what may be published from below the folders; says of each run what became of it.
+
+    Args:
+        folders: With records anywhere below.
+        published: Where they go, under the path that follows from their identity.
+        commit: Filled into records that have none.
+    """
+    collection = collect(folders)
+    outcomes = [Outcome("refused", "not read", finding.text) for finding in collection.findings if finding.wrong]
+    for folder in folders:
+        if not folder.is_dir():
+            outcomes.append(Outcome("refused", str(folder), "expected a folder with runs, found no such folder"))
+        elif next(folder.rglob(RECORD_NAME), None) is None:
+            outcomes.append(Outcome("refused", str(folder), f"expected runs, found no {RECORD_NAME} below it"))
+    return outcomes + [_publish(item, published, commit) for item in collection.found]
+
+
+def _publish(item: Found, published: Path, commit: str | None) -> Outcome:
+    record = item.record
+    title = record.identity.title
+    target = record_path(published, record.identity)
+    try:
+        there = read_record(target) if target.exists() else None
+    except RecordUnreadable as error:
+        return Outcome("refused", title, f"what is published in its place: {error}")
+    if reason := refusal(item) or _conflict(there, record, target):
+        return Outcome("refused", title, reason)
+    score = f"{record.metric} {record.score:.2f}"
+    filled = _with_commit(record, commit)
+    if there and _with_commit(filled, there.environment.commit if there.environment else None) == there:
+        return Outcome("left", title, score)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if target.resolve() != item.path.resolve():
+        shutil.copyfile(item.path.with_name(EXAMPLES_NAME), target.with_name(EXAMPLES_NAME))
+    if filled is record:
+        shutil.copyfile(item.path, target)  # last: a record vouches for what lies beside it
+    else:
+        write_record(target, filled)
+    return Outcome("replaced", title, f"{there.score:.2f} -> {score}") if there else Outcome("added", title, score)
+
+
+def _with_commit(record: RunRecord, commit: str | None) -> RunRecord:
+    """The record with the commit filled in, if it has none: the fingerprint does not cover it."""
+    environment = record.environment
+    if commit is None or environment is None or environment.commit is not None:
+        return record
+    return replace(record, environment=replace(environment, commit=commit))
+
+
+def _conflict(there: RunRecord | None, here: RunRecord, target: Path) -> str:
+    """Why the run cannot take the place of the published one of its name; empty if it can."""
+    if there is None or there.fingerprint == here.fingerprint:
+        return ""
+    keys = ", ".join(differences(there.hashed, here.hashed))
+    return f"a run of this name made under other settings is published ({keys}); to replace it, delete {target.parent}"
+
+
+def refusal(item: Found) -> str:
+    """Why a run may not be published; empty if it may."""
+    record, examples = item.record, item.path.with_name(EXAMPLES_NAME)
+    if record.status != "finished":
+        return f"expected a finished run, found one that {_ended(record)}"
+    if record.limit is not None:
+        return f"expected the whole data, found limit={record.limit}"
+    try:
+        scores = read_examples(examples, record.fingerprint)
+    except ExamplesUnreadable as error:
+        return str(error)
+    if scores is None:
+        return f"expected {EXAMPLES_NAME} beside the record, found none; without it there is no interval"
+    score = score_of(scores, record.metric)
+    if score is None or abs(score - record.score) > ROUNDING:
+        found = "no such metric" if score is None else f"{score:.4f}"
+        return f"expected examples that give the score, {record.metric} {record.score:.4f}, found {found}"
+    return _text_in_examples(_content(examples)) or _text_in_record(_content(item.path))
+
+
+def _ended(record: RunRecord) -> str:
+    return f"failed: {record.error.last_line}" if record.error else f"is {record.status}"
+
+
+def _content(path: Path) -> Mapping[str, object]:
+    content = read_json(path)
+    assert isinstance(content, dict)
+    return content
+
+
+def _text_in_examples(content: Mapping[str, object]) -> str:
+    """Why the file of example scores holds more than it should; the scores themselves were read and are numbers."""
+    if extra := sorted(content.keys() - EXAMPLES_KEYS):
+        return f"{EXAMPLES_NAME}: expected {', '.join(sorted(EXAMPLES_KEYS))}, found {', '.join(extra)} too"
+    scores = content["scores"]
+    assert isinstance(scores, list)
+    for name in sorted({name for example in scores for name in example}):
+        if any(character.isspace() for character in name) or len(name) > LONGEST_NAME:
+            return f"{EXAMPLES_NAME}: expected names without spaces, found {name[:40]!r}"
+    return ""
+
+
+def _text_in_record(content: Mapping[str, object]) -> str:
+    """Why the record holds more than settings, counts and scores."""
+    if extra := sorted(content.keys() - RECORD_KEYS):
+        return f"record.json: expected the keys of a record, found {', '.join(extra)} too"
+    for where, text in _texts(content):
+        if len(text) > LONGEST_NAME or "\n" in text:
+            return f"record.json: {where}: expected a name or a number, found text: {text[:40]!r}"
+        if text.startswith(("/", "~")) or text[1:3] == ":\\":
+            return f"record.json: {where}: expected a name, found a path of one machine: {text[:40]!r}"
+    return ""
+
+
+def _texts(value: object, where: str = "") -> Iterator[tuple[str, str]]:
+    """All text of a JSON value, keys too, each with where it stands."""
+    if isinstance(value, str):
+        yield where, value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            place = f"{where}.{key}" if where else str(key)
+            yield place[:LONGEST_NAME], str(key)
+            yield from _texts(item, place)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts(item, where)

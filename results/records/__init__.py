@@ -1,0 +1,1 @@
+"""What a run leaves: record, identity, lock, example scores and environment."""

@@ -1,0 +1,120 @@
+"""Records from folders: every readable one once, and a finding for each thing that is not as it should be."""
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Literal
+
+from results.records.identity import RECORD_NAME, fingerprint, shown
+from results.records.record import RecordUnreadable, RunRecord, read_record
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something to say below the table; `wrong` if `--check` should fail for it.
+
+    Attributes:
+        kind: "failed" run, "empty" cell (the text is the command that fills it), "unreadable" file, or "note".
+        text: What is said, on one line.
+        wrong: Whether somebody has to act before the table can be trusted as it stands.
+        row: The (data, task) it belongs to, if any.
+    """
+
+    kind: Literal["failed", "empty", "unreadable", "note"]
+    text: str
+    wrong: bool
+    row: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class Found:
+    """A record and the file it was read from."""
+
+    path: Path
+    record: RunRecord
+
+
+@dataclass(frozen=True)
+class Collection:
+    """What lies below some folders."""
+
+    found: Sequence[Found]
+    findings: Sequence[Finding]
+
+
+def collect(folders: Iterable[Path]) -> Collection:
+    """All records below the folders, ordered by path, copies of one run counted once; a missing folder is empty."""
+    found: list[Found] = []
+    findings: list[Finding] = []
+    for path in _record_files(folders, findings):
+        try:
+            found.append(Found(path, read_record(path)))
+        except RecordUnreadable as error:
+            findings.append(Finding("unreadable", str(error), wrong=True))
+        except OSError as error:
+            findings.append(Finding("unreadable", f"{path}: {error.strerror}", wrong=True))
+    kept = _without_copies(found, findings)
+    findings += [finding for item in kept if (finding := _clock(item))]
+    return Collection(kept, findings)
+
+
+def _record_files(folders: Iterable[Path], findings: list[Finding]) -> list[Path]:
+    def refused(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):
+            text = f"{error.filename}: expected a folder that can be read, found: {error.strerror}"
+            findings.append(Finding("unreadable", text, wrong=True))
+
+    files: dict[str, Path] = {}  # by resolved path: folders may overlap
+    for folder in folders:
+        for place, _, names in os.walk(folder, onerror=refused):
+            if RECORD_NAME in names:
+                path = Path(place, RECORD_NAME)
+                files.setdefault(os.path.realpath(path), path)
+    return sorted(files.values())
+
+
+def _without_copies(found: Sequence[Found], findings: list[Finding]) -> list[Found]:
+    """One of each (identity, fingerprint): records merge by copying folders, so copies are expected."""
+    kept: dict[tuple[str, str], Found] = {}
+    for item in found:
+        key = (_identity_key(item.record), item.record.fingerprint)
+        other = kept.setdefault(key, item)
+        if other is item or item.record.status != "finished":
+            continue
+        if other.record.status != "finished":
+            kept[key] = item  # it failed or was under way in one place and finished in another
+        elif item.record.score != other.record.score:
+            findings.append(
+                Finding(
+                    "note",
+                    f"{item.path} and {other.path} are the same run with other scores, {item.record.score:.4f} and "
+                    f"{other.record.score:.4f}; only the second is counted",
+                    wrong=True,
+                    row=(item.record.identity.data, item.record.identity.task),
+                )
+            )
+    return list(kept.values())
+
+
+def _clock(item: Found) -> Finding | None:
+    """What to say where the record's times cannot be: its score stands, its dates do not."""
+    record = item.record
+    try:
+        times = [datetime.fromisoformat(time) for time in (record.started_at, record.finished_at) if time is not None]
+        backwards = len(times) == 2 and times[1] < times[0]
+    except (TypeError, ValueError) as error:  # no date, or one with and one without a time zone
+        text = f"started_at {record.started_at!r}, finished_at {record.finished_at!r}: {error}"
+    else:
+        text = f"finished_at {record.finished_at} lies before started_at {record.started_at}: the clock went backwards"
+        if not backwards:
+            return None
+    row = (record.identity.data, record.identity.task)
+    return Finding("note", f"{item.path}: {text}; the score and `seconds` do not depend on it", wrong=False, row=row)
+
+
+def _identity_key(record: RunRecord) -> str:
+    """The identity as its path has it: values that read alike name one run."""
+    identity = record.identity
+    return fingerprint({**vars(identity), "variant": {key: shown(value) for key, value in identity.variant.items()}})

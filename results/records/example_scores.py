@@ -1,0 +1,81 @@
+"""One score per test example: what lies beside a record, read with care, and the run's score made from it again."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from itertools import chain
+from operator import add, itemgetter
+from pathlib import Path
+from typing import Any
+
+from results.records.typed_json import is_number, read_json
+
+Example = Mapping[str, float]
+
+
+class ExamplesUnreadable(ValueError):  # noqa: N818 - reads as what it is
+    """A file of example scores that is cut short, edited into nonsense, or of another run."""
+
+
+def read_examples(path: Path, fingerprint: str) -> list[Example] | None:
+    """The scores of a run's test examples, or None if there is no such file.
+
+    Args:
+        path: Beside the record.
+        fingerprint: The record's, so that scores of another run are never taken for its own.
+
+    Raises:
+        ExamplesUnreadable: The file is there, but it is not what a run with this fingerprint wrote.
+    """
+    remedy = "no interval is made from it; restore the file from a copy, or delete its folder and run again"
+    try:
+        content = read_json(path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ExamplesUnreadable(f"{path}: {error.strerror}; {remedy}") from error
+    except ValueError as error:  # cut short, or not UTF-8
+        raise ExamplesUnreadable(f"{path}: expected one whole JSON object, found: {error}; {remedy}") from error
+    found = content.get("fingerprint") if isinstance(content, dict) else None
+    if found != fingerprint:
+        raise ExamplesUnreadable(
+            f"{path}: expected the fingerprint of the record beside it, {fingerprint[:12]}, "
+            f"found {str(found)[:12]}; {remedy}"
+        )
+    scores = content.get("scores") if isinstance(content, dict) else None
+    if not isinstance(scores, list) or not _are_examples(scores):
+        raise ExamplesUnreadable(f"{path}: scores: expected a list of objects with finite numbers; {remedy}")
+    return scores
+
+
+def parts(run: Sequence[Example], metric: str) -> tuple[list[float], list[float]] | None:
+    """What a score is made of, by example: parts of the sum, and parts of what it is divided by; None where unknown.
+
+    F1 is that of the whole, from true positives and errors; any other metric is the mean over examples. All in percent.
+    """
+    if metric == "f1":
+        with suppress(KeyError):
+            right, wrong, missed = (list(map(itemgetter(name), run)) for name in ("tp", "fp", "fn"))
+            errors = map(add, wrong, missed)
+            return [200 * tp for tp in right], [2 * tp + other for tp, other in zip(right, errors, strict=True)]
+    with suppress(KeyError):
+        return list(map(itemgetter(metric), run)), [1] * len(run)
+    if metric == "accuracy":
+        with suppress(KeyError):
+            return [100 * correct for correct in map(itemgetter("correct"), run)], [1] * len(run)
+    return None
+
+
+def score_of(run: Sequence[Example], metric: str) -> float | None:
+    """The run's score in percent, made from its examples; None where they do not hold this metric."""
+    found = parts(run, metric) if run else None
+    return float(sum(found[0]) / max(sum(found[1]), 1)) if found else None
+
+
+def _are_examples(scores: Sequence[Any]) -> bool:
+    """Whether each is an object that holds nothing but numbers; all at once, for a grid of runs has millions."""
+    if set(map(type, scores)) != {dict}:
+        return False
+    numbers = list(chain.from_iterable(map(dict.values, scores)))
+    if not set(map(type, numbers)) <= {int, float, bool}:
+        return False
+    return not numbers or (is_number(min(numbers)) and is_number(max(numbers)))  # NaN is no JSON

@@ -1,0 +1,349 @@
+"""Run records: one JSON file a run, written atomically, from which alone its number can be audited.
+
+The names that `tasks.run` needs are all here. A run goes
+
+    path = record_path(runs_dir, identity)
+    if decide(path, fingerprinted) != "run": ...
+    prepare_folder(path)                              # before a day of training, not after it
+    with results.records.run_lock.take(path.parent): ...          # and decide again: another process may have been
+    faster ...
+    write_examples(path.with_name(EXAMPLES_NAME), ...)
+    write_record(path, RunRecord(...))                # last: a finished record vouches for what lies beside it
+"""
+
+import dataclasses
+import json
+import math
+import os
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+from results.records.environment import CommitState, Environment, commit_state, describe_environment
+from results.records.identity import (
+    EXAMPLES_NAME,
+    RECORD_NAME,
+    Identity,
+    Parts,
+    Value,
+    differences,
+    fingerprint,
+    record_path,
+)
+from results.records.printing import printable
+from results.records.typed_json import decode, read_json
+
+__all__ = [
+    "EXAMPLES_NAME",
+    "RECORD_NAME",
+    "SCHEMA",
+    "CommitState",
+    "Environment",
+    "Identity",
+    "Mix",
+    "Parts",
+    "RecordConflict",
+    "RecordUnreadable",
+    "RunError",
+    "RunRecord",
+    "Value",
+    "commit_state",
+    "decide",
+    "describe_environment",
+    "fingerprint",
+    "hashed",
+    "prepare_folder",
+    "read_record",
+    "record_path",
+    "timestamp",
+    "write_examples",
+    "write_json",
+    "write_record",
+]
+
+SCHEMA = 2  # 1: the fingerprint covered the whole config
+EXAMPLES_SCHEMA = 1
+MIGRATE = "python -m tasks.migrate"
+_OTHER_WEIGHTS = (
+    "\nThe weights differ, and a run is named by the last part of their path. To keep both, rename that folder or file "
+    "(python -m elmo.pretrain name=NAME exports to export/NAME), or name the features: --config-dir with "
+    "features/NAME.yaml"
+)
+
+
+class RecordConflict(RuntimeError):  # noqa: N818 - reads as what it is
+    """A finished run of the same identity was made under other settings."""
+
+
+class RecordUnreadable(ValueError):  # noqa: N818
+    """A record that is cut short, edited into nonsense, or from a later version of the suite."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(printable(reason))  # it quotes what it found
+
+
+@dataclass(frozen=True)
+class RunError:
+    """Why a run failed: the exception's type and message, and the last lines of its traceback."""
+
+    type: str
+    message: str
+    traceback: Sequence[str] = field(default_factory=list)
+
+    @property
+    def last_line(self) -> str:
+        """The error on one line, as Python would end its traceback."""
+        lines = self.message.strip().splitlines()
+        return f"{self.type}: {lines[0]}" if lines else self.type
+
+    @classmethod
+    def of(cls, error: BaseException, last_lines: int = 20) -> "RunError":
+        """The record of an exception, with as many of the traceback's last lines."""
+        lines = "".join(traceback.format_exception(error)).splitlines()
+        return cls(type(error).__name__, str(error), lines[-last_lines:])
+
+
+@dataclass(frozen=True)
+class Mix:
+    """One learned mix of layers: the weights after the softmax, bottom layer first, and gamma."""
+
+    weights: Sequence[float]
+    gamma: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRecord:
+    """One run: what was asked, what came out, and with what. Every score is in percent (92.22, not 0.9222).
+
+    Attributes:
+        status: "finished", "failed", or "running" (reserved for sweeps that show their state).
+        identity: The run's name; its path follows from it.
+        fingerprinted: What else may change a score: `recipes` (the version of the task and of each part of the
+            features), `data`, `vectors` and `weights` (content hashes), and `settings` where a user's own YAML gives
+            any. Settings that are as the suite's own files have them are not here: a recipe stands for those.
+        config: The whole resolved config, for whoever audits the number; the fingerprint does not cover it.
+        metric: Name of the main metric, a key of `scores["test"]`.
+        scores: Split ("dev", "test") -> metric -> percent.
+        details: Further scores of any shape, such as per class; percent as well.
+        data: Per split: counts, hashes, and warnings where they are not the published ones.
+        weights: Name, sha256 and state policy of the biLM; None without one.
+        coverage: Per split: how many different `words` it has, and how many of them `with_vector`; None without
+            pretrained vectors, and in records of earlier versions.
+        mixes: Placement ("input", "output") -> the learned mix.
+        epochs: The learning curve, one mapping an epoch; a value that is not a number (a loss gone astray) is null.
+        seconds: Wall time of the run, by a clock that cannot go backwards.
+        peak_memory_mb: The most memory held, on the device where there is one.
+        environment: Versions, commit, device, threads.
+        started_at: ISO 8601, UTC.
+        finished_at: ISO 8601, UTC.
+        error: Why it failed, where it did.
+        schema: Version of this layout.
+    """
+
+    status: Literal["finished", "failed", "running"]
+    identity: Identity
+    fingerprinted: Mapping[str, object]
+    metric: str
+    config: Mapping[str, object] = field(default_factory=dict)
+    scores: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    details: Mapping[str, object] = field(default_factory=dict)
+    data: Mapping[str, object] = field(default_factory=dict)
+    weights: Mapping[str, object] | None = None
+    coverage: Mapping[str, Mapping[str, int]] | None = None
+    mixes: Mapping[str, Mix] = field(default_factory=dict)
+    epochs: Sequence[Mapping[str, object]] = field(default_factory=list)
+    seconds: float | None = None
+    peak_memory_mb: float | None = None
+    environment: Environment | None = None
+    started_at: str | None = None
+    finished_at: str | None = None
+    error: RunError | None = None
+    schema: int = SCHEMA
+
+    def __post_init__(self) -> None:
+        for split, metrics in self.scores.items():
+            for name, score in metrics.items():
+                if not math.isfinite(score):
+                    raise ValueError(f"scores.{split}.{name}: expected a finite number, found {score}")
+        if self.status == "finished" and self.metric not in self.scores.get("test", {}):
+            raise ValueError(f"scores.test.{self.metric}: missing, but it is the main metric of a finished run")
+        if self.status == "failed" and self.error is None:
+            raise ValueError("error: missing, but the run failed")
+
+    @property
+    def limit(self) -> int | None:
+        """Examples per split where the data were cut, else None."""
+        limit = self.identity.variant.get("limit")
+        return limit if isinstance(limit, int) else None
+
+    @property
+    def hashed(self) -> dict[str, object]:
+        """All that the fingerprint covers: the run's name and what else may change its score."""
+        return hashed(self.identity, self.fingerprinted)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The sha256 of `hashed`; computed, so that the two cannot disagree."""
+        return fingerprint(self.hashed)
+
+    def summary(self) -> dict[str, object]:
+        """The outcome as plain values, for whoever shows it beside others: no config, no curve."""
+        kept = ("status", "scores", "details", "mixes", "data", "seconds", "peak_memory_mb", "environment", "error")
+        content = dataclasses.asdict(self)
+        return {**{key: content[key] for key in kept}, "fingerprint": self.fingerprint}
+
+    @property
+    def score(self) -> float:
+        """The main metric on the test split, of a finished run."""
+        return self.scores["test"][self.metric]
+
+
+def timestamp() -> str:
+    """The time now: ISO 8601, UTC, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def hashed(identity: Identity, fingerprinted: Parts) -> dict[str, object]:
+    """All that a run's fingerprint covers."""
+    return {"identity": identity.hashed(), **fingerprinted}
+
+
+def decide(path: Path, parts: Parts) -> Literal["run", "skip", "failed"]:
+    """Whether the run with this record path is still to be done: "skip" only for an equal, finished one.
+
+    "failed" is an equal one that failed, which may fail again; one that failed under other settings is to be done.
+
+    Args:
+        path: The record's.
+        parts: What the run's fingerprint covers; see `hashed`.
+
+    Raises:
+        RecordConflict: A finished record lies there with another fingerprint; the message lists the differing keys.
+        RecordUnreadable: What lies there is no record.
+    """
+    if not path.exists():
+        return "run"
+    record = read_record(path)
+    equal = record.fingerprint == fingerprint(parts)
+    if record.status != "finished":
+        return "failed" if equal and record.status == "failed" else "run"
+    if equal:
+        return "skip"
+    differing = differences(record.hashed, parts)
+    lines = [f"  {printable(key)}: {there} there, {here} here" for key, (there, here) in differing.items()]
+    raise RecordConflict(
+        f"{path} holds a finished run of the same name made under other settings:\n"
+        + "\n".join(lines)
+        + _OTHER_WEIGHTS * ("weights" in differing)
+        + f"\nTo keep both, use another runs_dir=DIR; to replace it, delete the folder {path.parent}"
+    )
+
+
+def prepare_folder(path: Path) -> None:
+    """Creates the record's folder and proves that a record can be written there.
+
+    Raises:
+        OSError: It cannot; the message names the folder and the way out.
+    """
+    probe = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        probe.touch()
+        probe.unlink(missing_ok=True)  # who holds the lock sweeps up such files
+    except OSError as error:
+        raise OSError(
+            f"{path.parent}: expected a folder that this run can write its record to, found: {error}; "
+            f"make it writable, or use another runs_dir=DIR"
+        ) from error
+
+
+def write_record(path: Path, record: RunRecord) -> None:
+    """Writes the record so that the file is either the old one or the whole new one, whatever happens meanwhile."""
+    write_json(path, {**dataclasses.asdict(record), "fingerprint": record.fingerprint})
+
+
+def write_examples(path: Path, fingerprint: str, scores: Sequence[Mapping[str, float]]) -> None:
+    """Writes one score object per test example, in the order of the test split, and never any text.
+
+    Args:
+        path: Beside the record, EXAMPLES_NAME.
+        fingerprint: The run's, so that a reader can tell that both files belong together.
+        scores: Per example its counts or scores, such as `{"tp": 1, "fp": 0, "fn": 2}`.
+
+    Raises:
+        ValueError: A score is not a finite number.
+    """
+    for index, example in enumerate(scores):
+        for name, score in example.items():
+            if not isinstance(score, int | float) or not math.isfinite(score):
+                raise ValueError(f"{path}: example {index}, {name}: expected a finite number, found {score!r}")
+    write_json(
+        path, {"schema": EXAMPLES_SCHEMA, "fingerprint": fingerprint, "scores": [dict(example) for example in scores]}
+    )
+
+
+def read_record(path: Path) -> RunRecord:
+    """The record in this file.
+
+    Raises:
+        RecordUnreadable: The file is no record that this version understands; the message says why and what to do.
+        OSError: The file cannot be opened.
+    """
+    remedy = "Restore the file from a copy, or delete its folder and run again"
+    try:
+        content = read_json(path)
+    except ValueError as error:  # cut short, or not UTF-8
+        raise RecordUnreadable(f"{path}: expected one whole JSON object, found: {error}. {remedy}") from error
+    schema = content.get("schema") if isinstance(content, dict) else None
+    if isinstance(schema, int) and schema > SCHEMA:
+        raise RecordUnreadable(
+            f"{path}: written with record schema {schema}, this suite knows up to {SCHEMA}. Update the suite to read it"
+        )
+    if schema == 1:
+        raise RecordUnreadable(
+            f"{path}: written by an earlier version of the suite (record schema 1). To keep it, run: {MIGRATE} RUNS_DIR"
+        )
+    try:
+        record: RunRecord = decode(RunRecord, content)
+    except ValueError as error:
+        raise RecordUnreadable(f"{path}: not a run record: {error}. {remedy}") from error
+    found = content.get("fingerprint") if isinstance(content, dict) else None
+    if found != record.fingerprint:
+        raise RecordUnreadable(
+            f"{path}: fingerprint: expected {record.fingerprint}, the hash of `identity` and `fingerprinted`, "
+            f"found {found!r:.80}; was it edited by hand? {remedy}"
+        )
+    return record
+
+
+def write_json(path: Path, content: Mapping[str, object]) -> None:
+    """Writes a JSON file that is either the old one or the whole new one, and creates its folder."""
+    text = json.dumps(_finite(content), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # A name of its own: two machines may share the folder. Opened plainly, so that the umask holds.
+    partial = path.with_name(f"{path.name}.{os.getpid()}-{os.urandom(4).hex()}.partial")
+    try:
+        with open(partial, "x", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _finite(value: object, where: str = "") -> object:
+    """The value as plain JSON, with null for what JSON has no number for; a TypeError names what is not plain."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {key: _finite(item, f"{where}.{key}" if where else str(key)) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item, f"{where}[{index}]") for index, item in enumerate(value)]
+    if value is None or isinstance(value, str | int | float):
+        return value
+    raise TypeError(f"{where}: expected text, a number, a list or a mapping, found {type(value).__name__}; convert it")

@@ -1,0 +1,189 @@
+"""What stands in the table's cells and below it: a Summary as text, before it is laid out in any format."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from results.analysis.aggregate import BASELINE, WITH_ELMO, Group, Row, Summary
+from results.analysis.bootstrap import FEWEST_SEEDS, can_resample
+from results.analysis.interval import Interval
+from results.analysis.paper_scores import load_paper, relative_error_cut
+from results.analysis.verdict import LEGEND, verdict
+from results.records.printing import printable
+
+EMPTY = "-"
+PAPER_ARMS = (BASELINE, WITH_ELMO)  # whose numbers the paper prints
+# (header, alignment) of what is said of a gain; the optional ones are left out where they would be empty throughout
+GAIN_COLUMNS = {
+    "gain": ("gain", "r"),
+    "interval": ("95 %\ninterval", "l"),
+    "p": ("p", "r"),
+    "cut": ("error\ncut", "r"),
+    "paper cut": ("paper\ncut", "r"),
+    "baseline": ("base vs\npaper", "l"),
+    "elmo": ("+ELMo vs\npaper", "l"),
+}
+OPTIONAL = ("interval", "p", "paper cut", "baseline", "elmo")
+TITLES = {
+    "failed": "Failed runs",
+    "empty": "Commands that fill the empty cells",
+    "unreadable": "Not read",
+    "note": "Notes",
+}
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """Cells to lay out: `columns` are (header, alignment), a header may have two lines."""
+
+    title: str
+    columns: Sequence[tuple[str, str]]
+    lines: Sequence[Sequence[str]]
+
+
+def sheets(summary: Summary) -> list[Sheet]:
+    """The main table; where runs had other settings a second one, in which like stands beside like; the best of n."""
+    first, second, *others = map(printable, summary.features)
+    head = [("data", "l"), ("task", "l"), ("metric", "l")]
+    arms = [(first, "l"), (second, "l")]
+    tail = [*GAIN_COLUMNS.values(), *((name, "l") for name in others)]
+    main = [("paper\nbase", "l"), arms[0], ("paper\n+ELMo", "l"), arms[1]] if summary.beside_paper else arms
+    found = [
+        _without_empty_columns(
+            "Test scores in percent: mean±std (number of seeds)",
+            [*head, *main, *tail],
+            [_main_line(row, summary) for row in summary.rows],
+        )
+    ]
+    if lines := [_settings_line(row, label, summary) for row in summary.rows for label in row.labels]:
+        found.append(_without_empty_columns("Other settings", [*head, ("settings", "l"), *arms, *tail], lines))
+    return [*found, *_best_sheet(summary)]
+
+
+def _without_empty_columns(title: str, columns: Sequence[tuple[str, str]], lines: Sequence[Sequence[str]]) -> Sheet:
+    """The sheet without those columns on the gain in which nothing stands."""
+    optional = [GAIN_COLUMNS[name] for name in OPTIONAL]
+    kept = [i for i, column in enumerate(columns) if column not in optional or any(line[i] != EMPTY for line in lines)]
+    return Sheet(title, [columns[i] for i in kept], [[printable(line[i]) for i in kept] for line in lines])
+
+
+def _main_line(row: Row, summary: Summary) -> list[str]:
+    def cell(features: str) -> str:
+        group = row.group(features)
+        apart = any(g.features == features and g.label for g in row.groups)
+        return _score(group) if group else "below" if apart else EMPTY
+
+    first, second, *others = summary.features
+    paper = row.paper
+    std = f"±{paper.elmo_std:.2f}" if paper and paper.elmo_std is not None else ""
+    line = [row.data, row.task, row.metric or EMPTY, cell(first), cell(second)]
+    if summary.beside_paper:
+        line.insert(3, str(paper.baseline) if paper else "n/a")
+        line.insert(5, f"{paper.elmo}{std}" if paper else "n/a")
+    return [*line, *gain_cells(row, "").values(), *map(cell, others)]
+
+
+def _settings_line(row: Row, label: str, summary: Summary) -> list[str]:
+    groups = {name: row.group(name, label) for name in summary.features}
+    metric = next(group.metric for group in groups.values() if group)
+    scores = [_score(group) if group else EMPTY for group in groups.values()]
+    return [row.data, row.task, metric, label, *scores[:2], *gain_cells(row, label).values(), *scores[2:]]
+
+
+def gain_cells(row: Row, label: str) -> dict[str, str]:
+    """What is said of the difference of the two arms, in the order of GAIN_COLUMNS."""
+    gain, cut, interval = row.gain(label), row.error_cut(label), row.interval(label)
+    beside_paper = row.compared == PAPER_ARMS
+    verdicts = [verdict(row.group(features, label), row.paper) if beside_paper else None for features in PAPER_ARMS]
+    paper = relative_error_cut(row.paper.baseline, row.paper.elmo) if row.paper and any(verdicts) else None
+    return {
+        "gain": EMPTY if gain is None else f"{gain:+.2f}",
+        "interval": f"{interval.low:+.1f}..{interval.high:+.1f}" if interval else EMPTY,
+        "p": shown_p(interval),
+        "cut": EMPTY if cut is None else f"{cut:.1f}%",
+        "paper cut": EMPTY if paper is None else f"{paper:.1f}%",
+        "baseline": str(verdicts[0] or EMPTY),
+        "elmo": str(verdicts[1] or EMPTY),
+    }
+
+
+def shown_p(interval: Interval | None) -> str:
+    """P with as many digits as 2000 resamples can tell."""
+    if interval is None:
+        return EMPTY
+    return "<0.001" if interval.p < 0.001 else f"{interval.p:.3f}"
+
+
+def _best_sheet(summary: Summary) -> list[Sheet]:
+    """What the best of n seeds would score on dev, if that was asked for."""
+    if summary.best_of is None:
+        return []
+    lines = []
+    for row in summary.rows:
+        for label in dict.fromkeys(group.label for group in row.groups):
+            groups = [row.group(features, label) for features in summary.features]
+            found = [group.best_of(summary.best_of) if group else None for group in groups]
+            scores = [EMPTY if score is None else f"{score:.2f}" for score in found]
+            lines.append([row.data, row.task, row.metric, label or "plain", *scores])
+    columns = [("data", "l"), ("task", "l"), ("metric", "l"), ("settings", "l")]
+    columns += [(printable(features), "r") for features in summary.features]
+    title = f"Dev scores in percent: expected best of {summary.best_of} seeds"
+    return [_without_empty_columns(title, columns, lines)]
+
+
+def _score(group: Group) -> str:
+    std = "" if group.std is None else f"±{group.std:.2f}"
+    return f"{group.mean:.2f}{std} ({len(group.records)})"
+
+
+def sections(summary: Summary) -> list[tuple[str, list[str]]]:
+    """What is said below the table: (title, lines)."""
+    sections = [
+        (title, [" ".join(finding.text.split()) for finding in summary.findings if finding.kind == kind])
+        for kind, title in TITLES.items()
+    ]
+    sections[-1][1].extend(legend(summary))
+    return [(title, list(map(printable, lines))) for title, lines in sections if lines]
+
+
+def legend(summary: Summary) -> list[str]:
+    """How the columns are to be read, as far as they are there."""
+    legend = _interval_legend(summary)
+    if summary.beside_paper and any(verdict(group, row.paper) for row in summary.rows for group in row.groups):
+        legend.append(LEGEND)
+    if summary.best_of is not None:
+        legend.append(
+            f"expected best of {summary.best_of}: the mean of the highest of {summary.best_of} dev scores drawn from "
+            f"the seeds (Dodge et al. 2019); {EMPTY} where fewer were run"
+        )
+    if summary.beside_paper and any(row.paper is None for row in summary.rows):
+        names = ", ".join(load_paper().comparable_data)
+        legend.append(f"n/a: the paper's numbers are for its own data (data={names}) and tasks")
+    for row in summary.rows:
+        if summary.beside_paper and row.paper and row.paper.split != "test":
+            legend.append(f"{row.task}: the paper's {row.paper.split} scores, on the examples that we test on")
+    return legend
+
+
+def _interval_legend(summary: Summary) -> list[str]:
+    """What the intervals are over: of most gains in one line, of the others by name."""
+    pairs = [(row, label) for row in summary.rows for label in ["", *row.labels] if row.pair(label)]
+    found = [(f"{row.data} {row.task} {label}".rstrip(), row.interval(label)) for row, label in pairs]
+    lines = []
+    texts = {
+        "examples and seeds": "by a paired bootstrap over test examples and seeds together",
+        "examples": "by a paired bootstrap over test examples; an arm has one seed: others may differ by more",
+        "seeds": "by a bootstrap over seeds alone, for examples.json is missing; p by flipping signs, only from "
+        f"{FEWEST_SEEDS} seeds on",
+    }
+    kinds = [over for over in texts if any(interval and interval.over == over for _, interval in found)]
+    for over in kinds:
+        names = ", ".join(name for name, interval in found if interval and interval.over == over)
+        lines.append(f"95 % interval and p{f' ({names})' if len(kinds) > 1 else ''}: of the gain, {texts[over]}")
+    if found and not can_resample():
+        lines.append("no intervals from test examples: numpy is not installed (pip install numpy)")
+    elif without := [name for name, interval in found if interval is None]:
+        lines.append(
+            f"no interval ({', '.join(without)}): examples.json is missing or of other examples, and seeds alone tell "
+            f"nothing below {FEWEST_SEEDS}"
+        )
+    return lines

@@ -1,0 +1,191 @@
+"""The table as text, Markdown, CSV, LaTeX or JSON; every format takes a Summary and gives back the whole output."""
+
+import csv
+import io
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+
+from results.analysis.aggregate import Group, Row, Summary
+from results.analysis.paper_scores import relative_error_cut
+from results.analysis.verdict import verdict
+from results.tables.cells import PAPER_ARMS, TITLES, Sheet, sections, sheets
+
+
+def to_text(summary: Summary) -> str:
+    """The table for a plain terminal, and below it all that is to be said."""
+    blocks = [_text_sheet(sheet) for sheet in sheets(summary)]
+    blocks += ["\n".join([f"{title}:", *(f"  {line}" for line in lines)]) for title, lines in sections(summary)]
+    return "\n\n".join(blocks) + "\n"
+
+
+def to_markdown(summary: Summary) -> str:
+    """The table in GitHub's Markdown; commands in a code block, so that they can be copied."""
+    blocks = [_markdown_sheet(sheet) for sheet in sheets(summary)]
+    for title, lines in sections(summary):
+        if title == TITLES["empty"]:
+            blocks.append("\n".join([f"{title}:", "", "```sh", *lines, "```"]))
+        else:
+            blocks.append("\n".join([f"{title}:", "", *(f"- {_markdown(line)}" for line in lines)]))
+    return "\n\n".join(blocks) + "\n"
+
+
+def to_tex(summary: Summary) -> str:
+    """The table as LaTeX tabulars; what is to be said follows as comments."""
+    blocks = ["% needs \\usepackage{booktabs}", *(_tex_sheet(sheet) for sheet in sheets(summary))]
+    for title, lines in sections(summary):
+        blocks.append("\n".join(f"% {line}" for line in [f"{title}:", *lines]))
+    return "\n\n".join(blocks) + "\n"
+
+
+def to_csv(summary: Summary) -> str:
+    """One line per row with every column, other settings included; unrounded but for noise, empty where unknown."""
+    names = list(dict.fromkeys([*summary.features, *(group.name for row in summary.rows for group in row.groups)]))
+    header = ["data", "task", "metric", "paper_baseline", "paper_elmo", "paper_elmo_std", "gain", "gain_low"]
+    header += ["gain_high", "gain_p", "relative_error_cut", "compared", "verdict_baseline", "verdict_elmo"]
+    header += [f"{name} {column}" for name in names for column in ("mean", "std", "n")]
+    output = io.StringIO()
+    writer = csv.writer(output, lineterminator="\n")
+    writer.writerow(map(_csv, header))
+    for row in summary.rows:
+        paper = row.paper
+        cells: list[object] = [row.data, row.task, row.metric]
+        cells += [paper.baseline, paper.elmo, paper.elmo_std] if paper else [None, None, None]
+        interval = row.interval()
+        cells += [_clean(row.gain())]
+        cells += [_clean(interval.low), _clean(interval.high), interval.p] if interval else [None, None, None]
+        cells += [_clean(row.error_cut()), " ".join(row.compared)]
+        cells += [str(found) if (found := verdict(row.group(name), paper)) else None for name in PAPER_ARMS]
+        groups = {group.name: group for group in row.groups}
+        for name in names:
+            group = groups.get(name)
+            cells += [_clean(group.mean), _clean(group.std), len(group.records)] if group else [None, None, None]
+        writer.writerow(map(_csv, cells))
+    return output.getvalue()
+
+
+def _csv(cell: object) -> object:
+    """A cell that no spreadsheet takes for a formula: text that begins like one gets a quote before it."""
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(("=", "@", "+", "-", "\t", "\r")) else cell
+
+
+def to_json(summary: Summary) -> str:
+    """A list with one object per row, all numbers in percent."""
+    return json.dumps([_json_row(row, summary) for row in summary.rows], indent=2, ensure_ascii=False) + "\n"
+
+
+FORMATS: Mapping[str, Callable[[Summary], str]] = {
+    "text": to_text,
+    "md": to_markdown,
+    "csv": to_csv,
+    "tex": to_tex,
+    "json": to_json,
+}
+# Formats that a program reads: what is said below the table goes to stderr instead.
+MACHINE_FORMATS = ("csv", "json")
+
+
+def _json_row(row: Row, summary: Summary) -> dict[str, object]:
+    own = [finding for finding in summary.findings if finding.row == (row.data, row.task)]
+    paper, interval = row.paper, row.interval()
+    labels = [label for label in row.labels if row.pair(label)]
+    return {
+        "data": row.data,
+        "task": row.task,
+        "metric": row.metric,
+        "features": {group.name: _json_group(group, row) for group in row.groups},
+        "compared": list(row.compared),
+        "gain": _clean(row.gain()),
+        "gain_interval": asdict(interval) if interval else None,
+        "relative_error_cut": _clean(row.error_cut()),
+        "other_settings": {
+            label: {
+                "gain": _clean(row.gain(label)),
+                "gain_interval": asdict(found) if (found := row.interval(label)) else None,
+                "relative_error_cut": _clean(row.error_cut(label)),
+            }
+            for label in labels
+        },
+        "paper": {
+            **asdict(paper),
+            "gain": _clean(paper.elmo - paper.baseline),
+            "relative_error_cut": _clean(relative_error_cut(paper.baseline, paper.elmo)),
+        }
+        if paper
+        else None,
+        "failed": [finding.text for finding in own if finding.kind == "failed"],
+        "empty": [finding.text for finding in own if finding.kind == "empty"],
+        "notes": [finding.text for finding in own if finding.kind == "note"],
+    }
+
+
+def _json_group(group: Group, row: Row) -> dict[str, object]:
+    found = verdict(group, row.paper)
+    return {
+        "mean": _clean(group.mean),
+        "std": _clean(group.std),
+        "n": len(group.records),
+        "scores": [_clean(score) for score in group.scores],
+        "seeds": group.seeds,
+        "features": group.features,
+        "settings": dict(group.settings),
+        "limit": group.records[0].limit,
+        "verdict": {"kind": found.kind, "difference": _clean(found.difference), "margin": _clean(found.margin)}
+        if found
+        else None,
+        "expected_best_dev": [_clean(group.best_of(n)) for n in range(1, len(group.records) + 1)],
+    }
+
+
+def _clean(number: float | None) -> float | None:
+    """Without the digits that binary fractions add: 2.07, not 2.069999999999993."""
+    return None if number is None else round(number, 6)
+
+
+def _text_sheet(sheet: Sheet) -> str:
+    height = max(len(header.split("\n")) for header, _ in sheet.columns)
+    headers = [(header.split("\n") + [""] * height)[:height] for header, _ in sheet.columns]
+    grid = [list(line) for line in zip(*headers, strict=True)] + [list(line) for line in sheet.lines]
+    widths = [max(map(len, column)) for column in zip(*grid, strict=True)]
+
+    def laid_out(line: Sequence[str]) -> str:
+        cells = zip(line, widths, sheet.columns, strict=True)
+        return "  ".join(c.rjust(w) if align == "r" else c.ljust(w) for c, w, (_, align) in cells).rstrip()
+
+    rule = "-" * (sum(widths) + 2 * (len(widths) - 1))
+    return "\n".join([sheet.title, "", *map(laid_out, grid[:height]), rule, *map(laid_out, grid[height:])])
+
+
+def _markdown_sheet(sheet: Sheet) -> str:
+    def line(cells: Sequence[str]) -> str:
+        return f"| {' | '.join(cells)} |"
+
+    headers = [_markdown(header.replace("\n", " ")) for header, _ in sheet.columns]
+    rule = ["---:" if align == "r" else ":---" for _, align in sheet.columns]
+    body = [line([_markdown(cell) for cell in cells]) for cells in sheet.lines]
+    return "\n".join([f"{_markdown(sheet.title)}:", "", line(headers), line(rule), *body])
+
+
+def _markdown(text: str) -> str:
+    """Escapes what Markdown would act upon; an underscore inside a word is none of it."""
+    return re.sub(r"[\\|`*<>\[\]]|(?<!\w)_|_(?!\w)", r"\\\g<0>", text)
+
+
+def _tex_sheet(sheet: Sheet) -> str:
+    def line(cells: Sequence[str]) -> str:
+        return " & ".join(map(_tex, cells)) + r" \\"
+
+    align = "".join(align for _, align in sheet.columns)
+    headers = [header.replace("\n", " ") for header, _ in sheet.columns]
+    body = [line(cells) for cells in sheet.lines]
+    top = [f"% {sheet.title}", rf"\begin{{tabular}}{{{align}}}", r"\toprule", line(headers), r"\midrule"]
+    return "\n".join([*top, *body, r"\bottomrule", r"\end{tabular}"])
+
+
+_TEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$"}
+_TEX |= {character: f"\\{character}" for character in "&%$#_{}"}
+
+
+def _tex(text: str) -> str:
+    return "".join(_TEX.get(character, character) for character in text)

@@ -1,0 +1,59 @@
+"""The command that makes a run again, from what its record says."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+
+from results.analysis.aggregate import Group
+from results.records.identity import shown
+from results.records.record import RunRecord
+
+
+def commands_of(groups: Sequence[Group]) -> list[str]:
+    """The commands that make the groups' runs again: arms with the same seeds and settings share one."""
+    arms: dict[tuple[tuple[int, ...], tuple[str, ...]], list[str]] = {}
+    for group in groups:
+        seeds_under: dict[tuple[str, ...], list[int]] = {}  # one arm's seeds may have run on several devices
+        for record in group.records:
+            seeds_under.setdefault(tuple(_settings(record)), []).append(record.identity.seed)
+        for typed, own in seeds_under.items():
+            arms.setdefault((tuple(own), typed), []).append(group.features)
+    found = []
+    for (seeds, settings), features in arms.items():
+        identity = groups[0].records[0].identity
+        sweep = " -m" if len(seeds) > 1 or len(features) > 1 else ""
+        names = [f"task={identity.task}", f"data={identity.data}", f"features={','.join(features)}"]
+        words = [*names, f"seed={','.join(map(str, seeds))}", *settings]
+        found.append(f"python -m tasks.run{sweep} {' '.join(map(shlex.quote, words))}")
+    return found
+
+
+def commit_of(groups: Sequence[Group]) -> str:
+    """At which commit the runs were made, in words."""
+    records = [record for group in groups for record in group.records]
+    commits = {record.environment.commit if record.environment else None for record in records}
+    known = sorted(commit[:10] for commit in commits if commit)
+    unknown = ["no commit recorded"] if None in commits else []
+    return ", ".join([f"at {' and '.join(known)}"] * bool(known) + unknown)
+
+
+def _settings(record: RunRecord) -> list[str]:
+    """What was typed beside the arms and seeds, and what the machine adds to it."""
+    data = _data(record)
+    settings = [f"{_typed(key, data)}={shown(value)}" for key, value in sorted(record.identity.variant.items())]
+    settings += [] if data.get("shipped", True) else ["data_dir=DIR"]
+    if record.environment:
+        settings += [f"threads={record.environment.threads}"] * (record.environment.threads != 1)
+        settings += ["device=cpu" if record.environment.device == "cpu" else "device=cuda"]
+    return settings
+
+
+def _typed(key: str, data: Mapping[str, object]) -> str:
+    """The key on the command line: where a dataset is part of the task's own YAML, it is set there."""
+    if key.startswith("data.") and data.get("task") is None:
+        return f"datasets.{data.get('name')}.{key.removeprefix('data.')}"
+    return key
+
+
+def _data(record: RunRecord) -> Mapping[str, object]:
+    data = record.config.get("data")
+    return data if isinstance(data, Mapping) else {}

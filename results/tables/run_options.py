@@ -1,0 +1,83 @@
+"""Which runs to show: the options that the table and the report share, and what they say when there is nothing."""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from results.analysis.aggregate import BASELINE, WITH_ELMO, Selection
+from results.records.collect import Collection, collect
+
+DEFAULT_RUNS = Path("results", "runs")
+PUBLISHED = Path(__file__).parents[1] / "published"
+FIRST_RUN = "python -m tasks.run task=ner features=glove data=mini seed=1"
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The runs that were asked for, and why they cannot be compared as asked (empty if they can)."""
+
+    folders: Sequence[Path]
+    collection: Collection
+    selection: Selection
+    mistake: str
+
+    @property
+    def nothing(self) -> str:
+        """What to do when there is nothing to show."""
+        places = ", ".join(f"{folder}{'' if folder.is_dir() else ' (no such folder)'}" for folder in self.folders)
+        known = sorted({item.record.identity.data for item in self.collection.found})
+        data = self.selection.data
+        if not known:
+            return f"No records in {places}. The first one comes from\n  {FIRST_RUN}\n"
+        if data and not set(data) & set(known):
+            found = f"there are records with data={','.join(known)}"
+            return f"No records with data={','.join(data)} in {places}; {found}.\n"
+        return f"Nothing to show from {places}.\n"
+
+
+def add_choices(parser: argparse.ArgumentParser) -> None:
+    """Adds the options that say which runs to show."""
+    parser.add_argument(
+        "--runs",
+        metavar="DIR",
+        action="append",
+        default=[],
+        help=f"folder with records, the runs_dir of tasks.run; may be given more than once (default: {DEFAULT_RUNS})",
+    )
+    parser.add_argument(
+        "--published", action="store_true", help="the records that come with the suite; alone, or added to --runs"
+    )
+    parser.add_argument(
+        "--data", metavar="NAME", action="append", default=[], help="only rows of these data, such as mini or paper"
+    )
+    parser.add_argument(
+        "--include-limited", action="store_true", help="also runs on cut data (limit=N), marked in their settings"
+    )
+    parser.add_argument(
+        "--compare",
+        nargs=2,
+        metavar=("A", "B"),
+        default=[BASELINE, WITH_ELMO],
+        help=f"the two features whose difference is the gain, B less A (default: {BASELINE} {WITH_ELMO})",
+    )
+
+
+def choose(options: argparse.Namespace, best_of: int | None = None) -> Chosen:
+    """The runs that the options name, read from their folders."""
+    folders = [Path(folder) for folder in options.runs] + ([PUBLISHED] if options.published else [])
+    folders = folders or [DEFAULT_RUNS]
+    runs_dir = Path(options.runs[0]) if len(options.runs) == 1 else None
+    first, second = options.compare
+    collection = collect(folders)
+    selection = Selection(options.data, options.include_limited, runs_dir, (first, second), best_of)
+    return Chosen(folders, collection, selection, _mistake(collection, (first, second)))
+
+
+def _mistake(collection: Collection, compared: tuple[str, str]) -> str:
+    known = {item.record.identity.features for item in collection.found} | {BASELINE, WITH_ELMO}
+    if compared[0] == compared[1]:
+        return f"--compare: expected two different features, found {compared[0]} twice\n"
+    if missing := [name for name in compared if name not in known]:
+        return f"--compare: no records with features={','.join(missing)}; there are {', '.join(sorted(known))}\n"
+    return ""

@@ -1,0 +1,72 @@
+"""The table on a terminal: rich, if it is installed, with the gain and the verdict in colour."""
+
+from importlib.util import find_spec
+from typing import TextIO
+
+from results.analysis.aggregate import Summary
+from results.tables.cells import EMPTY, GAIN_COLUMNS, Sheet, sections, sheets
+
+NAMES = ("data", "task", "metric", "settings")  # the columns that say what a line is of
+
+
+def can_draw(stream: TextIO) -> bool:
+    """Whether rich can draw here: it is installed, and the stream is a terminal that knows the signs."""
+    encoding = (stream.encoding or "").lower().replace("-", "")
+    return stream.isatty() and encoding == "utf8" and find_spec("rich") is not None
+
+
+def print_rich(summary: Summary) -> None:
+    """Draws the sheets as tables, and below them all that is to be said."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console()
+    for sheet in sheets(summary):
+        _print_sheet(sheet)
+        console.print()
+    for title, lines in sections(summary):
+        console.print(Text(title, style="bold"))
+        for line in lines:  # not wrapped: a command must stay one line to be copied
+            console.print(Text(f"  {line}"), soft_wrap=True)
+        console.print()
+
+
+def _print_sheet(sheet: Sheet) -> None:
+    """A table where it fits; else one block for each line, for a number that is cut is worse than none."""
+    from rich import box
+    from rich.console import Console
+    from rich.measure import Measurement
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console()
+    console.print(Text(sheet.title, style="bold"))
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), collapse_padding=True)
+    for header, align in sheet.columns:
+        table.add_column(Text(header), justify="right" if align == "r" else "left", no_wrap=True)
+    for line in sheet.lines:
+        cells = list(zip(sheet.columns, line, strict=True))
+        table.add_row(*(Text(cell, style=_style(column, cell)) for column, cell in cells))
+    if Measurement.get(console, console.options.update(max_width=10_000), table).maximum <= console.width:
+        console.print(table)
+        return
+    for line in sheet.lines:
+        cells = list(zip(sheet.columns, line, strict=True))
+        console.print()
+        console.print(Text("  ".join(cell for (header, _), cell in cells if header in NAMES), style="bold underline"))
+        block = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1))
+        for column, cell in cells:
+            if column[0] not in NAMES and cell != EMPTY:
+                block.add_row(Text(column[0].replace("\n", " "), style="dim"), Text(cell, style=_style(column, cell)))
+        console.print(block)
+
+
+def _style(column: tuple[str, str], cell: str) -> str:
+    """The colour of a cell: a gain by its sign, a verdict by what it says; the rest is plain."""
+    if cell in (EMPTY, "n/a", "below"):
+        return "dim"
+    if column == GAIN_COLUMNS["gain"]:
+        return "bold green" if cell.startswith("+") else "bold red"
+    if column in (GAIN_COLUMNS["baseline"], GAIN_COLUMNS["elmo"]):
+        return "yellow" if cell.endswith("short") else "green"
+    return ""

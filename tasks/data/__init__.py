@@ -1,0 +1,1 @@
+"""Reading data: datasets and their sources, text files, tag schemes."""

@@ -1,0 +1,256 @@
+"""Where examples come from: the shipped files, official files under a data folder, or the Hugging Face hub."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from elmo.common.errors import InputError
+from tasks.interface import SPLITS, Split, Task
+
+SHIPPED = Path(__file__).parents[1] / "mini"
+Example = TypeVar("Example")
+
+
+@dataclass
+class HubConfig:
+    """A dataset on the Hugging Face hub: its path, what it calls the splits, and its columns by our names for them."""
+
+    path: str = ""
+    name: str | None = None
+    revision: str | None = None
+    splits: dict[str, str] = field(default_factory=lambda: {"train": "train", "dev": "validation", "test": "test"})
+    columns: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class DataConfig:
+    """A dataset: what one YAML under conf/data/ says.
+
+    Attributes:
+        name: as in the file's name, in the records and in the table.
+        task: the task that it is for; None where each task has a part of it.
+        splits: the files of train, dev and test, relative to the data folder.
+        shipped: whether the files come with the suite rather than from the data folder.
+        reader: what differs between this dataset's files and the task's usual ones; see the task's reader.
+        expected: published counts, checked against what was read.
+        hub: the other source, where the files are absent.
+    """
+
+    name: str = ""
+    task: str | None = None
+    splits: dict[str, list[str]] = field(default_factory=dict)
+    shipped: bool = False
+    reader: dict[str, Any] = field(default_factory=dict)
+    expected: dict[str, dict[str, int]] = field(default_factory=dict)
+    hub: HubConfig | None = None
+
+
+@dataclass(frozen=True)
+class Loaded(Generic[Example]):
+    """The examples of a split.
+
+    Attributes:
+        examples: those that are usable and wanted.
+        counts: how many there were before any limit; `dropped` among them if some were not usable, and `used` if only
+            some were wanted.
+        warnings: where counts are not the published ones.
+    """
+
+    examples: list[Example]
+    counts: dict[str, int]
+    warnings: list[str]
+
+
+class Source:
+    """The splits of one dataset for one task.
+
+    Args:
+        config: the dataset.
+        data_dir: the folder of the official files.
+        limit: examples to keep of each split; None keeps all.
+        train_fraction: the share of the training examples to keep, drawn by chance.
+        seed: of that draw. Under one seed a smaller share is part of a larger one, whatever else a run is about.
+    """
+
+    def __init__(
+        self,
+        config: DataConfig,
+        data_dir: Path,
+        limit: int | None = None,
+        train_fraction: float = 1.0,
+        seed: int = 0,
+    ) -> None:
+        missing = [split for split in SPLITS if not config.splits.get(split)]
+        if missing and config.hub is None:
+            raise InputError(
+                f"data={config.name}: expected files for {', '.join(missing)} under data.splits, found none"
+            )
+        self._config = config
+        self._root = SHIPPED if config.shipped else data_dir
+        self._limit = limit
+        self._train_fraction = train_fraction
+        self._seed = seed
+        self._rows: dict[str, list[dict[str, Any]]] = {}  # by the hub's names, since two splits may share one
+        self._hashes: dict[str, str] = {}  # by split
+
+    def fingerprint(self) -> dict[str, str]:
+        """The sha256 of each split's content, in which no label is looked at; what is loaded later must have it."""
+        self._hashes = {split: self._hash(split) for split in SPLITS}
+        return dict(self._hashes)
+
+    def load(self, task: Task[Example, Any], split: Split) -> Loaded[Example]:
+        """The examples of a split.
+
+        Raises:
+            InputError: the split cannot be read, or its content is no longer what `fingerprint` hashed.
+        """
+        if self._has_files(split):
+            examples = [example for path in self._paths(split) for example in task.read(path, split)]
+        else:
+            self._check_columns(task.columns)
+            examples = task.from_rows(self._hub_rows(split, task), split)
+        self._check_unchanged(split)
+        usable = [example for example in examples if task.usable(example)]
+        if not usable:
+            raise InputError(f"data={self._config.name}: the {split} split has no examples")
+        dropped = len(examples) - len(usable)
+        wanted = usable[: self._limit]
+        if split == "train" and self._train_fraction < 1:
+            wanted = _drawn(wanted, self._train_fraction, self._seed)
+        counts = {
+            **task.counts(usable),
+            **({"dropped": dropped} if dropped else {}),
+            **({"used": len(wanted)} if len(wanted) < len(usable) else {}),
+        }
+        warnings = [
+            f"{split}: expected {published:,} {what} as published, found {counts.get(what, 0):,}"
+            for what, published in self._config.expected.get(split, {}).items()
+            if counts.get(what) != published
+        ]
+        return Loaded(wanted, counts, warnings)
+
+    def _paths(self, split: Split) -> list[Path]:
+        return [self._root / name for name in self._config.splits[split]]
+
+    def _has_files(self, split: Split) -> bool:
+        """Whether the split's files are there; an error that says what to put where if they are not, and no hub."""
+        paths = self._paths(split) if self._config.splits.get(split) else []
+        absent = [path for path in paths if not path.is_file()]
+        if paths and not absent:
+            return True
+        if self._config.hub is None:
+            raise InputError(
+                f"data={self._config.name}: the {split} split needs {', '.join(map(str, absent))}, which is not there. "
+                "Put the official files there, or name their folder with data_dir=DIR or the variable ELMO_DATA"
+            )
+        return False
+
+    def _hash(self, split: Split) -> str:
+        digest = hashlib.sha256()
+        if self._has_files(split):
+            for path in self._paths(split):
+                with path.open("rb") as file:
+                    digest.update(hashlib.file_digest(file, "sha256").digest())
+        else:
+            digest.update(json.dumps(self._hub_rows(split), sort_keys=True).encode())
+        return digest.hexdigest()
+
+    def _check_unchanged(self, split: Split) -> None:
+        """Raises an InputError if a split, just read, is not what was hashed: the test split is read hours later."""
+        if split not in self._hashes:
+            return
+        found = self._hash(split)
+        if found != self._hashes[split]:
+            raise InputError(
+                f"data={self._config.name}: the {split} split changed during the run: expected the content with sha256 "
+                f"{self._hashes[split][:12]}, found {found[:12]}. Run again to start over with the new content, or put "
+                "the old content back and run with retry=failed"
+            )
+
+    def _check_columns(self, needed: Sequence[str]) -> None:
+        """Raises an InputError if the dataset does not say what the hub calls each column that the task needs."""
+        named = self._config.hub.columns if self._config.hub is not None else {}
+        if any(column not in named for column in needed):
+            raise _wrong_columns(self._config, f"a name for each of the columns {', '.join(needed)}", list(named))
+
+    def _hub_rows(self, split: Split, task: Task[Any, Any] | None = None) -> Sequence[dict[str, Any]]:
+        names = self._config.hub.splits if self._config.hub is not None else {}
+        name = names[split] if task is None else task.hub_split(split, names)
+        if name not in self._rows:
+            if not self._rows and self._config.hub is not None:  # it may take a while, where it cannot be reached, too
+                named = " and ".join(map(str, self._paths(split))) if self._config.splits.get(split) else "a file"
+                print(
+                    f"data={self._config.name}: without {named}, asking the hub for {self._config.hub.path}",
+                    file=sys.stderr,
+                )
+            self._rows[name] = _read_hub(self._config, split, name, self._root)
+        return self._rows[name]
+
+
+def _drawn(examples: list[Example], fraction: float, seed: int) -> list[Example]:
+    """A share of the examples, at least one, in their own order."""
+    order = list(range(len(examples)))
+    random.Random(seed).shuffle(order)
+    return [examples[index] for index in sorted(order[: max(1, round(fraction * len(examples)))])]
+
+
+def _read_hub(config: DataConfig, split: Split, name: str, root: Path) -> list[dict[str, Any]]:
+    """The rows that the hub has under this name, with our column names and label names instead of numbers."""
+    import datasets
+
+    hub = config.hub
+    if hub is None:
+        raise InputError(f"data={config.name} names no dataset on the hub")
+    try:
+        rows = datasets.load_dataset(hub.path, hub.name, revision=hub.revision, split=name)
+    except (OSError, ValueError, RuntimeError) as error:  # datasets raises all three for a hub that cannot be had
+        files = ", ".join(str(root / name) for name in config.splits.get(split, [])) or "no files"
+        raise InputError(
+            f"data={config.name}: the {split} split was found neither as {files}, nor on the hub as {hub.path!r} "
+            f"({type(error).__name__}: {error}). Put the official files there, or name their folder with data_dir=DIR "
+            "or the variable ELMO_DATA"
+        ) from error
+    absent = [theirs for theirs in hub.columns.values() if theirs not in rows.column_names]
+    if absent:
+        raise _wrong_columns(config, f"the columns {', '.join(absent)}", rows.column_names)
+    columns: dict[str, list[Any]] = {}
+    for ours, theirs in hub.columns.items():
+        values = list(rows[theirs])
+        if None in values:
+            raise InputError(
+                f"data={config.name}, on the hub {hub.path}, {name}: expected {theirs} in each row, row "
+                f"{values.index(None)} has none. Check {_part(config)}.hub.columns, or name files in "
+                f"{_part(config)}.splits"
+            )
+        columns[ours] = _labelled(values, rows.features[theirs])
+    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+
+def _wrong_columns(config: DataConfig, expected: str, found: Sequence[str]) -> InputError:
+    path = config.hub.path if config.hub is not None else ""
+    return InputError(
+        f"data={config.name}, on the hub {path}: expected {expected}, found {', '.join(found) or 'none'}. "
+        f"Name the dataset's columns in {_part(config)}.hub.columns"
+    )
+
+
+def _part(config: DataConfig) -> str:
+    """Where in the config the dataset is: by itself, or the task's part of one that other tasks have too."""
+    return "data" if config.task else f"datasets.{config.name}"
+
+
+def _labelled(values: Sequence[Any], feature: Any) -> list[Any]:  # noqa: ANN401 (a type of the datasets library)
+    """A column's values, with the names of class labels instead of their numbers."""
+    inner = getattr(feature, "feature", feature)  # a list of labels wraps the label
+    names = getattr(inner, "names", None)
+    if names is None:
+        return list(values)
+    name_of = {-1: None, **dict(enumerate(names))}  # the hub's -1 says that there is no label
+    return [[name_of[i] for i in value] if isinstance(value, list) else name_of[value] for value in values]

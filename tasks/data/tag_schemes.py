@@ -1,0 +1,88 @@
+"""Labelled spans and the tag schemes that write them: IOB1, IOB2 and BIOES (also spelled BIOUL)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import NamedTuple
+
+from elmo.common.errors import excerpt
+
+_PREFIXES = {"B": "B", "I": "I", "E": "E", "L": "E", "S": "S", "U": "S"}
+
+
+class Span(NamedTuple):
+    """A labelled span of tokens; `end` is the position after its last one."""
+
+    label: str
+    start: int
+    end: int
+
+
+@cache  # the tags are few, and met at every token
+def parse_tag(tag: str) -> tuple[str, str]:
+    """A tag's prefix (O, B, I, E or S) and its label ("" for O).
+
+    Raises:
+        ValueError: the tag is none of O and PREFIX-LABEL.
+    """
+    if tag == "O":
+        return "O", ""
+    prefix, dash, label = str(tag).partition("-")
+    if not dash or not label or prefix not in _PREFIXES:
+        raise ValueError(f"expected a tag such as O, B-PER or I-PER, found {excerpt(tag)}")
+    return _PREFIXES[prefix], label
+
+
+def spans_of(tags: Sequence[str]) -> list[Span]:
+    """The spans that tags of any scheme write, by the rules of conlleval.
+
+    A span begins at B or S, where the label changes, and after the end of another; so one reading serves all schemes,
+    and tags that break their scheme's rules still mean what the official scorer takes them for.
+    """
+    spans: list[Span] = []
+    start, label, ended = 0, "", True
+    for position, tag in enumerate([*tags, "O"]):
+        prefix, next_label = parse_tag(tag)
+        begins = prefix in ("B", "S") or ended or next_label != label
+        if label and begins:
+            spans.append(Span(label, start, position))
+        if begins:
+            start, label = position, next_label
+        ended = prefix in ("E", "S", "O")
+    return spans
+
+
+def bioes(spans: Iterable[Span], length: int) -> list[str]:
+    """The BIOES tags that write these spans over `length` tokens."""
+    tags = ["O"] * length
+    for label, start, end in spans:
+        if end - start == 1:
+            tags[start] = f"S-{label}"
+        else:
+            tags[start:end] = [f"B-{label}", *[f"I-{label}"] * (end - start - 2), f"E-{label}"]
+    return tags
+
+
+def scheme_of(sentences: Iterable[Sequence[str]]) -> str:
+    """The scheme in which the tags are written: BIOES, IOB1 or IOB2 (also where nothing tells it from IOB1)."""
+    scheme = "IOB2"
+    for tags in sentences:
+        before = ""
+        for tag in tags:
+            prefix, label = parse_tag(tag)
+            if prefix in ("E", "S"):
+                return "BIOES"
+            if prefix == "I" and label != before:
+                scheme = "IOB1"  # only there may a span begin with I
+            before = label
+    return scheme
+
+
+def may_follow(first: str, second: str) -> bool:
+    """Whether BIOES allows the second tag right after the first; "" stands for the sentence's start and end."""
+    before, before_label = parse_tag(first or "O")
+    after, after_label = parse_tag(second or "O")
+    if before in ("B", "I"):
+        return after in ("I", "E") and before_label == after_label
+    return after in ("O", "B", "S")

@@ -1,0 +1,142 @@
+"""The frozen representation that a config describes: its biLM, its store, its mixes, and the hash of its weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import ClassVar, cast
+
+from elmo import SIZES, Bilm, Elmo, load_bilm, random_bilm
+from elmo.bilm.options import BilmOptions
+from elmo.bilm.weight_files import WEIGHTS_SUFFIXES, find_weights, shipped_names
+from elmo.common import checks
+from elmo.common.errors import InputError
+from elmo.common.files import expanded
+from elmo.mix import LayerChoice
+from elmo.store import LIMIT_GB, PRECISIONS, About, open_shelf
+from elmo.store.cached_layers import MEMORY_GB, CachedLayers
+
+PLACES = ("input", "output")
+
+
+@dataclass
+class ElmoConfig:
+    """The frozen layers and their mixes; see `elmo.Elmo`.
+
+    Attributes:
+        enabled: false leaves ELMo out, whatever else is set here; so one sweep can name its weights for all arms.
+        weights: a name, shipped or published, a file or a folder; see `elmo.bilm.weight_files.find_weights`.
+        untrained: take the shape of those weights, but draw new ones: the control, width without knowledge.
+        untrained_seed: what they are drawn from; not the run's seed, so that all seeds share one biLM as with elmo.
+        places: where ELMo enters: input, output or both.
+        layers: mix, last, or the number of a layer.
+        l2: lambda, on the raw mix weights.
+        precision: float16 or float32, of the frozen layers before they are mixed; it changes scores in the last digits.
+    """
+
+    recipe: ClassVar[int] = 1
+
+    enabled: bool = True
+    weights: str = "small"
+    untrained: bool = False
+    untrained_seed: int = 0
+    places: list[str] = field(default_factory=lambda: ["input"])
+    layers: str = "mix"
+    l2: float = 0.001
+    layer_norm: bool = False
+    dropout: float = 0.5
+    precision: str = "float16"
+
+    def check(self) -> None:
+        """Raises an InputError for a value that cannot be meant."""
+        wrong = [place for place in self.places if place not in PLACES]
+        if wrong or not self.places:
+            raise InputError(f"features.elmo.places: expected some of {', '.join(PLACES)}, found {wrong or 'none'}")
+        if not (self.layers in ("mix", "last") or self.layers.isdigit()):
+            raise InputError(
+                f"features.elmo.layers: expected mix, last or the number of a layer, found {self.layers!r}"
+            )
+        checks.one_of(PRECISIONS, "features.elmo.precision", self.precision)
+        checks.at_least(0, "features.elmo.l2", self.l2)
+        checks.dropout("features.elmo.dropout", self.dropout)
+
+
+@dataclass
+class StoreConfig:
+    """Where frozen layers are kept between runs; nothing here changes a score.
+
+    Attributes:
+        path: the folder; null goes without.
+        limit_gb: its size at most; what does not fit is kept in memory or computed each time.
+        memory_gb: memory of the device, at most, for layers: on a GPU, without a store, or where it is full.
+    """
+
+    path: str | None = None
+    limit_gb: float = LIMIT_GB
+    memory_gb: float = MEMORY_GB
+
+    def check(self) -> None:
+        """Raises an InputError for a value that cannot be meant."""
+        for name in ("limit_gb", "memory_gb"):
+            checks.at_least(0, f"store.{name}", getattr(self, name))
+        self.folder()
+
+    def folder(self) -> Path | None:
+        """The folder with ~ written out."""
+        return None if self.path is None else expanded(self.path, "store.path")
+
+
+class StoreUnusable(InputError):  # noqa: N818
+    """The store cannot be opened. That says nothing of the run, which could have gone without."""
+
+
+def build_elmo(config: ElmoConfig, store: StoreConfig) -> Elmo:
+    """The ELMo layer that a config describes; each sentence that is prepared is embedded once."""
+    layers: str | int = int(config.layers) if config.layers.isdigit() else config.layers
+    bilm = _bilm(config)
+    bilm.remember_words()
+    shelf = None
+    if (folder := store.folder()) is not None:
+        about = About(bilm.fingerprint(), bilm.widths, config.precision)
+        try:
+            shelf = open_shelf(folder, about, store.limit_gb)
+        except InputError as error:
+            raise StoreUnusable(str(error)) from error
+    return Elmo(
+        CachedLayers(bilm, shelf, config.precision, store.memory_gb),
+        config.places,
+        cast(LayerChoice, layers),
+        config.layer_norm,
+        config.l2,
+        config.dropout,
+    )
+
+
+def _bilm(config: ElmoConfig) -> Bilm:
+    if not config.untrained:
+        return load_bilm(config.weights)
+    options: str | BilmOptions = config.weights if _only_a_size(config) else load_bilm(config.weights).options
+    return random_bilm(options, config.untrained_seed)
+
+
+def _only_a_size(config: ElmoConfig) -> bool:
+    """Whether a control is drawn in a named size; where weights have that name, it takes their shape and clipping."""
+    return config.untrained and config.weights in SIZES and config.weights not in shipped_names()
+
+
+def bilm_fingerprint(config: ElmoConfig) -> str:
+    """The hash of a biLM's weights, computed anew only when a file beside them has changed: a sweep asks often."""
+    state: list[tuple[str, int, int]] = []
+    if not _only_a_size(config):
+        path = find_weights(config.weights).absolute()
+        folder = path if path.is_dir() else path.parent
+        suffixes = (*WEIGHTS_SUFFIXES, ".json")
+        files = [file for file in sorted(folder.iterdir()) if file.suffix in suffixes]
+        state = [(str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in files]
+    return _remembered_fingerprint(config.weights, config.untrained, config.untrained_seed, tuple(state))
+
+
+@lru_cache(maxsize=16)
+def _remembered_fingerprint(weights: str, untrained: bool, seed: int, state: tuple[tuple[str, int, int], ...]) -> str:
+    return _bilm(ElmoConfig(weights=weights, untrained=untrained, untrained_seed=seed)).fingerprint()

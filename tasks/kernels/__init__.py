@@ -1,0 +1,1 @@
+"""Faster forms of tasks.modules: C on a CPU, Triton on a GPU."""

@@ -1,0 +1,202 @@
+"""A CRF's walks along sentences on a GPU, one kernel each, one program a sentence; see `tasks.modules.crf.Walks`.
+
+A step is a product with the transitions, which stay in registers, so that a walk is one launch, where torch needs five
+for every token. As in `crf_in_torch` probabilities are scaled to one at each step, and in float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+# mypy: disable-error-code="misc,no-untyped-def,no-untyped-call,untyped-decorator,import-not-found,import-untyped"
+# ruff: noqa: ANN001, ANN202, N803
+
+SIZES = ["tokens"]  # differs from batch to batch; Triton would compile anew where 16 divides it
+
+
+@triton.jit
+def _square(values, n_tags, other, TAGS: tl.constexpr):
+    """A matrix over tags, (TAGS, TAGS), `other` outside."""
+    tag = tl.arange(0, TAGS)
+    inside = (tag < n_tags)[:, None] & (tag < n_tags)[None, :]
+    return tl.load(values + tag[:, None] * n_tags + tag[None, :], mask=inside, other=other)
+
+
+@triton.jit
+def _double(values, tag, n_tags):
+    """A row over tags in float64, minus infinity outside."""
+    return tl.load(values + tag, mask=tag < n_tags, other=float("-inf")).to(tl.float64)
+
+
+@triton.jit(do_not_specialize=SIZES)
+def _likelihood(
+    emissions,
+    transitions,
+    starts,
+    ends,
+    tags,
+    lengths,
+    value,
+    forward,
+    scales,
+    at_end,
+    tokens,
+    n_tags,
+    TAGS: tl.constexpr,
+):
+    sentence = tl.program_id(0)
+    tag = tl.arange(0, TAGS)
+    inside = tag < n_tags
+    emissions += sentence * tokens * n_tags
+    forward += sentence * tokens * n_tags
+    tags += sentence * tokens
+    length = tl.load(lengths + sentence)
+    follow = tl.exp(_square(transitions, n_tags, float("-inf"), TAGS).to(tl.float64))  # (from, to)
+    scores = _double(emissions, tag, n_tags)
+    highest = tl.max(scores)
+    reached = tl.exp(scores - highest) * tl.exp(_double(starts, tag, n_tags))
+    total = tl.sum(reached)
+    alpha = reached / total  # how likely each tag is, given what came up to it
+    partition = tl.log(total) + highest
+    tl.store(scales + sentence * tokens, total)
+    tl.store(forward + tag, alpha, inside)
+    gold = tl.load(tags)
+    found = tl.load(starts + gold).to(tl.float64) + tl.load(emissions + gold).to(tl.float64)
+    for step in range(1, length):
+        row = step * n_tags
+        scores = _double(emissions + row, tag, n_tags)
+        highest = tl.max(scores)
+        reached = tl.sum(alpha[:, None] * follow, axis=0) * tl.exp(scores - highest)
+        total = tl.sum(reached)
+        alpha = reached / total
+        partition += tl.log(total) + highest
+        tl.store(scales + sentence * tokens + step, total)
+        tl.store(forward + row + tag, alpha, inside)
+        before = gold
+        gold = tl.load(tags + step)
+        found += tl.load(transitions + before * n_tags + gold).to(tl.float64)
+        found += tl.load(emissions + row + gold).to(tl.float64)
+    ending = tl.sum(alpha * tl.exp(_double(ends, tag, n_tags)))
+    found += tl.load(ends + gold).to(tl.float64)
+    tl.store(at_end + sentence, ending)
+    tl.store(value + sentence, found - partition - tl.log(ending))
+
+
+@triton.jit(do_not_specialize=SIZES)
+def _gradients(
+    emissions,
+    transitions,
+    ends,
+    tags,
+    lengths,
+    weights,
+    forward,
+    scales,
+    at_end,
+    by_tag,
+    by_pair,
+    by_last,
+    tokens,
+    n_tags,
+    TAGS: tl.constexpr,
+):
+    sentence = tl.program_id(0)
+    tag = tl.arange(0, TAGS)
+    inside = tag < n_tags
+    emissions += sentence * tokens * n_tags
+    forward += sentence * tokens * n_tags
+    by_tag += sentence * tokens * n_tags
+    tags += sentence * tokens
+    length, weight = tl.load(lengths + sentence), tl.load(weights + sentence)
+    follow = tl.exp(_square(transitions, n_tags, float("-inf"), TAGS).to(tl.float64))  # (from, to)
+    beta = tl.exp(_double(ends, tag, n_tags)) / tl.load(at_end + sentence) * weight  # what comes after
+    gold = tl.load(tags + length - 1)
+    alpha = tl.load(forward + (length - 1) * n_tags + tag, inside, other=0.0)
+    tl.store(by_last + sentence * n_tags + tag, weight * (tag == gold) - alpha * beta, inside)
+    pairs = tl.zeros([TAGS, TAGS], dtype=tl.float64)
+    for back in range(length - 1):
+        step = length - 1 - back
+        row = step * n_tags
+        tl.store(by_tag + row + tag, weight * (tag == gold) - alpha * beta, inside)
+        scores = _double(emissions + row, tag, n_tags)
+        read = beta * tl.exp(scores - tl.max(scores)) / tl.load(scales + sentence * tokens + step)
+        alpha = tl.load(forward + row - n_tags + tag, inside, other=0.0)
+        before = tl.load(tags + step - 1)
+        pairs -= alpha[:, None] * follow * read[None, :]
+        pairs += weight * ((tag == before)[:, None] & (tag == gold)[None, :])
+        beta = tl.sum(follow * read[None, :], axis=1)
+        gold = before
+    tl.store(by_tag + tag, weight * (tag == gold) - alpha * beta, inside)
+    square = inside[:, None] & inside[None, :]
+    tl.store(by_pair + sentence * n_tags * n_tags + tag[:, None] * n_tags + tag[None, :], pairs, square)
+
+
+@triton.jit(do_not_specialize=SIZES)
+def _best_paths(emissions, transitions, starts, ends, lengths, history, paths, tokens, n_tags, TAGS: tl.constexpr):
+    sentence = tl.program_id(0)
+    tag = tl.arange(0, TAGS)
+    inside = tag < n_tags
+    never = float("-inf")
+    transition = _square(transitions, n_tags, never, TAGS)  # (from, to)
+    length = tl.load(lengths + sentence)
+    emissions += sentence * tokens * n_tags
+    history += sentence * tokens * n_tags
+    paths += sentence * tokens
+    score = tl.load(starts + tag, inside, other=never) + tl.load(emissions + tag, inside, other=never)
+    for step in range(1, length):
+        best, previous = tl.max(score[:, None] + transition, axis=0, return_indices=True)
+        score = best + tl.load(emissions + step * n_tags + tag, inside, other=never)
+        tl.store(history + step * n_tags + tag, previous, inside)
+    tl.debug_barrier()  # all threads see the history that one of them now follows back
+    last = tl.argmax(score + tl.load(ends + tag, inside, other=never), axis=0)
+    for back in range(length):
+        step = length - 1 - back
+        tl.store(paths + step, last)
+        if step > 0:
+            last = tl.load(history + step * n_tags + last)
+
+
+def likelihood(
+    emissions: Tensor, transitions: Tensor, starts: Tensor, ends: Tensor, tags: Tensor, mask: Tensor
+) -> tuple[Tensor, Sequence[Tensor]]:
+    """The log-likelihood of the tags, and what its gradients need."""
+    batch, tokens, n_tags = emissions.shape
+    emissions, lengths = emissions.contiguous(), mask.sum(dim=1, dtype=torch.int32)
+    forward = torch.empty(batch, tokens, n_tags, dtype=torch.float64, device=emissions.device)
+    value, scales, at_end = forward.new_empty(batch), forward.new_empty(batch, tokens), forward.new_empty(batch)
+    tensors = emissions, transitions, starts, ends, tags.contiguous(), lengths, value, forward, scales, at_end
+    _likelihood[(batch,)](*tensors, tokens, n_tags, TAGS=triton.next_power_of_2(n_tags), num_warps=_warps(n_tags))
+    return value, (emissions, lengths, forward, scales, at_end)
+
+
+def gradients(
+    weight: Tensor, kept: Sequence[Tensor], transitions: Tensor, ends: Tensor, tags: Tensor, mask: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The gradients of emissions, transitions, starts and ends: what is gold, less what is likely."""
+    emissions, lengths, *found = kept
+    batch, tokens, n_tags = emissions.shape
+    by_tag = torch.zeros_like(found[0])
+    by_pair, by_last = by_tag.new_empty(batch, n_tags, n_tags), by_tag.new_empty(batch, n_tags)
+    tensors = emissions, transitions, ends, tags.contiguous(), lengths, weight, *found, by_tag, by_pair, by_last
+    _gradients[(batch,)](*tensors, tokens, n_tags, TAGS=triton.next_power_of_2(n_tags), num_warps=_warps(n_tags))
+    return by_tag, by_pair.sum(dim=0), by_tag[:, 0].sum(dim=0), by_last.sum(dim=0)
+
+
+def best_paths(emissions: Tensor, transitions: Tensor, starts: Tensor, ends: Tensor, mask: Tensor) -> Tensor:
+    """The tag numbers of the highest sum of scores."""
+    batch, tokens, n_tags = emissions.shape
+    history = torch.empty(batch, tokens, n_tags, dtype=torch.int32, device=emissions.device)
+    paths = torch.zeros(batch, tokens, dtype=torch.int32, device=emissions.device)
+    tensors = emissions.contiguous(), transitions, starts, ends, mask.sum(dim=1, dtype=torch.int32), history, paths
+    _best_paths[(batch,)](*tensors, tokens, n_tags, TAGS=triton.next_power_of_2(n_tags), num_warps=_warps(n_tags))
+    return paths
+
+
+def _warps(n_tags: int) -> int:
+    """How many groups of threads share a matrix of transitions."""
+    return 1 if n_tags <= 32 else 4 if n_tags <= 64 else 8

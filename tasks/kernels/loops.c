@@ -1,0 +1,192 @@
+/* The walk through the steps of one direction of an LSTM or a GRU, forward and back; see `tasks.modules.recurrence.Loops`.
+ *
+ * Rows are packed: step t holds `sizes[t]` sentences from row `starts[t]` on, longest first, and their rows one step
+ * earlier are as many from `starts[t - 1]` on. A step is one product of its rows with the prepared weights (see
+ * panels.h), then the cells row by row, LANES of them at a time. Nothing here starts threads. Functions return 0, or 1
+ * where there is no memory.
+ */
+#include "panels.h"
+
+/* Some of LANES values: the last cells of a row whose width is no multiple. Elsewhere `n` is a constant. */
+INLINE vec take(const float *from, const long n) {
+    vec some = {0};
+    if (n == LANES) return load(from);
+    memcpy(&some, from, n * sizeof(float));
+    return some;
+}
+INLINE void put(float *to, vec value, const long n) {
+    if (n == LANES) store(to, value);
+    else memcpy(to, &value, n * sizeof(float));
+}
+#define ALL_CELLS(function, ...)                                                            \
+    do {                                                                                    \
+        long at = 0;                                                                        \
+        for (; at + LANES <= hidden; at += LANES) function(LANES, at, hidden, __VA_ARGS__); \
+        if (at < hidden) function(hidden - at, at, hidden, __VA_ARGS__);                    \
+    } while (0)
+
+INLINE vec hyperbolic_tangent(vec x) {
+    const vec e = exponential(-2.0f * x);
+    return (1.0f - e) / (1.0f + e);
+}
+
+/* Weights as panels. Input k's weight for a column stands at k * by_input + column * by_column. */
+static void prepare(const float *weight, long by_input, long by_column, long depth, long columns, float *panels) {
+    for (long first = 0; first < columns; first += PANEL, panels += depth * PANEL)
+        for (long j = 0; j < PANEL; j++)
+            for (long k = 0; k < depth; k++)
+                panels[k * PANEL + j] = first + j < columns ? weight[k * by_input + (first + j) * by_column] : 0.0f;
+}
+
+static long room_for_panels(long depth, long columns) { return (columns + PANEL - 1) / PANEL * PANEL * depth; }
+static long room_for_rows(long rows, long depth) { return blocks_of_rows(rows) * (depth < DEPTH ? depth : DEPTH); }
+
+int heads_lanes(void) { return LANES; }
+
+/* Gates o, i, f, g of one row, before their nonlinearity, become their values; the cell, its tanh and the state. */
+INLINE void lstm_cells(const long n, long at, long hidden, float *gates, const float *before, float *cell,
+                       float *squashed, float *state) {
+    const vec o = sigmoid(take(gates + at, n)), i = sigmoid(take(gates + hidden + at, n));
+    const vec f = sigmoid(take(gates + 2 * hidden + at, n)), g = hyperbolic_tangent(take(gates + 3 * hidden + at, n));
+    const vec c = f * take(before + at, n) + i * g, s = hyperbolic_tangent(c);
+    put(gates + at, o, n), put(gates + hidden + at, i, n);
+    put(gates + 2 * hidden + at, f, n), put(gates + 3 * hidden + at, g, n);
+    put(cell + at, c, n), put(squashed + at, s, n), put(state + at, o * s, n);
+}
+
+int heads_lstm_forward(const int32_t *starts, const int32_t *sizes, long steps, long hidden, const float *weight,
+                       float *gates, float *cells, float *squashed, float *states) {
+    const long width = 4 * hidden, panels = room_for_panels(hidden, width);
+    float *memory = malloc((panels + room_for_rows(sizes[0], hidden) + hidden) * sizeof(float));
+    if (!memory) return 1;
+    float *zeros = memory + panels, *scratch = zeros + hidden;
+    prepare(weight, 1, hidden, hidden, width, memory);
+    memset(zeros, 0, hidden * sizeof(float));
+    for (long step = 0; step < steps; step++) {
+        const long now = starts[step], past = step ? starts[step - 1] : 0, size = sizes[step];
+        float *rows = gates + now * width;
+        if (step)
+            product(states + past * hidden, hidden, memory, rows, width, rows, width, size, hidden, width, INFINITY,
+                    scratch);
+        for (long row = 0; row < size; row++) {
+            const long to = (now + row) * hidden;
+            const float *before = step ? cells + (past + row) * hidden : zeros;
+            ALL_CELLS(lstm_cells, rows + row * width, before, cells + to, squashed + to, states + to);
+        }
+    }
+    free(memory);
+    return 0;
+}
+
+/* `carried` comes with what the step after gives to this row's cell, and goes with what this one gives to the last. */
+INLINE void lstm_gradients(const long n, long at, long hidden, const float *gates, const float *before,
+                           const float *squashed, const float *grad, float *carried, float *to) {
+    const vec o = take(gates + at, n), i = take(gates + hidden + at, n);
+    const vec f = take(gates + 2 * hidden + at, n), g = take(gates + 3 * hidden + at, n);
+    const vec s = take(squashed + at, n), state = take(grad + at, n);
+    const vec cell = state * (o * (1.0f - s * s)) + take(carried + at, n);
+    put(to + at, state * (s * o * (1.0f - o)), n);
+    put(to + hidden + at, cell * (g * i * (1.0f - i)), n);
+    put(to + 2 * hidden + at, cell * (take(before + at, n) * f * (1.0f - f)), n);
+    put(to + 3 * hidden + at, cell * (i * (1.0f - g * g)), n);
+    put(carried + at, cell * f, n);
+}
+
+int heads_lstm_backward(const int32_t *starts, const int32_t *sizes, long steps, long hidden, const float *weight,
+                        const float *gates, const float *cells, const float *squashed, float *grad, float *grad_gates) {
+    const long width = 4 * hidden, panels = room_for_panels(width, hidden);
+    const long held = sizes[0] * hidden;
+    float *memory = malloc((panels + room_for_rows(sizes[0], width) + held + hidden) * sizeof(float));
+    if (!memory) return 1;
+    float *carried = memory + panels, *zeros = carried + held, *scratch = zeros + hidden;
+    prepare(weight, hidden, 1, width, hidden, memory);
+    memset(carried, 0, (held + hidden) * sizeof(float));
+    for (long step = steps - 1; step >= 0; step--) {
+        const long now = starts[step], past = step ? starts[step - 1] : 0, size = sizes[step];
+        for (long row = 0; row < size; row++) {
+            const long from = (now + row) * hidden;
+            const float *before = step ? cells + (past + row) * hidden : zeros;
+            ALL_CELLS(lstm_gradients, gates + 4 * from, before, squashed + from, grad + from, carried + row * hidden,
+                      grad_gates + 4 * from);
+        }
+        if (step)
+            product(grad_gates + now * width, width, memory, grad + past * hidden, hidden, grad + past * hidden, hidden,
+                    size, width, hidden, INFINITY, scratch);
+    }
+    free(memory);
+    return 0;
+}
+
+/* Gates r, z, n of one row become their values; what the state before adds to them comes in, its share of n is kept. */
+INLINE void gru_cells(const long n, long at, long hidden, float *gates, const float *by_state, const float *before,
+                      float *added, float *state) {
+    const vec r = sigmoid(take(gates + at, n) + take(by_state + at, n));
+    const vec z = sigmoid(take(gates + hidden + at, n) + take(by_state + hidden + at, n));
+    const vec to_candidate = take(by_state + 2 * hidden + at, n);
+    const vec candidate = hyperbolic_tangent(take(gates + 2 * hidden + at, n) + r * to_candidate);
+    put(gates + at, r, n), put(gates + hidden + at, z, n), put(gates + 2 * hidden + at, candidate, n);
+    put(added + at, to_candidate, n);
+    put(state + at, candidate + z * (take(before + at, n) - candidate), n);
+}
+
+int heads_gru_forward(const int32_t *starts, const int32_t *sizes, long steps, long hidden, const float *weight,
+                      const float *bias, float *gates, float *added, float *states) {
+    const long width = 3 * hidden, panels = room_for_panels(hidden, width);
+    const long held = sizes[0] * width;
+    float *memory = malloc((panels + room_for_rows(sizes[0], hidden) + held + hidden) * sizeof(float));
+    if (!memory) return 1;
+    float *sums = memory + panels, *zeros = sums + held, *scratch = zeros + hidden;
+    prepare(weight, 1, hidden, hidden, width, memory);
+    memset(zeros, 0, hidden * sizeof(float));
+    for (long step = 0; step < steps; step++) {
+        const long now = starts[step], past = step ? starts[step - 1] : 0, size = sizes[step];
+        if (step)
+            product(states + past * hidden, hidden, memory, bias, 0, sums, width, size, hidden, width, INFINITY,
+                    scratch);
+        for (long row = 0; row < size; row++) {
+            const long to = (now + row) * hidden;
+            const float *by_state = step ? sums + row * width : bias;
+            const float *before = step ? states + (past + row) * hidden : zeros;
+            ALL_CELLS(gru_cells, gates + 3 * to, by_state, before, added + to, states + to);
+        }
+    }
+    free(memory);
+    return 0;
+}
+
+/* `earlier` is the gradient of the state before. */
+INLINE void gru_gradients(const long n, long at, long hidden, const float *gates, const float *added,
+                          const float *before, const float *grad, float *earlier, float *to) {
+    const vec r = take(gates + at, n), z = take(gates + hidden + at, n), candidate = take(gates + 2 * hidden + at, n);
+    const vec state = take(grad + at, n), to_n = state * ((1.0f - z) * (1.0f - candidate * candidate));
+    put(to + at, to_n * (take(added + at, n) * r * (1.0f - r)), n);
+    put(to + hidden + at, state * ((take(before + at, n) - candidate) * z * (1.0f - z)), n);
+    put(to + 2 * hidden + at, to_n * r, n);
+    put(earlier + at, take(earlier + at, n) + state * z, n);
+}
+
+int heads_gru_backward(const int32_t *starts, const int32_t *sizes, long steps, long hidden, const float *weight,
+                       const float *gates, const float *added, const float *states, float *grad,
+                       float *grad_recurrent) {
+    const long width = 3 * hidden, panels = room_for_panels(width, hidden);
+    float *memory = malloc((panels + room_for_rows(sizes[0], width) + 2 * hidden) * sizeof(float));
+    if (!memory) return 1;
+    float *zeros = memory + panels, *nowhere = zeros + hidden, *scratch = nowhere + hidden;
+    prepare(weight, hidden, 1, width, hidden, memory);
+    memset(zeros, 0, 2 * hidden * sizeof(float));
+    for (long step = steps - 1; step >= 0; step--) {
+        const long now = starts[step], past = step ? starts[step - 1] : 0, size = sizes[step];
+        for (long row = 0; row < size; row++) {
+            const long from = (now + row) * hidden;
+            const float *before = step ? states + (past + row) * hidden : zeros;
+            float *earlier = step ? grad + (past + row) * hidden : nowhere;
+            ALL_CELLS(gru_gradients, gates + 3 * from, added + from, before, grad + from, earlier,
+                      grad_recurrent + 3 * from);
+        }
+        if (step)
+            product(grad_recurrent + now * width, width, memory, grad + past * hidden, hidden, grad + past * hidden,
+                    hidden, size, width, hidden, INFINITY, scratch);
+    }
+    free(memory);
+    return 0;
+}

@@ -1,0 +1,91 @@
+"""The walk through the steps of a recurrence, in compiled C; see `tasks.modules.recurrence.Loops`.
+
+At the widths of task heads a step in torch is mostly the calls of its dozen operations. The library is built on first
+use (see `elmo.kernels.cpu.build`) and takes float32 on a CPU; anything else, and everything where there is no compiler
+or ELMO_KERNEL is 0, is left to `recurrence_in_torch`: the same values but for the last bits. What comes out for a
+sentence has the same bits in any batch.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from elmo.common.packing import Packing
+from elmo.kernels.cpu.build import library
+
+SOURCE = Path(__file__).with_name("loops.c")
+
+
+class CompiledLoops:
+    """The functions of the library, on tensors: float32, on the CPU and contiguous."""
+
+    def __init__(self, compiled: ctypes.CDLL) -> None:
+        self.lanes: int = compiled.heads_lanes()
+        steps, pointer = [ctypes.c_void_p] * 2 + [ctypes.c_long] * 2, ctypes.c_void_p
+        self._lstm_forward, self._lstm_backward = compiled.heads_lstm_forward, compiled.heads_lstm_backward
+        self._gru_forward, self._gru_backward = compiled.heads_gru_forward, compiled.heads_gru_backward
+        self._lstm_forward.argtypes = self._gru_forward.argtypes = steps + [pointer] * 5
+        self._lstm_backward.argtypes = self._gru_backward.argtypes = steps + [pointer] * 6
+
+    def lstm_forward(self, gates: Tensor, weight: Tensor, packing: Packing) -> tuple[Tensor, Tensor, Tensor]:
+        """Cells, their tanh, and states; `gates` are overwritten by their values."""
+        cells = gates.new_empty(2, gates.shape[1], weight.shape[2])
+        squashed, states = torch.empty_like(cells), torch.empty_like(cells)
+        _walk(self._lstm_forward, packing, [weight], [gates, cells, squashed, states])
+        return cells, squashed, states
+
+    def lstm_backward(
+        self, grad: Tensor, gates: Tensor, cells: Tensor, squashed: Tensor, weight: Tensor, packing: Packing
+    ) -> Tensor:
+        """The gradients of the gates before their nonlinearity."""
+        grad_gates = torch.empty_like(gates)
+        _walk(self._lstm_backward, packing, [weight], [gates, cells, squashed, grad, grad_gates])
+        return grad_gates
+
+    def gru_forward(self, gates: Tensor, weight: Tensor, bias: Tensor, packing: Packing) -> tuple[Tensor, Tensor]:
+        """What the state before adds to the candidate, and the states; `gates` are overwritten by their values."""
+        added = gates.new_empty(2, gates.shape[1], weight.shape[2])
+        states = torch.empty_like(added)
+        _walk(self._gru_forward, packing, [weight, bias], [gates, added, states])
+        return added, states
+
+    def gru_backward(
+        self, grad: Tensor, gates: Tensor, added: Tensor, states: Tensor, weight: Tensor, packing: Packing
+    ) -> Tensor:
+        """The gradients of what the state adds to the gates; `grad` becomes the gradients of the states."""
+        grad_recurrent = torch.empty_like(gates)
+        _walk(self._gru_backward, packing, [weight], [gates, added, states, grad, grad_recurrent])
+        return grad_recurrent
+
+
+def compiled_loops(x: Tensor) -> CompiledLoops | None:
+    """The compiled walk, or None where there is none for such a tensor."""
+    if x.device.type != "cpu" or x.dtype != torch.float32 or not x.is_contiguous():
+        return None
+    compiled = library(SOURCE)
+    return None if compiled is None else _functions(compiled)
+
+
+@cache
+def _functions(compiled: ctypes.CDLL) -> CompiledLoops:
+    return CompiledLoops(compiled)
+
+
+def _walk(function: Callable[..., int], packing: Packing, weights: Sequence[Tensor], rows: Sequence[Tensor]) -> None:
+    """One direction after the other; `rows` are of packed tokens."""
+    packed, hidden = packing.starts[-1] + packing.sizes[-1], weights[0].shape[2]
+    for tensor, count in [*((weight, weight.shape[1]) for weight in weights), *((row, packed) for row in rows)]:
+        found = tuple(tensor.shape[:2]), tensor.dtype, tensor.device.type, tensor.is_contiguous()
+        if found != ((2, count), torch.float32, "cpu", True):  # a wrong pointer would be read without a word
+            raise ValueError(f"expected contiguous float32 values of shape (2, {count}, ...) on the CPU, found {found}")
+    starts, sizes = (part.data_ptr() for part in packing.steps)
+    for way in range(2):
+        pointers = [tensor[way].data_ptr() for tensor in (*weights, *rows)]
+        if function(starts, sizes, len(packing.sizes), hidden, *pointers):
+            raise MemoryError("the recurrence could not get the memory it needs; take fewer sentences at once")

@@ -1,0 +1,160 @@
+"""Bidirectional LSTMs and GRUs: what torch computes, faster (tests/benchmarks/heads.py).
+
+At the sizes of task heads torch spends most of a step on overhead: the directions run one after the other, and going
+back walks through a dozen small operations a step; on a GPU, cuDNN launches a few kernels for each step of sentences of
+unequal length. Here what needs no earlier step is computed for all steps at once, and so are the gradients of the
+weights; only the walk through the steps is left, and that has a form for each device (`loops_for`). Sentences are
+packed: step t holds the sentences that are longer than t, longest first, so that nothing is computed for padding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from elmo.common.packing import Packing
+from tasks.kernels.recurrence_in_c import compiled_loops
+from tasks.modules import recurrence_in_torch
+
+__all__ = ["Loops", "Packing", "bidirectional", "loops_for"]
+
+
+class Loops(Protocol):
+    """The walk through the steps. H is the width of the state; both directions walk side by side."""
+
+    def lstm_forward(self, gates: Tensor, weight: Tensor, packing: Packing) -> tuple[Tensor, Tensor, Tensor]:
+        """Cells, their tanh, and states, (2, packed, H) each.
+
+        Args:
+            gates: what the inputs give to the gates o, i, f, g, (2, packed, 4 * H); overwritten by the gates' values.
+            weight: what the state before gives to them, (2, 4 * H, H).
+            packing: which rows make up a step.
+        """
+
+    def lstm_backward(
+        self, grad: Tensor, gates: Tensor, cells: Tensor, squashed: Tensor, weight: Tensor, packing: Packing
+    ) -> Tensor:
+        """The gradients of the gates before their nonlinearity, (2, packed, 4 * H); `grad` may be overwritten."""
+
+    def gru_forward(self, gates: Tensor, weight: Tensor, bias: Tensor, packing: Packing) -> tuple[Tensor, Tensor]:
+        """What the state before adds to the candidate, before r is applied, and the states, (2, packed, H) each.
+
+        Args:
+            gates: what the inputs give to r, z, n, (2, packed, 3 * H); overwritten by the gates' values.
+            weight: what the state before gives to them, (2, 3 * H, H).
+            bias: likewise, (2, 3 * H).
+            packing: which rows make up a step.
+        """
+
+    def gru_backward(
+        self, grad: Tensor, gates: Tensor, added: Tensor, states: Tensor, weight: Tensor, packing: Packing
+    ) -> Tensor:
+        """The gradients of what the state adds to r, z, n, (2, packed, 3 * H); `grad` becomes the states' own."""
+
+
+def loops_for(x: Tensor) -> Loops:
+    """The walk for a tensor's device."""
+    if x.device.type == "cuda":
+        from tasks.kernels import recurrence_in_triton  # Triton is installed only where there is a GPU
+
+        return recurrence_in_triton
+    return compiled_loops(x) or recurrence_in_torch
+
+
+def bidirectional(
+    x: Tensor, packing: Packing, inner: Sequence[Tensor], outer: Sequence[Tensor], biases: Sequence[Tensor], lstm: bool
+) -> Tensor:
+    """The states of one layer, zeros at padding: (batch, tokens, input_dim) -> (batch, tokens, 2 * hidden).
+
+    Args:
+        x: padded sentences.
+        packing: of their lengths.
+        inner: the weights on the state (weight_hh) of both directions, torch's layout.
+        outer: the weights on the input (weight_ih).
+        biases: bias_ih of both directions, then bias_hh of both.
+        lstm: an LSTM, or else a GRU.
+    """
+    states: Tensor = _Layer.apply(x, packing, lstm, *inner, *outer, *biases)  # type: ignore[no-untyped-call]
+    return states
+
+
+class _Layer(torch.autograd.Function):
+    """See `bidirectional`. One node of the graph instead of thirty: what surrounds the walk would cost more than it."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, packing: Packing, lstm: bool, *parameters: Tensor) -> Tensor:  # noqa: ANN401
+        batch, tokens, width = x.shape
+        inner, outer, of_input, of_state = (_side_by_side(parameters[i : i + 2], lstm) for i in (0, 2, 4, 6))
+        hidden = inner.shape[2]
+        outer = outer.flatten(0, 1)
+        packed = x.reshape(-1, width).index_select(0, packing.places).to(inner.dtype)
+        bias = of_input + of_state if lstm else of_input
+        # Both directions in one product: gates are narrower than inputs, so they are what is put in the other order.
+        read = torch.addmm(bias.flatten(), packed, _as_right_factor(outer)).to(inner.dtype)
+        gates = read.view(-1, inner.shape[1]).index_select(0, packing.apart).view(2, -1, inner.shape[1])
+        loops = loops_for(gates)
+        if lstm:
+            *kept, states = loops.lstm_forward(gates, inner, packing)
+        else:
+            *kept, states = loops.gru_forward(gates, inner, of_state, packing)
+        ctx.save_for_backward(packed, inner, outer, gates, states, *kept)
+        ctx.about = packing, lstm, x.shape, x.dtype
+        padded = states.new_zeros(batch * tokens * 2, hidden).index_copy_(0, packing.halves, states.flatten(0, 1))
+        return padded.view(batch, tokens, 2 * hidden)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad_padded: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
+        packed, inner, outer, gates, states, *kept = ctx.saved_tensors
+        packing, lstm, shape, dtype = ctx.about
+        loops, hidden = loops_for(gates), inner.shape[2]
+        grad = grad_padded.reshape(-1, hidden).index_select(0, packing.halves).view_as(states)
+        if lstm:
+            cells, squashed = kept
+            at_state = at_input = loops.lstm_backward(grad, gates, cells, squashed, inner, packing)
+        else:
+            (added,) = kept
+            at_state = loops.gru_backward(grad, gates, added, states, inner, packing)
+            _, z, n = gates.chunk(3, dim=-1)
+            at_input = torch.cat([at_state[..., : 2 * hidden], grad * (1 - z) * (1 - n * n)], dim=-1)
+        by_inner = torch.bmm(at_state[:, packing.sizes[0] :].transpose(1, 2), states.index_select(1, packing.before))
+        at_input = at_input.flatten(0, 1).index_select(0, packing.together).view(len(packed), -1)
+        by_outer = (at_input.t() @ packed).view(2, -1, packed.shape[1])
+        by_input = at_input.sum(dim=0).view(2, -1)
+        by_state = by_input if lstm else at_state.sum(dim=1)
+        grad_x = None
+        if ctx.needs_input_grad[0]:
+            rows = at_input @ outer
+            grad_x = rows.new_zeros(shape[0] * shape[1], shape[2]).index_copy_(0, packing.places, rows)
+            grad_x = grad_x.view(shape).to(dtype)
+        parameters = [part for both in (by_inner, by_outer, by_input, by_state) for part in _apart(both, lstm)]
+        return grad_x, None, None, *parameters
+
+
+def _side_by_side(parameters: Sequence[Tensor], lstm: bool) -> Tensor:
+    """A parameter of both directions, (2, gates * hidden, ...), in the loops' order of gates.
+
+    torch's i, f, g, o become o, i, f, g: those with a sigmoid side by side, and so those that read the cell.
+    """
+    if lstm:
+        last = len(parameters[0]) * 3 // 4
+        pieces = [piece for parameter in parameters for piece in (parameter[last:], parameter[:last])]
+    else:
+        pieces = list(parameters)
+    return torch.cat(pieces).view(2, *parameters[0].shape)
+
+
+def _apart(gradient: Tensor, lstm: bool) -> Sequence[Tensor]:
+    """The gradients of both directions' parameters, in torch's order of gates."""
+    if lstm:
+        gradient = gradient.view(2, 4, -1, *gradient.shape[2:]).roll(-1, dims=1).view_as(gradient)
+    return gradient.unbind()
+
+
+def _as_right_factor(weights: Tensor) -> Tensor:
+    """Weights as a product's right factor; OpenBLAS is several times slower on a view."""
+    transposed = weights.t()
+    return transposed.contiguous() if weights.device.type == "cpu" else transposed

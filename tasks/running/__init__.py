@@ -1,0 +1,1 @@
+"""A run: its configuration, plan, saved model and experiment loggers."""

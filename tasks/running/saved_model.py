@@ -1,0 +1,85 @@
+"""A trained model in a file: what it learned, and what is needed to build it around that again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from elmo.common.errors import InputError
+from elmo.common.tensor_files import naming, read_tensors, write_tensors
+from tasks.features.token_features import TokenFeatures, features_fingerprint
+from tasks.running.config import BY_NAME_OR_PATH, RunConfig, is_name, recorded_config, task_named
+from tasks.training.trainer import TaskModel
+
+PARTS = {"config": dict, "features": dict, "words": list, "trained": dict}
+LATER_PARTS = {"task": str, "paths": dict, "labels": list}  # files of earlier versions have none
+
+
+def save_weights(path: Path, model: TaskModel, config: RunConfig) -> None:
+    """Writes the trained parameters, with the words, labels and config from which the rest of the model follows.
+
+    The config has names alone, of the task too: whoever loads the file decides which class has that name. Where vectors
+    or a biLM lie that were given by path is next to it: this file, unlike the record, is for the machine that it is on.
+    """
+    features = model.features.config
+    given = {part: getattr(getattr(features, part), key, None) for part, key in BY_NAME_OR_PATH}
+    settings = {key: value for key, value in config.resolved["task"].items() if key != "_target_"}
+    saved = {
+        "task": config.task.name,
+        "config": {**config.resolved, "task": settings},
+        "paths": {part: str(Path(it).expanduser().absolute()) for part, it in given.items() if it and not is_name(it)},
+        "features": features_fingerprint(features),
+        "words": list(model.features.training_words),
+        "labels": config.task.learned_labels(),
+        "trained": {name: value.detach().cpu() for name, value in model.trained().items()},
+    }
+    write_tensors(path, saved)
+
+
+def load_weights(path: Path, task: str) -> tuple[RunConfig, TaskModel]:
+    """The run and the model that were saved.
+
+    The file may come from a stranger: nothing in it is run, and the task's class is found by its name.
+
+    Args:
+        path: the file.
+        task: the name of the task; a model of another one is refused.
+    """
+    if not path.is_file():
+        raise InputError(f"{path}: no such file. Weights are kept by a run with keep_weights=true")
+    remedy = "Delete the run's folder and run it again with keep_weights=true"
+    saved = read_tensors(path, PARTS, "cpu", remedy)
+    for name, kind in LATER_PARTS.items():
+        if not isinstance(saved.setdefault(name, kind()), kind):
+            raise InputError(f"{path}: expected a {kind.__name__} as {name}, found {saved[name]!r:.60}. {remedy}")
+    found = saved["task"] or _task_of_target(saved["config"])
+    if found != task:
+        raise InputError(f"{path}: expected a model of task={task}, found one of task={found}")
+    with naming(path, remedy):
+        config = recorded_config(saved["config"], task_named(task))
+    for part, key in BY_NAME_OR_PATH:
+        settings, given = getattr(config.features, part), saved["paths"].get(part)
+        if settings is not None and given is not None:
+            setattr(settings, key, str(given))
+            if not Path(str(given)).exists():
+                raise InputError(f"{path}: the model was trained with {given}, which is not there. Put it back")
+    here = features_fingerprint(config.features)
+    changed = [str(name) for name, value in saved["features"].items() if value != here.get(name)]
+    if changed:
+        raise InputError(f"{path}: {', '.join(changed)} are no longer those that the model was trained with")
+    config.task.use_labels(saved["labels"])
+    features = TokenFeatures(config.features, [tuple(saved["words"])], config.seed)
+    model = TaskModel(features, config.task.build_head(features.input_dim, features.output_dim))
+    with naming(path, remedy):
+        model.restore(saved["trained"])
+    return config, model
+
+
+def _task_of_target(config: Mapping[str, Any]) -> str:
+    """The name of the task in a file of an earlier version, which has the path of a class under tasks/ instead."""
+    settings = config.get("task")
+    target = str(settings.get("_target_")) if isinstance(settings, dict) else ""
+    named = re.fullmatch(r"tasks\.(\w+)\.task\.\w+", target)
+    return named[1] if named else repr(target)

@@ -1,0 +1,348 @@
+"""The training loop: early stopping on dev, best weights, a checkpoint every epoch from which a killed run goes on.
+
+Nothing here belongs to one task, and nothing here sees the test split before training is over.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from elmo.common import checks
+from elmo.common.errors import InputError
+from elmo.common.progress import Reporter
+from elmo.common.tensor_files import check_optimizer, check_tensors, naming, read_tensors, write_tensors
+from tasks.features.token_features import Found, TokenFeatures
+from tasks.interface import Batch, FeatureBatch, Head, Scores, Task
+from tasks.modules.seeding import named_seed
+from tasks.training.batching import plan_batches
+from tasks.training.weight_average import WeightAverage
+
+OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
+    "adam": partial(torch.optim.Adam, fused=True),  # one kernel on a GPU, half the time on a CPU
+    # TensorFlow's constants, with which the paper's SQuAD models were trained. Under torch's own (0.9, 1e-6) steps stay
+    # large where gradients are small: the loss of SQuAD hardly fell after its third epoch.
+    "adadelta": partial(torch.optim.Adadelta, rho=0.95, eps=1e-8),
+}
+PRECISIONS = ("float32", "bfloat16")
+START_AGAIN = "Delete it and run again with retry=failed: the run starts from its first epoch"
+
+
+@dataclass
+class TrainerConfig:
+    """How a model is trained; part of a task's recipe, the same for all arms.
+
+    Attributes:
+        epochs: epochs at most.
+        patience: epochs without a better dev score after which training stops; null never stops early.
+        batch_size: examples in a batch at most.
+        batch_tokens: padded tokens in a batch at most; bounds the memory.
+        optimizer: adam or adadelta.
+        grad_norm: gradients are scaled down to this norm; null leaves them alone.
+        plateau_factor: the learning rate is multiplied by it after `plateau_patience` epochs without a better score.
+        ema: decay of a moving average of the weights; dev and test are then predicted with the average. Null: none.
+        precision: bfloat16 computes the head in half precision where the device is a GPU.
+    """
+
+    epochs: int = 75
+    patience: int | None = 25
+    batch_size: int = 64
+    batch_tokens: int = 8192
+    optimizer: str = "adam"
+    lr: float = 0.001
+    weight_decay: float = 0.0
+    grad_norm: float | None = 5.0
+    plateau_factor: float | None = None
+    plateau_patience: int = 0
+    ema: float | None = None
+    precision: str = "float32"
+
+    def check(self) -> None:
+        """Raises an InputError for a value that cannot be meant."""
+        checks.one_of(OPTIMIZERS, "trainer.optimizer", self.optimizer)
+        checks.one_of(PRECISIONS, "trainer.precision", self.precision)
+        for name in ("epochs", "batch_size", "batch_tokens", "patience"):
+            checks.at_least(1, f"trainer.{name}", getattr(self, name))
+        for name in ("weight_decay", "plateau_patience"):
+            checks.at_least(0, f"trainer.{name}", getattr(self, name))
+        for name in ("lr", "grad_norm"):
+            checks.positive(f"trainer.{name}", getattr(self, name))
+        if self.plateau_factor is not None and not 0 < self.plateau_factor < 1:
+            raise InputError(
+                f"trainer.plateau_factor: expected null or a factor between 0 and 1, found {self.plateau_factor}"
+            )
+        if self.ema is not None and not 0 < self.ema < 1:
+            raise InputError(f"trainer.ema: expected null or a decay between 0 and 1 such as 0.999, found {self.ema}")
+
+
+class TaskModel(nn.Module):
+    """Features and a head: sentences in, loss or predictions out."""
+
+    def __init__(self, features: TokenFeatures, head: Head) -> None:
+        super().__init__()
+        self.features = features
+        self.head = head
+
+    def loss(self, batch: Batch, found: Sequence[Found] | None = None) -> Tensor:
+        """The loss of a batch, with what the features add to it; `found` if its texts were found already."""
+        return self.head.loss(self._vectors(batch, found), batch) + self.features.penalty()
+
+    def decode(self, batch: Batch, found: Sequence[Found] | None = None) -> list[Any]:
+        """One prediction per example."""
+        return self.head.decode(self._vectors(batch, found), batch)
+
+    def _vectors(self, batch: Batch, found: Sequence[Found] | None) -> list[FeatureBatch]:
+        return self.features.vectors_of(self.features.find(batch.texts) if found is None else found)
+
+    def trained(self) -> dict[str, Tensor]:
+        """The parameters that training changes: all that a checkpoint has to hold."""
+        return {name: parameter for name, parameter in self.named_parameters() if parameter.requires_grad}
+
+    def restore(self, values: dict[str, Tensor]) -> None:
+        """Sets the trained parameters to these values, which must be of their names, types and shapes."""
+        check_tensors(values, self.trained())
+        with torch.no_grad():
+            for name, parameter in self.trained().items():
+                parameter.copy_(values[name])
+
+
+class NonFiniteLoss(RuntimeError):  # noqa: N818
+    """A loss that is no number; the message names the batch."""
+
+
+class OutOfMemory(RuntimeError):  # noqa: N818
+    """A batch that does not fit into the device's memory; the message says how large it is and what to set."""
+
+
+@dataclass
+class FitState:
+    """Where training stands after an epoch; what a checkpoint holds beside parameters."""
+
+    epoch: int = 0
+    best_epoch: int = 0
+    best_score: float = -math.inf
+    best_values: dict[str, float] = field(default_factory=dict)
+    curve: list[dict[str, float]] = field(default_factory=list)
+
+
+class Trainer:
+    """Trains a model on a task.
+
+    Args:
+        task: collates and scores.
+        config: the recipe.
+        seed: decides the batches and the dropout of every epoch.
+        device: where the model is.
+        reporter: where progress is shown.
+    """
+
+    def __init__(
+        self, task: Task[Any, Any], config: TrainerConfig, seed: int, device: torch.device, reporter: Reporter
+    ) -> None:
+        config.check()
+        self.task = task
+        self.config = config
+        self.seed = seed
+        self.device = device
+        self.reporter = reporter
+
+    def fit(
+        self,
+        model: TaskModel,
+        train: Sequence[Any],
+        dev: Sequence[Any],
+        checkpoint: Path | None = None,
+        fingerprint: str = "",
+        state: FitState | None = None,
+        on_epoch: Callable[[FitState], None] | None = None,
+    ) -> FitState:
+        """Trains until the epochs or the patience run out, and leaves the model with the weights that were best on dev.
+
+        Batches and dropout of an epoch depend on the seed and the epoch's number alone, so a run that goes on from a
+        checkpoint ends as if it had never stopped.
+
+        Args:
+            model: what to train.
+            train: examples to train on.
+            dev: examples to select by.
+            checkpoint: file to go on from, if it is there, and to write after every epoch.
+            fingerprint: whose checkpoint it is; another run's is not used.
+            state: filled in epoch by epoch, so that the curve of a run that fails can still be read.
+            on_epoch: told after each epoch that is trained here, for those who follow the run.
+        """
+        config = self.config
+        state = state or FitState()
+        parameters = model.trained()
+        optimizer = OPTIMIZERS[config.optimizer](parameters.values(), lr=config.lr, weight_decay=config.weight_decay)
+        plateau = self._plateau(optimizer)
+        average = WeightAverage(config.ema, parameters)
+        best = {name: value.detach().clone() for name, value in parameters.items()}
+        saved = _read_checkpoint(checkpoint, fingerprint, self.device)
+        if saved is not None and checkpoint is not None:
+            with naming(checkpoint, START_AGAIN):
+                model.restore(saved["model"])
+                check_tensors(saved["best"], parameters)
+                check_tensors(saved["average"]["values"], average.values)
+                check_optimizer(saved["optimizer"], optimizer)
+            optimizer.load_state_dict(saved["optimizer"])
+            if plateau is not None:
+                plateau.load_state_dict(saved["plateau"])
+            average.load_state_dict(saved["average"])
+            vars(state).update(saved["state"])
+            best = saved["best"]
+            self.reporter.say(f"goes on after epoch {state.epoch}")
+        sizes = self._sizes(train)
+        while state.epoch < config.epochs and not self._out_of_patience(state):
+            started = time.perf_counter()
+            epoch = state.epoch + 1
+            torch.manual_seed(named_seed(self.seed, "epoch", epoch))
+            loss = self._train_epoch(model, optimizer, average, train, sizes, epoch)
+            with average.applied():
+                scores = self.evaluate(model, dev).values
+                score = scores[self.task.metric]
+                if score > state.best_score:
+                    state.best_epoch, state.best_score, state.best_values = epoch, score, scores
+                    best = {name: value.detach().clone() for name, value in parameters.items()}
+            if plateau is not None:
+                plateau.step(score)
+            state.epoch = epoch
+            seconds = time.perf_counter() - started
+            rate = optimizer.param_groups[0]["lr"]
+            state.curve.append({"epoch": epoch, "loss": loss, **scores, "lr": rate, "seconds": round(seconds, 3)})
+            if checkpoint is not None:
+                saved = {
+                    "fingerprint": fingerprint,
+                    "state": vars(state),
+                    "model": parameters,
+                    "best": best,
+                    "optimizer": optimizer.state_dict(),
+                    "plateau": plateau.state_dict() if plateau is not None else {},
+                    "average": average.state_dict(),
+                }
+                write_tensors(checkpoint, saved)
+            self.reporter.say(
+                f"epoch {epoch}/{config.epochs}  loss {loss:.4f}  dev {self.task.metric} {score:.2f}"
+                f"  best {state.best_score:.2f} (epoch {state.best_epoch})  {seconds:.1f} s"
+            )
+            if on_epoch is not None:
+                on_epoch(state)
+        model.restore(best)
+        return state
+
+    def _plateau(self, optimizer: torch.optim.Optimizer) -> torch.optim.lr_scheduler.ReduceLROnPlateau | None:
+        if self.config.plateau_factor is None:
+            return None
+        return torch.optim.lr_scheduler.ReduceLROnPlateau(
+            optimizer, mode="max", factor=self.config.plateau_factor, patience=self.config.plateau_patience
+        )
+
+    def _out_of_patience(self, state: FitState) -> bool:
+        return self.config.patience is not None and state.epoch - state.best_epoch >= self.config.patience
+
+    def _train_epoch(
+        self,
+        model: TaskModel,
+        optimizer: torch.optim.Optimizer,
+        average: WeightAverage,
+        train: Sequence[Any],
+        sizes: Sequence[int],
+        epoch: int,
+    ) -> float:
+        """The mean loss of one epoch of training."""
+        config = self.config
+        plan = plan_batches(sizes, config.batch_size, config.batch_tokens, named_seed(self.seed, "batches", epoch))
+        model.train()
+        losses: list[Tensor] = []
+        trained = list(model.trained().values())
+        for _, batch, found in self._batches(model, train, self.reporter.track(plan, len(plan), f"epoch {epoch}")):
+            with _memory_told(batch, f"epoch {epoch}, step {len(losses) + 1}"):
+                optimizer.zero_grad()
+                with self._autocast():
+                    loss = model.loss(batch, found)
+                loss.backward()  # type: ignore[no-untyped-call]
+                if config.grad_norm is not None:
+                    nn.utils.clip_grad_norm_(trained, config.grad_norm)
+                optimizer.step()
+                average.update()
+                losses.append(loss.detach())
+        # Looked at once an epoch: asking after every step would make a GPU wait for the CPU.
+        values = torch.stack(losses).float().cpu()
+        if not torch.isfinite(values).all():
+            step = int((~torch.isfinite(values)).nonzero()[0])
+            ids = ", ".join(self.task.collate([train[i] for i in plan[step]]).ids)
+            raise NonFiniteLoss(
+                f"epoch {epoch}, step {step + 1}: the loss is {values[step]:g}. The batch: {ids}. "
+                "Try a lower trainer.lr or trainer.precision=float32, and look at those examples"
+            )
+        return float(values.mean())
+
+    def _sizes(self, examples: Sequence[Any]) -> list[int]:
+        return [self.task.size(example) for example in examples]
+
+    def predict(self, model: TaskModel, examples: Sequence[Any]) -> list[Any]:
+        """One prediction per example, in their order."""
+        plan = plan_batches(self._sizes(examples), self.config.batch_size, self.config.batch_tokens)
+        predictions: list[Any] = [None] * len(examples)
+        model.eval()
+        with torch.no_grad(), self._autocast():
+            shown = self.reporter.track(plan, len(plan), "predicting")
+            for numbers, batch, found in self._batches(model, examples, shown):
+                with _memory_told(batch, "predicting"):
+                    decoded = model.decode(batch, found)
+                for number, prediction in zip(numbers, decoded, strict=True):
+                    predictions[number] = prediction
+        return predictions
+
+    def _batches(
+        self, model: TaskModel, examples: Sequence[Any], plan: Iterable[list[int]]
+    ) -> Iterator[tuple[list[int], Batch, list[Found]]]:
+        """Example numbers, batch and where its features are; while one is in use, those of the next are read."""
+        current: tuple[list[int], Batch, list[Found]] | None = None
+        for numbers in plan:
+            batch = self.task.collate([examples[i] for i in numbers])
+            following = numbers, batch.to(self.device), model.features.find(batch.texts)
+            if current is not None:
+                yield current
+            current = following
+        if current is not None:
+            yield current
+
+    def evaluate(self, model: TaskModel, examples: Sequence[Any]) -> Scores:
+        """The scores of the model's predictions."""
+        return self.task.score(examples, self.predict(model, examples))
+
+    def _autocast(self) -> torch.autocast:
+        wanted = self.config.precision == "bfloat16" and self.device.type == "cuda"
+        return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=wanted)
+
+
+@contextmanager
+def _memory_told(batch: Batch, when: str) -> Iterator[None]:
+    """Turns a lack of memory in the block into an error that says for which batch, and what to do."""
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        longest = max(len(sentence) for text in batch.texts for sentence in text)
+        raise OutOfMemory(
+            f"{when}: out of memory with a batch of {len(batch.ids)} examples of up to {longest} tokens. "
+            "Set a smaller trainer.batch_tokens or trainer.batch_size, or leave more of the memory to the model with "
+            f"a smaller store.memory_gb. {error}"
+        ) from error
+
+
+def _read_checkpoint(path: Path | None, fingerprint: str, device: torch.device) -> dict[str, Any] | None:
+    """What a checkpoint holds, or None where there is none, or one of a run with other settings."""
+    if path is None or not path.exists():
+        return None
+    parts = {"fingerprint": str, **dict.fromkeys(("state", "model", "best", "optimizer", "plateau", "average"), dict)}
+    saved = read_tensors(path, parts, device, START_AGAIN)
+    return saved if saved["fingerprint"] == fingerprint else None

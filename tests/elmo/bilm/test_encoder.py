@@ -1,0 +1,71 @@
+import numpy as np
+import pytest
+import torch
+
+from elmo.bilm import encoder
+from elmo.bilm.characters import character_ids
+from elmo.bilm.weight_files import load_bilm
+from tests.elmo import naive
+
+# One word of every length in bytes from 0 to 60, two of them marks, shuffled: neighbours have other lengths.
+WORDS = [("abcdefghij" * 6)[:n] for n in range(61)] + ["<S>", "</S>", "中文" * 7, "😀", "Zürich"]
+WORDS = [WORDS[i] for i in np.random.default_rng(0).permutation(len(WORDS))]
+
+
+@pytest.fixture
+def make(tmp_path):
+    def build(**changes):
+        options = naive.make_options(**changes)
+        tensors = naive.make_tensors(options, seed=4)
+        return load_bilm(naive.write_model(tmp_path, options, tensors)).encoder, options, tensors
+
+    return build
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+@pytest.mark.parametrize("n_highway", [0, 1, 2])
+def test_equals_the_naive_encoder(make, activation, n_highway, monkeypatch):
+    monkeypatch.setattr(encoder, "WORDS_AT_ONCE", 13)  # several groups, each cut at another length
+    model, options, tensors = make(activation=activation, n_highway=n_highway)
+    expected = np.array([naive.word_vector(tensors, options, word) for word in WORDS])
+    with torch.no_grad():
+        found = model.encode_words(WORDS).numpy()
+    np.testing.assert_allclose(found, expected, atol=5e-6)
+
+
+def test_cut_windows_lose_nothing(make):
+    # Some filters answer padding alone more strongly than any letter: one window of padding has to survive the cut.
+    model, options, _ = make()
+    widest = max(width for width, _ in options["char_cnn"]["filters"])
+    for n in range(50):
+        words = ["q" * n]
+        whole, cut = (torch.from_numpy(character_ids(words, room=room)) for room in (None, widest))
+        with torch.no_grad():
+            torch.testing.assert_close(model(cut), model(whole), rtol=0, atol=1e-6)
+
+
+def test_padding_alone_can_win_the_maximum(make):
+    # What makes the test above able to fail: with one position less of padding the widest filter changes.
+    model, options, _ = make()
+    widest = max(width for width, _ in options["char_cnn"]["filters"])
+    differences = []
+    for n in range(8):
+        whole, short = (torch.from_numpy(character_ids(["q" * n], room=room)) for room in (None, widest - 1))
+        with torch.no_grad():
+            differences.append(float((model(short) - model(whole)).abs().max()))
+    assert max(differences) > 1e-3
+
+
+def test_many_groups_equal_one(make, monkeypatch):
+    model, _, _ = make()
+    words = [f"word{i}" * (i % 9) for i in range(300)]
+    with torch.no_grad():
+        at_once = model.encode_words(words)
+        monkeypatch.setattr(encoder, "WORDS_AT_ONCE", 7)
+        in_groups = model.encode_words(words)
+    torch.testing.assert_close(in_groups, at_once, rtol=0, atol=2e-6)
+
+
+def test_no_words(make):
+    model, options, _ = make()
+    assert model.encode_words([]).shape == (0, options["lstm"]["projection_dim"])

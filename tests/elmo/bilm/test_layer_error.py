@@ -1,0 +1,69 @@
+"""Every way to compute the shipped biLM's layers stays within 2e-5 of float64; so does one step with extreme gates."""
+
+import copy
+import shutil
+
+import pytest
+import torch
+
+from elmo import load_bilm
+from elmo.bilm.lstm import Packing, ProjectedLstm
+from elmo.bilm.lstm_on_gpu import LstmPair
+from elmo.kernels.cpu import build, kernel
+from tests.elmo.bilm.layer_error import layer_errors
+
+LIMIT = 2e-5
+CELLS = 64
+UNREACHED = 1e4  # a clip: without one a GPU runs cuDNN's LSTM instead of our kernel
+
+
+def extreme_lstm():
+    """An LSTM whose gates are its inputs: drawn from -300 to 300 they reach every corner of the nonlinearities."""
+    lstm = ProjectedLstm(4 * CELLS, CELLS, CELLS, UNREACHED, UNREACHED).requires_grad_(False)
+    lstm.weight.zero_()
+    lstm.weight[:, : 4 * CELLS] = torch.eye(4 * CELLS)
+    lstm.bias.zero_()
+    lstm.projection.copy_(torch.eye(CELLS))
+    return lstm
+
+
+def step_errors(device, steps, sentences=400):
+    """Largest error of outputs and cells, relative to their size where that is above 1."""
+    lstm = extreme_lstm()
+    sizes = Packing.of([steps] * sentences).step_sizes
+    gates = torch.empty(2, steps * sentences, 4 * CELLS).uniform_(-300, 300, generator=torch.Generator().manual_seed(1))
+    found = []
+    for dtype, where in ((torch.float64, torch.device("cpu")), (torch.float32, device)):
+        pair = [copy.deepcopy(lstm).to(where, dtype) for _ in range(2)]
+        ends = [torch.zeros(2, sentences, CELLS, dtype=dtype, device=where) for _ in range(2)]
+        x = gates.to(where, dtype)
+        if where.type == "cuda":
+            outputs = LstmPair(*pair)(x, sizes, *ends)
+        else:
+            outputs = torch.stack([pair[i](x[i], sizes, ends[0][i], ends[1][i]) for i in range(2)])
+        found.append([value.double().cpu() for value in (outputs, ends[1])])
+    return max(
+        ((ours - exact).abs() / exact.abs().clamp_min(1)).max().item() for exact, ours in zip(*found, strict=True)
+    )
+
+
+@pytest.fixture(params=["compiled", "torch", pytest.param("cuda", marks=pytest.mark.gpu)])
+def device(request, monkeypatch):
+    if request.param == "cuda" and not torch.cuda.is_available():
+        pytest.skip("needs a GPU")
+    if request.param == "compiled" and not any(map(shutil.which, build.COMPILERS)):
+        pytest.skip("needs a C compiler")
+    monkeypatch.setenv("ELMO_KERNEL", "0" if request.param == "torch" else "1")
+    assert (kernel() is None) == (request.param == "torch")
+    return torch.device("cuda" if request.param == "cuda" else "cpu")
+
+
+@pytest.mark.parametrize("steps", [1, 30])
+def test_extreme_gates(device, steps):
+    assert step_errors(device, steps) < LIMIT
+
+
+def test_layers_of_the_shipped_bilm(device):
+    errors = layer_errors(load_bilm("small"), device)
+    assert errors.shape[1] > 2000
+    assert errors.amax(dim=1).max() < LIMIT

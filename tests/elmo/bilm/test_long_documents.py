@@ -1,0 +1,93 @@
+"""What a text takes beside its own layers is bounded: by its tokens, never by sentences times the longest of them."""
+
+import tracemalloc
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+import elmo.common.threads
+from elmo import BilmOptions, embed, random_bilm
+from elmo.bilm import lstm, lstm_on_gpu
+from elmo.bilm.lstm import Packing
+from elmo.bilm.model import Bilm
+from elmo.store import About, open_shelf
+from elmo.store.cached_layers import CachedLayers
+
+SENTENCES = [*[["a", "short", "one", f"{i}"] for i in range(23)], [f"w{i % 50}" for i in range(300)]]
+TOKENS = sum(map(len, SENTENCES))
+
+
+class Largest(TorchDispatchMode):
+    """Remembers the bytes of the largest memory that any operation gave back."""
+
+    bytes = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        for leaf in tree_leaves(result):
+            if isinstance(leaf, torch.Tensor):
+                self.bytes = max(self.bytes, leaf.untyped_storage().nbytes())
+        return result
+
+
+@pytest.fixture
+def bilm(monkeypatch):
+    """A biLM whose gates are wider than its layers, as at every real size, and which computes where we can look."""
+    monkeypatch.setattr(elmo.common.threads, "available_cores", lambda: 1)
+    monkeypatch.setenv("ELMO_KERNEL", "0")
+    for module in (lstm, lstm_on_gpu):
+        monkeypatch.setattr(module, "GATES_AHEAD", 2**12)
+    return random_bilm(BilmOptions(cell_dim=64, projection_dim=8, filters=((1, 8), (3, 8)), n_highway=0), seed=1)
+
+
+def layer_bytes(bilm):
+    return 4 * bilm.n_layers * TOKENS * bilm.dim
+
+
+def test_the_bilm_makes_nothing_larger_than_its_result(bilm, monkeypatch):
+    for read in (Bilm._read_in_threads, Bilm._read_side_by_side):
+        monkeypatch.setattr(Bilm, "_read_in_threads", read)
+        with Largest() as largest:
+            bilm.token_layers(SENTENCES)
+        assert largest.bytes == layer_bytes(bilm)
+    for module in (lstm, lstm_on_gpu):
+        monkeypatch.setattr(module, "GATES_AHEAD", 2**40)
+    with Largest() as largest:
+        bilm.token_layers(SENTENCES)
+    assert largest.bytes > 4 * layer_bytes(bilm), "without the bound on gates this test would notice"
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_layers_at_hand_are_given_without_padding(bilm, tmp_path, stored):
+    shelf = open_shelf(tmp_path, About(bilm.fingerprint(), bilm.widths, "float32")) if stored else None
+    cached = CachedLayers(bilm, shelf)
+    with Largest() as largest:
+        cached.prepare(SENTENCES)
+        found = cached.token_layers(SENTENCES)
+    assert largest.bytes <= layer_bytes(bilm)
+    torch.testing.assert_close(found, bilm.token_layers(SENTENCES), rtol=0, atol=1e-6)
+    with Largest() as largest:
+        cached.layers(SENTENCES)
+    assert largest.bytes > 10 * layer_bytes(bilm), "what padding would take"
+
+
+@pytest.mark.parametrize(("carried", "stored"), [(True, False), (False, False), (False, True)])
+def test_a_file_with_one_long_line_is_embedded_without_padding(bilm, tmp_path, carried, stored):
+    source = tmp_path / "in.txt"
+    source.write_text("\n".join(map(" ".join, SENTENCES)) + "\n", encoding="utf-8")
+    store = tmp_path / "store" if stored else None
+    with Largest() as largest:
+        embed.embed_file(bilm, source, tmp_path / "out.hdf5", "all", carried, 64, "float32", store)
+    assert largest.bytes <= layer_bytes(bilm)
+
+
+def test_the_order_of_reading_takes_no_room_for_padding():
+    lengths = [50_000, *[10] * 1000]
+    tracemalloc.start()
+    packing = Packing.of(lengths)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert packing.positions.shape == (2, sum(lengths))
+    assert peak < 200 * sum(lengths)  # padded, one byte each would be 50 million

@@ -1,0 +1,93 @@
+"""The biLM that comes with the suite: it is small, it predicts English, and its card tells the truth."""
+
+import csv
+import random
+import re
+
+import pytest
+import torch
+
+from elmo import load_bilm
+from elmo.bilm.weight_files import SHIPPED, shipped_names
+from elmo.embed import read_lines
+from elmo.neighbours import nearest, uses_of
+from elmo.pretrain.model.output import load_model
+from elmo.pretrain.training.perplexity import perplexity
+from elmo.pretrain.training.reading import text_of_words
+
+TEXT = """
+The mayor opened the new bridge on Monday and thanked the engineers who had worked on it for three years .
+It was raining when the train left the station , but by noon the sky over the valley was clear .
+Many species of birds fly south in autumn because food is hard to find in the winter .
+In 1912 the company moved to a larger building near the harbour .
+The results of the election will be announced next week .
+""".strip().split("\n")
+
+
+@pytest.fixture(scope="module")
+def small():
+    return load_bilm("small")
+
+
+@pytest.fixture(scope="module")
+def card():
+    return (SHIPPED / "small" / "card.md").read_text(encoding="utf-8")
+
+
+def size(folder):
+    return sum(path.stat().st_size for path in folder.rglob("*"))
+
+
+def test_it_is_found_by_name_and_fits():
+    assert shipped_names() == ["small"]
+    assert size(SHIPPED / "small") <= 30_000_000
+    assert size(SHIPPED / "small-softmax") <= 13_000_000
+
+
+def test_it_gives_finite_layers(small):
+    layers = small.token_layers([line.split() for line in TEXT])
+    assert layers.shape == (3, sum(len(line.split()) for line in TEXT), 256)
+    assert torch.isfinite(layers).all()
+
+
+def test_it_predicts_english_and_not_its_words_in_any_order():
+    model, output = load_model("small")
+    assert len(output.vocabulary) > 100_000
+    sentences = [line.split() for line in TEXT]
+    shuffled = [random.Random(1).sample(words, len(words)) for words in sentences]
+    found, mixed = (
+        perplexity(model, text_of_words(part, output.vocabulary, model.bilm.options.max_characters))
+        for part in (sentences, shuffled)
+    )
+    assert found.unknown_rate == 0
+    assert max(found.forward, found.backward) < 150  # written for this test, and easier than an encyclopaedia
+    assert min(mixed.forward, mixed.backward) > 5 * max(found.forward, found.backward)
+
+
+def test_sports_and_theatre_separate_as_the_card_says(small, card):
+    lines = list(read_lines(SHIPPED / "neighbours.txt"))
+    for word, senses in {"play": [8, 16], "bank": [23, 30], "spring": [36, 40, 44]}.items():
+        uses, vectors = uses_of(lines, word, small, small.n_layers - 1)
+        sense = [sum(use.line > last for last in senses) for use in uses]
+        first = [nearest(vectors[i], vectors, 1, leave_out=[i])[0][0] for i in range(len(uses))]
+        same = sum(sense[i] == sense[j] for i, j in enumerate(first))
+        (claimed,) = re.findall(rf"\| {word} \|.*?\| (\d+) of {len(uses)} \|", card)
+        assert same == int(claimed)
+
+
+def test_the_card_agrees_with_the_curve(card):
+    with (SHIPPED / "small" / "curve.csv").open(encoding="utf-8", newline="") as file:
+        last = list(csv.DictReader(file))[-1]
+    assert f"| steps | {int(last['step']):,} |" in card
+    assert f"| tokens seen, </S> counted | {int(last['tokens']):,} |" in card
+    assert f"| minutes | {float(last['seconds']) / 60:.1f} |" in card
+
+
+def test_the_card_states_perplexity_on_unseen_articles_next_to_held_out_paragraphs(card):
+    means = {
+        row: float(re.search(rf"\| [^|\n]*{row}[^|\n]* \| [\d.]+ \| [\d.]+ \| ([\d.]+) \|", card)[1])
+        for row in ("these files", "held-out paragraphs", "unseen articles", "which lie in the text")
+    }
+    assert means["these files"] == means["held-out paragraphs"]
+    assert means["which lie in the text"] < means["held-out paragraphs"] < means["unseen articles"]
+    assert "elmo.pretrain.perplexity squad-dev.txt --weights small --unseen-in" in card

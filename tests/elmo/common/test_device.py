@@ -1,0 +1,111 @@
+"""Which device: what may be asked for, and one GPU for each process where there are several (their number is faked)."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from elmo.common.device import choose_device, own_device, packed, unpacked, upload_together
+from elmo.common.errors import InputError
+
+WORKER = """
+import sys, torch
+torch.cuda.is_available = lambda: True
+torch.cuda.device_count = lambda: int(sys.argv[1])
+torch.cuda.set_device = lambda device: None
+from elmo.common.device import own_device
+print(own_device("auto"), own_device("cuda"), own_device("cpu"), flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def gpu_of_a_new_process(tmp_path):
+    """Starts processes that see so many GPUs and wait; gives the process and the devices it has chosen."""
+    started = []
+
+    def start(gpus):
+        process = subprocess.Popen(
+            [sys.executable, "-c", WORKER, str(gpus)],
+            env={**os.environ, "TMPDIR": str(tmp_path)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        started.append(process)
+        return process, process.stdout.readline().split()
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.integration
+def test_processes_share_the_gpus_evenly_and_a_dead_one_leaves_its_own_to_the_next(gpu_of_a_new_process):
+    workers = [gpu_of_a_new_process(gpus=2) for _ in range(3)]
+    assert [devices for _, devices in workers] == [[f"cuda:{index}"] * 2 + ["cpu"] for index in (0, 1, 0)]
+    killed = workers[1][0]
+    killed.kill()
+    killed.wait()
+    assert gpu_of_a_new_process(gpus=2)[1][0] == "cuda:1"
+
+
+def test_a_launcher_that_shows_one_gpu_has_chosen(monkeypatch, tmp_path):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert own_device("auto") == own_device("cuda") == torch.device("cuda")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_a_gpu(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert own_device("auto") == choose_device("cpu") == torch.device("cpu")
+    with pytest.raises(InputError, match="no usable GPU here; use cpu or auto"):
+        own_device("cuda")
+    with pytest.raises(InputError, match="one of auto, cpu, cuda, found 'gpu'"):
+        choose_device("gpu")
+
+
+def test_a_launcher_that_hides_them_is_told_how_to_give_one(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    with pytest.raises(InputError, match=r"CUDA_VISIBLE_DEVICES is empty.*num_gpus=1"):
+        own_device("cuda")
+
+
+def test_tensors_of_all_types_travel_in_one_buffer():
+    tensors = [
+        torch.arange(6).view(2, 3),
+        torch.tensor([True, False, True]),
+        torch.zeros(0, 4, dtype=torch.int64),
+        torch.tensor(2.5),
+        torch.rand(3, 5).t(),
+        torch.tensor([1.5, -2.0], dtype=torch.float16),
+    ]
+    buffer = packed(tensors, pinned=False)
+    found = unpacked(buffer, tensors)
+    for tensor, other in zip(tensors, found, strict=True):
+        assert torch.equal(tensor, other)
+        assert tensor.dtype == other.dtype
+    assert found[0].data_ptr() == buffer.data_ptr(), "views"
+
+
+@pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")
+def test_a_gpu_fetches_them_without_the_host_waiting():
+    device = torch.device("cuda")
+    tensors = [torch.arange(1000), torch.rand(7) > 0.5, torch.rand(2, 3)]
+    upload_together(tensors, device)  # starts CUDA
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        found = upload_together(tensors, device)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    for tensor, other in zip(tensors, found, strict=True):
+        assert other.is_cuda
+        assert torch.equal(tensor, other.cpu())

@@ -1,0 +1,175 @@
+import os
+import signal
+import threading
+
+import pytest
+import torch
+
+from elmo.common.device import choose_device
+from elmo.common.errors import InputError
+from elmo.common.files import expanded, interrupts_held_back, parse_json, read_json, replacing
+
+
+def test_a_file_appears_when_it_is_whole(tmp_path):
+    path = tmp_path / "out.txt"
+    path.write_text("old", encoding="utf-8")
+    with replacing(path) as partial:
+        partial.write_text("new", encoding="utf-8")
+        assert path.read_text(encoding="utf-8") == "old"
+        assert partial.parent == path.parent
+    assert path.read_text(encoding="utf-8") == "new"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_is_no_file_is_not_replaced(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(InputError, match=r"pipe: expected the path of a file"), replacing(pipe) as partial:
+        partial.touch()
+    assert pipe.is_fifo()
+    assert list(tmp_path.iterdir()) == [pipe]
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_a_failure_leaves_what_was_there(tmp_path, error):
+    path = tmp_path / "out.txt"
+    path.write_text("old", encoding="utf-8")
+
+    def write():
+        with replacing(path) as partial:
+            partial.write_text("half", encoding="utf-8")
+            raise error
+
+    with pytest.raises(error):
+        write()
+    assert path.read_text(encoding="utf-8") == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_first_error_is_the_one_that_is_told(tmp_path):
+    (tmp_path / "file").write_text("", encoding="utf-8")
+
+    def write():
+        with replacing(tmp_path / "file" / "out.txt"):
+            raise InputError("the reason")
+
+    with pytest.raises(InputError, match="the reason"):
+        write()
+
+
+def test_devices(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert choose_device("auto") == choose_device("cpu") == torch.device("cpu")
+    with pytest.raises(InputError, match="no usable GPU"):
+        choose_device("cuda")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert choose_device("auto") == choose_device("cuda") == torch.device("cuda")
+    assert choose_device("cpu") == torch.device("cpu")
+    with pytest.raises(InputError, match="one of auto, cpu, cuda, found 'tpu'"):
+        choose_device("tpu")
+
+
+@pytest.fixture
+def python_handles_ctrl_c():
+    """As in a terminal; a shell that starts pytest in the background has it ignore Ctrl-C."""
+    earlier = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, earlier)
+
+
+@pytest.mark.usefixtures("python_handles_ctrl_c")
+def test_ctrl_c_waits_for_the_end_of_a_block():
+    reached = []
+
+    def work():
+        with interrupts_held_back():
+            signal.raise_signal(signal.SIGINT)
+            reached.append("inside")
+        reached.append("after")
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert reached == ["inside"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    with interrupts_held_back():
+        pass  # nothing was pressed: nothing is raised
+
+
+@pytest.mark.usefixtures("python_handles_ctrl_c")
+def test_an_error_inside_goes_before_ctrl_c():
+    def work():
+        with interrupts_held_back():
+            signal.raise_signal(signal.SIGINT)
+            raise InputError("the reason")
+
+    with pytest.raises(InputError, match="the reason"):
+        work()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_other_handlers_and_threads_are_let_be():
+    seen = []
+    earlier = signal.signal(signal.SIGINT, lambda *_: seen.append("handled"))
+    try:
+        with interrupts_held_back():
+            signal.raise_signal(signal.SIGINT)
+            assert seen == ["handled"]
+    finally:
+        signal.signal(signal.SIGINT, earlier)
+
+    def in_thread():
+        with interrupts_held_back():
+            seen.append("thread")
+
+    thread = threading.Thread(target=in_thread)
+    thread.start()
+    thread.join()
+    assert seen == ["handled", "thread"]
+
+
+def test_the_content_is_on_the_disk_before_the_name_is(tmp_path, monkeypatch):
+    """Otherwise a loss of power may leave an empty file where a whole one stood."""
+    steps, path = [], tmp_path / "x"
+    fsync, replace = os.fsync, os.replace
+
+    def seen_fsync(handle):
+        fsync(handle)
+        steps.append(("fsync", os.fstat(handle).st_size))
+
+    def seen_replace(*paths):
+        replace(*paths)
+        steps.append(("replace", path.stat().st_size))
+
+    monkeypatch.setattr(os, "fsync", seen_fsync)
+    monkeypatch.setattr(os, "replace", seen_replace)
+    with replacing(path) as partial:
+        partial.write_bytes(b"whole")
+    assert steps == [("fsync", 5), ("replace", 5)]
+
+
+class TestJson:
+    DEEP = "[" * 100_000 + "]" * 100_000
+
+    def test_values_are_those_of_the_text(self):
+        assert parse_json('{"a": [1, null]}') == {"a": [1, None]}
+
+    @pytest.mark.parametrize("text", [DEEP, DEEP.encode(), '{"a":' + DEEP + "}", "", "{"])
+    def test_what_is_none_is_a_value_error(self, text):
+        with pytest.raises(ValueError, match="line 1"):
+            parse_json(text)
+
+    def test_a_file_is_named(self, tmp_path):
+        (tmp_path / "a.json").write_text(self.DEEP)
+        with pytest.raises(InputError, match=r"a\.json: expected JSON, found: brackets are nested too deeply"):
+            read_json(tmp_path / "a.json")
+
+
+class TestExpanded:
+    def test_home(self, monkeypatch):
+        monkeypatch.setenv("HOME", "/somewhere")
+        assert str(expanded("~/x", "out")) == "/somewhere/x"
+        assert str(expanded("a/~", "out")) == "a/~"
+
+    def test_a_user_without_one(self):
+        with pytest.raises(InputError, match="out=~nobodyhere/x: expected a home folder, but ~nobodyhere has none"):
+            expanded("~nobodyhere/x", "out")

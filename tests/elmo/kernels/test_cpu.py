@@ -1,0 +1,332 @@
+import copy
+import hashlib
+import logging
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+import pytest
+import torch
+
+import elmo.kernels.cpu
+import elmo.kernels.cpu.build
+from elmo import random_bilm
+from elmo.bilm.encoder import CharacterEncoder
+from elmo.bilm.lstm import Packing, ProjectedLstm
+from elmo.bilm.options import BilmOptions
+from elmo.kernels.cpu import kernel
+
+pytestmark = pytest.mark.skipif(
+    not any(map(shutil.which, elmo.kernels.cpu.build.COMPILERS)), reason="needs a C compiler"
+)
+WORDS = [
+    "",
+    "a",
+    "the",
+    "<S>",
+    "</S>",
+    "中文",
+    "x" * 46,
+    "y" * 47,
+    "z" * 48,
+    "w" * 90,
+    *[f"word{i}" for i in range(60)],
+]
+
+
+@pytest.fixture(autouse=True)
+def _switched_on(monkeypatch):
+    monkeypatch.delenv("ELMO_KERNEL", raising=False)
+
+
+def forget():
+    """As if nothing had been built or said in this process."""
+    elmo.kernels.cpu.build._load.cache_clear()
+    elmo.kernels.cpu.build._say.cache_clear()
+
+
+@pytest.fixture
+def fresh(monkeypatch, tmp_path):
+    """As in a new process, with an empty cache."""
+    monkeypatch.setenv("ELMO_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    forget()
+    yield tmp_path / "cache"
+    forget()
+
+
+def libraries(cache):
+    """What is kept in a cache, in a folder that only the user may open."""
+    folder = cache / f"kernel-{os.geteuid()}"
+    assert folder.stat().st_mode & 0o777 == 0o700
+    return list(folder.iterdir())
+
+
+def random_lstm(input_dim, cell_dim, projection_dim, cell_clip=None, projection_clip=None, scale=1.0):
+    generator = torch.Generator().manual_seed(cell_dim)
+    lstm = ProjectedLstm(input_dim, cell_dim, projection_dim, cell_clip, projection_clip).requires_grad_(False)
+    for parameter in lstm.parameters():
+        parameter.normal_(generator=generator).mul_(scale / max(1, parameter[0].numel()) ** 0.5)
+    return lstm
+
+
+def run(lstm, lengths, dtype=torch.float32, change=None):
+    """Packed outputs, last states and last cells, from drawn inputs and states."""
+    generator = torch.Generator().manual_seed(5)
+    packing = Packing.of(lengths)
+    drawn = [
+        torch.randn(n, width, generator=generator).to(dtype)
+        for n, width in (
+            (sum(lengths), lstm.input_dim),
+            (len(lengths), lstm.projection_dim),
+            (len(lengths), lstm.cell_dim),
+        )
+    ]
+    if change:
+        change(drawn[0])
+    return lstm(drawn[0], packing.step_sizes, drawn[1], drawn[2]), drawn[1], drawn[2]
+
+
+@pytest.mark.parametrize("clips", [(None, None), (0.4, None), (None, 0.2), (3.0, 3.0)])
+@pytest.mark.parametrize("dims", [(1, 1, 1), (5, 11, 4), (16, 64, 16), (9, 70, 33), (300, 20, 270), (20, 520, 65)])
+def test_the_lstm_equals_torch_in_double_precision(dims, clips):
+    lstm = random_lstm(*dims, *clips, scale=2.0)
+    assert kernel() is not None
+    lengths = [3, 9, 1, 6, 9, 2, 2, *[1] * 7, *[5] * 40]
+    expected = run(copy.deepcopy(lstm).double(), lengths, torch.float64)
+    for found, right in zip(run(lstm, lengths), expected, strict=True):
+        np.testing.assert_allclose(found.numpy(), right.numpy(), atol=2e-5)
+    if clips[1] == 0.2:
+        assert expected[0].abs().max() == 0.2  # the clip binds
+
+
+def test_gates_that_saturate():
+    lstm = random_lstm(4, 8, 4, scale=500.0)
+    expected = run(copy.deepcopy(lstm).double(), [3, 2], torch.float64)
+    for found, right in zip(run(lstm, [3, 2]), expected, strict=True):
+        np.testing.assert_allclose(found.numpy(), right.numpy(), rtol=1e-4, atol=1e-3)
+
+
+def test_what_is_no_number_is_passed_on_within_its_sentence():
+    def spoil(x):
+        x[1] = float("nan")  # the first token of the second longest sentence
+
+    for clip in (None, 3.0):
+        found, state, cell = run(random_lstm(5, 11, 4, clip, clip), [4, 3, 2], change=spoil)
+        assert found[1].isnan().all()
+        assert state.isnan().all(dim=1).tolist() == cell.isnan().all(dim=1).tolist() == [False, True, False]
+        assert not found[0].isnan().any()
+
+
+@pytest.mark.parametrize(("depth", "columns"), [(1, 1), (7, 16), (256, 17), (257, 64), (600, 100)])
+def test_products_equal_double_precision_and_no_row_depends_on_the_others(depth, columns):
+    generator = torch.Generator().manual_seed(1)
+    x, weight = (torch.randn(n, depth, generator=generator) for n in (50, columns))
+    bias = torch.randn(columns, generator=generator)
+    panels = kernel().panels(weight, bias)
+    found = kernel().product(x, panels)
+    right = x.double() @ weight.double().t() + bias.double()
+    np.testing.assert_allclose(found.numpy(), right.numpy(), atol=1e-5 * depth**0.5)
+    for size in range(1, 14):
+        assert torch.equal(kernel().product(x[20 : 20 + size].contiguous(), panels), found[20 : 20 + size])
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+@pytest.mark.parametrize("n_highway", [0, 2])
+def test_the_encoder_equals_torch_in_double_precision(activation, n_highway):
+    filters = ((1, 3), (2, 40), (7, 21))
+    options = BilmOptions(8, 10, filters=filters, char_dim=5, n_highway=n_highway, activation=activation)
+    encoder = random_bilm(options, seed=3).encoder
+    assert isinstance(encoder, CharacterEncoder)
+    assert encoder._kernel() is not None
+    right = copy.deepcopy(encoder).double().encode_words(WORDS)
+    found = encoder.encode_words(WORDS)
+    np.testing.assert_allclose(found.numpy(), right.numpy(), atol=5e-6)
+    for words in (WORDS[:1], WORDS[6:10], WORDS[::-7]):
+        assert torch.equal(encoder.encode_words(words), found[[WORDS.index(word) for word in words]])
+
+
+def test_gradients_never_go_through_the_kernel():
+    encoder = random_bilm("tiny", seed=3).encoder.requires_grad_(True)
+    encoder.encode_words(["some", "words"]).sum().backward()
+    assert all(parameter.grad is not None for parameter in encoder.parameters())
+
+
+def test_small_size_on_both_paths(monkeypatch):
+    bilm = random_bilm("small", seed=1)
+    sentences = [["The", "cat", "sat", "."], ["Yes"], [], [f"w{i}" for i in range(30)]]
+    compiled = bilm.token_layers(sentences)
+    monkeypatch.setenv("ELMO_KERNEL", "0")
+    in_torch = bilm.token_layers(sentences)
+    torch.testing.assert_close(compiled, in_torch, rtol=0, atol=2e-5)
+    assert not torch.equal(compiled, in_torch)  # else nothing was compared
+
+
+@pytest.mark.parametrize("switch", ["1", "0"])
+def test_prepared_weights_follow_every_change(switch, monkeypatch):
+    monkeypatch.setenv("ELMO_KERNEL", switch)
+    bilm, other = random_bilm("tiny", seed=1), random_bilm("tiny", seed=2)
+    sentences = [["some", "words"], ["more"]]
+    before, right = bilm.token_layers(sentences), other.token_layers(sentences)
+    duplicate = copy.deepcopy(bilm)
+    bilm.load_state_dict(other.state_dict())
+    assert torch.equal(bilm.token_layers(sentences), right)
+    assert torch.equal(duplicate.token_layers(sentences), before)
+    assert bilm.double().token_layers(sentences).dtype == torch.float64
+    assert torch.equal(bilm.float().token_layers(sentences), right)
+    with torch.no_grad():
+        for name, parameter in bilm.named_parameters():
+            parameter.copy_(duplicate.get_parameter(name))
+    assert torch.equal(bilm.token_layers(sentences), before)
+
+
+def test_pointers_to_anything_else_are_refused():
+    panels = kernel().panels(torch.ones(3, 4))
+    for wrong in (torch.ones(2, 5), torch.ones(2, 4).double(), torch.ones(4, 2).t()):
+        with pytest.raises(ValueError, match=r"expected contiguous float32 values of shape \(\d, 4\) on the CPU"):
+            kernel().product(wrong, panels)
+
+
+class TestBuilding:
+    def test_it_is_built_once(self, fresh, monkeypatch):
+        assert kernel() is not None
+        (library,) = libraries(fresh)
+        forget()
+        monkeypatch.setattr(elmo.kernels.cpu.build, "_built", None)
+        assert kernel() is not None
+        assert libraries(fresh) == [library]
+
+    def test_another_source_is_another_library(self, fresh, monkeypatch, tmp_path):
+        assert kernel() is not None
+        source = tmp_path / "bilm.c"
+        source.write_text(elmo.kernels.cpu.SOURCE.read_text() + "/* changed */\n")
+        monkeypatch.setattr(elmo.kernels.cpu, "SOURCE", source)
+        forget()
+        assert kernel() is not None
+        assert len(libraries(fresh)) == 2
+
+    def test_processes_at_once(self, fresh):
+        code = "from elmo.kernels.cpu import kernel; assert kernel() is not None"
+        running = [subprocess.Popen([sys.executable, "-c", code], env=os.environ) for _ in range(3)]
+        assert [process.wait() for process in running] == [0, 0, 0]
+        assert len(libraries(fresh)) == 1
+
+    def assert_in_torch(self, caplog, reason):
+        with caplog.at_level(logging.WARNING):
+            assert kernel() is None
+            assert random_bilm("tiny", seed=1).token_layers([["some", "words"]]).shape == (3, 2, 16)
+        assert [record.getMessage().startswith("nothing is compiled, torch") for record in caplog.records] == [True]
+        assert reason in caplog.text
+
+    def test_without_a_compiler_torch_does_it_after_one_line(self, fresh, monkeypatch, caplog):
+        monkeypatch.setenv("PATH", "")
+        self.assert_in_torch(caplog, "no C compiler was found (looked for cc, gcc, clang)")
+
+    def test_with_a_compiler_that_fails(self, fresh, monkeypatch, caplog, tmp_path):
+        (tmp_path / "cc").write_text('#!/bin/sh\n[ "$1" = --version ] || { echo "bilm.c:1: error: no" >&2; exit 1; }\n')
+        (tmp_path / "cc").chmod(0o755)
+        monkeypatch.setenv("PATH", str(tmp_path))
+        self.assert_in_torch(caplog, "cc fails: bilm.c:1: error: no")
+        assert libraries(fresh) == []
+
+    def test_where_nothing_can_be_written(self, fresh, monkeypatch, caplog):
+        monkeypatch.setenv("TMPDIR", str(fresh))
+        monkeypatch.setattr(tempfile, "tempdir", str(fresh))
+        monkeypatch.setenv("HOME", str(fresh))
+        fresh.write_text("a file where the folders should be")
+        with caplog.at_level(logging.WARNING):
+            assert kernel() is None
+        assert "nothing is compiled, torch computes alone" in caplog.text
+
+    @pytest.mark.parametrize("size", [0, 1000, 20_000])
+    def test_a_cut_library(self, fresh, caplog, size):
+        """Loaded, one that lacks its end kills the process."""
+        assert kernel() is not None
+        (library,) = libraries(fresh)
+        content = library.read_bytes()
+        assert len(content) > size
+        library.unlink()  # this process has it loaded: its own pages must stay
+        library.write_bytes(content[:size])
+        forget()
+        self.assert_in_torch(caplog, f"{library}: damaged; remove it")
+
+    @pytest.mark.parametrize("mode", [0o777, 0o770, 0o755])
+    def test_a_planted_library_is_not_loaded(self, fresh, caplog, tmp_path, mode):
+        planted = self.plant(fresh, tmp_path)
+        planted.parent.chmod(mode)
+        self.assert_built_elsewhere(caplog, planted, tmp_path)
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a folder away")
+    def test_nor_one_in_a_folder_of_somebody_else(self, fresh, caplog, tmp_path):
+        planted = self.plant(fresh, tmp_path)
+        os.chown(planted.parent, 12345, -1)
+        self.assert_built_elsewhere(caplog, planted, tmp_path)
+
+    def test_nor_one_behind_a_link(self, fresh, caplog, tmp_path):
+        planted = self.plant(fresh, tmp_path)
+        planted.parent.rename(tmp_path / "theirs")
+        planted.parent.symlink_to(tmp_path / "theirs")
+        self.assert_built_elsewhere(caplog, planted, tmp_path)
+
+    def test_a_folder_that_takes_the_place_of_the_checked_one_is_not_read(self, fresh, monkeypatch, tmp_path):
+        planted = self.plant(fresh, tmp_path)
+        planted.parent.rename(tmp_path / "theirs")
+
+        def swap_and_build(*arguments):
+            fresh.joinpath(planted.parent.name).rename(tmp_path / "moved away")
+            (tmp_path / "theirs").rename(planted.parent)
+            return built(*arguments)
+
+        built = elmo.kernels.cpu.build._built
+        monkeypatch.setattr(elmo.kernels.cpu.build, "_built", swap_and_build)
+        assert kernel() is not None
+        assert len(list((tmp_path / "moved away").iterdir())) == 1
+        assert not (tmp_path / "ran").exists()
+
+    def plant(self, fresh, tmp_path):
+        """A library under a name that would be loaded, which leaves a file when it is."""
+        source = tmp_path / "planted.c"
+        source.write_text(
+            "#include <stdio.h>\n__attribute__((constructor)) static void run(void)"
+            f' {{ fclose(fopen("{tmp_path}/ran", "w")); }}\n'
+        )
+        compiler = next(filter(None, map(shutil.which, elmo.kernels.cpu.build.COMPILERS)))
+        subprocess.run([compiler, "-shared", "-fPIC", "-o", tmp_path / "planted.so", source], check=True)
+        content = (tmp_path / "planted.so").read_bytes()
+        key = elmo.kernels.cpu.build._key(compiler, elmo.kernels.cpu.SOURCE)
+        folder = fresh / f"kernel-{os.geteuid()}"
+        folder.mkdir(parents=True, mode=0o700)
+        planted = folder / f"bilm-{key}-{hashlib.sha256(content).hexdigest()[:32]}.so"
+        planted.write_bytes(content)
+        return planted
+
+    def test_the_planted_library_runs_from_a_folder_of_the_users_own(self, fresh, tmp_path):
+        """Else the tests above would prove nothing."""
+        self.plant(fresh, tmp_path)
+        elmo.kernels.cpu.build.library(elmo.kernels.cpu.SOURCE)
+        assert (tmp_path / "ran").exists()
+
+    def assert_built_elsewhere(self, caplog, planted, tmp_path):
+        with caplog.at_level(logging.WARNING):
+            assert kernel() is not None
+        assert not (tmp_path / "ran").exists()
+        assert len(libraries(tmp_path / "home" / ".cache" / "elmo-suite")) == 1
+        (record,) = caplog.records
+        assert record.getMessage().startswith(f"compiled code is not kept there: {planted.parent}: ")
+        assert list(planted.parent.iterdir()) == [planted]
+
+    def test_where_no_folder_is_private_it_is_built_for_this_process_alone(self, fresh, monkeypatch, tmp_path):
+        self.plant(fresh, tmp_path).parent.chmod(0o755)
+        monkeypatch.setenv("HOME", str(fresh / "nothing"))
+        (fresh / "nothing").write_text("a file where the folder should be")
+        assert kernel() is not None
+        assert not (tmp_path / "ran").exists()
+
+    def test_switched_off_it_is_neither_built_nor_mentioned(self, fresh, monkeypatch, caplog):
+        monkeypatch.setenv("ELMO_KERNEL", "0")
+        assert kernel() is None
+        assert not fresh.exists()
+        assert not caplog.records

@@ -1,0 +1,422 @@
+# ruff: noqa: RUF001 - Chinese has its own comma
+import errno
+import io
+import json
+import random
+import shutil
+from collections import Counter
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from elmo.common.errors import InputError
+from elmo.pretrain.corpus import build as corpus
+from elmo.pretrain.corpus import merge, shards
+from elmo.pretrain.corpus.build import CorpusSettings, build_store
+from elmo.pretrain.corpus.token_store import SPECIALS, UNKNOWN, TokenStore
+from elmo.tokeniser import sentences
+from tests.elmo.pretrain.corpus_text import QUIET, contents, paragraph, write
+
+
+def build(folder, *sources, **changes):
+    default = {"heldout_fraction": 0.1, "heldout_unit": "paragraph", "block_bytes": 4096, "workers": 1}
+    settings = CorpusSettings(sources=sources, **{**default, **changes})
+    return build_store(settings, folder, QUIET)
+
+
+def spelled(store, side):
+    return [tuple(store.words(ids)) for ids in side]
+
+
+def of_paragraphs(numbers):
+    return [tuple(sentence) for number in numbers for sentence in sentences(paragraph(number))]
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    return write(tmp_path_factory.mktemp("text") / "a.txt", range(300))
+
+
+@pytest.fixture(scope="module")
+def store(text, tmp_path_factory):
+    return build(tmp_path_factory.mktemp("made") / "store", text, vocabulary=60)
+
+
+def test_every_sentence_is_there_once_and_as_it_was(store):
+    assert Counter(spelled(store, store.train) + spelled(store, store.heldout)) == Counter(of_paragraphs(range(300)))
+
+
+def test_training_sentences_are_shuffled(store):
+    found = spelled(store, store.train)
+    order = {sentence: place for place, sentence in enumerate(of_paragraphs(range(300)))}
+    places = np.array([order[sentence] for sentence in found])
+    assert abs(np.corrcoef(places, np.arange(len(places)))[0, 1]) < 0.15
+
+
+def test_held_out_text_is_whole_paragraphs_that_training_never_sees(store):
+    own_word = {f"word{number}": number for number in range(300)}
+    held = {own_word[w] for sentence in spelled(store, store.heldout) for w in sentence if w in own_word}
+    trained = {own_word[w] for sentence in spelled(store, store.train) for w in sentence if w in own_word}
+    assert held | trained == set(range(300))
+    assert not held & trained
+    assert 15 <= len(held) <= 45
+    assert Counter(spelled(store, store.heldout)) == Counter(of_paragraphs(held))
+    assert store.header["counts"]["heldout_paragraphs"] == len(held)
+
+
+def test_held_out_paragraphs_stay_the_same_in_any_order_and_company(tmp_path, store):
+    first, second = write(tmp_path / "1.txt", range(150, 300)), write(tmp_path / "2.txt", range(150))
+    swapped = build(tmp_path / "swapped", first, second)
+    assert spelled(swapped, swapped.heldout) == spelled(store, store.heldout)  # even in the same order
+    more = write(tmp_path / "3.txt", range(300, 400))
+    larger = build(tmp_path / "larger", more, first, second)
+    assert set(spelled(store, store.heldout)) <= set(spelled(larger, larger.heldout))
+
+
+def documents_in(text, side):
+    """The documents that sentences come from: the first number in the name of each document's own words."""
+    return {word.partition("x")[0] for words in spelled(text, side) for word in words if word.startswith("d")}
+
+
+def marked(path, documents, paragraphs=7, end="\n"):
+    text = [[f"d{i}x{j} is a word .\n" for j in range(paragraphs)] for i in documents]
+    path.write_text("".join("".join(lines) + end for lines in text), encoding="utf-8")
+    return path
+
+
+def test_held_out_are_whole_documents_where_blank_lines_mark_them(tmp_path):
+    text = marked(tmp_path / "a.txt", range(200))
+    store = build(tmp_path / "store", text, heldout_unit="document", block_bytes=1024)
+    held, trained = documents_in(store, store.heldout), documents_in(store, store.train)
+    assert not held & trained
+    assert len(held | trained) == 200
+    assert 8 <= len(held) <= 35  # a tenth
+    counts = store.header["counts"]
+    assert (counts["documents"], counts["heldout_documents"]) == (200, len(held))
+    assert counts["heldout_paragraphs"] == 7 * len(held)
+    # The same ones next to other text.
+    more = build(
+        tmp_path / "more", marked(tmp_path / "b.txt", range(200, 300)), text, heldout_unit="document", block_bytes=1024
+    )
+    assert documents_in(more, more.heldout) & documents_in(store, store.train) == set()
+
+
+def test_held_out_are_whole_files_where_nothing_else_marks_documents(tmp_path):
+    folder = tmp_path / "text"
+    folder.mkdir()
+    for i in range(60):
+        marked(folder / f"{i}.txt", [i], end="")
+    store = build(tmp_path / "store", folder, heldout_unit="document")
+    held, trained = documents_in(store, store.heldout), documents_in(store, store.train)
+    assert held
+    assert not held & trained
+    assert len(held | trained) == 60
+
+
+def test_a_long_text_without_marks_is_held_out_in_stretches(tmp_path, monkeypatch):
+    monkeypatch.setattr(merge, "LONGEST_STRETCH", 14)  # two documents, and nothing says where one ends
+    text = marked(tmp_path / "a.txt", range(200), end="")
+    store = build(tmp_path / "store", text, heldout_unit="document")
+    held, trained = documents_in(store, store.heldout), documents_in(store, store.train)
+    assert held
+    assert not held & trained
+    assert store.header["counts"]["documents"] == 100
+    assert store.header["counts"]["stretch_paragraphs"] == 14
+
+
+def test_a_short_text_without_marks_is_held_out_in_short_stretches(tmp_path):
+    text = marked(tmp_path / "a.txt", range(100), end="")  # 700 paragraphs: 7 make a tenth of a tenth
+    counts = build(tmp_path / "store", text, heldout_unit="document").header["counts"]
+    assert (counts["documents"], counts["stretch_paragraphs"]) == (100, 7)
+    assert counts["heldout_paragraphs"] == 7 * counts["heldout_documents"] > 0
+
+
+def test_a_long_file_without_marks_is_cut_next_to_documents_that_stay_whole(tmp_path, monkeypatch):
+    monkeypatch.setattr(merge, "LONGEST_STRETCH", 50)
+    short = marked(tmp_path / "a.txt", range(40))
+    long = marked(tmp_path / "b.txt", range(40, 60), end="")  # 140 paragraphs of 420
+    store = build(tmp_path / "store", short, long, heldout_unit="document", heldout_fraction=0.3)
+    counts = store.header["counts"]
+    assert (counts["documents"], counts["stretch_paragraphs"]) == (40 + -(-140 // 12), 12)
+    whole = {f"d{i}" for i in range(40)}
+    assert documents_in(store, store.heldout) & documents_in(store, store.train) & whole == set()
+
+
+def test_one_document_is_held_out_where_a_share_asks_for_less(tmp_path):
+    store = build(
+        tmp_path / "store", marked(tmp_path / "a.txt", range(30)), heldout_unit="document", heldout_fraction=1e-9
+    )
+    assert len(documents_in(store, store.heldout)) == 1
+    assert len(documents_in(store, store.train)) == 29
+
+
+def test_a_paragraph_of_a_held_out_document_is_not_trained_on_in_another(tmp_path):
+    folder = tmp_path / "text"
+    folder.mkdir()
+    for i in range(60):
+        (folder / f"{i}.txt").write_text(f"d{i} is here .\nEach has this line .\n")
+    store = build(tmp_path / "store", folder, heldout_unit="document", heldout_fraction=0.5)
+    assert not set(spelled(store, store.heldout)) & set(spelled(store, store.train))
+
+
+def test_a_store_of_single_paragraphs_has_the_settings_that_stores_had_before_there_was_a_choice():
+    before = CorpusSettings([], heldout_unit="paragraph").identity()
+    assert "heldout_unit" not in before
+    assert CorpusSettings([]).identity() == before | {"heldout_unit": "document"}
+
+
+def test_another_seed_holds_out_and_shuffles_otherwise(tmp_path, text, store):
+    other = build(tmp_path / "store", text, vocabulary=60, seed=2)
+    assert set(spelled(other, other.heldout)) != set(spelled(store, store.heldout))
+    assert spelled(other, other.train) != spelled(store, store.train)
+
+
+def test_repeated_paragraphs_are_dropped_across_all_sources(tmp_path, text, store):
+    again = tmp_path / "again.txt"
+    numbers = [*range(50), *range(50), 299]
+    again.write_text("".join(f"  {paragraph(number)} \n" for number in numbers), encoding="utf-8")
+    both = build(tmp_path / "store", text, again, vocabulary=60)
+    assert both.header["counts"]["duplicates"] == 101
+    assert both.header["counts"]["paragraphs"] == 401
+    for name in ("train.tokens.bin", "heldout.tokens.bin", "types.bytes.bin", "types.counts.bin"):
+        assert (both.folder / name).read_bytes() == (store.folder / name).read_bytes()
+
+
+def test_words_are_numbered_by_frequency_in_training_text_only(store):
+    counts = Counter(word for sentence in spelled(store, store.train) for word in sentence)
+    words = store.words(range(len(store)))
+    assert words[:3] == list(SPECIALS)
+    assert [counts[word] for word in words[3:]] == store.type_counts[3:].tolist()
+    trained = sorted(counts, key=lambda word: (-counts[word], word.encode()))
+    assert words[3 : 3 + len(trained)] == trained
+    only_heldout = {w for sentence in spelled(store, store.heldout) for w in sentence} - set(counts)
+    assert only_heldout  # the words of their own of held-out paragraphs
+    assert words[3 + len(trained) :] == sorted(only_heldout, key=str.encode)
+
+
+def test_vocabulary_is_the_most_frequent_words_and_the_rest_is_counted_as_unknown(store):
+    assert store.vocabulary_size == 63
+    listed = (store.folder / "vocab.txt").read_text(encoding="utf-8").splitlines()
+    assert listed == store.vocabulary() == store.words(range(63))
+    for side, read in (("train", store.train), ("heldout", store.heldout)):
+        unknown = [word not in listed for sentence in spelled(store, read) for word in sentence]
+        assert any(unknown)
+        assert store.header["counts"][f"{side}_unknown"] == pytest.approx(np.mean(unknown))
+
+
+def test_vocabulary_never_holds_words_of_held_out_text_alone_or_rarer_than_asked(tmp_path, text):
+    everything = build(tmp_path / "all", text, vocabulary=100_000)
+    assert (everything.type_counts[3 : everything.vocabulary_size] > 0).all()
+    assert (everything.type_counts[everything.vocabulary_size :] == 0).all()
+    frequent = build(tmp_path / "frequent", text, vocabulary=100_000, min_count=5)
+    assert frequent.type_counts[frequent.vocabulary_size - 1] >= 5 > frequent.type_counts[frequent.vocabulary_size]
+
+
+def test_a_literal_unknown_mark_is_the_unknown_word(tmp_path):
+    (tmp_path / "a.txt").write_text("a <UNK> b\nb a a\n")
+    store = build(tmp_path / "store", tmp_path / "a.txt", tokenise="whitespace", heldout_fraction=0)
+    assert Counter(store.train.tokens.tolist()) == {3: 3, 4: 2, UNKNOWN: 1}
+    assert store.header["counts"]["train_unknown"] == pytest.approx(1 / 6)
+    assert len(store.heldout) == 0
+
+
+def test_long_sentences_are_cut_not_dropped(tmp_path):
+    (tmp_path / "a.txt").write_text(" ".join(f"w{i}" for i in range(25)) + "\n")
+    store = build(tmp_path / "store", tmp_path / "a.txt", tokenise="whitespace", heldout_fraction=0, max_tokens=10)
+    assert sorted(len(sentence) for sentence in store.train) == [8, 8, 9]
+
+
+def test_chinese(tmp_path):
+    lines = ["他 打开 包袱 ， 里面 是 衣服 。", "相声 演员 抖 了 一个 包袱 ， 观众 都 笑 了 。", "她 背着 包袱 回家 。"]
+    (tmp_path / "a.txt").write_text("\n".join(lines), encoding="utf-8")
+    store = build(tmp_path / "store", tmp_path / "a.txt", tokenise="whitespace", heldout_fraction=0)
+    assert {" ".join(words) for words in spelled(store, store.train)} == set(lines)
+    assert set(store.words([3, 4])) == {"包袱", "。"}
+
+
+@pytest.mark.integration
+def test_equal_bytes_whatever_the_number_of_workers(tmp_path, text, store):
+    parallel = build(tmp_path / "store", text, vocabulary=60, workers=3)
+    assert contents(parallel.folder) == contents(store.folder)
+
+
+@pytest.mark.integration
+def test_an_error_in_a_worker_names_the_place(tmp_path, text):
+    bad = tmp_path / "bad.txt"
+    bad.write_bytes(text.read_bytes() + b"caf\xe9\n")
+    with pytest.raises(InputError, match=r"bad\.txt, line 301, byte \d+: byte 0xe9 is not UTF-8"):
+        build(tmp_path / "store", bad, workers=2)
+    assert not (tmp_path / "store").exists()
+
+
+def test_size_of_blocks_changes_only_how_the_work_is_cut(tmp_path, text, store):
+    other = build(tmp_path / "store", text, vocabulary=60, block_bytes=1 << 20)
+    theirs, ours = contents(other.folder), contents(store.folder)
+    del theirs["header.json"], ours["header.json"]
+    assert theirs == ours
+
+
+def test_a_finished_store_is_opened_not_built_again(store, text, monkeypatch):
+    monkeypatch.setattr(corpus, "make_shards", None)
+    said = io.StringIO()
+    settings = CorpusSettings(
+        [text], vocabulary=60, heldout_fraction=0.1, heldout_unit="paragraph", block_bytes=4096, workers=2
+    )
+    again = build_store(settings, store.folder, Console(file=said, width=400))
+    assert again.fingerprint == store.fingerprint
+    assert "nothing to do" in said.getvalue()
+
+
+def test_other_settings_are_refused_one_by_one(store, text):
+    with pytest.raises(InputError) as error:
+        build(store.folder, text, vocabulary=70, seed=3)
+    assert "made with other settings" in str(error.value)
+    assert "vocabulary: 60 there, 70 asked for" in str(error.value)
+    assert "seed: 1 there, 3 asked for" in str(error.value)
+    assert "max_tokens" not in str(error.value)
+
+
+def test_changed_sources_are_refused(store, tmp_path):
+    changed = write(tmp_path / "a.txt", range(301))
+    with pytest.raises(InputError, match=r"made with other sources:\n  source 0, a\.txt: 'sha256 \w+' there"):
+        build(store.folder, changed, vocabulary=60)
+
+
+def test_a_folder_that_is_something_else_is_left_alone(tmp_path, text):
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious" / "thesis.tex").write_text("x")
+    with pytest.raises(InputError, match=r"no header\.json here"):
+        build(tmp_path / "precious", text)
+    assert [path.name for path in (tmp_path / "precious").iterdir()] == ["thesis.tex"]
+
+
+def test_empty_corpus(tmp_path):
+    (tmp_path / "a.txt").write_text("\n  \n")
+    with pytest.raises(InputError, match="holds no words"):
+        build(tmp_path / "store", tmp_path / "a.txt")
+    assert not (tmp_path / "store").exists()
+
+
+def test_files_that_share_a_name_are_told_apart(tmp_path):
+    for name, numbers in (("a", range(100)), ("b", range(100, 200))):
+        (tmp_path / name).mkdir()
+        write(tmp_path / name / "text.txt", numbers)
+    one, two = tmp_path / "a" / "text.txt", tmp_path / "b" / "text.txt"
+    build(tmp_path / "store", two)
+    with pytest.raises(InputError, match=r"(?s)made with other sources:.*source 1, text\.txt: None there"):
+        build(tmp_path / "store", one, two)
+    assert len(build(tmp_path / "store", two).header["sources"]) == 1
+
+
+def test_too_little_text_to_hold_out(tmp_path):
+    (tmp_path / "a.txt").write_text("One line.\n")
+    with pytest.raises(InputError, match=r"No paragraph is left.* of 1 different paragraphs.*or 0 to hold out nothing"):
+        build(tmp_path / "store", tmp_path / "a.txt", heldout_fraction=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"tokenise": "moses"}, r"tokenise='moses': expected one of ptb, whitespace"),
+        ({"vocabulary": 0}, r"vocabulary=0: expected 1 or more"),
+        ({"heldout_fraction": 1.0}, r"heldout_fraction=1\.0: expected 0 <= fraction < 1"),
+        ({"heldout_unit": "line"}, r"heldout_unit='line': expected one of document, paragraph"),
+        ({"max_tokens": 1}, r"max_tokens=1: expected 2 or more"),
+        ({"workers": 0}, r"workers=0: expected 1 or more"),
+    ],
+)
+def test_impossible_settings(change, message):
+    with pytest.raises(InputError, match=message):
+        CorpusSettings(sources=["a.txt"], **change)
+
+
+def test_no_room_is_noticed_before_work_begins(tmp_path, text, monkeypatch):
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(corpus.shutil, "disk_usage", lambda path: usage._replace(free=1000))
+    with pytest.raises(InputError, match=r"store\.partial: about 0\.00 GB needed for the corpus, 0\.00 GB free"):
+        build(tmp_path / "store", text)
+    assert not (tmp_path / "store").exists()
+
+
+def full_disk(*args, **kwargs):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize(("module", "step"), [(shards.np, "savez"), (merge, "_write_tokens")])
+def test_a_disk_that_fills_up_leaves_nothing_half_written(tmp_path, text, store, monkeypatch, module, step):
+    with monkeypatch.context() as patch:
+        patch.setattr(module, step, full_disk)
+        with pytest.raises(InputError, match=r"store\.partial: no room left on this disk.*Make room and run again"):
+            build(tmp_path / "store", text, vocabulary=60)
+    assert not (tmp_path / "store").exists()
+    left = {path.name for path in (tmp_path / "store.partial").iterdir()}
+    assert not [name for name in left if name == "store" or name.endswith(".tmp")]
+    assert contents(build(tmp_path / "store", text, vocabulary=60).folder) == contents(store.folder)
+    assert not (tmp_path / "store.partial").exists()
+
+
+def test_damage_is_noticed_on_opening(tmp_path, store):
+    copy = tmp_path / "copy"
+    shutil.copytree(store.folder, copy)
+    with (copy / "train.tokens.bin").open("ab") as file:
+        file.truncate(100)
+    with pytest.raises(
+        InputError, match=r"train\.tokens\.bin: has 100 bytes, its header says [\d,]+; the store is damaged"
+    ):
+        TokenStore.open(copy)
+    (copy / "train.tokens.bin").unlink()
+    with pytest.raises(InputError, match=r"train\.tokens\.bin: is missing"):
+        TokenStore.open(copy)
+    header = json.loads((copy / "header.json").read_text())
+    (copy / "header.json").write_text(json.dumps({**header, "version": 99}))
+    with pytest.raises(InputError, match="version 99, this code reads version 1"):
+        TokenStore.open(copy)
+    (copy / "header.json").write_text("{")
+    with pytest.raises(InputError, match="not readable as JSON"):
+        TokenStore.open(copy)
+
+
+def test_opening_can_ask_for_settings(store):
+    given = {"vocabulary": 60, "heldout_fraction": 0.1, "heldout_unit": "paragraph", "block_bytes": 4096}
+    assert len(TokenStore.open(store.folder, CorpusSettings([], **given).identity()).train) == len(store.train)
+    with pytest.raises(InputError, match=r"tokenise: 'ptb' there, 'whitespace' asked for"):
+        TokenStore.open(store.folder, CorpusSettings([], tokenise="whitespace", **given).identity())
+    with pytest.raises(InputError, match=r"heldout_unit: None there, 'document' asked for"):
+        TokenStore.open(store.folder, CorpusSettings([], **(given | {"heldout_unit": "document"})).identity())
+
+
+def test_sentences_are_mapped_not_read(store):
+    assert isinstance(store.train.tokens, np.memmap)
+    assert len(store.train) == store.header["counts"]["train_sentences"]
+    with pytest.raises(IndexError):
+        store.train[len(store.train)]
+
+
+def test_progress_is_a_line_per_tenth_off_a_terminal(tmp_path, text):
+    said = io.StringIO()
+    settings = CorpusSettings([text], heldout_fraction=0.1, block_bytes=1024, workers=1)
+    build_store(settings, tmp_path / "store", Console(file=said, width=400))
+    lines = said.getvalue().splitlines()
+    assert len([line for line in lines if line.startswith("tokenising: ") and "tokens/s" in line]) == 10
+    assert "different words" in lines[-1]
+
+
+def test_mix_is_one_to_one_and_fixed_for_ever():
+    numbers = np.arange(100_000, dtype=np.uint64)
+    assert len(np.unique(merge.mix(numbers, 1))) == 100_000
+    assert not np.array_equal(merge.mix(numbers, 1), merge.mix(numbers, 2))
+    assert merge.mix(np.array([0, 1], np.uint64), 0).tolist() == [7905728728188956330, 8037428539430452699]
+
+
+def test_types_are_ordered_by_count_then_spelling():
+    types = merge.Types()
+    words = [f"w{i}".encode() for i in range(70_000)]  # more than the table starts with
+    random.Random(0).shuffle(words)
+    types.add(words, np.ones(len(words), np.int64))
+    types.add([b"w7", b"w5"], np.array([1, 3]))
+    ordered, counts = types.number()
+    assert ordered[3:6] == [b"w5", b"w7", b"w0"]
+    assert ordered[5:] == sorted(set(words) - {b"w5", b"w7"})
+    assert counts[:7].tolist() == [0, 0, 0, 4, 2, 1, 1]
+    assert types.ids([b"w5", b"<UNK>"]).tolist() == [3, UNKNOWN]

@@ -1,0 +1,146 @@
+"""A killed run: real processes, a real SIGKILL, then the same command again."""
+
+import gzip
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from elmo.common.errors import InputError
+from elmo.pretrain.corpus import build, shards
+from elmo.pretrain.corpus.build import CorpusSettings, build_store
+from tests.elmo.pretrain.corpus_text import QUIET, contents, write
+
+SCRIPT = """
+import sys
+from elmo.pretrain.corpus.build import CorpusSettings, build_store
+
+if __name__ == "__main__":
+    build_store(CorpusSettings([sys.argv[1]], block_bytes=8192, heldout_fraction=0.1, workers=2), sys.argv[2])
+"""
+
+
+def settings(text, **changes):
+    return CorpusSettings([text], **{"block_bytes": 8192, "heldout_fraction": 0.1, "workers": 1, **changes})
+
+
+def wait_for(condition, seconds=60.0):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "nothing happened"
+        time.sleep(0.002)
+
+
+def running(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.integration
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="watches processes through /proc")
+def test_a_killed_run_continues_and_ends_with_the_same_bytes(tmp_path, monkeypatch):
+    text = write(tmp_path / "text.txt", range(8_000))
+    script = tmp_path / "build.py"
+    script.write_text(SCRIPT)
+    folder, work = tmp_path / "store", tmp_path / "store.partial"
+    process = subprocess.Popen([sys.executable, script, text, folder], stderr=subprocess.DEVNULL)
+    try:
+        wait_for(lambda: len(list(work.glob("*.npz"))) >= 5 or process.poll() is not None)
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    finally:
+        process.kill()
+    assert process.wait() == -signal.SIGKILL
+    wait_for(lambda: not any(running(pid) for pid in children), 20)  # no worker outlives its parent
+    assert len(children) >= 2
+    done = {path.name for path in work.glob("*.npz")}
+    assert not folder.exists()
+
+    made = []
+
+    def spy(block, **arguments):
+        made.append(f"{block.index:06d}.npz")
+        return shard(block, **arguments)
+
+    shard = shards.make_shard
+    monkeypatch.setattr(shards, "make_shard", spy)
+    build_store(settings(text), folder, QUIET)
+    resumed = set(made)
+    assert resumed
+    assert not done & resumed
+    assert not work.exists()
+    made.clear()
+    undisturbed = build_store(settings(text), tmp_path / "undisturbed", QUIET)
+    assert set(made) == done | resumed
+    assert contents(folder) == contents(undisturbed.folder)
+
+
+def test_a_run_that_died_while_merging_does_not_read_the_text_again(tmp_path, monkeypatch):
+    text = write(tmp_path / "text.txt", range(500))
+    with monkeypatch.context() as patch:
+        patch.setattr(build, "merge", _fail)
+        with pytest.raises(RuntimeError, match="died while merging"):
+            build_store(settings(text), tmp_path / "store", QUIET)
+    assert not (tmp_path / "store").exists()
+    monkeypatch.setattr(shards, "read_blocks", None)
+    # Shards do not depend on the vocabulary: it may change on the way.
+    store = build_store(settings(text, vocabulary=50), tmp_path / "store", QUIET)
+    assert store.vocabulary_size == 53
+
+
+def test_shards_of_other_settings_are_refused(tmp_path, monkeypatch):
+    text = write(tmp_path / "text.txt", range(500))
+    with monkeypatch.context() as patch:
+        patch.setattr(build, "merge", _fail)
+        with pytest.raises(RuntimeError, match="died while merging"):
+            build_store(settings(text), tmp_path / "store", QUIET)
+    with pytest.raises(
+        InputError, match=r"store\.partial: made with other settings:\n  max_tokens: 200 there, 50 asked for"
+    ):
+        build_store(settings(text, max_tokens=50), tmp_path / "store", QUIET)
+
+
+@pytest.mark.parametrize(("damage", "message"), [(slice(-100), "cut off, copy it again"), (slice(0), "no words")])
+def test_a_damaged_file_may_be_copied_again(tmp_path, damage, message):
+    packed = gzip.compress(write(tmp_path / "text.txt", range(50)).read_bytes())
+    text = tmp_path / "c.gz"
+    text.write_bytes(packed[damage])
+    with pytest.raises(InputError, match=message):
+        build_store(settings(text), tmp_path / "store", QUIET)
+    text.write_bytes(packed)
+    copied = build_store(settings(text), tmp_path / "store", QUIET)
+    assert contents(copied.folder) == contents(build_store(settings(text), tmp_path / "afresh", QUIET).folder)
+
+
+def test_two_runs_never_write_one_store(tmp_path, monkeypatch):
+    text = write(tmp_path / "text.txt", range(50))
+
+    def second(*_, **__):
+        with pytest.raises(InputError, match=r"store\.partial: another process is building this store"):
+            build_store(settings(text), tmp_path / "store", QUIET)
+        return make(*_, **__)
+
+    make = shards.make_shards
+    monkeypatch.setattr(build, "make_shards", second)
+    build_store(settings(text), tmp_path / "store", QUIET)
+
+
+@pytest.mark.integration
+def test_a_worker_that_is_killed_is_an_error_that_says_so(tmp_path, monkeypatch):
+    text = write(tmp_path / "text.txt", range(500))
+    monkeypatch.setattr(shards, "make_shard", _die)
+    with pytest.raises(InputError, match=r"worker process was ended from outside.*Run the command again"):
+        build_store(settings(text, workers=2), tmp_path / "store", QUIET)
+
+
+def _fail(*_, **__):
+    raise RuntimeError("died while merging")
+
+
+def _die(block, **arguments):
+    os.kill(os.getpid(), signal.SIGKILL)

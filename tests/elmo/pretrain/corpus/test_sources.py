@@ -1,0 +1,195 @@
+import gzip
+import lzma
+import os
+import shutil
+
+import pytest
+
+from elmo.common.errors import InputError
+from elmo.pretrain.corpus.sources import CONTINUES, NEW_DOCUMENT, NEW_FILE, Piece, find_sources, lines, read_blocks
+from elmo.pretrain.run import pretrain
+from tests.elmo.pretrain import training_text
+
+
+def texts(*paths, block_bytes=1 << 20):
+    return [
+        line
+        for block in read_blocks(find_sources(paths), block_bytes)
+        for piece in block.pieces
+        for _, line, _ in lines(piece)
+    ]
+
+
+def test_files_and_folders_are_read_in_order_whatever_their_packing(tmp_path):
+    folder = tmp_path / "folder"
+    (folder / "deep").mkdir(parents=True)
+    (folder / "b.txt").write_text("two\n")
+    (folder / "deep" / "a.txt.gz").write_bytes(gzip.compress(b"three\n"))
+    (folder / "a.TXT").write_text("one\n")
+    (folder / "notes.md").write_text("not text to train on\n")
+    single = tmp_path / "z.xz"
+    single.write_bytes(lzma.compress(b"zero\nzero and a half"))
+    assert texts(single, folder) == ["zero", "zero and a half", "one", "two", "three"]
+    assert [source.name for source in find_sources([folder])] == ["a.TXT", "b.txt", "deep/a.txt.gz"]
+
+
+def test_a_file_named_twice_is_read_once(tmp_path):
+    (tmp_path / "a.txt").write_text("one\n")
+    assert texts(tmp_path / "a.txt", tmp_path) == ["one"]
+
+
+def test_what_a_run_wrote_below_its_text_is_not_read(tmp_path):
+    text = training_text.write(tmp_path, training_text.english(200))
+    same = training_text.settings(text, tmp_path / "run", 1, store=str(tmp_path / "store"))
+    same.corpus = [str(tmp_path)]
+    pretrain(same, [], training_text.QUIET)
+    shutil.move(tmp_path / "run" / "export" / "tiny-softmax", tmp_path / "copy-softmax")
+    (tmp_path / "other.partial").mkdir()
+    (tmp_path / "other.partial" / "half.txt").write_text("half\n")
+    assert [path.name for path in tmp_path.rglob("*") if path.suffix in (".txt", ".gz")] != ["text.txt"]
+    assert [source.name for source in find_sources([tmp_path])] == ["text.txt"]
+    pretrain(same, [], training_text.QUIET)  # the same corpus as before, so the same run
+
+
+def test_a_run_in_the_folder_of_its_text_finds_the_text_again(tmp_path):
+    (tmp_path / "a.txt").write_text("one\n")
+    (tmp_path / "run.json").write_text("{}")
+    assert texts(tmp_path) == ["one"]
+
+
+def test_packed_files_of_several_streams_are_read_whole(tmp_path):
+    (tmp_path / "a.gz").write_bytes(gzip.compress(b"one\n") + gzip.compress(b"two\n"))
+    (tmp_path / "b.xz").write_bytes(lzma.compress(b"three\n") + lzma.compress(b"four\n"))
+    assert texts(tmp_path) == ["one", "two", "three", "four"]
+
+
+@pytest.mark.parametrize("block_bytes", [64, 100, 10_000])
+def test_blocks_hold_whole_lines_whatever_their_size(tmp_path, block_bytes):
+    expected = [f"line {i} x" + "x" * (i % 40) for i in range(200)]
+    (tmp_path / "a.txt").write_text("\r\n".join(expected))
+    assert texts(tmp_path, block_bytes=block_bytes) == expected
+
+
+def test_a_line_longer_than_a_block_is_cut_at_a_space(tmp_path):
+    words = ["word"] * 600_000
+    (tmp_path / "a.txt").write_text(" ".join(words))
+    found = texts(tmp_path, block_bytes=1 << 20)
+    assert len(found) == 3
+    assert " ".join(found).split() == words
+
+
+def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path):
+    (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbfone\ntwo\n")
+    assert texts(tmp_path) == ["one", "two"]
+
+
+def test_costs_add_up_to_the_size_of_the_files(tmp_path):
+    (tmp_path / "a.txt").write_text("one two three\n" * 1000)
+    (tmp_path / "b.xz").write_bytes(lzma.compress(b"one two three\n" * 1000))
+    sources = find_sources([tmp_path])
+    assert sum(block.cost for block in read_blocks(sources, 500)) == sum(source.size for source in sources)
+
+
+def test_no_sources():
+    with pytest.raises(InputError, match="no sources; name at least one"):
+        find_sources([])
+
+
+def test_missing_path(tmp_path):
+    with pytest.raises(InputError, match=r"nowhere: no such file or folder"):
+        find_sources([tmp_path / "nowhere"])
+
+
+def test_folder_without_text(tmp_path):
+    with pytest.raises(InputError, match=r"no \.txt, \.gz, \.xz file in this folder"):
+        find_sources([tmp_path])
+
+
+def test_wrong_extension(tmp_path):
+    (tmp_path / "a.zip").write_bytes(b"PK")
+    with pytest.raises(InputError, match=r"a\.zip: expected a name ending in \.txt, \.gz, \.xz"):
+        find_sources([tmp_path / "a.zip"])
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress])
+def test_truncated_file(tmp_path, pack):
+    path = tmp_path / ("a.gz" if pack is gzip.compress else "a.xz")
+    path.write_bytes(pack(bytes(str(list(range(100_000))), "ascii"))[:-2000])
+    with pytest.raises(InputError, match=rf"{path.name}: the file ends in mid-stream, after [\d,]+ bytes"):
+        texts(path)
+
+
+@pytest.mark.parametrize("name", ["a.gz", "a.xz"])
+def test_file_that_is_not_what_its_name_says(tmp_path, name):
+    (tmp_path / name).write_text("plain text, not packed at all\n")
+    with pytest.raises(InputError, match=rf"{name}: not a sound \{name[1:]} file"):
+        texts(tmp_path / name)
+
+
+def test_damaged_file(tmp_path):
+    data = bytearray(gzip.compress(bytes(str(list(range(10_000))), "ascii")))
+    data[1000:1100] = b"\xff" * 100
+    (tmp_path / "a.gz").write_bytes(data)
+    with pytest.raises(InputError, match=r"a\.gz: not a sound \.gz file"):
+        texts(tmp_path)
+
+
+def test_binary_file(tmp_path):
+    (tmp_path / "a.txt").write_bytes(b"one\ntwo \0 three\n")
+    with pytest.raises(InputError, match=r"a\.txt, line 2, byte 8: a NUL byte.*expected UTF-8 text"):
+        texts(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("data", "guess"),
+    [
+        (gzip.compress(b"x" * 100, mtime=0), "looks like gzip: name it .gz"),
+        (lzma.compress(b"x"), "looks like xz: name it .xz"),
+        ("wide".encode("utf-16"), "looks like UTF-16"),
+    ],
+)
+def test_files_that_are_recognised(tmp_path, data, guess):
+    (tmp_path / "a.txt").write_bytes(data)
+    with pytest.raises(InputError, match=guess):
+        texts(tmp_path)
+
+
+@pytest.mark.parametrize("block_bytes", [32, 1 << 20])
+def test_invalid_utf8_is_named_by_line_and_byte(tmp_path, block_bytes):
+    good = "gut genug für alle\n" * 5
+    (tmp_path / "a.txt").write_bytes(good.encode() + b"Caf\xe9 au lait\n")
+    place = rf"a\.txt, line 6, byte {len(good.encode()) + 3}: byte 0xe9 is not UTF-8"
+    with pytest.raises(InputError, match=place):
+        texts(tmp_path, block_bytes=block_bytes)
+
+
+def test_a_character_is_never_torn_by_a_block(tmp_path):
+    (tmp_path / "a.txt").write_text("包袱 包袱\n" * 100, encoding="utf-8")
+    assert texts(tmp_path, block_bytes=20) == ["包袱 包袱"] * 100
+
+
+def test_text_without_any_line_end_or_space_is_refused(tmp_path):
+    (tmp_path / "a.txt").write_text("x" * 100_000)
+    with pytest.raises(InputError, match=r"line 1, byte 0: 50,000 bytes without a line end or space"):
+        texts(tmp_path, block_bytes=50_000)
+
+
+def test_lines_keep_bytes_and_text_together():
+    piece = Piece("a.txt", 1, 10, "  één \n\n twee\n".encode())
+    assert [line[:2] for line in lines(piece)] == [("één".encode(), "één"), (b"twee", "twee")]
+
+
+@pytest.mark.parametrize("block_bytes", [6, 7, 8, 9, 10, 11, 1000])
+def test_a_blank_line_or_another_file_begins_a_document_wherever_blocks_are_cut(tmp_path, block_bytes):
+    (tmp_path / "a.txt").write_text("\na 1\na 2\n\nb 1\n \n\nc 1\nc 2\n\n")
+    (tmp_path / "b.txt").write_text("d 1\n\n\ne 1\n")
+    blocks = read_blocks(find_sources([tmp_path]), block_bytes)
+    found = {line.text: line.place for block in blocks for piece in block.pieces for line in lines(piece)}
+    begins = {"a 1": NEW_FILE, "b 1": NEW_DOCUMENT, "c 1": NEW_DOCUMENT, "d 1": NEW_FILE, "e 1": NEW_DOCUMENT}
+    assert found == dict.fromkeys(("a 2", "c 2"), CONTINUES) | begins
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe.txt")
+    with pytest.raises(InputError, match=r"pipe\.txt: expected a file, since it is read twice"):
+        find_sources([tmp_path / "pipe.txt"])

@@ -1,0 +1,138 @@
+"""What a pretraining may be told, and what it says to the rest: before any text is read."""
+
+import math
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import hydra
+import pytest
+import torch
+
+from elmo.common.errors import InputError
+from elmo.pretrain.__main__ import main, settings_of
+from elmo.pretrain.run import pretrain
+from elmo.pretrain.training.settings import Budget, Model, Settings, Training
+from tests.elmo.pretrain.training_text import QUIET, settings
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"out": ""}, "out=DIR"),
+        ({"corpus": []}, "corpus="),
+        ({"budget": Budget()}, "no budget"),
+        ({"device": "cuda"}, "no usable GPU"),
+        ({"input": "word", "model": Model(cell_dim=0)}, "lstm.dim must be at least 1, found 0"),
+        ({"model": Model(cell_clip=-1.0)}, "lstm.cell_clip must be above 0, or null for no clipping, found -1.0"),
+        ({"init": "nowhere"}, "no biLM has that name; shipped: small"),
+    ],
+)
+def test_what_cannot_be_run_is_refused(text, tmp_path, change, message, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(InputError, match=message):
+        pretrain(replace(settings(text, tmp_path / "out"), **change), [], QUIET)
+    assert not (tmp_path / "out").exists()  # said before the text is read
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Budget(steps=1, tokens=1), "one of steps, tokens, minutes"),
+        (lambda: Budget(minutes=0.0), "above 0"),
+        (lambda: Budget(minutes=math.inf), "budget.minutes must be above 0 and finite, found inf"),
+        (lambda: Training(learning_rate=math.inf), "training.learning_rate must be above 0 and finite, found inf"),
+        (lambda: Training(batch_tokens=10**20), "training.batch_tokens must be at most 16,777,216"),
+        (lambda: Model(filters=[[1]]).options("char", []), "model.filters: expected pairs"),
+        (lambda: Settings(out="~nobodyhere/x"), "out=~nobodyhere/x: expected a home folder"),
+        (lambda: Settings(corpus=["~nobodyhere/x"]), "corpus=~nobodyhere/x: expected a home folder"),
+        (lambda: Training(dropout=1.0), "dropout"),
+        (lambda: Training(beta2=2.0), "training.beta2 must be at least 0 and below 1, found 2"),
+        (lambda: Training(learning_rate=-1.0), "training.learning_rate must be above 0"),
+        (lambda: Training(final_rate=-3.0), "training.final_rate must be from 0 to 1, found -3"),
+        (lambda: Training(precision="half"), "precision"),
+        (lambda: Settings(input="bytes"), "char, word, both"),
+        (lambda: Settings(seed=-1), "seed"),
+        (lambda: Settings(name="bilm-tf"), "name='bilm-tf': expected a plain file name"),
+        (lambda: Settings(name=""), "name=''"),
+        (lambda: Settings(name="../../x"), "plain file name"),
+        (lambda: Settings(name="x-softmax"), "nor ending in -softmax"),
+    ],
+)
+def test_settings_out_of_range_are_refused(make, message):
+    with pytest.raises(InputError, match=message):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("size", "shape"),
+    [
+        ("small", (1024, 128, 1, "char")),
+        ("medium", (2048, 256, 1, "char")),
+        ("original", (4096, 512, 2, "char")),
+        ("classroom", (64, 64, 1, "both")),
+        ("tiny", (64, 16, 1, "char")),
+    ],
+)
+def test_every_size_composes_to_checked_settings(size, shape):
+    with hydra.initialize_config_module("conf.pretrain", version_base="1.3"):
+        composed = settings_of(hydra.compose("config", [f"size={size}", "training.dropout=0.2"]))
+    model = composed.model
+    assert (model.cell_dim, model.projection_dim, model.n_highway, composed.input) == shape
+    assert (composed.name, composed.training.dropout, model.cell_clip) == (size, 0.2, None)
+
+
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ("budget.stps=1", "unknown key budget.stps; known there: steps, tokens, minutes"),
+        ("size=smal", "size=smal: no such choice; there are classroom, medium, original, small, tiny"),
+        ("seed=one", "seed: Value 'one' of type 'str' could not be converted to Integer"),
+        ("training.beta2=2", "training.beta2 must be at least 0 and below 1, found 2.0"),
+        ("init=nosuch", "nosuch: no such weights file or folder"),
+        ("out=/dev/null/x", "[Errno 20] Not a directory: '/dev/null/x/store.partial'. If that place cannot be written"),
+    ],
+)
+def test_what_was_typed_wrong_is_told_in_a_line(text, tmp_path, monkeypatch, capsys, argument, message):
+    typed = [f"corpus=[{text}]", f"out={tmp_path / 'out'}", "budget.steps=1", "size=tiny", "device=cpu", argument]
+    monkeypatch.setattr(sys, "argv", ["elmo.pretrain", *typed])
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "1")  # so that the command's own setting goes with the test
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert str(ended.value.code).startswith(f"elmo.pretrain: {message}")
+    assert "\n" not in str(ended.value.code)
+    assert capsys.readouterr() == ("", "")  # nothing of Hydra's own
+
+
+@pytest.mark.integration
+def test_the_command_runs_and_refuses_unknown_keys(text, tmp_path, repository):
+    run = [sys.executable, "-m", "elmo.pretrain"]
+    arguments = [f"corpus=[{text}]", f"out={tmp_path / 'out'}", "size=tiny", "tokenise=whitespace", "vocabulary=40"]
+    arguments += ["budget.steps=3", "workers=1", "heldout_fraction=0.1", "device=cpu"]
+    done = subprocess.run([*run, *arguments], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "perplexity forward" in done.stderr
+    assert (tmp_path / "out" / "export" / "tiny" / "card.md").exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
+    for wrong, message in (("bugdet.steps=3", "bugdet"), ("seed=one", "seed"), ("budget.tokens=5", "drop all but one")):
+        refused = subprocess.run([*run, *arguments, wrong], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert refused.returncode == 1
+        assert message in refused.stderr
+        assert "Traceback" not in refused.stderr
+    assert Path(repository / "conf" / "pretrain" / "config.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("out=${nope}", "out: Interpolation key 'nope' not found"),
+        ("seed=${seed}", "seed: Recursive interpolation detected"),
+        ("size=null", "size: expected one of its choices, found null"),
+    ],
+)
+def test_a_setting_without_a_value_takes_one_line(setting, message, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["elmo.pretrain", setting])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert caught.value.code == f"elmo.pretrain: {message}"
+    assert capsys.readouterr().err == ""

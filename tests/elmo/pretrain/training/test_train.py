@@ -1,0 +1,390 @@
+"""Whole runs on text written here: the loss falls, a killed run ends with the same weights, two processes equal one."""
+
+import csv
+import io
+import json
+import math
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import pytest
+import torch
+import wandb
+from rich.console import Console
+
+from elmo import load_bilm
+from elmo.common.errors import InputError
+from elmo.pretrain import run
+from elmo.pretrain.corpus.token_store import TokenStore
+from elmo.pretrain.model.language_model import LanguageModel
+from elmo.pretrain.run import pretrain
+from elmo.pretrain.training import checkpoint
+from elmo.pretrain.training import train as train_module
+from elmo.pretrain.training.checkpoint import Position, RunFolder
+from elmo.pretrain.training.reading import texts_of_store
+from elmo.pretrain.training.settings import Budget, Model, Training
+from elmo.pretrain.training.train import learning_rate, train
+from tests.elmo.pretrain.training_text import QUIET, TINY, chinese, settings, write
+
+
+def curve(out):
+    with (out / "curve.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def weights(out):
+    return torch.load(out / "checkpoint.pt", weights_only=True)["model"]
+
+
+@pytest.fixture(scope="module")
+def finished(text, tmp_path_factory):
+    """A run of 40 steps."""
+    out = tmp_path_factory.mktemp("run") / "out"
+    pretrain(settings(text, out), ["out=DIR"], QUIET)
+    return out
+
+
+def test_the_loss_falls_and_held_out_perplexity_with_it(finished):
+    rows = curve(finished)
+    assert [int(row["step"]) for row in rows] == list(range(5, 41, 5))
+    assert float(rows[-1]["loss"]) < 0.7 * float(rows[0]["loss"])
+    measured = [row for row in rows if row["forward"]]
+    assert [int(row["step"]) for row in measured] == [20, 40]
+    for name in ("forward", "backward"):
+        assert float(measured[1][name]) < float(measured[0][name])
+    # The grammar has about eight equally likely sentences a name; a model that learnt nothing would be at 43.
+    assert float(measured[1]["forward"]) < 12
+
+
+def test_the_card_tells_what_the_run_logged(finished):
+    card = (finished / "export" / "tiny" / "card.md").read_text(encoding="utf-8")
+    summary = json.loads((finished / "finished.json").read_text(encoding="utf-8"))
+    for expected in (
+        summary["sources"][0]["sha256"],
+        f"{summary['perplexity']['exported']['forward']:.2f}",
+        f"{summary['position']['tokens']:,}",
+        "python -m elmo.pretrain out=DIR",
+        "CPU",
+    ):
+        assert expected in card
+
+
+def test_a_finished_run_is_left_alone(text, finished):
+    before = (finished / "checkpoint.pt").stat().st_mtime_ns
+    pretrain(settings(text, finished), [], QUIET)
+    assert (finished / "checkpoint.pt").stat().st_mtime_ns == before
+
+
+def test_another_run_in_the_same_folder_is_refused_with_the_differences(text, finished):
+    with pytest.raises(InputError, match=r"(?s)training.learning_rate: 0.02 there, 0.5 asked for"):
+        pretrain(settings(text, finished, training={"learning_rate": 0.5}), [], QUIET)
+
+
+def test_two_processes_never_train_in_one_folder(text, finished, tmp_path, monkeypatch):
+    same = settings(text, tmp_path / "out", 1, store=str(finished / "store"))
+    real = run.train
+
+    def train_twice(*arguments):
+        with pytest.raises(InputError, match=r"out: another process is training in this folder; .* another out=DIR"):
+            pretrain(same, [], QUIET)
+        return real(*arguments)
+
+    monkeypatch.setattr(run, "train", train_twice)
+    pretrain(same, [], QUIET)
+    assert (tmp_path / "out" / "finished.json").exists()
+    pretrain(same, [], QUIET)  # the first one is out again
+
+
+def test_a_checkpoint_of_another_size_is_refused(finished, tmp_path):
+    (tmp_path / "checkpoint.pt").write_bytes((finished / "checkpoint.pt").read_bytes())
+    (tmp_path / "run.json").write_text("{}")
+    folder = RunFolder(tmp_path, {}, 0)
+    model = LanguageModel.random(Model(**(TINY | {"cell_dim": 20})).options("char", []), 43, 1)
+    with pytest.raises(InputError, match=r"checkpoint\.pt: the tensor .*expected .*found .* Delete it .* out=DIR$"):
+        folder.load(model, torch.optim.Adam(model.parameters()))
+
+
+def test_a_damaged_checkpoint_is_told_in_a_line(finished, tmp_path):
+    sound = (finished / "checkpoint.pt").read_bytes()
+    folder = RunFolder(tmp_path, {}, 0)
+    store = TokenStore.open(finished / "store")
+    model = LanguageModel.random(Model(**TINY).options("char", []), store.vocabulary_size, 1)
+    cut = [sound[:length] for length in (0, 100, len(sound) // 2, len(sound) - 1)]
+    noise = [random.Random(seed).randbytes(300) for seed in range(50)]
+    places = range(0, len(sound) - 300, len(sound) // 20)
+    overwritten = [sound[:at] + noise[0] + sound[at + 300 :] for at in places]
+    for content in (b"PK\x03\x04 cut short", *cut, *noise, *overwritten):
+        (tmp_path / "checkpoint.pt").write_bytes(content)
+        with pytest.raises(InputError, match=r"^\S+/checkpoint\.pt: .*(damaged|empty file)\. Delete it .* out=DIR$"):
+            folder.load(model, torch.optim.Adam(model.parameters()))
+    (tmp_path / "checkpoint.pt").write_bytes(sound)
+    assert folder.load(model, torch.optim.Adam(model.parameters())).step == 40
+
+
+@pytest.mark.parametrize("content", [b"", b'{"seed": 1', b"[]", b"\xff\xfe"])
+def test_a_damaged_claim_is_told_in_a_line(tmp_path, content):
+    (tmp_path / "run.json").write_bytes(content)
+    with pytest.raises(InputError, match=r"^\S+/run\.json: .* it is damaged\. Name another out=DIR.*afresh$"):
+        RunFolder(tmp_path, {}, 0)
+
+
+def test_too_little_room_is_said_before_any_work(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoint.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 10}))
+    with pytest.raises(InputError, match="make room"):
+        RunFolder(tmp_path / "out", {}, 1000)
+    assert not list((tmp_path / "out").iterdir())
+
+
+COMMAND = """
+import sys
+from pathlib import Path
+from tests.elmo.pretrain.training_text import QUIET, settings
+from elmo.pretrain.run import pretrain
+
+pretrain(settings(Path(sys.argv[1]), Path(sys.argv[2])), ["out=DIR"], QUIET)
+"""
+
+
+@pytest.mark.integration
+def test_a_killed_run_ends_with_the_weights_of_an_undisturbed_one(text, finished, tmp_path, repository):
+    out = tmp_path / "out"
+    command = [sys.executable, "-c", COMMAND, str(text), str(out)]
+    process = subprocess.Popen(command, cwd=repository)
+    end = time.monotonic() + 60
+    while not (out / "checkpoint.pt").exists():
+        assert process.poll() is None, "the run ended too soon"
+        assert time.monotonic() < end
+        time.sleep(0.002)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
+    step = torch.load(out / "checkpoint.pt", weights_only=True)["position"]["step"]
+    assert 10 <= step < 40
+    subprocess.run(command, cwd=repository, check=True)
+    undisturbed = weights(finished)
+    for name, tensor in weights(out).items():
+        assert torch.equal(tensor, undisturbed[name]), name
+    without_times = [
+        [{name: row[name] for name in ("step", "tokens", "loss", "forward", "backward")} for row in curve(folder)]
+        for folder in (out, finished)
+    ]
+    assert without_times[0] == without_times[1]
+    layers = [load_bilm(folder / "export" / "tiny").layers([["Anna", "plays", "chess"]]) for folder in (out, finished)]
+    assert torch.equal(*layers)
+
+
+PARALLEL = """
+import sys
+from pathlib import Path
+from tests.elmo.pretrain.training_text import QUIET, settings
+from elmo.pretrain.run import pretrain
+
+training = {"batch_tokens": int(sys.argv[3]), "dropout": 0.0}
+pretrain(settings(Path(sys.argv[1]), Path(sys.argv[2]), 12, training=training), [], QUIET)
+"""
+
+
+@pytest.mark.integration
+def test_two_processes_learn_what_one_does_with_twice_the_batch(text, tmp_path, repository):
+    script = tmp_path / "run.py"
+    script.write_text(PARALLEL)
+    environment = os.environ | {"PYTHONPATH": str(repository)}
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(script)]
+    subprocess.run([*launch, str(text), str(tmp_path / "two"), "128"], env=environment, check=True)
+    subprocess.run([sys.executable, script, str(text), str(tmp_path / "one"), "256"], env=environment, check=True)
+    two, one = weights(tmp_path / "two"), weights(tmp_path / "one")
+    for name, tensor in two.items():
+        torch.testing.assert_close(tensor, one[name], atol=2e-4, rtol=1e-3)
+    losses = [[float(row["loss"]) for row in curve(tmp_path / name)] for name in ("two", "one")]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+
+
+def test_a_loss_that_is_no_number_stops_the_run_and_says_where(text, finished, tmp_path):
+    store = TokenStore.open(finished / "store")
+    train_text, _ = texts_of_store(store, 50)
+    model = LanguageModel.random(Model(**TINY).options("char", []), store.vocabulary_size, 1)
+    with torch.no_grad():
+        model.output.bias[5] = math.nan
+    folder = RunFolder(tmp_path / "out", {}, 0)
+    with pytest.raises(InputError, match=r"the loss is nan at step 0 \(learning rate.*in another out=DIR"):
+        train(model, train_text, None, Training(batch_tokens=128, log_every=2), Budget(steps=4), 1, folder, QUIET)
+    assert not (tmp_path / "out" / "checkpoint.pt").exists()
+
+
+def test_a_perplexity_that_is_no_number_is_neither_kept_nor_exported(text, finished, tmp_path):
+    out = tmp_path / "out"
+    spoilt = settings(text, out, 1, training={"learning_rate": 1e30}, store=str(finished / "store"))
+    with pytest.raises(InputError, match=r"the perplexity of held-out text at step 1 is (nan|inf)\. .*another out=DIR"):
+        pretrain(spoilt, [], QUIET)
+    assert not {path.name for path in out.iterdir()} & {"checkpoint.pt", "finished.json", "export"}
+
+
+def test_weights_that_are_no_numbers_are_not_kept(finished, tmp_path, monkeypatch):
+    class Spoiler(torch.optim.SGD):
+        def step(self):
+            super().step()
+            for item in self.param_groups[0]["params"]:
+                torch.nn.init.constant_(item, math.inf)
+
+    monkeypatch.setattr(train_module, "optimiser_of", lambda model, _: Spoiler(model.parameters()))
+    store = TokenStore.open(finished / "store")
+    train_text, _ = texts_of_store(store, 50)
+    model = LanguageModel.random(Model(**TINY).options("char", []), store.vocabulary_size, 1)
+    folder = RunFolder(tmp_path / "out", {}, 0)
+    with pytest.raises(
+        InputError, match=r"holds nan or inf after step 1; no checkpoint of that is written\. Try a lower"
+    ):
+        train(model, train_text, None, Training(batch_tokens=128), Budget(steps=1), 1, folder, QUIET)
+    assert not (tmp_path / "out" / "checkpoint.pt").exists()
+
+
+@pytest.mark.parametrize("budget", [Budget(tokens=3000), Budget(minutes=0.01)])
+def test_budgets_in_tokens_and_minutes_end_the_run(text, finished, tmp_path, budget):
+    store = TokenStore.open(finished / "store")
+    train_text, heldout = texts_of_store(store, 50)
+    model = LanguageModel.random(Model(**TINY).options("char", []), store.vocabulary_size, 1)
+    folder = RunFolder(tmp_path / "out", {}, 0)
+    outcome = train(model, train_text, heldout, Training(batch_tokens=256), budget, 1, folder, QUIET)
+    assert budget.progress(outcome.position.step, outcome.position.tokens, outcome.position.seconds) >= 1
+    last = curve(tmp_path / "out")[-1]
+    assert int(last["step"]) == outcome.position.step
+    assert last["forward"]
+    saved = folder.load(model, torch.optim.Adam(model.parameters()))
+    assert saved == outcome.position != Position()
+
+
+def test_the_rate_rises_then_falls_to_its_end():
+    training = Training(learning_rate=1.0, warmup=0.1, final_rate=0.02)
+    rates = [learning_rate(training, share / 100) for share in range(101)]
+    assert max(rates) == rates[10] == 1.0
+    assert rates[:11] == sorted(rates[:11])
+    assert rates[10:] == sorted(rates[10:], reverse=True)
+    assert rates[-1] == pytest.approx(0.02)
+
+
+@pytest.mark.parametrize("kind", ["word", "both"])
+def test_words_and_words_with_characters_train_and_load_again(kind, text, tmp_path):
+    shape = {"cell_dim": 64, "projection_dim": 64, "word_dim": 200, "char_output_dim": 100}
+    pretrain(settings(text, tmp_path / "out", 30, model=shape, input=kind), [], QUIET)
+    rows = curve(tmp_path / "out")
+    assert float(rows[-1]["loss"]) < 0.7 * float(rows[0]["loss"])
+    bilm = load_bilm(tmp_path / "out" / "export" / "tiny")
+    known, unknown, other = bilm.layers([["Anna", "plays"], ["Zoltan", "plays"], ["Xaver", "plays"]])[0, :, 0]
+    assert not torch.equal(known, unknown)
+    assert torch.equal(unknown, other) == (kind == "word")  # without characters all unknown words are one
+    full = load_bilm(tmp_path / "out" / "export" / "bilm-tf")
+    sentences = [["my", "old", "friend", "reads", "Name0"]]
+    torch.testing.assert_close(bilm.layers(sentences), full.layers(sentences), atol=5e-3, rtol=0)
+
+
+def test_chinese_that_was_split_before_trains(tmp_path):
+    text = write(tmp_path, chinese(60))
+    pretrain(settings(text, tmp_path / "out", 100, vocabulary=60, heldout_unit="paragraph"), [], QUIET)
+    rows = curve(tmp_path / "out")
+    assert float(rows[-1]["loss"]) < 0.6 * float(rows[0]["loss"])
+    store = TokenStore.open(tmp_path / "out" / "store")
+    assert "包袱" in store.vocabulary()
+    joke, bundle = ["相声", "的", "包袱"], ["蓝", "包袱"]
+    layers = load_bilm(tmp_path / "out" / "export" / "tiny").layers([joke, bundle])
+    torch.testing.assert_close(layers[0, 0, 2], layers[0, 1, 1])  # one word, one spelling
+    assert not torch.allclose(layers[2, 0, 2], layers[2, 1, 1], atol=1e-2)  # in two contexts
+
+
+def test_given_weights_are_trained_on_with_their_own_vocabulary(finished, tmp_path):
+    text = write(tmp_path, "".join(f"Anna paints pictures of day {number} .\n" for number in range(150)))
+    given = finished / "export" / "tiny"
+    more = settings(text, tmp_path / "out", 30, init=str(given), model={"cell_dim": 99})
+    pretrain(more, [], QUIET)
+    summary = json.loads((tmp_path / "out" / "finished.json").read_text(encoding="utf-8"))
+    measured = summary["perplexity"]
+    assert measured["exported"]["forward"] < 0.5 * measured["before"]["forward"]
+    assert measured["exported"]["vocabulary"] == measured["before"]["vocabulary"] == 43
+    assert load_bilm(tmp_path / "out" / "export" / "tiny").options == load_bilm(given).options
+    card = (tmp_path / "out" / "export" / "tiny" / "card.md").read_text(encoding="utf-8")
+    assert "given weights, before training" in card
+    with pytest.raises(InputError, match="tokenise=whitespace, this run has tokenise=ptb"):
+        pretrain(replace(more, tokenise="ptb", out=str(tmp_path / "other")), [], QUIET)
+
+
+def test_the_curve_goes_to_wandb_where_asked(text, tmp_path, monkeypatch):
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    logged = []
+    real = wandb.init
+
+    def init(**arguments):
+        run = real(**arguments)
+        log = run.log
+        monkeypatch.setattr(run, "log", lambda values, step: (logged.append((step, values)), log(values, step=step)))
+        return run
+
+    monkeypatch.setattr(wandb, "init", init)
+    pretrain(settings(text, tmp_path / "out", 10, wandb="pretraining"), [], QUIET)
+    assert [step for step, _ in logged] == [5, 10]
+    assert "forward" in logged[1][1]
+    assert list((tmp_path / "out" / "wandb").glob("offline-run-*"))
+
+
+def said_by(given):
+    """What a run says."""
+    said = io.StringIO()
+    pretrain(given, [], Console(file=said, width=400))
+    return said.getvalue().splitlines()
+
+
+@pytest.mark.parametrize(
+    ("budget", "needed"),
+    [({"steps": 1}, r"budget\.steps=\d+;"), ({"tokens": 9}, r"budget\.tokens=[\d,]+;"), ({"minutes": 1e-5}, "minutes")],
+)
+def test_a_budget_below_one_pass_is_said_before_after_and_on_the_card(text, tmp_path, budget, needed):
+    lines = said_by(settings(text, tmp_path, budget=Budget(**budget)))
+    warnings = [i for i, line in enumerate(lines) if line.startswith("warning: ")]
+    (step,) = (i for i, line in enumerate(lines) if line.startswith("100.0 %"))
+    assert len(warnings) == 2
+    assert warnings[0] < step < warnings[1] == len(lines) - 1
+    summary = json.loads((tmp_path / "finished.json").read_text(encoding="utf-8"))
+    one_pass = summary["counts"]["train_tokens"] + summary["counts"]["train_sentences"]
+    assert f"of the {one_pass:,} words of the text" in lines[warnings[0]]
+    assert re.search(needed, lines[warnings[0]])
+    share = f"{summary['position']['tokens'] / one_pass:.2%}"
+    assert share in lines[warnings[1]]
+    assert f"after {share} of one pass" in (tmp_path / "export" / "tiny" / "card.md").read_text(encoding="utf-8")
+
+
+def test_the_budget_that_a_warning_names_is_one_pass(text, tmp_path):
+    (first, _) = (line for line in said_by(settings(text, tmp_path / "a", 1)) if line.startswith("warning: "))
+    steps = int(re.search(r"takes budget\.steps=(\d+);", first)[1])
+    lines = said_by(settings(text, tmp_path / "b", steps))
+    assert not [line for line in lines if line.startswith("warning: ")]
+    summary = json.loads((tmp_path / "b" / "finished.json").read_text(encoding="utf-8"))
+    assert summary["passes"] == pytest.approx(1)
+    assert "Hardly trained" not in (tmp_path / "b" / "export" / "tiny" / "card.md").read_text(encoding="utf-8")
+
+
+def test_the_card_says_what_was_held_out(text, tmp_path):
+    marked = tmp_path / "marked.txt"
+    marked.write_text(text.read_text().replace(" .\n", " .\n\n"))
+    for unit in ("document", "paragraph"):
+        pretrain(settings(marked, tmp_path / unit, 1, heldout_unit=unit), [], QUIET)
+    counts = json.loads((tmp_path / "document" / "finished.json").read_text(encoding="utf-8"))["counts"]
+    card = (tmp_path / "document" / "export" / "tiny" / "card.md").read_text(encoding="utf-8")
+    assert f"held out are {counts['heldout_documents']:,} of {counts['documents']:,} documents" in card
+    card = (tmp_path / "paragraph" / "export" / "tiny" / "card.md").read_text(encoding="utf-8")
+    assert "held out are single paragraphs (10.00% of them" in card
+
+
+def test_minutes_that_a_cpu_cannot_make_a_pass_in_are_said_before_the_first_step(text, tmp_path, monkeypatch):
+    def never(*given):
+        raise InputError("the first step")
+
+    monkeypatch.setattr(train_module.Stepper, "__call__", never)
+    monkeypatch.setattr(train_module, "CORE_PRODUCTS", 1e6)
+    said = io.StringIO()
+    with pytest.raises(InputError, match="the first step"):
+        pretrain(settings(text, tmp_path, budget=Budget(minutes=0.01)), [], Console(file=said, width=400))
+    assert "warning: budget.minutes=0.01 reads" in said.getvalue()

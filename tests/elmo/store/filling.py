@@ -1,0 +1,68 @@
+"""python -m tests.elmo.store.filling STORE: fills a store with sentences of a tiny biLM, slowly and in small batches.
+
+For tests that start two of it or kill it. Prints "ready", waits for a line on stdin, and prints in the end how many
+sentences it embedded, how many found no room, and what was said.
+"""
+
+import json
+import random
+import sys
+import time
+from pathlib import Path
+
+import elmo.store.cached_layers
+from elmo import random_bilm
+from elmo.common.teller import Silence
+from elmo.store import About, open_shelf
+from elmo.store.cached_layers import CachedLayers
+
+DRAW = random.Random(5)
+SENTENCES = [tuple(f"w{DRAW.randrange(300)}" for _ in range(DRAW.randint(1, 12))) for _ in range(600)]
+BILM = random_bilm("tiny", seed=3)
+ABOUT = About(BILM.fingerprint(), BILM.widths, "float32")
+
+
+class Slow:
+    """The layers of the biLM, at a pace that leaves time for what a test does."""
+
+    dim, widths = BILM.dim, BILM.widths
+
+    def __init__(self, seconds):
+        self.seconds = seconds
+        self.embedded = 0
+
+    def fingerprint(self):
+        return BILM.fingerprint()
+
+    def token_layers(self, sentences):
+        time.sleep(self.seconds)
+        self.embedded += len(sentences)
+        return BILM.token_layers(sentences)
+
+
+class Listener(Silence):
+    """Remembers what it is told, whether as news or as a warning."""
+
+    def __init__(self):
+        self.said = []
+
+    def say(self, text):
+        self.said.append(text)
+
+    warn = say
+
+
+def main():
+    store, seconds = Path(sys.argv[1]), float(sys.argv[2])
+    elmo.store.cached_layers.TOKENS_AT_ONCE = 64
+    source, listener = Slow(seconds), Listener()
+    print("ready", flush=True)
+    sys.stdin.readline()
+    layers = CachedLayers(source, open_shelf(store, ABOUT))
+    left_out = layers.prepare(SENTENCES, listener)
+    right = bool((layers.layers(SENTENCES) == BILM.layers(SENTENCES)).all())
+    print(json.dumps({"embedded": source.embedded, "left_out": left_out, "said": listener.said, "right": right}))
+
+
+if __name__ == "__main__":
+    main()

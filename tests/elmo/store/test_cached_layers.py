@@ -1,0 +1,161 @@
+"""Layers from memory are the biLM's layers, computed once and in an order that does not matter."""
+
+import random
+
+import pytest
+import torch
+
+import elmo.store.cached_layers
+from elmo import Elmo, InputError, random_bilm
+from elmo.common.teller import Silence
+from elmo.store.cached_layers import CachedLayers
+
+SENTENCES = [tuple(f"w{random.Random(i).randrange(40)}" for _ in range(i % 9)) for i in range(30)]
+
+
+@pytest.fixture
+def bilm():
+    return random_bilm("tiny", seed=3)
+
+
+def test_layers_from_memory_are_the_layers_of_the_bilm(bilm):
+    cached = CachedLayers(bilm)
+    assert cached.prepare(SENTENCES) == 0
+    for batch in (SENTENCES[:8], SENTENCES[20:21], SENTENCES[::-1], [(), ()]):
+        torch.testing.assert_close(cached.layers(batch), bilm.layers(batch), rtol=0, atol=1e-6)
+
+
+def test_a_prepared_sentence_is_embedded_once(bilm, monkeypatch):
+    cached = CachedLayers(bilm)
+    embedded = []
+    compute = bilm.token_layers
+    monkeypatch.setattr(bilm, "token_layers", lambda batch, state=None: embedded.extend(batch) or compute(batch))
+    cached.prepare(SENTENCES[:20])
+    cached.prepare(SENTENCES)
+    cached.layers(SENTENCES)
+    assert sorted(embedded) == sorted(set(SENTENCES) - {()})
+
+
+def test_on_the_fly_a_batch_embeds_a_distinct_sentence_once(bilm, monkeypatch):
+    """Premises of inference pairs repeat; some sentences are in memory, others are not."""
+    cached = CachedLayers(bilm)
+    cached.prepare(SENTENCES[:10])
+    batch = [SENTENCES[i] for i in (12, 3, 12, 14, 3, 12, 9, 14)]
+    expected = bilm.layers(batch)
+    embedded = []
+    compute = bilm.token_layers
+    monkeypatch.setattr(bilm, "token_layers", lambda batch, state=None: embedded.extend(batch) or compute(batch))
+    torch.testing.assert_close(cached.layers(batch), expected, rtol=0, atol=1e-6)
+    assert embedded == [SENTENCES[12], SENTENCES[14]]
+
+
+def test_texts_of_one_batch_share_what_is_embedded(bilm, monkeypatch):
+    cached = CachedLayers(bilm)
+    cached.prepare(SENTENCES[13:15])
+    first, second, third = SENTENCES[10:14], SENTENCES[12:16], SENTENCES[14:15]
+    expected = [bilm.layers(text) for text in (first, second, third)]
+    runs = []
+    compute = bilm.token_layers
+    monkeypatch.setattr(bilm, "token_layers", lambda batch, state=None: runs.append(list(batch)) or compute(batch))
+    located = [cached.locate(text) for text in (first, second, third)]
+    assert runs == [], "locating computes nothing"
+    held = cached.embed(located)
+    assert runs == [[*SENTENCES[10:13], SENTENCES[15]]]
+    for text, layers in zip(located, expected, strict=True):
+        torch.testing.assert_close(cached.layers_at(text, held), layers, rtol=0, atol=1e-6)
+    assert len(runs) == 1
+    assert cached.embed(located[2:]) is None
+    with pytest.raises(ValueError, match="3 sentences have to be embedded first"):
+        cached.layers_at(located[0], None)
+
+
+def test_the_bits_do_not_depend_on_the_order_of_meeting(bilm, monkeypatch):
+    monkeypatch.setattr(elmo.store.cached_layers, "TOKENS_AT_ONCE", 16)
+    one, other = CachedLayers(bilm), CachedLayers(bilm)
+    one.prepare(SENTENCES)
+    other.prepare(random.Random(1).sample(SENTENCES, len(SENTENCES)))
+    assert torch.equal(one.layers(SENTENCES), other.layers(SENTENCES))
+
+
+def test_what_does_not_fit_is_counted_and_still_right(bilm):
+    bytes_per_token = (bilm.dim // 2 + 2 * bilm.dim) * 4  # layer 0 is the same vector twice
+    cached = CachedLayers(bilm, memory_gb=40 * bytes_per_token / 1e9)
+    distinct = set(SENTENCES)
+    left_out = cached.prepare(SENTENCES)
+    assert 0 < left_out < len(distinct)
+    assert 30 < len(cached._table) <= 40
+    torch.testing.assert_close(cached.layers(SENTENCES), bilm.layers(SENTENCES), rtol=0, atol=1e-6)
+
+
+def test_fingerprint_and_widths_are_those_of_the_bilm(bilm):
+    cached = CachedLayers(bilm)
+    cached.prepare(SENTENCES)
+    assert (cached.dim, cached.n_layers, cached.fingerprint()) == (bilm.dim, bilm.n_layers, bilm.fingerprint())
+
+
+def test_progress_is_shown_over_the_batches(bilm, monkeypatch):
+    monkeypatch.setattr(elmo.store.cached_layers, "TOKENS_AT_ONCE", 16)
+    seen = []
+
+    class Tracker(Silence):
+        def track(self, items, total, what):
+            seen.append((total, what))
+            return items
+
+    CachedLayers(bilm).prepare(SENTENCES, Tracker())
+    ((total, what),) = seen
+    assert total > 1
+    assert what == "embedding"
+
+
+class Interrupted(Silence):
+    """Ctrl-C in the second batch."""
+
+    def track(self, items, total, what):
+        yield items[0]
+        raise KeyboardInterrupt
+
+
+def test_what_was_interrupted_leaves_no_sentence_at_rows_of_another(bilm, monkeypatch):
+    monkeypatch.setattr(elmo.store.cached_layers, "TOKENS_AT_ONCE", 16)
+    cached = CachedLayers(bilm)
+    cached.prepare(SENTENCES[:5])
+    with pytest.raises(KeyboardInterrupt):
+        cached.prepare(SENTENCES[5:20], Interrupted())
+    assert torch.equal(cached.layers(SENTENCES), bilm.layers(SENTENCES)), "right after it"
+    cached.prepare(SENTENCES[20:])
+    assert torch.equal(cached.layers(SENTENCES), bilm.layers(SENTENCES)), "with other sentences in memory"
+    assert cached.prepare(SENTENCES) == 0
+    assert torch.equal(cached.layers(SENTENCES), bilm.layers(SENTENCES)), "prepared again"
+
+
+def test_what_float16_could_not_hold_is_refused_again(bilm):
+    cached = CachedLayers(bilm, precision="float16")
+    with torch.no_grad():
+        bilm.encoder.projection.bias[0] = 1e6
+    for _ in range(2):
+        with pytest.raises(InputError, match="float16 cannot hold"):
+            cached.prepare(SENTENCES)
+    with pytest.raises(InputError, match="float16 cannot hold"):
+        cached.layers(SENTENCES)
+
+
+class Lengths:
+    """Frozen layers that are no biLM's: layer j of a word is j times its length."""
+
+    dim, widths = 2, (2, 2, 2, 2)
+
+    def fingerprint(self):
+        return "lengths"
+
+    def token_layers(self, sentences):
+        lengths = torch.tensor([float(len(word)) for sentence in sentences for word in sentence])
+        return torch.arange(4.0)[:, None, None] * lengths[:, None].expand(-1, 2)
+
+
+def test_any_frozen_layers_can_be_mixed():
+    elmo_layer = Elmo(CachedLayers(Lengths()), places=["input", "output"]).eval()
+    output = elmo_layer([("a", "word"), ("long",)])
+    expected = 1.5 * torch.tensor([[1.0, 4.0], [4.0, 0.0]])[..., None].expand(-1, -1, 2)  # the mean of 0, 1, 2, 3
+    for place in ("input", "output"):
+        torch.testing.assert_close(output.places[place], expected)

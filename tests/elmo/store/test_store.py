@@ -1,0 +1,276 @@
+"""What is in the store is what the biLM gives; see test_store_command.py and test_store_processes.py for the rest."""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import torch
+
+import elmo.store.cached_layers
+from elmo import InputError, random_bilm
+from elmo.common.teller import Silence
+from elmo.store import About, Shelf, StoreFull, open_shelf
+from elmo.store.__main__ import main
+from elmo.store.cached_layers import CachedLayers
+from elmo.store.shelf import key_of
+from tests.elmo.store.stores import DISTINCT, SENTENCES, sentences_embedded
+
+
+class Listener(Silence):
+    """Remembers what it is told."""
+
+    def __init__(self):
+        self.said, self.warned = [], []
+
+    def say(self, text):
+        self.said.append(text)
+
+    def warn(self, text):
+        self.warned.append(text)
+
+
+class TestKeys:
+    def test_lists_that_differ_have_different_keys(self):
+        lists = [
+            ("a", "b"), ("ab",), ("a b",), ("a", "b", ""), ("", "a", "b"), ("a", "", "b"), ("b", "a"), ("A", "b"),
+            ("a\0b",), ("a", "\0", "b"), ("a\n", "b"), ("a", "\nb"), ("é",), ("e\u0301",), ("\ud800",), ("\ud801",), (),
+        ]  # fmt: skip
+        assert len({key_of(tokens) for tokens in lists}) == len(lists)
+
+    def test_lists_and_tuples_are_the_same(self):
+        assert key_of(["The", "cat"]) == key_of(("The", "cat"))
+
+    def test_the_same_in_every_process_and_version(self):
+        """Stores are shared by processes and outlive them."""
+        digest = hashlib.blake2b(b"Thecat" + b"\3\0\0\0" + b"\3\0\0\0", digest_size=16)
+        assert key_of(("The", "cat")) == digest.digest()
+
+
+class TestShelf:
+    def test_rows_come_back(self, tmp_path):
+        shelf = Shelf(tmp_path, About("f" * 64, (1, 2), "float32"))
+        rows = np.arange(15, dtype=np.float32).reshape(5, 3)
+        shelf.add([("a", "b"), ("c", "d", "e")], rows)
+        first, second, nowhere, empty = shelf.find([("a", "b"), ["c", "d", "e"], ("a",), ()])
+        assert nowhere is None
+        assert empty is not None
+        taken = np.full((2, 3, 3), 7, dtype=np.float32)
+        shelf.take(np.array([[first, first + 1, 0], [second, second + 1, second + 2]]), taken)
+        assert taken.tolist() == [[*rows[:2].tolist(), [0, 0, 0]], rows[2:].tolist()]
+        assert shelf.count() == (2, 5)
+        shelf.close()
+
+    def test_what_is_there_is_left_alone(self, tmp_path):
+        shelf = Shelf(tmp_path, About("f" * 64, (1,), "float32"))
+        shelf.add([("a",)], np.array([[1.0]], np.float32))
+        shelf.add([("b",), ("a",), ("b",)], np.array([[2.0], [3.0], [4.0]], np.float32))
+        taken = np.empty((2, 1), np.float32)
+        shelf.take(np.array(shelf.find([("a",), ("b",)])), taken)
+        assert taken.tolist() == [[1.0], [2.0]]
+        assert shelf.count() == (2, 2)
+        shelf.close()
+
+    def test_one_kind_a_folder(self, tmp_path, bilm, shelf_of):
+        other = random_bilm("tiny", seed=4)
+        CachedLayers(bilm, shelf_of(bilm)).prepare(SENTENCES)
+        for weights, precision in ((other, "float32"), (bilm, "float16")):
+            assert set(shelf_of(weights, precision).find(list(DISTINCT))) == {None}
+        assert len(list((tmp_path / "store").iterdir())) == 3
+
+    @pytest.mark.parametrize(
+        "change", [{"format": 1}, {"weights": "0" * 64}, {"state": "carried"}, {"widths": [1]}, {"x": 1}]
+    )
+    def test_a_folder_that_says_something_else_is_refused(self, tmp_path, change):
+        about = About("f" * 64, (2,), "float16")
+        Shelf(tmp_path, about).close()
+        file = tmp_path / about.folder / "about.json"
+        file.write_text(json.dumps(json.loads(file.read_text()) | change))
+        with pytest.raises(InputError, match=r"about\.json: expected .* found .* Remove that folder, or name another"):
+            Shelf(tmp_path, about)
+
+    def test_a_folder_that_cannot_be_made(self, tmp_path):
+        (tmp_path / "file").touch()
+        with pytest.raises(InputError, match=r"cannot keep layers there: .*store\.path=null"):
+            Shelf(tmp_path / "file", About("f" * 64, (2,), "float16"))
+
+    def test_removed_and_asked_for_again_it_starts_anew(self, tmp_path, bilm, shelf_of):
+        CachedLayers(bilm, shelf_of(bilm)).prepare(SENTENCES)
+        assert main(["--store", str(tmp_path / "store"), "prune", "--all"]) == 0
+        assert shelf_of(bilm).count() == (0, 0)
+
+    def test_it_opens_while_others_are_pruned(self, tmp_path):
+        own, other = About("f" * 64, (1,), "float32"), tmp_path / "abc-zero-float16-v3"
+
+        def come_and_go():
+            for _ in range(100):
+                (other / "index").mkdir(parents=True)
+                for name in (
+                    "about.json",
+                    "index/data.mdb",
+                    *map(str, range(60)),
+                ):  # many: one is met as it goes
+                    (other / name).write_text("{}")
+                shutil.rmtree(other)
+
+        with ThreadPoolExecutor(1) as pool:
+            pruning = pool.submit(come_and_go)
+            while not pruning.done():
+                open_shelf(tmp_path, own)
+        pruning.result()
+        assert open_shelf(tmp_path, own).room() > 0
+
+    def test_pruned_the_moment_it_is_opened_it_serves_the_run(self, tmp_path, monkeypatch):
+        limit_to = Shelf.limit_to
+
+        def pruned_meanwhile(shelf, limit_gb):
+            shutil.rmtree(shelf.path)
+            limit_to(shelf, limit_gb)
+
+        monkeypatch.setattr(Shelf, "limit_to", pruned_meanwhile)
+        shelf = open_shelf(tmp_path, About("f" * 64, (1,), "float32"))
+        shelf.add([("a",)], np.array([[1.0]], np.float32))
+        assert shelf.count() == (1, 1)
+
+
+class TestLayers:
+    @pytest.mark.parametrize("precision", ["float32", "float16"])
+    def test_are_those_of_the_bilm_rounded_and_nothing_else(self, bilm, shelf_of, precision):
+        """To the last bit: cold, warm, without a store, and for what was not prepared."""
+        expected = bilm.layers(SENTENCES).to(getattr(torch, precision)).float()
+        cold, warm, memory, unprepared, half = (
+            CachedLayers(bilm, shelf, precision) for shelf in (shelf_of(bilm, precision),) * 2 + (None,) * 2 + (None,)
+        )
+        for cached, prepared in ((cold, SENTENCES), (warm, SENTENCES), (memory, SENTENCES), (half, SENTENCES[::2])):
+            assert cached.prepare(prepared) == 0
+        for cached in (cold, warm, memory, unprepared, half):
+            assert torch.equal(cached.layers(SENTENCES), expected)
+            assert torch.equal(cached.layers(SENTENCES[5:6]), expected[:, 5:6, : len(SENTENCES[5])])
+        assert not warm._starts, "nothing had to be brought to memory"
+
+    def test_layer_0_is_kept_once(self, tmp_path, bilm, shelf_of):
+        CachedLayers(bilm, shelf_of(bilm, "float16"), "float16").prepare(SENTENCES)
+        (rows,) = (tmp_path / "store").glob("*/rows")
+        tokens = sum(map(len, DISTINCT))
+        assert rows.stat().st_size == (1 + tokens) * (bilm.dim // 2 + 2 * bilm.dim) * 2  # a row of zeros, for padding
+
+    def test_the_second_run_embeds_nothing(self, bilm, shelf_of, monkeypatch):
+        CachedLayers(bilm, shelf_of(bilm)).prepare(SENTENCES)
+        embedded, listener = sentences_embedded(bilm, monkeypatch), Listener()
+        again = CachedLayers(bilm, shelf_of(bilm))
+        assert again.prepare(SENTENCES, listener) == 0
+        again.layers(SENTENCES)
+        assert embedded == []
+        assert listener.said[0].startswith(f"0 of {len(DISTINCT)} sentences to embed; store: ")
+
+    def test_a_sub_sample_reuses_the_entries_and_a_larger_set_adds_to_them(self, bilm, shelf_of, monkeypatch):
+        embedded = sentences_embedded(bilm, monkeypatch)
+        for number in (20, 10, 30):
+            CachedLayers(bilm, shelf_of(bilm)).prepare(SENTENCES[:number])
+        assert sorted(embedded) == sorted(DISTINCT)
+
+    def test_what_a_forecast_says(self, bilm, shelf_of, monkeypatch):
+        monkeypatch.setattr(elmo.store.cached_layers, "TOKENS_AT_ONCE", 16)
+        listener, tokens = Listener(), sum(map(len, DISTINCT))
+        CachedLayers(bilm, shelf_of(bilm)).prepare(SENTENCES, listener)
+        size = tokens * 40 * 4 / 1e9
+        assert listener.said[0].startswith(
+            f"{len(DISTINCT)} of {len(DISTINCT)} sentences to embed: {tokens} tokens, {size:.2g} GB"
+        )
+        assert re.match(r"embedding takes about \d+ s, as the second of \d+ batches tells", listener.said[1])
+
+    def test_read_ahead_in_another_thread(self, bilm, shelf_of, monkeypatch):
+        cached = CachedLayers(bilm, shelf_of(bilm))
+        cached.prepare(SENTENCES)
+        expected = cached.layers(SENTENCES[:9])
+        threads, take = [], Shelf.take
+        monkeypatch.setattr(
+            Shelf, "take", lambda self, *rest: threads.append(threading.current_thread()) or take(self, *rest)
+        )
+        located = [cached.locate(text) for text in (SENTENCES[:9], SENTENCES[3:5])]
+        for text in located:
+            text.reading.result()
+        assert len(threads) == 2
+        assert threading.main_thread() not in threads
+        assert torch.equal(cached.layers_at(located[0], None), expected)
+        assert len(threads) == 2, "read once"
+
+    def test_the_disk_is_told_what_will_be_read(self, bilm, shelf_of, monkeypatch):
+        CachedLayers(bilm, shelf_of(bilm)).prepare(SENTENCES)
+        told = []
+        monkeypatch.setattr(Shelf, "expect", lambda self, first, last: told.append((first, last)))
+        CachedLayers(bilm, shelf_of(bilm)).prepare(SENTENCES[10:15])
+        starts = shelf_of(bilm).find(SENTENCES[10:15])
+        assert told == [(min(starts), max(starts))]
+        CachedLayers(bilm, shelf_of(bilm), memory_gb=0).prepare(SENTENCES)
+        assert len(told) == 1, "what does not fit would only drive out what does"
+
+    def test_values_that_float16_cannot_hold(self, bilm):
+        with torch.no_grad():
+            bilm.encoder.projection.bias[0] = 1e6
+        with pytest.raises(InputError, match=r"^float16 cannot hold .* features\.elmo\.precision=float32"):
+            CachedLayers(bilm, None, "float16").prepare(SENTENCES)
+
+    def test_a_shelf_of_something_else(self, bilm, shelf_of):
+        with pytest.raises(ValueError, match="expected a shelf of float16"):
+            CachedLayers(bilm, shelf_of(bilm, "float32"), "float16")
+
+
+class TestNoRoom:
+    ROW = 40 * 4
+
+    def test_beyond_the_limit_layers_come_from_memory_or_are_computed(self, bilm, shelf_of):
+        listener, tokens = Listener(), sum(map(len, DISTINCT))
+        overhead = sum(path.stat().st_size for path in shelf_of(bilm).path.rglob("*") if path.is_file())
+        limited = shelf_of(bilm, limit_gb=(overhead + 50 * self.ROW) / 1e9)
+        cached = CachedLayers(bilm, limited, memory_gb=30 * self.ROW / 1e9)
+        left_out = cached.prepare(SENTENCES, listener)
+        (warning,) = listener.warned
+        assert re.match(
+            r"the store has room for \d+ of them\. Raise store\.limit_gb, or python -m elmo\.store prune", warning
+        )
+        stored = limited.count()[1]
+        assert 30 < stored <= 50
+        in_memory = len(cached._table) - 1
+        assert 10 < in_memory <= 30
+        assert stored + in_memory < tokens
+        assert left_out == len(DISTINCT - cached._starts.keys() - cached._stored.keys()) > 0
+        assert torch.equal(cached.layers(SENTENCES), bilm.layers(SENTENCES))
+
+    @pytest.mark.parametrize("at_once", [7, 40, 100])
+    def test_short_writes_are_gone_on_with(self, tmp_path, monkeypatch, at_once):
+        """The kernel may take a part; what is left must follow."""
+        write = os.pwrite
+        monkeypatch.setattr(os, "pwrite", lambda file, content, offset: write(file, content[:at_once], offset))
+        rows = np.random.default_rng(0).random((9, 20), np.float32)
+        shelf = Shelf(tmp_path, About("f" * 64, (20,), "float32"))
+        shelf.add([("a",) * 4, ("b",) * 5], rows)
+        assert (shelf.path / "rows").stat().st_size == 10 * 80
+        assert list(shelf.damaged()) == []
+        shelf.close()
+
+    def test_others_of_the_store_count(self, bilm, shelf_of):
+        CachedLayers(bilm, shelf_of(bilm)).prepare(SENTENCES)
+        other = random_bilm("tiny", seed=4)
+        assert shelf_of(other, limit_gb=1e-5).room() == 0
+        with pytest.raises(StoreFull, match=r"the limit of 1e-05 GB is reached\. Raise store\.limit_gb"):
+            shelf_of(other, limit_gb=1e-5).add([("a",)], np.zeros((1, 40), np.float32))
+
+    def test_what_others_write_after_the_opening_counts(self, tmp_path):
+        """biLMs that fill one store side by side keep its limit together."""
+        kinds = [About(letter * 64, (1000,), "float32") for letter in "abc"]
+        shelves = [open_shelf(tmp_path, about, limit_gb=1e-3) for about in kinds]
+
+        def fill():
+            for number in range(1000):
+                shelves[number % 3].add([(f"w{number}",) * 5], np.ones((5, 1000), np.float32))
+
+        with pytest.raises(StoreFull):
+            fill()
+        assert 0.9e6 < sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()) < 1.1e6
+        assert [shelf.room() <= 5 for shelf in shelves] == [True] * 3

@@ -1,0 +1,216 @@
+"""Damaged, cut, read-only and full stores: no wrong layer, no dead process, one line that says so."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from elmo.store import About, Shelf, StoreFull, open_shelf
+from elmo.store.__main__ import main
+from elmo.store.cached_layers import CachedLayers
+from tests.elmo.store import filling
+from tests.elmo.store.stores import DISTINCT, SENTENCES, sentences_embedded
+
+ROW = 40 * 4
+
+
+@pytest.fixture
+def filled(tmp_path, bilm):
+    """The folder of a filled shelf, closed: whoever opens it next is as good as another process."""
+    shelf = Shelf(tmp_path / "store", About(bilm.fingerprint(), bilm.widths, "float32"))
+    CachedLayers(bilm, shelf).prepare(SENTENCES)
+    shelf.close()
+    return shelf.path
+
+
+def prepared(bilm, shelf):
+    """The layers of all sentences, and what was warned of."""
+    listener, cached = filling.Listener(), CachedLayers(bilm, shelf)
+    listener.say = lambda text: None
+    listener.warn = listener.said.append
+    cached.prepare(SENTENCES, listener)
+    return cached.layers(SENTENCES), listener.said
+
+
+def flip(rows, *places):
+    with rows.open("r+b") as file:
+        for place in places:
+            file.seek(place)
+            (byte,) = file.read(1)
+            file.seek(place)
+            file.write(bytes([byte ^ 1]))
+
+
+class TestRows:
+    def test_damaged_ones_are_embedded_again_and_replaced(self, filled, bilm, shelf_of, monkeypatch):
+        expected = bilm.layers(SENTENCES)
+        size = (filled / "rows").stat().st_size
+        flip(filled / "rows", ROW + 3, size - 5)  # in the first sentence and in the last
+        embedded = sentences_embedded(bilm, monkeypatch)
+        layers, (warning,) = prepared(bilm, shelf_of(bilm))
+        assert torch.equal(layers, expected)
+        assert len(embedded) == 2
+        assert warning.startswith(f"{filled}: 2 sentences are damaged: their rows do not match their checksums.")
+        assert list(shelf_of(bilm).damaged()) == []
+        assert shelf_of(bilm).count() == (len(DISTINCT), sum(map(len, DISTINCT)))
+        layers, warnings = prepared(bilm, shelf_of(bilm))
+        assert (torch.equal(layers, expected), len(embedded), warnings) == (True, 2, [])
+
+    def test_with_no_room_to_replace_them_they_are_still_not_read(self, filled, bilm, shelf_of):
+        flip(filled / "rows", ROW + 3)
+        layers, warnings = prepared(bilm, shelf_of(bilm, limit_gb=0))
+        assert torch.equal(layers, bilm.layers(SENTENCES))
+        assert len(warnings) == 2
+        assert "the store has room for 0 of them" in warnings[0]
+        assert "1 sentences are damaged" in warnings[1]
+
+    def test_rows_that_the_disk_cannot_read(self, filled, bilm, shelf_of, monkeypatch):
+        def broken(file, size, offset, read=os.pread):
+            if offset == ROW:
+                raise OSError(5, "Input/output error")
+            return read(file, size, offset)
+
+        monkeypatch.setattr(os, "pread", broken)
+        layers, (warning,) = prepared(bilm, shelf_of(bilm))
+        assert torch.equal(layers, bilm.layers(SENTENCES))
+        assert "1 sentences are damaged" in warning
+
+    def test_rows_are_compared_once_a_process_and_never_after_writing_them(self, filled, bilm, shelf_of, monkeypatch):
+        read = []
+        monkeypatch.setattr(os, "pread", lambda *given, pread=os.pread: read.append(given[2]) or pread(*given))
+        prepared(bilm, shelf_of(bilm))
+        assert len(read) == len(set(read)) == len(DISTINCT)
+        assert read == sorted(read), "in their order on disk"
+        prepared(bilm, shelf_of(bilm))
+        assert len(read) == len(DISTINCT)
+        shelf_of(bilm).add([("new",)], np.ones((1, 40), np.float32))
+        assert shelf_of(bilm).find([("new",)]) != [None]
+        assert len(read) == len(DISTINCT)
+
+
+class TestIndex:
+    @pytest.mark.parametrize("kept", [1, 4096, 5000, 8192, 12000])
+    def test_cut_it_is_dropped_and_filled_again(self, filled, bilm, shelf_of, kept, monkeypatch):
+        os.truncate(filled / "index" / "data.mdb", kept)
+        embedded = sentences_embedded(bilm, monkeypatch)
+        layers, (warning,) = prepared(bilm, shelf_of(bilm))
+        assert sorted(embedded) == sorted(DISTINCT)
+        assert torch.equal(layers, bilm.layers(SENTENCES))
+        assert "data.mdb: expected at least" in warning
+        assert f"found {kept:,}: it was cut short. All layers of this kind are dropped" in warning
+        assert [path.name for path in filled.parent.iterdir()] == [filled.name]
+
+    @pytest.mark.parametrize("kept", [5000, 12000])
+    def test_the_command_names_it_and_drops_it(self, filled, kept):
+        os.truncate(filled / "index" / "data.mdb", kept)
+        command = [sys.executable, "-m", "elmo.store", "--store", str(filled.parent)]
+        for name in ("info", "verify"):
+            done = subprocess.run([*command, name], capture_output=True, text=True, timeout=300)
+            assert done.returncode == 1
+            assert "data.mdb: expected at least" in done.stderr
+            assert done.stderr.count("\n") == 1
+        done = subprocess.run([*command, "verify", "--drop"], capture_output=True, text=True, timeout=300)
+        assert (done.returncode, "the index was cut short; all is dropped" in done.stdout) == (0, True)
+        assert list(filled.parent.iterdir()) == []
+
+    def test_what_was_dropped_does_not_look_cut(self, tmp_path):
+        """LMDB does not write last pages that it took and gave back, as deleting does."""
+        about, draw = About("f" * 64, (1,), "float32"), np.random.default_rng(0)
+        shelf = Shelf(tmp_path, about)
+        for number in range(40):
+            words = [(f"{number} {word}",) for word in range(200)]
+            shelf.add(words, np.ones((200, 1), np.float32))
+            with shelf._index.begin() as transaction:
+                keys = [key for key in transaction.cursor().iternext(values=False) if len(key) == 16]
+            draw.shuffle(keys)
+            shelf.drop(keys[: draw.integers(len(keys))])
+            shelf.close()
+            shelf = Shelf(tmp_path, about)
+        shelf.close()
+
+
+class TestReadOnly:
+    @pytest.fixture
+    def read_only(self, monkeypatch):
+        """A file system that refuses to open for writing; root could write where permissions forbid it."""
+
+        def refuse(path, flags, *mode, opened=os.open, **more):
+            if flags & (os.O_RDWR | os.O_WRONLY):
+                raise OSError(30, "Read-only file system")
+            return opened(path, flags, *mode, **more)
+
+        monkeypatch.setattr(os, "open", refuse)
+        monkeypatch.setattr(os, "access", lambda path, mode: not mode & os.W_OK)
+
+    def test_what_it_has_is_read_and_the_rest_computed(self, filled, bilm, shelf_of, read_only, monkeypatch):
+        embedded, before = sentences_embedded(bilm, monkeypatch), (filled / "rows").read_bytes()
+        assert prepared(bilm, shelf_of(bilm))[1] == embedded == []
+        new = [*SENTENCES, ("a", "new", "one")]
+        cached, listener = CachedLayers(bilm, shelf_of(bilm)), filling.Listener()
+        assert cached.prepare(new, listener) == 0
+        assert embedded == [("a", "new", "one")]
+        assert torch.equal(cached.layers(new), bilm.layers(new))
+        assert "Read-only file system" in listener.said[-1]
+        assert "What is left is kept in memory" in listener.said[-1]
+        with pytest.raises(StoreFull, match="Read-only"):
+            shelf_of(bilm).drop([])
+        assert (filled / "rows").read_bytes() == before
+
+    def test_the_command(self, filled, read_only, capsys):
+        store = str(filled.parent)
+        assert main(["--store", store, "info"]) == 0
+        assert main(["--store", store, "verify"]) == 0
+        assert f"{len(DISTINCT)} sentences, 0 damaged" in capsys.readouterr().out
+
+
+def no_space(*given, **more):
+    raise OSError(28, "No space left on device")
+
+
+def no_space_to_write(path, flags, *mode, opened=os.open, **more):
+    return no_space() if flags & os.O_RDWR else opened(path, flags, *mode, **more)
+
+
+@pytest.mark.parametrize(
+    ("where", "name", "fails"),
+    [(Path, "write_text", no_space), (os, "open", no_space_to_write), (os, "posix_fallocate", no_space)],
+    ids=["description", "rows", "index"],
+)
+def test_a_disk_full_at_the_start_ends_the_filling_and_not_the_run(bilm, shelf_of, monkeypatch, where, name, fails):
+    with monkeypatch.context() as patch:
+        patch.setattr(where, name, fails)
+        layers, (warning,) = prepared(bilm, shelf_of(bilm))
+    assert torch.equal(layers, bilm.layers(SENTENCES))
+    assert "No space left on device. Free some room on that disk. What is left is kept in memory" in warning
+    layers, warnings = prepared(bilm, shelf_of(bilm))
+    assert (torch.equal(layers, bilm.layers(SENTENCES)), warnings) == (True, []), "the next run tries again"
+    assert shelf_of(bilm).count()[0] == len(DISTINCT)
+
+
+def stop_while_writing(store):
+    """Stops this process as if by Ctrl-Z while it writes."""
+    with open_shelf(Path(store), filling.ABOUT)._writing():
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def test_a_stopped_writer_is_waited_for_a_stated_time_only(tmp_path, monkeypatch):
+    code = "import sys; from tests.elmo.store.test_store_damage import *; stop_while_writing(sys.argv[1])"
+    process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)])
+    try:
+        assert os.WIFSTOPPED(os.waitpid(process.pid, os.WUNTRACED)[1])
+        monkeypatch.setattr("elmo.store.shelf.WAIT_SECONDS", 0.5)
+        cached, listener = CachedLayers(filling.BILM, open_shelf(tmp_path, filling.ABOUT)), filling.Listener()
+        assert cached.prepare(filling.SENTENCES, listener) == 0
+        assert torch.equal(cached.layers(filling.SENTENCES), filling.BILM.layers(filling.SENTENCES))
+        assert "another process has been writing for 0.5 s; it may be stopped with Ctrl-Z" in listener.said[-1]
+        assert open_shelf(tmp_path, filling.ABOUT).count() == (0, 0)
+    finally:
+        process.kill()
+        process.wait()
+    CachedLayers(filling.BILM, open_shelf(tmp_path, filling.ABOUT)).prepare(filling.SENTENCES)
+    assert open_shelf(tmp_path, filling.ABOUT).count()[0] == len(set(filling.SENTENCES)), "its end frees the store"

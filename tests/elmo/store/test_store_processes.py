@@ -1,0 +1,176 @@
+"""What is in the store is right whoever else writes to it, is killed while writing, or finds the disk full."""
+
+import json
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import torch
+
+from elmo.store import open_shelf
+from elmo.store.cached_layers import CachedLayers
+from tests.elmo.store import filling
+
+
+def start_filling(store, seconds=0.0, **more):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.elmo.store.filling", str(store), str(seconds)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **more,
+    )  # fmt: skip
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def run_filling(store, **more):
+    """What a process says that fills a store alone."""
+    process = start_filling(store, **more)
+    out, _ = process.communicate("go\n", timeout=120)
+    assert process.returncode == 0
+    return json.loads(out)
+
+
+def check(store):
+    """Every entry is whole and is what the biLM gives; the number of their tokens."""
+    shelf = open_shelf(store, filling.ABOUT)
+    assert list(shelf.damaged()) == []
+    present = [
+        s for s, start in zip(filling.SENTENCES, shelf.find(filling.SENTENCES), strict=True) if start is not None
+    ]
+    if present:
+        cached = CachedLayers(Absent(), shelf)
+        cached._look_up(present)
+        assert torch.equal(cached.layers(present), filling.BILM.layers(present))
+    return shelf.count()[1]
+
+
+class Absent(filling.Slow):
+    """A source that must not be asked."""
+
+    def __init__(self):
+        super().__init__(0)
+
+    def token_layers(self, sentences):
+        raise AssertionError(f"{len(sentences)} sentences are embedded again")
+
+
+class TestShelf:
+    def test_rows_that_others_wrote_are_seen(self, tmp_path):
+        """By a shelf that mapped the file before they were there; LMDB wants the other in another process."""
+        store = tmp_path / "store"
+        shelf = open_shelf(store, filling.ABOUT)
+        assert shelf.find(filling.SENTENCES[:1]) == [None]
+        run_filling(store)
+        cached = CachedLayers(filling.BILM, shelf)
+        cached.prepare(filling.SENTENCES)
+        assert torch.equal(cached.layers(filling.SENTENCES), filling.BILM.layers(filling.SENTENCES))
+
+
+class TestNoRoom:
+    ROW = 40 * 4
+
+    def test_a_file_that_may_not_grow_ends_the_filling_and_not_the_run(self, tmp_path):
+        """A quota, faked by the limit that the kernel keeps on the size of files."""
+        quota = 100_000
+
+        def few_bytes():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (quota, quota))
+
+        found = run_filling(tmp_path / "store", preexec_fn=few_bytes)
+        assert found["right"]
+        assert "the disk is full" in found["said"][-1]
+        tokens = check(tmp_path / "store")
+        assert 0 < tokens <= quota / self.ROW
+
+    @pytest.mark.integration
+    @pytest.mark.parametrize("size", ["300k", "100k", "24k", "8k"])
+    def test_a_full_disk_ends_the_filling_and_not_the_run(self, tmp_path, size):
+        """While the store is filled, and before it is made."""
+        disk = mount_point(tmp_path)
+        found = filled_inside(f"mount -t tmpfs -o size={size} none {disk}", disk / "store")
+        assert found["right"]
+        assert "the disk is full: " in found["said"][-1] or "No space left on device. Free some" in found["said"][-1]
+
+    @pytest.mark.integration
+    def test_a_read_only_disk_is_read(self, tmp_path):
+        disk = mount_point(tmp_path)
+        run_filling(disk / "store")
+        found = filled_inside(f"mount --bind {disk} {disk} && mount -o remount,bind,ro {disk}", disk / "store")
+        assert found["right"]
+        assert found["embedded"] == 0
+
+
+def mount_point(tmp_path):
+    """An empty folder; the test is skipped where nothing can be mounted."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(["unshare", "-rm", "sh", "-c", f"mount -t tmpfs none {disk}"], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("needs the right to mount a file system in a namespace of its own")
+    return disk
+
+
+def filled_inside(mount, store):
+    """What a process says that fills a store on a disk that is mounted for it alone."""
+    command = f"{mount} && exec {sys.executable} -m tests.elmo.store.filling {store} 0"
+    done = subprocess.run(
+        ["unshare", "-rm", "sh", "-c", command], input="go\n", capture_output=True, text=True, check=True, timeout=300
+    )
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.integration
+class TestProcesses:
+    def test_killed_while_filling_nothing_written_is_lost_or_torn(self, tmp_path):
+        store, draw, before = tmp_path / "store", random.Random(0), 0
+        rows = store / filling.ABOUT.folder / "rows"
+        for _ in range(3):
+            process = start_filling(store, 0.02)
+            process.stdin.write("go\n")
+            process.stdin.flush()
+            while not rows.exists() or rows.stat().st_size < (before + 400) * 160:
+                time.sleep(0.001)
+                assert process.poll() is None, "it was done before it could be killed"
+            time.sleep(draw.random() * 0.05)
+            process.send_signal(signal.SIGKILL)
+            process.communicate()
+            tokens = check(store)
+            assert tokens >= before
+            before = tokens
+        total = sum(map(len, set(filling.SENTENCES)))
+        assert 400 < before < total
+        assert run_filling(store)["right"]
+        assert check(store) == total
+
+    def test_rows_that_a_killed_writer_left_are_written_over(self, tmp_path):
+        """Killed between the rows and the index: the worst moment, made by hand."""
+        run_filling(tmp_path / "store")
+        tokens = check(tmp_path / "store")
+        shelf = open_shelf(tmp_path / "store", filling.ABOUT)
+        with (shelf.path / "rows").open("ab") as file:
+            file.write(os.urandom(5 * 160 + 7))
+        assert check(tmp_path / "store") == tokens
+        shelf.add([("new",)], np.full((1, 40), 3, np.float32))
+        taken = np.empty((1, 40), np.float32)
+        shelf.take(np.array(shelf.find([("new",)])), taken)
+        assert (taken == 3).all()
+        assert check(tmp_path / "store") == tokens + 1
+
+    def test_two_at_once_share_the_work(self, tmp_path):
+        store = tmp_path / "store"
+        processes = [start_filling(store, 0.05) for _ in range(2)]
+        for process in processes:
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        found = [json.loads(process.communicate(timeout=120)[0]) for process in processes]
+        assert all(one["right"] for one in found)
+        distinct = len(set(filling.SENTENCES))
+        embedded = [one["embedded"] for one in found]
+        assert min(embedded) > 0.1 * distinct, "both were at work"
+        assert distinct <= sum(embedded) <= 1.25 * distinct
+        assert check(store) == sum(map(len, set(filling.SENTENCES)))

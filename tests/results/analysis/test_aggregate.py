@@ -1,0 +1,258 @@
+import dataclasses
+import shutil
+import statistics
+
+import pytest
+
+from results.analysis.aggregate import Group, Row, Selection, summarise
+from results.records.collect import collect
+from results.records.record import RunError, write_record
+from tests.results.making import CLEAN, make_record, save
+
+
+def summary_of(*folders, data=(), include_limited=False, runs_dir=None):
+    return summarise(collect(folders), Selection(data, include_limited, runs_dir))
+
+
+def only_row(summary):
+    (row,) = summary.rows
+    return row
+
+
+def texts(summary, kind, *, wrong=None):
+    return [f.text for f in summary.findings if f.kind == kind and wrong in (None, f.wrong)]
+
+
+def test_mean_and_sample_deviation(tmp_path):
+    scores = [90.1, 90.4, 90.0, 90.2, 90.3]
+    for seed, score in enumerate(scores, start=1):
+        save(tmp_path, make_record(score, seed=seed))
+    group = only_row(summary_of(tmp_path)).group("glove")
+    assert (group.scores, group.seeds) == (scores, [1, 2, 3, 4, 5])
+    assert group.mean == pytest.approx(90.2)
+    # by hand: squares of -.1 .2 -.2 0 .1 sum to .1; / 4 = .025
+    assert group.std == pytest.approx(0.025**0.5)
+    assert group.std == pytest.approx(statistics.stdev(scores))
+
+
+def test_runs_of_other_seeds_are_not_paired():
+    """In order they differ by one point each; seeds drawn apart differ by up to twenty."""
+
+    def arm(features, rights):
+        records = [make_record(float(r), features=features, seed=s, metric="accuracy") for s, r in rights.items()]
+        return Group(features, {}, records, [[{"correct": int(i < r)} for i in range(100)] for r in rights.values()])
+
+    arms = [arm("glove", {1: 50, 2: 60, 3: 70}), arm("elmo", {4: 51, 5: 61, 6: 71})]
+    assert Row("paper", "sst5", arms).interval().low < -10
+
+
+def test_a_single_run_has_no_deviation(tmp_path):
+    save(tmp_path, make_record(90.0))
+    assert only_row(summary_of(tmp_path)).group("glove").std is None
+
+
+def test_gain_and_error_cut_from_unrounded_means(tmp_path):
+    for seed, (glove, elmo) in enumerate([(90.149, 92.214), (90.143, 92.206)], start=1):
+        save(tmp_path, make_record(glove, seed=seed))
+        save(tmp_path, make_record(elmo, features="elmo", seed=seed))
+    row = only_row(summary_of(tmp_path))
+    # rounded first it would be 92.21 - 90.15 = 2.06
+    assert row.gain() == pytest.approx(92.210 - 90.146, abs=1e-9)
+    assert row.error_cut() == pytest.approx(100 * 2.064 / 9.854)
+
+
+def test_the_papers_own_numbers_give_its_21_percent(tmp_path):
+    save(tmp_path, make_record(90.15))
+    save(tmp_path, make_record(92.22, features="elmo"))
+    row = only_row(summary_of(tmp_path))
+    assert row.gain() == pytest.approx(2.07)
+    assert round(row.error_cut()) == 21
+
+
+def test_no_gain_without_both_arms(tmp_path):
+    save(tmp_path, make_record(92.0, features="elmo"))
+    save(tmp_path, make_record(91.0, features="elmo_random"))
+    row = only_row(summary_of(tmp_path))
+    assert row.gain() is None
+    assert row.error_cut() is None
+
+
+@pytest.mark.parametrize(
+    ("changed", "name"),
+    [
+        ({"lr": 0.002}, "elmo trainer.lr=0.002"),
+        ({"recipe": 2}, "elmo recipes.task=2"),
+        ({"metric": "em"}, "elmo metric=em"),
+    ],
+)
+def test_runs_that_differ_in_more_than_the_seed_are_never_averaged(tmp_path, changed, name):
+    save(tmp_path, make_record(90.0))
+    save(tmp_path, make_record(92.0, features="elmo", seed=1))
+    save(tmp_path, make_record(94.0, features="elmo", seed=2, **changed))
+    summary = summary_of(tmp_path)
+    row = only_row(summary)
+    named = {group.name: group.scores for group in row.groups}
+    assert named[name] == [94.0]
+    assert len(named) == 3
+    assert row.group("elmo") is None
+    assert row.gain() is None
+    key = name.split()[1].split("=")[0]
+    assert texts(summary, "note", wrong=True) == [f"paper ner elmo: runs that differ in {key} are not averaged"]
+    assert texts(summary, "empty") == []  # there are runs: the cell is contested, not empty
+
+
+def test_one_identity_with_two_fingerprints_is_told(tmp_path):
+    save(tmp_path / "a", make_record(90.0, lr=0.001))
+    save(tmp_path / "b", make_record(91.0, lr=0.002))
+    summary = summary_of(tmp_path)
+    assert [g.name for g in only_row(summary).groups] == ["glove trainer.lr=0.001", "glove trainer.lr=0.002"]
+    assert texts(summary, "note", wrong=True) == ["paper ner glove: runs that differ in trainer.lr are not averaged"]
+
+
+def test_values_that_read_alike_still_get_names_of_their_own(tmp_path):
+    save(tmp_path, make_record(90.0, seed=1, recipe=1))
+    save(tmp_path, make_record(91.0, seed=2, recipe="1"))
+    groups = only_row(summary_of(tmp_path)).groups
+    assert len({group.name for group in groups}) == 2
+
+
+def test_a_variant_is_a_column_of_its_own_and_leaves_the_plain_one_alone(tmp_path):
+    save(tmp_path, make_record(90.0))
+    save(tmp_path, make_record(92.0, features="elmo"))
+    for seed in (1, 2):
+        save(tmp_path, make_record(80.0 + seed, features="elmo", seed=seed, variant={"trainer.epochs": 2}))
+    save(tmp_path, make_record(80.0, variant={"trainer.epochs": 2}))
+    row = only_row(summary_of(tmp_path))
+    assert [group.name for group in row.groups] == [
+        "glove",
+        "elmo",
+        "glove trainer.epochs=2",
+        "elmo trainer.epochs=2",
+    ]
+    assert row.gain() == pytest.approx(2.0)
+    assert row.gain("trainer.epochs=2") == pytest.approx(1.5)
+
+
+def test_copies_count_once(tmp_path):
+    path = save(tmp_path / "a", make_record(90.0))
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    summary = summary_of(tmp_path / "a", tmp_path / "b", tmp_path)
+    assert only_row(summary).group("glove").scores == [90.0]
+    assert texts(summary, "note", wrong=True) == []
+    write_record(tmp_path / "b" / path.relative_to(tmp_path / "a"), make_record(91.0))
+    summary = summary_of(tmp_path)
+    assert only_row(summary).group("glove").scores == [90.0]
+    (note,) = texts(summary, "note", wrong=True)
+    assert "the same run with other scores, 91.0000 and 90.0000" in note
+
+
+def test_a_finished_copy_outweighs_a_failed_one_in_either_order(tmp_path):
+    failed = make_record(error=RunError("RuntimeError", "killed"))
+    for names in (("a", "b"), ("b", "a")):
+        runs = tmp_path / "".join(names)
+        save(runs / names[0], failed)
+        save(runs / names[1], make_record(90.0))
+        summary = summary_of(runs)
+        assert only_row(summary).group("glove").scores == [90.0]
+        assert texts(summary, "failed") == []
+
+
+def test_mixed_commits_and_uncommitted_changes_are_told(tmp_path):
+    other = dataclasses.replace(CLEAN, commit="b" * 40)
+    save(tmp_path, make_record(90.0, seed=1))
+    save(tmp_path, make_record(90.0, seed=2, environment=other))
+    save(tmp_path, make_record(92.0, features="elmo", seed=1, environment=dataclasses.replace(CLEAN, dirty=True)))
+    assert texts(summary_of(tmp_path), "note", wrong=True) == [
+        "paper ner glove: one mean over several commits: aaaaaaaaaa (seed 1), bbbbbbbbbb (seed 2)",
+        "paper ner elmo: code with uncommitted changes (seed 1)",
+    ]
+
+
+def test_arms_that_differ_in_more_than_features_are_told(tmp_path):
+    save(tmp_path, make_record(90.0, lr=0.001))
+    save(tmp_path, make_record(92.0, features="elmo", lr=0.002))
+    assert texts(summary_of(tmp_path), "note", wrong=True) == ["paper ner: glove and elmo: arms differ in trainer.lr"]
+
+
+def test_other_word_vectors_and_weights_are_other_features(tmp_path):
+    for features, vectors, weights in (("glove", "ab", None), ("elmo", "cd", "ef")):
+        record = make_record(90.0, features=features)
+        parts = {**record.fingerprinted, "vectors": vectors * 32, "weights": weights}
+        save(tmp_path, dataclasses.replace(record, fingerprinted=parts))
+    assert texts(summary_of(tmp_path), "note", wrong=True) == []
+
+
+def test_limited_runs_wait_to_be_asked_for_and_are_marked(tmp_path):
+    save(tmp_path, make_record(90.0))
+    save(tmp_path, make_record(50.0, seed=2, limit=200))  # even if its name does not say so
+    save(tmp_path, make_record(51.0, seed=3, limit=200, variant={"limit": 200}))
+    summary = summary_of(tmp_path)
+    assert [group.scores for group in only_row(summary).groups] == [[90.0]]
+    assert texts(summary, "note") == ["limited runs left out: 2 (--include-limited shows them)"]
+    groups = only_row(summary_of(tmp_path, include_limited=True)).groups
+    assert [group.name for group in groups if not group.name.startswith("glove limit=200")] == ["glove"]
+    assert sorted(score for group in groups for score in group.scores) == [50.0, 51.0, 90.0]
+    assert groups[0].scores == [90.0]
+
+
+def test_a_failed_run_is_told_even_if_it_was_limited(tmp_path):
+    save(tmp_path, make_record(features="elmo", seed=4, error=RunError("RuntimeError", "out of\n memory"), limit=9))
+    (text,) = texts(summary_of(tmp_path), "failed", wrong=True)
+    assert text.startswith("paper ner elmo limit=9 seed 4: RuntimeError: out of memory (")
+
+
+def test_every_empty_cell_has_its_command(tmp_path):
+    save(tmp_path, make_record(90.0, seed=3))
+    save(tmp_path, make_record(60.0, task="sst5", features="elmo_random"))
+    save(tmp_path, make_record(task="sst5", features="elmo", seed=2, error=RunError("RuntimeError", "x")))
+    summary = summary_of(tmp_path, runs_dir=tmp_path / "my runs")
+    suffix = f" 'runs_dir={tmp_path}/my runs'"
+    assert [f.text.removesuffix(suffix) for f in summary.findings if f.kind == "empty"] == [
+        "python -m tasks.run task=ner features=elmo data=paper seed=3",
+        "python -m tasks.run task=ner features=elmo_random data=paper seed=3",
+        "python -m tasks.run task=sst5 features=glove data=paper seed=1",
+        "python -m tasks.run task=sst5 features=elmo data=paper seed=2",
+    ]
+    assert all(text.endswith(suffix) for text in texts(summary, "empty"))
+    assert [f.wrong for f in summary.findings if f.kind == "empty"] == [True, False, True, True]
+
+
+def test_rows_come_in_the_papers_order(tmp_path):
+    for data, task in [("mini", "ner"), ("mini", "squad"), ("paper", "sst5"), ("paper", "snli"), ("mini", "chunking")]:
+        save(tmp_path, make_record(50.0, data=data, task=task))
+    rows = summary_of(tmp_path).rows
+    assert [(row.data, row.task) for row in rows] == [
+        ("paper", "snli"),
+        ("paper", "sst5"),
+        ("mini", "squad"),
+        ("mini", "ner"),
+        ("mini", "chunking"),
+    ]
+    assert [row.paper is not None for row in rows] == [True, True, False, False, False]
+
+
+def test_only_the_asked_data_are_shown_and_judged(tmp_path):
+    save(tmp_path, make_record(50.0, data="mini"))
+    save(tmp_path, make_record(90.0, error=RunError("RuntimeError", "x")))
+    summary = summary_of(tmp_path, data=["mini"])
+    assert [row.data for row in summary.rows] == ["mini"]
+    assert texts(summary, "failed") == []
+
+
+def test_what_cannot_be_read_does_not_hide_the_rest(tmp_path):
+    save(tmp_path, make_record(90.0))
+    broken = save(tmp_path, make_record(91.0, seed=2))
+    broken.write_text(broken.read_text()[:50])
+    folder = tmp_path / "odd" / "record.json"
+    folder.mkdir(parents=True)  # a folder of that name is no record
+    summary = summary_of(tmp_path)
+    assert only_row(summary).group("glove").scores == [90.0]
+    (text,) = texts(summary, "unreadable", wrong=True)
+    assert text.startswith(f"{broken}: ")
+
+
+def test_a_dangling_link_is_told(tmp_path):
+    save(tmp_path, make_record(90.0))
+    (tmp_path / "record.json").symlink_to(tmp_path / "gone.json")
+    (text,) = texts(summary_of(tmp_path), "unreadable", wrong=True)
+    assert text == f"{tmp_path}/record.json: No such file or directory"

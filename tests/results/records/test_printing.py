@@ -1,0 +1,158 @@
+"""Names from anybody's records: on a terminal, in a suggested command and in a spreadsheet they are only text."""
+
+import csv
+import io
+import json
+import os
+import shlex
+
+import pytest
+
+import results.publish
+import results.status
+from results.analysis.aggregate import Selection, summarise
+from results.records.collect import collect
+from results.records.printing import printable, write
+from results.records.record import Identity, RecordConflict, RecordUnreadable, RunError, decide, read_record
+from results.records.run_lock import LOCK_NAME, Owner, Process
+from results.records.sweep_manifest import Manifest, write_manifest
+from results.report.__main__ import main as report
+from results.tables.terminal import print_rich
+from tests.results.making import make_record, run_table, save
+
+EVIL = "\x1b]0;owned\x07\x9b31m\r\x7f\u202e"  # a title, a colour, the line again, deleted, and read backwards
+HARMLESS = r"\u001b]0;owned\u0007\u009b31m\r\u007f\u202e"
+
+
+def acts(text):
+    """The characters that a terminal would act on; lines are lines."""
+    return {character for character in text if not character.isprintable()} - {"\n"}
+
+
+@pytest.fixture
+def runs(tmp_path):
+    """Everything that has a name, with one that acts."""
+    folder = tmp_path / f"runs{EVIL}"
+    names = {"data": f"mini{EVIL}", "task": f"ner{EVIL}"}
+    for features in ("glove", "elmo", f"own{EVIL}"):
+        for variant in ({}, {f"x{EVIL}": EVIL}):
+            save(folder, make_record(features=features, variant=variant, metric=f"f1{EVIL}", **names))
+    save(folder, make_record(seed=2, error=RunError(f"Bad{EVIL}", EVIL, [EVIL]), **names))
+    (save(folder, make_record(seed=3, **names))).write_text(f'{{"status": "{EVIL[0]}"')
+    owner = Owner("t", f"far{EVIL}", Process(os.getpid(), None, "far"), title=EVIL, since=EVIL)
+    (folder / f"x{EVIL}").mkdir()
+    (folder / f"x{EVIL}" / LOCK_NAME).write_text(json.dumps(owner, default=vars))
+    write_manifest(folder, Manifest(f"sweep{EVIL}", EVIL, [Identity(EVIL, EVIL, EVIL, 7)], [f"{EVIL}: {EVIL}"]))
+    return folder
+
+
+@pytest.mark.parametrize("form", ["text", "md", "csv", "tex", "json"])
+def test_the_table_only_prints(capsys, runs, form):
+    status, out, err = run_table(capsys, "--runs", runs, "--format", form, "--check", "--best-of", 1)
+    assert status == 1
+    assert acts(out + err) == set()
+    assert HARMLESS.replace("\\", "\\textbackslash{}" if form == "tex" else "\\")[:3] in out
+    if form == "json":
+        assert json.loads(out)[0]["data"] == f"mini{EVIL}"
+
+
+def test_the_table_on_a_terminal_only_prints(capsys, runs):
+    print_rich(summarise(collect([runs]), Selection()))
+    out = capsys.readouterr().out
+    assert acts(out) == set()
+    assert HARMLESS in out
+
+
+def test_the_report_and_its_figures_only_print(capsys, runs, tmp_path):
+    assert report(["--runs", str(runs), "--out", str(tmp_path / f"{EVIL}.html")]) == 0
+    assert report(["--runs", str(tmp_path / EVIL), "--out", str(tmp_path / "none.html")]) == 1
+    captured = capsys.readouterr()
+    assert acts(captured.out + captured.err) == set()
+
+
+@pytest.mark.parametrize("options", [[], ["--format", "json"], ["--experiment", f"no{EVIL}"]], ids=str)
+def test_the_status_only_prints(capsys, runs, options):
+    results.status.main(["--runs", str(runs), *options])
+    captured = capsys.readouterr()
+    assert acts(captured.out + captured.err) == set()
+    assert HARMLESS[:6] in captured.out + captured.err
+
+
+def test_what_a_run_says_of_its_record_only_prints(tmp_path):
+    identity = Identity(f"mini{EVIL}", "ner", "glove", 1, {"x": EVIL})
+    assert identity.title == f"mini{HARMLESS} ner glove seed 1 x={HARMLESS}"
+    record = make_record(variant={f"x{EVIL}": 1})
+    path = save(tmp_path, record)
+    with pytest.raises(RecordConflict) as conflict:
+        decide(path, {**record.fingerprinted, f"y{EVIL}": 1})
+    assert acts(str(conflict.value)) == set()
+    path.write_text(path.read_text(encoding="utf-8").replace('"test": {', f'"test{HARMLESS}": {{"f1": "x",'))
+    with pytest.raises(RecordUnreadable, match=r"scores\.test") as unreadable:
+        read_record(path)
+    assert acts(str(unreadable.value)) == set()
+    assert acts(str(Owner("t", EVIL, Process(1, None, ""), since=EVIL))) == set()
+
+
+def test_what_can_be_read_stays_as_it_is():
+    assert printable("Zürich ± 0.5 → 東京 'a' \"b\" \\n") == "Zürich ± 0.5 → 東京 'a' \"b\" \\n"
+    assert printable("two\nlines\t\ud800") == r"two\nlines\t\ud800"
+
+
+def test_a_stream_that_knows_ascii_alone():
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    write("1.0±0.5 → \x1b\n", stream)
+    stream.flush()
+    assert stream.buffer.getvalue() == rb"1.0+-0.5 \u2192 \u001b" + b"\n"
+
+
+def test_a_folder_whose_name_is_no_utf_8(capsys, tmp_path):
+    folder = tmp_path / os.fsdecode(b"caf\xe9")
+    save(folder, make_record(data="mini"))
+    assert run_table(capsys, "--runs", folder)[0] == 0
+    assert results.status.main(["--runs", str(folder)]) == 0
+    assert report(["--runs", str(folder), "--out", str(tmp_path / "page.html")]) == 0
+    assert r"caf\udce9" in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def test_a_suggested_command_is_quoted(capsys, tmp_path):
+    """For a shell each setting is one word, whatever is in it."""
+    names = {"data": "a; touch b", "task": "$(touch c)"}
+    save(tmp_path / "my runs", make_record(features="x|y", **names))
+    _, out, _ = run_table(capsys, "--runs", tmp_path / "my runs", "--compare", "x|y", "elmo", "--format", "json")
+    (row,) = json.loads(out)
+    settings = ["data=a; touch b", "seed=1", f"runs_dir={tmp_path / 'my runs'}"]
+    assert [shlex.split(command) for command in row["empty"]] == [
+        ["python", "-m", "tasks.run", "task=$(touch c)", "features=elmo", *settings],
+    ]
+    results.status.main(["--runs", str(tmp_path), "--experiment", "a;b"])
+    assert shlex.split(capsys.readouterr().err.split("Start it with: ")[1])[-1] == "experiment=a;b"
+
+
+def test_a_cell_is_no_formula(capsys, tmp_path):
+    evil = "=cmd|' /C calc'!A0"
+    save(tmp_path, make_record(70.0, data=evil, task="@x", metric="-1+1"))
+    save(tmp_path, make_record(60.0, data=evil, task="@x", metric="-1+1", features="elmo"))
+    save(tmp_path, make_record(80.0, data="plain", features="+x"))
+    save(tmp_path, make_record(88.0))
+    out = run_table(capsys, "--runs", tmp_path, "--format", "csv")[1]
+    lines = list(csv.DictReader(io.StringIO(out)))
+    rows = {line["data"]: line for line in lines}
+    assert rows[f"'{evil}"]["task"] == "'@x"
+    assert rows[f"'{evil}"]["metric"] == "'-1+1"
+    assert float(rows[f"'{evil}"]["gain"]) == -10, "a number stays one"
+    assert float(rows["plain"]["'+x mean"]) == 80
+    texts = [text for line in lines for key, value in line.items() for text in (key, value)]
+    assert {float(text) for text in texts if text.startswith(("=", "@", "+", "-"))} >= {-10.0}, "none but numbers"
+
+
+def test_a_figure_stays_in_its_folder(tmp_path):
+    record = make_record(features="../../out", data="../x")
+    details = {"confusion": {"labels": ["a"], "gold_by_predicted": [[1]]}}
+    save(tmp_path / "runs", record)
+    path = save(tmp_path / "runs", make_record(features="elmo", data="../x"))
+    for file in path.parents[2].rglob("record.json"):
+        file.write_text(file.read_text().replace('"details": {}', f'"details": {json.dumps(details)}'))
+    figures = tmp_path / "in" / "figures"
+    arguments = ["--runs", str(tmp_path / "runs"), "--out", str(tmp_path / "page.html"), "--figures", str(figures)]
+    assert report([*arguments, "--compare", "elmo", "../../out"]) == 0
+    assert any(file.name.startswith("confusion") and "out" in file.name for file in figures.iterdir())

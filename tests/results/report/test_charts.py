@@ -1,0 +1,197 @@
+"""Figures: where a number is drawn, and what is made of records that are not as they should be."""
+
+import dataclasses
+import math
+from xml.etree import ElementTree
+
+import pytest
+
+from results.analysis.aggregate import Group, Row
+from results.analysis.panels import Panel, class_scores, confusion, curve, efficiencies, mixes, panels_of
+from results.records.record import Mix
+from results.report.charts import confusion_matrix, gains, layer_weights, learning_curves, per_class, sample_efficiency
+from results.report.figures import Box, Dot, Label, Line, Scale, arms_of, fitted, shown_tick
+from results.report.svg import inline_svg, standalone_svg
+from tests.results.making import make_record
+
+ARMS = arms_of(["glove", "elmo"])
+
+
+def group(features, *scores, settings=None, **fields):
+    variant = settings or {}
+    records = [make_record(s, features=features, seed=i, variant=variant) for i, s in enumerate(scores, start=1)]
+    records = [dataclasses.replace(record, **fields) for record in records]
+    return Group(features, {key: str(value) for key, value in variant.items()}, records)
+
+
+def row(*groups):
+    return Row("mini", "ner", groups)
+
+
+def marks(figure, kind):
+    return [mark for mark in figure.marks if isinstance(mark, kind)]
+
+
+def test_a_scale_maps_its_ends_and_is_straight_or_logarithmic():
+    straight = Scale(10, 20, 100, 300)
+    assert [straight.at(value) for value in (10, 15, 20)] == [100, 200, 300]
+    log = Scale(1, 100, 0, 200, log=True)
+    assert log.at(10) == pytest.approx(100)  # ten times as much is as far again
+    assert Scale(5, 5, 0, 100).at(5) == 50
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [(0, 10, [0, 2, 4, 6, 8, 10]), (37.9, 42.6, [38, 39, 40, 41, 42]), (-3, 19, [0, 5, 10, 15]), (0.1, 0.13, None)],
+)
+def test_ticks_are_round_and_within(low, high, expected):
+    ticks = Scale(low, high, 0, 1).ticks(5)
+    assert expected is None or ticks == pytest.approx(expected)
+    assert all(low <= tick <= high for tick in ticks)
+    assert len(ticks) >= 3
+
+
+def test_numbers_and_names_are_shown_short():
+    assert [shown_tick(value) for value in (0.5, 80.0, 14041.0, 1e-17)] == ["0.5", "80", "14,041", "1e-17"]
+    assert fitted("short", 100) == "short"
+    assert fitted("a" * 50, 70).endswith("…")
+    assert len(fitted("a" * 50, 70)) <= 10
+
+
+def test_an_arm_looks_the_same_whatever_else_is_there():
+    alone, many = arms_of(["elmo"]), arms_of(["bert", "elmo", "glove", "mine"])
+    assert alone["elmo"] == many["elmo"]
+    assert len({(arm.colour, arm.shape) for arm in many.values()}) == 4
+
+
+def test_the_gain_is_drawn_where_it_is():
+    panels = [
+        Panel(row(group("glove", 60.0), group("elmo", 70.0))),
+        Panel(row(group("glove", 60.0), group("elmo", 55.0))),
+    ]
+    figure = gains(panels, ("glove", "elmo"))
+    up, down = (dot.x for dot in marks(figure, Dot))
+    (zero,) = {x for line in marks(figure, Line) if line.colour == "muted" for x, _ in line.points}
+    assert up > zero > down
+    assert (up - zero) / (zero - down) == pytest.approx(10 / 5)
+    assert "+10.00" in [label.text for label in marks(figure, Label)]
+
+
+def test_curves_leave_out_epochs_without_a_number():
+    epochs = [{"epoch": 1, "f1": 50.0}, {"epoch": 2, "f1": None}, {"epoch": "x", "f1": 60.0}, {"epoch": 4, "f1": 70}]
+    elmo = group("elmo", 70.0, epochs=epochs)
+    assert curve(elmo.records[0]) == [(1, 50), (4, 70)]
+    figure = learning_curves(Panel(row(elmo)), ARMS)
+    (line,) = [line for line in marks(figure, Line) if line.title]
+    assert len(line.points) == 2
+    assert line.points[0][1] > line.points[1][1]  # y is downwards: the score rises
+    assert "best dev 70.00 in epoch 4" in line.title
+    assert learning_curves(Panel(row(group("elmo", 70.0))), ARMS) is None
+
+
+def test_layer_bars_are_as_long_as_the_mean_weight():
+    elmo = group("elmo", 70.0, 71.0)
+    weights = [Mix([0.2, 0.5, 0.3], 1.0), Mix([0.4, 0.5, 0.1], 2.0)]
+    records = [dataclasses.replace(r, mixes={"input": mix}) for r, mix in zip(elmo.records, weights, strict=True)]
+    elmo = dataclasses.replace(elmo, records=records)
+    assert mixes(elmo) == {"input": ([[0.2, 0.5, 0.3], [0.4, 0.5, 0.1]], 1.5)}
+    figure = layer_weights(Panel(row(elmo)), ARMS)
+    widths = [box.width for box in marks(figure, Box)]
+    assert [width / widths[1] for width in widths] == pytest.approx([0.3 / 0.5, 1, 0.2 / 0.5])
+    assert {"input", "gamma 1.50", "characters", "LSTM 2"} <= {label.text for label in marks(figure, Label)}
+    assert layer_weights(Panel(row(group("glove", 1.0))), ARMS) is None
+
+
+def test_class_scores_are_means_over_seeds():
+    elmo = group("elmo", 70.0, 71.0)
+    labels = [
+        {"PER": {"f1": 80.0, "gold": 12}, "LOC": {"f1": 50.0}},
+        {"PER": {"f1": 90.0, "gold": 12}, "ORG": {"f1": 1.0}},
+    ]
+    records = [dataclasses.replace(r, details={"labels": own}) for r, own in zip(elmo.records, labels, strict=True)]
+    elmo = dataclasses.replace(elmo, records=records)
+    assert class_scores(elmo) == {"PER": (85.0, 12)}
+    figure = per_class(Panel(row(elmo)), ARMS)
+    assert {"PER", "12 in test"} <= {label.text for label in marks(figure, Label)}
+
+
+def test_a_confusion_matrix_sums_the_seeds():
+    details = {"confusion": {"labels": ["a", "b"], "gold_by_predicted": [[3, 1], [0, 4]]}}
+    elmo = group("elmo", 70.0, 71.0, details=details)
+    assert confusion(elmo) == (["a", "b"], [[6, 2], [0, 8]])
+    figure = confusion_matrix(Panel(row(elmo)), elmo)
+    texts = [label.text for label in marks(figure, Label)]
+    assert [text for text in texts if text.endswith("%")] == ["75%", "25%", "0%", "100%"]
+
+
+@pytest.mark.parametrize(
+    "details",
+    [
+        {},
+        {"labels": 3, "confusion": "none"},
+        {"labels": {"PER": 80.0}, "confusion": {"labels": ["a"], "gold_by_predicted": [[1, 2]]}},
+        {"labels": {"PER": {"f1": "high"}}, "confusion": {"labels": ["a"], "gold_by_predicted": [["x"]]}},
+        {"labels": ["PER"], "confusion": {"labels": None, "gold_by_predicted": None}},
+    ],
+)
+def test_details_of_any_other_shape_are_no_figure(details):
+    elmo = group("elmo", 70.0, details=details)
+    assert per_class(Panel(row(elmo)), ARMS) is None
+    assert confusion_matrix(Panel(row(elmo)), elmo) is None
+
+
+def shares(features, counted=True):
+    return [
+        group(features, score, settings={"train_fraction": share} if share != 1 else {}, data=data)
+        for share, score, count in ((1, 80.0, 1000), (0.01, 50.0, 10), (0.1, 70.0, 100))
+        # a record of a share counts what its file holds, and what of it was used
+        for data in [{"train": {"sentences": 1000} | ({"used": count} if share != 1 else {})} if counted else {}]
+    ]
+
+
+def test_sizes_are_those_of_the_training_sets_on_a_logarithmic_scale():
+    (found,) = efficiencies(row(*shares("glove"), *shares("elmo")))
+    assert [size for size, _ in found.series["elmo"]] == [10, 100, 1000]
+    assert found.unit == "training examples"
+    figure = sample_efficiency(found, ARMS)
+    (line, _) = [line for line in marks(figure, Line) if line.colour in ("glove", "elmo")]
+    xs = [x for x, _ in line.points]
+    assert xs[1] - xs[0] == pytest.approx(xs[2] - xs[1])
+    assert "training examples (log)" in [label.text for label in marks(figure, Label)]
+
+
+def test_without_counts_the_shares_stand_for_the_sizes():
+    (found,) = efficiencies(row(*shares("elmo", counted=False)))
+    assert [size for size, _ in found.series["elmo"]] == [0.01, 0.1, 1]
+    assert {"1%", "10%", "100%"} <= {label.text for label in marks(sample_efficiency(found, ARMS), Label)}
+
+
+def test_one_size_is_no_curve():
+    assert efficiencies(row(group("elmo", 70.0), group("elmo", 71.0, settings={"trainer.lr": 1}))) == []
+
+
+def test_plain_runs_come_first_else_whole_pairs():
+    plain, other = group("elmo", 70.0), group("elmo", 71.0, settings={"trainer.lr": 1})
+    first, rest = panels_of(row(plain, other))
+    assert ([panel.label for panel in first], [panel.label for panel in rest]) == ([""], ["trainer.lr=1"])
+    pair = [group(features, 70.0, settings={"trainer.epochs": 5}) for features in ("glove", "elmo")]
+    first, rest = panels_of(row(*pair, other))
+    assert ([panel.label for panel in first], [panel.label for panel in rest]) == (
+        ["trainer.epochs=5"],
+        ["trainer.lr=1"],
+    )
+    assert [panel.label for panel in panels_of(row(other))[0]] == ["trainer.lr=1"]
+
+
+def test_svg_is_well_formed_and_escaped():
+    elmo = group("elmo", 70.0, epochs=[{"epoch": 1, "f1": 50.0}, {"epoch": 2, "f1": 60.0}])
+    figure = dataclasses.replace(learning_curves(Panel(row(elmo)), ARMS), title='<b> & "co"')
+    file = ElementTree.fromstring(standalone_svg(figure))
+    texts = [element.text for element in file.iter("{http://www.w3.org/2000/svg}text")]
+    assert texts[0] == '<b> & "co"'
+    assert "var(" not in standalone_svg(figure)  # not every viewer knows variables
+    page = ElementTree.fromstring(inline_svg(figure))
+    assert page.get("aria-label").startswith('<b> & "co".')
+    coordinates = [float(x) for line in page.iter("polyline") for p in line.get("points").split() for x in p.split(",")]
+    assert coordinates
+    assert all(math.isfinite(x) for x in coordinates)

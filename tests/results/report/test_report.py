@@ -1,0 +1,267 @@
+"""The page: self-contained, whole, escaped, and the same numbers as the table."""
+
+import dataclasses
+import itertools
+import json
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from results.records.record import EXAMPLES_NAME, Mix, RunError, write_examples
+from results.report.__main__ import main
+from tests.results.browser import browser, look, screenshot
+from tests.results.making import make_record, save
+
+ROOT = Path(__file__).parents[3]
+VOID = {"meta", "br", "img", "link", "hr", "input"}
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+class Outline(HTMLParser):
+    """Tags, attributes and text of a page; a tag that is not closed where it should be is an error."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.tags, self.attributes, self.text = [], [], [], []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        self.handle_endtag(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+@pytest.fixture
+def runs(tmp_path):
+    """Two arms of two seeds with all that a record can hold, two training sizes, and a failed run."""
+    for features, right in (("glove", 60), ("elmo", 80)):
+        for seed in (1, 2):
+            for share in (1.0, 0.1):
+                score = right + seed - (10 if share < 1 else 0)
+                variant = {} if share == 1 else {"train_fraction": share}
+                record = dataclasses.replace(
+                    make_record(score, data="mini", task="sst5", features=features, seed=seed, metric="accuracy",
+                                variant=variant, dev=score),
+                    epochs=[{"epoch": e, "accuracy": score - 5 + e} for e in (1, 2, 3)],
+                    mixes={"input": Mix([0.2, 0.5, 0.3], 1.1)} if features == "elmo" else {},
+                    data={"train": {"sentences": 500 * share}},
+                    details={
+                        "labels": {"good": {"f1": score, "gold": 50}, "bad": {"f1": score - 3, "gold": 50}},
+                        "confusion": {"labels": ["good", "bad"], "gold_by_predicted": [[40, 10], [20, 30]]},
+                    },
+                    seconds=61.0,
+                    peak_memory_mb=512.0,
+                    started_at="2026-11-15T08:00:00+00:00",
+                    finished_at="2026-11-15T08:01:01+00:00",
+                )  # fmt: skip
+                path = save(tmp_path / "runs", record)
+                scores = [{"correct": int(i < score)} for i in range(100)]
+                write_examples(path.with_name(EXAMPLES_NAME), record.fingerprint, scores)
+    error = RunError("RuntimeError", "out of memory", ["Traceback", "  File x, line 1", "RuntimeError: out of memory"])
+    save(tmp_path / "runs", make_record(data="mini", task="sst5", features="elmo", seed=9, error=error))
+    return tmp_path / "runs"
+
+
+def report(runs, *arguments):
+    out = runs.parent / "report.html"
+    status = main(["--runs", str(runs), "--out", str(out), *map(str, arguments)])
+    return status, out.read_text(encoding="utf-8") if out.exists() else ""
+
+
+def test_everything_is_on_the_page(capsys, runs):
+    status, text = report(runs)
+    assert status == 0
+    assert re.search(r"report.html: \d+ kB", capsys.readouterr().out)
+    sections = re.findall(r'<section id="(\w+)"', text)
+    assert sections == ["scores", "seeds", "efficiency", "curves", "layers", "classes", "failures", "runs"]
+    assert set(re.findall(r'href="#(\w+)"', text)) == set(sections)
+    words = " ".join(Outline(text).text)
+    for word in ("+20.0", "81.50 ± 0.71", "51.9 %", "8 finished of 9 runs", "1 failed", "RuntimeError: out of memory"):
+        assert word in words, word
+    for word in ("1 min 01 s", "512 MB", "a" * 40, "trainer.lr=0.001", "torch 2.6.0", "File x, line 1"):
+        assert word in words, word
+    assert text.count("<svg") > 8
+
+
+def test_it_stands_alone(runs):
+    _, text = report(runs)
+    outline = Outline(text)
+    assert not {"script", "link", "img", "iframe", "object", "base"} & set(outline.tags)
+    assert [value for name, value in outline.attributes if name in ("src", "srcset", "action", "xlink:href")] == []
+    assert all(value.startswith("#") for name, value in outline.attributes if name == "href")
+    assert "http" not in re.sub(r'http-equiv="Content-Security-Policy"', "", text)
+    assert "url(" not in text
+    assert "@import" not in text
+    assert "default-src 'none'" in text
+    assert "prefers-color-scheme: dark" in text
+
+
+def test_whatever_a_record_says_is_text(runs):
+    evil = "<script>alert(1)</script>"
+    save(
+        runs,
+        make_record(50.0, data="mini", task="sst5", metric="accuracy", features=evil, variant={"x": '"><img src=x>'}),
+    )
+    error = RunError(evil, "</pre><img src=x onerror=alert(1)>", ["</details></body>", evil])
+    save(runs, make_record(data=evil, task=evil, features="elmo", seed=8, error=error))
+    status, text = report(runs)
+    assert status == 0
+    outline = Outline(text)
+    assert not {"script", "img"} & set(outline.tags)
+    assert not [name for name, _ in outline.attributes if name.startswith("on")]
+    words = "".join(outline.text)
+    assert words.count(evil) >= 3
+    assert "</pre><img src=x onerror=alert(1)>" in words
+
+
+def test_the_page_of_a_large_grid_stays_small(tmp_path):
+    """Of 240 runs in 120 settings: a line for each that names its record, no cards, and not all of the figures."""
+    for setting in range(60):
+        for features, seed in itertools.product(("glove", "elmo"), (1, 2)):
+            record = make_record(50 + setting / 10, features=features, seed=seed, variant={"trainer.x": setting})
+            save(tmp_path / "runs", record)
+    status, text = report(tmp_path / "runs")
+    assert status == 0
+    words = Outline(text).text
+    for path in (tmp_path / "runs").rglob("record.json"):
+        assert str(path) in words
+    assert "trainer.lr=0.001" not in text
+    assert text.count("<svg") == 60 + 1, "those to see at once, and the gains"
+    for file in list((tmp_path / "runs").rglob("record.json"))[:40]:
+        file.unlink()
+    _, text = report(tmp_path / "runs")
+    assert text.count("trainer.lr=0.001") == 200, "a card for each"
+
+
+def test_figures_of_many_other_settings_are_left_to_files(tmp_path):
+    for setting in range(60):
+        variant = {"trainer.x": setting} if setting else {}
+        for features in ("glove", "elmo"):
+            save(tmp_path / "runs", make_record(50.0, features=features, variant=variant))
+    _, text = report(tmp_path / "runs", "--figures", tmp_path / "figures")
+    assert "59 with other settings, of which 50 here; --figures DIR writes all" in text
+    assert text.count("<svg") == 1 + 1 + 50
+    assert len(list((tmp_path / "figures").glob("seeds-*.svg"))) == 60
+
+
+def test_any_two_features(runs):
+    _, text = report(runs, "--compare", "elmo", "glove")
+    assert "<h1>glove against elmo</h1>" in text
+    assert "-20.0" in text
+    assert report(runs, "--compare", "elmo", "elmoo")[0] == 2
+
+
+def test_nothing_to_show_writes_nothing(capsys, tmp_path):
+    status, text = report(tmp_path / "none")
+    assert (status, text) == (1, "")
+    assert "The first one comes from" in capsys.readouterr().err
+
+
+def test_other_data_are_left_out(runs):
+    save(runs, make_record(91.0, data="paper"))
+    _, text = report(runs, "--data", "mini")
+    assert "91.00" not in text
+    _, text = report(runs)
+    assert "91.00" in text
+    assert "90.15 → 92.22" in text.replace("&rarr;", "→")
+
+
+def test_a_place_that_cannot_be_written_is_named(capsys, runs):
+    taken = runs.parent / "file"
+    taken.write_text("")
+    assert main(["--runs", str(runs), "--out", str(taken / "report.html")]) == 2
+    assert str(taken) in capsys.readouterr().err
+
+
+def test_figures_as_svg_and_png(capsys, runs):
+    pytest.importorskip("matplotlib")
+    folder = runs.parent / "figures"
+    assert report(runs, "--figures", folder)[0] == 0
+    stems = {path.stem for path in folder.glob("*.svg")}
+    assert stems == {path.stem for path in folder.glob("*.png")}
+    assert {"gains", "seeds-mini-sst5", "curves-mini-sst5", "layers-mini-sst5", "efficiency-mini-sst5"} <= stems
+    assert {"classes-mini-sst5", "confusion-mini-sst5-elmo"} <= stems
+    for path in folder.glob("*.png"):
+        assert path.read_bytes().startswith(PNG)
+        assert path.stat().st_size > 3000
+    assert "Learning curves: sst5 · mini" in (folder / "curves-mini-sst5.svg").read_text(encoding="utf-8")
+    assert f"{len(stems)} figures, each as SVG and PNG" in capsys.readouterr().out
+
+
+def test_without_matplotlib_there_are_svg_files_and_the_remedy(capsys, monkeypatch, runs):
+    monkeypatch.setattr("results.report.png.find_spec", lambda name: None)
+    folder = runs.parent / "figures"
+    assert report(runs, "--figures", folder)[0] == 0
+    assert list(folder.glob("*.svg"))
+    assert not list(folder.glob("*.png"))
+    assert "pip install 'elmo-benchmark[figures]'" in capsys.readouterr().out
+
+
+def test_figures_of_one_name_get_files_of_their_own(runs):
+    for data in ("a/b", "a b"):  # both are a-b in a file's name
+        save(runs, make_record(50.0, data=data))
+    folder = runs.parent / "figures"
+    report(runs, "--figures", folder)
+    assert {path.stem for path in folder.glob("seeds-a-b*.svg")} == {"seeds-a-b-ner", "seeds-a-b-ner-2"}
+
+
+def test_the_page_needs_the_standard_library_alone(runs):
+    """But for numpy, where there are examples to draw from."""
+    code = (
+        "import sys; from results.report.__main__ import main\n"
+        f"main(['--runs', {str(runs)!r}, '--out', {str(runs.parent / 'page.html')!r}])\n"
+        "print(*sorted({'rich', 'matplotlib', 'jinja2', 'torch', 'hydra', 'tasks', 'elmo'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[1:] == [""]
+
+
+@pytest.mark.integration
+@pytest.mark.skipif(browser() is None, reason="no chromium on the path: apt-get install chromium")
+@pytest.mark.parametrize("dark", [False, True])
+def test_a_browser_shows_it_on_a_desk_and_on_a_phone(runs, dark):
+    long_name = "mixed-" * 12
+    save(
+        runs, make_record(50.0, data="mini", task="sst5", metric="accuracy", features=long_name, variant={long_name: 1})
+    )
+    _, text = report(runs)
+    page = runs.parent / "report.html"
+    for width in (1280, 390):
+        seen = look(page, width, dark=dark)
+        assert seen.console == []
+        page_width, page_height, drawings, too_wide = json.loads(seen.measures)
+        assert (page_width, too_wide) == (width, [])
+        assert page_height > 2000
+        assert drawings == text.count("<svg")
+
+
+@pytest.mark.integration
+@pytest.mark.skipif(browser() is None, reason="no chromium on the path: apt-get install chromium")
+def test_a_screenshot_follows_light_and_dark(runs):
+    image = pytest.importorskip("PIL.Image")
+    report(runs)
+    corners = []
+    for dark in (False, True):
+        shot = runs.parent / f"shot-{dark}.png"
+        screenshot(runs.parent / "report.html", shot, 800, 600, dark=dark)
+        with image.open(shot) as seen:
+            assert seen.size == (800, 600)
+            corners.append(sum(seen.convert("RGB").getpixel((2, 2))))
+    assert corners[0] > 3 * 200 > 3 * 60 > corners[1]

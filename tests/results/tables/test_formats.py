@@ -1,0 +1,211 @@
+"""How the table is shown: each format, a terminal, and what must not be loaded for it."""
+
+import csv
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from results.records.record import RunError
+from tests.results.making import make_record, run_table, save
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def runs(tmp_path):
+    """NER and SQuAD on the paper's data, a stray setting and a row that only failed."""
+    for seed, (glove, elmo) in enumerate([(90.0, 92.1), (90.3, 92.3), (90.15, 92.26)], start=1):
+        save(tmp_path, make_record(glove, seed=seed))
+        save(tmp_path, make_record(elmo, features="elmo", seed=seed))
+    save(tmp_path, make_record(90.4, features="elmo_random"))
+    save(tmp_path, make_record(80.4, task="squad"))
+    save(tmp_path, make_record(91.4, features="elmo", variant={"note": "a|b_ & 50%, {x}"}))
+    error = RunError("RuntimeError", "CUDA out of memory | 50% & more\nsecond line")
+    save(tmp_path, make_record(data="mini", task="sst5", features="elmo", seed=3, error=error))
+    return tmp_path
+
+
+def test_json_is_a_list_of_rows_in_percent(capsys, runs):
+    status, out, err = run_table(capsys, "--runs", runs, "--format", "json")
+    rows = json.loads(out)
+    assert status == 0
+    assert [(row["data"], row["task"], row["metric"]) for row in rows] == [
+        ("paper", "squad", "f1"),
+        ("paper", "ner", "f1"),
+        ("mini", "sst5", "f1"),
+    ]
+    ner = rows[1]
+    assert list(ner["features"])[:3] == ["glove", "elmo", "elmo_random"]
+    assert ner["features"]["glove"] | {"settings": None} == {
+        "mean": 90.15,
+        "std": 0.15,
+        "n": 3,
+        "scores": [90.0, 90.3, 90.15],
+        "seeds": [1, 2, 3],
+        "features": "glove",
+        "settings": None,
+        "limit": None,
+        "verdict": {"kind": "as paper", "difference": 0.0, "margin": 0.2},
+        "expected_best_dev": [None, None, None],  # these records have no dev scores
+    }
+    assert ner["features"]["elmo_random"]["std"] is None
+    assert ner["features"]["elmo note=a|b_ & 50%, {x}"]["mean"] == 91.4
+    assert ner["gain"] == 2.07
+    assert ner["relative_error_cut"] == pytest.approx(21.0, abs=0.05)
+    assert (ner["paper"]["baseline"], ner["paper"]["elmo"], ner["paper"]["elmo_std"]) == (90.15, 92.22, 0.1)
+    assert ner["paper"]["gain"] == 2.07
+    assert rows[0]["gain"] is None
+    assert rows[0]["empty"][0].startswith("python -m tasks.run task=squad features=elmo data=paper seed=1")
+    assert rows[2]["paper"] is None
+    assert rows[2]["features"] == {}
+    assert "CUDA out of memory" in rows[2]["failed"][0]
+    assert "failed: mini sst5 elmo seed 3" in err
+
+
+def test_csv_has_every_column_and_survives_a_reader(capsys, runs):
+    _, out, _ = run_table(capsys, "--runs", runs, "--format", "csv")
+    squad, ner, sst5 = csv.DictReader(io.StringIO(out))
+    assert (ner["glove mean"], ner["glove std"], ner["glove n"]) == ("90.15", "0.15", "3")
+    assert (ner["paper_baseline"], ner["paper_elmo"], ner["gain"]) == ("90.15", "92.22", "2.07")
+    assert ner["elmo note=a|b_ & 50%, {x} mean"] == "91.4"
+    assert (squad["elmo mean"], squad["gain"], squad["paper_elmo"]) == ("", "", "85.6")
+    assert (sst5["data"], sst5["paper_elmo"], sst5["glove n"]) == ("mini", "", "")
+    assert None not in ner
+    assert None not in ner.values()
+
+
+def test_text_shows_numbers_failures_and_commands(capsys, runs):
+    status, out, err = run_table(capsys, "--runs", runs)
+    assert (status, err) == (0, "")
+    lines = out.splitlines()
+    (ner,) = [line for line in lines if line.startswith("paper  ner") and "note=" not in line]
+    assert " ".join(ner.split()) == (
+        "paper ner f1 90.15 90.15±0.15 (3) 92.22±0.10 92.22±0.11 (3) +2.07 21.0% 21.0% as paper as paper 90.40 (1)"
+    )
+    assert max(len(line) for line in lines[:8]) <= 140
+    header = lines[2]
+    assert header.index("glove") == ner.index("90.15±")
+    assert header.index("elmo ") == ner.index("92.22±0.11")
+    failed = lines[lines.index("Failed runs:") + 1]
+    assert failed.startswith("  mini sst5 elmo seed 3: RuntimeError: CUDA out of memory | 50% & more second line (")
+    command = lines[lines.index("Commands that fill the empty cells:") + 1]
+    assert command == f"  python -m tasks.run task=squad features=elmo data=paper seed=1 runs_dir={runs}"
+    assert any("note=a|b_ & 50%, {x}" in line and "91.40 (1)" in line for line in lines)
+
+
+def unescaped(separator, line):
+    return [cell.strip() for cell in re.split(rf"(?<!\\){re.escape(separator)}", line)]
+
+
+def test_markdown_tables_are_rectangular_and_escaped(capsys, runs):
+    _, out, _ = run_table(capsys, "--runs", runs, "--format", "md")
+    main, settings = re.findall(r"(?:^\|.*\n)+", out, flags=re.MULTILINE)
+    for table, rows in ((main, 3), (settings, 1)):
+        cells = [unescaped("|", line) for line in table.splitlines()]
+        assert len(cells) == 2 + rows
+        assert len({len(line) for line in cells}) == 1
+        assert set(cells[1][1:-1]) == {":---", "---:"}
+    assert r"note=a\|b\_ & 50%, {x}" in settings
+    assert "elmo_random" in main
+    fence = out.split("```")[1].splitlines()
+    assert fence[1] == f"python -m tasks.run task=squad features=elmo data=paper seed=1 runs_dir={runs}"
+
+
+def test_tex_tables_are_rectangular_and_escaped(capsys, runs):
+    _, out, _ = run_table(capsys, "--runs", runs, "--format", "tex")
+    main, settings = re.findall(r"\\begin\{tabular\}\{([lr]+)\}\n(.*?)\\end\{tabular\}", out, flags=re.DOTALL)
+    for (columns, body), rows in ((main, 3), (settings, 1)):
+        lines = [line for line in body.splitlines() if line.endswith(r"\\")]
+        assert len(lines) == 1 + rows
+        assert {len(unescaped("&", line)) for line in lines} == {len(columns)}
+    assert r"90.15$\pm$0.15 (3)" in main[1]
+    assert r"elmo\_random" in main[1]
+    assert r"note=a|b\_ \& 50\%, \{x\}" in settings[1]
+    outside = re.sub(r"\\begin.*?\\end\{tabular\}", "", out, flags=re.DOTALL)
+    assert all(line.startswith("%") for line in outside.splitlines() if line)
+
+
+def table_process(*arguments, **environment):
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=ROOT, capture_output=True, check=True, env={"PATH": "", **environment}
+    )
+
+
+def test_a_terminal_without_the_sign_gets_plain_ascii(runs):
+    done = table_process("-m", "results.table", "--runs", str(runs), PYTHONIOENCODING="ascii")
+    assert b"90.15+-0.15 (3)" in done.stdout
+    assert done.stderr == b""
+
+
+def test_only_the_standard_library_is_loaded(runs):
+    """A table must come at once: no torch, no Hydra, nothing of the other packages."""
+    code = (
+        "import sys, results.table\n"
+        f"results.table.main(['--runs', {str(runs)!r}, '--check'])\n"
+        "tops = {name.split('.')[0] for name, module in sys.modules.items() if getattr(module, '__file__', None)}\n"
+        "foreign = tops - set(sys.stdlib_module_names) - {'results', '__main__'}\n"
+        "sys.stderr.write('FOREIGN ' + ' '.join(sorted(foreign)))\n"
+    )
+    before = table_process("-c", "import sys; print(*{n.split('.')[0] for n in sys.modules})").stdout.split()
+    foreign = table_process("-c", code).stderr.split(b"FOREIGN")[1].split()
+    assert set(foreign) - set(before) == set()
+
+
+def on_terminal(*arguments, columns="170"):
+    """What a terminal of this width gets to see, and the exit status."""
+    import pty
+
+    leader, follower = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": columns, "PYTHONIOENCODING": "utf-8"}
+    environment.pop("NO_COLOR", None)
+    with subprocess.Popen(
+        [sys.executable, *arguments], cwd=ROOT, stdout=follower, stderr=follower, env=environment
+    ) as process:
+        os.close(follower)
+        seen = b""
+        while True:
+            try:
+                chunk = os.read(leader, 65536)
+            except OSError:  # how Linux says that the other end was closed
+                break
+            if not chunk:
+                break
+            seen += chunk
+    os.close(leader)
+    return process.returncode, seen.decode()
+
+
+def test_a_terminal_gets_colours_and_the_same_numbers(runs):
+    status, seen = on_terminal("-m", "results.table", "--runs", str(runs))
+    assert status == 0
+    assert "\x1b[1;32m+2.07" in seen  # bold green
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", seen)
+    assert "90.15±0.15 (3)" in plain
+    assert "note=a|b_ & 50%, {x}" in plain  # no markup of rich's
+    assert f"python -m tasks.run task=squad features=elmo data=paper seed=1 runs_dir={runs}\r\n" in plain
+
+
+def test_a_narrow_terminal_cuts_no_number(runs):
+    status, seen = on_terminal("-m", "results.table", "--runs", str(runs), columns="60")
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", seen)
+    assert status == 0
+    for number in ("90.15±0.15 (3)", "92.22±0.11 (3)", "+2.07", "note=a|b_ & 50%, {x}"):
+        assert number in plain
+    assert "…" not in plain
+
+
+def test_a_terminal_without_rich_gets_the_plain_table(runs):
+    hide = (
+        "import sys; sys.modules['rich'] = None; import results.tables.terminal as t; t.find_spec = lambda name: None; "
+    )
+    code = f"{hide}import results.table; sys.exit(results.table.main(['--runs', {str(runs)!r}]))"
+    status, seen = on_terminal("-c", code)
+    assert status == 0
+    assert "\x1b[" not in seen
+    assert "90.15±0.15 (3)" in seen

@@ -1,0 +1,79 @@
+"""Files of data that nobody meant, with megabytes on a line or brackets without end: the error is short."""
+
+import json
+
+import pytest
+
+from elmo.common.errors import InputError, excerpt
+from tasks.ner.data import ColumnReader, read_columns
+from tasks.snli.data import PairReader, read_pairs
+from tasks.squad.data import SquadReader, read_squad
+from tasks.sst5.data import TreeReader, read_trees
+
+LONG = "x" * 2_000_000
+DEEP = "[" * 100_000 + "]" * 100_000
+READERS = {
+    "ner": lambda path: read_columns(path, ColumnReader()),
+    "snli": lambda path: read_pairs(path, PairReader()),
+    "sst5": lambda path: read_trees(path, "train", TreeReader()),
+    "squad": lambda path: read_squad(path, "train", SquadReader()),
+}
+
+
+def pair(**fields):
+    return json.dumps({"gold_label": "neutral", "sentence1": "a", "sentence2": "b", **fields})
+
+
+def article(title="t", context="a b", name="1", question="q", answers=()):
+    asked = {"id": name, "question": question, "answers": list(answers)}
+    return json.dumps({"data": [{"title": title, "paragraphs": [{"context": context, "qas": [asked]}]}]})
+
+
+def answer(text, start=0):
+    return [{"text": text, "answer_start": start}]
+
+
+@pytest.mark.parametrize(
+    ("task", "content"),
+    [
+        ("ner", f"a O\n{LONG}\n"),
+        ("ner", f"a O\nb {LONG}\n"),
+        ("snli", LONG),
+        ("snli", pair(gold_label=LONG)),
+        ("snli", pair(sentence1=[LONG])),
+        ("sst5", LONG),
+        ("sst5", f"(3 (2 a) ({LONG} b))"),
+        ("squad", json.dumps({LONG: 1})),
+        ("squad", json.dumps({f"{number:060}": 1 for number in range(30_000)})),
+        ("squad", json.dumps({"data": [{"title": LONG, "paragraphs": 3}]})),
+        ("squad", article(name=LONG)),
+        ("squad", article(context=" " * len(LONG))),
+        ("squad", article(question=" " * len(LONG))),
+        ("squad", article(answers=answer(LONG))),
+        ("snli", DEEP),
+        ("squad", DEEP),
+        ("squad", '{"data":' + DEEP + "}"),
+    ],
+    ids=lambda value: value if len(value) < 10 else f"{value[:20]}...",
+)
+def test_what_is_said_is_short(tmp_path, task, content):
+    (tmp_path / "f.txt").write_text(content)
+    with pytest.raises(InputError) as caught:
+        READERS[task](tmp_path / "f.txt")
+    message = str(caught.value)
+    assert message.startswith(str(tmp_path / "f.txt"))
+    assert len(message) < len(str(tmp_path)) + 2_000
+    if content.endswith(("]", "]}")):
+        assert "nested too deeply" in message or "expected" in message
+
+
+@pytest.mark.parametrize("value", ["abc", "x" * 80, b"abc", ["a", 1], None])
+def test_what_is_short_is_shown_whole(value):
+    assert excerpt(value) == repr(value)
+
+
+@pytest.mark.parametrize("value", ["x" * 81, b"x" * 500, ["x" * 500], "\n" * 79])
+def test_what_is_long_is_cut(value):
+    assert excerpt(value).endswith("...")
+    assert excerpt(value)[:80] == repr(value)[:80]
+    assert len(excerpt(value)) == 83

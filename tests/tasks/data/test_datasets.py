@@ -1,0 +1,351 @@
+import hashlib
+import sys
+
+import pytest
+from omegaconf import OmegaConf
+
+from elmo.common.errors import InputError
+from tasks.data.datasets import DataConfig, HubConfig, Source
+from tasks.running.config import compose_config, run_config
+
+TRAIN = "EU B-ORG\nrejects O\nGerman B-MISC\ncalls O\n\nPeter B-PER\nBlackburn I-PER\n\nYes O\n"
+DEV = "Paris B-LOC\n\nNo O\n"
+TEST = "Rome B-LOC\nand O\nBern B-LOC\n"
+TAGS = ["O", "B-PER", "I-PER", "B-ORG", "I-ORG", "B-LOC", "I-LOC", "B-MISC", "I-MISC"]
+
+
+@pytest.fixture
+def ner():
+    return run_config(compose_config(["task=ner"])).task
+
+
+@pytest.fixture
+def files(tmp_path):
+    """A data folder with three small files."""
+    for name, content in (("train", TRAIN), ("dev", DEV), ("test", TEST)):
+        (tmp_path / f"{name}.txt").write_text(content)
+    return tmp_path
+
+
+def config(**settings):
+    splits = {split: [f"{split}.txt"] for split in ("train", "dev", "test")}
+    return DataConfig(**{"name": "mine", "task": "ner", "splits": splits, **settings})
+
+
+class TestFiles:
+    def test_examples_of_a_split(self, ner, files):
+        loaded = Source(config(), files).load(ner, "train")
+        assert [example.words for example in loaded.examples] == [
+            ("EU", "rejects", "German", "calls"),
+            ("Peter", "Blackburn"),
+            ("Yes",),
+        ]
+        assert loaded.counts == {"sentences": 3, "tokens": 7, "entities": 3, "MISC": 1, "ORG": 1, "PER": 1}
+        assert loaded.warnings == []
+
+    def test_a_split_may_have_several_files(self, ner, files):
+        splits = {"train": ["train.txt", "dev.txt"], "dev": ["dev.txt"], "test": ["test.txt"]}
+        loaded = Source(config(splits=splits), files).load(ner, "train")
+        assert [example.id for example in loaded.examples][2:] == ["train.txt:2", "dev.txt:0", "dev.txt:1"]
+
+    def test_limit_keeps_the_first_but_counts_all(self, ner, files):
+        loaded = Source(config(), files, limit=2).load(ner, "train")
+        assert [example.words[0] for example in loaded.examples] == ["EU", "Peter"]
+        assert (loaded.counts["sentences"], loaded.counts["used"]) == (3, 2)
+
+    def test_a_share_of_the_training_examples_is_drawn_by_the_seed(self, ner, files):
+        (files / "train.txt").write_text("".join(f"w{number} O\n\n" for number in range(200)))
+
+        def drawn(fraction, seed, split="train"):
+            loaded = Source(config(), files, None, fraction, seed).load(ner, split)
+            return [example.id for example in loaded.examples], loaded.counts
+
+        fifty, counts = drawn(0.25, 1)
+        assert (len(fifty), counts["used"], counts["sentences"]) == (50, 50, 200)
+        assert fifty == drawn(0.25, 1)[0]
+        everything = drawn(1.0, 1)[0]
+        assert fifty == [name for name in everything if name in set(fifty)] != everything[:50]
+        assert set(drawn(0.1, 1)[0]) < set(fifty)
+        assert len(set(fifty) & set(drawn(0.25, 2)[0])) < 30, "12.5 of 50 are expected to be in both"
+        assert len(drawn(0.0001, 1)[0]) == 1
+        assert drawn(0.25, 1, "dev") == drawn(1.0, 2, "dev")
+
+    def test_what_is_not_usable_is_dropped_and_counted(self, ner, files, monkeypatch):
+        monkeypatch.setattr(ner, "usable", lambda example: bool(example.spans))
+        loaded = Source(config(expected={"train": {"sentences": 2}}), files, limit=1).load(ner, "train")
+        assert [example.words[0] for example in loaded.examples] == ["EU"]
+        assert (loaded.counts["sentences"], loaded.counts["dropped"]) == (2, 1)
+        assert loaded.warnings == []
+        (files / "dev.txt").write_text("No O\n")
+        with pytest.raises(InputError, match="the dev split has no examples"):
+            Source(config(), files).load(ner, "dev")
+
+    def test_other_counts_than_published_are_reported(self, ner, files):
+        expected = {"train": {"sentences": 14041, "PER": 1, "EVENT": 2}}
+        loaded = Source(config(expected=expected), files, limit=1).load(ner, "train")
+        assert loaded.warnings == [
+            "train: expected 14,041 sentences as published, found 3",
+            "train: expected 2 EVENT as published, found 0",
+        ]
+
+    def test_a_missing_file_says_what_to_put_where(self, ner, files):
+        (files / "dev.txt").unlink()
+        with pytest.raises(InputError) as caught:
+            Source(config(), files).load(ner, "dev")
+        message = str(caught.value)
+        assert "data=mine" in message
+        assert "dev split" in message
+        for hint in (str(files / "dev.txt"), "data_dir=DIR", "ELMO_DATA"):
+            assert hint in message
+        with pytest.raises(InputError, match="dev split"):
+            Source(config(), files).fingerprint()
+
+    def test_an_empty_split_is_an_error(self, ner, files):
+        (files / "dev.txt").write_text("\n\n")
+        with pytest.raises(InputError, match="data=mine: the dev split has no examples"):
+            Source(config(), files).load(ner, "dev")
+
+    def test_a_split_without_files_is_an_error_at_once(self, files):
+        with pytest.raises(InputError, match=r"expected files for dev, test under data\.splits"):
+            Source(config(splits={"train": ["train.txt"]}), files)
+
+    def test_fingerprint_follows_the_content_alone(self, files, tmp_path_factory):
+        before = Source(config(), files).fingerprint()
+        inner = hashlib.sha256(DEV.encode()).digest()
+        assert before["dev"] == hashlib.sha256(inner).hexdigest()
+        elsewhere = tmp_path_factory.mktemp("copy")
+        for split in ("train", "dev", "test"):
+            (elsewhere / f"{split}.txt").write_bytes((files / f"{split}.txt").read_bytes())
+        assert Source(config(), elsewhere).fingerprint() == before
+        (elsewhere / "test.txt").write_text(TEST + "x O\n")
+        after = Source(config(), elsewhere).fingerprint()
+        assert after["test"] != before["test"]
+        assert (after["train"], after["dev"]) == (before["train"], before["dev"])
+
+    @pytest.mark.parametrize("split", ["train", "dev", "test"])
+    def test_what_is_loaded_is_what_was_hashed(self, ner, files, split):
+        source = Source(config(), files)
+        hashed = source.fingerprint()
+        assert source.load(ner, split).examples
+        path = files / f"{split}.txt"
+        path.write_text(path.read_text() + "\nx O\n")
+        now = hashlib.sha256(hashlib.sha256(path.read_bytes()).digest()).hexdigest()
+        expected = (
+            f"data=mine: the {split} split changed .* sha256 {hashed[split][:12]}, found {now[:12]}.*retry=failed$"
+        )
+        with pytest.raises(InputError, match=expected):
+            source.load(ner, split)
+        assert source.fingerprint()[split] == now
+        assert source.load(ner, split).examples[-1].words == ("x",)
+
+    def test_a_change_while_a_file_is_read(self, ner, files, monkeypatch):
+        source = Source(config(), files)
+        source.fingerprint()
+        read = ner.read
+
+        def replaced_meanwhile(path, split):
+            examples = read(path, split)
+            path.write_text("Other O\n")
+            return examples
+
+        monkeypatch.setattr(ner, "read", replaced_meanwhile)
+        with pytest.raises(InputError, match="the dev split changed"):
+            source.load(ner, "dev")
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """The datasets library, with its cache and its locks in this test's folder."""
+    import datasets
+
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    datasets.disable_progress_bars()
+    return datasets
+
+
+def rows_of(text):
+    sentences = [[line.split() for line in block.splitlines()] for block in text.strip().split("\n\n")]
+    return {
+        "id": [str(number) for number in range(len(sentences))],
+        "tokens": [[word for word, _ in sentence] for sentence in sentences],
+        "ner_tags": [[TAGS.index(tag) for _, tag in sentence] for sentence in sentences],
+    }
+
+
+@pytest.fixture
+def hub(cache, tmp_path):
+    """A dataset as the hub stores it: parquet files, labels as numbers with names in the schema."""
+    features = cache.Features(
+        {
+            "id": cache.Value("string"),
+            "tokens": cache.Sequence(cache.Value("string")),
+            "ner_tags": cache.Sequence(cache.ClassLabel(names=TAGS)),
+        }
+    )
+    folder = tmp_path / "on_the_hub"
+    folder.mkdir()
+    for name, content in (("train", TRAIN), ("validation", DEV), ("test", TEST)):
+        rows = cache.Dataset.from_dict(rows_of(content), features=features)
+        rows.to_parquet(folder / f"{name}-00000-of-00001.parquet")
+    return HubConfig(path=str(folder), columns={"words": "tokens", "tags": "ner_tags"})
+
+
+class TestHub:
+    @pytest.mark.parametrize("split", ["train", "dev", "test"])
+    def test_the_same_examples_as_from_the_files(self, ner, files, hub, split):
+        from_files = Source(config(), files).load(ner, split)
+        from_hub = Source(config(splits={}, hub=hub), files).load(ner, split)
+        content = [[(e.words, e.spans, e.tags) for e in loaded.examples] for loaded in (from_files, from_hub)]
+        assert content[0] == content[1]
+        assert from_files.counts == from_hub.counts
+
+    def test_a_missing_label_is_none_and_never_another_label(self, ner, cache, tmp_path, monkeypatch):
+        features = cache.Features({"text": cache.Value("string"), "label": cache.ClassLabel(names=["no", "yes"])})
+        (tmp_path / "hub").mkdir()
+        rows = cache.Dataset.from_dict({"text": ["a", "b", "c"], "label": [1, -1, 0]}, features=features)
+        rows.to_parquet(tmp_path / "hub" / "train-00000-of-00001.parquet")
+        seen = []
+        monkeypatch.setattr(ner, "from_rows", lambda rows, split: seen.extend(rows) or [])
+        hub = HubConfig(path=str(tmp_path / "hub"), columns={"words": "text", "tags": "label"})
+        with pytest.raises(InputError, match="no examples"):
+            Source(config(splits={}, hub=hub), tmp_path).load(ner, "train")
+        assert [row["tags"] for row in seen] == ["yes", None, "no"]
+
+    def test_files_come_first(self, ner, files, hub):
+        (files / "dev.txt").write_text("Other O\n")
+        assert Source(config(hub=hub), files).load(ner, "dev").examples[0].words == ("Other",)
+
+    def test_the_hub_comes_in_where_files_are_absent(self, ner, files, hub):
+        (files / "dev.txt").unlink()
+        assert Source(config(hub=hub), files).load(ner, "dev").examples[0].words == ("Paris",)
+
+    def test_fingerprint_follows_the_rows(self, files, hub):
+        first = Source(config(splits={}, hub=hub), files).fingerprint()
+        again = Source(config(splits={}, hub=hub), files).fingerprint()
+        swapped = HubConfig(hub.path, splits={"train": "train", "dev": "test", "test": "test"}, columns=hub.columns)
+        other = Source(config(splits={}, hub=swapped), files).fingerprint()
+        assert first == again
+        assert other == {**first, "dev": first["test"]}
+
+    def test_rows_do_not_stand_in_for_files_that_were_hashed(self, ner, files, hub):
+        source = Source(config(hub=hub), files)
+        source.fingerprint()
+        (files / "test.txt").unlink()
+        with pytest.raises(InputError, match="the test split changed"):
+            source.load(ner, "test")
+
+    def test_files_do_not_stand_in_for_rows_that_were_hashed(self, ner, files, hub):
+        (files / "test.txt").unlink()
+        source = Source(config(hub=hub), files)
+        source.fingerprint()
+        (files / "test.txt").write_text("Other O\n")
+        with pytest.raises(InputError, match="the test split changed"):
+            source.load(ner, "test")
+
+    def test_a_column_that_is_not_there(self, ner, files, hub):
+        hub.columns["tags"] = "labels"
+        expected = r"labels, found id, tokens, ner_tags\. Name .* in data\.hub\.columns$"
+        with pytest.raises(InputError, match=f"^data=mine, on the hub {hub.path}: expected the columns {expected}"):
+            Source(config(splits={}, hub=hub), files).load(ner, "dev")
+
+    def test_a_row_without_a_value(self, ner, cache, tmp_path):
+        rows = cache.Dataset.from_dict({"text": [["a"], None], "tags": [["O"], ["O"]]})
+        (tmp_path / "hub").mkdir()
+        rows.to_parquet(tmp_path / "hub" / "train-00000-of-00001.parquet")
+        hub = HubConfig(path=str(tmp_path / "hub"), columns={"words": "text", "tags": "tags"})
+        with pytest.raises(InputError, match=r"train: expected text in each row, row 1 has none\. Check data\.hub\."):
+            Source(config(splits={}, hub=hub), tmp_path).load(ner, "train")
+
+    @pytest.mark.parametrize(
+        ("task", "column", "left"),
+        [
+            ("ner", "tags", "words"),
+            ("snli", "gold_label", "sentence1, sentence2"),
+            ("squad", "title", "id, context, question, answers"),
+            ("sst5", "tree", "none"),
+        ],
+    )
+    def test_a_column_that_the_task_needs_and_nobody_named(self, tmp_path, task, column, left):
+        chosen = run_config(compose_config([f"task={task}", "data=paper"]))
+        columns = chosen.data.hub.columns
+        assert sorted(columns) == sorted(chosen.task.columns)
+        del columns[column]
+        with pytest.raises(InputError) as caught:
+            Source(chosen.data, tmp_path).load(chosen.task, "dev")
+        assert str(caught.value) == (
+            f"data=paper, on the hub {chosen.data.hub.path}: expected a name for each of the columns "
+            f"{', '.join(chosen.task.columns)}, found {left}. Name the dataset's columns in datasets.paper.hub.columns"
+        )
+
+    def test_it_says_that_it_asks(self, ner, files, hub, capsys):
+        source = Source(config(hub=hub), files)
+        source.load(ner, "dev")
+        assert capsys.readouterr().err == ""
+        (files / "dev.txt").unlink()
+        (files / "test.txt").unlink()
+        for split in ("dev", "test"):
+            source.load(ner, split)
+        line = f"data=mine: without {files / 'dev.txt'}, asking the hub for {hub.path}\n"
+        assert capsys.readouterr().err.count(line) == 1
+
+    def test_out_of_reach_it_names_the_files_to_place(self, ner, cache, tmp_path):
+        absent = HubConfig(path="nobody/no-such-dataset", columns={"words": "tokens", "tags": "ner_tags"})
+        with pytest.raises(InputError) as caught:
+            Source(config(hub=absent), tmp_path / "empty").load(ner, "dev")
+        for hint in (str(tmp_path / "empty" / "dev.txt"), "nobody/no-such-dataset", "data_dir=DIR", "ELMO_DATA"):
+            assert hint in str(caught.value)
+
+    def test_files_need_no_datasets_library(self, ner, files, monkeypatch):
+        monkeypatch.setitem(sys.modules, "datasets", None)
+        assert Source(config(), files).load(ner, "dev").examples
+
+
+PUBLISHED = {
+    ("paper", "train"): {"sentences": 14041, "tokens": 203621},
+    ("paper", "dev"): {"sentences": 3250, "tokens": 51362},
+    ("paper", "test"): {
+        "sentences": 3453,
+        "tokens": 46435,
+        "entities": 5648,
+        "LOC": 1668,
+        "MISC": 702,
+        "ORG": 1661,
+        "PER": 1617,
+    },
+    ("wnut17", "train"): {"sentences": 3394},
+    ("wnut17", "dev"): {"sentences": 1009},
+    ("wnut17", "test"): {"sentences": 1287},
+    ("btc", "train"): {"sentences": 6338},
+    ("btc", "dev"): {"sentences": 1001},
+    ("btc", "test"): {"sentences": 2001},
+    ("uner_ewt", "train"): {"sentences": 12543},
+    ("uner_ewt", "dev"): {"sentences": 2001},
+    ("uner_ewt", "test"): {"sentences": 2077},
+}
+SCHEMES = {"paper": "IOB1", "wnut17": "IOB2", "btc": "IOB2", "uner_ewt": "IOB2"}
+
+
+@pytest.mark.parametrize(("data", "split"), PUBLISHED)
+def test_official_files_have_the_published_counts(official, data, split):
+    chosen = run_config(compose_config(["task=ner", f"data={data}"]))
+    loaded = Source(chosen.data, official).load(chosen.task, split)
+    assert loaded.warnings == []
+    assert {what: loaded.counts[what] for what in PUBLISHED[data, split]} == PUBLISHED[data, split]
+    assert chosen.data.expected[split] == PUBLISHED[data, split], "the YAML checks them all"
+    assert chosen.task.notes(loaded.examples)["scheme"] == SCHEMES[data]
+    if split == "test":
+        assert chosen.task.score(loaded.examples, chosen.task.gold(loaded.examples)).values["f1"] == 100
+
+
+class TestChoice:
+    def test_a_dataset_for_another_task_is_refused(self):
+        tree = compose_config(["task=ner", "data=wnut17"])
+        OmegaConf.update(tree, "data.task", "squad")
+        with pytest.raises(InputError, match="data=wnut17 is for task=squad, found task=ner"):
+            run_config(tree)
+
+    def test_a_dataset_that_the_task_does_not_have(self):
+        tree = compose_config(["task=ner", "data=mini"])
+        OmegaConf.update(tree, "data.name", "huge")
+        with pytest.raises(InputError, match="data=huge: this task has no such dataset, only mini, paper"):
+            run_config(tree)

@@ -1,0 +1,224 @@
+"""The compiled walk through the steps, against torch's recurrences in double precision and the walk in torch."""
+
+import logging
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+import elmo.kernels.cpu
+from elmo.kernels.cpu import build
+from tasks.kernels import recurrence_in_c
+from tasks.kernels.recurrence_in_c import CompiledLoops, compiled_loops
+from tasks.modules import recurrence_in_torch
+from tasks.modules.layers import BiRnn
+from tasks.modules.recurrence import Packing, loops_for
+from tests.tasks.kernels import extreme_gates
+
+pytestmark = pytest.mark.skipif(not any(map(shutil.which, build.COMPILERS)), reason="needs a C compiler")
+CPU = torch.device("cpu")
+LENGTHS = {
+    "one token": [1],
+    "one sentence": [9],
+    "ties": [3, 3, 3],
+    "unequal": [4, 1, 7, 7, 2],
+    "one token each": [1] * 8,
+    "seventy sentences": [1 + (7 * row) % 13 for row in range(70)],
+}
+HIDDEN = (1, 3, 4, 17, 32, 65, 130)  # about a vector, about a panel, and gates beyond one block of inputs
+
+
+@pytest.fixture(autouse=True)
+def _switched_on(monkeypatch):
+    monkeypatch.delenv("ELMO_KERNEL", raising=False)
+
+
+@pytest.fixture
+def fresh(monkeypatch, tmp_path):
+    """As in a new process, with an empty cache."""
+
+    def forget():
+        build._load.cache_clear()
+        build._say.cache_clear()
+
+    monkeypatch.setenv("ELMO_CACHE", str(tmp_path / "cache"))
+    forget()
+    yield tmp_path / "cache"
+    forget()
+
+
+def walked(loops, kind, lengths, hidden, scale=1.0):
+    """All that the walks there and back give, for drawn inputs."""
+    generator = torch.Generator().manual_seed(hidden)
+    packing = Packing.of(torch.tensor(lengths), max(lengths), CPU)
+    packed, width = sum(lengths), hidden * (4 if kind == "lstm" else 3)
+    gates, grad, weight, bias = (
+        torch.randn(2, *shape, generator=generator)
+        for shape in ((packed, width), (packed, hidden), (width, hidden), (width,))
+    )
+    gates, weight = gates * scale, weight * (scale / hidden**0.5)
+    if kind == "lstm":
+        cells, squashed, states = loops.lstm_forward(gates, weight, packing)
+        return gates, cells, squashed, states, loops.lstm_backward(grad, gates, cells, squashed, weight, packing)
+    added, states = loops.gru_forward(gates, weight, bias, packing)
+    added = added.contiguous()
+    grad_recurrent = loops.gru_backward(grad, gates, added, states, weight, packing)
+    return gates, added, states, grad_recurrent, grad
+
+
+@pytest.mark.parametrize("lengths", LENGTHS.values(), ids=list(LENGTHS))
+@pytest.mark.parametrize("hidden", HIDDEN)
+@pytest.mark.parametrize("kind", ["lstm", "gru"])
+def test_all_that_comes_out_is_what_torch_gives(kind, hidden, lengths):
+    loops = compiled_loops(torch.zeros(1))
+    assert loops is not None
+    for found, right in zip(
+        walked(loops, kind, lengths, hidden), walked(recurrence_in_torch, kind, lengths, hidden), strict=True
+    ):
+        torch.testing.assert_close(found, right, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("defines", [("-DLANES=4", "-DROWS=3"), ("-DLANES=8", "-DROWS=3"), ("-DLANES=16", "-DROWS=6")])
+def test_with_the_vectors_of_other_processors(defines, tmp_path):
+    loops = CompiledLoops(build.load_library(recurrence_in_c.SOURCE, tmp_path, *defines))
+    assert f"-DLANES={loops.lanes}" == defines[0]
+    for kind in ("lstm", "gru"):
+        for hidden in (3, 32, 70):
+            args = kind, LENGTHS["seventy sentences"], hidden
+            for found, right in zip(walked(loops, *args), walked(recurrence_in_torch, *args), strict=True):
+                torch.testing.assert_close(found, right, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("cell", [nn.LSTM, nn.GRU])
+@pytest.mark.parametrize("hidden", [5, 32, 90])
+def test_states_and_gradients_of_layers_are_those_of_torch(cell, hidden):
+    torch.manual_seed(1)
+    layer = BiRnn(13, hidden, 2, 0.0, cell)
+    lengths = torch.tensor(LENGTHS["seventy sentences"])
+    x = torch.randn(len(lengths), 15, 13)
+    assert isinstance(loops_for(x), CompiledLoops)
+    upstream = torch.randn(*x.shape[:2], 2 * hidden)
+    found = []
+    for dtype in (torch.float32, torch.float64):
+        layer = layer.to(dtype)
+        layer.zero_grad()
+        leaf = x.to(dtype, copy=True).requires_grad_()
+        if dtype == torch.float64:
+            packed = pack_padded_sequence(leaf, lengths, batch_first=True, enforce_sorted=False)
+            states, _ = pad_packed_sequence(layer.rnn(packed)[0], batch_first=True, total_length=15)
+        else:
+            states = layer(leaf, lengths)
+        (states * upstream).sum().backward()
+        found.append([states.detach(), leaf.grad, *(item.grad.clone() for item in layer.parameters())])
+    for ours, theirs in zip(*found, strict=True):
+        np.testing.assert_allclose(ours.numpy(), theirs.numpy(), atol=1e-4 * theirs.abs().max().item())
+    np.testing.assert_allclose(found[0][0].numpy(), found[1][0].numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize("loops", ["compiled", "torch"])
+@pytest.mark.parametrize("kind", ["lstm", "gru"])
+def test_extreme_gates(kind, loops):
+    forms = compiled_loops(torch.zeros(1)) if loops == "compiled" else recurrence_in_torch
+    assert extreme_gates.largest_error(forms, kind, CPU) < extreme_gates.LIMIT
+
+
+@pytest.mark.parametrize("kind", ["lstm", "gru"])
+def test_a_sentence_has_the_same_bits_in_any_batch(kind):
+    loops = compiled_loops(torch.zeros(1))
+    torch.manual_seed(3)
+    hidden, tokens, sentences = 37, 6, 20
+    width = hidden * (4 if kind == "lstm" else 3)
+    gates, grad = torch.randn(2, tokens, sentences, width), torch.randn(2, tokens, sentences, hidden)
+    weight, bias = torch.randn(2, width, hidden) / hidden**0.5, torch.randn(2, width)
+
+    def states_and_gradients(chosen):
+        packing = Packing.of(torch.full((len(chosen),), tokens), tokens, CPU)
+        rows, upstream = (part[:, :, chosen].reshape(2, tokens * len(chosen), -1).clone() for part in (gates, grad))
+        if kind == "lstm":
+            cells, squashed, states = loops.lstm_forward(rows, weight, packing)
+            gradients = loops.lstm_backward(upstream, rows, cells, squashed, weight, packing)
+        else:
+            added, states = loops.gru_forward(rows, weight, bias, packing)
+            gradients = loops.gru_backward(upstream, rows, added, states, weight, packing)
+        return [part.view(2, tokens, len(chosen), -1) for part in (states, gradients)]
+
+    together = states_and_gradients(list(range(sentences)))
+    for count in range(1, 14):
+        chosen = list(range(5, 5 + count))
+        for alone, beside in zip(states_and_gradients(chosen), together, strict=True):
+            assert torch.equal(alone, beside[:, :, chosen])
+
+
+@pytest.mark.parametrize("kind", ["lstm", "gru"])
+def test_what_is_no_number_stays_within_its_sentence(kind):
+    loops = compiled_loops(torch.zeros(1))
+    hidden, packing = 5, Packing.of(torch.tensor([3, 3, 2]), 3, CPU)
+    width = hidden * (4 if kind == "lstm" else 3)
+    gates, weight = torch.randn(2, 8, width), torch.randn(2, width, hidden)
+    gates[:, 1] = float("nan")  # the first token of the second sentence
+    states = (
+        loops.lstm_forward(gates, weight, packing)[2]
+        if kind == "lstm"
+        else loops.gru_forward(gates, weight, torch.zeros(2, width), packing)[1]
+    )
+    assert states[0].isnan().all(dim=1).tolist() == [False, True, False, False, True, False, False, True]
+    assert states[0].isnan().any(dim=1).tolist() == states[0].isnan().all(dim=1).tolist()
+
+
+@pytest.mark.parametrize(
+    "wrong", [torch.zeros(2, 3, 8).double(), torch.zeros(2, 4, 8), torch.zeros(2, 8, 3).transpose(1, 2)]
+)
+def test_pointers_to_anything_else_are_refused(wrong):
+    loops = compiled_loops(torch.zeros(1))
+    packing = Packing.of(torch.tensor([2, 1]), 2, CPU)
+    with pytest.raises(ValueError, match=r"expected contiguous float32 values of shape \(2, 3, ...\) on the CPU"):
+        loops.lstm_forward(wrong, torch.zeros(2, 8, 2), packing)
+
+
+class TestWhoWalks:
+    def test_single_precision_is_compiled(self):
+        assert isinstance(loops_for(torch.zeros(2, 3)), CompiledLoops)
+
+    @pytest.mark.parametrize(
+        "x",
+        [torch.zeros(2, 3).double(), torch.zeros(2, 3).bfloat16(), torch.zeros(2, 3).t()],
+        ids=["float64", "bfloat16", "not contiguous"],
+    )
+    def test_torch_does_the_rest(self, x):
+        assert loops_for(x) is recurrence_in_torch
+
+    def test_switched_off(self, fresh, monkeypatch, caplog):
+        monkeypatch.setenv("ELMO_KERNEL", "0")
+        assert loops_for(torch.zeros(1)) is recurrence_in_torch
+        assert not fresh.exists()
+        assert not caplog.records
+
+    def test_without_a_compiler_one_line_is_said_for_the_bilm_and_the_heads(self, fresh, monkeypatch, caplog):
+        monkeypatch.setenv("PATH", "")
+        with caplog.at_level(logging.WARNING):
+            assert elmo.kernels.cpu.kernel() is None
+            assert loops_for(torch.zeros(1)) is recurrence_in_torch
+            layer = BiRnn(3, 2)
+            assert layer(torch.randn(2, 6, 3), torch.tensor([6, 2])).shape == (2, 6, 4)
+        assert len(caplog.records) == 1
+        assert "torch computes alone, which is slower: no C compiler was found" in caplog.text
+
+    def test_each_source_has_a_library_that_is_built_once(self, fresh, monkeypatch):
+        assert elmo.kernels.cpu.kernel() is not None
+        assert isinstance(loops_for(torch.zeros(1)), CompiledLoops)
+        names = sorted(path.name.split("-")[0] for path in fresh.glob("kernel-*/*"))
+        assert names == ["bilm", "loops"]
+        build._load.cache_clear()
+        monkeypatch.setattr(build, "_built", None)
+        assert isinstance(loops_for(torch.zeros(1)), CompiledLoops)
+
+    def test_what_sources_share_is_part_of_their_key(self, monkeypatch, tmp_path):
+        shared = tmp_path / "panels.h"
+        shared.write_text(build.SHARED.read_text() + "/* changed */\n")
+        compiler = next(filter(None, map(shutil.which, build.COMPILERS)))
+        before = build._key(compiler, recurrence_in_c.SOURCE)
+        monkeypatch.setattr(build, "SHARED", shared)
+        assert build._key(compiler, recurrence_in_c.SOURCE) != before

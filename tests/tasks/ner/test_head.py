@@ -1,0 +1,36 @@
+"""The BiLSTM-CRF as a whole: its loss against pytorch-crf, its dropout by what reaches each part."""
+
+import pytest
+import torch
+from torchcrf import CRF
+
+from tasks.interface import Batch, FeatureBatch
+from tasks.ner.head import BiLstmCrf, NerSettings
+
+LENGTHS = torch.tensor([4, 2])
+MASK = torch.arange(4) < LENGTHS[:, None]
+ONES = FeatureBatch(torch.ones(2, 4, 400), torch.ones(2, 4, 3), MASK, LENGTHS)
+
+
+@pytest.fixture
+def head():
+    torch.manual_seed(0)
+    return BiLstmCrf(NerSettings(hidden=5, layers=1, dropout=0.5), ["O", "S-P"], 400, 3)
+
+
+def test_the_loss_is_the_sum_over_sentences(head):
+    head.eval()
+    tags = torch.tensor([[0, 1, 0, 0], [1, 0, 0, 0]])
+    expected = -CRF.forward(head.crf, head._emissions(ONES), tags, mask=MASK, reduction="sum")
+    assert head.loss([ONES], Batch([], (), {"tags": tags})).item() == pytest.approx(expected.item(), rel=1e-5)
+
+
+def test_dropout_of_input_and_states_but_not_of_what_joins_the_output(head):
+    read = {}
+    head.encoder.register_forward_pre_hook(lambda _, given: read.update(encoder=given[0]))
+    head.projection.register_forward_pre_hook(lambda _, given: read.update(projection=given[0]))
+    head.train()._emissions(ONES)
+    states, joined = read["projection"][..., :10], read["projection"][..., 10:]
+    assert 0.4 < (read["encoder"] == 0).float().mean().item() < 0.6
+    assert 0.2 < (states[MASK] == 0).float().mean().item() < 0.8
+    assert (joined == 1).all()

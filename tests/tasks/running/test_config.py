@@ -1,0 +1,340 @@
+import dataclasses
+import itertools
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+import conf
+from elmo.common.errors import InputError
+from results.records.identity import shown
+from results.records.record import fingerprint
+from tasks.features.frozen_layers import ElmoConfig
+from tasks.features.token_features import CharactersConfig, FeaturesConfig, WordsConfig
+from tasks.running.config import compose_config, run_config
+from tasks.training.trainer import TrainerConfig
+from tests.tasks.making import run_of
+
+CONF = Path(conf.__file__).parent
+
+
+def names(group):
+    return sorted(path.stem for path in (CONF / group).glob("*.yaml"))
+
+
+TASKS, FEATURES, DATA = names("task"), names("features"), names("data")
+
+
+def flat(values, prefix=""):
+    if not isinstance(values, dict):
+        return {prefix: values}
+    return {key: value for name in values for key, value in flat(values[name], f"{prefix}.{name}".lstrip(".")).items()}
+
+
+def data_of(task):
+    """The datasets that a task can be run on: its own of those that every task has, and those made for it."""
+    return [data for data in DATA if yaml.safe_load((CONF / f"data/{data}.yaml").read_text()).get("task", task) == task]
+
+
+class TestUnknownAndWrong:
+    @pytest.mark.parametrize(
+        ("override", "expected"),
+        [
+            ("trainer.epoch=3", "unknown key trainer.epoch. Did you mean trainer.epochs? Known there: batch_size,"),
+            ("sed=3", "unknown key sed. Did you mean seed? Known there: data,"),
+            ("+sed=3", "unknown key sed. Did you mean seed?"),
+            ("+trainer.foo=3", "unknown key trainer.foo. Known there: batch_size,"),
+            ("task.hiden=3", "unknown key task.hiden. Did you mean task.hidden? Known there: dropout, hidden, layers."),
+            ("features.words.vecs=x", "Did you mean features.words.vectors? Known there: dim, lowercase,"),
+            ("datasets.mini.reader.comments=true", "To add it, type +datasets.mini.reader.comments=VALUE."),
+            ("+datasets.mini.reader.comment=true", "key data.reader.comment. Did you mean data.reader.comments?"),
+            ("trainer.epochs=many", "trainer.epochs: Value 'many' of type 'str' could not be converted to Integer"),
+            ("trainer.epochs=2.5", "trainer.epochs: Value '2.5' of type 'float' could not be converted to Integer"),
+            ("limit=all", "limit: Value 'all'"),
+            ("task.hidden=big", "task.hidden: Value 'big' of type 'str' could not be converted to Integer"),
+            ("features.words.lowercase=perhaps", "features.words.lowercase: Value 'perhaps' is not a valid bool"),
+            ("limit=0", "limit: expected at least 1, found 0"),
+            ("train_fraction=0", "train_fraction: expected more than 0 and at most 1, found 0"),
+            ("train_fraction=20", "train_fraction: expected more than 0 and at most 1, found 20"),
+            ("threads=0", "threads: expected at least 1, found 0"),
+            ("trainer.optimizer=adma", "trainer.optimizer: expected adam or adadelta, found 'adma'"),
+            ("task.dropout=2", "task.dropout: expected at least 0 and below 1, found 2"),
+            ("+data.reader.comments=true", "set datasets.mini.reader instead"),
+        ],
+    )
+    def test_is_refused_with_what_could_stand_there(self, command, override, expected, tmp_path):
+        code, _, err = command(override, f"runs_dir={tmp_path}")
+        assert code == 1
+        assert expected in err
+        assert "Traceback" not in err
+        assert not list(tmp_path.rglob("*.json")), "nothing has been run"
+
+    @pytest.mark.parametrize(
+        ("overrides", "expected"),
+        [
+            ("trainer.optimizer=adma", "trainer.optimizer: expected adam or adadelta, found 'adma'"),
+            ("trainer.weight_decay=-1", "trainer.weight_decay: expected at least 0, found -1"),
+            ("trainer.plateau_factor=2", "trainer.plateau_factor: expected null or a factor between 0 and 1, found 2"),
+            ("trainer.plateau_patience=-1", "trainer.plateau_patience: expected at least 0, found -1"),
+            ("trainer.grad_norm=nan", "trainer.grad_norm: expected a finite number, found nan"),
+            ("features=elmo features.elmo.places=[inptu]", "features.elmo.places: expected some of input, output"),
+            ("features=elmo features.elmo.layers=top", "features.elmo.layers: expected mix, last or the number of"),
+            ("features=elmo features.elmo.dropout=1", "features.elmo.dropout: expected at least 0 and below 1"),
+            ("features=elmo features.elmo.l2=-0.1", "features.elmo.l2: expected at least 0, found -0.1"),
+            ("features.characters.width=60", "features.characters.width: expected at most the 50 characters"),
+            ("features.characters.filters=0", "features.characters.filters: expected at least 1, found 0"),
+            ("features.words.dim=0", "features.words.dim: expected at least 1, found 0"),
+            ("features.dropout=-0.5", "features.dropout: expected at least 0 and below 1, found -0.5"),
+            ("features.words=null features.characters=null", "features: every part is null"),
+            ("task=ner task.dropout=2", "task.dropout: expected at least 0 and below 1, found 2"),
+            ("task=ner task.layers=0", "task.layers: expected at least 1, found 0"),
+            ("task=snli task.hidden=-8", "task.hidden: expected at least 1, found -8"),
+            ("task=squad task.longest=0", "task.longest: expected at least 1, found 0"),
+            ("task=sst5 task.pool=0", "task.pool: expected at least 1, found 0"),
+            ("task=sst5 task.maxout_dropout=[0.2,1.3]", "task.maxout_dropout: expected at least 0 and below 1"),
+        ],
+    )
+    def test_a_value_that_cannot_be_meant_is_refused_when_the_run_is_composed(self, overrides, expected):
+        """So nothing has been read or embedded for it, and it leaves no failed record."""
+        with pytest.raises(InputError, match=re.escape(expected)):
+            run_of(*overrides.split())
+
+    @pytest.mark.parametrize(
+        ("override", "options"), [("features=bert", FEATURES), ("task=chess", TASKS), ("data=imdb", DATA)]
+    )
+    def test_an_unknown_option_of_a_group_lists_the_options(self, command, override, options):
+        code, _, err = command(override)
+        assert code == 1
+        assert err.startswith(f"tasks.run: {override}: no such choice. There are: ")
+        assert set(options) <= set(err.rstrip(".\n").partition("There are: ")[2].split(", "))
+
+    def test_a_misspelt_option_of_a_group_is_guessed(self, command):
+        assert "Did you mean features=elmo_random?" in command("features=elmo_randm")[2]
+
+    def test_a_setting_below_a_part_that_is_null(self, command):
+        code, _, err = command("features=glove", "features.elmo=null", "features.elmo.weights=small")
+        assert code == 1
+        assert "features.elmo.* with features=glove" in err
+        assert "Traceback" not in err
+
+    def test_one_sweep_may_name_elmo_settings_for_all_arms(self):
+        plain, named = (
+            run_config(compose_config(["features=glove", *more])) for more in ([], ["features.elmo.weights=other"])
+        )
+        assert (named.variant, named.resolved) == (plain.variant, plain.resolved)
+
+    def test_of_a_path_only_the_last_name_is_identity(self):
+        config = run_config(compose_config(["features=elmo", "features.elmo.weights=/some/where/mine"]))
+        assert config.variant == {"features.elmo.weights": "mine"}
+        assert config.features.elmo.weights == "/some/where/mine"
+
+    @pytest.mark.parametrize(
+        ("key", "given", "recorded"),
+        [
+            ("features.elmo.weights", "/out/export/small", "./small"),  # where elmo.pretrain leaves it by default
+            ("features.elmo.weights", "export/small/", "./small"),
+            ("features.elmo.weights", "./small", "./small"),
+            ("features.elmo.weights", "mirror/allennlp/small", "./small"),
+            ("features.elmo.weights", "/out/medium", "./medium"),
+            ("features.elmo.weights", "allennlp/small", "allennlp/small"),
+            ("features.words.vectors", "/vectors/glove-6b-50d", "./glove-6b-50d"),
+            ("features.words.vectors", "sgns/word2vec", "./word2vec"),
+            ("features.words.vectors", "word2vec", "word2vec"),
+            ("features.words.vectors", "/there/glove/6B.50d", "6B.50d"),
+            ("features.words.vectors", "glove/6B.50d", "glove/6B.50d"),
+        ],
+    )
+    def test_no_path_is_recorded_like_a_name(self, key, given, recorded):
+        config = run_of("features=elmo", f"{key}={given}")
+        assert config.variant == {key: recorded}
+        assert flat(config.resolved)[key] == recorded
+
+    @pytest.mark.parametrize("name", ["small", "allennlp/small"])
+    def test_a_folder_here_is_not_recorded_like_the_name_it_goes_before(self, tmp_path, monkeypatch, name):
+        (tmp_path / name).mkdir(parents=True)
+        monkeypatch.chdir(tmp_path)
+        config = run_of("features=elmo", f"features.elmo.weights={name}")
+        assert config.variant == {"features.elmo.weights": "./small"}
+
+
+class TestUsersFiles:
+    """A YAML of the user's own, in a folder given with --config-dir."""
+
+    @pytest.mark.parametrize(
+        ("group", "content", "expected"),
+        [
+            ("data", "name: mine\ntask: ner\nsplit: {train: [a], dev: [b], test: [c]}\n", "Did you mean data.splits?"),
+            ("data", "name: mine\ntask: ner\nsplits: [a, b, c]\n", "data/mine"),
+            ("data", "name: mine\ntask: ner\nsplits: {train: [a]}\nreader: {comment: true}\n", "data.reader.comments?"),
+            ("data", "name: other\ntask: ner\nsplits: {train: [a]}\n", "data/other: no such config"),
+            ("features", "name: mine\nword: {vectors: null}\n", "Did you mean features.words?"),
+            ("features", "name: mine\nwords: {dim: wide}\n", "features.words.dim: In 'features/mine'"),
+            ("features", "name: mine\ntrainer: {lr: 0.1}\n", "unknown key features.trainer."),
+            ("task", "# @package _global_\ndefaults: [ner]\ntask: {hide: 3}\n", "unknown key task.hide. Did you mean"),
+            ("task", "# @package _global_\ndefaults: [ner]\nhidden: 3\n", "unknown key hidden."),
+        ],
+    )
+    def test_are_checked_like_the_command_line(self, command, tmp_path, group, content, expected):
+        (tmp_path / group).mkdir()
+        (tmp_path / group / "mine.yaml").write_text(content)
+        code, _, err = command("--config-dir", tmp_path, f"{group}=mine", f"runs_dir={tmp_path / 'runs'}")
+        assert code == 1
+        assert expected in err
+        assert "Traceback" not in err
+        assert not (tmp_path / "runs").exists()
+
+
+class TestShippedFiles:
+    @pytest.mark.parametrize(("task", "data"), [(task, data) for task in TASKS for data in data_of(task)])
+    def test_arms_compose_and_differ_only_under_features(self, task, data):
+        """One recipe a task: the arms are compared under equal conditions. Runs are named as the files are."""
+        recipes = {}
+        for features in FEATURES:
+            config = run_of(f"task={task}", f"features={features}", f"data={data}")
+            assert (config.task.name, config.features.name, config.data.name) == (task, features, data)
+            assert config.variant == {}
+            assert set(config.data.splits) == {"train", "dev", "test"}
+            assert config.resolved["features"]["name"] == features
+            recipes[features] = {key: value for key, value in config.resolved.items() if key != "features"}
+            assert {"task", "trainer", "data", "seed"} <= recipes[features].keys()
+        for first, second in itertools.combinations(FEATURES, 2):
+            assert recipes[first] == recipes[second], f"{first} and {second}"
+
+    def test_every_dataset_is_of_some_task(self):
+        assert {data for task in TASKS for data in data_of(task)} == set(DATA)
+
+    def test_the_control_differs_from_elmo_in_the_weights_alone(self):
+        elmo, control = (flat(run_of(f"features={name}").resolved) for name in ("elmo", "elmo_random"))
+        differing = {key for key in elmo | control if elmo.get(key) != control.get(key)}
+        assert differing == {"features.name", "features.elmo.untrained"}
+
+    @pytest.mark.parametrize("path", sorted((CONF / "tuned").glob("*.yaml")), ids=lambda path: path.stem)
+    def test_what_is_tuned_is_features_alone(self, path):
+        task, _, features = path.stem.partition("_")
+        assert task in TASKS
+        assert features in FEATURES
+        assert "@package" not in path.read_text(), "conf/config.yaml puts all of it under features"
+        with_it = flat(run_of(f"task={task}", f"features={features}").resolved)
+        without = flat(run_of(f"task={task}", f"features={features}", "~tuned@features").resolved)
+        differing = {key for key in with_it | without if with_it.get(key) != without.get(key)}
+        assert differing
+        assert all(key.startswith("features.") for key in differing)
+
+    @pytest.mark.parametrize("task", TASKS)
+    def test_features_made_from_elmo_s_are_tuned_as_elmo_is(self, command, tmp_path, task):
+        """They differ in what their own file says, which wins."""
+        own = "name: mine\nelmo: {weights: mybilm, places: [output]}\n"
+        (tmp_path / "features").mkdir()
+        (tmp_path / "features" / "mine.yaml").write_text(f"defaults: [elmo, _self_]\n{own}")
+        printed = {
+            name: command("--config-dir", tmp_path, "--cfg", "job", f"task={task}", f"features={name}")[1]
+            for name in ("elmo", "mine")
+        }
+        elmo, mine = (flat(yaml.safe_load(printed[name])["features"]) for name in ("elmo", "mine"))
+        assert elmo | flat(yaml.safe_load(own)) == mine
+
+    def test_what_an_arm_s_file_says_goes_before_the_task_s_features(self, command, tmp_path):
+        (tmp_path / "features").mkdir()
+        (tmp_path / "features" / "mine.yaml").write_text("defaults: [glove, _self_]\nname: mine\ncharacters: null\n")
+        out = command("--config-dir", tmp_path, "--cfg", "job", "task=ner", "features=mine")[1]
+        assert yaml.safe_load(out)["features"]["characters"] is None
+
+    def test_features_hold_features_alone(self):
+        """No optimiser, schedule, epochs or head: a key that is added here has to be argued for."""
+
+        def fields(kind):
+            return {field.name for field in dataclasses.fields(kind)}
+
+        assert fields(FeaturesConfig) == {"name", "words", "characters", "elmo", "dropout"}
+        assert fields(WordsConfig) == {"vectors", "dim", "lowercase", "trainable"}
+        assert fields(CharactersConfig) == {"dim", "filters", "width"}
+        elmo = {"enabled", "weights", "untrained", "untrained_seed", "places", "layers", "l2", "layer_norm", "dropout"}
+        assert fields(ElmoConfig) == elmo | {"precision"}
+
+    def test_the_paper_s_settings_of_ner(self):
+        """Facts B.1: AllenNLP's presets ner.jsonnet and ner_elmo.jsonnet."""
+        config = run_of("task=ner", "features=elmo", "data=paper")
+        assert vars(config.task.settings) == {"hidden": 200, "layers": 2, "dropout": 0.5}
+        assert vars(config.features.characters) == {"dim": 16, "filters": 128, "width": 3}
+        assert (config.features.words.vectors, config.features.words.trainable) == ("glove-6b-50d", True)
+        elmo = config.features.elmo
+        assert (elmo.places, elmo.l2, elmo.dropout, elmo.layer_norm) == (["input"], 0.1, 0.0, False)
+        trainer = config.trainer
+        assert (trainer.optimizer, trainer.lr, trainer.grad_norm, trainer.batch_size) == ("adam", 0.001, 5.0, 64)
+        assert (trainer.epochs, trainer.patience) == (75, 25)
+
+
+class TestIdentity:
+    def test_variant_names_what_differs_from_the_plain_run(self):
+        config = run_of("features=elmo", "trainer.epochs=2", "features.elmo.places=[input,output]", "limit=5", "seed=7")
+        assert config.variant == {"trainer.epochs": 2, "features.elmo.places": "[input,output]", "limit": 5}
+
+    def test_what_says_the_same_is_the_same(self):
+        """The order of the overrides and repeating a default make no other run."""
+        first = run_of("trainer.epochs=2", "limit=5", "features=elmo")
+        second = run_of(
+            "features=elmo", "limit=5", "trainer.grad_norm=5.0", "trainer.epochs=2", "features.elmo.weights=small"
+        )
+        assert first.variant == second.variant
+        assert list(map(str, sorted(first.variant))) == list(map(str, sorted(second.variant)))
+        assert fingerprint(first.resolved) == fingerprint(second.resolved)
+
+    @pytest.mark.parametrize("part", ["features.elmo", "features.words", "features.characters", "trainer.patience"])
+    def test_a_part_set_to_null_is_another_variant(self, part):
+        assert run_of("features=elmo", f"{part}=null").variant == {part: None}
+
+    @pytest.mark.parametrize(
+        ("overrides", "variant"),
+        [
+            (["~task.dropout"], {"~task.dropout": 0.5}),
+            (["~task.dropout=0.5", "task.hidden=8"], {"task.hidden": 8, "~task.dropout": 0.5}),
+            (["task=sst5", "~task.maxout"], {"~task.maxout": "[64,32]"}),
+            (["data=uner_ewt", "~data.reader.comments"], {"~data.reader.comments": True}),
+        ],
+    )
+    def test_a_deleted_key_is_another_variant_and_typing_it_gives_the_same_run(self, overrides, variant):
+        config = run_of(*overrides)
+        assert config.variant == variant
+        names = [f"task={config.task.name}", f"data={config.data.name}"]
+        again = run_of(*names, *(f"{key}={shown(value)}" for key, value in variant.items()))
+        assert (again.variant, again.resolved) == (config.variant, config.resolved)
+
+    def test_a_deleted_part_is_the_run_that_it_would_be(self):
+        assert (run_of("~seed").variant, run_of("~seed").resolved) == ({}, run_of().resolved)
+        config = run_of("~trainer", "task=squad", "data=paper")
+        assert config.resolved["trainer"] == vars(TrainerConfig())
+        assert config.variant["trainer.optimizer"] == "adam"
+
+    def test_seeds_share_a_variant_but_no_fingerprint(self):
+        first, second = run_of("seed=1"), run_of("seed=2")
+        assert first.variant == second.variant == {}
+        assert fingerprint(first.resolved) != fingerprint(second.resolved)
+
+    def test_machine_and_paths_enter_neither(self, monkeypatch):
+        plain = run_of()
+        moved = run_of("device=cpu", "threads=3", "runs_dir=/elsewhere", "data_dir=/there")
+        monkeypatch.setenv("ELMO_DATA", "/another")
+        from_environment = run_of()
+        assert from_environment.data_dir == Path("/another")
+        assert moved.data_dir == Path("/there")
+        for config in (moved, from_environment):
+            assert config.variant == plain.variant == {}
+            assert config.resolved == plain.resolved
+
+    def test_resolved_holds_the_chosen_dataset_and_no_other(self):
+        resolved = run_of("data=paper").resolved
+        assert resolved["data"]["expected"]["train"]["sentences"] == 14041
+        assert "datasets" not in resolved
+        assert "14041" not in str(run_of("data=mini").resolved)
+
+    def test_composing_twice_gives_equal_runs(self):
+        first, second = (run_config(compose_config(["features=elmo", "limit=3"])) for _ in range(2))
+        assert (first.resolved, first.variant) == (second.resolved, second.variant)
+
+
+def test_a_name_that_is_not_the_file_s(tmp_path):
+    tree = compose_config([])
+    tree.features.name = "glov"
+    with pytest.raises(InputError, match="features/glov: no such config"):
+        run_config(tree)

@@ -1,0 +1,77 @@
+"""python -m tasks.text, against the shipped files read by hand."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tasks.data.datasets import SHIPPED
+from tasks.running.export_text import main
+
+
+def printed(capsys, *settings):
+    assert main(["data=mini", *settings]) == 0
+    return capsys.readouterr().out.splitlines()
+
+
+def columns(split):
+    """The first column of a file in CoNLL's format, a line a sentence."""
+    blocks = (SHIPPED / "ner" / f"{split}.txt").read_text(encoding="utf-8").split("\n\n")
+    sentences = [" ".join(line.split()[0] for line in block.splitlines() if line.strip()) for block in blocks]
+    return [sentence for sentence in sentences if sentence and not sentence.startswith("-DOCSTART-")]
+
+
+def test_prints_each_training_sentence_once_in_order(capsys):
+    found = printed(capsys, "task=ner")
+    assert found == list(dict.fromkeys(columns("train")))
+    assert not set(found) & (set(columns("dev")) - set(columns("train")))
+
+
+def test_settings_of_the_reader_count(capsys):
+    sentences = printed(capsys, "task=sst5")
+    with_phrases = printed(capsys, "task=sst5", "datasets.mini.reader.train_phrases=true")
+    lines = (SHIPPED / "sst5" / "train.txt").read_text(encoding="utf-8").splitlines()
+    assert len(sentences) == len(set(lines))
+    assert len(with_phrases) > 5 * len(sentences)
+    assert set(sentences) <= set(with_phrases)
+
+
+def test_a_passage_comes_once_for_all_its_questions(capsys):
+    found = printed(capsys, "task=squad")
+    assert len(found) == len(set(found))
+    assert any(line.endswith("?") for line in found)
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [(["task=nerr"], "nerr"), (["task=ner", "data=wnut17", "data_dir=/nowhere"], "/nowhere")],
+)
+def test_says_what_is_wrong(capsys, settings, told):
+    assert main(settings) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("tasks.text: ")
+    assert told in captured.err
+
+
+def test_help_shows_the_way_to_a_tuned_bilm(capsys):
+    assert main(["--help"]) == 0
+    assert "elmo.pretrain init=small" in capsys.readouterr().out
+
+
+def test_a_reader_that_has_enough_ends_it_quietly():
+    """As in `python -m tasks.text task=ner | head -1`, of which the pipe is closed before all is written."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-m", "tasks.text", "task=ner", "data=mini"],
+            stdout=writing,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    finally:
+        os.close(writing)
+    assert (ended.returncode, ended.stderr) == (0, "")

@@ -1,0 +1,143 @@
+"""Models that runs have kept: they name a task, and a file chooses no code to run."""
+
+import shutil
+
+import pytest
+import torch
+
+from elmo.common.errors import InputError
+from elmo.common.progress import Reporter
+from results.records.record import read_record
+from tasks.data.datasets import Source
+from tasks.running.config import TASK_ENTRY_POINTS
+from tasks.running.saved_model import load_weights, save_weights
+from tasks.training.trainer import Trainer
+from tests.tasks.making import WORDS, model_of, run_of
+from tests.tasks.user import arguments, path_of
+
+KEPT = ["task=ner", "data=mini", *WORDS, "task.hidden=3"]
+
+
+@pytest.fixture
+def kept(tmp_path):
+    """The weights of an NER model that was trained not at all."""
+    config = run_of(*KEPT)
+    train = Source(config.data, config.data_dir, 12).load(config.task, "train").examples
+    path = tmp_path / "weights.pt"
+    save_weights(path, model_of(config, train), config)
+    return path
+
+
+@pytest.fixture
+def planted(tmp_path, monkeypatch):
+    """A module in the current folder that leaves a file when it is imported."""
+    (tmp_path / "planted.py").write_text("import pathlib\npathlib.Path('ran').touch()\nclass Ner:\n    name = 'ner'\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path / "ran"
+
+
+def change(path, **parts):
+    saved = torch.load(path, weights_only=True)
+    saved.update(parts)
+    torch.save({name: part for name, part in saved.items() if part is not None}, path)
+    return saved
+
+
+def test_the_file_names_a_task_and_no_class(kept):
+    saved = torch.load(kept, weights_only=True)
+    assert saved["task"] == "ner"
+    assert saved["labels"] == ["LOC", "MISC", "ORG", "PER"]
+    assert "_target_" not in str(saved)
+    assert "tasks.ner" not in str(saved)
+
+
+@pytest.mark.parametrize("target", ["planted.Ner", "tasks.planted.task.Ner", "planted", "tasks.ner.task.os.system", 5])
+def test_a_class_that_a_stranger_names_is_not_imported(kept, planted, target):
+    config = torch.load(kept, weights_only=True)["config"]
+    change(kept, task=None, config={**config, "task": {**config["task"], "_target_": target}})
+    with pytest.raises(InputError, match="expected a model of task=ner, found one of task="):
+        load_weights(kept, "ner")
+    change(kept, task="ner")
+    assert load_weights(kept, "ner")[0].task.name == "ner", "what stands there is not looked at"
+    assert not planted.exists()
+
+
+def test_a_task_that_nobody_installed(kept, planted):
+    change(kept, task="planted")
+    with pytest.raises(InputError, match=rf"task=planted: expected one of ner, .* entry point .*{TASK_ENTRY_POINTS}"):
+        load_weights(kept, "planted")
+    assert not planted.exists()
+
+
+def test_a_task_of_an_installed_package(kept, tmp_path, monkeypatch):
+    (tmp_path / "their_package.py").write_text("from tasks.ner.task import Ner\nclass Own(Ner):\n    name = 'own'\n")
+    (tmp_path / "their_package-1.dist-info").mkdir()
+    for name, content in {
+        "METADATA": "Metadata-Version: 2.1\nName: their_package\nVersion: 1\n",
+        "entry_points.txt": f"[{TASK_ENTRY_POINTS}]\nown = their_package:Own\n",
+    }.items():
+        (tmp_path / "their_package-1.dist-info" / name).write_text(content)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    change(kept, task="own")
+    config, _ = load_weights(kept, "own")
+    assert type(config.task).__module__ == "their_package"
+
+
+def test_a_file_of_an_earlier_version(kept, tmp_path):
+    config = torch.load(kept, weights_only=True)["config"]
+    target = {**config["task"], "_target_": "tasks.ner.task.Ner"}
+    old = change(kept, task=None, paths=None, config={**config, "task": target})
+    loaded, model = load_weights(kept, "ner")
+    assert loaded.task.learned_labels() == old["labels"]
+    assert all(torch.equal(value, old["trained"][name]) for name, value in model.trained().items())
+    change(kept, labels=None)  # they were not kept
+    with pytest.raises(InputError, match=r"the tensor head\..* Delete the run's folder and run it again with keep_wei"):
+        load_weights(kept, "ner")
+
+
+@pytest.mark.parametrize(
+    ("parts", "told"),
+    [
+        ({"labels": 5}, "expected a list as labels, found 5"),
+        ({"paths": "x"}, "expected a dict as paths, found 'x'"),
+        ({"config": {"task": {}, "no_such_key": 1}}, "unknown key no_such_key"),
+        ({"config": {"task": {"hidden": "${oc.env:"}}}, "hidden"),
+    ],
+)
+def test_a_file_with_other_content_is_refused_in_words(kept, parts, told):
+    change(kept, **parts)
+    with pytest.raises(InputError) as caught:
+        load_weights(kept, "ner")
+    assert str(caught.value).startswith(f"{kept}: ")
+    assert told in str(caught.value)
+
+
+@pytest.mark.integration
+class TestRun:
+    def test_a_kept_model_of_ner_scores_as_the_run_did(self, place, command, tmp_path):
+        code, _, err = command(*arguments(place, tmp_path, "keep_weights=true"))
+        assert code == 0, err
+        record = read_record(path_of(tmp_path))
+        config, model = load_weights(path_of(tmp_path).with_name("weights.pt"), "ner")
+        test = Source(config.data, place.data).load(config.task, "test").examples
+        trainer = Trainer(config.task, config.trainer, 1, torch.device("cpu"), Reporter("test", quiet=True))
+        scores = trainer.evaluate(model, test)
+        assert scores.values == record.scores["test"]
+        assert scores.values["f1"] > 0, "something has been learned"
+
+    def test_a_finished_run_says_how_to_get_weights(self, place, command, tmp_path):
+        asked = arguments(place, tmp_path, "trainer.epochs=1")
+        folder = path_of(tmp_path, **{"trainer.epochs": 1}).parent
+        assert command(*asked)[0] == 0
+        code, _, err = command(*asked, "keep_weights=true")
+        told = " ".join(err.split())
+        assert code == 0
+        assert "is done already, and kept no weights" in told
+        assert "runs_dir=DIR" in told
+        assert f"delete {folder} first" in told
+        assert not (folder / "weights.pt").exists()
+        shutil.rmtree(folder)
+        assert command(*asked, "keep_weights=true")[0] == 0
+        assert (folder / "weights.pt").exists()
+        assert "is done already: " in command(*asked, "keep_weights=true")[2]

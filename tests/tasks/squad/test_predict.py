@@ -1,0 +1,111 @@
+"""The command that answers a SQuAD file with a model that a run has kept."""
+
+import json
+import sys
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from elmo import InputError, random_bilm, save_bilm
+from tasks.data.datasets import SHIPPED
+from tasks.features.token_features import TokenFeatures
+from tasks.running.saved_model import load_weights, save_weights
+from tasks.squad.predict import main
+from tasks.squad.scoring import answer_scores
+from tasks.training.trainer import TaskModel
+from tests.tasks.making import ELMO, run_of
+
+QUESTIONS = SHIPPED / "squad" / "test.json"
+
+
+def ask(monkeypatch, *arguments):
+    monkeypatch.setattr(sys, "argv", ["predict", *map(str, arguments)])
+    main()
+
+
+@pytest.mark.integration
+def test_answers_are_those_that_the_run_was_scored_by(command, tmp_path, monkeypatch):
+    settings = ["task=squad", "data=mini", *ELMO, "limit=12", "trainer.epochs=1", "task.hidden=6", "keep_weights=true"]
+    code, _, err = command(*settings, f"runs_dir={tmp_path / 'runs'}")
+    assert code == 0, err
+    (record,) = tmp_path.rglob("record.json")
+    assert "keep_weights" not in record.read_text(encoding="utf-8"), "it changes no score"
+
+    content = json.loads(QUESTIONS.read_text(encoding="utf-8"))
+    asked = [(q, p["context"]) for a in content["data"] for p in a["paragraphs"] for q in p["qas"]]
+    gold = [[answer["text"] for answer in question.pop("answers")] for question, _ in asked]
+    unanswered = tmp_path / "unanswered.json"
+    unanswered.write_text(json.dumps(content), encoding="utf-8")
+    ask(monkeypatch, unanswered, tmp_path / "out.json", "--run", record.parent, "--device", "cpu")
+    answers = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
+    assert list(answers) == [question["id"] for question, _ in asked]
+    assert all(answers[question["id"]] in context for question, context in asked)
+    scores = answer_scores(gold[:12], list(answers.values())[:12]).values
+    assert scores == pytest.approx(json.loads(record.read_text(encoding="utf-8"))["scores"]["test"])
+
+
+def test_a_run_without_weights(tmp_path, monkeypatch):
+    with pytest.raises(SystemExit, match=r"weights.pt: no such file. Weights are kept by a run with keep_weights=true"):
+        ask(monkeypatch, QUESTIONS, tmp_path / "out.json", "--run", tmp_path)
+    assert not (tmp_path / "out.json").exists()
+
+
+class TestKeptWeights:
+    """A model with vectors and a biLM of the user's own, trained not at all and kept."""
+
+    @pytest.fixture
+    def kept(self, tmp_path):
+        mine = tmp_path / "mine"
+        save_bilm(random_bilm("tiny", 3), mine / "small" / "weights.safetensors")
+        (mine / "vectors.txt").write_text("the 1 2 3\nof 4 5 6\n", encoding="utf-8")
+        own = [f"features.words.vectors={mine / 'vectors.txt'}", f"features.elmo.weights={mine / 'small'}"]
+        config = run_of("task=squad", "data=mini", *ELMO[:-2], *own, "task.hidden=3")
+        features = TokenFeatures(config.features, [("the", "dog")], config.seed)
+        model = TaskModel(features, config.task.build_head(features.input_dim, features.output_dim))
+        (tmp_path / "run").mkdir()
+        save_weights(tmp_path / "run" / "weights.pt", model, config)
+        return SimpleNamespace(path=tmp_path / "run" / "weights.pt", model=model, config=config, mine=mine)
+
+    def test_files_given_by_path_are_found_again(self, kept, tmp_path, monkeypatch):
+        monkeypatch.chdir("/")
+        config, model = load_weights(kept.path, "squad")
+        settings = {key: value for key, value in kept.config.resolved["task"].items() if key != "_target_"}
+        assert config.resolved == {**kept.config.resolved, "task": settings}
+        assert str(tmp_path) not in str(config.resolved)
+        there = dict(kept.model.named_parameters())
+        for name, value in model.named_parameters():
+            assert torch.equal(value, there[name]), name
+
+    def test_no_yaml_is_needed_that_the_run_was_composed_from(self, kept):
+        saved = torch.load(kept.path, weights_only=True)
+        saved["config"]["data"]["name"] = saved["config"]["features"]["name"] = "of_the_users_own"
+        torch.save(saved, kept.path)
+        config, _ = load_weights(kept.path, "squad")
+        assert config.data.name == config.features.name == "of_the_users_own"
+        assert config.trainer == kept.config.trainer
+
+    def test_files_that_are_gone_are_named(self, kept):
+        (kept.mine / "vectors.txt").unlink()
+        with pytest.raises(InputError, match=rf"trained with {kept.mine / 'vectors.txt'}, which is not there"):
+            load_weights(kept.path, "squad")
+
+    @pytest.mark.parametrize("damage", ["empty", "cut", "bit", "part", "parameter", "shape"])
+    def test_a_damaged_file_is_told_with_what_to_do(self, kept, damage):
+        saved = torch.load(kept.path, weights_only=True)
+        if damage == "empty":
+            kept.path.write_bytes(b"")
+        elif damage == "cut":
+            kept.path.write_bytes(kept.path.read_bytes()[:-500])
+        elif damage == "bit":
+            whole = kept.path.read_bytes()
+            at = whole.index(saved["trained"]["head.start.weight"].numpy().tobytes())
+            kept.path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        elif damage == "shape":
+            saved["trained"]["head.start.weight"] = saved["trained"]["head.start.weight"][:, :1]
+            torch.save(saved, kept.path)
+        else:
+            del (saved if damage == "part" else saved["trained"])["words" if damage == "part" else "head.start.weight"]
+            torch.save(saved, kept.path)
+        with pytest.raises(InputError, match=rf"{kept.path}: .* run it again with keep_weights=true"):
+            load_weights(kept.path, "squad")

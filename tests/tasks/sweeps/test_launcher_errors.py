@@ -1,0 +1,130 @@
+"""Launchers of other packages: presets, what is said when one is missing or fails, and lines from runs elsewhere."""
+
+import os
+import re
+import subprocess
+import sys
+import time
+import tomllib
+
+import hydra_plugins.hydra_submitit_launcher.config  # noqa: F401 (registers the launcher that a test takes away)
+import pytest
+import submitit
+from hydra import compose, initialize_config_module
+from hydra.core.config_store import ConfigStore
+from hydra.core.plugins import Plugins
+
+from tasks.sweeps.launcher_errors import LAUNCHER_EXTRAS, explain_launcher, explain_stop
+from tasks.sweeps.remote_lines import Notices, leave, terminal
+from tests.tasks.making import NO_COLUMN, SMALL, WORD_COLUMN
+
+TINY = ["device=cpu", "limit=6", "trainer.epochs=1", "features=glove", *SMALL]
+
+
+def launcher_of(*overrides):
+    with initialize_config_module("conf", version_base="1.3"):
+        return compose("config", list(overrides), return_hydra_config=True).hydra.launcher
+
+
+class TestPresets:
+    def test_slurm_asks_for_what_a_run_needs(self):
+        settings = launcher_of("hydra/launcher=slurm", "threads=4")
+        assert settings._target_.endswith(".SlurmLauncher")
+        assert (settings.cpus_per_task, settings.nodes, settings.tasks_per_node) == (4, 1, 1)
+        assert launcher_of("hydra/launcher=slurm", "hydra.launcher.gpus_per_node=1").gpus_per_node == 1
+
+    def test_ray_gives_a_run_its_threads(self):
+        settings = launcher_of("hydra/launcher=ray", "threads=4", "hydra.launcher.ray.remote.num_gpus=0.5")
+        assert settings._target_.endswith(".RayLauncher")
+        assert (settings.ray.remote.num_cpus, settings.ray.remote.num_gpus) == (4, 0.5)
+        assert settings.ray.init.include_dashboard is False
+
+    def test_every_extra_is_one_that_the_package_has(self, repository):
+        package = tomllib.loads((repository / "pyproject.toml").read_text())["project"]
+        assert set(LAUNCHER_EXTRAS.values()) <= package["optional-dependencies"].keys()
+
+
+class TestMissing:
+    def test_slurm_without_submitit(self, command, tmp_path, monkeypatch):
+        monkeypatch.delitem(ConfigStore.instance().repo["hydra"]["launcher"], "submitit_slurm.yaml")
+        code, _, err = command("-m", "hydra/launcher=slurm", f"runs_dir={tmp_path}")
+        assert code == 1
+        assert "the launcher submitit_slurm is not installed: pip install 'elmo-benchmark[slurm]'" in err
+        assert "Traceback" not in err
+
+    def test_ray(self, command, tmp_path, monkeypatch):
+        target = launcher_of("hydra/launcher=ray")._target_
+        monkeypatch.delitem(Plugins.instance().class_name_to_class, target, raising=False)
+        code, _, err = command("-m", "hydra/launcher=ray", "seed=1,2", f"runs_dir={tmp_path}")
+        assert code == 1
+        assert "the launcher ray is not installed: pip install 'elmo-benchmark[ray]'" in err
+        assert "Traceback" not in err
+
+    def test_a_machine_without_slurm(self, command, tmp_path, monkeypatch):
+        monkeypatch.setenv("PATH", str(tmp_path))
+        code, _, err = command("-m", "hydra/launcher=slurm", "seed=1,2", f"runs_dir={tmp_path}", *TINY)
+        assert code == 1
+        assert "slurm: there is no srun on this machine" in err
+        assert "hydra/launcher=cores" in err
+        assert "Traceback" not in err
+
+
+def test_errors_of_a_cluster_say_that_the_sweep_can_go_on():
+    lost = submitit.core.utils.UncompletedJobError("Job 7_1 (task: 0) with path /somewhere has not produced any output")
+    assert "Job 7_1 (task: 0)" in explain_launcher(lost)
+    assert "the same command goes on from here" in explain_launcher(lost)
+    assert explain_launcher(ConnectionError("Could not find any running Ray instance")).startswith("ray: ")
+    assert explain_launcher(ConnectionError("refused")) is None
+    assert explain_launcher(RuntimeError("anything else")) is None
+
+
+def test_ctrl_c_ends_the_runs_of_this_machine_but_not_those_in_a_queue():
+    assert explain_stop("") == explain_stop("a.JoblibLauncher") == "stopped; the same command goes on from here"
+    assert "scancel" in explain_stop(launcher_of("hydra/launcher=slurm")._target_)
+
+
+class TestNotices:
+    def test_lines_are_printed_whole_once_and_in_time(self, tmp_path, capfd, monkeypatch):
+        monkeypatch.setattr("tasks.sweeps.remote_lines.LOOKS_EVERY", 0.01)
+        file = tmp_path / "notices"
+        notices = Notices(file)
+        notices.start()
+        leave(file, "first [bold]\nof two")
+        deadline = time.monotonic() + 10
+        err = ""
+        while not err and time.monotonic() < deadline:
+            err += capfd.readouterr().err
+        assert err == "first [bold] of two\n"
+        with open(file, "ab") as half:
+            half.write(b"half a li")
+        notices.stop()
+        assert capfd.readouterr().err == ""
+        assert not file.exists()
+
+    def test_processes_know_whether_they_share_a_terminal(self, tmp_path):
+        asks = [sys.executable, "-c", "from tasks.sweeps.remote_lines import terminal; print(terminal())"]
+        shared = subprocess.run(asks, stdout=subprocess.PIPE, text=True, check=True).stdout
+        assert shared.strip() == str(terminal())
+        with open(tmp_path / "log", "w") as log:
+            other = subprocess.run(asks, stdout=subprocess.PIPE, stderr=log, text=True, check=True).stdout
+        assert other.strip() != str(terminal())
+
+
+@pytest.mark.integration
+def test_runs_that_write_to_logs_of_their_own_are_heard_of_in_the_sweeps_terminal(tmp_path):
+    """With submitit, on this machine: what SLURM does to a run's output, without SLURM."""
+    settings = ["hydra/launcher=submitit_local", f"{WORD_COLUMN}=0,{NO_COLUMN}", f"runs_dir={tmp_path}", *TINY]
+    done = subprocess.run(
+        [sys.executable, "-m", "tasks.run", "-m", *settings],
+        env={**os.environ, "OMP_WAIT_POLICY": "PASSIVE"},
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 1
+    lines = done.stderr.splitlines()
+    assert lines[0] == "sweep  2 runs are handed to submitit_local"
+    assert len([line for line in lines if re.search(r"glove seed 1 .*f1: dev .* of 2 done", line)]) == 1
+    assert len([line for line in lines if re.search(rf"word_column={NO_COLUMN} .*failed: InputError: ", line)]) == 1
+    assert len([line for line in lines if line.startswith("sweep  1 runs finished, 1 failed")]) == 1
+    assert not list((tmp_path / ".sweep").glob("notices*"))

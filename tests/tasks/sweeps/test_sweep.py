@@ -1,0 +1,268 @@
+"""Sweeps: the experiments that ship, runs side by side, one line for each, and what comes of a failure or of Ctrl-C."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+
+import hydra_plugins.hydra_joblib_launcher.config  # noqa: F401 (registers the launcher that a test takes away)
+import pytest
+from hydra import compose, initialize_config_module
+from hydra.core.config_store import ConfigStore
+from hydra.core.override_parser.overrides_parser import OverridesParser
+
+from results.records.record import read_record, record_path
+from results.records.sweep_manifest import read_manifests
+from results.status import main as status
+from tasks.data.datasets import Source
+from tasks.running.config import compose_config, run_config
+from tasks.sweeps import callback
+from tests.tasks.making import NO_COLUMN, SMALL, WORD_COLUMN
+
+TINY = ["device=cpu", "limit=6", "trainer.epochs=1", "task.hidden=8", *SMALL]
+TINY += ["features.elmo.untrained=true", "features.elmo.weights=tiny"]
+SIDE_BY_SIDE = ["hydra/launcher=cores", "hydra.launcher.n_jobs=2"]
+LINE = re.compile(
+    r"^mini ner (glove|elmo) seed (\d) .*f1: dev [\d.]+, test [\d.]+  \d+ s  (\d) of (\d) done", re.MULTILINE
+)
+
+
+def runs_of(experiment):
+    """What the experiment's sweep sets, run by run."""
+    with initialize_config_module("conf", version_base="1.3"):
+        settings = compose("config", [f"experiment={experiment}"], return_hydra_config=True).hydra
+        arguments = [f"{key}={value}" for key, value in settings.sweeper.params.items()]
+        parsed = OverridesParser.create().parse_overrides(arguments)
+        (runs,) = callback.BasicSweeper.split_arguments(parsed, None)
+    assert settings.mode.name == "MULTIRUN"
+    return [dict(setting.split("=") for setting in run) for run in runs], settings
+
+
+class TestExperiments:
+    def test_mini_is_four_tasks_in_three_arms_with_three_seeds(self):
+        runs, settings = runs_of("mini")
+        assert len({tuple(sorted(run.items())) for run in runs}) == len(runs) == 36
+        assert {run["task"] for run in runs} == {"ner", "sst5", "snli", "squad"}
+        assert {run["features"] for run in runs} == {"glove", "elmo", "elmo_random"}
+        assert {run["seed"] for run in runs} == {"1", "2", "3"}
+        assert (settings.launcher.n_jobs, settings.launcher.batch_size) == (-1, "1")
+
+    def test_runs_that_need_the_same_layers_are_far_apart(self):
+        runs, _ = runs_of("mini")
+        places = {}
+        for place, run in enumerate(runs):
+            places.setdefault((run["task"], run["features"]), []).append(place)
+        assert all(later - place == 12 for group in places.values() for place, later in pairwise(group))
+
+    def test_an_experiment_changes_no_setting_of_a_run(self):
+        for arm in ("glove", "elmo"):
+            choice = ["task=squad", f"features={arm}", "device=cpu", "seed=2"]
+            assert compose_config([*choice, "experiment=mini"]) == compose_config([*choice, "data=mini"])
+
+    def test_table1_is_a_product_on_the_papers_data(self):
+        runs, settings = runs_of("table1")
+        assert len({tuple(sorted(run.items())) for run in runs}) == len(runs) == 4 * 2 * 5
+        assert compose_config(["experiment=table1"]).data.name == "paper"
+        assert settings.launcher._target_.endswith("BasicLauncher")
+        assert compose_config(["experiment=table1", "task=snli", "data=standin"]).data.name == "standin"
+
+    def test_fewer_labels_start_from_150_sentences_of_mini_ner(self):
+        runs, _ = runs_of("fewer_labels")
+        assert len({tuple(sorted(run.items())) for run in runs}) == len(runs) == 4 * 2 * 4 * 3
+        config = run_config(compose_config(["experiment=fewer_labels", "task=ner"]))
+        sizes = set()
+        for fraction in {float(run["train_fraction"]) for run in runs}:
+            source = Source(config.data, config.data_dir, train_fraction=fraction, seed=1)
+            sizes.add(len(source.load(config.task, "train").examples))
+        assert sizes == {150, 300, 600, 900}
+
+
+def manifest_of(*overrides, runs=None):
+    """The list of runs of a command, or of these."""
+    with initialize_config_module("conf", version_base="1.3"):
+        config = compose("config", list(overrides), return_hydra_config=True)
+        configs = callback.configs_of(config, callback.runs_in(config) if runs is None else runs)
+        return callback.manifest_of(config, configs) if configs else None
+
+
+class TestManifest:
+    def test_the_experiments_name_and_runs(self):
+        manifest = manifest_of("experiment=mini", "hydra.sweeper.params.task=ner")
+        assert manifest.name == "mini"
+        names = [(run.data, run.task, run.features, run.seed) for run in manifest.runs]
+        assert names == [("mini", "ner", arm, seed) for seed in (1, 2, 3) for arm in ("glove", "elmo", "elmo_random")]
+        assert all(run.variant == {} for run in manifest.runs)
+        assert manifest.refused == []
+
+    def test_the_same_runs_are_the_same_sweep(self):
+        runs = [["seed=1", "limit=5"], ["seed=2", "limit=5"]]
+        first = manifest_of(runs=runs)
+        assert first.name.startswith("sweep-")
+        assert [run.title for run in first.runs] == [f"mini ner glove seed {seed} limit=5" for seed in (1, 2)]
+        assert manifest_of(runs=[[*run, "retry=failed", "device=cpu", "data=mini"] for run in runs]).name == first.name
+        assert manifest_of(runs=[[*run, "features=elmo"] for run in runs]).name != first.name
+
+    def test_a_run_that_can_never_start_is_named_with_its_reason(self):
+        manifest = manifest_of(runs=[["data=wnut17", "task=ner"], ["data=wnut17", "task=squad"]])
+        assert [run.title for run in manifest.runs] == ["wnut17 ner glove seed 1"]
+        (refused,) = manifest.refused
+        assert refused.startswith("data=wnut17 task=squad: data=wnut17 is for task=ner")
+
+    def test_what_hydra_will_refuse_is_left_to_hydra(self):
+        assert manifest_of(runs=[["task=ner"], ["task=nerd"]]) is None
+
+
+class TestProgress:
+    def test_two_workers_half_way_through_their_runs(self):
+        """Ten runs of 20 s take two workers 100 s; after 30 s two have ended, two are half done, and 70 s are left."""
+        assert callback.progress(Counter(started=4, finished=2), 10, 30) == "2 of 10 done, about 70 s left"
+
+    def test_skipped_runs_are_done_but_take_no_time(self):
+        so_far = Counter(started=12, skipped=10, finished=2)
+        assert callback.progress(so_far, 13, 40) == "12 of 13 done, about 20 s left"
+
+    def test_failures_are_counted(self):
+        assert callback.progress(Counter(started=3, finished=1, failed=2), 3, 5) == "3 of 3 done, 2 failed"
+
+    def test_a_sweeper_that_does_not_know_its_end(self):
+        assert callback.progress(Counter(started=3, finished=2), None, 5) == "2 done"
+
+    def test_the_last_line_speaks_of_what_was_skipped_or_failed(self):
+        assert callback.summary(Counter(started=3, finished=3)) == ""
+        assert callback.summary(Counter(started=3, skipped=3)) == "0 runs finished, 3 were done already"
+        assert callback.summary(Counter(finished=2, failed=1)).endswith("1 failed; retry=failed runs those again")
+
+    @pytest.mark.parametrize(
+        ("seconds", "text"), [(0.4, "0 s"), (89, "89 s"), (100, "2 min"), (5300, "88 min"), (9000, "2.5 h")]
+    )
+    def test_durations(self, seconds, text):
+        assert callback.duration(seconds) == text
+
+    def test_every_run_that_ends_gets_a_number_of_its_own(self, tmp_path):
+        file = tmp_path / "progress"
+        with ThreadPoolExecutor(8) as pool:
+            counts = list(pool.map(lambda _: callback._append(file, "finished")["finished"], range(200)))
+        assert sorted(counts) == list(range(1, 201))
+
+
+def start(runs, *more):
+    return subprocess.Popen(
+        [sys.executable, "-m", "tasks.run", "-m", f"runs_dir={runs}", *TINY, *more],
+        env={**os.environ, "OMP_WAIT_POLICY": "PASSIVE"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # so that a signal to the group reaches these processes and no others
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # ignored where tests run behind a shell's &
+    )
+
+
+def outcomes(runs):
+    """What must be equal to the last digit, for each record by its path."""
+    records = {path.relative_to(runs): read_record(path) for path in runs.rglob("record.json")}
+    return {
+        path: (
+            *(record.status, record.fingerprint, record.scores, record.details, record.mixes),
+            [{key: value for key, value in epoch.items() if key != "seconds"} for epoch in record.epochs],
+            path_scores.read_bytes() if (path_scores := runs / path.with_name("examples.json")).exists() else None,
+        )
+        for path, record in records.items()
+    }
+
+
+@pytest.mark.integration
+class TestSideBySide:
+    def test_records_are_those_of_one_after_the_other(self, command, tmp_path, capsys):
+        grid = ["features=glove,elmo", "seed=1,2"]
+        process = start(tmp_path / "beside", *SIDE_BY_SIDE, *grid)
+        out, err = process.communicate(timeout=240)
+        assert process.returncode == 0, err
+        assert out == ""
+        lines = LINE.findall(err)
+        assert {(arm, seed) for arm, seed, _, _ in lines} == {(arm, seed) for arm in ("glove", "elmo") for seed in "12"}
+        assert sorted(done for _, _, done, _ in lines) == ["1", "2", "3", "4"]
+        assert {total for _, _, _, total in lines} == {"4"}
+        assert len(err.strip().splitlines()) == 4, "one line for each run, and no other"
+
+        code, _, err = command("-m", f"runs_dir={tmp_path / 'after'}", *TINY, *grid)
+        assert code == 0
+        assert [done for _, _, done, _ in LINE.findall(err)] == ["1", "2", "3", "4"]
+        assert outcomes(tmp_path / "beside") == outcomes(tmp_path / "after")
+        assert len(outcomes(tmp_path / "after")) == 4
+        (manifest,), problems = read_manifests(tmp_path / "beside")
+        assert problems == []
+        assert {record_path(Path(), identity) for identity in manifest.runs} == set(outcomes(tmp_path / "beside"))
+        assert status(["--runs", str(tmp_path / "beside")]) == 0
+        assert capsys.readouterr().out.startswith(f"{manifest.name}: 4 of 4 done; ")
+
+        code, _, err = command("-m", f"runs_dir={tmp_path / 'after'}", *TINY, "features=glove,elmo", "seed=1,2,3")
+        assert code == 0
+        lines = LINE.findall(err)
+        assert [(seed, total) for _, seed, _, total in lines] == [("3", "6"), ("3", "6")]
+        assert lines[-1][2] == "6"
+        assert err.strip().splitlines()[-1] == "sweep  2 runs finished, 4 were done already"
+
+        code, _, err = command("-m", f"runs_dir={tmp_path / 'after'}", *TINY, "features=glove,elmo", "seed=3,1")
+        assert (code, err.strip()) == (0, "sweep  all 4 runs were done already")
+
+        left = next((tmp_path / "after").rglob("record.json")).with_name("checkpoint.pt")
+        left.touch()  # killed when its record was written
+        code, _, err = command("-m", f"runs_dir={tmp_path / 'after'}", *TINY, "features=glove,elmo", "seed=3,2,1")
+        assert (code, err.strip()) == (0, "sweep  0 runs finished, 6 were done already")
+        assert not left.exists()
+
+    def test_one_that_fails_does_not_stop_the_others(self, tmp_path):
+        process = start(tmp_path, *SIDE_BY_SIDE, "features=glove", f"{WORD_COLUMN}={NO_COLUMN},0")
+        _, err = process.communicate(timeout=240)
+        assert process.returncode == 1
+        assert sorted(record[0] for record in outcomes(tmp_path).values()) == ["failed", "finished"]
+        assert len(LINE.findall(err)) == 1
+        assert len(re.findall(r"^mini ner glove .* failed, see .*record\.json$", err, re.MULTILINE)) == 1
+        assert f"expected at least {NO_COLUMN + 1} columns" in err, "why it failed"
+        assert "sweep  1 runs finished, 1 failed; retry=failed runs those again" in err
+        left = sorted(path.name for path in (tmp_path / ".sweep").iterdir())
+        assert left[0] == "multirun.yaml"
+        assert len(left) == 2, "and the list of its runs"
+
+    def test_ctrl_c_stops_them_and_the_same_command_goes_on(self, command, tmp_path):
+        settings = ["limit=40", "trainer.epochs=30", "trainer.patience=null", "features=glove,elmo"]
+        process = start(tmp_path, *SIDE_BY_SIDE, *settings)
+        deadline = time.monotonic() + 120
+        while not list(tmp_path.rglob("checkpoint.pt")) and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        os.killpg(process.pid, signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+        assert process.returncode == 130
+        assert err.strip() == "tasks.run: stopped; the same command goes on from here"
+        assert outcomes(tmp_path) == {}
+        while time.monotonic() < deadline:
+            try:
+                os.killpg(process.pid, 0)
+            except ProcessLookupError:
+                break
+            time.sleep(0.05)
+        else:
+            pytest.fail("processes of the sweep are left")
+
+        code, _, err = command("-m", f"runs_dir={tmp_path}", *TINY, *settings)
+        assert code == 0
+        assert len(LINE.findall(err)) == 2
+        assert [len(record[-2]) for record in outcomes(tmp_path).values()] == [30, 30]
+        assert list(tmp_path.rglob("checkpoint.pt")) == []
+
+
+def test_a_missing_launcher_names_the_extra_that_brings_it(command, tmp_path, monkeypatch):
+    monkeypatch.delitem(ConfigStore.instance().repo["hydra"]["launcher"], "joblib.yaml")
+    for choice in ("experiment=mini", "hydra/launcher=cores", "hydra/launcher=joblib"):
+        code, _, err = command("-m", choice, f"runs_dir={tmp_path}")
+        assert code == 1
+        assert "the launcher joblib is not installed: pip install 'elmo-benchmark[joblib]'" in err
+        assert "hydra/launcher=basic" in err
+        assert "Traceback" not in err

@@ -1,0 +1,74 @@
+import random
+
+import pytest
+
+from tasks.training.batching import plan_batches
+
+
+def sizes_like_text(n=500):
+    draw = random.Random(0)
+    return [1 + int(draw.expovariate(1 / 20)) for _ in range(n)]
+
+
+@pytest.mark.parametrize("shuffle_seed", [None, 1, 2])
+@pytest.mark.parametrize(("max_examples", "max_tokens"), [(1, 1000), (8, 100), (64, 200), (64, 10**9), (10**6, 300)])
+def test_every_example_once_and_within_bounds(max_examples, max_tokens, shuffle_seed):
+    sizes = sizes_like_text()
+    batches = plan_batches(sizes, max_examples, max_tokens, shuffle_seed)
+    assert sorted(example for batch in batches for example in batch) == list(range(len(sizes)))
+    for batch in batches:
+        assert 0 < len(batch) <= max_examples
+        assert len(batch) == 1 or len(batch) * max(sizes[example] for example in batch) <= max_tokens
+
+
+def test_bounds_are_used_up():
+    assert [len(batch) for batch in plan_batches([5] * 10, 4, 10**9)] == [4, 4, 2]
+    assert [len(batch) for batch in plan_batches([5] * 10, 100, 20)] == [4, 4, 2]
+
+
+@pytest.mark.parametrize("shuffle_seed", [None, 1])
+def test_an_example_over_the_bound_is_alone_rather_than_dropped(shuffle_seed):
+    batches = plan_batches([3, 999, 4, 5], 64, 100, shuffle_seed)
+    assert [1] in batches
+    assert sorted(map(sorted, batches)) == [[0, 2, 3], [1]]
+
+
+def test_lengths_are_alike_in_a_batch():
+    """Padding is what it saves: a third of what batches in any order would need, at most."""
+    sizes = sizes_like_text()
+
+    def padding(batches):
+        return sum(len(batch) * max(sizes[example] for example in batch) for batch in batches) - sum(sizes)
+
+    in_order = [list(range(start, min(start + 32, 500))) for start in range(0, 500, 32)]
+    assert padding(plan_batches(sizes, 32, 10**9, shuffle_seed=1)) < padding(in_order) / 3
+
+
+def test_seeds_decide_the_batches_and_their_order():
+    sizes = sizes_like_text()
+    first, again, other = (plan_batches(sizes, 16, 2000, seed) for seed in (1, 1, 2))
+    assert first == again
+    assert first != other
+    assert {frozenset(batch) for batch in first} != {frozenset(batch) for batch in other}, (
+        "other batches, not only order"
+    )
+    longest = [max(sizes[example] for example in batch) for batch in first]
+    assert longest != sorted(longest)
+
+
+def test_the_global_generator_is_left_alone():
+    random.seed(5)
+    expected = random.Random(5).random()
+    plan_batches([1, 2, 3], 2, 10, shuffle_seed=1)
+    assert random.random() == expected
+
+
+def test_without_a_seed_by_length_and_number():
+    assert plan_batches([3, 1, 3, 2], 2, 100) == [[1, 3], [0, 2]]
+    assert plan_batches([], 2, 100) == []
+
+
+@pytest.mark.parametrize(("max_examples", "max_tokens"), [(0, 10), (10, 0), (-1, 10)])
+def test_no_room_is_an_error(max_examples, max_tokens):
+    with pytest.raises(ValueError, match="at least one example and token"):
+        plan_batches([1], max_examples, max_tokens)

@@ -1,0 +1,82 @@
+"""Every command that the documents name can be run: `python -m MODULE --help`, and the console scripts."""
+
+import importlib
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = ("*.md", "Makefile", "conf/**/*.yaml", "results/**/*.md", "elmo/**/*.md", "tasks/**/*.md")
+HOUSES = ("elmo", "tasks", "results", "tests")
+# What people have in their scripts: a document that stops naming one does not make it superfluous.
+PROMISED = {
+    "elmo.download",
+    "elmo.embed",
+    "elmo.neighbours",
+    "elmo.pretrain",
+    "elmo.pretrain.perplexity",
+    "elmo.store",
+    "results.publish",
+    "results.report",
+    "results.status",
+    "results.table",
+    "tasks.run",
+    "tasks.squad.predict",
+    "tasks.text",
+    "tasks.word2vec",
+}
+# Runs each module as python -m would, with --help, and prints {module: [exit status, what it printed]}.
+ASK = """
+import contextlib, io, json, runpy, sys
+said = {}
+for module in sys.argv[1:]:
+    sys.argv = [module, "--help"]
+    printed, status = io.StringIO(), 0
+    with contextlib.redirect_stdout(printed):
+        try:
+            runpy.run_module(module, run_name="__main__", alter_sys=True)
+        except SystemExit as end:
+            status = end.code
+    said[module] = [status, printed.getvalue()]
+print(json.dumps(said))
+"""
+
+
+def documented():
+    """The modules after -m; a line break may stand between the two."""
+    texts = [path.read_text(encoding="utf-8") for pattern in DOCUMENTS for path in sorted(ROOT.glob(pattern))]
+    pattern = rf"-m\s+((?:{'|'.join(HOUSES)})(?:\.[a-z_]\w*)+)"
+    return {name for text in texts for name in re.findall(pattern, text)}
+
+
+def scripts():
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
+
+
+def test_the_documents_name_them():
+    assert documented() >= PROMISED
+    assert "tests.benchmarks" in documented()
+
+
+@pytest.mark.integration
+def test_every_documented_module_has_help():
+    """One process for all of them: starting torch for each would take a minute."""
+    modules = sorted(documented() | PROMISED)
+    command = [sys.executable, "-c", ASK, *modules]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert sorted(said) == modules
+    assert {module: status for module, (status, _) in said.items() if status not in (0, None)} == {}
+    assert [module for module, (_, text) in said.items() if not text.strip()] == []
+
+
+@pytest.mark.parametrize("script", sorted(scripts()))
+def test_a_console_script_names_a_function(script):
+    module, _, name = scripts()[script].partition(":")
+    assert callable(getattr(importlib.import_module(module), name))

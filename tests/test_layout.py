@@ -1,0 +1,40 @@
+"""The layout: small folders, few of them next to the tasks, and tests in folders that mirror the packages."""
+
+HOUSES = ("elmo", "tasks", "results", "tests")
+MOST_MODULES = 12  # a folder's own, without __init__.py
+MOST_OTHER_FOLDERS = 9  # in tasks/, next to the tasks themselves
+ONLY_TESTS = {"benchmarks", "cluster"}  # folders of tests/ that mirror nothing
+
+
+def folders_of(repository, house):
+    return sorted({path.parent for path in (repository / house).rglob("*.py")})
+
+
+def test_no_folder_holds_more_than_a_reader_can_take_in(repository):
+    counts = {
+        folder.relative_to(repository).as_posix(): len([p for p in folder.glob("*.py") if p.name != "__init__.py"])
+        for house in HOUSES
+        for folder in folders_of(repository, house)
+    }
+    assert {"elmo", "elmo/pretrain/training", "tasks", "tasks/ner", "results/records", "tests"} <= set(counts)
+    assert {folder: count for folder, count in counts.items() if count > MOST_MODULES} == {}
+
+
+def test_every_folder_of_code_is_a_package(repository):
+    folders = [folder for house in HOUSES for folder in folders_of(repository, house)]
+    assert [folder for folder in folders if not (folder / "__init__.py").exists()] == []
+
+
+def test_tasks_shows_the_tasks(repository):
+    folders = {path.name for path in (repository / "tasks").iterdir() if path.is_dir()} - {"__pycache__"}
+    tasks = {path.stem for path in (repository / "conf" / "task").glob("*.yaml")}
+    assert tasks <= folders
+    assert len(folders - tasks) <= MOST_OTHER_FOLDERS, sorted(folders - tasks)
+
+
+def test_tests_mirror_the_packages(repository):
+    tests = repository / "tests"
+    folders = [folder.relative_to(tests) for folder in folders_of(repository, "tests")]
+    mirrored = [folder for folder in folders if folder.parts and folder.parts[0] not in ONLY_TESTS]
+    assert mirrored
+    assert [folder.as_posix() for folder in mirrored if not (repository / folder).is_dir()] == []
