@@ -10,7 +10,7 @@ RAY_STAMP := $(RAY_VENV)/.installed
 # Threads that wait must not spin: tests and runs share the cores.
 export OMP_WAIT_POLICY ?= PASSIVE
 
-.PHONY: help setup demo test test-cluster check lint bench clean
+.PHONY: help setup demo test test-cluster check lint lines bench clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -49,6 +49,9 @@ lint: $(STAMP)
 
 check: lint  ## lint, formatting, types and the fast tests
 	$(BIN)/python -m pytest -n 2 -m 'not integration and not slow and not gpu and not cluster'
+
+lines:  ## count the lines of code by folder, without docstrings, comments and blank lines
+	@$(PYTHON) -m tests.line_counts
 
 # The table alone goes to stdout: BENCH_FORMAT=json make bench > FILE gives a JSON document, even where it installs first.
 bench:  ## measure speeds, each beside an anchor, in two minutes; BENCH='--full', BENCH='--help' for more

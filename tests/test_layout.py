@@ -1,5 +1,9 @@
 """The layout: small folders, few of them next to the tasks, and tests in folders that mirror the packages."""
 
+import pytest
+
+from tests import line_counts
+
 HOUSES = ("elmo", "tasks", "results", "tests")
 MOST_MODULES = 12  # a folder's own, without __init__.py
 MOST_OTHER_FOLDERS = 9  # in tasks/, next to the tasks themselves
@@ -38,3 +42,16 @@ def test_tests_mirror_the_packages(repository):
     mirrored = [folder for folder in folders if folder.parts and folder.parts[0] not in ONLY_TESTS]
     assert mirrored
     assert [folder.as_posix() for folder in mirrored if not (repository / folder).is_dir()] == []
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("", 0),
+        ('"""A module."""\n\n# why\nx = 1  # one\n', 1),
+        ('def f():\n    """Says\n    much."""\n    return """a\n\nb"""\n', 4),
+        ("class A:\n    x: int = 1\n\n    def f(self): return (\n        1\n    )\n", 5),
+    ],
+)
+def test_lines_of_code_leave_out_docstrings_comments_and_blank_lines(source, expected):
+    assert line_counts.code_lines(source) == expected
