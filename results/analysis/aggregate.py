@@ -156,7 +156,7 @@ class Summary:
     compared: tuple[str, str] = (BASELINE, WITH_ELMO)
     best_of: int | None = None
 
-    @property
+    @cached_property
     def features(self) -> list[str]:
         """The columns: the two that are compared always, then whatever else was run."""
         others = {group.features for row in self.rows for group in row.groups}

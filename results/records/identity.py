@@ -21,6 +21,8 @@ RECORD_NAME = "record.json"
 EXAMPLES_NAME = "examples.json"
 
 _LONGEST_NAME = 120  # bytes; most file systems stop at 255, encrypted home folders at 143
+# Made once: `json.dumps` makes one for each value, and a grid of runs has many.
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -126,7 +128,7 @@ def shown(value: object) -> str:
 
 
 def _canonical(value: object) -> str:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return _ENCODER.encode(value)
 
 
 def _not_plain(parts: Parts) -> str:

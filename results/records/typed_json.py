@@ -60,6 +60,8 @@ def decode(kind: Any, value: object, where: str = "") -> Any:  # noqa: ANN401 - 
     if kind is object:
         _check_plain(value, where)
         return value
+    if kind is str and type(value) is str:  # most values are text: no need to look further
+        return value
     if is_dataclass(kind):
         return _decode_dataclass(kind, _expect(Mapping, value, where), where)
     origin, arguments = _form(kind)
@@ -109,18 +111,19 @@ def _form(kind: Any) -> tuple[Any, tuple[Any, ...]]:  # noqa: ANN401
 
 
 @cache
-def _hints(kind: Any) -> dict[str, Any]:  # noqa: ANN401
-    return get_type_hints(kind)
+def _fields(kind: Any) -> tuple[dict[str, Any], list[str]]:  # noqa: ANN401
+    """The types of a dataclass's fields by name, and the names that have no default."""
+    hints = get_type_hints(kind)
+    required = [f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING]
+    return {f.name: hints[f.name] for f in fields(kind)}, required
 
 
 def _decode_dataclass(kind: Any, value: Mapping[str, object], where: str) -> object:  # noqa: ANN401
-    required = [f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING]
+    kinds, required = _fields(kind)
     missing = [_join(where, name) for name in required if name not in value]
     if missing:
         raise ValueError(f"{', '.join(missing)}: missing")
-    hints = _hints(kind)
-    known = {f.name: value[f.name] for f in fields(kind) if f.name in value}
-    return kind(**{name: decode(hints[name], item, _join(where, name)) for name, item in known.items()})
+    return kind(**{name: decode(kinds[name], value[name], _join(where, name)) for name in kinds if name in value})
 
 
 def _decode_union(arguments: tuple[Any, ...], value: object, where: str) -> object:
