@@ -54,7 +54,7 @@ lines:  ## count the lines of code by folder, without docstrings, comments and b
 	@$(PYTHON) -m tests.line_counts
 
 # The table alone goes to stdout: BENCH_FORMAT=json make bench > FILE gives a JSON document, even where it installs first.
-bench:  ## measure speeds, each beside an anchor, in two minutes; BENCH='--full', BENCH='--help' for more
+bench:  ## measure speeds, each next to an anchor, in two minutes; BENCH='--full', BENCH='--help' for more
 	@$(MAKE) -s setup >&2
 	@$(BIN)/python -m tests.benchmarks $(BENCH)
 
