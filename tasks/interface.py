@@ -76,6 +76,10 @@ class Scores:
     examples: list[dict[str, float]] = field(default_factory=list)
 
 
+class ScorersDisagree(RuntimeError):  # noqa: N818
+    """Two scorers give different values for the same predictions; the message names both values."""
+
+
 class Head(nn.Module, ABC):
     """The part of a model that belongs to a task. It is told widths, never where the vectors come from."""
 
@@ -168,6 +172,14 @@ class Task(ABC, Generic[Example, Settings]):
     @abstractmethod
     def score(self, examples: Sequence[Example], predictions: Sequence[Any]) -> Scores:
         """What the predictions are worth against the gold labels."""
+
+    def score_test(self, examples: Sequence[Example], predictions: Sequence[Any]) -> Scores:
+        """The test scores for the record: those of `score`, unless the task has a slower scorer of record.
+
+        Raises:
+            ScorersDisagree: the scorer of record gives other values than `score`.
+        """
+        return self.score(examples, predictions)
 
     @abstractmethod
     def gold(self, examples: Sequence[Example]) -> list[Any]:

@@ -42,7 +42,7 @@ from results.records.run_lock import Lock, Owner, Process, take
 from tasks.data.datasets import Loaded
 from tasks.features.frozen_layers import StoreUnusable
 from tasks.features.token_features import TokenFeatures
-from tasks.interface import Scores, Split
+from tasks.interface import ScorersDisagree, Scores, Split
 from tasks.modules.seeding import initialise
 from tasks.running.config import RunConfig, explain, group_options, run_config
 from tasks.running.loggers import make_logger
@@ -253,7 +253,7 @@ def experiment(
 
     test = load("test").examples  # read once, when nothing is left to choose
     meet({"test": test})
-    outcome.test = trainer.evaluate(model, test)
+    outcome.test = trainer.test(model, test)
     return model
 
 
@@ -277,7 +277,15 @@ def _hydra_main(tree: DictConfig) -> Ended:
     end_with_launcher()
     try:
         return run(run_config(tree), in_sweep, side_by_side)
-    except (InputError, RecordConflict, RecordUnreadable, NonFiniteLoss, OutOfMemory, OSError) as error:
+    except (
+        InputError,
+        RecordConflict,
+        RecordUnreadable,
+        NonFiniteLoss,
+        OutOfMemory,
+        ScorersDisagree,
+        OSError,
+    ) as error:
         print(f"tasks.run: {error}", file=sys.stderr)
         raise RunFailed from error
     except (HydraException, OmegaConfBaseException) as error:  # of an interpolation, which is resolved only now

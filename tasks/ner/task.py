@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,13 @@ import torch
 
 from tasks.data.tag_schemes import bioes, scheme_of, spans_of
 from tasks.interface import Batch, Head, Scores, Sentence, Split, Task
-from tasks.metrics import span_scores
+from tasks.metrics import check_same_values, seqeval_scores, span_scores
 from tasks.ner.data import ColumnReader, NerExample, read_columns, read_rows
 from tasks.ner.head import BiLstmCrf, NerSettings
 
 
 class Ner(Task[NerExample, NerSettings]):
-    """Named entity recognition by span F1, as conlleval counts it."""
+    """Named entity recognition by span F1, as conlleval counts it. The test score comes from seqeval."""
 
     name = "ner"
     metric = "f1"
@@ -95,3 +96,10 @@ class Ner(Task[NerExample, NerSettings]):
     def score(self, examples: Sequence[NerExample], predictions: Sequence[Sequence[str]]) -> Scores:
         """Span F1, precision and recall, also by label; true and false positives and misses of each sentence."""
         return span_scores([example.spans for example in examples], [spans_of(tags) for tags in predictions])
+
+    def score_test(self, examples: Sequence[NerExample], predictions: Sequence[Sequence[str]]) -> Scores:
+        """The scores of `score`, with F1, precision and recall by seqeval."""
+        fast = self.score(examples, predictions)
+        values = seqeval_scores(self.gold(examples), predictions)
+        check_same_values(values, fast.values, "seqeval")
+        return replace(fast, values=values)

@@ -122,6 +122,16 @@ class TestFailure:
         assert "Traceback" not in err
         assert read_record(path_of(tmp_path)).error.type == "OutOfMemory"
 
+    def test_scorers_that_disagree_on_test(self, place, command, tmp_path, monkeypatch):
+        monkeypatch.setattr("tasks.ner.task.seqeval_scores", lambda *_: {"f1": -1.0})
+        code, _, err = command(*arguments(place, tmp_path, "trainer.epochs=1"))
+        assert code == 1
+        assert "tasks.run: test f1: expected the same value from seqeval and from tasks.metrics, found -1.0" in err
+        assert "Traceback" not in err
+        record = read_record(path_of(tmp_path, **{"trainer.epochs": 1}))
+        assert (record.status, record.error.type) == ("failed", "ScorersDisagree")
+        assert not record.scores.get("test")
+
 
 class TestFailedBefore:
     ASTRAY = ("trainer.lr=1e30", "trainer.grad_norm=null", "trainer.epochs=1")

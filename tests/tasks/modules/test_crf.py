@@ -39,6 +39,15 @@ def is_allowed(tags, path):
     return all(may_follow(a, b) for a, b in itertools.pairwise(names))
 
 
+def test_parameters_are_those_of_the_library():
+    """Starting values are drawn by parameter name, and saved models hold these names."""
+    crf, library = make_crf(BIOES), CRF(len(BIOES))
+    assert isinstance(crf, CRF)
+    assert {name: p.shape for name, p in crf.named_parameters()} == {
+        name: p.shape for name, p in library.named_parameters()
+    }
+
+
 @torch.no_grad()
 def test_likelihood_is_that_of_enumeration():
     tags = BIOES[:5]
