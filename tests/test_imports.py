@@ -14,6 +14,7 @@ ROOM_FOR_HYDRA = {
         "tasks/running/config.py",
         "tasks/running/dataset_file.py",
         "tasks/sweeps/callback.py",
+        "elmo/common/config_errors.py",
         "elmo/pretrain/__main__.py",
     ),
 }

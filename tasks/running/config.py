@@ -5,9 +5,7 @@ YAML files under conf/ fill these in; a key or type that is not here is refused 
 
 from __future__ import annotations
 
-import difflib
 import importlib
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import entry_points
@@ -24,7 +22,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from elmo.bilm.options import SIZES
 from elmo.bilm.weight_files import shipped_names
-from elmo.common import checks
+from elmo.common import checks, config_errors
 from elmo.common.errors import InputError, excerpt
 from elmo.common.files import expanded
 from elmo.download import is_published
@@ -358,36 +356,10 @@ def _checked(kind: type, values: Mapping[str, Any], where: str) -> Any:  # noqa:
 
 
 def explain(error: Exception, where: str = "") -> str:
-    """A config error in a line or two: the key, what was wrong, and what could stand there instead."""
-    if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options:
-        group, _, name = error.missing_cfg_file.rpartition("/")
-        close = difflib.get_close_matches(name, error.options, n=1)
-        hint = f" Did you mean {group}={close[0]}?" if close else ""
-        return f"{group}={name}: no such choice.{hint} There are: {', '.join(sorted(error.options))}."
-    texts = [str(error), str(error.__cause__ or "")]
-    if unreadable := re.search(r"LexerNoViableAltException: ([^\s=]+)=(\S+)", texts[0]):
-        key, value = unreadable.groups()
-        return f"{key}={value}: Hydra cannot read this value as it is. Quote it twice: \"{key}='{value}'\""
-    unknown = next(filter(None, (re.search(r"(?:Could not override|Key) '([^']+)'", text) for text in texts)), None)
-    located = next(filter(None, (re.search(r"full_key: (\S+)", text) for text in texts)), None)
-    if unknown is None:
-        lines = [line for text in reversed(texts) for line in text.splitlines() if line and "_type=" not in line]
-        reason = "\n".join(dict.fromkeys(line for line in lines if "full_key" not in line))
-        return ".".join(filter(None, (where, located[1] if located else ""))) + ": " * bool(where or located) + reason
-    name = ".".join(filter(None, (where, located[1] if located else unknown[1])))
-    parent, _, last = name.rpartition(".")
-    known = _known_keys(error, parent)
-    close = difflib.get_close_matches(last, known, n=1)
-    hint = f" Did you mean {'.'.join(filter(None, (parent, close[0])))}?" if close else ""
-    # An open mapping, such as a reader's settings: what may stand there is checked once it is added.
-    listed = f" Known there: {', '.join(sorted(known))}." if known else f" To add it, type +{name}=VALUE."
-    return f"unknown key {name}.{hint}{listed}"
+    """Describes a config error of a run: the key, what is wrong, and which keys or choices exist."""
+    return config_errors.explain(error, _known_keys, where)
 
 
-def _known_keys(error: Exception, parent: str) -> list[str]:
-    """The keys that may stand under `parent`: those of the refusing dataclass, else those of the default tree."""
-    kind = getattr(error, "object_type", None)
-    if isinstance(kind, type) and hasattr(kind, "__dataclass_fields__"):
-        return list(kind.__dataclass_fields__)
+def _known_keys(parent: str) -> list[str]:
     node = OmegaConf.select(compose_config([]), parent) if parent else compose_config([])
     return [str(key) for key in node if key != "_target_"] if isinstance(node, DictConfig) else []

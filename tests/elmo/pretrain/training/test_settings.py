@@ -86,8 +86,12 @@ def test_every_size_composes_to_checked_settings(size, shape):
 @pytest.mark.parametrize(
     ("argument", "message"),
     [
-        ("budget.stps=1", "unknown key budget.stps; known there: steps, tokens, minutes"),
-        ("size=smal", "size=smal: no such choice; there are classroom, medium, original, small, tiny"),
+        ("budget.stps=1", "unknown key budget.stps. Did you mean budget.steps? Known there: minutes, steps, tokens."),
+        (
+            "size=smal",
+            "size=smal: no such choice. Did you mean size=small? There are: classroom, medium, original, ",
+        ),
+        ("sise=tiny", "unknown key sise. Did you mean size? Known there: budget, corpus,"),
         ("seed=one", "seed: Value 'one' of type 'str' could not be converted to Integer"),
         ("training.beta2=2", "training.beta2 must be at least 0 and below 1, found 2.0"),
         ("init=nosuch", "nosuch: no such weights file or folder"),

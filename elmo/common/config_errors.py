@@ -1,0 +1,49 @@
+"""One-line explanations of Hydra and OmegaConf errors."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable
+
+from hydra.errors import MissingConfigException
+
+
+def explain(error: Exception, known_keys: Callable[[str], Iterable[str]], where: str = "") -> str:
+    """Describes a config error: the key, what is wrong, and which keys or choices exist.
+
+    Args:
+        error: raised by Hydra or OmegaConf.
+        known_keys: lists the keys below a parent such as "trainer"; "" is the root. It is used where the error does
+            not say which dataclass refused the key.
+        where: prefix of the keys that the error names, if only a part of the config was checked.
+    """
+    if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options:
+        group, _, name = error.missing_cfg_file.rpartition("/")
+        close = difflib.get_close_matches(name, error.options, n=1)
+        hint = f" Did you mean {group}={close[0]}?" if close else ""
+        return f"{group}={name}: no such choice.{hint} There are: {', '.join(sorted(error.options))}."
+    texts = [str(error), str(error.__cause__ or "")]
+    if unreadable := re.search(r"LexerNoViableAltException: ([^\s=]+)=(\S+)", texts[0]):
+        key, value = unreadable.groups()
+        return f"{key}={value}: Hydra cannot read this value as it is. Quote it twice: \"{key}='{value}'\""
+    unknown = next(filter(None, (re.search(r"(?:Could not override|Key) '([^']+)'", text) for text in texts)), None)
+    located = next(filter(None, (re.search(r"full_key: (\S+)", text) for text in texts)), None)
+    if unknown is None:
+        noise = ("_type=", "full_key", "Error merging override")
+        lines = [line for text in reversed(texts) for line in text.splitlines() if line]
+        reason = "\n".join(dict.fromkeys(line for line in lines if not any(part in line for part in noise)))
+        return ": ".join(filter(None, (_joined(where, located[1] if located else ""), reason)))
+    name = _joined(where, located[1] if located else unknown[1])
+    parent, _, last = name.rpartition(".")
+    kind = getattr(error, "object_type", None)
+    known = sorted(getattr(kind, "__dataclass_fields__", None) or known_keys(parent))
+    close = difflib.get_close_matches(last, known, n=1)
+    hint = f" Did you mean {_joined(parent, close[0])}?" if close else ""
+    # Nothing is listed for an open mapping, such as a reader's settings. They are checked once the key is added.
+    listed = f" Known there: {', '.join(known)}." if known else f" To add it, type +{name}=VALUE."
+    return f"unknown key {name}.{hint}{listed}"
+
+
+def _joined(parent: str, name: str) -> str:
+    return ".".join(filter(None, (parent, name)))
