@@ -20,7 +20,7 @@ from tasks.modules.layers import BiRnn
 from tests.benchmarks import __main__ as program
 from tests.benchmarks import bilm, embed, epochs, grid, heads, store, text
 from tests.benchmarks.measuring import anchor, rows, timing
-from tests.benchmarks.measuring.rows import Row
+from tests.benchmarks.measuring.rows import Measurement
 from tests.benchmarks.measuring.timing import Rounds
 
 CPU = torch.device("cpu")
@@ -149,7 +149,7 @@ def test_a_slow_anchor_is_doubted_where_its_speed_is_known(capsys):
     assert anchor.doubt(139.0, "Neoverse-N1")
     assert not anchor.doubt(141.0, "Neoverse-N1")
     assert not anchor.doubt(1.0, "some other")
-    row = Row("biLM", "small", "tokens/CPU s", 1000.0, 139.0, anchor.NAME, 7.19, 7.0)
+    row = Measurement("biLM", "small", "tokens/CPU s", 1000.0, 139.0, anchor.NAME, 7.19, 7.0)
     assert row.cells()[4:] == ("7.19", ">= 7")
     doubted = row.doubted(anchor.doubt(139.0, "Neoverse-N1"))
     assert doubted.cells()[4:] == ("(7.19)", ">= 7")
@@ -162,7 +162,9 @@ def test_a_slow_anchor_is_doubted_where_its_speed_is_known(capsys):
 
 def test_doubts_about_the_anchor_at_size_small_hold_at_size_original(monkeypatch):
     def some_rows(work, device):
-        yield Row("biLM", work.size, "tokens/CPU s", 9.0, 100.0 if work.size == "small" else 50.0, anchor.NAME, 2.0)
+        yield Measurement(
+            "biLM", work.size, "tokens/CPU s", 9.0, 100.0 if work.size == "small" else 50.0, anchor.NAME, 2.0
+        )
 
     monkeypatch.setattr(bilm, "cpu_rows", some_rows)
     monkeypatch.setattr(bilm, "processor", lambda device: "Neoverse-N1")
@@ -170,7 +172,7 @@ def test_doubts_about_the_anchor_at_size_small_hold_at_size_original(monkeypatch
 
 
 def test_an_aim_for_seconds_is_shown_with_its_unit():
-    assert Row("epoch", "", "s", 1.5, most=2.0).cells()[5] == "<= 2 s"
+    assert Measurement("epoch", "", "s", 1.5, most=2.0).cells()[5] == "<= 2 s"
 
 
 @pytest.mark.parametrize("size", ["tiny", "small"])

@@ -22,12 +22,12 @@ from elmo.pretrain.model.export import export
 from elmo.pretrain.model.language_model import LanguageModel
 from elmo.pretrain.model.output import load_model
 from elmo.pretrain.training.card import Facts, card, hardware
-from elmo.pretrain.training.checkpoint import Row, RunFolder, alone_in
+from elmo.pretrain.training.checkpoint import CurveRow, RunFolder, alone_in
 from elmo.pretrain.training.parallel import Workers, started
 from elmo.pretrain.training.perplexity import Perplexity, perplexity
 from elmo.pretrain.training.reading import Text, texts_of_store
 from elmo.pretrain.training.settings import Settings
-from elmo.pretrain.training.train import Outcome, check_perplexity, precision, train
+from elmo.pretrain.training.train import TrainingResult, check_perplexity, precision, train
 from elmo.tokeniser import Tokenise
 
 
@@ -185,7 +185,7 @@ def _measured(model: LanguageModel, heldout: Text, dtype: torch.dtype = torch.fl
 
 
 @contextmanager
-def _watching(settings: Settings, workers: Workers) -> Iterator[Callable[[Row], None] | None]:
+def _watching(settings: Settings, workers: Workers) -> Iterator[Callable[[CurveRow], None] | None]:
     """What sends the learning curve to Weights & Biases, where that was asked for."""
     if settings.wandb is None or not workers.first:
         yield None
@@ -194,14 +194,14 @@ def _watching(settings: Settings, workers: Workers) -> Iterator[Callable[[Row], 
 
     with wandb.init(project=settings.wandb, dir=settings.out, config=settings.identity()) as run:
 
-        def watch(row: Row) -> None:
+        def watch(row: CurveRow) -> None:
             values = {name: value for name, value in asdict(row).items() if value is not None}
             run.log(values, step=row.step)
 
         yield watch
 
 
-def _report(console: Console, facts: Facts, outcome: Outcome, target: Path) -> None:
+def _report(console: Console, facts: Facts, outcome: TrainingResult, target: Path) -> None:
     position = outcome.position
     lines = [
         f"{position.step:,} steps, {position.tokens:,} tokens, {position.seconds / 60:.1f} minutes, "

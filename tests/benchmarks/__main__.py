@@ -14,7 +14,7 @@ import torch
 
 from elmo.common.errors import InputError
 from tests.benchmarks import STARTED, bilm, embed, epochs, heads, store
-from tests.benchmarks.measuring.rows import Row, show
+from tests.benchmarks.measuring.rows import Measurement, show
 from tests.benchmarks.measuring.timing import single_precision, tell, threads
 
 PARTS = ("bilm", "store", "crf", "recurrence", "epochs", "products", "embed")
@@ -59,7 +59,7 @@ def parts(text: str) -> list[str]:
     return [name for name in PARTS if name in wanted]
 
 
-def jobs(options: argparse.Namespace) -> Iterator[tuple[str, Callable[[], Iterator[Row]]]]:
+def jobs(options: argparse.Namespace) -> Iterator[tuple[str, Callable[[], Iterator[Measurement]]]]:
     """What there is to measure, by the name of its part; a task's epochs are a job of their own."""
     device, full = options.device, options.full
     gpu = device.type != "cpu"
@@ -86,7 +86,7 @@ def jobs(options: argparse.Namespace) -> Iterator[tuple[str, Callable[[], Iterat
 def main(given: Sequence[str] | None = None) -> int:
     """Measures, prints, and gives 1 where something could not be measured."""
     options = arguments(given)
-    rows: list[Row] = []
+    rows: list[Measurement] = []
     failures = []
     for part, measure in jobs(options):
         alone = part in AS_IN_A_RUN

@@ -17,7 +17,7 @@ from elmo.store.cached_layers import CachedLayers
 from tests.benchmarks import text
 from tests.benchmarks.bilm_gpu import cudnn_layers
 from tests.benchmarks.measuring import anchor
-from tests.benchmarks.measuring.rows import Row
+from tests.benchmarks.measuring.rows import Measurement
 from tests.benchmarks.measuring.timing import Rounds, in_turn, processor, second, tell
 
 CUDNN = "cuDNN's LSTM, no clipping"
@@ -69,7 +69,7 @@ AIMS = {
 OF_CUDNN, OF_OWN_BATCHES = 0.5, 10.0  # aims on a GPU
 
 
-def rows(device: torch.device, full: bool) -> Iterator[Row]:
+def rows(device: torch.device, full: bool) -> Iterator[Measurement]:
     """The rows of all sizes; where the anchor is slow at size small, no ratio to it counts."""
     if device.type != "cpu":
         for work in ON_A_GPU:
@@ -83,7 +83,7 @@ def rows(device: torch.device, full: bool) -> Iterator[Row]:
             yield row.doubted(doubt)
 
 
-def cpu_rows(work: Workload, device: torch.device) -> Iterator[Row]:
+def cpu_rows(work: Workload, device: torch.device) -> Iterator[Measurement]:
     """One batch, compiled and in torch, and a stream of batches."""
     tell(f"biLM, {work.size}: builds and compares")
     bilm = random_bilm(work.size, seed=1)
@@ -120,7 +120,7 @@ def cpu_rows(work: Workload, device: torch.device) -> Iterator[Row]:
             yield rate(rounds, name, anchor.NAME, f"biLM, {name}", work.shape(), tokens, tokens, device, aim)
 
 
-def gpu_rows(work: Workload, device: torch.device) -> Iterator[Row]:
+def gpu_rows(work: Workload, device: torch.device) -> Iterator[Measurement]:
     """One batch, and batches of our own choice as when a store is filled; with clipping, and without."""
     tell(f"biLM, {work.size}: builds and compares")
     shape = SIZES[work.size]
@@ -178,9 +178,9 @@ def rate(
     beside_tokens: int,
     device: torch.device,
     aim: float | None,
-) -> Row:
+) -> Measurement:
     """Tokens a second of a path and of its anchor, which may have read another number of them."""
-    return Row(
+    return Measurement(
         what,
         shape,
         f"tokens/{second(device)}",

@@ -42,7 +42,7 @@ TOLERANCE = {"tiny": 5e-5, "small": 5e-5, "original": 1e-4}
 TOKENS_AT_ONCE = (32_768, 65_536, 131_072)
 ANCHOR, CUDNN = "anchor: AllenNLP's way", "cuDNN, no clipping"
 
-Row = dict[str, Any]
+GpuRow = dict[str, Any]
 
 
 def timed(work: Callable[[], Any]) -> float:
@@ -102,7 +102,7 @@ def cudnn_layers(bilm: Bilm, lstms: list[list[nn.LSTM]], sentences: list[list[st
     return result[:, back.to(result.device)]
 
 
-def batch_rows(size: str, clipped: Bilm, unclipped: Bilm) -> list[Row]:
+def batch_rows(size: str, clipped: Bilm, unclipped: Bilm) -> list[GpuRow]:
     """64 sentences a batch, every path alternately."""
     batch = text.sentences(64)
     tokens = sum(map(len, batch))
@@ -131,12 +131,12 @@ def batch_rows(size: str, clipped: Bilm, unclipped: Bilm) -> list[Row]:
     return rows
 
 
-def fill_rows(size: str, clipped: Bilm, unclipped: Bilm, count: int, before: list[Row]) -> list[Row]:
+def fill_rows(size: str, clipped: Bilm, unclipped: Bilm, count: int, before: list[GpuRow]) -> list[GpuRow]:
     """Batches of our own choice; neither anchor knows more than 64 sentences, so their speeds there are the measure."""
     sentences = like(text.sentences(1000), count)
     speed = {entry["what"]: entry["tokens_per_second"] for entry in before}
 
-    def filled(name: str, bilm: Bilm, at_once: int = 65_536, cudnn: bool = True, stored: bool = False) -> Row:
+    def filled(name: str, bilm: Bilm, at_once: int = 65_536, cudnn: bool = True, stored: bool = False) -> GpuRow:
         elmo.store.cached_layers.TOKENS_AT_ONCE_ON_A_GPU = at_once
         bilm.remember_words()  # anew: what was met before is forgotten
         with switched(cudnn), tempfile.TemporaryDirectory() as folder:
@@ -169,7 +169,7 @@ def like(some: list[list[str]], count: int) -> list[tuple[str, ...]]:
     return [tuple(draw.choices(words, k=len(draw.choice(some)))) for _ in range(count)]
 
 
-def row(size: str, batches: str, what: str, speed: float, to_anchor: float, to_cudnn: float) -> Row:
+def row(size: str, batches: str, what: str, speed: float, to_anchor: float, to_cudnn: float) -> GpuRow:
     ratios = {"to_anchor": round(to_anchor, 2), "to_cudnn": round(to_cudnn, 2)}
     return {"size": size, "batches": batches, "what": what, "tokens_per_second": round(speed), **ratios}
 
@@ -182,7 +182,7 @@ def main() -> None:
     parser.add_argument("--device", default="cuda", help="cpu tries the benchmark itself out")
     options = parser.parse_args()
     torch.backends.cudnn.allow_tf32 = False
-    rows: list[Row] = []
+    rows: list[GpuRow] = []
     for size in options.sizes:
         shape = SIZES[size]
         clipped = random_bilm(shape, seed=1).to(options.device)

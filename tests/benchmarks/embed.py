@@ -15,20 +15,20 @@ import torch
 from elmo import random_bilm, save_bilm
 from tests.benchmarks import text
 from tests.benchmarks.measuring import anchor
-from tests.benchmarks.measuring.rows import Row
+from tests.benchmarks.measuring.rows import Measurement
 from tests.benchmarks.measuring.timing import processor, second, seconds, tell
 
 SENTENCES = {"small": 384, "original": 96}
 ANCHORED = 64  # sentences of the anchor's batch
 
 
-def rows(device: torch.device, full: bool) -> Iterator[Row]:
+def rows(device: torch.device, full: bool) -> Iterator[Measurement]:
     """A row for each size."""
     for size, sentences in SENTENCES.items():
         yield embed_row(size, sentences, device)
 
 
-def embed_row(size: str, sentences: int, device: torch.device) -> Row:
+def embed_row(size: str, sentences: int, device: torch.device) -> Measurement:
     """One size's row; what one line costs is start-up, and is taken off."""
     tell(f"elmo.embed, {size}")
     bilm = random_bilm(size, seed=1)
@@ -41,7 +41,7 @@ def embed_row(size: str, sentences: int, device: torch.device) -> Row:
     tokens, ours = sum(map(len, text.sentences(sentences))), whole - startup
     theirs = seconds(partial(anchor.layers, bilm.to(device), batch), device)
     speed, anchored = tokens / ours, sum(map(len, batch)) / theirs
-    row = Row(
+    row = Measurement(
         "elmo.embed",
         f"{size}, {sentences} sentences, less {startup:.1f} of start",
         f"tokens/{second(device)}",

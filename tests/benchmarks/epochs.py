@@ -20,7 +20,7 @@ from tasks.modules.seeding import initialise
 from tasks.running.config import typed_config
 from tasks.training.trainer import TaskModel, Trainer
 from tests.benchmarks.heads import from_libraries
-from tests.benchmarks.measuring.rows import Row
+from tests.benchmarks.measuring.rows import Measurement
 from tests.benchmarks.measuring.timing import in_turn, second, seconds, single_precision, tell
 
 TASKS = ("ner", "sst5", "snli", "squad")
@@ -84,7 +84,7 @@ class Arm:
 
 def rows(
     tasks: Sequence[tuple[str, str]], limit: int, device: torch.device, rounds: int, without_store: bool
-) -> Iterator[Row]:
+) -> Iterator[Measurement]:
     """The rows of all tasks, which are pairs of a name and of its data's."""
     for task, data in tasks:
         with tempfile.TemporaryDirectory() as folder:
@@ -93,7 +93,7 @@ def rows(
 
 def task_rows(
     task: str, data: str, limit: int, device: torch.device, rounds: int, without_store: bool, folder: Path
-) -> Iterator[Row]:
+) -> Iterator[Measurement]:
     """The rows of one task.
 
     Args:
@@ -131,13 +131,13 @@ def task_rows(
         what, own = f"epoch, {task} {data}, {name}", found.median(name)
         if name == GLOVE:
             ratio = found.ratio(GLOVE, LIBRARIES)
-            yield Row(what, examples, unit, own, found.median(LIBRARIES), LIBRARIES, ratio, most=aim)
+            yield Measurement(what, examples, unit, own, found.median(LIBRARIES), LIBRARIES, ratio, most=aim)
         elif name == WARM:
             shape, ratio = f"{examples}, looked up in {before[name]:.2f}", found.ratio(WARM, GLOVE)
-            yield Row(what, shape, unit, own, found.median(GLOVE), GLOVE, ratio, most=aim)
+            yield Measurement(what, shape, unit, own, found.median(GLOVE), GLOVE, ratio, most=aim)
         else:
             shape, theirs, own = f"{examples}, {before[name]:.2f} embedding", found.median(GLOVE), own + before[name]
-            yield Row(what, shape, unit, own, theirs, GLOVE, theirs / own)
+            yield Measurement(what, shape, unit, own, theirs, GLOVE, theirs / own)
 
 
 def alike(task: str, arm: Arm) -> None:

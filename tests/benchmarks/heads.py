@@ -19,7 +19,7 @@ from tasks.features.token_features import CharacterCnn, CharactersConfig
 from tasks.modules.crf import ConstrainedCrf
 from tasks.modules.layers import BiRnn, product
 from tests.benchmarks.measuring import rows as table
-from tests.benchmarks.measuring.rows import Row
+from tests.benchmarks.measuring.rows import Measurement
 from tests.benchmarks.measuring.timing import in_turn, second, single_precision, threads
 
 ROUNDS, BUDGET = 2, 0.6  # rounds at least, and seconds, for each row; a full run takes five times the seconds
@@ -42,7 +42,7 @@ CHAINS = [(16, 25, 17), (128, 50, 17)]
 Work = Callable[[], Tensor]
 
 
-def recurrence_rows(device: torch.device, full: bool) -> Iterator[Row]:
+def recurrence_rows(device: torch.device, full: bool) -> Iterator[Measurement]:
     """The recurrences of heads beside torch's; on a GPU torch's are cuDNN's."""
     torch.manual_seed(0)
     for cell, batch, tokens, width, hidden, layers in RECURRENCES + LARGE_RECURRENCES * full:
@@ -55,7 +55,7 @@ def recurrence_rows(device: torch.device, full: bool) -> Iterator[Row]:
         yield both_ways(cell.__name__, shape, "torch", ours, theirs, wanted, device, full)
 
 
-def crf_rows(device: torch.device, full: bool) -> Iterator[Row]:
+def crf_rows(device: torch.device, full: bool) -> Iterator[Measurement]:
     """Likelihood and decoding of a CRF beside pytorch-crf's."""
     torch.manual_seed(0)
     for batch, tokens, n_tags in CHAINS:
@@ -74,7 +74,7 @@ def crf_rows(device: torch.device, full: bool) -> Iterator[Row]:
         yield measured("CRF decoding", shape, "pytorch-crf", decoders, device, full)
 
 
-def product_rows(device: torch.device, full: bool) -> Iterator[Row]:
+def product_rows(device: torch.device, full: bool) -> Iterator[Measurement]:
     """Character CNN and attention, which are products of matrices, beside torch's convolution and products."""
     torch.manual_seed(0)
     for filters, width, words, characters in CONVOLUTIONS:
@@ -93,7 +93,7 @@ def product_rows(device: torch.device, full: bool) -> Iterator[Row]:
 
 def both_ways(
     what: str, shape: str, library: str, ours: Work, theirs: Work, wanted: Sequence[Tensor], device, full: bool
-) -> Row:
+) -> Measurement:
     """The row of two ways to compute one thing, forward and back, after a look whether they do."""
     agree(ours, theirs, wanted)
     paths = {"ours": lambda: ours().sum().backward(), library: lambda: theirs().sum().backward()}
@@ -112,11 +112,11 @@ def agree(ours: Work, theirs: Work, wanted: Sequence[Tensor]) -> None:
         torch.testing.assert_close(mine, librarys, atol=atol, rtol=TOLERANCE)
 
 
-def measured(what: str, shape: str, library: str, paths: dict[str, Callable], device, full: bool) -> Row:
+def measured(what: str, shape: str, library: str, paths: dict[str, Callable], device, full: bool) -> Measurement:
     rounds = in_turn(paths, device, f"{what}, {shape}", ROUNDS, BUDGET * (5 if full else 1))
     ours, theirs = 1e3 * rounds.median("ours"), 1e3 * rounds.median(library)
     unit = second(device).replace("s", "ms")
-    return Row(what, shape, unit, ours, theirs, library, rounds.ratio("ours", library))
+    return Measurement(what, shape, unit, ours, theirs, library, rounds.ratio("ours", library))
 
 
 def some_lengths(batch: int, tokens: int) -> Tensor:

@@ -21,7 +21,7 @@ from elmo.common.device import choose_device
 from elmo.pretrain.corpus.token_store import SPECIALS, Sentences, TokenStore
 from elmo.pretrain.model.language_model import LanguageModel
 from elmo.pretrain.model.spelling import Spelling
-from elmo.pretrain.training.checkpoint import Row, RunFolder
+from elmo.pretrain.training.checkpoint import CurveRow, RunFolder
 from elmo.pretrain.training.reading import Text, texts_of_store
 from elmo.pretrain.training.settings import Budget, Training
 from elmo.pretrain.training.train import train
@@ -50,7 +50,7 @@ def measure(size: str, text: Text, batch_tokens: int, steps: int, device: torch.
     model = LanguageModel.random(options, text.n_targets, seed=1).to(device)
     never = steps + 1
     training = Training(batch_tokens=batch_tokens, log_every=LINE_EVERY, evaluate_every=0, checkpoint_every=never)
-    curve: list[Row] = []
+    curve: list[CurveRow] = []
     start = time.perf_counter()
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats()

@@ -22,7 +22,7 @@ from elmo.store import About, Shelf, disk_bytes, open_shelf
 from elmo.store.cached_layers import CachedLayers
 from tests.benchmarks import bilm, epochs, text
 from tests.benchmarks.measuring import anchor
-from tests.benchmarks.measuring.rows import Row, show
+from tests.benchmarks.measuring.rows import Measurement, show
 from tests.benchmarks.measuring.timing import in_turn, processor, single_precision, tell, threads
 
 BATCH = 32  # sentences that are read at once
@@ -55,7 +55,7 @@ QUICK_ON_A_GPU = Workload(20_000, 64, 16, ("float16",), 2)
 FULL_ON_A_GPU = Workload(20_000, 64, 16, ("float16", "float32"), 3)
 
 
-def rows(device: torch.device, full: bool) -> Iterator[Row]:
+def rows(device: torch.device, full: bool) -> Iterator[Measurement]:
     """Fill and read rates of the shipped biLM, on sentences with the statistics of running text."""
     quick, thorough = (QUICK, FULL) if device.type == "cpu" else (QUICK_ON_A_GPU, FULL_ON_A_GPU)
     work = thorough if full else quick
@@ -64,7 +64,7 @@ def rows(device: torch.device, full: bool) -> Iterator[Row]:
             yield from precision_rows(work, precision, device, Path(folder) / precision)
 
 
-def precision_rows(work: Workload, precision: str, device: torch.device, folder: Path) -> Iterator[Row]:
+def precision_rows(work: Workload, precision: str, device: torch.device, folder: Path) -> Iterator[Measurement]:
     """Filling beside AllenNLP's way to embed, reading beside computing again, and what a token takes on disk."""
     tell(f"store, {precision}: builds and compares")
     source = load_bilm("small").to(device)
@@ -118,7 +118,7 @@ def precision_rows(work: Workload, precision: str, device: torch.device, folder:
     yield row
     plain = 4 * source.n_layers * source.dim
     size = disk_bytes(filled[-1].path) / tokens
-    yield Row("store, on disk", shape, "bytes/token", size, plain, "all layers in float32", plain / size)
+    yield Measurement("store, on disk", shape, "bytes/token", size, plain, "all layers in float32", plain / size)
 
 
 def cached(source: Bilm, shelf: Shelf) -> CachedLayers:

@@ -28,7 +28,7 @@ from elmo.common.meter import Meter
 from elmo.common.threads import available_cores
 from elmo.pretrain.corpus.merge import merge
 from elmo.pretrain.corpus.shards import make_shards
-from elmo.pretrain.corpus.sources import BLOCK_BYTES, Source, find_sources
+from elmo.pretrain.corpus.sources import BLOCK_BYTES, SourceFile, find_sources
 from elmo.pretrain.corpus.token_store import DTYPES, FORMAT, VERSION, TokenStore, read_header, require
 from elmo.tokeniser import MAX_WORD_BYTES, TOKENISER_VERSION, Tokenise
 
@@ -139,13 +139,13 @@ def build_store(settings: CorpusSettings, folder: str | Path, console: Console |
     return store
 
 
-def _workers(settings: CorpusSettings, sources: list[Source]) -> int:
+def _workers(settings: CorpusSettings, sources: list[SourceFile]) -> int:
     """Return how many processes pay: no more than cores, and none without a block to work on."""
     blocks = math.ceil(sum(source.text_bytes() for source in sources) / settings.block_bytes)
     return max(1, min(settings.workers or available_cores(), blocks))
 
 
-def _finished(folder: Path, settings: CorpusSettings, sources: list[Source]) -> TokenStore:
+def _finished(folder: Path, settings: CorpusSettings, sources: list[SourceFile]) -> TokenStore:
     """Return the store that is already in `folder`, after checking that it is the one asked for."""
     header = read_header(folder)
     found = _hashes((source["name"], source["sha256"]) for source in header["sources"])
@@ -160,7 +160,7 @@ def _hashes(files: Iterable[tuple[str, str]]) -> dict[str, str]:
     return {f"source {i}, {name}": f"sha256 {sha256[:16]}" for i, (name, sha256) in enumerate(files)}
 
 
-def _shard_identity(settings: CorpusSettings, sources: list[Source]) -> dict[str, Any]:
+def _shard_identity(settings: CorpusSettings, sources: list[SourceFile]) -> dict[str, Any]:
     """Return what shards depend on: less than a store, so a killed run may go on with another vocabulary or seed."""
     return {
         "shards": _SHARD_VERSION,
@@ -215,7 +215,7 @@ def _room_errors(work: Path) -> Iterator[None]:
         ) from error
 
 
-def _check_room(work: Path, sources: list[Source]) -> None:
+def _check_room(work: Path, sources: list[SourceFile]) -> None:
     """Raise an error if the disk is clearly too small, before hours of work rather than after."""
     there = sum(path.stat().st_size for path in work.glob("*.npz"))
     need = sum(source.text_bytes() for source in sources) * _ROOM_PER_TEXT - there
@@ -227,7 +227,7 @@ def _check_room(work: Path, sources: list[Source]) -> None:
         )
 
 
-def _write_header(folder: Path, settings: CorpusSettings, sources: list[Source], counts: dict[str, Any]) -> None:
+def _write_header(folder: Path, settings: CorpusSettings, sources: list[SourceFile], counts: dict[str, Any]) -> None:
     header = {
         "format": FORMAT,
         "version": VERSION,

@@ -167,7 +167,7 @@ def document_begins(places: NDArray[np.uint8], fraction: float) -> tuple[NDArray
     """Tell which paragraphs begin a document.
 
     Args:
-        places: how each paragraph stands to the one before it (`sources.Line`).
+        places: how each paragraph stands to the one before it (`sources.TextLine`).
         fraction: to be held out. Stretches are so long that it comes to about ten of them.
 
     Returns:

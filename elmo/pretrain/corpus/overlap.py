@@ -9,14 +9,14 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from elmo.pretrain.corpus import sources
-from elmo.pretrain.corpus.sources import Source, read_blocks
+from elmo.pretrain.corpus.sources import SourceFile, read_blocks
 
 WINDOW: Final = 45  # characters
 _STRIDE: Final = 16
 _PROBE: Final = WINDOW - _STRIDE + 1  # wherever a shared window begins, a probe at a multiple of the stride lies in it
 
 
-def shared(lines: Sequence[str], others: Iterable[Source]) -> list[bool]:
+def shared(lines: Sequence[str], others: Iterable[SourceFile]) -> list[bool]:
     """Whether each line shares `WINDOW` characters in a row with a line of the other text."""
     probes = {line[i : i + _PROBE] for line in lines for i in range(len(line) - _PROBE + 1)}
     windows = {line[i : i + WINDOW] for line in lines for i in range(len(line) - WINDOW + 1)}

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from elmo.common.errors import InputError
 from elmo.common.files import read_json
 from elmo.common.meter import Meter
-from elmo.pretrain.corpus.sources import CONTINUES, Block, Source, lines, read_blocks
+from elmo.pretrain.corpus.sources import CONTINUES, Block, SourceFile, lines, read_blocks
 from elmo.tokeniser import Tokenise, Tokeniser, parts
 
 _ALL_DONE = "complete.json"
@@ -96,7 +96,7 @@ def outline(path: Path) -> Outline:
 
 
 def make_shards(
-    sources: Iterable[Source],
+    sources: Iterable[SourceFile],
     folder: Path,
     *,
     tokenise: Tokenise,

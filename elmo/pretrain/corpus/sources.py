@@ -35,7 +35,7 @@ CONTINUES, NEW_DOCUMENT, NEW_FILE = range(3)  # how a line stands to the one bef
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceFile:
     """A text file: where it is, and what identifies it wherever it is (name, size and hash of the file as stored)."""
 
     path: Path
@@ -59,7 +59,7 @@ class Piece:
     after_blank: bool = False  # whether the line before the first is blank
 
 
-class Line(NamedTuple):
+class TextLine(NamedTuple):
     """A line that is not blank, without white space around it.
 
     Attributes:
@@ -82,7 +82,7 @@ class Block:
     cost: int
 
 
-def find_sources(paths: Iterable[str | Path]) -> list[Source]:
+def find_sources(paths: Iterable[str | Path]) -> list[SourceFile]:
     """Return the files under `paths` in the order given; a folder stands for its text files, sorted, subfolders too.
 
     What a pretraining wrote below a folder is no text of it: vocabularies would be learnt as sentences, and a run that
@@ -108,7 +108,7 @@ def find_sources(paths: Iterable[str | Path]) -> list[Source]:
             files.setdefault(path.resolve(), path.name)
     if not files:
         raise InputError("The corpus has no sources; name at least one text file or folder.")
-    return [Source(path, name, path.stat().st_size, sha256_of(path)) for path, name in files.items()]
+    return [SourceFile(path, name, path.stat().st_size, sha256_of(path)) for path, name in files.items()]
 
 
 def _files(folder: Path) -> Iterator[Path]:
@@ -122,7 +122,7 @@ def _written_here(folder: Path) -> bool:
     return folder.name.endswith(".partial") or any((folder / name).exists() for name in _WRITTEN)
 
 
-def read_blocks(sources: Iterable[Source], block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
+def read_blocks(sources: Iterable[SourceFile], block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
     """Yield all text as blocks of about `block_bytes`, numbered from 0."""
     pieces: list[Piece] = []
     index = size = cost = 0
@@ -138,7 +138,7 @@ def read_blocks(sources: Iterable[Source], block_bytes: int = BLOCK_BYTES) -> It
         yield Block(index, tuple(pieces), cost)
 
 
-def lines(piece: Piece) -> Iterator[Line]:
+def lines(piece: Piece) -> Iterator[TextLine]:
     """Yield the lines of a piece that are not blank."""
     data = piece.data
     nul = data.find(b"\0")
@@ -156,13 +156,13 @@ def lines(piece: Piece) -> Iterator[Line]:
     for raw, line in zip(data.split(b"\n"), text.split("\n"), strict=True):
         stripped = line.strip()
         if stripped:
-            yield Line(raw.strip(), stripped, place)
+            yield TextLine(raw.strip(), stripped, place)
             place = CONTINUES
         else:
             place = max(place, NEW_DOCUMENT)
 
 
-def _pieces(source: Source, block_bytes: int) -> Iterator[tuple[Piece, int]]:
+def _pieces(source: SourceFile, block_bytes: int) -> Iterator[tuple[Piece, int]]:
     """Yield a file as pieces of at most about `block_bytes`, each with the bytes of the file read for it."""
     path = str(source.path)
     line, start, done = 1, 0, 0

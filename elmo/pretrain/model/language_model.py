@@ -46,7 +46,7 @@ class LanguageModel(nn.Module):
 
         Args:
             vectors: of the distinct words, (types, projection_dim).
-            inputs: which of them is read, (2, steps, sentences); see `batches.Batch`.
+            inputs: which of them is read, (2, steps, sentences); see `batches.TokenBatch`.
             dropout: on what a layer reads.
         """
         options, dtype = self.bilm.options, vectors.dtype

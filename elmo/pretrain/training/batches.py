@@ -22,7 +22,7 @@ Array = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Batch:
+class TokenBatch:
     """A step's input: direction 0 reads <S> w1 .. wn and predicts w1 .. wn </S>, 1 does so from the other end.
 
     Attributes:
@@ -48,7 +48,7 @@ def rounded(lengths: Array) -> Array:
 
 
 @dataclass
-class Plan:
+class BatchPlan:
     """The batches of every epoch over some sentences.
 
     Attributes:
@@ -131,14 +131,14 @@ class Batcher:
         profile: room for a step's words, fixed so that a captured step can be replayed; None fits each batch closely.
     """
 
-    plan: Plan
+    plan: BatchPlan
     spelling: Spelling
     n_targets: int
     rank: int = 0
     world: int = 1
     profile: Profile | None = None
 
-    def __call__(self, step: int) -> Batch:
+    def __call__(self, step: int) -> TokenBatch:
         """The batch of a step."""
         steps, rows, chosen = self.plan.batch(step)
         sentences = self.plan.sentences
@@ -171,7 +171,7 @@ class Batcher:
             profile = profile_of(
                 counts_above(lengths_of_types, self.spelling.max_characters), self.spelling.max_characters
             )
-        return Batch(types, profile, inputs, targets, tokens)
+        return TokenBatch(types, profile, inputs, targets, tokens)
 
     def common_profile(self, batches: int = 48) -> Profile:
         """Room for the words of nearly every batch, from a look at some of the first epoch."""

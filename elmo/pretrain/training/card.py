@@ -13,7 +13,7 @@ import torch
 
 from elmo.pretrain.training.perplexity import TERMS, Perplexity
 from elmo.pretrain.training.settings import Settings
-from elmo.pretrain.training.train import Outcome
+from elmo.pretrain.training.train import TrainingResult
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Facts:
     header: Mapping[str, Any]
     vocabulary: int
     parameters: int
-    outcome: Outcome
+    outcome: TrainingResult
     hardware: str
     before: Perplexity | None
     trained: Perplexity | None

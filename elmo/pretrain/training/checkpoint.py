@@ -31,7 +31,7 @@ class Position:
 
 
 @dataclass(frozen=True)
-class Row:
+class CurveRow:
     """A line of the learning curve.
 
     Attributes:
@@ -133,14 +133,14 @@ class RunFolder:
             with replacing(path) as partial:
                 self._write(partial, rows)
 
-    def log(self, row: Row) -> None:
+    def log(self, row: CurveRow) -> None:
         """Adds a line to curve.csv."""
         path = self.path / "curve.csv"
         with self.writing():
             if not path.exists():
                 self._write(path, [])
             with path.open("a", encoding="utf-8", newline="") as file:
-                csv.DictWriter(file, [item.name for item in fields(Row)]).writerow(_shown(row))
+                csv.DictWriter(file, [item.name for item in fields(CurveRow)]).writerow(_shown(row))
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -157,12 +157,12 @@ class RunFolder:
     @staticmethod
     def _write(path: Path, rows: list[dict[str, str]]) -> None:
         with path.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, [item.name for item in fields(Row)])
+            writer = csv.DictWriter(file, [item.name for item in fields(CurveRow)])
             writer.writeheader()
             writer.writerows(rows)
 
 
-def _shown(row: Row) -> dict[str, str]:
+def _shown(row: CurveRow) -> dict[str, str]:
     return {
         name: "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
         for name, value in asdict(row).items()

@@ -27,7 +27,7 @@ from elmo.pretrain.corpus.sources import CONTINUES, find_sources, lines, read_bl
 from elmo.pretrain.corpus.token_store import TokenStore
 from elmo.pretrain.model.language_model import LanguageModel, word_vectors
 from elmo.pretrain.model.output import Output, load_model
-from elmo.pretrain.training.batches import IGNORED, Batcher, Plan
+from elmo.pretrain.training.batches import IGNORED, Batcher, BatchPlan
 from elmo.pretrain.training.reading import Text, text_of_words, texts_of_store
 from elmo.tokeniser import Tokenise, Tokeniser
 
@@ -81,7 +81,7 @@ def perplexity(model: LanguageModel, text: Text, dtype: torch.dtype = torch.floa
     if not len(text.sentences):
         raise InputError("perplexity needs at least one sentence, found none; give more text")
     device = model.bilm.device
-    batcher = Batcher(Plan(text.sentences, TOKENS_AT_ONCE, seed=None), text.spelling, text.n_targets)
+    batcher = Batcher(BatchPlan(text.sentences, TOKENS_AT_ONCE, seed=None), text.spelling, text.n_targets)
     sums = torch.zeros(2, dtype=torch.float64, device=device)
     tokens = 0
     for step in range(len(batcher.plan)):

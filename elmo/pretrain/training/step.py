@@ -16,7 +16,7 @@ from torch.nn import functional
 from elmo.pretrain.model.language_model import LanguageModel, word_vectors
 from elmo.pretrain.model.softmax import LogUniformSampler, sampled_loss
 from elmo.pretrain.model.spelling import Profile, Spelling
-from elmo.pretrain.training.batches import IGNORED, Batch
+from elmo.pretrain.training.batches import IGNORED, TokenBatch
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Upload:
     tokens: int
 
     @classmethod
-    def of(cls, batch: Batch, offset: float, pin: bool) -> Upload:
+    def of(cls, batch: TokenBatch, offset: float, pin: bool) -> Upload:
         """The batch, in memory that a GPU can fetch by itself where `pin` says so."""
         flat = np.concatenate([batch.types, batch.inputs.reshape(-1), batch.targets.reshape(-1)])
         numbers = torch.from_numpy(flat)

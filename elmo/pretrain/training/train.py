@@ -22,8 +22,8 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from elmo.common.errors import InputError
 from elmo.pretrain.model.language_model import LanguageModel
-from elmo.pretrain.training.batches import Batcher, Plan
-from elmo.pretrain.training.checkpoint import Position, Row, RunFolder
+from elmo.pretrain.training.batches import Batcher, BatchPlan
+from elmo.pretrain.training.checkpoint import CurveRow, Position, RunFolder
 from elmo.pretrain.training.parallel import ALONE, Workers
 from elmo.pretrain.training.perplexity import Perplexity, perplexity
 from elmo.pretrain.training.reading import Text
@@ -37,7 +37,7 @@ REMEDY = "Try a lower training.learning_rate or clip_norm, or a longer training.
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TrainingResult:
     """A finished training.
 
     Attributes:
@@ -81,8 +81,8 @@ def train(
     folder: RunFolder,
     console: Console,
     workers: Workers = ALONE,
-    watch: Callable[[Row], None] | None = None,
-) -> Outcome:
+    watch: Callable[[CurveRow], None] | None = None,
+) -> TrainingResult:
     """Trains a model to the end of its budget and leaves a checkpoint of the end in the run's folder.
 
     Args:
@@ -103,7 +103,7 @@ def train(
     position = folder.load(model, optimiser)
     if workers.first:
         folder.keep_curve_until(position.step)
-    plan = Plan(train_text.sentences, training.batch_tokens * workers.world, seed)
+    plan = BatchPlan(train_text.sentences, training.batch_tokens * workers.world, seed)
     batcher = Batcher(plan, train_text.spelling, train_text.n_targets, workers.rank, workers.world)
     captures = training.compile and device.type == "cuda"
     if captures:
@@ -182,7 +182,7 @@ def train(
                     if saves:
                         folder.save(model, optimiser, position)
                 logged = replace(position)
-    return Outcome(position, position.tokens / max(position.seconds, 1e-9))
+    return TrainingResult(position, position.tokens / max(position.seconds, 1e-9))
 
 
 def _prepared(batcher: Batcher, seed: int, first: int, pin: bool) -> Generator[Upload, None, None]:
@@ -286,9 +286,9 @@ def check_perplexity(found: Perplexity | None, of: str) -> None:
         raise InputError(f"the perplexity of {of} is {found.mean}. {REMEDY}")
 
 
-def _row(losses: list[float], position: Position, before: Position, rate: float, found: Perplexity | None) -> Row:
+def _row(losses: list[float], position: Position, before: Position, rate: float, found: Perplexity | None) -> CurveRow:
     seconds = max(position.seconds - before.seconds, 1e-9)
-    return Row(
+    return CurveRow(
         step=position.step,
         tokens=position.tokens,
         seconds=position.seconds,
@@ -309,7 +309,7 @@ class _Display:
         self.bar = Progress(*columns, console=console, disable=not console.is_terminal)
         self._task = self.bar.add_task("training", total=1.0)
 
-    def show(self, row: Row, progress: float) -> None:
+    def show(self, row: CurveRow, progress: float) -> None:
         """Shows a line of the curve."""
         state = f"step {row.step:,}  loss {row.loss:.3f}  {row.tokens_per_second:,.0f} tokens/s"
         self.bar.update(self._task, completed=progress, description=state)

@@ -22,7 +22,7 @@ On a CPU the biLM and the store have all cores, the rest one. An epoch is traini
 
 
 @dataclass(frozen=True)
-class Row:
+class Measurement:
     """A speed or a time beside its anchor's.
 
     Attributes:
@@ -49,7 +49,7 @@ class Row:
     most: float | None = None
     doubt: str = ""
 
-    def doubted(self, doubt: str) -> "Row":
+    def doubted(self, doubt: str) -> "Measurement":
         return replace(self, doubt=self.doubt or doubt)
 
     def cells(self) -> tuple[str, ...]:
@@ -76,7 +76,7 @@ def machine(device: torch.device) -> str:
     return f"{processor(device)}, {available_cores()} CPU cores, torch {torch.__version__}, {time.strftime('%Y-%m-%d')}"
 
 
-def show(rows: Sequence[Row], device: torch.device, elapsed: float) -> None:
+def show(rows: Sequence[Measurement], device: torch.device, elapsed: float) -> None:
     """Prints all of it: one table, or with BENCH_FORMAT=json one JSON document and nothing else."""
     load, cpu = os.getloadavg()[0], time.process_time()
     if os.environ.get("BENCH_FORMAT") == "json":

@@ -14,7 +14,7 @@ from elmo.pretrain.model.export import export
 from elmo.pretrain.model.language_model import LanguageModel, word_vectors
 from elmo.pretrain.model.output import Output, folder_beside, load_model, load_output, save_output
 from elmo.pretrain.model.softmax import OutputLayer
-from elmo.pretrain.training.batches import Batcher, Plan
+from elmo.pretrain.training.batches import Batcher, BatchPlan
 from elmo.pretrain.training.reading import text_of_words
 from elmo.pretrain.training.settings import Model
 from tests.elmo.pretrain.training_text import TINY
@@ -31,7 +31,7 @@ def model():
 def layers_of(model, sentences):
     """The training model's own layers, (layers, tokens, dim) for each sentence."""
     text = text_of_words(sentences, VOCABULARY, 50)
-    plan = Plan(text.sentences, 4096, seed=None)
+    plan = BatchPlan(text.sentences, 4096, seed=None)
     assert len(plan) == 1
     batch, (_, _, chosen) = Batcher(plan, text.spelling, text.n_targets)(0), plan.batch(0)
     with torch.no_grad():

@@ -15,7 +15,7 @@ from elmo.pretrain.corpus.token_store import SPECIALS
 from elmo.pretrain.model.language_model import LanguageModel, word_vectors
 from elmo.pretrain.model.recurrence import both_directions
 from elmo.pretrain.model.spelling import Spelling
-from elmo.pretrain.training.batches import IGNORED, Batcher, Plan, rounded
+from elmo.pretrain.training.batches import IGNORED, Batcher, BatchPlan, rounded
 from elmo.pretrain.training.reading import text_of_words
 from elmo.pretrain.training.step import Stepper, Upload
 
@@ -45,7 +45,7 @@ OPTIONS = {
 def test_layers_equal_those_of_the_frozen_bilm(name):
     model = LanguageModel.random(OPTIONS[name], len(VOCABULARY), seed=1)
     text = text_of_words(SENTENCES, VOCABULARY, 50)
-    plan = Plan(text.sentences, 64, seed=None)
+    plan = BatchPlan(text.sentences, 64, seed=None)
     batcher = Batcher(plan, text.spelling, text.n_targets)
     frozen = model.bilm.layers(SENTENCES)
     seen = []
@@ -70,7 +70,7 @@ def test_layers_equal_those_of_the_frozen_bilm(name):
 
 def test_batches_read_and_predict_what_the_definition_says():
     text = text_of_words([["the", "new", "cat"], ["a"]], VOCABULARY, 50)
-    batch = Batcher(Plan(text.sentences, 8, seed=None), text.spelling, text.n_targets)(0)
+    batch = Batcher(BatchPlan(text.sentences, 8, seed=None), text.spelling, text.n_targets)(0)
     words = [*VOCABULARY, "new"]
     read = [[words[batch.types[i]] for i in batch.inputs[d, :, 0]] for d in (0, 1)]
     assert read == [["<S>", "the", "new", "cat"], ["</S>", "cat", "new", "the"]]
@@ -83,7 +83,7 @@ def test_batches_read_and_predict_what_the_definition_says():
 def test_every_epoch_holds_every_sentence_once_in_an_order_of_its_own():
     rng = np.random.default_rng(0)
     text = text_of_words([["w"] * int(n) for n in rng.integers(1, 90, 500)], [*SPECIALS, "w"], 50)
-    plan = Plan(text.sentences, 256, seed=5)
+    plan = BatchPlan(text.sentences, 256, seed=5)
     lengths = np.diff(text.sentences.offsets)
     epochs = []
     for epoch in range(2):
@@ -94,9 +94,9 @@ def test_every_epoch_holds_every_sentence_once_in_an_order_of_its_own():
         epochs.append(np.concatenate([chosen for _, _, chosen in batches]))
         assert sorted(epochs[-1]) == list(range(500))
     assert (epochs[0] != epochs[1]).any()
-    again = Plan(text.sentences, 256, seed=5)
+    again = BatchPlan(text.sentences, 256, seed=5)
     assert (again.batch(len(plan) + 3)[2] == plan.batch(len(plan) + 3)[2]).all()
-    assert Plan(text.sentences, 256, seed=6).batch(3)[2].tolist() != plan.batch(3)[2].tolist()
+    assert BatchPlan(text.sentences, 256, seed=6).batch(3)[2].tolist() != plan.batch(3)[2].tolist()
 
 
 def test_rounding_pads_little_and_gives_few_lengths():
@@ -175,7 +175,7 @@ def test_gradients_of_the_encoder_equal_those_of_the_frozen_one():
     encoder = model.bilm.encoder
     assert isinstance(encoder, CharacterEncoder)
     text = text_of_words(SENTENCES, VOCABULARY, 50)
-    batch = Batcher(Plan(text.sentences, 512, seed=None), text.spelling, text.n_targets)(0)
+    batch = Batcher(BatchPlan(text.sentences, 512, seed=None), text.spelling, text.n_targets)(0)
     spelled = torch.from_numpy(text.spelling.ids[batch.types])
     weights = torch.randn(len(batch.types), 8)
     ours = word_vectors(model.bilm, torch.from_numpy(batch.types), spelled, batch.profile, torch.float32)
@@ -192,7 +192,7 @@ def test_gradients_of_the_encoder_equal_those_of_the_frozen_one():
 
 def test_room_for_a_captured_step_changes_no_gradient():
     text = text_of_words(SENTENCES * 4, VOCABULARY, 50)
-    batcher = Batcher(Plan(text.sentences, 128, seed=1), text.spelling, text.n_targets)
+    batcher = Batcher(BatchPlan(text.sentences, 128, seed=1), text.spelling, text.n_targets)
     roomy = replace(batcher, profile=batcher.common_profile())
     model = LanguageModel.random(OPTIONS["plain"], len(VOCABULARY), seed=1)
     stepper = Stepper(model, text.spelling, 5, 0.0, torch.float32)
@@ -243,7 +243,7 @@ def test_the_gpu_kernels_in_tritons_interpreter_equal_plain_torch():
 @pytest.mark.filterwarnings("default")  # torch's compiler warns of itself and of TF32, in each version of other things
 def test_a_captured_step_equals_an_eager_one_on_the_gpu():
     text = text_of_words(SENTENCES * 20, VOCABULARY, 50)
-    batcher = Batcher(Plan(text.sentences, 512, seed=1), text.spelling, text.n_targets)
+    batcher = Batcher(BatchPlan(text.sentences, 512, seed=1), text.spelling, text.n_targets)
     roomy = replace(batcher, profile=batcher.common_profile())
     model = LanguageModel.random(BilmOptions(cell_dim=64, projection_dim=16), len(VOCABULARY), seed=1).cuda()
     eager = Stepper(model, text.spelling, 6, 0.0, torch.float32)
