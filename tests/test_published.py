@@ -1,4 +1,4 @@
-"""The numbers that README shows are those of the records that come with the suite."""
+"""Published tables: README and results/tables.md show the numbers of the records that come with the suite."""
 
 import itertools
 import json
@@ -38,8 +38,8 @@ def examples_of(data, task, features):
 
 
 @pytest.mark.integration
-def test_all_that_is_made_from_the_records_is_up_to_date(capsys):
-    """`python -m results.publish` writes it anew."""
+def test_tables_and_figures_are_up_to_date(capsys):
+    """`python -m results.publish` updates them."""
     status = publish(["--check"])
     assert (status, capsys.readouterr().out) == (0, "")
 
@@ -87,9 +87,9 @@ def test_the_first_table_is_what_the_files_say():
 
 
 @pytest.mark.integration
-def test_the_commands_of_table_1_name_the_published_runs():
+def test_the_commands_of_the_tables_name_the_published_runs():
     """Each command composed as `tasks.run` would, with its last arm and first seed; together they name every run."""
-    page = (ROOT / "results" / "table1.md").read_text(encoding="utf-8")
+    page = (ROOT / "results" / "tables.md").read_text(encoding="utf-8")
     commands = [shlex.split(line) for line in page.splitlines() if line.startswith("python -m tasks.run ")]
     published = {item.record.identity.title for item in collect([PUBLISHED]).found}
     promised = set()

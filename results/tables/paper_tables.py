@@ -1,4 +1,4 @@
-"""The paper's Table 1 with ours beside it, as Markdown: results/table1.md, and the table of README's first screen."""
+"""Markdown tables of scores, gains and settings next to the paper's numbers: for results/tables.md and README."""
 
 import statistics
 from collections.abc import Sequence
@@ -12,9 +12,8 @@ from results.records.identity import flattened
 from results.tables.cells import shown_p
 from results.tables.rerun_commands import commands_of, commit_of
 
-STATIC = "word2vec"  # vectors of the biLM's own text
-RANDOM = "elmo_random"  # a biLM of the same width that has learned nothing
-CONTROLS = {STATIC, RANDOM}
+STATIC = "word2vec"  # static vectors trained on the biLM's text
+RANDOM = "elmo_random"  # an untrained biLM of the same width
 NAMES = {
     ("paper", "squad"): "SQuAD 1.1, official dev",
     ("paper", "snli"): "SNLI",
@@ -27,27 +26,13 @@ NAMES = {
     (MINI, "ner"): "mini NER",
     (MINI, "sst5"): "mini SST-5",
 }
-WRITTEN = """\
-Written by `python -m results.publish` from the records in [published](published/README.md); not to be edited. Test
-scores in percent, mean ± std (number of seeds). [The report](published/report.html) has curves, layers and every run.
-
-![The gains with their intervals](published/gains.svg)"""
-AGAIN = """\
-Again, from the root of the repository, with the official files below DIR. `features=word2vec` wants its vectors first:
-`python -m tasks.word2vec --help`."""
-QUESTION = """\
-`word2vec`: 300-d vectors of the biLM's own text in place of GloVe's, one for each word where ELMo has one for each use.
-`elmo_random`: GloVe and, in ELMo's widths, a biLM that has learned nothing."""
-TRIED = """\
-What is chosen is chosen on dev; test is for the record. Beside ELMo stands the baseline that is equal in all but what
-is ELMo's alone. Weights that are not shipped, such as `small-ner`: `python -m tasks.text --help` has the commands."""
 ONE_SEED = "an arm has one seed: others may differ by more"
-EXAMPLES_ALONE = "†"  # behind an interval that knows nothing about other seeds
+EXAMPLES_ALONE = "†"  # marks an interval over test examples alone
 
 
 @dataclass(frozen=True)
 class Grid:
-    """A Markdown table; columns in which nothing stands are left out."""
+    """A Markdown table; empty columns are left out."""
 
     headers: Sequence[str]
     lines: Sequence[Sequence[str]]
@@ -58,34 +43,8 @@ class Grid:
         return "\n".join(f"| {' | '.join(row[i] for i in kept)} |" for row in rows)
 
 
-def table1(summary: Summary) -> str:
-    """The whole page: what ELMo adds beside the paper's numbers, what else the gain might be, other settings."""
-    first, others = _split(summary)
-    controls = [_over_static(panel) for panel in first if {group.features for group in panel.groups} & CONTROLS]
-    blocks = [
-        "# Table 1, ours beside the paper's",
-        WRITTEN,
-        "## What ELMo adds",
-        str(_main(first)),
-        _legend([*first, *controls, *others]),
-        f"{AGAIN}\n\n{_commands(first)}",
-    ]
-    if controls:
-        blocks += ["## Text or context, knowledge or width?", QUESTION, str(_controls(controls))]
-    by_others = _by_other_metrics(first)
-    if by_others.lines:
-        blocks += ["## By other metrics", str(by_others)]
-    if others:
-        blocks += ["## Other settings", TRIED, str(_variants(others)), _commands(others)]
-    found = [finding for finding in summary.findings if finding.wrong and finding.kind != "empty"]
-    wrong = [" ".join(finding.text.split()) for finding in found]
-    if wrong:
-        blocks += ["## To look at", "\n".join(f"- {line}" for line in dict.fromkeys(wrong))]
-    return "\n\n".join(blocks) + "\n"
-
-
 def readme_table(summary: Summary) -> str:
-    """The table of the first screen: one line for each task at full size; the demo's own table has the mini data."""
+    """README's first table: one line for each task at full size. The mini data have a table in the demo section."""
     headers = [
         "test score: mean ± std (seeds)",
         "GloVe",
@@ -97,7 +56,7 @@ def readme_table(summary: Summary) -> str:
     ]
     headers += ["ours to paper's", "GloVe + untrained biLM", "word2vec"]
     lines = []
-    panels = [panel for panel in _split(summary)[0] if panel.row.data != MINI]
+    panels = [panel for panel in split_panels(summary)[0] if panel.row.data != MINI]
     for panel in panels:
         row, label = panel.row, panel.label
         cells = [_name(panel), _score(row.group(BASELINE, label)), _score(row.group(WITH_ELMO, label)), _gain(panel)]
@@ -107,14 +66,15 @@ def readme_table(summary: Summary) -> str:
     return f"{Grid(headers, lines)}\n{alone}"
 
 
-def _split(summary: Summary) -> tuple[list[Panel], list[Panel]]:
-    """What stands in the first table, and what was tried beside."""
+def split_panels(summary: Summary) -> tuple[list[Panel], list[Panel]]:
+    """The panels of the main table, and those of other settings."""
     split = [panels_of(row) for row in summary.rows]
     others = [panel for _, panels in split for panel in panels]
-    return [panel for panels, _ in split for panel in panels], [_beside_its_baseline(panel) for panel in others]
+    return [panel for panels, _ in split for panel in panels], [_with_baseline(panel) for panel in others]
 
 
-def _main(panels: Sequence[Panel]) -> Grid:
+def gain_table(panels: Sequence[Panel]) -> Grid:
+    """Baseline, ELMo and the gain, next to the paper's numbers."""
     arms = (BASELINE, WITH_ELMO)
     headers = ["task", *arms, "gain, 95 % interval", "p", "errors cut", "paper", "its cut"]
     headers += [f"{features} to paper's" for features in arms] + ["glove to the band"]
@@ -127,7 +87,8 @@ def _main(panels: Sequence[Panel]) -> Grid:
     return Grid(headers, lines)
 
 
-def _controls(panels: Sequence[Panel]) -> Grid:
+def controls_table(panels: Sequence[Panel]) -> Grid:
+    """All arms, and the gain of ELMo over static vectors; for panels of `against_static`."""
     arms = (BASELINE, RANDOM, STATIC, WITH_ELMO)
     lines = []
     for panel in panels:
@@ -136,8 +97,8 @@ def _controls(panels: Sequence[Panel]) -> Grid:
     return Grid(["task", *arms, f"{WITH_ELMO} over {STATIC}", "p", "errors cut"], lines)
 
 
-def _by_other_metrics(panels: Sequence[Panel]) -> Grid:
-    """The test scores that no gain is computed of, such as exact match beside F1."""
+def other_metrics_table(panels: Sequence[Panel]) -> Grid:
+    """Test scores by the other metrics, such as exact match where F1 is the main one."""
     arms = (BASELINE, WITH_ELMO, RANDOM, STATIC)
     lines = []
     for panel in panels:
@@ -149,7 +110,8 @@ def _by_other_metrics(panels: Sequence[Panel]) -> Grid:
     return Grid(["task", *arms], lines)
 
 
-def _variants(panels: Sequence[Panel]) -> Grid:
+def variants_table(panels: Sequence[Panel]) -> Grid:
+    """Runs with other settings than the recipe's, with their dev scores."""
     arms = [BASELINE, WITH_ELMO, RANDOM, STATIC]
     lines = []
     for panel in panels:
@@ -161,15 +123,20 @@ def _variants(panels: Sequence[Panel]) -> Grid:
     return Grid(["task, settings", "dev", *arms[:2], "gain, 95 % interval", "errors cut", *arms[2:]], lines)
 
 
-def _over_static(panel: Panel) -> Panel:
-    return replace(panel, row=replace(panel.row, compared=(STATIC, WITH_ELMO), _intervals={}))
+def against_static(panels: Sequence[Panel]) -> list[Panel]:
+    """The panels that have a control arm, with the gain of ELMo over static vectors of the same text."""
+    return [
+        replace(panel, row=replace(panel.row, compared=(STATIC, WITH_ELMO), _intervals={}))
+        for panel in panels
+        if any(group.features in (STATIC, RANDOM) for group in panel.groups)
+    ]
 
 
-def _beside_its_baseline(panel: Panel) -> Panel:
-    """With the baseline that has the same values of all settings but ELMo's own, which a baseline has none of.
+def _with_baseline(panel: Panel) -> Panel:
+    """Adds the baseline that has equal settings apart from `features.elmo.*`, if the panel has no baseline.
 
-    That need not be one of the same name: a task may give ELMo another value than the baseline, and typing the
-    baseline's makes a setting of the one and a plain run of the other.
+    Its label may differ: where a task's defaults differ between ELMo and the baseline, giving ELMo the baseline's value
+    is a changed setting for ELMo but the default for the baseline.
     """
     row = panel.row
     own = next((group for group in panel.groups if group.features == WITH_ELMO), None)
@@ -183,14 +150,14 @@ def _beside_its_baseline(panel: Panel) -> Panel:
 
 
 def _equal_settings(baseline: Group, own: Group) -> bool:
-    """Whether what either was told has the same value in both, but for ELMo's own settings."""
-    told = {key for key in {**baseline.settings, **own.settings} if not key.startswith("features.elmo.")}
+    """Whether the settings changed in either group have the same value in both, apart from `features.elmo.*`."""
+    changed = {key for key in {**baseline.settings, **own.settings} if not key.startswith("features.elmo.")}
     first, second = flattened(baseline.parts), flattened(own.parts)
-    return all(key in first and key in second and first[key] == second[key] for key in told)
+    return all(key in first and key in second and first[key] == second[key] for key in changed)
 
 
 def _name(panel: Panel, metric: str = "") -> str:
-    """The task and the metric, the main one unless told."""
+    """The task, the metric (by default the main one) and the settings."""
     row = panel.row
     task = NAMES.get((row.data, row.task), f"{row.data} {row.task}")
     name = f"{task}, {shown_metric(metric or panel.metric)}"
@@ -256,7 +223,7 @@ def _verdicts(panel: Panel) -> str:
 
 
 def _to_band(panel: Panel) -> str:
-    """Where the baseline lies to what others reached with larger vectors."""
+    """The baseline's distance to the band that others reached with larger vectors."""
     row, baseline = panel.row, panel.row.group(BASELINE, panel.label)
     band = load_paper().expected(row.data, row.task)
     if band is None or baseline is None or baseline.cut:
@@ -266,8 +233,8 @@ def _to_band(panel: Panel) -> str:
     return f"{f'{away:+.2f} outside' if away else 'in'} {low} to {high}"
 
 
-def _legend(panels: Sequence[Panel]) -> str:
-    """How to read the tables, as far as they have it."""
+def table_legend(panels: Sequence[Panel]) -> str:
+    """Explains the columns that the tables of these panels have."""
     intervals = [found for panel in panels if (found := panel.row.interval(panel.label))]
     lines = ["interval and p: of the gain, by a paired bootstrap over test examples and seeds together"]
     if any(interval.over == "examples" for interval in intervals):
@@ -282,11 +249,11 @@ def _legend(panels: Sequence[Panel]) -> str:
     return "\n".join(f"- {line}" for line in lines)
 
 
-def _commands(panels: Sequence[Panel]) -> str:
-    """What makes each line of a table again."""
+def rerun_block(panels: Sequence[Panel]) -> str:
+    """The commands that reproduce each line of a table."""
     lines = ["```sh"]
     for panel in panels:
-        # a plain baseline that stands beside other settings has its command above
+        # the command of a plain baseline is in the block of the main table
         groups = [group for group in panel.groups if group.records[0].identity.variant or not panel.label]
         lines += [f"# {_name(panel).replace('`', '')}: {commit_of(groups)}", *commands_of(groups)]
     return "\n".join([*lines, "```"])

@@ -1,6 +1,7 @@
 """From a folder of runs to the published tables: what is copied, what is refused, what is written anew."""
 
 import json
+import re
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -60,7 +61,7 @@ def test_records_and_examples_are_copied_and_nothing_else(runs, root, capsys):
 
 def test_what_is_made_from_them_is_written_and_then_up_to_date(runs, root, capsys):
     main([str(runs)], root)
-    page = (root / "results" / "table1.md").read_text()
+    page = (root / "results" / "tables.md").read_text()
     # (51 -> 61.5: 10.5 of 49); the paper: 51.4 -> 54.7; the band: 50.5 to 52
     for cell in ("51.00 ± 1.41 (2)", "61.50 ± 2.12 (2)", "+10.50", "21.4 %", "51.4 → 54.7", "6.8 %", "6.80 above"):
         assert cell in page
@@ -70,38 +71,63 @@ def test_what_is_made_from_them_is_written_and_then_up_to_date(runs, root, capsy
     assert "old" not in readme
     assert readme.startswith("# Top\n\n<!-- table1 -->\n\n| ")
     assert readme.endswith("<!-- /demo -->\n\nend\n")
-    assert "61.50" in (root / "results" / "published" / "report.html").read_text()
-    assert (root / "results" / "published" / "gains.svg").exists()
+    assert "+10.50" in (root / "results" / "published" / "gains.svg").read_text()
+    assert not list(root.rglob("*.html"))
     capsys.readouterr()
     assert main(["--check"], root) == 0
     assert capsys.readouterr().out == ""
 
 
-def test_the_report_shows_full_size_and_the_mini_data_only_where_there_is_nothing_else(tmp_path, runs, root):
-    mini, report = tmp_path / "mini", root / "results" / "published" / "report.html"
+def test_the_mini_data_have_a_table_and_a_figure(tmp_path, runs, root):
+    mini, page = tmp_path / "mini", root / "results" / "tables.md"
     for features in ("glove", "elmo"):
         save_run(mini, 44, data="mini", task="sst5", features=features)
     main([str(mini)], root)
-    assert "44.00" in report.read_text()
+    assert "## What ELMo adds" not in page.read_text()
     main([str(runs)], root)
-    assert "44.00" not in report.read_text()
-    assert "61.50" in report.read_text()
-    assert "44.00" in (root / "results" / "table1.md").read_text()
+    full_size, mini_data = page.read_text().split("## The mini data")
+    assert "44.00" not in full_size
+    assert "61.50" in full_size
+    assert "| mini SST-5, accuracy | 44.00 (1) | 44.00 (1) |" in mini_data
+
+
+def test_the_page_shows_every_figure(tmp_path, runs, root):
+    main([str(runs)], root)
+    save_run(tmp_path / "mini", 44, data="mini", task="sst5", features="glove")
+    save_run(tmp_path / "mini", 45, data="mini", task="sst5", features="elmo")
+    main([str(tmp_path / "mini")], root)
+    shown = re.findall(r"\]\(published/([^)]*\.svg)\)", (root / "results" / "tables.md").read_text())
+    files = [path.name for path in (root / "results" / "published").glob("*.svg")]
+    assert {"gains.svg", "gains-mini.svg"} <= set(files)
+    assert sorted(shown) == sorted(files)
+
+
+def test_a_figure_that_is_no_longer_shown_is_removed(runs, root, capsys):
+    main([str(runs)], root)
+    old = root / "results" / "published" / "curves-paper-old.svg"
+    old.write_text("<svg/>")
+    capsys.readouterr()
+    assert main(["--check"], root) == 1
+    assert capsys.readouterr().out.startswith("results/published/curves-paper-old.svg: out of date")
+    assert old.exists()
+    assert main([], root) == 0
+    assert capsys.readouterr().out == "removed   results/published/curves-paper-old.svg\n"
+    assert not old.exists()
 
 
 def test_no_place_on_this_machine_is_named(runs, root):
     main([str(runs)], root)
-    for name in ("README.md", "results/table1.md", "results/published/report.html"):
+    for name in ("README.md", "results/tables.md", "results/published/gains.svg"):
         assert str(root.parent) not in (root / name).read_text()
 
 
 def test_check_names_what_is_out_of_date_and_writes_nothing(runs, root, capsys):
     main([str(runs)], root)
-    (root / "results" / "table1.md").write_text("by hand\n")
+    (root / "results" / "tables.md").write_text("by hand\n")
     capsys.readouterr()
     assert main(["--check"], root) == 1
-    assert capsys.readouterr().out.startswith("results/table1.md: out of date")
-    assert (root / "results" / "table1.md").read_text() == "by hand\n"
+    assert capsys.readouterr().out.startswith("results/tables.md: out of date")
+    assert (root / "results" / "tables.md").read_text() == "by hand\n"
     assert main([], root) == 0
     assert main(["--check"], root) == 0
 
@@ -241,12 +267,12 @@ def test_a_readme_without_a_place_for_the_table(runs, root, capsys, readme):
     assert (root / "README.md").read_text() == readme
 
 
-class TestTable1:
+class TestTables:
     """Which runs stand where."""
 
     def page(self, runs, root):
         main([str(runs)], root)
-        page = (root / "results" / "table1.md").read_text()
+        page = (root / "results" / "tables.md").read_text()
         titles = ["## What ELMo adds", "## Text or context", "## Other settings"]
         starts = [page.find(title) for title in titles] + [len(page)]
         ends = [min(s for s in starts if s > start) if start >= 0 else 0 for start in starts[:-1]]
@@ -333,12 +359,12 @@ class TestTable1:
             scores = {**record.scores, "test": {**record.scores["test"], "em": em}}
             write_record(path, replace(record, scores=scores))
         main([str(runs)], root)
-        page = (root / "results" / "table1.md").read_text()
+        page = (root / "results" / "tables.md").read_text()
         # 3 / sqrt(2) = 2.12; the baseline has no such score
         assert "| task | elmo |\n| --- | --- |\n| SST-5, exact match | 31.50 ± 2.12 (2) |" in page
 
     def test_a_mean_over_several_commits_is_told(self, runs, root):
         save_run(runs, 55, task="sst5", features="elmo", seed=3, environment=replace(CLEAN, commit="b" * 40))
         self.page(runs, root)
-        page = (root / "results" / "table1.md").read_text()
-        assert "## To look at\n\n- paper sst5 elmo: one mean over several commits" in page
+        page = (root / "results" / "tables.md").read_text()
+        assert "## Warnings\n\n- paper sst5 elmo: one mean over several commits" in page
