@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import json
 import os
+import shutil
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -108,3 +110,21 @@ def interrupts_held_back() -> Iterator[None]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if pressed.is_set():
         raise KeyboardInterrupt
+
+
+def require_space(folder: Path, need: float, purpose: str, remedy: str) -> None:
+    """Raises an InputError if the disk of a folder has fewer than `need` bytes free."""
+    free = shutil.disk_usage(folder).free
+    if free < need:
+        raise InputError(f"{folder}: {purpose} needs about {need / 1e9:.2f} GB, {free / 1e9:.2f} GB are free; {remedy}")
+
+
+@contextmanager
+def explain_full_disk(message: str) -> Iterator[None]:
+    """Raises an InputError with this message where the disk is full."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise InputError(message) from error

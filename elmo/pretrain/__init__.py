@@ -1,1 +1,1 @@
-"""Pretraining a biLM: text becomes a token store (`corpus.build_store`), which the trainer reads."""
+"""Pretraining of a biLM: builds a token store from text and trains on it."""

@@ -1,1 +1,1 @@
-"""From text files to a token store."""
+"""Corpus preparation: text files to a token store."""

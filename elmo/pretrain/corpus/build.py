@@ -1,16 +1,14 @@
-"""A token store from text files: `build_store(CorpusSettings(sources=[...]), folder)`.
+"""Build a token store from text files: `build_store(CorpusSettings(sources=[...]), folder)`.
 
 Two passes. The first cuts the text into blocks and tokenises them into shards, in parallel (`shards`); the second drops
 repeated paragraphs, holds some out, numbers words by frequency and writes all sentences in a seeded random order
-(`merge`). Unfinished work lies in `<folder>.partial`; `<folder>` itself appears by one rename when it is complete.
-Running again does what is missing.
+(`merge`). Unfinished work is in `<folder>.partial`, which is renamed to `<folder>` when it is complete. Running again
+continues it.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
-import fcntl
 import json
 import math
 import shutil
@@ -22,8 +20,9 @@ from typing import Any, Final, get_args
 import numpy as np
 from rich.console import Console
 
+from elmo.common import checks
 from elmo.common.errors import InputError
-from elmo.common.files import read_json
+from elmo.common.files import explain_full_disk, locked, read_json, replacing, require_space
 from elmo.common.meter import Meter
 from elmo.common.threads import available_cores
 from elmo.pretrain.corpus.merge import merge
@@ -34,28 +33,29 @@ from elmo.tokeniser import MAX_WORD_BYTES, TOKENISER_VERSION, Tokenise
 
 HELDOUT_UNITS: Final = ("document", "paragraph")
 _SHARD_VERSION: Final = 2
-_ROOM_PER_TEXT: Final = 1.9  # bytes on disk, shards and store together, for a byte of text: measured 1.7 on English
+_DISK_PER_TEXT: Final = 1.9  # bytes on disk, shards and store together, for a byte of text: measured 1.7 on English
 
 
 @dataclass(frozen=True)
 class CorpusSettings:
-    """What goes into a token store and how; equal sources and settings give equal bytes, whatever `workers` says.
+    """Settings of a token store; equal sources and settings give equal bytes, whatever `workers` says.
 
     Attributes:
-        sources: Files (.txt, .gz, .xz) and folders of them, one paragraph or sentence a line.
+        sources: Files (.txt, .gz, .xz) and folders of them, one paragraph or sentence per line.
         tokenise: "ptb" for running text, "whitespace" for text that is already split into sentences and tokens.
         vocabulary: Number of words that are targets, the most frequent of the training text (special ids not counted).
-        min_count: Words rarer than this in the training text are left out of the vocabulary even if there is room.
+        min_count: Words rarer than this in the training text are left out of the vocabulary even if it is not full.
         heldout_fraction: Share of the text set aside, by a seeded hash. 0 sets nothing aside.
         heldout_unit: "document": whole ones are set aside, so that no other part of them is trained on. A blank line or
             the end of a file ends a document. A file of more than 500 paragraphs without a blank line is cut into
-            stretches, and so is all text that has fewer than 20 documents; they are so long that about ten are held
-            out, at most 500 paragraphs. "paragraph": single ones, as in stores made before there was a choice.
-        seed: Decides which paragraphs are held out and the order of training sentences.
-        max_tokens: Longer sentences are cut into equal parts of at most this length; nothing is dropped. 200 touches
-            one sentence in 25,000 of English prose, mostly lists, and bounds what one batch can need.
-        block_bytes: Text that one process handles at a time, and so the size of a shard.
-        workers: Processes; None for one per core this process may use.
+            stretches, and so is all text that has fewer than 20 documents. A stretch has at most 500 paragraphs; its
+            length is chosen so that about ten stretches are held out. "paragraph": single paragraphs, as in stores
+            made before this setting existed.
+        seed: Decides which paragraphs are held out, and the order of training sentences.
+        max_tokens: Longer sentences are cut into equal parts of at most this length; nothing is dropped. 200 affects
+            one sentence in 25,000 of English prose, mostly lists, and bounds the memory of a batch.
+        block_bytes: Text that one process handles at a time: the size of a shard.
+        workers: Processes; None for one per core that this process may use.
     """
 
     sources: Sequence[str | Path]
@@ -70,33 +70,28 @@ class CorpusSettings:
     workers: int | None = None
 
     def __post_init__(self) -> None:
-        if self.tokenise not in get_args(Tokenise):
-            raise InputError(f"tokenise={self.tokenise!r}: expected one of {', '.join(get_args(Tokenise))}.")
-        if self.heldout_unit not in HELDOUT_UNITS:
-            raise InputError(f"heldout_unit={self.heldout_unit!r}: expected one of {', '.join(HELDOUT_UNITS)}.")
+        checks.one_of(get_args(Tokenise), "tokenise", self.tokenise)
+        checks.one_of(HELDOUT_UNITS, "heldout_unit", self.heldout_unit)
         least = {"vocabulary": 1, "min_count": 1, "seed": 0, "max_tokens": 2, "block_bytes": 1024, "workers": 1}
         for name, low in least.items():
-            value = getattr(self, name)
-            if value is not None and value < low:
-                raise InputError(f"{name}={value}: expected {low} or more.")
-        if not (math.isfinite(self.heldout_fraction) and 0 <= self.heldout_fraction < 1):
-            raise InputError(f"heldout_fraction={self.heldout_fraction}: expected 0 <= fraction < 1.")
+            checks.at_least(low, name, getattr(self, name))
+        checks.dropout("heldout_fraction", self.heldout_fraction)
 
     def identity(self) -> dict[str, Any]:
-        """Return the settings that decide what a store holds, besides its sources."""
+        """Return the settings that decide the content of a store, apart from its sources."""
         without = ["sources", "workers"]
         if self.heldout_unit == "paragraph":
-            without.append("heldout_unit")  # as in stores made before there was a choice
+            without.append("heldout_unit")  # as in stores made before this setting existed
         return {key: value for key, value in asdict(self).items() if key not in without}
 
 
 def build_store(settings: CorpusSettings, folder: str | Path, console: Console | None = None) -> TokenStore:
-    """Return the token store in `folder`, built first unless it is there already.
+    """Return the token store in `folder`, and build it first if it is missing.
 
     Args:
-        settings: What the store shall hold. A store made with other settings or sources is an error, never overwritten.
-        folder: Where the store shall lie; it exists only once it is complete.
-        console: Where progress goes: a bar on a terminal, else a line per tenth. None is standard error.
+        settings: Of the store. A store made with other settings or sources is an error, never overwritten.
+        folder: Of the store; it exists only when the store is complete.
+        console: For progress: a bar on a terminal, else a line per tenth. None is standard error.
     """
     folder = Path(folder)
     console = console or Console(stderr=True)
@@ -106,8 +101,12 @@ def build_store(settings: CorpusSettings, folder: str | Path, console: Console |
         store = _finished(folder, settings, sources)
         console.print(f"{folder}: the token store is complete ({_summary(store)}); nothing to do.", soft_wrap=True)
         return store
-    with _room_errors(work), _work_folder(work, _shard_identity(settings, sources)):
-        _check_room(work, sources)
+    full = "no room left on this disk. Make room and run again: it continues with the shards that are done"
+    with (
+        explain_full_disk(f"{work}: {full}. Delete that folder to give up."),
+        _work_folder(work, _shard_identity(settings, sources)),
+    ):
+        _check_space(work, sources)
         with Meter(console, "tokenising", sum(source.size for source in sources)) as meter:
             shards = make_shards(
                 sources,
@@ -140,13 +139,13 @@ def build_store(settings: CorpusSettings, folder: str | Path, console: Console |
 
 
 def _workers(settings: CorpusSettings, sources: list[SourceFile]) -> int:
-    """Return how many processes pay: no more than cores, and none without a block to work on."""
+    """Return the number of processes: at most one per core, and one per block."""
     blocks = math.ceil(sum(source.text_bytes() for source in sources) / settings.block_bytes)
     return max(1, min(settings.workers or available_cores(), blocks))
 
 
 def _finished(folder: Path, settings: CorpusSettings, sources: list[SourceFile]) -> TokenStore:
-    """Return the store that is already in `folder`, after checking that it is the one asked for."""
+    """Return the store that exists in `folder`, after checking its settings and sources."""
     header = read_header(folder)
     found = _hashes((source["name"], source["sha256"]) for source in header["sources"])
     require(folder, "settings", header["settings"], settings.identity())
@@ -156,12 +155,12 @@ def _finished(folder: Path, settings: CorpusSettings, sources: list[SourceFile])
 
 
 def _hashes(files: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return hashes by position and name: files of several folders may share a name."""
+    """Return hashes by position and name, since files of several folders may share a name."""
     return {f"source {i}, {name}": f"sha256 {sha256[:16]}" for i, (name, sha256) in enumerate(files)}
 
 
 def _shard_identity(settings: CorpusSettings, sources: list[SourceFile]) -> dict[str, Any]:
-    """Return what shards depend on: less than a store, so a killed run may go on with another vocabulary or seed."""
+    """Return what shards depend on: less than a store, so a killed run may continue with another vocabulary or seed."""
     return {
         "shards": _SHARD_VERSION,
         "tokeniser": TOKENISER_VERSION,
@@ -175,25 +174,22 @@ def _shard_identity(settings: CorpusSettings, sources: list[SourceFile]) -> dict
 
 @contextlib.contextmanager
 def _work_folder(work: Path, identity: Mapping[str, Any]) -> Iterator[None]:
-    """Hold `work` for this process alone, holding shards of `identity` or nothing; a half-written store is removed."""
+    """Lock `work`, check that its shards have this `identity`, and remove a half-written store."""
+
+    def refuse() -> None:
+        raise InputError(f"{work}: another process is building this store; wait for it, or name another folder.")
+
     work.mkdir(parents=True, exist_ok=True)
-    with (work / "lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # let go by the system however this process ends
-        except BlockingIOError as error:
-            raise InputError(
-                f"{work}: another process is building this store; wait for it, or name another folder."
-            ) from error
+    with locked(work / "lock", refuse):
         made_of = work / "identity.json"
-        if not any(work.glob("*.npz")):  # no finished shard, nothing to keep: the text may have been mended since
+        if not any(work.glob("*.npz")):  # without a finished shard, other text or settings are fine
             for left_over in work.glob("*.json"):
                 left_over.unlink()
         if made_of.exists():
             require(work, "settings", read_json(made_of), identity)
         else:
-            temporary = made_of.with_suffix(".tmp")
-            temporary.write_text(json.dumps(identity, indent=1), encoding="utf-8")
-            temporary.replace(made_of)
+            with replacing(made_of) as partial:
+                partial.write_text(json.dumps(identity, indent=1), encoding="utf-8")
         shutil.rmtree(work / "store", ignore_errors=True)
         try:
             yield
@@ -201,30 +197,11 @@ def _work_folder(work: Path, identity: Mapping[str, Any]) -> Iterator[None]:
             shutil.rmtree(work / "store", ignore_errors=True)
 
 
-@contextlib.contextmanager
-def _room_errors(work: Path) -> Iterator[None]:
-    """Turn a full disk into a message that says what to do."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        raise InputError(
-            f"{work}: no room left on this disk ({error.strerror}). Make room and run again: it continues with the "
-            "shards that are done. Delete that folder to give up."
-        ) from error
-
-
-def _check_room(work: Path, sources: list[SourceFile]) -> None:
-    """Raise an error if the disk is clearly too small, before hours of work rather than after."""
-    there = sum(path.stat().st_size for path in work.glob("*.npz"))
-    need = sum(source.text_bytes() for source in sources) * _ROOM_PER_TEXT - there
-    free = shutil.disk_usage(work).free
-    if free < need:
-        raise InputError(
-            f"{work}: about {need / 1e9:.2f} GB needed for the corpus, {free / 1e9:.2f} GB free; make room or name "
-            "a folder on another disk."
-        )
+def _check_space(work: Path, sources: list[SourceFile]) -> None:
+    """Raise an error if the disk is clearly too small, before hours of work."""
+    done = sum(path.stat().st_size for path in work.glob("*.npz"))
+    need = sum(source.text_bytes() for source in sources) * _DISK_PER_TEXT - done
+    require_space(work, need, "the corpus", "make room or name a folder on another disk")
 
 
 def _write_header(folder: Path, settings: CorpusSettings, sources: list[SourceFile], counts: dict[str, Any]) -> None:

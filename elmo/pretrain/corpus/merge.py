@@ -1,17 +1,19 @@
-"""Second pass: shards become a token store, deduplicated, split, numbered by frequency and shuffled.
+"""Second pass of a corpus build: merge shards into a token store.
 
-What is held out is whole documents: other paragraphs of an article tell much about the one that is to be predicted.
-A blank line or the end of a file ends a document. A file of more than 500 paragraphs without a blank line is cut into
+Paragraphs are deduplicated and split into training and held-out text; words are numbered by frequency; sentences are
+shuffled.
+
+Whole documents are held out, because other paragraphs of an article make a held-out one easier to predict. A blank
+line or the end of a file ends a document. A file of more than 500 paragraphs without a blank line is cut into
 stretches, and so is all text that has fewer than 20 documents.
 
-Everything is decided by hashes of paragraphs and by counts, never by who did what when, so equal text and settings give
-equal bytes. Memory holds a few numbers per paragraph, sentence and distinct word; tokens pass through one shard at a
-time and are written to their shuffled places in mapped files, which the system may write out whenever it likes.
+All decisions follow from hashes of paragraphs and from counts, so equal text and settings give equal bytes. Memory
+holds a few numbers per paragraph, sentence and distinct word. Tokens are read one shard at a time and written to their
+shuffled places in mapped files.
 """
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,13 +23,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmo.common.errors import InputError
+from elmo.common.files import require_space
 from elmo.common.meter import Meter
 from elmo.pretrain.corpus.shards import Shard, outline
 from elmo.pretrain.corpus.sources import CONTINUES, NEW_DOCUMENT, NEW_FILE
 from elmo.pretrain.corpus.token_store import DTYPES, SPECIALS, UNKNOWN
 
-LONGEST_STRETCH: Final = 500  # paragraphs: several articles, so that few are cut at its ends
-FEWEST_DOCUMENTS: Final = 20  # of fewer, a share cannot be held out
+LONGEST_STRETCH: Final = 500  # paragraphs: several articles, so that the ends of a stretch cut few of them
+FEWEST_DOCUMENTS: Final = 20  # with fewer, a fraction of them cannot be held out
 
 _DROPPED, _TRAIN, _HELDOUT = range(3)
 _SIDES: Final = {"train": _TRAIN, "heldout": _HELDOUT}
@@ -37,14 +40,14 @@ _SHUFFLE: Final = 1 << 63  # keeps the order of sentences independent of the cho
 
 @dataclass(frozen=True)
 class Order:
-    """Where the sentences of one side go: `starts` by sentence in reading order, `offsets` of the file written."""
+    """Positions of one side's sentences: `starts` by sentence in reading order, `offsets` of the written file."""
 
     starts: NDArray[np.int64]
     offsets: NDArray[np.int64]
 
     @classmethod
     def by(cls, rank: NDArray[np.uint64], lengths: NDArray[np.int64]) -> Order:
-        """Return the order in which sentences of `lengths` tokens stand by rising `rank`, equal ranks as they came."""
+        """Return the order of sentences of `lengths` tokens by rising `rank`; equal ranks keep their order."""
         order = np.argsort(rank, kind="stable")
         offsets = np.zeros(len(lengths) + 1, np.int64)
         np.cumsum(lengths[order], out=offsets[1:])
@@ -62,7 +65,7 @@ class Types:
 
     def add(self, words: list[bytes], counts: NDArray[np.int64]) -> None:
         """Add words that occur `counts` times in training text (0: only in held-out text, which needs ids too)."""
-        ids = self._ids(words)
+        ids = self.ids(words)
         if len(self._numbers) > len(self._counts):
             self._counts = np.concatenate([self._counts, np.zeros(len(self._numbers), np.int64)])
         self._counts[ids] += counts
@@ -71,7 +74,7 @@ class Types:
         """Return all words by id and their counts: special ones first, then by falling count, then by spelling."""
         words = [word for word in self._numbers if word.decode() not in SPECIALS]
         words.sort()
-        counts = self._counts[self._ids(words)]
+        counts = self._counts[self.ids(words)]
         order = np.argsort(-counts, kind="stable")
         ordered = [word.encode() for word in SPECIALS] + [words[i] for i in order]
         all_counts = np.concatenate([self._counts[: len(SPECIALS)], counts[order]])
@@ -79,10 +82,7 @@ class Types:
         return ordered, all_counts
 
     def ids(self, words: list[bytes]) -> NDArray[np.int64]:
-        """Return the ids of words seen before."""
-        return self._ids(words)
-
-    def _ids(self, words: list[bytes]) -> NDArray[np.int64]:
+        """Return the ids of words; unseen words get the next numbers."""
         numbers = self._numbers
         return np.fromiter((numbers.setdefault(word, len(numbers)) for word in words), np.int64, len(words))
 
@@ -98,7 +98,7 @@ def merge(
     seed: int,
     meter: Meter,
 ) -> dict[str, Any]:
-    """Return the counts of the store's header, after writing all other files of the store into `folder`."""
+    """Write all files of the store but the header into `folder`; return the counts for the header."""
     outlines = [outline(path) for path in shards]
     keys = np.concatenate([o.keys for o in outlines]) if outlines else np.empty(0, np.uint64)
     if not len(keys):
@@ -115,7 +115,7 @@ def merge(
     train, heldout = sentence_sides == _TRAIN, sentence_sides == _HELDOUT
     orders = {
         "train": Order.by(mix(np.arange(train.sum(), dtype=np.uint64), seed ^ _SHUFFLE), lengths[train]),
-        # By hash of paragraph: any first part of the file is a fair sample, whatever the order of the sources.
+        # By hash of paragraph, so that the first part of the file is a fair sample whatever the order of sources.
         "heldout": Order.by(np.repeat(ranks, paragraph_lengths)[heldout], lengths[heldout]),
     }
     heldout_documents = np.add.reduceat(sides == _HELDOUT, np.flatnonzero(begins)) > 0
@@ -134,7 +134,7 @@ def merge(
         meter.advance(1)
     words, counts = types.number()
 
-    _check_room(folder, orders, words)
+    _check_space(folder, orders, words)
     known = min(vocabulary, int((counts[len(SPECIALS) :] >= max(min_count, 1)).sum())) + len(SPECIALS)
     _write_types(folder, words, counts, known)
     missed = _write_tokens(folder, shards, per_shard, types, orders, known, meter)
@@ -153,9 +153,9 @@ def merge(
 
 
 def mix(numbers: NDArray[np.uint64], seed: int) -> NDArray[np.uint64]:
-    """Return `numbers` scattered over 64 bits by `seed` (splitmix64, one to one).
+    """Return `numbers` hashed to 64 bits with `seed` (splitmix64, one to one).
 
-    Not numpy's generator: its streams may change between versions, and a store must not.
+    It does not use numpy's generator, whose streams may change between versions; a store must not change.
     """
     x = numbers + np.uint64((seed * 0x9E3779B97F4A7C15 + 0x632BE59BD9B4E019) % (1 << 64))
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
@@ -164,11 +164,11 @@ def mix(numbers: NDArray[np.uint64], seed: int) -> NDArray[np.uint64]:
 
 
 def document_begins(places: NDArray[np.uint8], fraction: float) -> tuple[NDArray[np.bool_], int]:
-    """Tell which paragraphs begin a document.
+    """Find the paragraphs that begin a document.
 
     Args:
-        places: how each paragraph stands to the one before it (`sources.TextLine`).
-        fraction: to be held out. Stretches are so long that it comes to about ten of them.
+        places: of each paragraph, as in `sources.TextLine`.
+        fraction: to be held out. The length of a stretch is chosen so that about ten are held out.
 
     Returns:
         Whether each paragraph begins a document, and the number of paragraphs in a stretch of text without marks.
@@ -187,10 +187,10 @@ def document_begins(places: NDArray[np.uint8], fraction: float) -> tuple[NDArray
 
 
 def _choose(keys: NDArray[np.uint64], begins: NDArray[np.bool_], fraction: float, seed: int) -> NDArray[np.uint8]:
-    """Return the side of each paragraph: a repeated one is dropped, the rest held out with its document.
+    """Return the side of each paragraph: repeated ones are dropped, the others go with their document.
 
-    A document is held out if the hash of its paragraphs is low enough, whatever else is in the corpus; if none is, the
-    lowest one.
+    A document is held out if the hash of its paragraphs is low enough, independent of the rest of the corpus. If none
+    is, the document with the lowest hash is held out.
     """
     sides = np.zeros(len(keys), np.uint8)
     _, first = np.unique(keys, return_index=True)
@@ -209,15 +209,10 @@ def _choose(keys: NDArray[np.uint64], begins: NDArray[np.bool_], fraction: float
     return sides
 
 
-def _check_room(folder: Path, orders: dict[str, Order], words: list[bytes]) -> None:
+def _check_space(folder: Path, orders: dict[str, Order], words: list[bytes]) -> None:
     need = sum(4 * int(order.offsets[-1]) + 8 * len(order.offsets) for order in orders.values())
     need += sum(map(len, words)) + 20 * len(words)
-    free = shutil.disk_usage(folder).free
-    if free < need:
-        raise InputError(
-            f"{folder}: the store needs {need / 1e9:.2f} GB, {free / 1e9:.2f} GB are free. Make room and run again: it "
-            "continues with the shards that are done."
-        )
+    require_space(folder, need, "the store", "make room and run again: it continues with the shards that are done")
 
 
 def _write_types(folder: Path, words: list[bytes], counts: NDArray[np.int64], known: int) -> None:
@@ -266,7 +261,7 @@ def _write_tokens(
 
 
 def _allocate(path: Path, tokens: int) -> NDArray[np.uint32]:
-    """Return a mapped file for `tokens` tokens whose room on disk is taken: writing to a hole on a full disk kills."""
+    """Return a mapped file for `tokens` tokens, filled with zeros: writing to a sparse file on a full disk kills."""
     dtype = np.dtype(DTYPES[path.name])
     left = tokens * dtype.itemsize
     with path.open("wb") as file:

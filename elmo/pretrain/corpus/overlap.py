@@ -1,6 +1,6 @@
-"""Which lines occur in another text: `shared(lines, sources)` finds those with 45 characters in a row that it has too.
+"""Overlap between texts: `shared(lines, sources)` finds lines that share 45 characters in a row with another text.
 
-A perplexity on text that the biLM was trained on, or on other paragraphs of the same article, flatters it.
+Perplexity is too low on text that the biLM was trained on, and on other paragraphs of the same articles.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from elmo.pretrain.corpus.sources import SourceFile, read_blocks
 
 WINDOW: Final = 45  # characters
 _STRIDE: Final = 16
-_PROBE: Final = WINDOW - _STRIDE + 1  # wherever a shared window begins, a probe at a multiple of the stride lies in it
+_PROBE: Final = WINDOW - _STRIDE + 1  # every shared window contains a probe that begins at a multiple of the stride
 
 
 def shared(lines: Sequence[str], others: Iterable[SourceFile]) -> list[bool]:

@@ -1,7 +1,7 @@
-"""First pass: every block of text becomes a shard on disk, tokens and all, in as many processes as asked for.
+"""First pass of a corpus build: tokenise blocks of text into shards on disk, in several processes.
 
-A shard appears under its name only when it is complete, so after a crash the shards that exist are done and the others
-are made. Ids in a shard are its own (words numbered as they come); the second pass gives them meaning across shards.
+A shard appears under its name only when it is complete, so a run after a crash keeps the shards that exist. Each shard
+numbers its own words; the second pass gives words the same ids in all shards.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterable
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmo.common.errors import InputError
-from elmo.common.files import read_json
+from elmo.common.files import read_json, replacing
 from elmo.common.meter import Meter
 from elmo.pretrain.corpus.sources import CONTINUES, Block, SourceFile, lines, read_blocks
 from elmo.tokeniser import Tokenise, Tokeniser, parts
@@ -36,7 +36,7 @@ _ALL_DONE = "complete.json"
 
 @dataclass(frozen=True)
 class Shard:
-    """The tokens of one block: sentences of paragraphs, words as ids into `words`."""
+    """The tokens of one block, by sentence and paragraph, as ids into `words`."""
 
     tokens: NDArray[np.uint32]
     sentence_lengths: NDArray[np.uint32]  # tokens of each sentence
@@ -60,24 +60,17 @@ class Shard:
             )
 
     def save(self, path: Path) -> None:
-        """Write the shard so that `path` exists only when it is whole."""
-        temporary = path.with_suffix(f".{os.getpid()}.tmp")
-        try:
-            with temporary.open("wb") as file:
-                np.savez(
-                    file,
-                    tokens=self.tokens,
-                    sentence_lengths=self.sentence_lengths,
-                    paragraph_lengths=self.paragraph_lengths,
-                    keys=self.keys,
-                    places=self.places,
-                    words=np.frombuffer(b"\n".join(self.words), np.uint8),
-                )
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        """Write the shard so that `path` exists only when it is complete."""
+        with replacing(path) as partial, partial.open("wb") as file:
+            np.savez(
+                file,
+                tokens=self.tokens,
+                sentence_lengths=self.sentence_lengths,
+                paragraph_lengths=self.paragraph_lengths,
+                keys=self.keys,
+                places=self.places,
+                words=np.frombuffer(b"\n".join(self.words), np.uint8),
+            )
 
 
 class Outline(NamedTuple):
@@ -105,11 +98,11 @@ def make_shards(
     workers: int,
     meter: Meter,
 ) -> list[Path]:
-    """Return the shards of all text in reading order; those already in `folder` are kept as they are."""
+    """Return the shards of all text in reading order; existing ones in `folder` are kept."""
     complete = folder / _ALL_DONE
     if complete.exists():
         return _paths(folder, int(read_json(complete)["shards"]))
-    for left_over in folder.glob("*.tmp"):
+    for left_over in folder.glob("*.partial"):
         left_over.unlink()
     make = functools.partial(make_shard, folder=folder, tokenise=tokenise, max_tokens=max_tokens)
     count = 0
@@ -123,14 +116,13 @@ def make_shards(
                 meter.advance(cost, tokens)
         for cost, tokens in pool.drain():
             meter.advance(cost, tokens)
-    temporary = complete.with_suffix(".tmp")
-    temporary.write_text(json.dumps({"shards": count}))
-    temporary.replace(complete)
+    with replacing(complete) as partial:
+        partial.write_text(json.dumps({"shards": count}))
     return _paths(folder, count)
 
 
 def make_shard(block: Block, folder: Path, tokenise: Tokenise, max_tokens: int) -> tuple[int, int]:
-    """Return the cost of `block` and its number of tokens, after writing it as a shard into `folder`."""
+    """Write `block` as a shard into `folder`; return its cost and its number of tokens."""
     shard = tokenise_block(block, tokenise, max_tokens)
     shard.save(_path(folder, block.index))
     return block.cost, len(shard.tokens)
@@ -157,7 +149,8 @@ def tokenise_block(block: Block, tokenise: Tokenise, max_tokens: int) -> Shard:
                 keys += hashlib.blake2b(line.raw, digest_size=8).digest()
                 places.append(place)
                 place = CONTINUES
-    numbers = _Numbers()
+    numbers: defaultdict[str, int] = defaultdict()
+    numbers.default_factory = numbers.__len__  # a new word gets the next number
     tokens = np.fromiter(map(numbers.__getitem__, flat), np.uint32, len(flat))
     return Shard(
         tokens,
@@ -169,18 +162,10 @@ def tokenise_block(block: Block, tokenise: Tokenise, max_tokens: int) -> Shard:
     )
 
 
-class _Numbers(dict[str, int]):
-    """Numbers words as they are first asked for."""
-
-    def __missing__(self, word: str) -> int:
-        number = self[word] = len(self)
-        return number
-
-
 class _Pool:
-    """Runs jobs in processes and gives their results in order, a few blocks ahead of the oldest at most.
+    """Runs jobs in processes and returns their results in order, with a bounded number of jobs in flight.
 
-    One worker means this process: nothing to start, and a debugger sees everything.
+    With one worker the jobs run in this process, which is easy to debug.
     """
 
     def __init__(self, workers: int) -> None:
@@ -188,7 +173,7 @@ class _Pool:
         self._waiting: deque[Future[tuple[int, int]]] = deque()
         self._executor: ProcessPoolExecutor | None = None
         if workers > 1:
-            # Spawned, not forked: the caller may hold threads or a GPU.
+            # Spawned, not forked: the caller may have threads or a GPU.
             context = multiprocessing.get_context("spawn")
             self._executor = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker)
 
@@ -200,7 +185,7 @@ class _Pool:
             self._executor.shutdown(cancel_futures=True)
 
     def submit(self, job: functools.partial[tuple[int, int]], block: Block) -> list[tuple[int, int]]:
-        """Start a job; return the results it had to wait for."""
+        """Start a job; return results that are due, if too many jobs are in flight."""
         if self._executor is None:
             return [job(block)]
         self._waiting.append(self._executor.submit(job, block))
@@ -224,12 +209,12 @@ class _Pool:
 
 
 def _start_worker() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which ends the workers in order
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # on Ctrl-C the parent ends the workers
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
 def _end_with_parent() -> None:
-    """End this process when its parent is gone: a killed run must not leave workers that wait for ever."""
+    """End this process when its parent is gone: a killed run must not leave workers that wait forever."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         wait([parent.sentinel])

@@ -1,7 +1,7 @@
-"""Blocks of text from .txt, .gz and .xz files: `find_sources` lists them, `read_blocks` reads them in bounded memory.
+"""Text files of a corpus: `find_sources` lists .txt, .gz and .xz files, `read_blocks` reads them in bounded memory.
 
-A block is some megabytes of whole lines, and may span files. Where blocks are cut depends on the text alone, so a block
-can be tokenised by any process, at any time, with the same outcome.
+A block is some megabytes of whole lines and may span files. Its boundaries depend on the text alone, so any process can
+tokenise it with the same result.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ EXTENSIONS: Final = (".txt", ".gz", ".xz")
 BLOCK_BYTES: Final = 8 << 20
 
 _READ_BYTES: Final = 1 << 20
-_TEXT_PER_BYTE: Final = {".txt": 1.0, ".gz": 3.0, ".xz": 4.0}  # what a byte unpacks to, by experience with prose
+_TEXT_PER_BYTE: Final = {".txt": 1.0, ".gz": 3.0, ".xz": 4.0}  # bytes of text per byte of file, typical for prose
 _MAGIC: Final = {
     b"\x1f\x8b": "gzip: name it .gz",
     b"\xfd7zXZ": "xz: name it .xz",
@@ -31,12 +31,12 @@ _MAGIC: Final = {
 _WRITTEN: Final = ("train.tokens.bin", "run.json", "output.hdf5")  # in a token store, a run, an output layer
 _BOM: Final = b"\xef\xbb\xbf"
 
-CONTINUES, NEW_DOCUMENT, NEW_FILE = range(3)  # how a line stands to the one before it
+CONTINUES, NEW_DOCUMENT, NEW_FILE = range(3)  # how a line relates to the one before it
 
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A text file: where it is, and what identifies it wherever it is (name, size and hash of the file as stored)."""
+    """A text file: its path, and what identifies its content (name, size and hash of the file as stored)."""
 
     path: Path
     name: str
@@ -44,13 +44,13 @@ class SourceFile:
     sha256: str
 
     def text_bytes(self) -> int:
-        """Return about how many bytes of text the file holds."""
+        """Return about how many bytes of text the file has, unpacked."""
         return int(self.size * _TEXT_PER_BYTE[self.path.suffix.lower()])
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Whole lines of one file, with the place they begin at: errors must name file, line and byte."""
+    """Whole lines of one file, with their position, since errors name file, line and byte."""
 
     path: str
     line: int
@@ -60,7 +60,7 @@ class Piece:
 
 
 class TextLine(NamedTuple):
-    """A line that is not blank, without white space around it.
+    """A non-blank line, stripped of white space.
 
     Attributes:
         raw: its bytes.
@@ -75,7 +75,7 @@ class TextLine(NamedTuple):
 
 @dataclass(frozen=True)
 class Block:
-    """The unit of work: pieces in reading order, and how many bytes of the files (as stored) were read for them."""
+    """The unit of work: pieces in reading order, and the bytes of the files (as stored) that were read for them."""
 
     index: int
     pieces: tuple[Piece, ...]
@@ -83,10 +83,10 @@ class Block:
 
 
 def find_sources(paths: Iterable[str | Path]) -> list[SourceFile]:
-    """Return the files under `paths` in the order given; a folder stands for its text files, sorted, subfolders too.
+    """Return the files under `paths` in the order given; a folder means its text files, sorted, subfolders included.
 
-    What a pretraining wrote below a folder is no text of it: vocabularies would be learnt as sentences, and a run that
-    lies beside its text would find another corpus each time.
+    Files that a pretraining wrote below a folder are skipped: otherwise vocabularies would be read as sentences, and
+    the corpus of a run next to its text would change with every run.
     """
     files: dict[Path, str] = {}  # a file named twice is read once
     for path in map(Path, paths):
@@ -112,7 +112,7 @@ def find_sources(paths: Iterable[str | Path]) -> list[SourceFile]:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """Yield the files of a folder and its subfolders, but for those of a pretraining."""
+    """Yield the files of a folder and its subfolders, except those that a pretraining wrote."""
     for parent, subfolders, names in os.walk(folder):
         subfolders[:] = [name for name in subfolders if not _written_here(Path(parent, name))]
         yield from (Path(parent, name) for name in names)
@@ -123,7 +123,7 @@ def _written_here(folder: Path) -> bool:
 
 
 def read_blocks(sources: Iterable[SourceFile], block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
-    """Yield all text as blocks of about `block_bytes`, numbered from 0."""
+    """Yield the text as blocks of about `block_bytes`, numbered from 0."""
     pieces: list[Piece] = []
     index = size = cost = 0
     for source in sources:
@@ -139,7 +139,7 @@ def read_blocks(sources: Iterable[SourceFile], block_bytes: int = BLOCK_BYTES) -
 
 
 def lines(piece: Piece) -> Iterator[TextLine]:
-    """Yield the lines of a piece that are not blank."""
+    """Yield the non-blank lines of a piece."""
     data = piece.data
     nul = data.find(b"\0")
     if nul >= 0:
@@ -172,7 +172,7 @@ def _pieces(source: SourceFile, block_bytes: int) -> Iterator[tuple[Piece, int]]
             rest += data
             if len(rest) < block_bytes:
                 continue
-            # A line longer than a block (a whole book in one line) is cut at a space: memory stays bounded.
+            # A line longer than a block (a whole book in one line) is cut at a space, to bound memory.
             cut = rest.rfind(b"\n") + 1 or rest.rfind(b" ") + 1
             if not cut:
                 raise InputError(
@@ -194,7 +194,7 @@ def _chunks(path: Path, stored: IO[bytes], size: int) -> Iterator[bytes]:
     if suffix == ".gz":
         text = gzip.GzipFile(fileobj=stored)
     elif suffix == ".xz":
-        text = lzma.LZMAFile(stored)  # noqa: SIM115 - holds nothing but `stored`, which the caller closes
+        text = lzma.LZMAFile(stored)  # noqa: SIM115 - the caller closes `stored`
     position = 0
     while True:
         try:
@@ -220,7 +220,7 @@ def _place(piece: Piece, at: int) -> str:
 
 
 def _guess(piece: Piece) -> str:
-    """Return what the file may be and what to do, as the end of an error message."""
+    """Return the end of an error message: what the file may be and what to do."""
     head = piece.data[:8] if piece.start == 0 else b""
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
         return ". It looks like UTF-16; convert it (iconv -f UTF-16 -t UTF-8)."

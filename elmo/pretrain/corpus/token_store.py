@@ -1,16 +1,15 @@
-"""A token store, opened: `TokenStore.open(folder)` gives memory-mapped sentences and the words behind their ids.
+"""Token store format and reader: `TokenStore.open(folder)` maps sentences of word ids and the table of words.
 
 The store keeps every distinct word, not only the vocabulary: the biLM reads characters, so a word outside the
-vocabulary keeps its spelling as input and is unknown only as a target. Ids run by falling frequency in the training
-text, after three special ones, which makes both directions one comparison: a word is in the vocabulary if its id is
-below `vocabulary_size`.
+vocabulary keeps its spelling as input and is unknown only as a target. Ids are ordered by falling frequency in the
+training text, after three special ones. A word is in the vocabulary if its id is below `vocabulary_size`.
 
     header.json                              version, settings, sources with hashes, counts, length of every file
     train.tokens.bin     train.offsets.bin   sentence i is tokens[offsets[i]:offsets[i+1]], without <S>, </S>; shuffled
-    heldout.tokens.bin   heldout.offsets.bin the same for paragraphs set aside, paragraphs in hash order
+    heldout.tokens.bin   heldout.offsets.bin the same for held-out paragraphs, in the order of their hashes
     types.bytes.bin      types.offsets.bin   spelling of word i: UTF-8 bytes[offsets[i]:offsets[i+1]]
-    types.counts.bin                         how often word i occurs in the training text
-    vocab.txt                                the vocabulary, one word a line, in the order of ids (as bilm-tf reads it)
+    types.counts.bin                         occurrences of word i in the training text
+    vocab.txt                                the vocabulary, one word per line, in order of ids (as bilm-tf reads it)
 """
 
 from __future__ import annotations
@@ -79,11 +78,11 @@ class TokenStore:
 
     @classmethod
     def open(cls, folder: str | Path, expected: Mapping[str, Any] | None = None) -> Self:
-        """Return the store in `folder`, its arrays mapped, not read.
+        """Return the store in `folder`, with memory-mapped arrays.
 
         Args:
             folder: What `build_store` wrote.
-            expected: Settings the store must have been made with (`CorpusSettings.identity()`); others are an error.
+            expected: Settings that the store must have been made with (`CorpusSettings.identity()`).
         """
         folder = Path(folder)
         header = read_header(folder)
@@ -107,7 +106,7 @@ class TokenStore:
 
     @property
     def fingerprint(self) -> str:
-        """Hash of what the store was made from and how; equal for equal contents, wherever the store lies."""
+        """Hash of sources and settings; equal for stores of equal content, in any folder."""
         made_of = {key: self.header[key] for key in ("format", "version", "tokeniser", "settings", "sources")}
         return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()
 
@@ -119,7 +118,7 @@ class TokenStore:
         return self.type_bytes[self.type_offsets[index] : self.type_offsets[index + 1]].tobytes().decode()
 
     def words(self, ids: Iterable[int]) -> list[str]:
-        """Return the spellings of `ids`, such as a sentence."""
+        """Return the spellings of `ids`, for example of a sentence."""
         return [self.word(int(i)) for i in ids]
 
     def vocabulary(self) -> list[str]:
@@ -128,7 +127,7 @@ class TokenStore:
 
 
 def read_header(folder: Path) -> dict[str, Any]:
-    """Return the header of the store in `folder`, checked to be one that this code can read."""
+    """Return the header of the store in `folder`, after checking its format and version."""
     path = folder / "header.json"
     if not path.is_file():
         raise InputError(f"{folder}: no header.json here, so this is not a token store; name another folder.")

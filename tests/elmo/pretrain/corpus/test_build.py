@@ -298,7 +298,7 @@ def test_empty_corpus(tmp_path):
     assert not (tmp_path / "store").exists()
 
 
-def test_files_that_share_a_name_are_told_apart(tmp_path):
+def test_files_of_the_same_name_are_distinguished(tmp_path):
     for name, numbers in (("a", range(100)), ("b", range(100, 200))):
         (tmp_path / name).mkdir()
         write(tmp_path / name / "text.txt", numbers)
@@ -318,12 +318,12 @@ def test_too_little_text_to_hold_out(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"tokenise": "moses"}, r"tokenise='moses': expected one of ptb, whitespace"),
-        ({"vocabulary": 0}, r"vocabulary=0: expected 1 or more"),
-        ({"heldout_fraction": 1.0}, r"heldout_fraction=1\.0: expected 0 <= fraction < 1"),
-        ({"heldout_unit": "line"}, r"heldout_unit='line': expected one of document, paragraph"),
-        ({"max_tokens": 1}, r"max_tokens=1: expected 2 or more"),
-        ({"workers": 0}, r"workers=0: expected 1 or more"),
+        ({"tokenise": "moses"}, r"tokenise: expected ptb or whitespace, found 'moses'"),
+        ({"vocabulary": 0}, r"vocabulary: expected at least 1, found 0"),
+        ({"heldout_fraction": 1.0}, r"heldout_fraction: expected at least 0 and below 1, found 1\.0"),
+        ({"heldout_unit": "line"}, r"heldout_unit: expected document or paragraph, found 'line'"),
+        ({"max_tokens": 1}, r"max_tokens: expected at least 2, found 1"),
+        ({"workers": 0}, r"workers: expected at least 1, found 0"),
     ],
 )
 def test_impossible_settings(change, message):
@@ -333,8 +333,8 @@ def test_impossible_settings(change, message):
 
 def test_no_room_is_noticed_before_work_begins(tmp_path, text, monkeypatch):
     usage = shutil.disk_usage(tmp_path)
-    monkeypatch.setattr(corpus.shutil, "disk_usage", lambda path: usage._replace(free=1000))
-    with pytest.raises(InputError, match=r"store\.partial: about 0\.00 GB needed for the corpus, 0\.00 GB free"):
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=1000))
+    with pytest.raises(InputError, match=r"store\.partial: the corpus needs about 0\.00 GB, 0\.00 GB are free"):
         build(tmp_path / "store", text)
     assert not (tmp_path / "store").exists()
 
@@ -351,7 +351,7 @@ def test_a_disk_that_fills_up_leaves_nothing_half_written(tmp_path, text, store,
             build(tmp_path / "store", text, vocabulary=60)
     assert not (tmp_path / "store").exists()
     left = {path.name for path in (tmp_path / "store.partial").iterdir()}
-    assert not [name for name in left if name == "store" or name.endswith(".tmp")]
+    assert not [name for name in left if name == "store" or name.endswith(".partial")]
     assert contents(build(tmp_path / "store", text, vocabulary=60).folder) == contents(store.folder)
     assert not (tmp_path / "store.partial").exists()
 
