@@ -68,7 +68,7 @@ class Loaded(Generic[Example]):
     warnings: list[str]
 
 
-class Source:
+class DataSource:
     """The splits of one dataset for one task.
 
     Args:

@@ -1,4 +1,4 @@
-"""Lines of text files, read strictly."""
+"""Text files: strict UTF-8 lines, and the treebank escapes in them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,18 @@ from pathlib import Path
 
 from elmo.common.errors import InputError
 
+# Treebanks escape brackets and quotes. Word vectors and biLMs are trained on plain text, which has no escapes.
+TREEBANK_ESCAPES = {
+    **{"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"},
+    **{"``": '"', "''": '"'},
+}
+
 
 def utf8_lines(path: Path) -> Iterator[str]:
-    """The lines of a UTF-8 file, without their ends; a byte order mark and CRLF do no harm.
+    """The lines of a UTF-8 file without their line ends; a byte order mark and CRLF are accepted.
 
-    Only line feeds end a line, since tweets and web pages hold every other kind of separator. A carriage return within
-    a line is refused: the file may well have no other ends of lines, and would be read as a single one.
+    Only a line feed ends a line: tweets and web pages contain all the other separators of Unicode. A carriage return
+    within a line is an error. Such a file probably uses it as its line end, and would be read as one line.
     """
     number = 0
     try:

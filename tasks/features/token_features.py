@@ -122,7 +122,7 @@ class CharacterCnn(nn.Module):
 
 
 @dataclass(frozen=True)
-class Found:
+class LocatedText:
     """One kind of text of a batch by numbers, on the device, under which the features know its words and layers.
 
     A step could learn some of this only by waiting for the device, so all of it is found beforehand, on the CPU.
@@ -148,13 +148,13 @@ class Found:
         rows = self.layers.rows if self.layers is not None else None
         return [self.words, self.distinct, self.places, *([] if rows is None else [rows])]
 
-    def moved(self, tensors: Iterator[Tensor]) -> Found:
+    def moved(self, tensors: Iterator[Tensor]) -> LocatedText:
         """The same with its `tensors` taken from these."""
         words, distinct, places = islice(tensors, 3)
         layers = self.layers
         if layers is not None and layers.rows is not None:
             layers = replace(layers, rows=next(tensors))
-        return Found(self.lengths, self.longest, words, distinct, places, layers)
+        return LocatedText(self.lengths, self.longest, words, distinct, places, layers)
 
 
 class TokenFeatures(nn.Module):
@@ -288,7 +288,7 @@ class TokenFeatures(nn.Module):
         behind = {word: len(self._row_of) + row for word, row in self._more_rows.items()}
         return [self._row_of.get(form, behind.get(form, -1)) for form in map(self._form, new)]
 
-    def find(self, texts: Sequence[Sequence[Sentence]]) -> list[Found]:
+    def find(self, texts: Sequence[Sequence[Sentence]]) -> list[LocatedText]:
         """Each kind of text of a batch by numbers; what a store has of its layers begins to be read.
 
         The next batch may be found while the device still computes this one.
@@ -298,11 +298,11 @@ class TokenFeatures(nn.Module):
         there = iter(upload_together(list(chain.from_iterable(text.tensors() for text in found)), self._rows.device))
         return [text.moved(there) for text in found]
 
-    def _find(self, sentences: Sequence[Sentence]) -> Found:
+    def _find(self, sentences: Sequence[Sentence]) -> LocatedText:
         """A text by numbers, on the CPU."""
         words, lengths = self._numbers.padded(sentences)
         distinct, places = self._numbers.distinct(words)
-        return Found(
+        return LocatedText(
             torch.from_numpy(lengths),
             int(self._numbers.characters[distinct].max(initial=0)),
             torch.from_numpy(words),
@@ -319,12 +319,12 @@ class TokenFeatures(nn.Module):
         """The vectors of a batch of sentences."""
         return self.of_texts([sentences])[0]
 
-    def vectors_of(self, found: Sequence[Found]) -> list[FeatureBatch]:
+    def vectors_of(self, found: Sequence[LocatedText]) -> list[FeatureBatch]:
         """The vectors of texts that were found; a sentence is embedded once, however often they have it."""
         held = self._layers.embed([text.layers for text in found if text.layers]) if self._layers is not None else None
         return [self._vectors(text, held) for text in found]
 
-    def _vectors(self, text: Found, held: Held | None) -> FeatureBatch:
+    def _vectors(self, text: LocatedText, held: Held | None) -> FeatureBatch:
         mask = text.words > 0  # (batch, tokens)
         parts = []
         if self.config.words is not None:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from itertools import chain
 
 from elmo.common.errors import InputError
-from tasks.data.datasets import Source
+from tasks.data.datasets import DataSource
 from tasks.running.config import RunConfig, group_options, typed_config
 
 HELP = """\
@@ -32,7 +32,7 @@ A biLM is tuned on it and used so:
 
 def training_text(config: RunConfig) -> list[str]:
     """The sentences of a task's training examples, each once, in their order."""
-    source = Source(config.data, config.data_dir, config.limit, config.train_fraction, config.seed)
+    source = DataSource(config.data, config.data_dir, config.limit, config.train_fraction, config.seed)
     examples = source.load(config.task, "train").examples
     return list(dict.fromkeys(map(" ".join, chain.from_iterable(map(config.task.texts, examples)))))
 

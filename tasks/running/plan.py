@@ -8,7 +8,7 @@ from typing import Any
 
 from results.records.record import Identity, fingerprint, hashed, record_path
 from results.records.run_lock import LOCK_NAME
-from tasks.data.datasets import Source
+from tasks.data.datasets import DataSource
 from tasks.features.token_features import features_fingerprint, features_recipes
 from tasks.running.config import RunConfig
 from tasks.running.loggers import Logged
@@ -29,7 +29,7 @@ class Plan:
     """
 
     config: RunConfig
-    source: Source
+    source: DataSource
     identity: Identity
     path: Path
     parts: dict[str, Any]
@@ -38,7 +38,7 @@ class Plan:
     def of(cls, config: RunConfig) -> Plan:
         """The plan of a run; its data and weights are there, and hashed."""
         identity = identity_of(config)
-        source = Source(config.data, config.data_dir, config.limit, config.train_fraction, config.seed)
+        source = DataSource(config.data, config.data_dir, config.limit, config.train_fraction, config.seed)
         parts = {
             "recipes": {"task": config.task.recipe, **features_recipes(config.features)},
             "data": source.fingerprint(),

@@ -11,8 +11,7 @@ from typing import Any
 from elmo.common.errors import InputError, excerpt
 from elmo.common.files import parse_json
 from elmo.tokeniser import Tokeniser
-from tasks.data.text_files import utf8_lines
-from tasks.data.treebank import PLAIN
+from tasks.data.text_files import TREEBANK_ESCAPES, utf8_lines
 from tasks.interface import Sentence, Split
 
 LABELS = ("entailment", "neutral", "contradiction")
@@ -113,6 +112,6 @@ class _Words:
             if source is text:
                 words = [word for part in self._tokeniser.paragraph(" ".join(text.split())) for word in part]
             else:
-                words = [PLAIN.get(word, word) for word in source.split() if word not in ("(", ")")]
+                words = [TREEBANK_ESCAPES.get(word, word) for word in source.split() if word not in ("(", ")")]
             self._known[source] = tuple(map(sys.intern, words))
         return self._known[source]

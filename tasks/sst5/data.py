@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from elmo.common.errors import InputError, excerpt
-from tasks.data.text_files import utf8_lines
-from tasks.data.treebank import PLAIN
+from tasks.data.text_files import TREEBANK_ESCAPES, utf8_lines
 from tasks.interface import Sentence, Split
 
 LABELS = ("very negative", "negative", "neutral", "positive", "very positive")
@@ -128,7 +127,7 @@ def _examples(
 
 
 def _plain(word: str) -> str:
-    return PLAIN.get(word) or word.replace("\\/", "/").replace("\\*", "*")
+    return TREEBANK_ESCAPES.get(word) or word.replace("\\/", "/").replace("\\*", "*")
 
 
 @dataclass

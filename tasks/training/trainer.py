@@ -21,7 +21,7 @@ from elmo.common import checks
 from elmo.common.errors import InputError
 from elmo.common.progress import Reporter
 from elmo.common.tensor_files import check_optimizer, check_tensors, naming, read_tensors, write_tensors
-from tasks.features.token_features import Found, TokenFeatures
+from tasks.features.token_features import LocatedText, TokenFeatures
 from tasks.interface import Batch, FeatureBatch, Head, Scores, Task
 from tasks.modules.seeding import named_seed
 from tasks.training.batching import plan_batches
@@ -92,15 +92,15 @@ class TaskModel(nn.Module):
         self.features = features
         self.head = head
 
-    def loss(self, batch: Batch, found: Sequence[Found] | None = None) -> Tensor:
+    def loss(self, batch: Batch, found: Sequence[LocatedText] | None = None) -> Tensor:
         """The loss of a batch, with what the features add to it; `found` if its texts were found already."""
         return self.head.loss(self._vectors(batch, found), batch) + self.features.penalty()
 
-    def decode(self, batch: Batch, found: Sequence[Found] | None = None) -> list[Any]:
+    def decode(self, batch: Batch, found: Sequence[LocatedText] | None = None) -> list[Any]:
         """One prediction per example."""
         return self.head.decode(self._vectors(batch, found), batch)
 
-    def _vectors(self, batch: Batch, found: Sequence[Found] | None) -> list[FeatureBatch]:
+    def _vectors(self, batch: Batch, found: Sequence[LocatedText] | None) -> list[FeatureBatch]:
         return self.features.vectors_of(self.features.find(batch.texts) if found is None else found)
 
     def trained(self) -> dict[str, Tensor]:
@@ -304,9 +304,9 @@ class Trainer:
 
     def _batches(
         self, model: TaskModel, examples: Sequence[Any], plan: Iterable[list[int]]
-    ) -> Iterator[tuple[list[int], Batch, list[Found]]]:
+    ) -> Iterator[tuple[list[int], Batch, list[LocatedText]]]:
         """Example numbers, batch and where its features are; while one is in use, those of the next are read."""
-        current: tuple[list[int], Batch, list[Found]] | None = None
+        current: tuple[list[int], Batch, list[LocatedText]] | None = None
         for numbers in plan:
             batch = self.task.collate([examples[i] for i in numbers])
             following = numbers, batch.to(self.device), model.features.find(batch.texts)

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from elmo.common.progress import Reporter
-from tasks.data.datasets import Source
+from tasks.data.datasets import DataSource
 from tasks.features.frozen_layers import StoreConfig
 from tasks.features.token_features import TokenFeatures
 from tasks.modules.seeding import initialise
@@ -47,7 +47,7 @@ class Arm:
     ):
         settings = [f"task={task}", f"data={data}", f"features={features}", f"limit={limit or 'null'}"]
         config = typed_config(settings)
-        source = Source(config.data, config.data_dir, config.limit)
+        source = DataSource(config.data, config.data_dir, config.limit)
         self.train, self.dev = (
             (like.train, like.dev) if like else (source.load(config.task, split).examples for split in ("train", "dev"))
         )

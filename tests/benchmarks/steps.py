@@ -20,7 +20,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from elmo.common.errors import InputError
 from elmo.common.progress import Reporter
-from tasks.data.datasets import Source
+from tasks.data.datasets import DataSource
 from tasks.features.token_features import TokenFeatures
 from tasks.modules.seeding import initialise
 from tasks.running.config import RunConfig, typed_config
@@ -195,7 +195,7 @@ def measure(task: str, data: str, arms: list[str], limit: int, device: torch.dev
         overrides = [f"task={task}", f"data={data}", f"features={name}", f"limit={limit or 'null'}"]
         config = typed_config(overrides)
         if loaded is None:
-            source = Source(config.data, config.data_dir, config.limit)
+            source = DataSource(config.data, config.data_dir, config.limit)
             loaded = [source.load(config.task, split).examples for split in ("train", "dev")]
         config.task.learn_labels(loaded[0])
         if device.type == "cuda":

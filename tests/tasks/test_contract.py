@@ -13,7 +13,7 @@ from torch import nn
 
 import conf
 from elmo.common.progress import Reporter
-from tasks.data.datasets import Source
+from tasks.data.datasets import DataSource
 from tasks.interface import SPLITS
 from tasks.running.saved_model import load_weights, save_weights
 from tasks.training.trainer import Trainer
@@ -39,7 +39,7 @@ class Setup:
     def __init__(self, task, arm):
         self.config = run_of(f"task={task}", "data=mini", *arm_of(task, arm))
         self.task = self.config.task
-        self.source = Source(self.config.data, self.config.data_dir)
+        self.source = DataSource(self.config.data, self.config.data_dir)
         self.splits = {split: self.source.load(self.task, split).examples for split in SPLITS}
         self.train = self.splits["train"][:8]
         assert len(self.train) == 8

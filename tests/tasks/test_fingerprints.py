@@ -31,7 +31,7 @@ for path in map(Path, sys.argv[1:]):
     name = record.identity
     typed = [f"task={name.task}", f"features={name.features}", f"data={name.data}", f"seed={name.seed}"]
     parts = record.fingerprinted
-    tasks.running.plan.Source.fingerprint = lambda self: dict(parts["data"])
+    tasks.running.plan.DataSource.fingerprint = lambda self: dict(parts["data"])
     tasks.running.plan.features_fingerprint = lambda config: {key: parts[key] for key in ("vectors", "weights")}
     # Weights that were given by path are not here; their name is all that the identity has of them.
     absent = {key: value for key, value in name.variant.items() if key == "features.elmo.weights"}

@@ -17,7 +17,7 @@ import tasks.run
 from elmo import random_bilm, save_bilm
 from results.records.record import Identity, read_record, record_path
 from results.table import main as table
-from tasks.data.datasets import Source
+from tasks.data.datasets import DataSource
 from tasks.training.peak_memory import PROCESS, peak_mb
 from tasks.training.trainer import Trainer
 from tests.tasks.user import ARMS, arguments, outcome, path_of, sentences, start
@@ -297,7 +297,7 @@ def test_limit_is_in_the_path_and_the_record(place, command, tmp_path):
 
 def test_the_test_split_is_read_once_when_training_is_over(place, command, tmp_path, monkeypatch):
     events = []
-    load, fit = Source.load, Trainer.fit
+    load, fit = DataSource.load, Trainer.fit
 
     def watched_load(self, task, split):
         events.append(split)
@@ -311,7 +311,7 @@ def test_the_test_split_is_read_once_when_training_is_over(place, command, tmp_p
         events.append("fitted")
         return state
 
-    monkeypatch.setattr(Source, "load", watched_load)
+    monkeypatch.setattr(DataSource, "load", watched_load)
     monkeypatch.setattr(Trainer, "fit", watched_fit)
     assert command(*arguments(place, tmp_path, "trainer.epochs=2"))[0] == 0
     assert events == ["train", "dev", "fitted", "test"]

@@ -5,7 +5,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from elmo.common.errors import InputError
-from tasks.data.datasets import DataConfig, HubConfig, Source
+from tasks.data.datasets import DataConfig, DataSource, HubConfig
 from tasks.running.config import compose_config, run_config
 
 TRAIN = "EU B-ORG\nrejects O\nGerman B-MISC\ncalls O\n\nPeter B-PER\nBlackburn I-PER\n\nYes O\n"
@@ -34,7 +34,7 @@ def config(**settings):
 
 class TestFiles:
     def test_examples_of_a_split(self, ner, files):
-        loaded = Source(config(), files).load(ner, "train")
+        loaded = DataSource(config(), files).load(ner, "train")
         assert [example.words for example in loaded.examples] == [
             ("EU", "rejects", "German", "calls"),
             ("Peter", "Blackburn"),
@@ -45,11 +45,11 @@ class TestFiles:
 
     def test_a_split_may_have_several_files(self, ner, files):
         splits = {"train": ["train.txt", "dev.txt"], "dev": ["dev.txt"], "test": ["test.txt"]}
-        loaded = Source(config(splits=splits), files).load(ner, "train")
+        loaded = DataSource(config(splits=splits), files).load(ner, "train")
         assert [example.id for example in loaded.examples][2:] == ["train.txt:2", "dev.txt:0", "dev.txt:1"]
 
     def test_limit_keeps_the_first_but_counts_all(self, ner, files):
-        loaded = Source(config(), files, limit=2).load(ner, "train")
+        loaded = DataSource(config(), files, limit=2).load(ner, "train")
         assert [example.words[0] for example in loaded.examples] == ["EU", "Peter"]
         assert (loaded.counts["sentences"], loaded.counts["used"]) == (3, 2)
 
@@ -57,7 +57,7 @@ class TestFiles:
         (files / "train.txt").write_text("".join(f"w{number} O\n\n" for number in range(200)))
 
         def drawn(fraction, seed, split="train"):
-            loaded = Source(config(), files, None, fraction, seed).load(ner, split)
+            loaded = DataSource(config(), files, None, fraction, seed).load(ner, split)
             return [example.id for example in loaded.examples], loaded.counts
 
         fifty, counts = drawn(0.25, 1)
@@ -72,17 +72,17 @@ class TestFiles:
 
     def test_what_is_not_usable_is_dropped_and_counted(self, ner, files, monkeypatch):
         monkeypatch.setattr(ner, "usable", lambda example: bool(example.spans))
-        loaded = Source(config(expected={"train": {"sentences": 2}}), files, limit=1).load(ner, "train")
+        loaded = DataSource(config(expected={"train": {"sentences": 2}}), files, limit=1).load(ner, "train")
         assert [example.words[0] for example in loaded.examples] == ["EU"]
         assert (loaded.counts["sentences"], loaded.counts["dropped"]) == (2, 1)
         assert loaded.warnings == []
         (files / "dev.txt").write_text("No O\n")
         with pytest.raises(InputError, match="the dev split has no examples"):
-            Source(config(), files).load(ner, "dev")
+            DataSource(config(), files).load(ner, "dev")
 
     def test_other_counts_than_published_are_reported(self, ner, files):
         expected = {"train": {"sentences": 14041, "PER": 1, "EVENT": 2}}
-        loaded = Source(config(expected=expected), files, limit=1).load(ner, "train")
+        loaded = DataSource(config(expected=expected), files, limit=1).load(ner, "train")
         assert loaded.warnings == [
             "train: expected 14,041 sentences as published, found 3",
             "train: expected 2 EVENT as published, found 0",
@@ -91,40 +91,40 @@ class TestFiles:
     def test_a_missing_file_says_what_to_put_where(self, ner, files):
         (files / "dev.txt").unlink()
         with pytest.raises(InputError) as caught:
-            Source(config(), files).load(ner, "dev")
+            DataSource(config(), files).load(ner, "dev")
         message = str(caught.value)
         assert "data=mine" in message
         assert "dev split" in message
         for hint in (str(files / "dev.txt"), "data_dir=DIR", "ELMO_DATA"):
             assert hint in message
         with pytest.raises(InputError, match="dev split"):
-            Source(config(), files).fingerprint()
+            DataSource(config(), files).fingerprint()
 
     def test_an_empty_split_is_an_error(self, ner, files):
         (files / "dev.txt").write_text("\n\n")
         with pytest.raises(InputError, match="data=mine: the dev split has no examples"):
-            Source(config(), files).load(ner, "dev")
+            DataSource(config(), files).load(ner, "dev")
 
     def test_a_split_without_files_is_an_error_at_once(self, files):
         with pytest.raises(InputError, match=r"expected files for dev, test under data\.splits"):
-            Source(config(splits={"train": ["train.txt"]}), files)
+            DataSource(config(splits={"train": ["train.txt"]}), files)
 
     def test_fingerprint_follows_the_content_alone(self, files, tmp_path_factory):
-        before = Source(config(), files).fingerprint()
+        before = DataSource(config(), files).fingerprint()
         inner = hashlib.sha256(DEV.encode()).digest()
         assert before["dev"] == hashlib.sha256(inner).hexdigest()
         elsewhere = tmp_path_factory.mktemp("copy")
         for split in ("train", "dev", "test"):
             (elsewhere / f"{split}.txt").write_bytes((files / f"{split}.txt").read_bytes())
-        assert Source(config(), elsewhere).fingerprint() == before
+        assert DataSource(config(), elsewhere).fingerprint() == before
         (elsewhere / "test.txt").write_text(TEST + "x O\n")
-        after = Source(config(), elsewhere).fingerprint()
+        after = DataSource(config(), elsewhere).fingerprint()
         assert after["test"] != before["test"]
         assert (after["train"], after["dev"]) == (before["train"], before["dev"])
 
     @pytest.mark.parametrize("split", ["train", "dev", "test"])
     def test_what_is_loaded_is_what_was_hashed(self, ner, files, split):
-        source = Source(config(), files)
+        source = DataSource(config(), files)
         hashed = source.fingerprint()
         assert source.load(ner, split).examples
         path = files / f"{split}.txt"
@@ -139,7 +139,7 @@ class TestFiles:
         assert source.load(ner, split).examples[-1].words == ("x",)
 
     def test_a_change_while_a_file_is_read(self, ner, files, monkeypatch):
-        source = Source(config(), files)
+        source = DataSource(config(), files)
         source.fingerprint()
         read = ner.read
 
@@ -193,8 +193,8 @@ def hub(cache, tmp_path):
 class TestHub:
     @pytest.mark.parametrize("split", ["train", "dev", "test"])
     def test_the_same_examples_as_from_the_files(self, ner, files, hub, split):
-        from_files = Source(config(), files).load(ner, split)
-        from_hub = Source(config(splits={}, hub=hub), files).load(ner, split)
+        from_files = DataSource(config(), files).load(ner, split)
+        from_hub = DataSource(config(splits={}, hub=hub), files).load(ner, split)
         content = [[(e.words, e.spans, e.tags) for e in loaded.examples] for loaded in (from_files, from_hub)]
         assert content[0] == content[1]
         assert from_files.counts == from_hub.counts
@@ -208,27 +208,27 @@ class TestHub:
         monkeypatch.setattr(ner, "from_rows", lambda rows, split: seen.extend(rows) or [])
         hub = HubConfig(path=str(tmp_path / "hub"), columns={"words": "text", "tags": "label"})
         with pytest.raises(InputError, match="no examples"):
-            Source(config(splits={}, hub=hub), tmp_path).load(ner, "train")
+            DataSource(config(splits={}, hub=hub), tmp_path).load(ner, "train")
         assert [row["tags"] for row in seen] == ["yes", None, "no"]
 
     def test_files_come_first(self, ner, files, hub):
         (files / "dev.txt").write_text("Other O\n")
-        assert Source(config(hub=hub), files).load(ner, "dev").examples[0].words == ("Other",)
+        assert DataSource(config(hub=hub), files).load(ner, "dev").examples[0].words == ("Other",)
 
     def test_the_hub_comes_in_where_files_are_absent(self, ner, files, hub):
         (files / "dev.txt").unlink()
-        assert Source(config(hub=hub), files).load(ner, "dev").examples[0].words == ("Paris",)
+        assert DataSource(config(hub=hub), files).load(ner, "dev").examples[0].words == ("Paris",)
 
     def test_fingerprint_follows_the_rows(self, files, hub):
-        first = Source(config(splits={}, hub=hub), files).fingerprint()
-        again = Source(config(splits={}, hub=hub), files).fingerprint()
+        first = DataSource(config(splits={}, hub=hub), files).fingerprint()
+        again = DataSource(config(splits={}, hub=hub), files).fingerprint()
         swapped = HubConfig(hub.path, splits={"train": "train", "dev": "test", "test": "test"}, columns=hub.columns)
-        other = Source(config(splits={}, hub=swapped), files).fingerprint()
+        other = DataSource(config(splits={}, hub=swapped), files).fingerprint()
         assert first == again
         assert other == {**first, "dev": first["test"]}
 
     def test_rows_do_not_stand_in_for_files_that_were_hashed(self, ner, files, hub):
-        source = Source(config(hub=hub), files)
+        source = DataSource(config(hub=hub), files)
         source.fingerprint()
         (files / "test.txt").unlink()
         with pytest.raises(InputError, match="the test split changed"):
@@ -236,7 +236,7 @@ class TestHub:
 
     def test_files_do_not_stand_in_for_rows_that_were_hashed(self, ner, files, hub):
         (files / "test.txt").unlink()
-        source = Source(config(hub=hub), files)
+        source = DataSource(config(hub=hub), files)
         source.fingerprint()
         (files / "test.txt").write_text("Other O\n")
         with pytest.raises(InputError, match="the test split changed"):
@@ -246,7 +246,7 @@ class TestHub:
         hub.columns["tags"] = "labels"
         expected = r"labels, found id, tokens, ner_tags\. Name .* in data\.hub\.columns$"
         with pytest.raises(InputError, match=f"^data=mine, on the hub {hub.path}: expected the columns {expected}"):
-            Source(config(splits={}, hub=hub), files).load(ner, "dev")
+            DataSource(config(splits={}, hub=hub), files).load(ner, "dev")
 
     def test_a_row_without_a_value(self, ner, cache, tmp_path):
         rows = cache.Dataset.from_dict({"text": [["a"], None], "tags": [["O"], ["O"]]})
@@ -254,7 +254,7 @@ class TestHub:
         rows.to_parquet(tmp_path / "hub" / "train-00000-of-00001.parquet")
         hub = HubConfig(path=str(tmp_path / "hub"), columns={"words": "text", "tags": "tags"})
         with pytest.raises(InputError, match=r"train: expected text in each row, row 1 has none\. Check data\.hub\."):
-            Source(config(splits={}, hub=hub), tmp_path).load(ner, "train")
+            DataSource(config(splits={}, hub=hub), tmp_path).load(ner, "train")
 
     @pytest.mark.parametrize(
         ("task", "column", "left"),
@@ -271,14 +271,14 @@ class TestHub:
         assert sorted(columns) == sorted(chosen.task.columns)
         del columns[column]
         with pytest.raises(InputError) as caught:
-            Source(chosen.data, tmp_path).load(chosen.task, "dev")
+            DataSource(chosen.data, tmp_path).load(chosen.task, "dev")
         assert str(caught.value) == (
             f"data=paper, on the hub {chosen.data.hub.path}: expected a name for each of the columns "
             f"{', '.join(chosen.task.columns)}, found {left}. Name the dataset's columns in datasets.paper.hub.columns"
         )
 
     def test_it_says_that_it_asks(self, ner, files, hub, capsys):
-        source = Source(config(hub=hub), files)
+        source = DataSource(config(hub=hub), files)
         source.load(ner, "dev")
         assert capsys.readouterr().err == ""
         (files / "dev.txt").unlink()
@@ -291,13 +291,13 @@ class TestHub:
     def test_out_of_reach_it_names_the_files_to_place(self, ner, cache, tmp_path):
         absent = HubConfig(path="nobody/no-such-dataset", columns={"words": "tokens", "tags": "ner_tags"})
         with pytest.raises(InputError) as caught:
-            Source(config(hub=absent), tmp_path / "empty").load(ner, "dev")
+            DataSource(config(hub=absent), tmp_path / "empty").load(ner, "dev")
         for hint in (str(tmp_path / "empty" / "dev.txt"), "nobody/no-such-dataset", "data_dir=DIR", "ELMO_DATA"):
             assert hint in str(caught.value)
 
     def test_files_need_no_datasets_library(self, ner, files, monkeypatch):
         monkeypatch.setitem(sys.modules, "datasets", None)
-        assert Source(config(), files).load(ner, "dev").examples
+        assert DataSource(config(), files).load(ner, "dev").examples
 
 
 PUBLISHED = {
@@ -328,7 +328,7 @@ SCHEMES = {"paper": "IOB1", "wnut17": "IOB2", "btc": "IOB2", "uner_ewt": "IOB2"}
 @pytest.mark.parametrize(("data", "split"), PUBLISHED)
 def test_official_files_have_the_published_counts(official, data, split):
     chosen = run_config(compose_config(["task=ner", f"data={data}"]))
-    loaded = Source(chosen.data, official).load(chosen.task, split)
+    loaded = DataSource(chosen.data, official).load(chosen.task, split)
     assert loaded.warnings == []
     assert {what: loaded.counts[what] for what in PUBLISHED[data, split]} == PUBLISHED[data, split]
     assert chosen.data.expected[split] == PUBLISHED[data, split], "the YAML checks them all"

@@ -10,7 +10,7 @@ from statistics import mean
 
 import pytest
 
-from tasks.data.datasets import SHIPPED, Source
+from tasks.data.datasets import SHIPPED, DataSource
 from tasks.interface import SPLITS
 from tasks.ner.data import ColumnReader, read_columns
 from tasks.snli import data as snli
@@ -56,7 +56,7 @@ class TestFormat:
     @EVERY_SPLIT
     def test_the_reader_has_no_complaint(self, task, split):
         config = config_of(task)
-        loaded = Source(config.data, config.data_dir).load(config.task, split)
+        loaded = DataSource(config.data, config.data_dir).load(config.task, split)
         assert loaded.warnings == []
         # Each SNLI file has one pair on which nobody agreed, so that a reader must know what to do with it.
         assert loaded.counts.get("dropped", 0) == (1 if task == "snli" else 0)

@@ -8,7 +8,7 @@ import torch
 from elmo.common.errors import InputError
 from elmo.common.progress import Reporter
 from results.records.record import read_record
-from tasks.data.datasets import Source
+from tasks.data.datasets import DataSource
 from tasks.running.config import TASK_ENTRY_POINTS
 from tasks.running.saved_model import load_weights, save_weights
 from tasks.training.trainer import Trainer
@@ -22,7 +22,7 @@ KEPT = ["task=ner", "data=mini", *WORDS, "task.hidden=3"]
 def kept(tmp_path):
     """The weights of an NER model that was trained not at all."""
     config = run_of(*KEPT)
-    train = Source(config.data, config.data_dir, 12).load(config.task, "train").examples
+    train = DataSource(config.data, config.data_dir, 12).load(config.task, "train").examples
     path = tmp_path / "weights.pt"
     save_weights(path, model_of(config, train), config)
     return path
@@ -120,7 +120,7 @@ class TestRun:
         assert code == 0, err
         record = read_record(path_of(tmp_path))
         config, model = load_weights(path_of(tmp_path).with_name("weights.pt"), "ner")
-        test = Source(config.data, place.data).load(config.task, "test").examples
+        test = DataSource(config.data, place.data).load(config.task, "test").examples
         trainer = Trainer(config.task, config.trainer, 1, torch.device("cpu"), Reporter("test", quiet=True))
         scores = trainer.evaluate(model, test)
         assert scores.values == record.scores["test"]

@@ -7,7 +7,7 @@ import pytest
 
 from elmo.common.errors import InputError
 from results.analysis.paper_scores import load_paper
-from tasks.data.datasets import HubConfig, Source
+from tasks.data.datasets import DataSource, HubConfig
 from tasks.snli.data import LABELS, PairReader, read_pairs, read_rows
 from tests.tasks.making import run_of
 
@@ -128,7 +128,7 @@ def source_of(folder, lines, hub=None):
     config = run_of("task=snli", "data=paper").data
     config.expected = {}
     config.hub = hub
-    return Source(config, folder)
+    return DataSource(config, folder)
 
 
 class TestWithoutALabel:
@@ -164,7 +164,7 @@ class TestHub:
         datasets.Dataset.from_dict(columns, features=features).to_parquet(tmp_path / "hub/validation-0.parquet")
         config = run_of("task=snli", "data=paper").data
         config.hub = HubConfig(path=str(tmp_path / "hub"), columns=config.hub.columns)
-        loaded = Source(config, tmp_path).load(task, "dev")
+        loaded = DataSource(config, tmp_path).load(task, "dev")
         assert [pair.label for pair in loaded.examples] == list(LABELS)
         assert loaded.counts["dropped"] == 1
         assert loaded.examples[0].hypothesis == ("It", "is", "wet", ".")
@@ -205,11 +205,11 @@ def official_pairs(shared, tmp_path_factory):
 @pytest.mark.parametrize(("split", "pairs"), [("train", 8_330 + 44_983), ("dev", 9_842), ("test", 9_824)])
 def test_real_files_have_the_expected_counts(official_pairs, split, pairs):
     chosen = run_of("task=snli", "data=standin")
-    loaded = Source(chosen.data, official_pairs).load(chosen.task, split)
+    loaded = DataSource(chosen.data, official_pairs).load(chosen.task, split)
     assert loaded.warnings == []
     assert loaded.counts["pairs"] == sum(loaded.counts[label] for label in LABELS) == pairs
     assert chosen.data.expected[split] == {"pairs": pairs}
     if split != "train":
         paper = run_of("task=snli", "data=paper")
-        assert Source(paper.data, official_pairs).load(paper.task, split).warnings == []
+        assert DataSource(paper.data, official_pairs).load(paper.task, split).warnings == []
     assert max(map(chosen.task.size, loaded.examples)) < 200

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from elmo.common.errors import InputError
-from tasks.data.datasets import Source
+from tasks.data.datasets import DataSource
 from tasks.interface import SPLITS
 from tasks.squad.data import SquadReader, held_out, read_rows, read_squad
 from tasks.squad.head import SquadSettings
@@ -204,7 +204,7 @@ class TestHub:
     def titles(self, hub, *settings):
         """The articles in each split from the hub, no file being there."""
         run = run_of("task=squad", "data=paper", f"datasets.paper.hub.path={hub}", *settings)
-        source = Source(run.data, hub / "no files")
+        source = DataSource(run.data, hub / "no files")
         splits = {split: source.load(run.task, split).examples for split in SPLITS}
         return {split: {example.id.removesuffix(" only") for example in splits[split]} for split in SPLITS}
 

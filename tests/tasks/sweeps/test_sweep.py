@@ -21,7 +21,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from results.records.record import read_record, record_path
 from results.records.sweep_manifest import read_manifests
 from results.status import main as status
-from tasks.data.datasets import Source
+from tasks.data.datasets import DataSource
 from tasks.running.config import compose_config, run_config
 from tasks.sweeps import callback
 from tests.tasks.making import NO_COLUMN, SMALL, WORD_COLUMN
@@ -79,7 +79,7 @@ class TestExperiments:
         config = run_config(compose_config(["experiment=fewer_labels", "task=ner"]))
         sizes = set()
         for fraction in {float(run["train_fraction"]) for run in runs}:
-            source = Source(config.data, config.data_dir, train_fraction=fraction, seed=1)
+            source = DataSource(config.data, config.data_dir, train_fraction=fraction, seed=1)
             sizes.add(len(source.load(config.task, "train").examples))
         assert sizes == {150, 300, 600, 900}
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from elmo.common.progress import Reporter
-from tasks.data.datasets import Source
+from tasks.data.datasets import DataSource
 from tasks.interface import Scores
 from tasks.training.trainer import FitState, Trainer
 from tests.tasks.making import ELMO, WORDS, model_of, run_of
@@ -29,7 +29,7 @@ class Real:
 
     def __init__(self, arm, seed=1, epochs=5, **trainer):
         self.config = run_of(*arm, *SETTINGS)
-        source = Source(self.config.data, self.config.data_dir, self.config.limit)
+        source = DataSource(self.config.data, self.config.data_dir, self.config.limit)
         self.train, self.dev = (source.load(self.config.task, split).examples for split in ("train", "dev"))
         self.model = model_of(self.config, self.train, seed)
         # As a run does, all at once: words have their numbers, and sums their order, before the first batch.

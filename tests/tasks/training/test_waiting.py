@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tasks.data.datasets import Source
+from tasks.data.datasets import DataSource
 from tasks.training.trainer import OPTIMIZERS
 from tests.tasks.making import arm_of, model_of, run_of
 
@@ -34,7 +34,7 @@ class Waiting(TorchDispatchMode):
 def one_step(task, arm, device):
     """A function that does one training step of a task, and has done one already."""
     run = run_of(f"task={task}", "data=mini", "limit=8", *arm_of(task, arm))
-    train = Source(run.data, run.data_dir, run.limit).load(run.task, "train").examples
+    train = DataSource(run.data, run.data_dir, run.limit).load(run.task, "train").examples
     model = model_of(run, train).to(device).train()
     model.features.meet([text for example in train for text in run.task.texts(example)])
     trained = list(model.trained().values())
