@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,6 +18,8 @@ from torch import Tensor
 from elmo.common.errors import InputError
 from elmo.common.files import replacing
 
+_SEAL = b"sha256 "
+_DIGEST = hashlib.sha256().digest_size
 # What zipfile and torch raise depends on where the damage is; torch's text would advise to run what is in the file.
 _UNREADABLE = (
     *(BadZipFile, UnpicklingError, struct.error, EOFError, OSError, OverflowError),
@@ -27,6 +31,7 @@ def write_tensors(path: Path, content: Mapping[str, Any]) -> None:
     """Writes tensors, numbers and texts by name, with checksums."""
     with replacing(path) as partial:
         torch.save(dict(content), partial)
+        _seal(partial)
 
 
 def read_tensors(path: Path, parts: Mapping[str, type], device: torch.device | str, remedy: str) -> dict[str, Any]:
@@ -92,9 +97,35 @@ def _described(value: object) -> str:
     return f"{str(value.dtype).removeprefix('torch.')} of shape {tuple(value.shape)}"
 
 
+def _seal(path: Path) -> None:
+    """Appends the hash of all bytes, as the comment of the zip that torch.save writes.
+
+    The zip's own checksums cover tensors, not the headers that say where they begin.
+    """
+    with ZipFile(path, "a") as archive:
+        archive.comment = _SEAL + bytes(_DIGEST)
+    with path.open("r+b") as file:
+        digest = _hash_without_seal(file)
+        file.seek(-_DIGEST, os.SEEK_END)
+        file.write(digest)
+
+
+def _hash_without_seal(file: IO[bytes]) -> bytes:
+    left = file.seek(0, os.SEEK_END) - _DIGEST
+    file.seek(0)
+    digest = hashlib.sha256()
+    while left > 0 and (chunk := file.read(min(left, 1 << 20))):
+        digest.update(chunk)
+        left -= len(chunk)
+    return digest.digest()
+
+
 def _compare_checksums(file: IO[bytes]) -> None:
-    """Raises an error unless a file of torch.save, a zip, is what was written: torch.load compares no checksums."""
+    """Raises an error unless a file is what was written: torch.load compares no checksums."""
     with ZipFile(file) as archive:
+        # Files of earlier versions have no seal, only the zip's own checksums.
+        if archive.comment.startswith(_SEAL) and archive.comment[len(_SEAL) :] != _hash_without_seal(file):
+            raise BadZipFile("the bytes are not what was written")
         if any(member.compress_type != ZIP_STORED for member in archive.infolist()):
             raise BadZipFile("torch.save does not compress")
         bad = archive.testzip()

@@ -34,8 +34,13 @@ def test_what_was_written(path, tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_a_file_of_an_earlier_version_has_no_hash_of_all_its_bytes(path):
+    torch.save(CONTENT, path)
+    assert equal(read(path))
+
+
 def test_a_flipped_bit_is_found_wherever_it_is(path):
-    """It may only pass where it changes nothing, as in the padding between tensors."""
+    """It may only pass where it changes nothing, as in the mark of the hash."""
     whole = path.read_bytes()
     chance = random.Random(1)
     messages = []
@@ -48,7 +53,7 @@ def test_a_flipped_bit_is_found_wherever_it_is(path):
         except InputError as error:
             messages.append(str(error))
     assert set(messages) == {f"{path}: expected a file that this suite wrote, found one that is damaged. Delete it"}
-    assert len(messages) > len(whole) / 12
+    assert len(messages) > len(whole) / 3 - 10
 
 
 @pytest.mark.parametrize("name", ["a", "b"])

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from elmo.common.progress import Reporter
-from results.records.record import fingerprint, read_record
+from results.records.record import read_record
 from tasks.running.loggers import Logged, Logger, LoggerConfig, WandbLogger, make_logger
 from tasks.running.plan import Plan
 from tests.tasks.making import run_of
@@ -199,7 +199,7 @@ class TestNames:
         assert first.logged.group == second.logged.group == "mini ner glove features.words.vectors=null"
         assert first.logged.title != second.logged.title
         assert first.logged.id == again.logged.id != second.logged.id
-        assert fingerprint(first.parts).startswith(first.logged.id)
+        assert first.fingerprint.startswith(first.logged.id)
 
     @pytest.mark.parametrize(
         ("setting", "message"),
