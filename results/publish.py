@@ -5,7 +5,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from results.analysis.aggregate import MINI, Selection, summarise
+from results.analysis.aggregate import Selection, summarise
+from results.analysis.rows import MINI
 from results.publishing.rules import publish_runs
 from results.publishing.tables_page import tables_page
 from results.records.collect import collect

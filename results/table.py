@@ -4,8 +4,9 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from results.analysis.aggregate import Summary, summarise
+from results.analysis.aggregate import summarise
 from results.analysis.interval import kept_intervals
+from results.analysis.rows import Summary
 from results.records.printing import write
 from results.tables.formats import FORMATS, MACHINE_FORMATS
 from results.tables.run_options import add_choices, choose

@@ -1,4 +1,4 @@
-"""How sure a gain is: a paired bootstrap over test examples and seeds together, from what lies beside the records."""
+"""Confidence interval of a gain: a paired bootstrap over test examples and seeds."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from results.records.example_scores import Example, parts
 if TYPE_CHECKING:
     import numpy as np
 
-VERSION = 1  # of the paired bootstrap; raise it with every change of its numbers, for intervals are kept on disk
+VERSION = 1  # of the paired bootstrap; raise it if its numbers change, because intervals are cached on disk
 RESAMPLES = 2000
-AT_ONCE = 100  # resamples whose weights are held in memory together
-MOST_KEPT = 20_000  # examples of which the draws are kept, a byte each: 40 MB
-# Flipping the signs of five differences gives 32 outcomes, so that p is never below 2/32: fewer seeds cannot tell.
+AT_ONCE = 100  # resamples held in memory at the same time
+MOST_KEPT = 20_000  # examples; up to this many the draws are kept in memory, a byte each: 40 MB
+# With five seeds there are 32 sign patterns, so p is at least 2/32: never significant.
 FEWEST_SEEDS = 6
 MOST_FLIPS = 2**12
 
@@ -32,18 +32,18 @@ Columns = tuple["array[float]", "array[float]"]
 def paired_interval(
     baseline: Sequence[Sequence[Example]], other: Sequence[Sequence[Example]], metric: str, same_seeds: bool
 ) -> Interval | None:
-    """The interval of the other arm's mean score less the baseline's; None where the examples cannot be paired.
+    """The interval of the other arm's mean score minus the baseline's; None if the examples cannot be paired.
 
-    A resample draws test examples with replacement, the same for both arms and all seeds, because what makes an example
-    hard makes it hard for both; and seeds, one draw for both arms where they have the same (those of a seed start
-    equal), else one for each. p is twice the share of resamples on the wrong side of zero, at least one over their
-    number, at most one.
+    A resample draws test examples with replacement, the same ones for both arms and all seeds, because an example that
+    is hard for one arm tends to be hard for the other. It also draws seeds: one draw for both arms if they have the
+    same seeds (equal seeds start from equal parameters), else one for each. p is twice the share of resamples on the
+    wrong side of zero, at least 1 / RESAMPLES and at most 1.
 
     Args:
-        baseline: For each seed the scores of its test examples.
-        other: Likewise, of the same examples in the same order.
+        baseline: The scores of the test examples, for each seed.
+        other: The same for the other arm, with the same examples in the same order.
         metric: The record's main metric.
-        same_seeds: Whether runs at equal places have equal seeds, and both arms equally many.
+        same_seeds: Whether both arms have the same seeds in the same order.
     """
     runs = [*baseline, *other]
     if not baseline or not other or len({len(run) for run in runs}) != 1 or not can_resample():
@@ -58,7 +58,7 @@ def paired_interval(
 
 
 def _key(columns: Sequence[Columns], split: int, metric: str, same_seeds: bool) -> str:
-    """The hash of everything that the interval follows from; numpy may change its draws from version to version."""
+    """The hash of everything that determines the interval; numpy's draws may change between versions."""
     import numpy as np
 
     about = (VERSION, np.__version__, RESAMPLES, AT_ONCE, metric, same_seeds, split, len(columns), len(columns[0][0]))
@@ -70,7 +70,7 @@ def _key(columns: Sequence[Columns], split: int, metric: str, same_seeds: bool) 
 
 def _resampled(columns: Sequence[Columns], split: int, same_seeds: bool) -> Interval:
     """The interval by resampling; the first `split` runs are the baseline's."""
-    import numpy as np  # where it is used: the table itself needs no package
+    import numpy as np  # imported here: the table itself needs only the standard library
 
     table = np.stack([np.stack(pair, axis=1) for pair in columns], axis=1)  # (examples, runs, 2)
     examples, others_seeds = len(table), len(columns) - split
@@ -89,12 +89,12 @@ def _resampled(columns: Sequence[Columns], split: int, same_seeds: bool) -> Inte
 
 
 def _draws(examples: int, seeds: int, other_seeds: int | None) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """The resamples, AT_ONCE at a time; always the same, so that the same records give the same interval.
+    """The resamples, AT_ONCE at a time; always the same draws, so that the same records give the same interval.
 
     Args:
-        examples: How many there are to draw from.
-        seeds: How many the baseline has.
-        other_seeds: How many the other arm has; None where both share a draw.
+        examples: The number of examples.
+        seeds: The number of the baseline's seeds.
+        other_seeds: The number of the other arm's seeds; None if both arms share a draw.
 
     Yields:
         How often each example was drawn, (resamples, examples); the baseline's seeds, (resamples, seeds); the other's.
@@ -113,19 +113,19 @@ def _draws(examples: int, seeds: int, other_seeds: int | None) -> Iterator[tuple
 def _kept_draws(
     examples: int, seeds: int, other_seeds: int | None
 ) -> Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """The draws of `_draws`, which take most of an interval's time and serve every pair of arms of these sizes."""
+    """The cached draws of `_draws`: they take most of the time and serve every pair of arms of these sizes."""
     return list(_draws(examples, seeds, other_seeds))
 
 
 def seed_interval(baseline: Mapping[int, float], other: Mapping[int, float]) -> Interval | None:
     """The interval from the scores of shared seeds alone, for runs without example scores; None below six seeds.
 
-    The interval is a bootstrap over seeds; p comes from flipping the signs of the differences, all ways of it or 4096
-    drawn ones, because a bootstrap of so few numbers promises too much.
+    The interval is a bootstrap over seeds. p comes from a sign-flip test of the differences (all patterns, or 4096 of
+    them), because a bootstrap of so few numbers is too optimistic.
 
     Args:
         baseline: Seed -> test score.
-        other: Likewise.
+        other: The same for the other arm.
     """
     differences = [other[seed] - baseline[seed] for seed in sorted(baseline.keys() & other.keys())]
     if len(differences) < FEWEST_SEEDS:
@@ -137,15 +137,15 @@ def seed_interval(baseline: Mapping[int, float], other: Mapping[int, float]) -> 
 
 
 def can_resample() -> bool:
-    """Whether numpy is there; without it a table has no intervals from examples."""
+    """Whether numpy is installed; without it a table has no intervals over examples."""
     return find_spec("numpy") is not None
 
 
 def _sign_flips(differences: Sequence[float], draw: random.Random) -> float:
-    """The share of sign patterns whose sum is at least as far from zero as the one found."""
+    """The share of sign patterns whose sum is at least as far from zero as the observed one."""
     if 2 ** len(differences) <= MOST_FLIPS:
         patterns = list(itertools.product((1, -1), repeat=len(differences)))
-    else:  # the pattern that was found is one of them
+    else:  # the observed pattern is one of them
         patterns = [(1,) * len(differences)]
         patterns += [tuple(draw.choices((1, -1), k=len(differences))) for _ in range(MOST_FLIPS - 1)]
     found = abs(sum(differences)) - 1e-9
@@ -154,7 +154,7 @@ def _sign_flips(differences: Sequence[float], draw: random.Random) -> float:
 
 
 def _score(sums: np.ndarray) -> np.ndarray:
-    """Percent, from summed parts: (..., 2) -> (...)."""
+    """Scores in percent from summed numerators and denominators: (..., 2) -> (...)."""
     import numpy as np
 
     score: np.ndarray = sums[..., 0] / np.maximum(sums[..., 1], 1)

@@ -1,4 +1,4 @@
-"""Expected best of n: what the best of n seeds would score on dev (Dodge et al. 2019, "Show Your Work", section 3)."""
+"""Expected best dev score of n seeds (Dodge et al. 2019, "Show Your Work", section 3)."""
 
 from collections.abc import Sequence
 

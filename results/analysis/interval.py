@@ -1,4 +1,4 @@
-"""The interval of a gain, and a cache on disk of those that were computed before."""
+"""The interval of a gain, and a disk cache of computed intervals."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -11,19 +11,19 @@ from typing import Literal
 from results.records.record import write_json
 from results.records.typed_json import decode, read_json
 
-MOST_KEPT = 10_000  # intervals, about 2 MB; those not used for the longest time go first
-LARGEST_FILE = 10_000_000  # bytes; a larger file is not ours
+MOST_KEPT = 10_000  # intervals, about 2 MB; the least recently used are dropped first
+LARGEST_FILE = 10_000_000  # bytes; a larger file is ignored
 
 
 @dataclass(frozen=True)
 class Interval:
-    """What a difference of mean scores may be: 95 % of the resamples lie between `low` and `high`.
+    """The interval of a difference of mean scores: 95 % of the resamples lie between `low` and `high`.
 
     Attributes:
         low: In points of the metric.
-        high: Likewise.
-        p: How often chance alone would give a difference that far from zero, two-sided.
-        over: What was resampled. An arm of one seed says nothing about its others: "examples".
+        high: In points of the metric.
+        p: The two-sided p-value.
+        over: What was resampled; "examples" if an arm has only one seed.
     """
 
     low: float
@@ -37,7 +37,7 @@ _kept: ContextVar[dict[str, Interval] | None] = ContextVar("kept intervals", def
 
 @contextmanager
 def kept_intervals() -> Iterator[None]:
-    """Inside it, `remembered` knows the intervals of earlier commands, and keeps its own for later ones."""
+    """Context in which `remembered` uses the disk cache, and adds to it."""
     path = _path()
     before = _read(path) if path else {}
     kept = dict(before)
@@ -48,27 +48,27 @@ def kept_intervals() -> Iterator[None]:
         _kept.reset(token)
         if path and kept.keys() != before.keys():
             newest = list(kept.items())[-MOST_KEPT:]
-            with suppress(OSError):  # nothing can be written there: the next command computes again
+            with suppress(OSError):  # not writable: the next command computes them again
                 write_json(path, {key: asdict(interval) for key, interval in newest})
 
 
 def remembered(key: str, compute: Callable[[], Interval]) -> Interval:
-    """The interval of this key, computed unless it is known.
+    """The interval of this key, computed if it is not in the cache.
 
     Args:
-        key: A hash of everything that the interval follows from.
-        compute: Makes it.
+        key: A hash of everything that determines the interval.
+        compute: Computes it.
     """
     kept = _kept.get()
     if kept is None:
         return compute()
     found = kept.pop(key, None) or compute()
-    kept[key] = found  # last: it was used last
+    kept[key] = found  # at the end: most recently used
     return found
 
 
 def _path() -> Path | None:
-    """Several people may share $ELMO_CACHE: a file for each."""
+    """The cache file: one for each user, because several may share $ELMO_CACHE."""
     with suppress(RuntimeError):  # some users have no home
         folder = Path(os.environ.get("ELMO_CACHE") or "~/.cache/elmo-suite").expanduser()
         return folder / f"intervals-{os.geteuid()}.json"
@@ -76,7 +76,7 @@ def _path() -> Path | None:
 
 
 def _read(path: Path) -> Mapping[str, Interval]:
-    """What the file holds; nothing if it is missing, damaged, too large, or somebody else's."""
+    """The cached intervals; none if the file is missing, damaged, too large, or belongs to another user."""
     with suppress(OSError, ValueError):
         found = path.stat()
         if found.st_uid == os.geteuid() and found.st_size <= LARGEST_FILE:

@@ -1,4 +1,4 @@
-"""What a figure shows: numbers taken out of records, where anything but the typed part may have any shape."""
+"""Data for figures, read from records; untyped parts of a record may have any shape."""
 
 import re
 import statistics
@@ -6,24 +6,25 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from results.analysis.aggregate import Group, Row, train_fraction
+from results.analysis.rows import Group, TableRow, train_fraction
 from results.records.record import RunRecord
 
-# What a task counts its training examples in: the first that its record has. With train_fraction it is what was drawn.
+# The keys under which tasks count their training examples; the first that a record has counts. With train_fraction it
+# is the number drawn.
 COUNTS = ("used", "questions", "pairs", "examples", "sentences")
 LAYERS = ("characters", "LSTM 1", "LSTM 2")
 
 
 def as_stem(name: str) -> str:
-    """The name as part of a file's name."""
+    """The name, made safe for a file name."""
     return re.sub(r"[^A-Za-z0-9._=+-]+", "-", name)[:80].strip("-")
 
 
 @dataclass(frozen=True)
 class Panel:
-    """The arms of one task on one data set under the same settings: what one small figure shows."""
+    """The arms of one task on one data set under the same settings: the content of one small figure."""
 
-    row: Row
+    row: TableRow
     label: str = ""
 
     @property
@@ -33,12 +34,12 @@ class Panel:
 
     @property
     def title(self) -> str:
-        """Task and data, and the settings where there are any."""
+        """Task, data and settings."""
         return f"{self.row.task} · {self.row.data}" + f" · {self.label}" * bool(self.label)
 
     @property
     def stem(self) -> str:
-        """The title as part of a file's name."""
+        """The title, made safe for a file name."""
         return as_stem(f"{self.row.data}-{self.row.task}-{self.label}")
 
     @property
@@ -47,11 +48,10 @@ class Panel:
         return self.groups[0].metric
 
 
-def panels_of(row: Row) -> tuple[list[Panel], list[Panel]]:
-    """The panels to see first, and the others.
+def panels_of(row: TableRow) -> tuple[list[Panel], list[Panel]]:
+    """The panels to show first, and the others.
 
-    First come plain runs; where there are none, settings under which both arms saw the whole data; else whatever is
-    there.
+    Plain runs come first. If there are none: settings under which both arms ran on the whole data. Else all panels.
     """
     panels = [Panel(row, label) for label in dict.fromkeys(group.label for group in row.groups)]
     plain = [panel for panel in panels if not panel.label]
@@ -72,7 +72,7 @@ def shown_metric(metric: str) -> str:
 
 
 def layer_name(index: int, layers: int) -> str:
-    """What layer this is: the biLM of the paper has three."""
+    """The layer's name; the paper's biLM has three."""
     return LAYERS[index] if layers == len(LAYERS) else f"layer {index}"
 
 
@@ -124,7 +124,7 @@ def confusion(group: Group) -> tuple[list[str], list[list[float]]] | None:
 
 
 def training_examples(record: RunRecord) -> float | None:
-    """How many examples the run was trained on, as far as its record counts them."""
+    """How many examples the run was trained on, if its record says so."""
     counts = record.data.get("train")
     if not isinstance(counts, Mapping):
         return None
@@ -142,13 +142,13 @@ class Efficiency:
         series: Features -> (size, group) by ascending size.
     """
 
-    row: Row
+    row: TableRow
     label: str
     unit: str
     series: Mapping[str, Sequence[tuple[float, Group]]]
 
 
-def efficiencies(row: Row) -> list[Efficiency]:
+def efficiencies(row: TableRow) -> list[Efficiency]:
     """One for each setting that was run with more than one share of the training examples."""
     by_label: dict[str, list[Group]] = defaultdict(list)
     for group in row.groups:

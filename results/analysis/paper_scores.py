@@ -1,4 +1,4 @@
-"""The paper's numbers as data: what `paper/scores.toml` holds, typed."""
+"""The paper's scores, from `paper/scores.toml`."""
 
 import tomllib
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ SCORES = Path(__file__).parents[1] / "paper" / "scores.toml"
 
 @dataclass(frozen=True)
 class PaperScore:
-    """One baseline and +ELMo pair as printed, in percent, with the table and row it stands in."""
+    """One baseline and +ELMo pair as printed, in percent, with its table and row."""
 
     task: str
     metric: str
@@ -28,7 +28,7 @@ class PaperScore:
 
 @dataclass(frozen=True)
 class Band:
-    """Where others landed with the task's head on the paper's data, in percent: lowest and highest to expect."""
+    """The range of scores that others reached with the task's head on the paper's data, in percent: low and high."""
 
     task: str
     baseline: Sequence[float]
@@ -37,20 +37,20 @@ class Band:
 
 @dataclass(frozen=True)
 class Paper:
-    """All scores, in the order of the paper's Table 1, the bands, and the data names they may stand beside."""
+    """All scores in the order of the paper's Table 1, the bands, and the data sets that they apply to."""
 
     comparable_data: Sequence[str]
     score: Sequence[PaperScore]
     band: Sequence[Band]
 
     def compared(self, data: str, task: str) -> PaperScore | None:
-        """The score to print beside ours, or None where that would compare different examples."""
+        """The score to print next to ours, or None if it was measured on other examples."""
         if data not in self.comparable_data:
             return None
         return next((score for score in self.score if score.task == task and score.compared), None)
 
     def expected(self, data: str, task: str) -> Band | None:
-        """The band to hold ours against, or None where there is none, or where the data are other ones."""
+        """The band for a task, or None if there is none for this data set."""
         bands = (band for band in self.band if band.task == task and data in self.comparable_data)
         return next(bands, None)
 
@@ -68,11 +68,11 @@ def load_paper() -> Paper:
 
 
 def distance(score: float, band: Sequence[float]) -> float:
-    """How far a score lies outside of a band, negative below it; 0 within."""
+    """How far a score is outside a band: negative below it, 0 inside."""
     low, high = band
     return min(score - low, 0.0) + max(score - high, 0.0)
 
 
 def relative_error_cut(baseline: float, elmo: float) -> float | None:
-    """How much of the baseline's error is gone, in percent, as in Table 1; None where there was none to cut."""
+    """How much of the baseline's error ELMo removes, in percent, as in Table 1; None if the baseline has no error."""
     return 100 * (elmo - baseline) / (100 - baseline) if baseline < 100 else None

@@ -1,4 +1,4 @@
-"""Where the runs of a sweep stand, from what lies in the folder: its list of runs, the records, the locks."""
+"""State of sweeps and their runs, from the files in a folder: lists of runs, records and locks."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Literal
 
-from results.records.collect import Found, collect
+from results.records.collect import FoundRecord, collect
 from results.records.identity import RECORD_NAME, Identity, record_path
 from results.records.run_lock import LOCK_NAME, SILENCE, Owner, read_lock, silence
 from results.records.sweep_manifest import Manifest, read_manifests
@@ -17,16 +17,16 @@ STATES: tuple[State, ...] = ("done", "running", "failed", "missing")
 
 @dataclass(frozen=True)
 class RunState:
-    """Where one run stands.
+    """The state of one run.
 
     Attributes:
         title: The run's name.
-        kind: What runs that take about as long have in common: data, task and features.
-        state: "missing" is one that nobody has begun, or that was stopped.
-        seconds: How long it has taken so far.
-        epoch: The last epoch that is over, of a run under way.
-        epochs: The most there may be.
-        note: The last line of the error, who is at work on it, or how far a stopped one has come.
+        kind: Data, task and features; runs of the same kind take about the same time.
+        state: "missing" if the run was never started, or was stopped.
+        seconds: Its run time so far.
+        epoch: The last finished epoch of a running one.
+        epochs: The maximum.
+        note: The last line of the error, the process that runs it, or how far a stopped run got.
     """
 
     title: str
@@ -40,9 +40,9 @@ class RunState:
 
 @dataclass(frozen=True)
 class SweepState:
-    """Where a sweep stands, or, without a name, all runs of a folder that are part of none.
+    """The state of a sweep, or, without a name, of all runs in a folder that belong to no sweep.
 
-    `alive` says whether its process still exists and may start what is missing; None if that cannot be seen from here.
+    `alive` says whether the sweep's process still exists and may start missing runs; None if it is on another machine.
     """
 
     name: str
@@ -58,16 +58,16 @@ class SweepState:
 
     @property
     def seconds_spent(self) -> float:
-        """What all runs have taken so far, side by side or not."""
+        """The total time of all runs so far."""
         return sum(run.seconds for run in self.runs)
 
     @property
     def seconds_left(self) -> float | None:
-        """About how long it will take with as many runs at once as now, or one; None before any run has ended."""
+        """An estimate with as many parallel runs as now, at least one; None before any run has finished."""
         done: dict[tuple[str, ...], list[float]] = {}
         for run in self.runs:
             if run.state == "done":
-                for shared in (run.kind, run.kind[:2], ()):  # alike, of the same task, any
+                for shared in (run.kind, run.kind[:2], ()):  # the same kind, the same task, any
                     done.setdefault(shared, []).append(run.seconds)
         if not done:
             return None
@@ -81,11 +81,11 @@ class SweepState:
 
 @dataclass(frozen=True)
 class Overview:
-    """All that is to be seen below one folder.
+    """All sweeps and runs below one folder.
 
     Attributes:
-        sweeps: In the order in which they were started; at the end the runs that are part of none, if there are any.
-        problems: What could not be read, a line each.
+        sweeps: In the order of their start; last the runs that belong to no sweep, if there are any.
+        problems: One line for each file that could not be read.
     """
 
     sweeps: Sequence[SweepState]
@@ -110,14 +110,14 @@ def look(runs_dir: Path) -> Overview:
     for folder, owner in locks.items():
         if folder / RECORD_NAME not in seen:
             title = owner.title or folder.relative_to(runs_dir).as_posix()
-            others.append(_under_way(title, folder.relative_to(runs_dir).parts[:3], folder, owner))
+            others.append(_locked_state(title, folder.relative_to(runs_dir).parts[:3], folder, owner))
     if others:
         sweeps.append(SweepState("", "", "", others))
     return Overview(sweeps, problems)
 
 
 def _sweep(
-    runs_dir: Path, manifest: Manifest, records: Mapping[Path, Found], locks: Mapping[Path, Owner]
+    runs_dir: Path, manifest: Manifest, records: Mapping[Path, FoundRecord], locks: Mapping[Path, Owner]
 ) -> SweepState:
     runs = [
         _state(identity, record_path(runs_dir, identity).parent, records.get(_name(identity)), locks)
@@ -130,13 +130,13 @@ def _sweep(
     return SweepState(manifest.name, manifest.command, manifest.started_at, runs, alive)
 
 
-def _state(identity: Identity, folder: Path, found: Found | None, locks: Mapping[Path, Owner]) -> RunState:
+def _state(identity: Identity, folder: Path, found: FoundRecord | None, locks: Mapping[Path, Owner]) -> RunState:
     kind = (identity.data, identity.task, identity.features)
     record = found.record if found else None
     if record is not None and record.status == "finished":
         return RunState(identity.title, kind, "done", record.seconds or 0.0)
     if folder in locks:
-        state = _under_way(identity.title, kind, folder, locks[folder])
+        state = _locked_state(identity.title, kind, folder, locks[folder])
         if state.state == "running" or record is None:
             return state
     if record is not None and record.error is not None:
@@ -146,15 +146,15 @@ def _state(identity: Identity, folder: Path, found: Found | None, locks: Mapping
     return RunState(identity.title, kind, "missing")
 
 
-def _under_way(title: str, kind: tuple[str, ...], folder: Path, owner: Owner) -> RunState:
-    """A run with a lock: running, or stopped together with its owner."""
+def _locked_state(title: str, kind: tuple[str, ...], folder: Path, owner: Owner) -> RunState:
+    """The state of a run with a lock: running, or stopped if the lock's owner is gone."""
     alive = owner.process.alive()
     quiet = 0.0
     if alive is None:
         try:
-            quiet = abs(silence(folder / LOCK_NAME))  # a clock that was moved is no sign of life
+            quiet = abs(silence(folder / LOCK_NAME))  # a time in the future is no sign of life either
         except OSError:
-            quiet = 0.0  # given back a moment ago
+            quiet = 0.0  # released a moment ago
         alive = quiet <= SILENCE
     note = str(owner)
     if not alive:
@@ -165,5 +165,5 @@ def _under_way(title: str, kind: tuple[str, ...], folder: Path, owner: Owner) ->
 
 
 def _name(identity: Identity) -> Path:
-    """The identity as its path has it, which is how two that read alike are one."""
+    """The relative path of the record: equal for identities that are written alike."""
     return record_path(Path(), identity)

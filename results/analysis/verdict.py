@@ -1,15 +1,15 @@
-"""How a number of ours stands to the paper's: the one definition, for the table and for the report.
+"""Comparison of our scores with the paper's.
 
-Ours agrees if it lies within two standard deviations of the paper's runs, as the paper prints them. It prints one for
-+ELMo, which also serves the baseline of its row; where it prints none, that of our seeds takes its place. The two sides
-are scored on the same test examples, so that nothing but the seeds makes them differ by chance. The gain and the error
-cut get no verdict: the paper does not say how sure it is of them.
+Our score agrees if it is within two standard deviations of the paper's runs. The paper prints a standard deviation for
+some +ELMo scores, which we also use for the baseline of the same row; where it prints none, we use that of our seeds.
+Both sides are scored on the same test examples, so only seeds make them differ by chance. The gain and the error cut
+get no verdict, because the paper gives no uncertainty for them.
 """
 
 from dataclasses import dataclass
 
-from results.analysis.aggregate import BASELINE, WITH_ELMO, Group
 from results.analysis.paper_scores import PaperScore
+from results.analysis.rows import BASELINE, WITH_ELMO, Group
 
 DEVIATIONS = 2
 LEGEND = (
@@ -20,11 +20,11 @@ LEGEND = (
 
 @dataclass(frozen=True)
 class Verdict:
-    """What to think of the distance to the paper's number.
+    """The difference from the paper's number, and whether it may be chance.
 
     Attributes:
-        difference: Our mean less the paper's number, in points.
-        margin: How far apart the two may lie by chance; None where nobody knows the spread.
+        difference: Our mean minus the paper's number, in points.
+        margin: The largest difference that counts as agreement; None if the standard deviation is unknown.
     """
 
     difference: float
@@ -48,7 +48,7 @@ class Verdict:
 
 
 def verdict(group: Group | None, paper: PaperScore | None) -> Verdict | None:
-    """The verdict on a group; None where the paper has no such number: other arms, metrics, or cut data."""
+    """The verdict on a group; None if the paper has no such number: other arms, other metrics, or limited data."""
     if group is None or paper is None:
         return None
     printed = {BASELINE: paper.baseline, WITH_ELMO: paper.elmo}.get(group.features)

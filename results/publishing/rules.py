@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from results.analysis.aggregate import ROUNDING
-from results.records.collect import Found, collect
+from results.records.collect import FoundRecord, collect
 from results.records.example_scores import ExamplesUnreadable, read_examples, score_of
 from results.records.identity import EXAMPLES_NAME, RECORD_NAME, differences, record_path
 from results.records.record import RecordUnreadable, RunRecord, read_record, write_record
@@ -25,7 +25,7 @@ LONGEST_NAME = 120  # characters: a hash has 64, the longest warning on counts a
 
 
 @dataclass(frozen=True)
-class Outcome:
+class PublishOutcome:
     """What became of one run: its title, and the score or the reason."""
 
     kind: Kind
@@ -33,7 +33,7 @@ class Outcome:
     text: str
 
 
-def publish_runs(folders: Sequence[Path], published: Path, commit: str | None = None) -> list[Outcome]:
+def publish_runs(folders: Sequence[Path], published: Path, commit: str | None = None) -> list[PublishOutcome]:
     """Copies what may be published from below the folders; says of each run what became of it.
 
     Args:
@@ -42,29 +42,29 @@ def publish_runs(folders: Sequence[Path], published: Path, commit: str | None = 
         commit: Filled into records that have none.
     """
     collection = collect(folders)
-    outcomes = [Outcome("refused", "not read", finding.text) for finding in collection.findings if finding.wrong]
+    outcomes = [PublishOutcome("refused", "not read", finding.text) for finding in collection.findings if finding.wrong]
     for folder in folders:
         if not folder.is_dir():
-            outcomes.append(Outcome("refused", str(folder), "expected a folder with runs, found no such folder"))
+            outcomes.append(PublishOutcome("refused", str(folder), "expected a folder with runs, found no such folder"))
         elif next(folder.rglob(RECORD_NAME), None) is None:
-            outcomes.append(Outcome("refused", str(folder), f"expected runs, found no {RECORD_NAME} below it"))
+            outcomes.append(PublishOutcome("refused", str(folder), f"expected runs, found no {RECORD_NAME} below it"))
     return outcomes + [_publish(item, published, commit) for item in collection.found]
 
 
-def _publish(item: Found, published: Path, commit: str | None) -> Outcome:
+def _publish(item: FoundRecord, published: Path, commit: str | None) -> PublishOutcome:
     record = item.record
     title = record.identity.title
     target = record_path(published, record.identity)
     try:
         there = read_record(target) if target.exists() else None
     except RecordUnreadable as error:
-        return Outcome("refused", title, f"what is published in its place: {error}")
+        return PublishOutcome("refused", title, f"what is published in its place: {error}")
     if reason := refusal(item) or _conflict(there, record, target):
-        return Outcome("refused", title, reason)
+        return PublishOutcome("refused", title, reason)
     score = f"{record.metric} {record.score:.2f}"
     filled = _with_commit(record, commit)
     if there and _with_commit(filled, there.environment.commit if there.environment else None) == there:
-        return Outcome("left", title, score)
+        return PublishOutcome("left", title, score)
     target.parent.mkdir(parents=True, exist_ok=True)
     if target.resolve() != item.path.resolve():
         shutil.copyfile(item.path.with_name(EXAMPLES_NAME), target.with_name(EXAMPLES_NAME))
@@ -72,7 +72,11 @@ def _publish(item: Found, published: Path, commit: str | None) -> Outcome:
         shutil.copyfile(item.path, target)  # last: a record vouches for what lies beside it
     else:
         write_record(target, filled)
-    return Outcome("replaced", title, f"{there.score:.2f} -> {score}") if there else Outcome("added", title, score)
+    return (
+        PublishOutcome("replaced", title, f"{there.score:.2f} -> {score}")
+        if there
+        else PublishOutcome("added", title, score)
+    )
 
 
 def _with_commit(record: RunRecord, commit: str | None) -> RunRecord:
@@ -91,7 +95,7 @@ def _conflict(there: RunRecord | None, here: RunRecord, target: Path) -> str:
     return f"a run of this name made under other settings is published ({keys}); to replace it, delete {target.parent}"
 
 
-def refusal(item: Found) -> str:
+def refusal(item: FoundRecord) -> str:
     """Why a run may not be published; empty if it may."""
     record, examples = item.record, item.path.with_name(EXAMPLES_NAME)
     if record.status != "finished":

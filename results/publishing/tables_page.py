@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from results.analysis.aggregate import MINI, Summary
+from results.analysis.rows import MINI, Summary
 from results.report.charts import gains
 from results.report.figures import Figure
 from results.report.sections import sections_of

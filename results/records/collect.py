@@ -29,7 +29,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundRecord:
     """A record and the file it was read from."""
 
     path: Path
@@ -40,17 +40,17 @@ class Found:
 class Collection:
     """What lies below some folders."""
 
-    found: Sequence[Found]
+    found: Sequence[FoundRecord]
     findings: Sequence[Finding]
 
 
 def collect(folders: Iterable[Path]) -> Collection:
     """All records below the folders, ordered by path, copies of one run counted once; a missing folder is empty."""
-    found: list[Found] = []
+    found: list[FoundRecord] = []
     findings: list[Finding] = []
     for path in _record_files(folders, findings):
         try:
-            found.append(Found(path, read_record(path)))
+            found.append(FoundRecord(path, read_record(path)))
         except RecordUnreadable as error:
             findings.append(Finding("unreadable", str(error), wrong=True))
         except OSError as error:
@@ -75,9 +75,9 @@ def _record_files(folders: Iterable[Path], findings: list[Finding]) -> list[Path
     return sorted(files.values())
 
 
-def _without_copies(found: Sequence[Found], findings: list[Finding]) -> list[Found]:
+def _without_copies(found: Sequence[FoundRecord], findings: list[Finding]) -> list[FoundRecord]:
     """One of each (identity, fingerprint): records merge by copying folders, so copies are expected."""
-    kept: dict[tuple[str, str], Found] = {}
+    kept: dict[tuple[str, str], FoundRecord] = {}
     for item in found:
         key = (_identity_key(item.record), item.record.fingerprint)
         other = kept.setdefault(key, item)
@@ -98,7 +98,7 @@ def _without_copies(found: Sequence[Found], findings: list[Finding]) -> list[Fou
     return list(kept.values())
 
 
-def _clock(item: Found) -> Finding | None:
+def _clock(item: FoundRecord) -> Finding | None:
     """What to say where the record's times cannot be: its score stands, its dates do not."""
     record = item.record
     try:

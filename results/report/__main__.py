@@ -7,10 +7,11 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from results.analysis.aggregate import Summary, summarise
+from results.analysis.aggregate import summarise
 from results.analysis.interval import kept_intervals
+from results.analysis.rows import Summary
 from results.records.printing import write
-from results.report.page import About, page
+from results.report.page import PageInfo, page
 from results.report.png import can_paint, write_png
 from results.report.sections import Section, sections_of
 from results.report.svg import standalone_svg
@@ -69,7 +70,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _about(chosen: Chosen) -> About:
+def _about(chosen: Chosen) -> PageInfo:
     selection = chosen.selection
     shown = [
         item
@@ -77,7 +78,7 @@ def _about(chosen: Chosen) -> About:
         if not selection.data or item.record.identity.data in selection.data
         if item.record.limit is None or selection.include_limited or item.record.status == "failed"
     ]
-    return About(datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), chosen.folders, shown)
+    return PageInfo(datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), chosen.folders, shown)
 
 
 def _write_page(path: Path, text: str, summary: Summary) -> None:

@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from html import escape
 
-from results.records.collect import Found
+from results.records.collect import FoundRecord
 from results.records.identity import flattened, shown
 from results.records.record import RunRecord
 
 MOST_CARDS = 200
 
 
-def failure_cards(failed: Sequence[Found]) -> str:
+def failure_cards(failed: Sequence[FoundRecord]) -> str:
     """For each failed run its reason and the last lines of its traceback."""
     cards = []
     for item in failed:
@@ -25,12 +25,12 @@ def failure_cards(failed: Sequence[Found]) -> str:
     return "\n".join(cards)
 
 
-def run_cards(found: Sequence[Found]) -> str:
+def run_cards(found: Sequence[FoundRecord]) -> str:
     """The runs by data and task, each folded; a reader opens the one whose number is to be audited.
 
     A card has 2.5 kB. Of a large grid each run has a line instead, which names its record: all of the card is there.
     """
-    rows: dict[tuple[str, str], list[Found]] = {}
+    rows: dict[tuple[str, str], list[FoundRecord]] = {}
     for item in found:
         rows.setdefault((item.record.identity.data, item.record.identity.task), []).append(item)
     blocks = []
@@ -65,7 +65,7 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600:,} h {whole % 3600 // 60:02} min"
 
 
-def _run_line(item: Found) -> str:
+def _run_line(item: FoundRecord) -> str:
     return f'<p class="run">{_run_title(item.record)} <span class="path">{escape(str(item.path))}</span></p>'
 
 
@@ -76,7 +76,7 @@ def _run_title(record: RunRecord) -> str:
     return f"{escape(name)} <small>{escape(outcome)}</small>"
 
 
-def _run_card(item: Found) -> str:
+def _run_card(item: FoundRecord) -> str:
     record = item.record
     lines = "\n".join(f"{key}={shown(value)}" for key, value in sorted(flattened(record.config).items()))
     facts = "".join(f"<dt>{escape(key)}</dt><dd>{escape(value)}</dd>" for key, value in _facts(item))
@@ -86,7 +86,7 @@ def _run_card(item: Found) -> str:
     )
 
 
-def _facts(item: Found) -> list[tuple[str, str]]:
+def _facts(item: FoundRecord) -> list[tuple[str, str]]:
     """What audits a number, with the unknown left out."""
     record, environment = item.record, item.record.environment
     scores = [f"{split} {name} {score:.2f}" for split, own in record.scores.items() for name, score in own.items()]

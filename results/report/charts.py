@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from results.analysis.aggregate import Group
 from results.analysis.panels import (
     Efficiency,
     Panel,
@@ -14,14 +13,15 @@ from results.analysis.panels import (
     mixes,
     shown_metric,
 )
+from results.analysis.rows import Group
 from results.report.figures import (
     WIDTH,
     Arm,
     Box,
+    ChartLine,
     Dot,
     Figure,
     Label,
-    Line,
     Mark,
     Scale,
     fitted,
@@ -45,7 +45,7 @@ def gains(panels: Sequence[Panel], compared: Sequence[str]) -> Figure:
     height = LANE * len(known) + 26
     marks: list[Mark] = [*_vertical_ticks(scale, 0, LANE * len(known))]
     zero = scale.at(0)
-    marks.append(Line([(zero, 0), (zero, LANE * len(known))], "muted", 1))
+    marks.append(ChartLine([(zero, 0), (zero, LANE * len(known))], "muted", 1))
     for lane, (panel, gain, interval) in enumerate(known):
         top = lane * LANE
         sure = interval is None or not interval.low <= 0 <= interval.high
@@ -56,7 +56,7 @@ def gains(panels: Sequence[Panel], compared: Sequence[str]) -> Figure:
         marks.append(Label(RIGHT, top + 15, text, "ink" if sure else "muted", 12, "end"))
         if interval:
             ends_at = [(scale.at(interval.low), top + 30), (scale.at(interval.high), top + 30)]
-            marks.append(Line(ends_at, "elmo", 3, opacity=0.9 if sure else 0.45, title=f"{panel.title}: {text}"))
+            marks.append(ChartLine(ends_at, "elmo", 3, opacity=0.9 if sure else 0.45, title=f"{panel.title}: {text}"))
         marks.append(Dot(scale.at(gain), top + 30, "elmo", "diamond", 5.0, title=f"{panel.title}: {text}"))
     caption = "On the test set, in points, with 95 % interval. One that spans zero leaves open whether there is a gain."
     return Figure("gains", f"Gain of {compared[1]} over {compared[0]}", caption, height, marks)
@@ -74,7 +74,7 @@ def seed_scatter(panel: Panel, arms: Arms) -> Figure:
         mean = scale.at(group.mean)
         marks.append(Label(LEFT, y - 14, group.features, "ink", 12, bold=True))
         marks.append(Label(RIGHT, y - 14, f"{group.mean:.2f}{deviation}", "muted", 12, "end"))
-        marks.append(Line([(mean, y - 8), (mean, y + 8)], arm.colour, 2.5, title=f"mean {group.mean:.2f}"))
+        marks.append(ChartLine([(mean, y - 8), (mean, y + 8)], arm.colour, 2.5, title=f"mean {group.mean:.2f}"))
         for record in group.records:
             title = f"{group.features} seed {record.identity.seed}: {record.score:.2f}"
             marks.append(Dot(scale.at(record.score), y, arm.colour, arm.shape, 4.5, 0.75, title))
@@ -100,7 +100,9 @@ def learning_curves(panel: Panel, arms: Arms) -> Figure | None:
         arm = arms[group.features]
         best = max(own, key=lambda point: point[1])
         title = f"{group.features} seed {record.identity.seed}: best dev {best[1]:.2f} in epoch {best[0]:g}"
-        marks.append(Line([(epochs.at(x), scores.at(y)) for x, y in own], arm.colour, 1.8, opacity=0.85, title=title))
+        marks.append(
+            ChartLine([(epochs.at(x), scores.at(y)) for x, y in own], arm.colour, 1.8, opacity=0.85, title=title)
+        )
         marks.append(Dot(epochs.at(best[0]), scores.at(best[1]), arm.colour, arm.shape, 3.5, title=title))
     caption = f"Dev {shown_metric(panel.metric)} by epoch; the mark is each run's best epoch."
     return Figure(f"curves-{panel.stem}", panel.title, caption, AXES_BOTTOM + 38, marks)
@@ -137,12 +139,14 @@ def layer_weights(panel: Panel, arms: Arms) -> Figure | None:
                 marks.append(Box(92, y, scale.at(mean) - 92, 10, arm.colour, 0.85, title))
                 ends = (scale.at(min(each)), y + 5), (scale.at(max(each)), y + 5)
                 if len(each) > 1:
-                    marks.append(Line(ends, "ink", 1, opacity=0.6, title=f"seeds: {min(each):.3f} to {max(each):.3f}"))
+                    marks.append(
+                        ChartLine(ends, "ink", 1, opacity=0.6, title=f"seeds: {min(each):.3f} to {max(each):.3f}")
+                    )
                 marks.append(Label(RIGHT, y + 9, f"{mean:.2f}", "muted", 11, "end"))
                 y += 13
         even = scale.at(1 / layers)
         marks.append(
-            Line([(even, top), (even, y)], "muted", 1, dashed=True, title=f"all layers alike: {1 / layers:.2f}")
+            ChartLine([(even, top), (even, y)], "muted", 1, dashed=True, title=f"all layers alike: {1 / layers:.2f}")
         )
         y += 8
     caption = "Weight of each biLM layer after the softmax, mean over seeds; thin line: their range; dashed: all alike."
@@ -162,7 +166,7 @@ def sample_efficiency(sizes: Efficiency, arms: Arms) -> Figure:
     marks.append(Label((AXES_LEFT + RIGHT) / 2, AXES_BOTTOM + 32, f"{sizes.unit} (log)", "muted", 11, "middle"))
     for features, points in sizes.series.items():
         arm = arms[features]
-        marks.append(Line([(across.at(size), scale.at(g.mean)) for size, g in points], arm.colour, 2))
+        marks.append(ChartLine([(across.at(size), scale.at(g.mean)) for size, g in points], arm.colour, 2))
         for size, group in points:
             marks += [
                 Dot(across.at(size), scale.at(score), arm.colour, "circle", 2, 0.5, f"{features}: {score:.2f}")
@@ -193,7 +197,7 @@ def per_class(panel: Panel, arms: Arms) -> Figure | None:
         marks.append(Label(LEFT, y - 13, fitted(name, 240), "ink", 12, bold=True))
         marks.append(Label(RIGHT, y - 13, "" if gold is None else f"{gold:,} in test", "muted", 11, "end"))
         ends = [scale.at(score) for _, score, _ in each]
-        marks.append(Line([(min(ends), y), (max(ends), y)], "grid", 4))
+        marks.append(ChartLine([(min(ends), y), (max(ends), y)], "grid", 4))
         for group, score, _ in each:
             arm = arms[group.features]
             marks.append(
@@ -249,14 +253,14 @@ def _legend(features: Sequence[str], arms: Arms) -> list[Mark]:
 def _vertical_ticks(scale: Scale, top: float, bottom: float) -> list[Mark]:
     """Faint vertical lines with their numbers below."""
     ticks = scale.ticks(5)
-    lines: list[Mark] = [Line([(scale.at(tick), top), (scale.at(tick), bottom)], "grid", 1) for tick in ticks]
+    lines: list[Mark] = [ChartLine([(scale.at(tick), top), (scale.at(tick), bottom)], "grid", 1) for tick in ticks]
     return lines + [Label(scale.at(tick), bottom + 16, shown_tick(tick), "muted", 11, "middle") for tick in ticks]
 
 
 def _horizontal_ticks(scale: Scale) -> list[Mark]:
     """Faint horizontal lines with their numbers at the left."""
     ticks = scale.ticks(5)
-    lines: list[Mark] = [Line([(AXES_LEFT, scale.at(tick)), (RIGHT, scale.at(tick))], "grid", 1) for tick in ticks]
+    lines: list[Mark] = [ChartLine([(AXES_LEFT, scale.at(tick)), (RIGHT, scale.at(tick))], "grid", 1) for tick in ticks]
     return lines + [Label(AXES_LEFT - 7, scale.at(tick) + 4, shown_tick(tick), "muted", 11, "end") for tick in ticks]
 
 

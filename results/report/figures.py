@@ -30,7 +30,7 @@ PALETTE = {
 
 
 @dataclass(frozen=True)
-class Line:
+class ChartLine:
     """A line through points; `title` is what a pointer that rests on it is told, as of all marks."""
 
     points: Sequence[Point]
@@ -81,7 +81,7 @@ class Label:
     halo: float = 3.0
 
 
-Mark = Line | Box | Dot | Label
+Mark = ChartLine | Box | Dot | Label
 
 
 @dataclass(frozen=True)

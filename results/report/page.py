@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
-from results.analysis.aggregate import Group, Row, Summary
 from results.analysis.panels import Panel, panels_of, shown_metric
 from results.analysis.paper_scores import relative_error_cut
+from results.analysis.rows import Group, Summary, TableRow
 from results.analysis.verdict import verdict
-from results.records.collect import Finding, Found
+from results.records.collect import Finding, FoundRecord
 from results.report.cards import counted, duration, failure_cards, run_cards
 from results.report.figures import PALETTE, Figure
 from results.report.sections import Section
@@ -23,15 +23,15 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
 @dataclass(frozen=True)
-class About:
+class PageInfo:
     """What the page says of itself: when it was made, from which folders, from which records."""
 
     made_at: str
     folders: Sequence[Path]
-    found: Sequence[Found]
+    found: Sequence[FoundRecord]
 
 
-def page(summary: Summary, sections: Sequence[Section], about: About) -> str:
+def page(summary: Summary, sections: Sequence[Section], about: PageInfo) -> str:
     """The whole page."""
     failed = [item for item in about.found if item.record.status == "failed"]
     findings = [finding for finding in summary.findings if finding.kind != "failed"]  # those have cards of their own
@@ -50,7 +50,7 @@ def page(summary: Summary, sections: Sequence[Section], about: About) -> str:
     navigation = "".join(f'<a href="#{key}">{escape(title)}</a>' for key, title in anchors)
     folders = escape(", ".join(map(str, about.folders)))
     first, second = summary.compared
-    title = "What does ELMo add?" if summary.beside_paper else f"{second} against {first}"
+    title = "What does ELMo add?" if summary.with_paper else f"{second} against {first}"
     return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -85,7 +85,7 @@ def _colours() -> str:
     return f":root{{{light}}}\n@media (prefers-color-scheme: dark){{:root{{{dark}}}}}"
 
 
-def _lead(about: About) -> str:
+def _lead(about: PageInfo) -> str:
     records = [item.record for item in about.found]
     finished = sum(record.status == "finished" for record in records)
     failed = sum(record.status == "failed" for record in records)
@@ -159,12 +159,12 @@ def _scores(summary: Summary) -> str:
 
 
 def _table(summary: Summary, panels: Sequence[Panel]) -> str:
-    beside_paper = summary.beside_paper and any(
+    with_paper = summary.with_paper and any(
         verdict(group, panel.row.paper) for panel in panels for group in panel.groups
     )
     first, second, *others = summary.features
     headers = ["task", first, second, "gain", "95 % interval", "p", "errors cut"]
-    headers += ["paper"] * beside_paper + others
+    headers += ["paper"] * with_paper + others
     lines = []
     for panel in panels:
         groups = {group.features: group for group in panel.groups}
@@ -175,7 +175,7 @@ def _table(summary: Summary, panels: Sequence[Panel]) -> str:
         cells += ["" if gain is None else f"<b>{gain:+.2f}</b>"]
         cells += [f"{interval.low:+.1f} to {interval.high:+.1f}", escape(shown_p(interval))] if interval else ["", ""]
         cells += ["" if cut is None else f"{cut:.1f} %"]
-        cells += [_paper(row, label)] * beside_paper + [_score(groups.get(features)) for features in others]
+        cells += [_paper(row, label)] * with_paper + [_score(groups.get(features)) for features in others]
         body = "".join(_cell(header, cell) for header, cell in zip(headers[1:], cells, strict=True))
         lines.append(f"<tr><th>{name}</th>{body}</tr>")
     head = "".join(f"<th>{escape(header)}</th>" for header in headers)
@@ -196,7 +196,7 @@ def _score(group: Group | None) -> str:
     return f"{group.mean:.2f}{deviation}<small>{seeds}</small>"
 
 
-def _paper(row: Row, label: str) -> str:
+def _paper(row: TableRow, label: str) -> str:
     """The paper's numbers, and the verdict on each of ours."""
     verdicts = [verdict(row.group(features, label), row.paper) for features in PAPER_ARMS]
     if row.paper is None or not any(verdicts):

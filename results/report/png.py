@@ -3,7 +3,7 @@
 from importlib.util import find_spec
 from pathlib import Path
 
-from results.report.figures import PALETTE, WIDTH, Box, Figure, Label, Line
+from results.report.figures import PALETTE, WIDTH, Box, ChartLine, Figure, Label
 from results.report.svg import TITLE_ROOM, with_title
 
 PIXELS = 100.0  # of ours to the inch: a point is 72 to the inch
@@ -44,7 +44,7 @@ def write_png(figure: Figure, path: Path) -> None:
                 mark.x, mark.y, text, color=colour, fontsize=size, ha=across, weight=weight, zorder=depth,
                 path_effects=halo,
             )  # fmt: skip
-        elif isinstance(mark, Line):
+        elif isinstance(mark, ChartLine):
             xs, ys = [x for x, _ in mark.points], [y for _, y in mark.points]
             style = "--" if mark.dashed else "-"
             line_width = mark.width * points

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from results.analysis.aggregate import Summary
 from results.analysis.panels import Panel, efficiencies, panels_of
+from results.analysis.rows import Summary
 from results.report.charts import (
     Arms,
     confusion_matrix,

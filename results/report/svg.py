@@ -2,7 +2,7 @@
 
 from html import escape
 
-from results.report.figures import PALETTE, WIDTH, Box, Dot, Figure, Label, Line, Mark
+from results.report.figures import PALETTE, WIDTH, Box, ChartLine, Dot, Figure, Label, Mark
 
 TITLE_ROOM = 34.0  # a file has no page around it, so its title is drawn
 
@@ -46,7 +46,7 @@ def _mark(mark: Mark, in_page: bool) -> str:
         return f'<text {place}{anchor}{weight} style="{style}">{escape(mark.text)}</text>'
     title = f"<title>{escape(mark.title)}</title>" if mark.title else ""
     faint = f' opacity="{mark.opacity:.2g}"' if mark.opacity != 1 else ""
-    if isinstance(mark, Line):
+    if isinstance(mark, ChartLine):
         points = " ".join(f"{x:.1f},{y:.1f}" for x, y in mark.points)
         dashes = ' stroke-dasharray="4 3"' if mark.dashed else ""
         style = f'fill="none" stroke-width="{mark.width:g}" stroke-linejoin="round" stroke-linecap="round"'

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from results.analysis.aggregate import BASELINE, WITH_ELMO, Group, Row, Summary
 from results.analysis.bootstrap import FEWEST_SEEDS, can_resample
 from results.analysis.interval import Interval
 from results.analysis.paper_scores import load_paper, relative_error_cut
+from results.analysis.rows import BASELINE, WITH_ELMO, Group, Summary, TableRow
 from results.analysis.verdict import LEGEND, verdict
 from results.records.printing import printable
 
@@ -46,7 +46,7 @@ def sheets(summary: Summary) -> list[Sheet]:
     head = [("data", "l"), ("task", "l"), ("metric", "l")]
     arms = [(first, "l"), (second, "l")]
     tail = [*GAIN_COLUMNS.values(), *((name, "l") for name in others)]
-    main = [("paper\nbase", "l"), arms[0], ("paper\n+ELMo", "l"), arms[1]] if summary.beside_paper else arms
+    main = [("paper\nbase", "l"), arms[0], ("paper\n+ELMo", "l"), arms[1]] if summary.with_paper else arms
     found = [
         _without_empty_columns(
             "Test scores in percent: mean±std (number of seeds)",
@@ -66,7 +66,7 @@ def _without_empty_columns(title: str, columns: Sequence[tuple[str, str]], lines
     return Sheet(title, [columns[i] for i in kept], [[printable(line[i]) for i in kept] for line in lines])
 
 
-def _main_line(row: Row, summary: Summary) -> list[str]:
+def _main_line(row: TableRow, summary: Summary) -> list[str]:
     def cell(features: str) -> str:
         group = row.group(features)
         apart = any(g.features == features and g.label for g in row.groups)
@@ -76,24 +76,24 @@ def _main_line(row: Row, summary: Summary) -> list[str]:
     paper = row.paper
     std = f"±{paper.elmo_std:.2f}" if paper and paper.elmo_std is not None else ""
     line = [row.data, row.task, row.metric or EMPTY, cell(first), cell(second)]
-    if summary.beside_paper:
+    if summary.with_paper:
         line.insert(3, str(paper.baseline) if paper else "n/a")
         line.insert(5, f"{paper.elmo}{std}" if paper else "n/a")
     return [*line, *gain_cells(row, "").values(), *map(cell, others)]
 
 
-def _settings_line(row: Row, label: str, summary: Summary) -> list[str]:
+def _settings_line(row: TableRow, label: str, summary: Summary) -> list[str]:
     groups = {name: row.group(name, label) for name in summary.features}
     metric = next(group.metric for group in groups.values() if group)
     scores = [_score(group) if group else EMPTY for group in groups.values()]
     return [row.data, row.task, metric, label, *scores[:2], *gain_cells(row, label).values(), *scores[2:]]
 
 
-def gain_cells(row: Row, label: str) -> dict[str, str]:
+def gain_cells(row: TableRow, label: str) -> dict[str, str]:
     """What is said of the difference of the two arms, in the order of GAIN_COLUMNS."""
     gain, cut, interval = row.gain(label), row.error_cut(label), row.interval(label)
-    beside_paper = row.compared == PAPER_ARMS
-    verdicts = [verdict(row.group(features, label), row.paper) if beside_paper else None for features in PAPER_ARMS]
+    with_paper = row.compared == PAPER_ARMS
+    verdicts = [verdict(row.group(features, label), row.paper) if with_paper else None for features in PAPER_ARMS]
     paper = relative_error_cut(row.paper.baseline, row.paper.elmo) if row.paper and any(verdicts) else None
     return {
         "gain": EMPTY if gain is None else f"{gain:+.2f}",
@@ -148,18 +148,18 @@ def sections(summary: Summary) -> list[tuple[str, list[str]]]:
 def legend(summary: Summary) -> list[str]:
     """How the columns are to be read, as far as they are there."""
     legend = _interval_legend(summary)
-    if summary.beside_paper and any(verdict(group, row.paper) for row in summary.rows for group in row.groups):
+    if summary.with_paper and any(verdict(group, row.paper) for row in summary.rows for group in row.groups):
         legend.append(LEGEND)
     if summary.best_of is not None:
         legend.append(
             f"expected best of {summary.best_of}: the mean of the highest of {summary.best_of} dev scores drawn from "
             f"the seeds (Dodge et al. 2019); {EMPTY} where fewer were run"
         )
-    if summary.beside_paper and any(row.paper is None for row in summary.rows):
+    if summary.with_paper and any(row.paper is None for row in summary.rows):
         names = ", ".join(load_paper().comparable_data)
         legend.append(f"n/a: the paper's numbers are for its own data (data={names}) and tasks")
     for row in summary.rows:
-        if summary.beside_paper and row.paper and row.paper.split != "test":
+        if summary.with_paper and row.paper and row.paper.split != "test":
             legend.append(f"{row.task}: the paper's {row.paper.split} scores, on the examples that we test on")
     return legend
 

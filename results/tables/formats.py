@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 
-from results.analysis.aggregate import Group, Row, Summary
 from results.analysis.paper_scores import relative_error_cut
+from results.analysis.rows import Group, Summary, TableRow
 from results.analysis.verdict import verdict
 from results.tables.cells import PAPER_ARMS, TITLES, Sheet, sections, sheets
 
@@ -86,7 +86,7 @@ FORMATS: Mapping[str, Callable[[Summary], str]] = {
 MACHINE_FORMATS = ("csv", "json")
 
 
-def _json_row(row: Row, summary: Summary) -> dict[str, object]:
+def _json_row(row: TableRow, summary: Summary) -> dict[str, object]:
     own = [finding for finding in summary.findings if finding.row == (row.data, row.task)]
     paper, interval = row.paper, row.interval()
     labels = [label for label in row.labels if row.pair(label)]
@@ -120,7 +120,7 @@ def _json_row(row: Row, summary: Summary) -> dict[str, object]:
     }
 
 
-def _json_group(group: Group, row: Row) -> dict[str, object]:
+def _json_group(group: Group, row: TableRow) -> dict[str, object]:
     found = verdict(group, row.paper)
     return {
         "mean": _clean(group.mean),

@@ -4,9 +4,9 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from results.analysis.aggregate import BASELINE, MINI, WITH_ELMO, Group, Row, Summary
 from results.analysis.panels import Panel, panels_of, shown_metric
 from results.analysis.paper_scores import distance, load_paper, relative_error_cut
+from results.analysis.rows import BASELINE, MINI, WITH_ELMO, Group, Summary, TableRow
 from results.analysis.verdict import LEGEND, verdict
 from results.records.identity import flattened
 from results.tables.cells import shown_p
@@ -208,11 +208,11 @@ def _cut(share: float | None) -> str:
     return "" if share is None else f"{share:.1f} %"
 
 
-def _paper(row: Row) -> str:
+def _paper(row: TableRow) -> str:
     return f"{row.paper.baseline} → {row.paper.elmo}" if row.paper else ""
 
 
-def _paper_cut(row: Row) -> str:
+def _paper_cut(row: TableRow) -> str:
     return _cut(relative_error_cut(row.paper.baseline, row.paper.elmo)) if row.paper else ""
 
 

@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Mapping, Sequence
 
-from results.analysis.aggregate import Group
+from results.analysis.rows import Group
 from results.records.identity import shown
 from results.records.record import RunRecord
 

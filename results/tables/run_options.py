@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from results.analysis.aggregate import BASELINE, WITH_ELMO, Selection
+from results.analysis.aggregate import Selection
+from results.analysis.rows import BASELINE, WITH_ELMO
 from results.records.collect import Collection, collect
 
 DEFAULT_RUNS = Path("results", "runs")

@@ -3,7 +3,7 @@
 from importlib.util import find_spec
 from typing import TextIO
 
-from results.analysis.aggregate import Summary
+from results.analysis.rows import Summary
 from results.tables.cells import EMPTY, GAIN_COLUMNS, Sheet, sections, sheets
 
 NAMES = ("data", "task", "metric", "settings")  # the columns that say what a line is of

@@ -4,7 +4,8 @@ import statistics
 
 import pytest
 
-from results.analysis.aggregate import Group, Row, Selection, summarise
+from results.analysis.aggregate import Selection, summarise
+from results.analysis.rows import Group, TableRow
 from results.records.collect import collect
 from results.records.record import RunError, write_record
 from tests.results.making import CLEAN, make_record, save
@@ -43,7 +44,7 @@ def test_runs_of_other_seeds_are_not_paired():
         return Group(features, {}, records, [[{"correct": int(i < r)} for i in range(100)] for r in rights.values()])
 
     arms = [arm("glove", {1: 50, 2: 60, 3: 70}), arm("elmo", {4: 51, 5: 61, 6: 71})]
-    assert Row("paper", "sst5", arms).interval().low < -10
+    assert TableRow("paper", "sst5", arms).interval().low < -10
 
 
 def test_a_single_run_has_no_deviation(tmp_path):

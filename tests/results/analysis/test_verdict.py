@@ -2,8 +2,8 @@
 
 import pytest
 
-from results.analysis.aggregate import Group
 from results.analysis.paper_scores import load_paper
+from results.analysis.rows import Group
 from results.analysis.verdict import verdict
 from tests.results.making import make_record
 

@@ -6,11 +6,11 @@ from xml.etree import ElementTree
 
 import pytest
 
-from results.analysis.aggregate import Group, Row
 from results.analysis.panels import Panel, class_scores, confusion, curve, efficiencies, mixes, panels_of
+from results.analysis.rows import Group, TableRow
 from results.records.record import Mix
 from results.report.charts import confusion_matrix, gains, layer_weights, learning_curves, per_class, sample_efficiency
-from results.report.figures import Box, Dot, Label, Line, Scale, arms_of, fitted, shown_tick
+from results.report.figures import Box, ChartLine, Dot, Label, Scale, arms_of, fitted, shown_tick
 from results.report.svg import inline_svg, standalone_svg
 from tests.results.making import make_record
 
@@ -25,7 +25,7 @@ def group(features, *scores, settings=None, **fields):
 
 
 def row(*groups):
-    return Row("mini", "ner", groups)
+    return TableRow("mini", "ner", groups)
 
 
 def marks(figure, kind):
@@ -71,7 +71,7 @@ def test_the_gain_is_drawn_where_it_is():
     ]
     figure = gains(panels, ("glove", "elmo"))
     up, down = (dot.x for dot in marks(figure, Dot))
-    (zero,) = {x for line in marks(figure, Line) if line.colour == "muted" for x, _ in line.points}
+    (zero,) = {x for line in marks(figure, ChartLine) if line.colour == "muted" for x, _ in line.points}
     assert up > zero > down
     assert (up - zero) / (zero - down) == pytest.approx(10 / 5)
     assert "+10.00" in [label.text for label in marks(figure, Label)]
@@ -82,7 +82,7 @@ def test_curves_leave_out_epochs_without_a_number():
     elmo = group("elmo", 70.0, epochs=epochs)
     assert curve(elmo.records[0]) == [(1, 50), (4, 70)]
     figure = learning_curves(Panel(row(elmo)), ARMS)
-    (line,) = [line for line in marks(figure, Line) if line.title]
+    (line,) = [line for line in marks(figure, ChartLine) if line.title]
     assert len(line.points) == 2
     assert line.points[0][1] > line.points[1][1]  # y is downwards: the score rises
     assert "best dev 70.00 in epoch 4" in line.title
@@ -154,7 +154,7 @@ def test_sizes_are_those_of_the_training_sets_on_a_logarithmic_scale():
     assert [size for size, _ in found.series["elmo"]] == [10, 100, 1000]
     assert found.unit == "training examples"
     figure = sample_efficiency(found, ARMS)
-    (line, _) = [line for line in marks(figure, Line) if line.colour in ("glove", "elmo")]
+    (line, _) = [line for line in marks(figure, ChartLine) if line.colour in ("glove", "elmo")]
     xs = [x for x, _ in line.points]
     assert xs[1] - xs[0] == pytest.approx(xs[2] - xs[1])
     assert "training examples (log)" in [label.text for label in marks(figure, Label)]

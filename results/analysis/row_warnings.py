@@ -1,0 +1,74 @@
+"""Warnings about a row: mixed commits, uncommitted changes, arms that differ in more than their features."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+from results.analysis.rows import TableRow
+from results.records.identity import Parts, differences, flattened
+from results.records.record import RunRecord
+
+# Settings that choose the vectors; the other settings of features say how the vectors are used.
+SOURCES = ("weights", "vectors", "dim", "untrained", "untrained_seed")
+
+
+def row_warnings(row: TableRow) -> list[tuple[str, bool]]:
+    """Warnings about the row's numbers, each with whether `--check` should fail: mixed code, or unequal arms."""
+    warnings = []
+    for group in row.groups:
+        where = f"{row.data} {row.task} {group.name}"
+        seeds: dict[str, list[str]] = defaultdict(list)
+        dirty = []
+        for record in group.records:
+            commit = record.environment.commit if record.environment else None
+            seeds[commit[:10] if commit else "no commit"].append(str(record.identity.seed))
+            if record.environment and record.environment.dirty:
+                dirty.append(str(record.identity.seed))
+        if len(seeds) > 1:
+            mixed = ", ".join(f"{commit} (seed {' '.join(own)})" for commit, own in seeds.items())
+            warnings.append((f"{where}: one mean over several commits: {mixed}", True))
+        if dirty:
+            warnings.append((f"{where}: code with uncommitted changes (seed {' '.join(dirty)})", True))
+    for label in ["", *row.labels]:
+        first, second = (row.group(features, label) for features in row.compared)
+        if first and second:
+            keys, wrong = _arm_differences(first.records[0], second.records[0])
+            where, names = f"{row.data} {row.task} {label}".rstrip(), " and ".join(row.compared)
+            warnings += [(f"{where}: {names}: arms differ in {', '.join(keys)}", wrong)] * bool(keys)
+    return warnings
+
+
+def _arm_differences(first: RunRecord, second: RunRecord) -> tuple[list[str], bool]:
+    """The settings in which two arms differ unexpectedly, and whether that makes their gain doubtful.
+
+    Arms of different kinds (with a biLM and without) always differ in `features`. Arms of the same kind should differ
+    in their weights or vectors. If they share those, the comparison is between settings: reported, but not wrong.
+    """
+    sides = _settings_and_content(first), _settings_and_content(second)
+    found = differences(*sides)
+    # A setting that only one of them has was added to the suite between the two runs; its default is the old behaviour.
+    keys = [key for key, values in found.items() if key.startswith("features.") or "absent" not in values]
+    keys = [key for key in keys if not key.startswith("recipes.") or key == "recipes.task"]
+    other = [key for key in keys if key.split(".")[0] not in ("features", "vectors", "weights")]
+    if _feature_parts(sides[0]) != _feature_parts(sides[1]):
+        return other, True
+    of_arm = [key for key in keys if key not in other]
+    sources = [key for key in of_arm if not key.startswith("features.") or key.split(".")[-1] in SOURCES]
+    settings = [key for key in keys if key not in sources and key != "features.name"]
+    return settings, bool(other or sources)
+
+
+def _settings_and_content(record: RunRecord) -> Parts:
+    """A run's settings and content hashes by the keys that a user types, without paths of data and classes."""
+    data, task = record.config.get("data"), record.config.get("task")
+    return {
+        **{key: record.config.get(key, {}) for key in ("features", "trainer")},
+        "task": {key: value for key, value in task.items() if key != "_target_"} if isinstance(task, Mapping) else {},
+        "data.reader": data.get("reader", {}) if isinstance(data, Mapping) else {},
+        **record.fingerprinted,
+        "metric": record.metric,
+    }
+
+
+def _feature_parts(parts: Parts) -> set[str]:
+    """The parts of the features, such as words, characters, elmo."""
+    return {key.split(".")[1] for key in flattened(parts) if key.startswith("features.") and key.count(".") > 1}

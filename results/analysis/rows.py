@@ -1,0 +1,189 @@
+"""Rows of the results table: groups of runs that may be averaged, and the gain between two of them."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from results.analysis.bootstrap import paired_interval, seed_interval
+from results.analysis.expected_best import expected_best
+from results.analysis.interval import Interval
+from results.analysis.paper_scores import PaperScore, relative_error_cut
+from results.records.collect import Finding, FoundRecord
+from results.records.example_scores import Example
+from results.records.identity import Parts, without_seed
+from results.records.record import RunRecord
+
+BASELINE = "glove"
+WITH_ELMO = "elmo"
+MINI = "mini"  # the data set that comes with the suite
+
+
+@dataclass(frozen=True)
+class Group:
+    """Finished records that differ only in the seed, in the order of their seeds: one number of the table.
+
+    Attributes:
+        features: The arm.
+        settings: The settings that differ from a plain run, as typed; empty for plain runs.
+        records: One per seed.
+        examples: The scores of each record's test examples; None where they are missing or damaged.
+    """
+
+    features: str
+    settings: Mapping[str, str]
+    records: Sequence[RunRecord]
+    examples: Sequence[Sequence[Example] | None] = ()
+
+    @cached_property
+    def label(self) -> str:
+        """The settings on one line, as typed; empty for plain runs."""
+        return " ".join(f"{key}={value}" for key, value in self.settings.items())
+
+    @property
+    def name(self) -> str:
+        """The column's name: features and settings."""
+        return f"{self.features} {self.label}".rstrip()
+
+    @property
+    def metric(self) -> str:
+        """The main metric, the same in all records."""
+        return self.records[0].metric
+
+    @property
+    def seeds(self) -> list[int]:
+        """The seeds, ascending."""
+        return [record.identity.seed for record in self.records]
+
+    @property
+    def scores(self) -> list[float]:
+        """The test scores in percent, in the order of the seeds."""
+        return [record.score for record in self.records]
+
+    @property
+    def mean(self) -> float:
+        """The mean of the scores, unrounded."""
+        return statistics.fmean(self.scores)
+
+    @property
+    def std(self) -> float | None:
+        """The sample standard deviation (n - 1), or None for a single run."""
+        return statistics.stdev(self.scores) if len(self.scores) > 1 else None
+
+    @property
+    def cut(self) -> bool:
+        """Whether the runs used only part of the data: a limit, or a share of the training examples."""
+        return self.records[0].limit is not None or train_fraction(self.records[0]) != 1
+
+    def best_of(self, n: int) -> float | None:
+        """The expected best dev score of n seeds; None if fewer were run or a dev score is missing."""
+        found = [record.scores.get("dev", {}).get(record.metric) for record in self.records]
+        scores = [score for score in found if score is not None]
+        return expected_best(scores, n) if len(scores) == len(found) and n <= len(scores) else None
+
+    @property
+    def parts(self) -> Parts:
+        """What the records have in common; see `comparable_parts`."""
+        return comparable_parts(self.records[0])
+
+
+@dataclass(frozen=True)
+class TableRow:
+    """The runs of one task on one data set; the gain is the difference between the two features in `compared`."""
+
+    data: str
+    task: str
+    groups: Sequence[Group]
+    failed: Sequence[FoundRecord] = ()
+    paper: PaperScore | None = None
+    compared: tuple[str, str] = (BASELINE, WITH_ELMO)
+    _intervals: dict[str, Interval | None] = field(default_factory=dict, compare=False, repr=False)  # computed once
+
+    def group(self, features: str, label: str = "") -> Group | None:
+        """The group of these features and settings (by default plain runs), or None."""
+        return self._by_name.get((features, label))
+
+    @cached_property
+    def _by_name(self) -> dict[tuple[str, str], Group]:
+        return {(group.features, group.label): group for group in reversed(self.groups)}  # the first of two wins
+
+    def gain(self, label: str = "") -> float | None:
+        """The mean of the second features minus that of the first, under the same settings; None if one is missing."""
+        pair = self.pair(label)
+        return pair[1].mean - pair[0].mean if pair else None
+
+    def interval(self, label: str = "") -> Interval | None:
+        """The 95 % interval of the gain, over examples and seeds; over six or more seeds where examples are missing."""
+        if label not in self._intervals:
+            pair = self.pair(label)
+            self._intervals[label] = _interval(*pair) if pair else None
+        return self._intervals[label]
+
+    def error_cut(self, label: str = "") -> float | None:
+        """The share of the first features' error that the second remove, in percent."""
+        pair = self.pair(label)
+        return relative_error_cut(pair[0].mean, pair[1].mean) if pair else None
+
+    @property
+    def metric(self) -> str:
+        """The main metric: that of the first group, or of the first failed run if no run finished."""
+        metrics = [group.metric for group in self.groups] + [item.record.metric for item in self.failed]
+        return metrics[0] if metrics else ""
+
+    @property
+    def labels(self) -> list[str]:
+        """The labels of runs with changed settings, each once."""
+        return list(dict.fromkeys(group.label for group in self.groups if group.label))
+
+    def pair(self, label: str = "") -> tuple[Group, Group] | None:
+        """The two groups to compare under these settings; None if one is missing."""
+        first, second = (self.group(features, label) for features in self.compared)
+        return (first, second) if first and second and first.metric == second.metric else None
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The content of the results table; `best_of` adds the expected best dev score of that many seeds."""
+
+    rows: Sequence[TableRow]
+    findings: Sequence[Finding]
+    compared: tuple[str, str] = (BASELINE, WITH_ELMO)
+    best_of: int | None = None
+
+    @cached_property
+    def features(self) -> list[str]:
+        """The columns: the two that are compared, then all others that were run."""
+        others = {group.features for row in self.rows for group in row.groups}
+        others |= {item.record.identity.features for row in self.rows for item in row.failed}
+        return sorted(others | set(self.compared), key=lambda features: column_order(features, self.compared))
+
+    @property
+    def with_paper(self) -> bool:
+        """Whether the comparison is the paper's, so that its numbers are shown."""
+        return self.compared == (BASELINE, WITH_ELMO)
+
+
+def train_fraction(record: RunRecord) -> float:
+    """The share of the training examples that the run used; 1 by default."""
+    value = record.identity.variant.get("train_fraction", 1)
+    return float(value) if isinstance(value, int | float) else 1.0
+
+
+def comparable_parts(record: RunRecord) -> Parts:
+    """What must be equal in runs of one mean: all that the fingerprint covers but the seed, and the metric."""
+    return {**without_seed(record.hashed), "metric": record.metric}
+
+
+def column_order(features: str, compared: tuple[str, str]) -> tuple[object, ...]:
+    """Sort key: the two that are compared, then the baseline, ELMo, and the rest by name."""
+    first = compared.index(features) if features in compared else len(compared)
+    return (first, features != BASELINE, features != WITH_ELMO, features)
+
+
+def _interval(first: Group, second: Group) -> Interval | None:
+    """Over examples and seeds if all runs have their examples, else over six or more seeds."""
+    arms = [[run for run in group.examples if run is not None] for group in (first, second)]
+    whole = all(len(arm) == len(group.records) for arm, group in zip(arms, (first, second), strict=True))
+    found = paired_interval(arms[0], arms[1], first.metric, first.seeds == second.seeds) if whole else None
+    seeds = [dict(zip(group.seeds, group.scores, strict=True)) for group in (first, second)]
+    return found or seed_interval(*seeds)
