@@ -18,7 +18,7 @@ from types import FrameType
 import h5py
 import numpy as np
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import MofNCompleteColumn, TextColumn
 from torch import Tensor
 
 from elmo.bilm.model import Bilm, CarriedState
@@ -26,7 +26,7 @@ from elmo.bilm.weight_files import bilm_files, load_bilm, weights_choices
 from elmo.common.device import CHOICES, choose_device
 from elmo.common.errors import InputError
 from elmo.common.files import interrupts_held_back, replacing
-from elmo.common.teller import Silence
+from elmo.common.progress import Reporter, progress_bar
 from elmo.store import About, open_shelf
 from elmo.store.cached_layers import TOKENS_AT_ONCE, TOKENS_AT_ONCE_ON_A_GPU, CachedLayers, require_half_holds
 
@@ -149,18 +149,19 @@ def embed_file(
     if store is not None:
         shelf = open_shelf(store, About(bilm.fingerprint(), bilm.widths, precision))
         stored = CachedLayers(bilm, shelf, precision, memory_gb=0).to(bilm.device)
+    reporter = Reporter("elmo.embed:", brief=True, bars=False)  # warnings of the store only
     n_tokens = 0
     with (
         replacing(target) as partial,
         _removed_on_sigterm(partial),
         _create(partial, target, needed) as file,
-        _progress() as progress,
+        progress_bar(Console(stderr=True), MofNCompleteColumn(), TextColumn("lines")) as progress,
     ):
         task = progress.add_task("embedding", total=total)
         for batch in batches:
             sentences = [line.words for line in batch]
             if stored is not None:
-                stored.prepare(sentences, _Warnings(progress.console))
+                stored.prepare(sentences, reporter)
             computed = bilm.token_layers(sentences, state) if stored is None else stored.token_layers(sentences)
             exact = selected(computed, layers).cpu().numpy()
             if precision == "float16":
@@ -177,17 +178,6 @@ def embed_file(
         index = file.create_dataset("sentence_to_index", (1,), dtype=h5py.string_dtype())
         index[0] = json.dumps({text: str(number) for text, number in first_line.items()})
     return n_tokens
-
-
-class _Warnings(Silence):
-    """Shows what the store warns of, such as damage, and nothing else."""
-
-    def __init__(self, console: Console) -> None:
-        self.console = console
-
-    def warn(self, text: str) -> None:
-        """Shows the line."""
-        self.console.print(f"elmo.embed: {text}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _check(source: Path, target: Path) -> None:
@@ -261,18 +251,6 @@ def _reserve(partial: Path, target: Path, needed: int) -> None:
         raise InputError(
             f"{target}: cannot reserve {needed / 1e6:,.1f} MB there: {error.strerror}; {MORE_ROOM}"
         ) from error
-
-
-def _progress() -> Progress:
-    console = Console(stderr=True)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("lines"),
-        TimeRemainingColumn(),
-    )
-    return Progress(*columns, console=console, disable=not console.is_terminal)
 
 
 def _parser() -> argparse.ArgumentParser:

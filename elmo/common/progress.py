@@ -1,27 +1,53 @@
-"""What a person sees while a run goes on: a line per epoch, a progress bar on a terminal; in a sweep, warnings only."""
+"""Progress reporting: lines and progress bars for a console."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator
-from typing import TypeVar
+from types import TracebackType
+from typing import Self, TypeVar
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TaskProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
 
 Item = TypeVar("Item")
 
 
+def print_line(console: Console, text: str, style: str | None = None) -> None:
+    """Prints text as it is: no markup, no colours for numbers and paths, no line breaks at the console's width."""
+    console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
+
+
+def progress_bar(console: Console, *columns: ProgressColumn, transient: bool = False) -> Progress:
+    """A progress bar with a label, these columns and the remaining time; it shows nothing without a terminal."""
+    label = TextColumn("{task.description}", markup=False)
+    return Progress(
+        *(label, BarColumn(), *columns, TimeRemainingColumn()),
+        console=console,
+        transient=transient,
+        disable=not console.is_terminal,
+    )
+
+
 class Reporter:
-    """Prints the progress of one run.
+    """Reports the progress of a run on stderr.
 
     Args:
-        title: what the run is, at the start of each line.
+        title: what starts each line.
         quiet: print nothing at all.
         brief: print warnings only, for a run of a sweep.
-        bars: show progress bars where there is a terminal; those of runs side by side would overwrite each other.
+        bars: show progress bars if there is a terminal. Parallel runs would overwrite each other's.
     """
 
-    def __init__(self, title: str, quiet: bool = False, brief: bool = False, bars: bool = True) -> None:
+    def __init__(self, title: str = "", quiet: bool = False, brief: bool = False, bars: bool = True) -> None:
         self._title = title
         self._quiet = quiet
         self._brief = brief
@@ -29,24 +55,70 @@ class Reporter:
         self._console = Console(stderr=True)
 
     def say(self, text: str) -> None:
-        """Prints a line on how the run goes, unless it is part of a sweep."""
+        """Prints a line on progress, unless the run is part of a sweep."""
         if not self._brief:
             self.warn(text)
 
     def warn(self, text: str) -> None:
         """Prints a line that must be seen in a sweep too."""
         if not self._quiet:
-            self._console.print(f"{self._title}  {text}", highlight=False, markup=False, soft_wrap=True)
+            print_line(self._console, f"{self._title}  {text}")
 
     def track(self, items: Iterable[Item], total: int, what: str) -> Iterator[Item]:
-        """The items, with a progress bar that is gone when they are, where there is a terminal to show it."""
+        """Yields the items, with a progress bar on a terminal that disappears at the end."""
         if self._quiet or not self._bars or not self._console.is_terminal:
             yield from items
             return
-        label = TextColumn(f"{self._title}  {what}", markup=False)
-        columns = (label, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        with Progress(*columns, console=self._console, transient=True) as progress:
-            task = progress.add_task(what, total=total)
+        with progress_bar(self._console, MofNCompleteColumn(), transient=True) as bar:
+            task = bar.add_task(f"{self._title}  {what}", total=total)
             for item in items:
                 yield item
-                progress.advance(task)
+                bar.advance(task)
+
+
+class Meter:
+    """Progress of a long job: a bar on a terminal, elsewhere (log files, SLURM, CI) a line every 10 %.
+
+    Args:
+        console: Where to show it; `Console(quiet=True)` shows nothing.
+        title: What the job does.
+        total: Size of the whole job, in any unit.
+    """
+
+    def __init__(self, console: Console, title: str, total: int) -> None:
+        self._console = console
+        self._title = title
+        self._total = max(total, 1)
+        self._done = 0
+        self._tokens = 0
+        self._tenths = 0
+        self._began = time.monotonic()
+        self._bar = progress_bar(console, TaskProgressColumn(), TextColumn("{task.fields[rate]}"))
+        self._task = self._bar.add_task(title, total=self._total, rate="")
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+
+    def advance(self, done: int, tokens: int = 0) -> None:
+        """Adds a finished part of the job, and the tokens it processed."""
+        self._done += done
+        self._tokens += tokens
+        seconds = max(time.monotonic() - self._began, 1e-3)
+        rate = f"{self._tokens / seconds / 1000:,.0f} k tokens/s" if self._tokens else ""
+        self._bar.update(self._task, completed=self._done, rate=rate)
+        tenths = self._done * 10 // self._total
+        if tenths > self._tenths and not self._console.is_terminal:
+            self._tenths = tenths
+            parts = [
+                f"{self._title}: {tenths * 10} %",
+                f"{self._tokens:,} tokens" if rate else "",
+                rate,
+                f"{seconds:.0f} s",
+            ]
+            print_line(self._console, ", ".join(part for part in parts if part))

@@ -18,11 +18,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
-from rich.progress import Progress as Bar
+from rich.progress import DownloadColumn, TransferSpeedColumn
 
 from elmo.common.errors import InputError
 from elmo.common.files import expanded, locked, replacing, sha256_of
+from elmo.common.progress import print_line, progress_bar
 from elmo.download.content import MOST, wrong_kind
 from elmo.download.published import BILMS, VECTORS, PublishedFile, PublishedVectors, files_of, is_published
 from elmo.download.transfer import CHUNK, Progress, TransferError, fetch
@@ -243,15 +243,14 @@ def _alone(name: str, folder: Path) -> Iterator[None]:
 
 
 def _say(text: str) -> None:
-    Console(stderr=True).print(text, highlight=False, markup=False, soft_wrap=True)
+    print_line(Console(stderr=True), text)
 
 
 @contextmanager
 def _shown(name: str, what: str) -> Iterator[Progress]:
     """A bar on a terminal, elsewhere one line, as soon as there is something to tell."""
     console = Console(stderr=True)
-    label = TextColumn("{task.description}", markup=False)
-    bar = Bar(label, BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn(), console=console)
+    bar = progress_bar(console, DownloadColumn(), TransferSpeedColumn())
     task = bar.add_task(name, total=None)
     begun = False
 

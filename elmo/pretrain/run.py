@@ -16,6 +16,7 @@ from elmo.bilm.options import UNKNOWN_WORD
 from elmo.common.device import choose_device
 from elmo.common.errors import InputError
 from elmo.common.files import read_json, replacing
+from elmo.common.progress import print_line
 from elmo.pretrain.corpus.build import CorpusSettings, build_store
 from elmo.pretrain.corpus.token_store import TokenStore
 from elmo.pretrain.model.export import export
@@ -81,7 +82,7 @@ def _pretrain(
     room = 4 * parameters * 9  # two checkpoints of weights and both averages, and two exports
     folder = RunFolder(out, identity, room)
     if folder.finished:
-        console.print(f"{out}: this run is finished; see {out / 'export' / settings.name / 'card.md'}", soft_wrap=True)
+        print_line(console, f"{out}: this run is finished; see {out / 'export' / settings.name / 'card.md'}")
         return
     train_text, heldout = texts_of_store(store, model.bilm.options.max_characters, vocabulary if given else None)
     if not len(train_text.sentences):
@@ -210,12 +211,11 @@ def _report(console: Console, facts: Facts, outcome: TrainingResult, target: Pat
     measured = {"before training": facts.before, "trained": facts.trained, "exported files": facts.exported}
     lines += [f"{name}: {found}" for name, found in measured.items() if found is not None]
     for line in (*lines, f"biLM: {target}"):
-        console.print(line, highlight=False, soft_wrap=True)
+        print_line(console, line)
     if facts.passes < 1:
-        console.print(
+        print_line(
+            console,
             f"warning: this biLM read {facts.passes:.2%} of its text, not all of it once; do not judge by it what a "
             "biLM gives a task",
             style="yellow",
-            highlight=False,
-            soft_wrap=True,
         )

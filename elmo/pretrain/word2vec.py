@@ -35,7 +35,7 @@ from rich.console import Console
 
 from elmo.common.errors import InputError
 from elmo.common.files import replacing, sha256_of
-from elmo.common.meter import Meter
+from elmo.common.progress import Meter, print_line
 from elmo.common.threads import available_cores
 from elmo.pretrain.corpus.build import CorpusSettings, build_store
 from elmo.pretrain.corpus.token_store import TokenStore
@@ -151,11 +151,7 @@ def train(
     model.build_vocab_from_freq(counts, corpus_count=len(store.train))  # the store has counted already
     tokens = len(store.train.tokens)
     if gensim.__version__ == _FALSE_ALARMS:
-        console.print(
-            'gensim may print "Exception ignored in ... our_dot_float" now and then; it is no error',
-            highlight=False,
-            soft_wrap=True,
-        )
+        print_line(console, 'gensim may print "Exception ignored in ... our_dot_float" now and then; it is no error')
     began = time.monotonic()
     with Meter(console, "training", tokens * settings.epochs) as meter:
         text = TrainingText(store, forms, meter)
@@ -230,12 +226,11 @@ def make_vectors(corpus: CorpusSettings, out: Path, settings: Word2VecSettings, 
         partial.write_text(json.dumps(card, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     if store.folder == own_store and own_store not in map(Path, corpus.sources):  # never what somebody has given
         shutil.rmtree(own_store, ignore_errors=True)
-    console.print(
+    print_line(
+        console,
         f"{out}: {about['words']:,} words of {settings.dim} numbers, in {about['seconds']:.0f} s of training "
         f"({about['tokens_a_second'] / 1000:,.0f} k tokens/s, {settings.workers} threads); "
         f"about it: {about_it.name}",
-        highlight=False,
-        soft_wrap=True,
     )
 
 

@@ -18,12 +18,13 @@ from torch import Tensor, nn
 from elmo.bilm.model import Sentence
 from elmo.common.device import begin_download, upload
 from elmo.common.errors import InputError
-from elmo.common.teller import Batch, Silence, Teller
+from elmo.common.progress import Reporter
 from elmo.common.threads import in_background
 from elmo.store import PRECISIONS, Shelf, StoreFull
 from elmo.store.row_numbers import (
     NOWHERE,
     Key,
+    KeyBatch,
     Numbering,
     Numbers,
     first_within,
@@ -136,26 +137,28 @@ class CachedLayers(nn.Module):
         """The source's: where layers are kept does not change them."""
         return self.source.fingerprint()
 
-    def prepare(self, sentences: Iterable[Sentence], teller: Teller | None = None) -> int:
+    def prepare(self, sentences: Iterable[Sentence], reporter: Reporter | None = None) -> int:
         """Embeds the sentences that are nowhere yet; how many find no room, and are computed each time, comes out.
 
         Args:
             sentences: what will be asked for.
-            teller: is told what there is to do, how it goes, and where the store has no room.
+            reporter: is told what there is to do, how it goes, and where the store has no room.
         """
         wanted = sorted({tuple(sentence) for sentence in sentences} - {()}, key=lambda s: (len(s), s))
-        teller = teller or Silence()
+        reporter = reporter or Reporter(quiet=True)
         if self.shelf is not None:
             self._look_up([key for key in wanted if key not in self._stored])
         new = [key for key in wanted if key not in self._starts and key not in self._stored]
-        teller.say(f"{len(new):,} of {len(wanted):,} sentences to embed" + self._forecast(new))
+        reporter.say(f"{len(new):,} of {len(wanted):,} sentences to embed" + self._forecast(new))
         if new and self.shelf is not None and self._filling:
-            self._fill(self.shelf, new, teller)
+            self._fill(self.shelf, new, reporter)
         while self.shelf is not None and self.shelf.warnings:
-            teller.warn(self.shelf.warnings.pop(0))
+            reporter.warn(self.shelf.warnings.pop(0))
         self._expect([self._stored[key] for key in wanted if key in self._stored])
         on_disk = self.shelf is not None and self._table.device.type == "cpu"  # the page cache is memory enough
-        self._load([key for key in wanted if key not in self._starts and not (on_disk and key in self._stored)], teller)
+        self._load(
+            [key for key in wanted if key not in self._starts and not (on_disk and key in self._stored)], reporter
+        )
         return sum(key not in self._starts and key not in self._stored for key in wanted)
 
     def _expect(self, starts: Sequence[int]) -> None:
@@ -179,46 +182,46 @@ class CachedLayers(nn.Module):
             starts = zip(keys, self.shelf.find(keys), strict=True)
             self._stored.update({key: start for key, start in starts if start is not None})
 
-    def _fill(self, shelf: Shelf, new: Sequence[Key], teller: Teller) -> None:
+    def _fill(self, shelf: Shelf, new: Sequence[Key], reporter: Reporter) -> None:
         """Embeds sentences into the store, as far as there is room.
 
         Each process goes through the batches in an order of its own and leaves out what another has written meanwhile:
         two that start together share the work, and none ever waits for one that was killed.
         """
         if shelf.refusal is not None:
-            self._end_filling(shelf.refusal, teller)
+            self._end_filling(shelf.refusal, reporter)
             return
         fitting = first_within(shelf.room(), new)
         if len(fitting) < len(new):
             self._filling = False
-            teller.warn(
+            reporter.warn(
                 f"the store has room for {len(fitting):,} of them. Raise store.limit_gb, or python -m elmo.store prune"
             )
         batches = self._batches(fitting)
         random.Random(os.getpid()).shuffle(batches)
         started = time.perf_counter()
-        for number, (batch, rows) in enumerate(self._embedded(teller.track(batches, len(batches), "embedding"))):
+        for number, (batch, rows) in enumerate(self._embedded(reporter.track(batches, len(batches), "embedding"))):
             try:
                 shelf.add(batch, rows.numpy())
             except StoreFull as full:
-                self._end_filling(str(full), teller)
+                self._end_filling(str(full), reporter)
                 break
             if number == 1:  # the first warms up a GPU, too, and meets most words for the first time
                 share = sum(map(len, batch)) / sum(map(len, fitting))
                 seconds = (time.perf_counter() - started) / share
-                teller.say(
+                reporter.say(
                     f"embedding takes about {_duration(seconds)}, as the second of {len(batches):,} batches tells"
                 )
             started = time.perf_counter()
         self._look_up(fitting)
 
-    def _end_filling(self, why: str, teller: Teller) -> None:
+    def _end_filling(self, why: str, reporter: Reporter) -> None:
         self._filling = False
-        teller.warn(f"{why}. What is left is kept in memory for this run, as far as it fits")
+        reporter.warn(f"{why}. What is left is kept in memory for this run, as far as it fits")
 
-    def _embedded(self, batches: Iterable[Batch]) -> Iterator[tuple[Batch, Tensor]]:
+    def _embedded(self, batches: Iterable[KeyBatch]) -> Iterator[tuple[KeyBatch, Tensor]]:
         """What the store does not have of each batch, and its rows on the CPU; a GPU is by then at the next batch."""
-        ahead: Callable[[], tuple[Batch, Tensor]] | None = None
+        ahead: Callable[[], tuple[KeyBatch, Tensor]] | None = None
         for batch in batches:
             self._look_up(batch)
             missing = [key for key in batch if key not in self._stored]
@@ -230,17 +233,17 @@ class CachedLayers(nn.Module):
         if ahead is not None:
             yield ahead()
 
-    def _begin(self, batch: Batch) -> Callable[[], tuple[Batch, Tensor]]:
+    def _begin(self, batch: KeyBatch) -> Callable[[], tuple[KeyBatch, Tensor]]:
         """Begins to embed sentences; the function that comes out waits for their rows on the CPU."""
         rows, peak = map(begin_download, self._compute(batch))
 
-        def wait() -> tuple[Batch, Tensor]:
+        def wait() -> tuple[KeyBatch, Tensor]:
             self._check(peak())
             return batch, rows()
 
         return wait
 
-    def _load(self, keys: Sequence[Key], teller: Teller) -> None:
+    def _load(self, keys: Sequence[Key], reporter: Reporter) -> None:
         """Brings sentences into memory, as far as there is room: from the store, or computed."""
         row_bytes = self._table.shape[1] * self._table.element_size()
         fitting = first_within(int(self._memory_bytes / row_bytes) - len(self._table), keys)
@@ -255,7 +258,7 @@ class CachedLayers(nn.Module):
             _put(table, starts[batch[0]], self._stored_rows(batch))
         peaks = []
         batches = self._batches(computed)
-        for batch in teller.track(batches, len(batches), "embedding") if batches else []:
+        for batch in reporter.track(batches, len(batches), "embedding") if batches else []:
             rows, peak = self._compute(batch)
             _put(table, starts[batch[0]], rows)
             peaks.append(peak)
@@ -265,7 +268,7 @@ class CachedLayers(nn.Module):
         self._table = table
         self._starts.update(starts)
 
-    def _batches(self, by_length: Sequence[Key]) -> list[Batch]:
+    def _batches(self, by_length: Sequence[Key]) -> list[KeyBatch]:
         """Batches of alike lengths, so large as this device likes them."""
         on_cpu = self._table.device.type == "cpu"
         return list(in_batches(TOKENS_AT_ONCE if on_cpu else TOKENS_AT_ONCE_ON_A_GPU, by_length))

@@ -8,11 +8,10 @@ from itertools import accumulate
 import numpy as np
 import numpy.typing as npt
 
-from elmo.common.teller import Batch
-
 NOWHERE = -1  # where a sentence starts that is not there
 
 Key = tuple[str, ...]
+KeyBatch = list[Key]
 Numbers = npt.NDArray[np.int64]
 Numbering = Callable[[Sequence[int], Sequence[Key]], Numbers]
 
@@ -44,9 +43,9 @@ def first_within(tokens: int, keys: Sequence[Key]) -> list[Key]:
     return [key for key, end in zip(keys, ends, strict=True) if end <= tokens]
 
 
-def in_batches(most: int, by_length: Sequence[Key]) -> Iterator[Batch]:
+def in_batches(most: int, by_length: Sequence[Key]) -> Iterator[KeyBatch]:
     """Batches of alike lengths with at most so many tokens, or one longer sentence."""
-    batch: Batch = []
+    batch: KeyBatch = []
     tokens = 0
     for sentence in by_length:
         if batch and tokens + len(sentence) > most:

@@ -19,7 +19,7 @@ from elmo.bilm.options import N_CHARACTERS
 from elmo.common import checks
 from elmo.common.device import upload_together
 from elmo.common.errors import InputError
-from elmo.common.teller import Teller
+from elmo.common.progress import Reporter
 from elmo.store.cached_layers import CachedLayers, Held, Located
 from elmo.word_vectors import Vectors, open_vectors
 from tasks.features.frozen_layers import ElmoConfig, StoreConfig, bilm_fingerprint, build_elmo
@@ -245,21 +245,21 @@ class TokenFeatures(nn.Module):
     def _form(self, word: str) -> str:
         return word.lower() if self.config.words is not None and self.config.words.lowercase else word
 
-    def meet(self, sentences: Iterable[Sentence], teller: Teller | None = None) -> int:
+    def meet(self, sentences: Iterable[Sentence], reporter: Reporter | None = None) -> int:
         """Makes sentences known before they are used: numbers for their words, frozen layers at hand.
 
         Words that were not trained on get their pretrained vector, or zeros.
 
         Args:
             sentences: what will come.
-            teller: is told how the embedding goes; see `elmo.store.cached_layers.CachedLayers`.
+            reporter: reports the progress of the embedding.
 
         Returns:
             The number of sentences whose layers found no room, and are computed each time.
         """
         sentences = list(sentences)
         self._number(sentences)
-        return self._layers.prepare(sentences, teller) if self._layers is not None else 0
+        return self._layers.prepare(sentences, reporter) if self._layers is not None else 0
 
     @property
     def _layers(self) -> CachedLayers | None:

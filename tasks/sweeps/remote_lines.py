@@ -12,6 +12,8 @@ from pathlib import Path
 
 from rich.console import Console
 
+from elmo.common.progress import print_line
+
 LOOKS_EVERY = 1.0  # seconds
 
 
@@ -65,4 +67,4 @@ class Notices:
         whole = new[: new.rfind(b"\n") + 1]
         self._read += len(whole)
         for line in whole.decode(errors="replace").splitlines():
-            Console(stderr=True).print(line, highlight=False, markup=False, soft_wrap=True)
+            print_line(Console(stderr=True), line)

@@ -137,7 +137,7 @@ def test_damage_in_the_store_is_named_and_changes_nothing(source, weights, tmp_p
         cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(repository)}, capture_output=True, text=True, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0
-    assert done.stderr.startswith(f"elmo.embed: {rows.parent}: 1 sentences are damaged")
+    assert done.stderr.startswith(f"elmo.embed:  {rows.parent}: 1 sentences are damaged")
     assert done.stderr.count("\n") == 1
     with h5py.File(tmp_path / "expected.hdf5") as expected, h5py.File(tmp_path / "out.hdf5") as found:
         for number in map(str, range(len(LINES))):

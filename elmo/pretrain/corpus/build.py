@@ -23,7 +23,7 @@ from rich.console import Console
 from elmo.common import checks
 from elmo.common.errors import InputError
 from elmo.common.files import explain_full_disk, locked, read_json, replacing, require_space
-from elmo.common.meter import Meter
+from elmo.common.progress import Meter, print_line
 from elmo.common.threads import available_cores
 from elmo.pretrain.corpus.merge import merge
 from elmo.pretrain.corpus.shards import make_shards
@@ -99,7 +99,7 @@ def build_store(settings: CorpusSettings, folder: str | Path, console: Console |
     work = folder.with_name(folder.name + ".partial")
     if folder.exists():
         store = _finished(folder, settings, sources)
-        console.print(f"{folder}: the token store is complete ({_summary(store)}); nothing to do.", soft_wrap=True)
+        print_line(console, f"{folder}: the token store is complete ({_summary(store)}); nothing to do.")
         return store
     full = "no room left on this disk. Make room and run again: it continues with the shards that are done"
     with (
@@ -134,7 +134,7 @@ def build_store(settings: CorpusSettings, folder: str | Path, console: Console |
         unfinished.rename(folder)
         shutil.rmtree(work)
     store = TokenStore.open(folder)
-    console.print(f"{folder}: {_summary(store)}.", soft_wrap=True)
+    print_line(console, f"{folder}: {_summary(store)}.")
     return store
 
 

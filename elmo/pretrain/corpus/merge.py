@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from elmo.common.errors import InputError
 from elmo.common.files import require_space
-from elmo.common.meter import Meter
+from elmo.common.progress import Meter
 from elmo.pretrain.corpus.shards import Shard, outline
 from elmo.pretrain.corpus.sources import CONTINUES, NEW_DOCUMENT, NEW_FILE
 from elmo.pretrain.corpus.token_store import DTYPES, SPECIALS, UNKNOWN

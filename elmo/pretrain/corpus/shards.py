@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from elmo.common.errors import InputError
 from elmo.common.files import read_json, replacing
-from elmo.common.meter import Meter
+from elmo.common.progress import Meter
 from elmo.pretrain.corpus.sources import CONTINUES, Block, SourceFile, lines, read_blocks
 from elmo.tokeniser import Tokenise, Tokeniser, parts
 

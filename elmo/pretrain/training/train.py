@@ -18,9 +18,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.progress import TaskProgressColumn
 
 from elmo.common.errors import InputError
+from elmo.common.progress import print_line, progress_bar
 from elmo.pretrain.model.language_model import LanguageModel
 from elmo.pretrain.training.batches import Batcher, BatchPlan
 from elmo.pretrain.training.checkpoint import CurveRow, Position, RunFolder
@@ -218,7 +219,7 @@ def _warm_up(stepper: Stepper, batcher: Batcher, console: Console) -> None:
                 stepper(upload)
                 wanted.remove(steps)
     torch.cuda.synchronize()
-    console.print(f"compiled and captured in {time.monotonic() - began:.0f} s", highlight=False)
+    print_line(console, f"compiled and captured in {time.monotonic() - began:.0f} s")
 
 
 def _mixed(seed: int, step: int, rank: int) -> int:
@@ -253,7 +254,7 @@ def _foreseen(budget: Budget, model: LanguageModel, step_tokens: float) -> float
 
 def _warn(console: Console, text: str) -> None:
     if text:
-        console.print(text, style="yellow", highlight=False, soft_wrap=True)
+        print_line(console, text, style="yellow")
 
 
 def _due(every: int, step: int) -> bool:
@@ -305,8 +306,7 @@ class _Display:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()
-        self.bar = Progress(*columns, console=console, disable=not console.is_terminal)
+        self.bar = progress_bar(console, TaskProgressColumn())
         self._task = self.bar.add_task("training", total=1.0)
 
     def show(self, row: CurveRow, progress: float) -> None:
@@ -318,4 +318,4 @@ class _Display:
                 f"  held-out perplexity {row.forward:.1f} forward, {row.backward:.1f} backward" if row.forward else ""
             )
             line = f"{100 * min(progress, 1):5.1f} %  {state}  {row.seconds:,.0f} s{held}"
-            self._console.print(line, highlight=False, soft_wrap=True)
+            print_line(self._console, line)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import elmo.store.cached_layers
 from elmo import random_bilm
-from elmo.common.teller import Silence
+from elmo.common.progress import Reporter
 from elmo.store import About, open_shelf
 from elmo.store.cached_layers import CachedLayers
 
@@ -40,10 +40,11 @@ class Slow:
         return BILM.token_layers(sentences)
 
 
-class Listener(Silence):
+class Listener(Reporter):
     """Remembers what it is told, whether as news or as a warning."""
 
     def __init__(self):
+        super().__init__(quiet=True)
         self.said = []
 
     def say(self, text):

@@ -7,7 +7,7 @@ import torch
 
 import elmo.store.cached_layers
 from elmo import Elmo, InputError, random_bilm
-from elmo.common.teller import Silence
+from elmo.common.progress import Reporter
 from elmo.store.cached_layers import CachedLayers
 
 SENTENCES = [tuple(f"w{random.Random(i).randrange(40)}" for _ in range(i % 9)) for i in range(30)]
@@ -97,18 +97,18 @@ def test_progress_is_shown_over_the_batches(bilm, monkeypatch):
     monkeypatch.setattr(elmo.store.cached_layers, "TOKENS_AT_ONCE", 16)
     seen = []
 
-    class Tracker(Silence):
+    class Tracker(Reporter):
         def track(self, items, total, what):
             seen.append((total, what))
             return items
 
-    CachedLayers(bilm).prepare(SENTENCES, Tracker())
+    CachedLayers(bilm).prepare(SENTENCES, Tracker(quiet=True))
     ((total, what),) = seen
     assert total > 1
     assert what == "embedding"
 
 
-class Interrupted(Silence):
+class Interrupted(Reporter):
     """Ctrl-C in the second batch."""
 
     def track(self, items, total, what):
@@ -121,7 +121,7 @@ def test_what_was_interrupted_leaves_no_sentence_at_rows_of_another(bilm, monkey
     cached = CachedLayers(bilm)
     cached.prepare(SENTENCES[:5])
     with pytest.raises(KeyboardInterrupt):
-        cached.prepare(SENTENCES[5:20], Interrupted())
+        cached.prepare(SENTENCES[5:20], Interrupted(quiet=True))
     assert torch.equal(cached.layers(SENTENCES), bilm.layers(SENTENCES)), "right after it"
     cached.prepare(SENTENCES[20:])
     assert torch.equal(cached.layers(SENTENCES), bilm.layers(SENTENCES)), "with other sentences in memory"

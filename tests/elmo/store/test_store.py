@@ -14,7 +14,7 @@ import torch
 
 import elmo.store.cached_layers
 from elmo import InputError, random_bilm
-from elmo.common.teller import Silence
+from elmo.common.progress import Reporter
 from elmo.store import About, Shelf, StoreFull, open_shelf
 from elmo.store.__main__ import main
 from elmo.store.cached_layers import CachedLayers
@@ -22,10 +22,11 @@ from elmo.store.shelf import key_of
 from tests.elmo.store.stores import DISTINCT, SENTENCES, sentences_embedded
 
 
-class Listener(Silence):
+class Listener(Reporter):
     """Remembers what it is told."""
 
     def __init__(self):
+        super().__init__(quiet=True)
         self.said, self.warned = [], []
 
     def say(self, text):
