@@ -1,11 +1,20 @@
-"""The frozen representation: a biLM gives every token its layers, a learned mix joins them into one vector."""
+"""Frozen word representations: a biLM computes layers for every token, and a learned mix joins them into one vector.
 
-from elmo.bilm.model import Bilm, CarriedState, random_bilm
-from elmo.bilm.options import SIZES, BilmOptions
-from elmo.bilm.weight_files import load_bilm, save_bilm
-from elmo.common.errors import InputError
-from elmo.layer import Elmo, ElmoOutput, Layers
-from elmo.mix import ScalarMix
+Public names are imported on first use: `import elmo` alone loads neither torch nor h5py.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from elmo.bilm.model import Bilm, CarriedState, random_bilm
+    from elmo.bilm.options import SIZES, BilmOptions
+    from elmo.bilm.weight_files import load_bilm, save_bilm
+    from elmo.common.errors import InputError
+    from elmo.layer import Elmo, ElmoOutput, Layers
+    from elmo.mix import ScalarMix
 
 __all__ = [
     "SIZES",
@@ -21,3 +30,26 @@ __all__ = [
     "random_bilm",
     "save_bilm",
 ]
+
+_MODULES = {
+    "elmo.bilm.model": ("Bilm", "CarriedState", "random_bilm"),
+    "elmo.bilm.options": ("SIZES", "BilmOptions"),
+    "elmo.bilm.weight_files": ("load_bilm", "save_bilm"),
+    "elmo.common.errors": ("InputError",),
+    "elmo.layer": ("Elmo", "ElmoOutput", "Layers"),
+    "elmo.mix": ("ScalarMix",),
+}
+
+
+def __getattr__(name: str) -> object:
+    """Imports a public name from its module (PEP 562)."""
+    for module, names in _MODULES.items():
+        if name in names:
+            value: object = getattr(import_module(module), name)
+            globals()[name] = value
+            return value
+    raise AttributeError(f"module 'elmo' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

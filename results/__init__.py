@@ -1,1 +1,1 @@
-"""What came out: run records and the tables made from them (standard library only)."""
+"""What came out: run records and the tables made from them (standard library and elmo.common only)."""

@@ -11,6 +11,7 @@ from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 
+from elmo.common.durations import duration
 from results.analysis.sweep_state import STATES, Overview, RunState, SweepState, look
 from results.records.printing import printable, printable_lines, write
 
@@ -66,10 +67,10 @@ def _lines(sweep: SweepState) -> list[str]:
     counts, total = sweep.counts, len(sweep.runs)
     head = f"{sweep.name or OTHERS}: {counts['done']} of {total} done"
     head += "".join(f", {counts[state]} {state}" for state in STATES[1:] if counts[state])
-    times = [f"{_duration(sweep.seconds_spent)} spent"]
+    times = [f"{duration(sweep.seconds_spent)} spent"]
     if counts["running"] or counts["missing"]:
         left = sweep.seconds_left
-        times.append("time left not known yet" if left is None else f"about {_duration(left)} left")
+        times.append("time left not known yet" if left is None else f"about {duration(left)} left")
         if left is not None and not counts["running"]:
             times[-1] += " for one run after the other, and none is running"
     lines = [f"{head}; {', '.join(times)}"]
@@ -88,13 +89,7 @@ def _detail(run: RunState) -> str:
     if run.state != "running":
         return run.note
     epochs = f"epoch {run.epoch} of {run.epochs}, " if run.epochs else ""
-    return f"{epochs}{_duration(run.seconds)}, {run.note}"
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
+    return f"{epochs}{duration(run.seconds)}, {run.note}"
 
 
 def _plain(overview: Overview) -> dict[str, object]:

@@ -22,6 +22,9 @@ ROOM_FOR_HYDRA = {
 MAKERS = {"tasks/run.py", "tasks/running/plan.py", "tasks/sweeps/callback.py"}
 FOR_MAKERS = ("results.records.record.", "results.records.run_lock.", "results.records.sweep_manifest.")
 MIGRATES = "tasks/migrate.py"  # reads records of an earlier version, which results.records.record no longer does
+# results/ may import these modules of elmo. They, and the packages on the way, load only the standard library.
+PLAIN = ("elmo.common.durations", "elmo.common.errors", "elmo.common.files", "elmo.common.locks")
+PLAIN_FILES = {"elmo/__init__.py", "elmo/common/__init__.py", *(f"{name.replace('.', '/')}.py" for name in PLAIN)}
 # results/ imports these where it uses them, so that a table prints on a machine that has nothing but Python.
 WHERE_USED = {"rich", "matplotlib", "jinja2", "numpy"}
 
@@ -79,13 +82,16 @@ def fault(item):
         return f"Hydra stops at {', '.join(sorted(ROOM_FOR_HYDRA))}"
     if house == "elmo" and item.package in ("tasks", "results"):
         return "elmo stands alone"
+    plain = item.package in sys.stdlib_module_names or any(f"{item.name}.".startswith(f"{name}.") for name in PLAIN)
+    if item.file in PLAIN_FILES and item.on_load and not plain:
+        return "results import this file, so it loads the standard library only"
     if house == "tasks" and item.package == "results":
         if item.file == MIGRATES or (item.file in MAKERS and (item.name + ".").startswith(FOR_MAKERS)):
             return None
         return f"of results, {', '.join(sorted(MAKERS))} know {', '.join(FOR_MAKERS)} and no other task knows any"
-    if house == "results" and item.package not in sys.stdlib_module_names | {"results"}:
+    if house == "results" and not plain and item.package != "results":
         if item.package not in WHERE_USED:
-            return "results need the standard library, and for display " + ", ".join(sorted(WHERE_USED))
+            return f"results need the standard library, {', '.join(PLAIN)}; for display {', '.join(sorted(WHERE_USED))}"
         return "imported where it is used, not on load" if item.on_load else None
     if house == "conf" and item.package not in sys.stdlib_module_names:
         return "conf holds configuration, not code"
@@ -143,6 +149,14 @@ def test_arrows_go_one_way(repository):
         ("results/a.py", "def f():\n    import torch", "results need the standard library"),
         ("results/a.py", "def f():\n    import yaml", "results need the standard library"),
         ("results/a.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import elmo", "results need"),
+        ("results/a.py", "from elmo.common.files import replacing\nimport elmo.common.errors", None),
+        ("results/a.py", "from elmo.common import errors", None),
+        ("results/a.py", "from elmo.common.progress import Reporter", "results need"),
+        ("results/a.py", "import elmo.common", "results need"),
+        ("elmo/common/files.py", "import json\nfrom elmo.common.errors import InputError", None),
+        ("elmo/common/files.py", "import numpy", "loads the standard library only"),
+        ("elmo/__init__.py", "from elmo.mix import ScalarMix", "loads the standard library only"),
+        ("elmo/__init__.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from elmo.mix import Mix", None),
         ("conf/__init__.py", "import tasks", "conf holds"),
         ("tasks/a.py", "from tests.conftest import shared", "only tests import tests"),
     ],

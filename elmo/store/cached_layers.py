@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from elmo.bilm.model import Sentence
 from elmo.common.device import begin_download, upload
+from elmo.common.durations import duration
 from elmo.common.errors import InputError
 from elmo.common.progress import Reporter
 from elmo.common.threads import in_background
@@ -210,7 +211,7 @@ class CachedLayers(nn.Module):
                 share = sum(map(len, batch)) / sum(map(len, fitting))
                 seconds = (time.perf_counter() - started) / share
                 reporter.say(
-                    f"embedding takes about {_duration(seconds)}, as the second of {len(batches):,} batches tells"
+                    f"embedding takes about {duration(seconds)}, as the second of {len(batches):,} batches tells"
                 )
             started = time.perf_counter()
         self._look_up(fitting)
@@ -383,13 +384,3 @@ def require_half_holds(peak: float) -> None:
             f"float16 cannot hold these layers, whose values reach {peak:g}; expected at most 65504. Use --precision "
             "float32 with elmo.embed, features.elmo.precision=float32 in a run"
         )
-
-
-def _duration(seconds: float) -> str:
-    return (
-        f"{seconds:.0f} s"
-        if seconds < 100
-        else f"{seconds / 60:.0f} minutes"
-        if seconds < 6000
-        else f"{seconds / 3600:.1f} hours"
-    )

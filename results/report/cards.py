@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from html import escape
 
+from elmo.common.durations import duration
 from results.records.collect import FoundRecord
 from results.records.identity import flattened, shown
 from results.records.record import RunRecord
@@ -53,16 +54,6 @@ def run_name(record: RunRecord) -> str:
 def counted(runs: int) -> str:
     """The number of runs in words."""
     return "1 run" if runs == 1 else f"{runs:,} runs"
-
-
-def duration(seconds: float) -> str:
-    """Seconds as a person says them: 48 s, 3 min 40 s, 2 h 05 min."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02} s"
-    return f"{whole // 3600:,} h {whole % 3600 // 60:02} min"
 
 
 def _run_line(item: FoundRecord) -> str:

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
+from elmo.common.durations import duration
 from results.analysis.panels import Panel, panels_of, shown_metric
 from results.analysis.paper_scores import relative_error_cut
 from results.analysis.rows import Group, Summary, TableRow
 from results.analysis.verdict import verdict
 from results.records.collect import Finding, FoundRecord
-from results.report.cards import counted, duration, failure_cards, run_cards
+from results.report.cards import counted, failure_cards, run_cards
 from results.report.figures import PALETTE, Figure
 from results.report.sections import Section
 from results.report.svg import inline_svg

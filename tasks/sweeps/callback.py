@@ -24,6 +24,7 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
+from elmo.common.durations import duration
 from elmo.common.errors import InputError
 from elmo.common.files import expanded
 from elmo.common.progress import Reporter
@@ -260,13 +261,6 @@ def summary(so_far: Counter[Event]) -> str:
     if so_far["failed"] or so_far["failed before"]:
         parts[-1] += "; retry=failed runs those again"
     return ", ".join(parts) if len(parts) > 1 else ""
-
-
-def duration(seconds: float) -> str:
-    """Seconds in words, as exact as an estimate is."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
 
 
 LETTERS: dict[str, Event] = {

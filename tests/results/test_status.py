@@ -86,7 +86,7 @@ class TestSweep:
         assert code == 0
         lines = out.splitlines()
         # 100 + 140 + 10 of the failed + 30 of the running; to come 90 + 120 + 120 of 120 each, one at a time
-        assert lines[0] == "table1: 2 of 6 done, 1 running, 1 failed, 2 missing; 5 min spent, about 6 min left"
+        assert lines[0] == "table1: 2 of 6 done, 1 running, 1 failed, 2 missing; 4.7 min spent, about 5.5 min left"
         assert lines[1].strip() == "python -m tasks.run -m experiment=table1"
         assert lines[2].startswith("  running  paper ner glove seed 3  epoch 3 of 8, 30 s, host far, pid ")
         assert lines[3] == "  failed   paper ner glove seed 4  OutOfMemoryError: CUDA out of memory."

@@ -139,12 +139,6 @@ class TestProgress:
         assert callback.summary(Counter(started=3, skipped=3)) == "0 runs finished, 3 were done already"
         assert callback.summary(Counter(finished=2, failed=1)).endswith("1 failed; retry=failed runs those again")
 
-    @pytest.mark.parametrize(
-        ("seconds", "text"), [(0.4, "0 s"), (89, "89 s"), (100, "2 min"), (5300, "88 min"), (9000, "2.5 h")]
-    )
-    def test_durations(self, seconds, text):
-        assert callback.duration(seconds) == text
-
     def test_every_run_that_ends_gets_a_number_of_its_own(self, tmp_path):
         file = tmp_path / "progress"
         with ThreadPoolExecutor(8) as pool:
