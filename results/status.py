@@ -1,4 +1,4 @@
-"""`python -m results.status`: what of a sweep is done, running, failed, missing, and how long it will still take."""
+"""`python -m results.status`: done, running, failed and missing runs of sweeps, and the time left."""
 
 import argparse
 import json
@@ -16,25 +16,25 @@ from results.analysis.sweep_state import STATES, Overview, RunState, SweepState,
 from results.records.printing import printable, printable_lines, write
 
 DEFAULT_RUNS = Path("results", "runs")
-LONGEST_LIST = 12  # runs of one state that are named
-LOOKS_EVERY = 2.0  # seconds, with --watch
-QUIET = 300.0  # seconds without a change after which a sweep that cannot be seen from here counts as gone
+LONGEST_LIST = 12  # runs listed for each state
+LOOKS_EVERY = 2.0  # seconds between updates with --watch
+QUIET = 300.0  # seconds without a change after which a sweep on another machine counts as dead
 OTHERS = "runs of no sweep"
 
 _DESCRIPTION = """\
-Shows where sweeps stand, from the files in their folder alone: nothing has to be running, and any machine that sees the
-folder may ask. A sweep that was started with experiment=NAME goes by that name, any other by one made from its command;
-the same command replaces its list of runs. Runs that are part of no sweep are shown last.
+Shows the state of sweeps from the files in their folder: nothing has to be running, and it works on any machine that
+shares the folder. A sweep that was started with experiment=NAME has that name, any other a name made from its command;
+the same command replaces its list of runs. Runs that belong to no sweep are shown last.
 """
 _EPILOG = """\
-A run is done, failed, running (a process holds its lock and lives), or missing: not begun, or stopped; the sweep's
-command goes on with those. Failed ones are run again with retry=failed. The time left is what runs of the same data,
-task and features have taken, with as many at once as there are now.
+A run is done, failed, running (a live process holds its lock), or missing: not started, or stopped. The sweep's command
+continues with missing runs. retry=failed repeats failed ones. The time left is estimated from finished runs of the same
+data, task and features, with as many parallel runs as now.
 """
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Prints the status; gives back the exit status, 1 for an experiment that nobody has started."""
+    """Prints the status; returns the exit status: 1 for an unknown experiment."""
     options = _parser().parse_args(argv)
     runs_dir = Path(options.runs)
     if options.watch:
@@ -53,13 +53,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def text(overview: Overview, runs_dir: Path) -> str:
-    """The overview for people."""
+    """The overview as text."""
     if not overview.sweeps and not overview.problems:
         absent = "" if runs_dir.is_dir() else " (no such folder)"
         return f"No runs in {runs_dir}{absent}. A first sweep: python -m tasks.run -m experiment=mini"
     blocks = ["\n".join(_lines(sweep)) for sweep in overview.sweeps]
     if overview.problems:
-        blocks.append("\n".join(["Not as it should be:", *(f"  {problem}" for problem in overview.problems)]))
+        blocks.append("\n".join(["Problems:", *(f"  {problem}" for problem in overview.problems)]))
     return "\n\n".join(blocks)
 
 
@@ -72,7 +72,7 @@ def _lines(sweep: SweepState) -> list[str]:
         left = sweep.seconds_left
         times.append("time left not known yet" if left is None else f"about {duration(left)} left")
         if left is not None and not counts["running"]:
-            times[-1] += " for one run after the other, and none is running"
+            times[-1] += " for one run at a time, and none is running"
     lines = [f"{head}; {', '.join(times)}"]
     if sweep.command:
         lines.append(f"  {printable(sweep.command)}")
@@ -93,7 +93,7 @@ def _detail(run: RunState) -> str:
 
 
 def _plain(overview: Overview) -> dict[str, object]:
-    """The overview for programs."""
+    """The overview as plain values, for JSON."""
     sweeps = [
         {
             "name": sweep.name or None,
@@ -127,7 +127,7 @@ def _chosen(overview: Overview, experiment: str | None) -> Overview:
 
 
 def _watch(runs_dir: Path, experiment: str | None) -> int:
-    """Shows the status again and again until nothing can change."""
+    """Shows the status repeatedly until nothing can change any more."""
     with _screen() as show:
         before, changed_at = None, time.monotonic()
         while True:
@@ -146,7 +146,7 @@ def _watch(runs_dir: Path, experiment: str | None) -> int:
 
 
 def _end(overview: Overview, quiet: float) -> str | None:
-    """Why there is nothing more to watch, after so many seconds without a change; empty if all is done, None if not."""
+    """Why watching ends, after `quiet` seconds without a change: empty if all is done; None to continue."""
     if any(sweep.counts["running"] for sweep in overview.sweeps):
         return None
     waiting = [sweep for sweep in overview.sweeps if sweep.counts["missing"]]
@@ -154,12 +154,12 @@ def _end(overview: Overview, quiet: float) -> str | None:
         return None
     missing = sum(sweep.counts["missing"] for sweep in waiting)
     unseen = f"; none has begun for {QUIET:.0f} s" if any(sweep.alive is None for sweep in waiting) else ""
-    return f"Nothing runs, and nobody will start what is missing ({missing}){unseen}." if missing else ""
+    return f"Nothing runs, and no process will start what is missing ({missing}){unseen}." if missing else ""
 
 
 @contextmanager
 def _screen() -> Iterator[Callable[[str], None]]:
-    """A function that shows a text in the place of the one before, or below it where nothing can be redrawn."""
+    """A function that replaces the text on the screen, or prints it below where nothing can be redrawn."""
     if sys.stdout.isatty() and find_spec("rich") is not None:
         from rich.live import Live
         from rich.text import Text
@@ -193,7 +193,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--experiment", metavar="NAME", help="only this sweep, such as mini or table1")
     shape = parser.add_mutually_exclusive_group()
-    shape.add_argument("--watch", action="store_true", help="show it again and again until nothing can change")
+    shape.add_argument("--watch", action="store_true", help="update until nothing can change any more")
     shape.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
     return parser
 

@@ -1,4 +1,4 @@
-"""`python -m results.table`: finished runs as the paper's table, beside the paper's numbers."""
+"""`python -m results.table`: finished runs as a table next to the paper's numbers."""
 
 import argparse
 import sys
@@ -13,10 +13,10 @@ from results.tables.run_options import add_choices, choose
 from results.tables.terminal import can_draw, print_rich
 
 _DESCRIPTION = """\
-Shows what finished runs scored: per task and data the baseline (glove), the same plus ELMo (elmo), the gain with its
-95 % interval and p, the share of the baseline's error that is gone, and any other features; beside them the paper's
-numbers, and how ours stand to them, where the data are the paper's. A mean is taken only over runs that are equal but
-for the seed."""
+Shows the scores of finished runs: per task and data set the baseline (glove), the baseline plus ELMo (elmo), the gain
+with its 95 % interval and p, the share of the baseline's errors that is gone, and any other features. If the data are
+the paper's, it also shows the paper's numbers and how ours compare. A mean is only taken over runs that differ in
+nothing but the seed."""
 
 _EPILOG = """\
 examples:
@@ -24,8 +24,8 @@ examples:
   python -m results.table --published                          the runs behind the README's tables
   python -m results.table --runs sweep-a --runs sweep-b        two folders together; copies count once
   python -m results.table --data paper --format tex > table1.tex
-  python -m results.table --compare elmo_random elmo           knowledge against mere width
-  python -m results.table --best-of 3                          what the best of three seeds would score on dev
+  python -m results.table --compare elmo_random elmo           a trained against an untrained biLM
+  python -m results.table --best-of 3                          the expected best dev score of three seeds
 
 --check fails (status 1) if
   - a run failed, or a record cannot be read or names another limit, variant, data or features than its config has;
@@ -35,12 +35,12 @@ examples:
   - the two that are compared differ in more than their features, or, where both have the same parts (two biLMs), in
     more than their weights and vectors;
   - two copies of one run have different scores, or a score is not what the run's own examples give.
-The reasons go to stderr. Without --check the status is 0 whatever the runs look like."""
+The reasons are written to stderr. Without --check the status is 0 for any runs."""
 
 
 @kept_intervals()
 def main(argv: Sequence[str] | None = None) -> int:
-    """Prints the table; gives back the exit status."""
+    """Prints the table; returns the exit status."""
     options = _parser().parse_args(argv)
     chosen = choose(options, options.best_of)
     if chosen.mistake:
@@ -49,16 +49,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     summary = summarise(chosen.collection, chosen.selection)
 
     for_people = options.format not in MACHINE_FORMATS
-    beside = sys.stdout if for_people else sys.stderr  # what a program reads stays clean
+    notes = sys.stdout if for_people else sys.stderr  # keeps machine-readable output clean
     if summary.rows and options.format == "text" and can_draw(sys.stdout):
         print_rich(summary)
     elif summary.rows or not for_people:
         write(FORMATS[options.format](summary), sys.stdout)
     if not summary.rows:
-        write(chosen.nothing, beside)
+        write(chosen.nothing, notes)
     if not summary.rows or not for_people:
         for finding in summary.findings:
-            write(f"{finding.kind}: {finding.text}\n", beside)
+            write(f"{finding.kind}: {finding.text}\n", notes)
     return _check(summary) if options.check else 0
 
 
@@ -75,9 +75,9 @@ def _parser() -> argparse.ArgumentParser:
         "--best-of",
         type=_at_least_one,
         metavar="N",
-        help="also the dev score to expect of the best of N seeds (Dodge et al. 2019)",
+        help="also the expected best dev score of N seeds (Dodge et al. 2019)",
     )
-    parser.add_argument("--check", action="store_true", help="status 1 if anything is wrong; see below")
+    parser.add_argument("--check", action="store_true", help="status 1 if there is a problem; see below")
     return parser
 
 

@@ -1,1 +1,1 @@
-"""Which runs may be published, and how they are copied."""
+"""Publishing: rules for runs, and the page of published tables."""

@@ -1,7 +1,7 @@
-"""Which runs may be published, and how they get there: record.json and examples.json are copied, nothing else.
+"""Rules for publishing runs. Only record.json and examples.json are copied.
 
-A run is refused if it did not finish, saw cut data, has no example scores or ones that do not bear its score out, or if
-one of the two files holds more than numbers and names: third-party text stays out of the repository, and so do paths.
+A run is refused if it did not finish, used limited data, has no example scores or ones that contradict its score, or if
+one of the two files contains more than numbers and names: no third-party text or paths in the repository.
 """
 
 import dataclasses
@@ -21,12 +21,12 @@ from results.records.typed_json import read_json
 Kind = Literal["added", "replaced", "left", "refused"]
 EXAMPLES_KEYS = {"schema", "fingerprint", "scores"}
 RECORD_KEYS = {field.name for field in dataclasses.fields(RunRecord)} | {"fingerprint"}
-LONGEST_NAME = 120  # characters: a hash has 64, the longest warning on counts about 80, a sentence soon has more
+LONGEST_NAME = 120  # characters: a hash has 64, the longest warning about counts has 80
 
 
 @dataclass(frozen=True)
 class PublishOutcome:
-    """What became of one run: its title, and the score or the reason."""
+    """The outcome for one run: its title, and the score or the reason."""
 
     kind: Kind
     title: str
@@ -34,12 +34,12 @@ class PublishOutcome:
 
 
 def publish_runs(folders: Sequence[Path], published: Path, commit: str | None = None) -> list[PublishOutcome]:
-    """Copies what may be published from below the folders; says of each run what became of it.
+    """Copies publishable runs from below the folders; returns an outcome for each run.
 
     Args:
-        folders: With records anywhere below.
-        published: Where they go, under the path that follows from their identity.
-        commit: Filled into records that have none.
+        folders: Folders with records anywhere below.
+        published: The target folder; the path below it follows from a run's identity.
+        commit: The commit to fill into records that have none.
     """
     collection = collect(folders)
     outcomes = [PublishOutcome("refused", "not read", finding.text) for finding in collection.findings if finding.wrong]
@@ -58,7 +58,7 @@ def _publish(item: FoundRecord, published: Path, commit: str | None) -> PublishO
     try:
         there = read_record(target) if target.exists() else None
     except RecordUnreadable as error:
-        return PublishOutcome("refused", title, f"what is published in its place: {error}")
+        return PublishOutcome("refused", title, f"the published run of this name: {error}")
     if reason := refusal(item) or _conflict(there, record, target):
         return PublishOutcome("refused", title, reason)
     score = f"{record.metric} {record.score:.2f}"
@@ -69,7 +69,7 @@ def _publish(item: FoundRecord, published: Path, commit: str | None) -> PublishO
     if target.resolve() != item.path.resolve():
         shutil.copyfile(item.path.with_name(EXAMPLES_NAME), target.with_name(EXAMPLES_NAME))
     if filled is record:
-        shutil.copyfile(item.path, target)  # last: a record vouches for what lies beside it
+        shutil.copyfile(item.path, target)  # last: a record implies that its examples are complete
     else:
         write_record(target, filled)
     return (
@@ -80,7 +80,7 @@ def _publish(item: FoundRecord, published: Path, commit: str | None) -> PublishO
 
 
 def _with_commit(record: RunRecord, commit: str | None) -> RunRecord:
-    """The record with the commit filled in, if it has none: the fingerprint does not cover it."""
+    """The record with the commit filled in if it has none; the fingerprint does not cover it."""
     environment = record.environment
     if commit is None or environment is None or environment.commit is not None:
         return record
@@ -88,7 +88,7 @@ def _with_commit(record: RunRecord, commit: str | None) -> RunRecord:
 
 
 def _conflict(there: RunRecord | None, here: RunRecord, target: Path) -> str:
-    """Why the run cannot take the place of the published one of its name; empty if it can."""
+    """Why the run cannot replace the published one of its name; empty if it can."""
     if there is None or there.fingerprint == here.fingerprint:
         return ""
     keys = ", ".join(differences(there.hashed, here.hashed))
@@ -107,7 +107,7 @@ def refusal(item: FoundRecord) -> str:
     except ExamplesUnreadable as error:
         return str(error)
     if scores is None:
-        return f"expected {EXAMPLES_NAME} beside the record, found none; without it there is no interval"
+        return f"expected {EXAMPLES_NAME} next to the record, found none; without it there is no interval"
     score = score_of(scores, record.metric)
     if score is None or abs(score - record.score) > ROUNDING:
         found = "no such metric" if score is None else f"{score:.4f}"
@@ -126,7 +126,7 @@ def _content(path: Path) -> Mapping[str, object]:
 
 
 def _text_in_examples(content: Mapping[str, object]) -> str:
-    """Why the file of example scores holds more than it should; the scores themselves were read and are numbers."""
+    """Why the file of example scores contains more than numbers and names; empty if it does not."""
     if extra := sorted(content.keys() - EXAMPLES_KEYS):
         return f"{EXAMPLES_NAME}: expected {', '.join(sorted(EXAMPLES_KEYS))}, found {', '.join(extra)} too"
     scores = content["scores"]
@@ -138,7 +138,7 @@ def _text_in_examples(content: Mapping[str, object]) -> str:
 
 
 def _text_in_record(content: Mapping[str, object]) -> str:
-    """Why the record holds more than settings, counts and scores."""
+    """Why the record contains more than settings, counts and scores; empty if it does not."""
     if extra := sorted(content.keys() - RECORD_KEYS):
         return f"record.json: expected the keys of a record, found {', '.join(extra)} too"
     for where, text in _texts(content):
@@ -150,7 +150,7 @@ def _text_in_record(content: Mapping[str, object]) -> str:
 
 
 def _texts(value: object, where: str = "") -> Iterator[tuple[str, str]]:
-    """All text of a JSON value, keys too, each with where it stands."""
+    """All text of a JSON value, including keys, each with its place."""
     if isinstance(value, str):
         yield where, value
     elif isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Records from folders: every readable one once, and a finding for each thing that is not as it should be."""
+"""Collects records from folders, without duplicates, and reports problems as findings."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -13,12 +13,12 @@ from results.records.record import RecordUnreadable, RunRecord, read_record
 
 @dataclass(frozen=True)
 class Finding:
-    """Something to say below the table; `wrong` if `--check` should fail for it.
+    """A message below the table; `wrong` if `--check` should fail because of it.
 
     Attributes:
         kind: "failed" run, "empty" cell (the text is the command that fills it), "unreadable" file, or "note".
-        text: What is said, on one line.
-        wrong: Whether somebody has to act before the table can be trusted as it stands.
+        text: The message, on one line.
+        wrong: Whether it must be fixed before the table can be trusted.
         row: The (data, task) it belongs to, if any.
     """
 
@@ -38,7 +38,7 @@ class FoundRecord:
 
 @dataclass(frozen=True)
 class Collection:
-    """What lies below some folders."""
+    """All records below some folders, and the findings about them."""
 
     found: Sequence[FoundRecord]
     findings: Sequence[Finding]
@@ -84,12 +84,12 @@ def _without_copies(found: Sequence[FoundRecord], findings: list[Finding]) -> li
         if other is item or item.record.status != "finished":
             continue
         if other.record.status != "finished":
-            kept[key] = item  # it failed or was under way in one place and finished in another
+            kept[key] = item  # failed or running in one folder, finished in the other
         elif item.record.score != other.record.score:
             findings.append(
                 Finding(
                     "note",
-                    f"{item.path} and {other.path} are the same run with other scores, {item.record.score:.4f} and "
+                    f"{item.path} and {other.path} are the same run with different scores, {item.record.score:.4f} and "
                     f"{other.record.score:.4f}; only the second is counted",
                     wrong=True,
                     row=(item.record.identity.data, item.record.identity.task),
@@ -99,7 +99,7 @@ def _without_copies(found: Sequence[FoundRecord], findings: list[Finding]) -> li
 
 
 def _clock(item: FoundRecord) -> Finding | None:
-    """What to say where the record's times cannot be: its score stands, its dates do not."""
+    """A note if the record's times are impossible; its score does not depend on them."""
     record = item.record
     try:
         times = [datetime.fromisoformat(time) for time in (record.started_at, record.finished_at) if time is not None]
@@ -107,7 +107,7 @@ def _clock(item: FoundRecord) -> Finding | None:
     except (TypeError, ValueError) as error:  # no date, or one with and one without a time zone
         text = f"started_at {record.started_at!r}, finished_at {record.finished_at!r}: {error}"
     else:
-        text = f"finished_at {record.finished_at} lies before started_at {record.started_at}: the clock went backwards"
+        text = f"finished_at {record.finished_at} is before started_at {record.started_at}: the clock went backwards"
         if not backwards:
             return None
     row = (record.identity.data, record.identity.task)
@@ -115,6 +115,6 @@ def _clock(item: FoundRecord) -> Finding | None:
 
 
 def _identity_key(record: RunRecord) -> str:
-    """The identity as its path has it: values that read alike name one run."""
+    """The identity as in its path: values that are written alike name one run."""
     identity = record.identity
     return fingerprint({**vars(identity), "variant": {key: shown(value) for key, value in identity.variant.items()}})

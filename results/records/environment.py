@@ -1,4 +1,4 @@
-"""Where a run took place: versions, commit, device. Kept in every record, never part of its fingerprint."""
+"""The environment of a run: versions, commit, device. Part of every record, never of its fingerprint."""
 
 import platform
 import re
@@ -22,13 +22,13 @@ PACKAGES = (
 # `git archive` writes the commit's hash here (.gitattributes says so); in a checkout the line stays as it is.
 ARCHIVED = "$Format:%H$"
 
-# What can change a score. Data and weights are hashed in the fingerprint; notes and published records change nothing.
+# Files that can change a score. Data and weights are hashed in the fingerprint; documents and records do not matter.
 _CODE = ("*.py", "*.yaml", "*.toml")
 
 
 @dataclass(frozen=True)
 class CommitState:
-    """The commit that this code is of, and whether code or configuration differ from it; in an archive nobody knows."""
+    """The commit of this code, and whether code or configuration differ from it (None in an archive: unknown)."""
 
     commit: str
     dirty: bool | None
@@ -36,7 +36,7 @@ class CommitState:
 
 @dataclass(frozen=True)
 class Environment:
-    """The machine and software of a run; outside a checkout `dirty` is None, `commit` too but in a `git archive`."""
+    """The machine and software of a run; `dirty` is None outside a checkout, `commit` outside a checkout or archive."""
 
     python: str
     packages: Mapping[str, str]
@@ -48,8 +48,8 @@ class Environment:
 
 
 def describe_environment(device: str, threads: int, packages: Sequence[str] = PACKAGES) -> Environment:
-    """The environment of this process; packages that are not installed are left out, none is imported."""
-    from importlib.metadata import PackageNotFoundError, version  # slow to import, and the table never needs it
+    """The environment of this process; packages that are not installed are left out, and none is imported."""
+    from importlib.metadata import PackageNotFoundError, version  # slow to import, and tables do not need it
 
     versions = {}
     for name in packages:
@@ -63,22 +63,22 @@ def describe_environment(device: str, threads: int, packages: Sequence[str] = PA
         packages=versions,
         device=device,
         threads=threads,
-        platform=f"{platform.system()} {platform.machine()}",  # a kernel's build name says nothing about a score
+        platform=f"{platform.system()} {platform.machine()}",  # the kernel's build does not affect scores
         commit=state.commit if state else None,
         dirty=state.dirty if state else None,
     )
 
 
 def commit_state(source: Path | None = None) -> CommitState | None:
-    """The state of the checkout or `git archive` that this code runs from, or None where it is neither (or no git).
+    """The state of the checkout or `git archive` that this code runs from, or None if it is neither, or git is missing.
 
-    Untracked code counts as dirty: a result that it took part in cannot be had from the commit.
+    Untracked code counts as dirty, because the commit alone does not reproduce its results.
 
     Args:
-        source: A file of the checkout; this one unless told.
+        source: A file of the checkout; by default this one.
     """
     source = source or Path(__file__).resolve()
-    # An installed copy may lie in a virtual environment inside another repository, whose commit says nothing about us.
+    # An installed copy may be in a virtual environment inside another repository, whose commit is not ours.
     if _git(source.parent, "ls-files", "--error-unmatch", source.name) is None:
         return archived_state(ARCHIVED)
     root = _git(source.parent, "rev-parse", "--show-toplevel")
@@ -89,17 +89,17 @@ def commit_state(source: Path | None = None) -> CommitState | None:
 
 
 def archived_state(written: str) -> CommitState | None:
-    """The commit that `git archive` wrote into the code; None where the code came another way."""
+    """The commit that `git archive` wrote into the code; None if the code is not from an archive."""
     return CommitState(written, dirty=None) if re.fullmatch(r"[0-9a-f]{40,64}", written) else None
 
 
 def full_commit(name: str, source: Path | None = None) -> str | None:
-    """The whole hash of a commit of this checkout, from its beginning or a name; None where there is no such commit."""
+    """The full hash of a commit of this checkout, from an abbreviation or a name; None if there is no such commit."""
     return _git((source or Path(__file__).resolve()).parent, "rev-parse", "--verify", f"{name}^{{commit}}")
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
-    """What git prints, or None when it refuses or is not installed."""
+    """The output of git, or None if it fails or is not installed."""
     command = ["git", "-C", str(folder), *arguments]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""One score per test example: what lies beside a record, read with care, and the run's score made from it again."""
+"""Scores of single test examples: reads the file next to a record, and computes the run's score from it."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -13,18 +13,18 @@ Example = Mapping[str, float]
 
 
 class ExamplesUnreadable(ValueError):  # noqa: N818 - reads as what it is
-    """A file of example scores that is cut short, edited into nonsense, or of another run."""
+    """A file of example scores that is incomplete, invalid, or of another run."""
 
 
 def read_examples(path: Path, fingerprint: str) -> list[Example] | None:
     """The scores of a run's test examples, or None if there is no such file.
 
     Args:
-        path: Beside the record.
-        fingerprint: The record's, so that scores of another run are never taken for its own.
+        path: The file next to the record.
+        fingerprint: The record's; the file must have the same.
 
     Raises:
-        ExamplesUnreadable: The file is there, but it is not what a run with this fingerprint wrote.
+        ExamplesUnreadable: The file exists, but no run with this fingerprint wrote it.
     """
     remedy = "no interval is made from it; restore the file from a copy, or delete its folder and run again"
     try:
@@ -38,7 +38,7 @@ def read_examples(path: Path, fingerprint: str) -> list[Example] | None:
     found = content.get("fingerprint") if isinstance(content, dict) else None
     if found != fingerprint:
         raise ExamplesUnreadable(
-            f"{path}: expected the fingerprint of the record beside it, {fingerprint[:12]}, "
+            f"{path}: expected the fingerprint of the record next to it, {fingerprint[:12]}, "
             f"found {str(found)[:12]}; {remedy}"
         )
     scores = content.get("scores") if isinstance(content, dict) else None
@@ -48,9 +48,9 @@ def read_examples(path: Path, fingerprint: str) -> list[Example] | None:
 
 
 def parts(run: Sequence[Example], metric: str) -> tuple[list[float], list[float]] | None:
-    """What a score is made of, by example: parts of the sum, and parts of what it is divided by; None where unknown.
+    """Each example's contribution to the numerator and denominator of a score; None for an unknown metric.
 
-    F1 is that of the whole, from true positives and errors; any other metric is the mean over examples. All in percent.
+    F1 is micro-averaged, from true positives and errors; any other metric is the mean over examples. All in percent.
     """
     if metric == "f1":
         with suppress(KeyError):
@@ -66,13 +66,13 @@ def parts(run: Sequence[Example], metric: str) -> tuple[list[float], list[float]
 
 
 def score_of(run: Sequence[Example], metric: str) -> float | None:
-    """The run's score in percent, made from its examples; None where they do not hold this metric."""
+    """The run's score in percent, computed from its examples; None if they do not have this metric."""
     found = parts(run, metric) if run else None
     return float(sum(found[0]) / max(sum(found[1]), 1)) if found else None
 
 
 def _are_examples(scores: Sequence[Any]) -> bool:
-    """Whether each is an object that holds nothing but numbers; all at once, for a grid of runs has millions."""
+    """Whether each is an object with only numbers; checked all at once, because a grid of runs has millions."""
     if set(map(type, scores)) != {dict}:
         return False
     numbers = list(chain.from_iterable(map(dict.values, scores)))

@@ -1,8 +1,8 @@
-"""Who a run is: the identity that names its folder and the fingerprint that says whether two runs are the same.
+"""Identity and fingerprint of a run.
 
-The identity is what a person would say ("NER on the mini data with ELMo, seed 1"); the path of a record is a pure
-function of it. The fingerprint is the hash of everything that may change a score. The two differ on purpose: the same
-identity with another fingerprint is how the suite notices that an old result no longer answers the question.
+The identity is the run's name ("NER on the mini data with ELMo, seed 1"), and determines the path of its record. The
+fingerprint is the hash of everything that may change a score. If a record has the same identity but another
+fingerprint, it was made under other settings.
 """
 
 import hashlib
@@ -21,23 +21,23 @@ RECORD_NAME = "record.json"
 EXAMPLES_NAME = "examples.json"
 
 _LONGEST_NAME = 120  # bytes; most file systems stop at 255, encrypted home folders at 143
-# Made once: `json.dumps` makes one for each value, and a grid of runs has many.
+# Created once: `json.dumps` creates one for each value, and a grid of runs has many.
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
 class Identity:
-    """The name of a run: what was asked for, without anything that follows from it.
+    """The name of a run: what was requested, without anything that follows from it.
 
     Attributes:
         data: Name of the data configuration, such as "mini" or "paper".
         task: Name of the task, such as "ner".
         features: Name of the features configuration, such as "glove" or "elmo"; the arm of the comparison.
         seed: The run's seed.
-        variant: Whatever else a user or a sweep changed, by the key they typed: `{"trainer.epochs": 2, "limit": 200}`.
-            A key that they deleted is `~KEY`, with the value that it has otherwise. Empty for a plain run.
-        fold: Which fold of a cross-validation the run tests on, or None.
+        variant: All other changed settings, by the key that was typed: `{"trainer.epochs": 2, "limit": 200}`. A deleted
+            key is `~KEY`, with its default value. Empty for a plain run.
+        fold: The cross-validation fold that the run tests on, or None.
     """
 
     data: str
@@ -48,21 +48,21 @@ class Identity:
     fold: int | None = None
 
     def hashed(self) -> dict[str, object]:
-        """The identity as a fingerprint covers it; a field that a later version adds is left out where it is unset."""
+        """The identity as the fingerprint covers it; fields added by later versions are left out if unset."""
         fold = {} if self.fold is None else {"fold": self.fold}
         names = {"data": self.data, "task": self.task, "features": self.features}
         return {**names, "seed": self.seed, "variant": dict(self.variant), **fold}
 
     @property
     def title(self) -> str:
-        """The name as people say it, with the variant as it is typed: "mini ner elmo seed 1 limit=200"."""
+        """The name for display, with the variant as typed: "mini ner elmo seed 1 limit=200"."""
         variant = (f"{key}={shown(value)}" for key, value in self.variant.items())
         fold = () if self.fold is None else (f"fold {self.fold}",)
         return printable(" ".join((self.data, self.task, self.features, *fold, f"seed {self.seed}", *variant)))
 
 
 def record_path(runs_dir: Path, identity: Identity) -> Path:
-    """The file that holds the record of this identity; the same for every process, machine and day.
+    """The file for the record of this identity.
 
     `runs/mini/ner/elmo/seed-1/record.json`, and with a variant
     `runs/mini/ner/elmo/limit=200,trainer.epochs=2/seed-1/record.json`.
@@ -76,7 +76,7 @@ def record_path(runs_dir: Path, identity: Identity) -> Path:
 
 
 def fingerprint(parts: Parts) -> str:
-    """The sha256 (hex) of the parts as canonical JSON: key order and the process do not matter, any value does.
+    """The sha256 (hex) of the parts as canonical JSON; the order of keys does not matter.
 
     Raises:
         TypeError: A value is not plain JSON; the message names its key.
@@ -100,7 +100,7 @@ def without_seed(parts: Parts) -> dict[str, object]:
 
 
 def differences(there: Parts, here: Parts) -> dict[str, tuple[str, str]]:
-    """The keys in which the two differ, each with both values as text ("absent" where a side lacks the key)."""
+    """The keys in which the two differ, each with both values as text ("absent" if a side lacks the key)."""
     left, right = flattened(there), flattened(here)
     texts = {
         key: tuple(_canonical(side[key]) if key in side else "absent" for side in (left, right)) for key in left | right
@@ -121,7 +121,7 @@ def flattened(parts: Parts, prefix: str = "") -> dict[str, object]:
 
 
 def shown(value: object) -> str:
-    """The value as it is typed on the command line; hashes cut to what a person can compare."""
+    """The value as typed on the command line; hashes are shortened."""
     if isinstance(value, str):
         return value[:12] if _SHA256.fullmatch(value) else value
     return _canonical(value)
@@ -132,7 +132,7 @@ def _canonical(value: object) -> str:
 
 
 def _not_plain(parts: Parts) -> str:
-    """The first leaf that JSON has no form for, in words."""
+    """Describes the first leaf that JSON cannot represent."""
     for key, value in flattened(parts).items():
         try:
             _canonical(value)
@@ -142,14 +142,14 @@ def _not_plain(parts: Parts) -> str:
 
 
 def _escaped(text: str) -> str:
-    """One to one, so that two values never share a folder: bytes outside the harmless set become %XX."""
+    """Escapes bytes outside the harmless set as %XX; one to one, so that two values never share a folder."""
     harmless = re.compile(r"[A-Za-z0-9._+@-]")
     escaped = "".join(c if harmless.match(c) else "".join(f"%{byte:02X}" for byte in c.encode()) for c in text)
     return f"%2E{escaped[1:]}" if escaped.startswith(".") else escaped or "%"
 
 
 def _shortened(name: str) -> str:
-    """The name itself, or its readable start and a hash; "~" is never harmless, so the two cannot meet."""
+    """The name, or its start and a hash if it is too long; "~" is not in the harmless set, so the two never clash."""
     if len(name) <= _LONGEST_NAME:
         return name
     digest = hashlib.sha256(name.encode()).hexdigest()[:16]

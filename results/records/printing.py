@@ -1,23 +1,23 @@
-"""Text on its way to a terminal: names come from anybody's records and folders, and must not act on the terminal."""
+"""Safe terminal output: escapes control characters in text from records and folder names."""
 
 import json
 from typing import TextIO
 
 
 def printable(text: str) -> str:
-    """The text on one line, with what a terminal would act on as JSON writes it, such as an escape."""
+    """The text on one line, with control characters escaped as in JSON."""
     if text.isprintable():
         return text
     return "".join(sign if sign.isprintable() else json.dumps(sign)[1:-1] for sign in text)
 
 
 def printable_lines(text: str) -> str:
-    """The same for a text of several lines, which stay lines; JSON that goes through it stays JSON."""
+    """The same for several lines; line breaks stay, and JSON stays JSON."""
     return "\n".join(map(printable, text.split("\n")))
 
 
 def write(text: str, stream: TextIO) -> None:
-    """Writes the text so that it can only be read; in plain ASCII to a terminal that knows no better."""
+    """Writes the text without control characters; escapes what the stream's encoding cannot represent."""
     text = printable_lines(text)
     encoding = stream.encoding or "utf-8"
     try:

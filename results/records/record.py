@@ -1,14 +1,13 @@
-"""Run records: one JSON file a run, written atomically, from which alone its number can be audited.
+"""Run records: one JSON file per run, written atomically, with everything needed to audit its score.
 
-The names that `tasks.run` needs are all here. A run goes
+This module has all names that `tasks.run` needs. A run does:
 
     path = record_path(runs_dir, identity)
     if decide(path, fingerprinted) != "run": ...
     prepare_folder(path)                              # before a day of training, not after it
-    with results.records.run_lock.take(path.parent): ...          # and decide again: another process may have been
-    faster ...
+    with results.records.run_lock.take(path.parent): ...   # then decide again: another process may have finished it
     write_examples(path.with_name(EXAMPLES_NAME), ...)
-    write_record(path, RunRecord(...))                # last: a finished record vouches for what lies beside it
+    write_record(path, RunRecord(...))                # last: a finished record implies that its examples are complete
 """
 
 import dataclasses
@@ -80,10 +79,10 @@ class RecordConflict(RuntimeError):  # noqa: N818 - reads as what it is
 
 
 class RecordUnreadable(ValueError):  # noqa: N818
-    """A record that is cut short, edited into nonsense, or from a later version of the suite."""
+    """A record that is incomplete, invalid, or from another version of the suite."""
 
     def __init__(self, reason: str) -> None:
-        super().__init__(printable(reason))  # it quotes what it found
+        super().__init__(printable(reason))  # it quotes the file
 
 
 @dataclass(frozen=True)
@@ -96,13 +95,13 @@ class RunError:
 
     @property
     def last_line(self) -> str:
-        """The error on one line, as Python would end its traceback."""
+        """The error on one line, like the last line of a traceback."""
         lines = self.message.strip().splitlines()
         return f"{self.type}: {lines[0]}" if lines else self.type
 
     @classmethod
     def of(cls, error: BaseException, last_lines: int = 20) -> "RunError":
-        """The record of an exception, with as many of the traceback's last lines."""
+        """Describes an exception, with the last lines of its traceback."""
         lines = "".join(traceback.format_exception(error)).splitlines()
         return cls(type(error).__name__, str(error), lines[-last_lines:])
 
@@ -117,30 +116,30 @@ class Mix:
 
 @dataclass(frozen=True, kw_only=True)
 class RunRecord:
-    """One run: what was asked, what came out, and with what. Every score is in percent (92.22, not 0.9222).
+    """One run: settings, scores and environment. Every score is in percent (92.22, not 0.9222).
 
     Attributes:
         status: "finished", "failed", or "running" (reserved for sweeps that show their state).
         identity: The run's name; its path follows from it.
-        fingerprinted: What else may change a score: `recipes` (the version of the task and of each part of the
-            features), `data`, `vectors` and `weights` (content hashes), and `settings` where a user's own YAML gives
-            any. Settings that are as the suite's own files have them are not here: a recipe stands for those.
-        config: The whole resolved config, for whoever audits the number; the fingerprint does not cover it.
+        fingerprinted: Everything else that may change a score: `recipes` (versions of the task and of the parts of the
+            features), `data`, `vectors` and `weights` (content hashes), and `settings` from a user's own YAML. Default
+            settings of the suite are not here: the recipe numbers stand for them.
+        config: The whole resolved config, for audits; the fingerprint does not cover it.
         metric: Name of the main metric, a key of `scores["test"]`.
         scores: Split ("dev", "test") -> metric -> percent.
         details: Further scores of any shape, such as per class; percent as well.
-        data: Per split: counts, hashes, and warnings where they are not the published ones.
+        data: Per split: counts, hashes, and warnings if they differ from the published ones.
         weights: Name, sha256 and state policy of the biLM; None without one.
-        coverage: Per split: how many different `words` it has, and how many of them `with_vector`; None without
-            pretrained vectors, and in records of earlier versions.
+        coverage: Per split: the number of distinct `words`, and of those `with_vector`; None without
+            pretrained vectors and in records of earlier versions.
         mixes: Placement ("input", "output") -> the learned mix.
-        epochs: The learning curve, one mapping an epoch; a value that is not a number (a loss gone astray) is null.
-        seconds: Wall time of the run, by a clock that cannot go backwards.
-        peak_memory_mb: The most memory held, on the device where there is one.
+        epochs: The learning curve, one mapping per epoch; NaN and infinite values are null.
+        seconds: Wall time of the run, by a monotonic clock.
+        peak_memory_mb: Peak memory, of the GPU if there is one.
         environment: Versions, commit, device, threads.
         started_at: ISO 8601, UTC.
         finished_at: ISO 8601, UTC.
-        error: Why it failed, where it did.
+        error: Why it failed, if it did.
         schema: Version of this layout.
     """
 
@@ -176,13 +175,13 @@ class RunRecord:
 
     @property
     def limit(self) -> int | None:
-        """Examples per split where the data were cut, else None."""
+        """The limit on examples per split, or None."""
         limit = self.identity.variant.get("limit")
         return limit if isinstance(limit, int) else None
 
     @property
     def hashed(self) -> dict[str, object]:
-        """All that the fingerprint covers: the run's name and what else may change its score."""
+        """All that the fingerprint covers: the run's name and everything else that may change its score."""
         return hashed(self.identity, self.fingerprinted)
 
     @cached_property
@@ -191,7 +190,7 @@ class RunRecord:
         return fingerprint(self.hashed)
 
     def summary(self) -> dict[str, object]:
-        """The outcome as plain values, for whoever shows it beside others: no config, no curve."""
+        """The outcome as plain values, without config and curve, for experiment loggers."""
         kept = ("status", "scores", "details", "mixes", "data", "seconds", "peak_memory_mb", "environment", "error")
         content = dataclasses.asdict(self)
         return {**{key: content[key] for key in kept}, "fingerprint": self.fingerprint}
@@ -203,7 +202,7 @@ class RunRecord:
 
 
 def timestamp() -> str:
-    """The time now: ISO 8601, UTC, to the second."""
+    """The current time: ISO 8601, UTC, to the second."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
@@ -213,17 +212,17 @@ def hashed(identity: Identity, fingerprinted: Parts) -> dict[str, object]:
 
 
 def decide(path: Path, parts: Parts) -> Literal["run", "skip", "failed"]:
-    """Whether the run with this record path is still to be done: "skip" only for an equal, finished one.
+    """Whether to do the run with this record path: "skip" only if an equal run has finished.
 
-    "failed" is an equal one that failed, which may fail again; one that failed under other settings is to be done.
+    "failed" if an equal run failed, which may fail again. A run that failed under other settings is done again.
 
     Args:
-        path: The record's.
+        path: The record's path.
         parts: What the run's fingerprint covers; see `hashed`.
 
     Raises:
-        RecordConflict: A finished record lies there with another fingerprint; the message lists the differing keys.
-        RecordUnreadable: What lies there is no record.
+        RecordConflict: A finished record there has another fingerprint; the message lists the differing keys.
+        RecordUnreadable: The file there is not a record.
     """
     if not path.exists():
         return "run"
@@ -244,16 +243,16 @@ def decide(path: Path, parts: Parts) -> Literal["run", "skip", "failed"]:
 
 
 def prepare_folder(path: Path) -> None:
-    """Creates the record's folder and proves that a record can be written there.
+    """Creates the record's folder and checks that a record can be written there.
 
     Raises:
-        OSError: It cannot; the message names the folder and the way out.
+        OSError: It cannot; the message names the folder and what to do.
     """
     probe = path.with_name(f"{path.name}.{os.getpid()}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         probe.touch()
-        probe.unlink(missing_ok=True)  # who holds the lock sweeps up such files
+        probe.unlink(missing_ok=True)  # the lock's holder may have removed it
     except OSError as error:
         raise OSError(
             f"{path.parent}: expected a folder that this run can write its record to, found: {error}; "
@@ -262,17 +261,17 @@ def prepare_folder(path: Path) -> None:
 
 
 def write_record(path: Path, record: RunRecord) -> None:
-    """Writes the record so that the file is either the old one or the whole new one, whatever happens meanwhile."""
+    """Writes the record atomically: the file is either the old one or the complete new one."""
     write_json(path, {**dataclasses.asdict(record), "fingerprint": record.fingerprint})
 
 
 def write_examples(path: Path, fingerprint: str, scores: Sequence[Mapping[str, float]]) -> None:
-    """Writes one score object per test example, in the order of the test split, and never any text.
+    """Writes one score object per test example, in the order of the test split; never any text.
 
     Args:
-        path: Beside the record, EXAMPLES_NAME.
-        fingerprint: The run's, so that a reader can tell that both files belong together.
-        scores: Per example its counts or scores, such as `{"tp": 1, "fp": 0, "fn": 2}`.
+        path: EXAMPLES_NAME next to the record.
+        fingerprint: The run's, which shows that both files belong together.
+        scores: Counts or scores of each example, such as `{"tp": 1, "fp": 0, "fn": 2}`.
 
     Raises:
         ValueError: A score is not a finite number.
@@ -290,7 +289,7 @@ def read_record(path: Path) -> RunRecord:
     """The record in this file.
 
     Raises:
-        RecordUnreadable: The file is no record that this version understands; the message says why and what to do.
+        RecordUnreadable: This version cannot read the file; the message says why and what to do.
         OSError: The file cannot be opened.
     """
     remedy = "Restore the file from a copy, or delete its folder and run again"
@@ -321,10 +320,10 @@ def read_record(path: Path) -> RunRecord:
 
 
 def write_json(path: Path, content: Mapping[str, object]) -> None:
-    """Writes a JSON file that is either the old one or the whole new one, and creates its folder."""
+    """Writes a JSON file atomically, and creates its folder."""
     text = json.dumps(_finite(content), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     path.parent.mkdir(parents=True, exist_ok=True)
-    # A name of its own: two machines may share the folder. Opened plainly, so that the umask holds.
+    # A unique name, because machines may share the folder. Not tempfile, so that the umask applies.
     partial = path.with_name(f"{path.name}.{os.getpid()}-{os.urandom(4).hex()}.partial")
     try:
         with open(partial, "x", encoding="utf-8") as file:
@@ -337,7 +336,7 @@ def write_json(path: Path, content: Mapping[str, object]) -> None:
 
 
 def _finite(value: object, where: str = "") -> object:
-    """The value as plain JSON, with null for what JSON has no number for; a TypeError names what is not plain."""
+    """The value as plain JSON, with null for NaN and infinity; a TypeError names a value that is not plain."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, Mapping):

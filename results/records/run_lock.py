@@ -1,13 +1,21 @@
-"""Locks: one file beside the record while a run is under way, which expires with its owner.
+"""Run locks: a file next to the record while a run is running, with its owner, a heartbeat and an expiry.
 
-`take` creates it, or says who holds it. Of an owner on this machine the process is looked up, so that a lock is free
-the moment its owner is dead, also after kill -9. Of an owner elsewhere, on a folder that machines share, only the
-heartbeat can be seen: the owner rewrites the file every few seconds.
+`take` creates the file, or returns the owner who holds it. If the owner is on this machine, its process is looked up: a
+lock is free as soon as its owner is dead, also after kill -9. If the owner is on another machine that shares the
+folder, only the heartbeat is visible: the owner rewrites the file every few seconds.
 
-Clocks decide nothing. The heartbeat's age is measured against a file that is written beside it, both by the clock of
-whoever keeps the files; and before a silent lock is taken over it is watched, for longer than a heartbeat takes.
+Clocks of different machines are never compared. The age of a heartbeat is measured against a file written next to it,
+both by the file server's clock. Before a silent lock is taken over it is watched for several heartbeats.
 
-No lock is needed for a record to be right: two runs of one identity would write the same scores, each in one rename.
+Records are correct without locks: two runs of one identity write the same scores, each in one rename. Locks only save
+the time of doing a run twice.
+
+Why not the `filelock` package: its FileLock is flock(2), which the kernel releases when a process dies. That would
+replace the process lookup and the takeover, about a third of this file, but only where flock works across machines. On
+several shared file systems (NFS with local_lock, Lustre without -o flock, many FUSE mounts) it is local to a machine
+or does nothing, silently: each machine would do every run. Its SoftFileLock has no heartbeat, so the lock of a machine
+that crashed would never expire. And either needs a second file with owner and progress for `python -m results.status`,
+which cannot test a flock without taking it from a run that is about to start. So this module stays.
 """
 
 import contextlib
@@ -28,23 +36,23 @@ from results.records.printing import printable
 from results.records.typed_json import decode, read_json
 
 LOCK_NAME = "lock.json"
-HEARTBEAT = 10.0  # seconds between signs of life
-SILENCE = 60.0  # seconds without one after which an owner elsewhere is looked at twice
-_WATCHED = 3  # heartbeats that a silent lock is watched for before it is taken over
-_DOOMED = 15.0  # seconds that are given to a process whose launcher is gone, which ends by itself
+HEARTBEAT = 10.0  # seconds between two writes
+SILENCE = 60.0  # seconds without a heartbeat after which an owner on another machine may be dead
+_WATCHED = 3  # heartbeats; how long a silent lock is watched before it is taken over
+_DOOMED = 15.0  # seconds to wait for a process to end after its launcher has ended
 LONGEST_TITLE = 200
-_SIZE = 2048  # bytes of a lock file: always the same, so that it can be rewritten in place
+_SIZE = 2048  # bytes of a lock file: constant, so that it can be rewritten in place
 _NO_HARD_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 @dataclass(frozen=True)
 class Process:
-    """A process that cannot be mistaken for a later one with the same number.
+    """A process, distinguishable from a later one with the same pid.
 
     Attributes:
         pid: Its number.
-        born: When the kernel started it, in the kernel's own count; None where that cannot be read.
-        machine: Where numbers of processes mean the same: this boot of this machine, and this container on it.
+        born: Its start time in kernel ticks; None where /proc is missing.
+        machine: The scope of pids: host, boot and container.
     """
 
     pid: int
@@ -53,38 +61,38 @@ class Process:
 
     @classmethod
     def of(cls, pid: int) -> "Process":
-        """The process that has this number now."""
+        """The process that has this pid now."""
         return cls(pid, _birth_and_state(pid)[0], _machine())
 
     def alive(self) -> bool | None:
-        """Whether it still exists; None if it cannot be seen from here."""
+        """Whether it still exists; None if it is on another machine."""
         if self.machine != _machine():
             return None
         try:
             os.kill(self.pid, 0)
-        except (ProcessLookupError, OverflowError):  # OverflowError: no process has such a number
+        except (ProcessLookupError, OverflowError):  # OverflowError: no valid pid
             return False
         except PermissionError:
-            pass  # another user's
+            pass  # it exists and belongs to another user
         born, state = _birth_and_state(self.pid)
-        # A zombie has ended, and only its parent has not asked how.
+        # A zombie has ended; its parent has not yet read its exit status.
         return state not in ("Z", "X") and (self.born is None or born == self.born)
 
 
 @dataclass(frozen=True)
 class Owner:
-    """What a lock file says.
+    """The content of a lock file.
 
     Attributes:
-        token: Of this lock and no other.
-        host: The machine's name, for people.
-        process: Who does the run.
-        launcher: Whom `process` will not outlive: the sweep that it is part of, if it runs on the same machine.
-        title: What is locked, for people.
+        token: A unique name of this lock.
+        host: The machine's name, for display.
+        process: The process that does the run.
+        launcher: The sweep's process, if it is on the same machine; `process` ends when it ends.
+        title: The run's name, for display.
         since: ISO 8601, UTC.
-        seconds: How long the run has taken so far, by a clock that cannot go backwards.
-        epoch: The last epoch that is over.
-        epochs: How many there may be; 0 before it is known.
+        seconds: The run time so far, by a monotonic clock.
+        epoch: The last finished epoch.
+        epochs: The maximum; 0 before it is known.
     """
 
     token: str
@@ -102,10 +110,10 @@ class Owner:
 
 
 class Lock:
-    """A lock that is held; leaving the `with` block gives it back.
+    """A held lock; leaving the `with` block releases it.
 
-    While it is held a thread rewrites the file, in place and through the open file: should another machine have taken
-    it over all the same, the thread writes to a file without a name, and disturbs nobody.
+    While it is held, a thread rewrites the file in place through the open descriptor. If another machine has taken the
+    lock over, the thread writes to a file that no longer has a name, which does no harm.
     """
 
     def __init__(self, path: Path, owner: Owner, heartbeat: float = HEARTBEAT) -> None:
@@ -133,14 +141,14 @@ class Lock:
         os.close(self._descriptor)
 
     def held(self) -> bool:
-        """Whether the file is still this lock's: another machine takes over from one that was silent for long."""
+        """Whether the lock is still held: another machine takes over a lock that was silent for long."""
         try:
             return self._path.stat().st_ino == os.fstat(self._descriptor).st_ino
         except FileNotFoundError:
             return False
 
     def progress(self, epoch: int, epochs: int) -> None:
-        """Writes down how far the run is, for those who ask (python -m results.status)."""
+        """Writes the progress of the run to the lock file, for `python -m results.status`."""
         self._owner = replace(self._owner, epoch=epoch, epochs=epochs)
         self._write()
 
@@ -149,17 +157,17 @@ class Lock:
             self._write()
 
     def _write(self) -> None:
-        with self._writing, contextlib.suppress(OSError):  # a full disk must not end the run for want of a sign of life
+        with self._writing, contextlib.suppress(OSError):  # a full disk must not end the run
             seconds = round(time.monotonic() - self._started, 1)
             os.pwrite(self._descriptor, _text(replace(self._owner, seconds=seconds)), 0)
             os.fsync(self._descriptor)  # so that other machines see it
 
 
 def take(folder: Path, title: str = "", launcher: Process | None = None, heartbeat: float = HEARTBEAT) -> Lock | Owner:
-    """The lock on a run's folder, or the owner who has it.
+    """The lock on a run's folder, or the owner who holds it.
 
-    Taking over is creating a file whose name holds the dead lock's token, which only one can do; who did it moves it
-    over the dead lock.
+    To take over a dead lock, a process creates a file whose name contains the dead lock's token, which only one process
+    can do, and renames it to the lock's name.
 
     Raises:
         OSError: The folder cannot be written to.
@@ -177,18 +185,18 @@ def take(folder: Path, title: str = "", launcher: Process | None = None, heartbe
                 return owner
             claim = _successor(path, owner)
             if not _create(draft, claim):
-                continue  # somebody was faster
+                continue  # another process was faster
             end = _end_of_chain(path)
             if end is None or end[1].token != mine.token:
-                claim.unlink(missing_ok=True)  # the dead lock was gone before the claim to it was made
+                claim.unlink(missing_ok=True)  # the dead lock was gone before we claimed it
                 continue
             claim.replace(path)
             return Lock(path, mine, heartbeat)
 
 
 def read_lock(path: Path) -> Owner | None:
-    """What a lock file says, or None where there is none; one that cannot be understood has an unknown owner."""
-    for _ in range(3):  # it may be read in the middle of being rewritten
+    """The owner in a lock file, or None if there is no file; an unreadable file has an unknown owner."""
+    for _ in range(3):  # it may be in the middle of a rewrite
         try:
             owner: Owner = decode(Owner, read_json(path))
         except FileNotFoundError:
@@ -201,16 +209,16 @@ def read_lock(path: Path) -> Owner | None:
 
 
 def silence(path: Path) -> float:
-    """Seconds since the lock was last rewritten, by this machine's clock: good enough to show, not to act on.
+    """Seconds since the last heartbeat by this machine's clock: for display only, since clocks differ.
 
     Raises:
-        FileNotFoundError: It is gone.
+        FileNotFoundError: There is no such lock.
     """
     return time.time() - path.stat().st_mtime
 
 
 def _dead(path: Path, owner: Owner, draft: Path, heartbeat: float) -> bool:
-    """Whether the owner of a lock is gone; for one that cannot be seen from here this may take half a minute."""
+    """Whether the owner of a lock is dead; for an owner on another machine this may take half a minute."""
     alive = owner.process.alive()
     if alive and owner.launcher is not None and owner.launcher.alive() is False:
         deadline = time.monotonic() + _DOOMED
@@ -221,10 +229,10 @@ def _dead(path: Path, owner: Owner, draft: Path, heartbeat: float) -> bool:
         return not alive
     now, before = _modified(draft), _modified(path)
     if now is None or before is None:
-        return True  # one of them is gone already, which whoever claims the lock will find out
+        return True  # one of the files is gone; claiming the lock will show whether it is free
     if abs(now - before) <= SILENCE * 1e9:
         return False
-    # Long ago, or in the future: the owner is dead, or the clock was moved. A live one will show itself.
+    # Long ago or in the future: the owner is dead, or a clock was changed. A live owner will write again.
     deadline = time.monotonic() + _WATCHED * heartbeat
     while time.monotonic() < deadline:
         time.sleep(min(heartbeat / 4, 1.0))
@@ -234,7 +242,7 @@ def _dead(path: Path, owner: Owner, draft: Path, heartbeat: float) -> bool:
 
 
 def _end_of_chain(path: Path) -> tuple[Path, Owner] | None:
-    """The lock that counts: the file itself, or whoever was about to take it over when it was killed, and so on."""
+    """The valid lock: the file itself, or the last claim to it of a process that was killed while taking over."""
     owner = read_lock(path)
     if owner is None:
         return None
@@ -249,7 +257,7 @@ def _successor(path: Path, owner: Owner) -> Path:
 
 @contextlib.contextmanager
 def _new(folder: Path, title: str, launcher: Process | None) -> Iterator[tuple[Owner, Path]]:
-    """A lock of this process's, in a file that has no meaning yet, and vanishes if it gets none."""
+    """A new lock of this process in a draft file, which is removed at the end."""
     mine = Owner(
         token=secrets.token_hex(8),
         host=socket.gethostname(),
@@ -270,16 +278,16 @@ def _new(folder: Path, title: str, launcher: Process | None) -> Iterator[tuple[O
 
 
 def _create(draft: Path, path: Path) -> bool:
-    """Gives the draft's content this name, whole and at once; False if the name is taken."""
+    """Creates `path` with the draft's content in one step; False if it exists."""
     try:
         os.link(draft, path)
     except FileExistsError:
-        # A file server that answers too late is asked again, and then finds what it did itself.
+        # A request repeated after a timeout finds the link that the first one made.
         with contextlib.suppress(FileNotFoundError):
             return path.samefile(draft)
         return False
     except FileNotFoundError:
-        return False  # who holds the lock has swept up our draft
+        return False  # the lock's holder has removed our draft
     except OSError as error:
         if error.errno not in _NO_HARD_LINKS:
             raise
@@ -288,7 +296,7 @@ def _create(draft: Path, path: Path) -> bool:
 
 
 def _create_without_links(draft: Path, path: Path) -> bool:
-    """The same, but a kill right here would leave an empty lock, which is free only when it has been silent."""
+    """The same without hard links. A kill in between leaves an empty lock, which expires only by its silence."""
     try:
         with open(draft, "rb") as source, open(path, "xb") as file:
             file.write(source.read())
@@ -298,14 +306,14 @@ def _create_without_links(draft: Path, path: Path) -> bool:
 
 
 def _sweep_up(folder: Path) -> None:
-    """Removes what killed processes were about to write; only who holds the lock may do that."""
+    """Removes unfinished files of killed processes; only the lock's holder may do that."""
     for pattern in ("*.partial", f"{LOCK_NAME}.*"):
         for left in folder.glob(pattern):
             left.unlink(missing_ok=True)
 
 
 def _modified(path: Path) -> int | None:
-    """When the file was last written, in nanoseconds; opened, since file servers let old answers stand until then."""
+    """The modification time in nanoseconds; the file is opened because NFS clients cache attributes until then."""
     try:
         with open(path, "rb") as file:
             return os.fstat(file.fileno()).st_mtime_ns
@@ -319,17 +327,17 @@ def _text(owner: Owner) -> bytes:
 
 
 def _birth_and_state(pid: int) -> tuple[str | None, str | None]:
-    """When a process was started and its state's letter, from Linux's /proc; elsewhere neither."""
+    """The start time and the state letter of a process, from Linux's /proc; (None, None) elsewhere."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None, None
-    fields = stat.rpartition(")")[2].split()  # the name before it may hold spaces and brackets
+    fields = stat.rpartition(")")[2].split()  # the process name before it may contain spaces and brackets
     return fields[19], fields[0]
 
 
 def _machine() -> str:
-    """Where a number names one process: this machine, its boot, and the container, as far as they can be told apart."""
+    """The scope in which a pid is unique: host, boot and container, as far as they are known."""
     parts = [socket.gethostname()]
     with contextlib.suppress(OSError):
         parts.append(Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip())

@@ -1,4 +1,4 @@
-"""What a sweep is made of: a small file that it writes when it starts, so that what is missing can be told."""
+"""List of a sweep's runs: a small file written when the sweep starts, so that missing runs can be shown."""
 
 import os
 from collections.abc import Sequence
@@ -19,12 +19,12 @@ class Manifest:
     """One sweep.
 
     Attributes:
-        name: The experiment's, or one made from the command; the same command writes the same file again.
-        command: What was typed.
-        runs: All its runs, in their order.
-        refused: Those that can never start, such as a dataset with another task's reader, each with the reason.
+        name: The experiment's name, or one made from the command; the same command overwrites the file.
+        command: The command line.
+        runs: All runs in order.
+        refused: Runs that can never start, such as a dataset with another task's reader, each with the reason.
         started_at: ISO 8601, UTC.
-        process: Who does the runs, or waits for those who do; None in lists of an older suite.
+        process: The sweep's process; None in files of earlier versions.
         schema: Version of this layout.
     """
 
@@ -38,13 +38,13 @@ class Manifest:
 
 
 def write_manifest(runs_dir: Path, manifest: Manifest) -> None:
-    """Writes it below the folder of the records, in one rename, as the list of this process."""
+    """Writes the list below the folder of records, in one rename, with this process as the sweep's."""
     own = replace(manifest, process=Process.of(os.getpid()))
     write_json(runs_dir / FOLDER / f"{manifest.name.replace('/', '%2F')}.json", asdict(own))
 
 
 def read_manifests(runs_dir: Path) -> tuple[list[Manifest], list[str]]:
-    """All sweeps that were started with this folder, oldest first, and a line for each file that is none."""
+    """All sweeps that were started with this folder, oldest first, and a line for each unreadable file."""
     found, problems = [], []
     for path in sorted((runs_dir / FOLDER).glob("*.json")):
         try:
@@ -54,5 +54,7 @@ def read_manifests(runs_dir: Path) -> tuple[list[Manifest], list[str]]:
                 raise ValueError(f"written with schema {schema}, this suite knows up to {SCHEMA}")
             found.append(decode(Manifest, content))
         except (ValueError, OSError) as error:
-            problems.append(f"{path}: not the list of a sweep's runs: {error}. Start the sweep again, or delete it")
+            problems.append(
+                f"{path}: expected the list of a sweep's runs, found: {error}. Start the sweep again, or delete it"
+            )
     return sorted(found, key=lambda manifest: (manifest.started_at, manifest.name)), problems

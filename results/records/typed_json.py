@@ -1,7 +1,7 @@
-"""Typed objects out of plain JSON: the dataclass is the schema, and a mismatch names the key it was found at.
+"""Decodes JSON into typed objects: the dataclass is the schema, and an error names the key.
 
-A file may come from anybody. What would break a reader later on is refused here: numbers too large to compute with,
-nesting too deep to walk, text that cannot be written.
+Files are not trusted. Values that would break a reader later are refused here: numbers too large to compute with,
+nesting that is too deep, text that cannot be encoded.
 """
 
 import json
@@ -13,9 +13,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-LARGEST = 1e100  # far above any seed, count or loss; sums and squares of it are still numbers
+LARGEST = 1e100  # far above any seed, count or loss; sums and squares of it are still finite
 DEEPEST = 50  # a record has about ten
-# Tuples, made once: `isinstance` with `int | float` is slow, and a grid of runs has millions of values.
+# Tuples, created once: `isinstance` with `int | float` is slow, and a grid of runs has millions of values.
 _NUMBER = (int, float)
 _CONTAINER = (dict, list)
 
@@ -24,35 +24,35 @@ def read_json(path: Path) -> object:
     """The JSON value in a file.
 
     Raises:
-        ValueError: It is no whole JSON value, or one that is nested too deeply or cannot be written as UTF-8.
+        ValueError: It is not one complete JSON value, is nested too deeply, or cannot be encoded as UTF-8.
         OSError: The file cannot be read.
     """
-    if not stat.S_ISREG(path.stat().st_mode):  # a pipe would never end
+    if not stat.S_ISREG(path.stat().st_mode):  # reading a pipe may never end
         raise ValueError("a folder, a pipe or a device in place of the file")
     text = path.read_text(encoding="utf-8")
     try:
         content: object = json.loads(text, parse_constant=_refuse_constant)
         if "\\u" in text:
-            json.dumps(content, ensure_ascii=False).encode()  # fails on half of a surrogate pair
+            json.dumps(content, ensure_ascii=False).encode()  # fails on a lone surrogate
     except RecursionError as error:
         raise ValueError(f"brackets nested deeper than {DEEPEST}") from error
     return content
 
 
 def _refuse_constant(name: str) -> None:
-    """Python reads NaN and Infinity, which are not JSON and which we never write."""
-    raise ValueError(f"{name} is no JSON number")
+    """Refuses NaN and Infinity, which Python reads but which are not JSON."""
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def is_number(value: object) -> bool:
-    """Whether the value is a number that can be computed with: not infinite, and not too large for a float."""
+    """Whether the value is a finite number that is not too large to compute with."""
     return isinstance(value, _NUMBER) and -LARGEST <= value <= LARGEST
 
 
 def decode(kind: Any, value: object, where: str = "") -> Any:  # noqa: ANN401 - the type comes in as a value
     """The value as an instance of `kind`: a dataclass, mapping, sequence, union, literal, number, text or object.
 
-    Keys that the dataclass does not know are ignored: a later minor addition does not make a record unreadable.
+    Unknown keys are ignored, so that records with keys of later versions stay readable.
 
     Raises:
         ValueError: The value does not fit; the message says where, what was expected and what was found.
@@ -60,7 +60,7 @@ def decode(kind: Any, value: object, where: str = "") -> Any:  # noqa: ANN401 - 
     if kind is object:
         _check_plain(value, where)
         return value
-    if kind is str and type(value) is str:  # most values are text: no need to look further
+    if kind is str and type(value) is str:  # most values are text
         return value
     if is_dataclass(kind):
         return _decode_dataclass(kind, _expect(Mapping, value, where), where)
@@ -86,7 +86,7 @@ def decode(kind: Any, value: object, where: str = "") -> Any:  # noqa: ANN401 - 
 
 
 def _check_plain(value: object, where: str, depth: int = 0) -> None:
-    """Looks through a value of any shape."""
+    """Checks depth and numbers of a value of any shape."""
     if depth > DEEPEST:
         raise ValueError(f"{where[:60]}: expected at most {DEEPEST} values inside one another, found more")
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
@@ -99,7 +99,7 @@ def _check_plain(value: object, where: str, depth: int = 0) -> None:
 
 
 def _expect_number(value: Any, where: str) -> Any:  # noqa: ANN401
-    """The value, unless it is a number that cannot be computed with."""
+    """The value; raises for numbers too large to compute with, NaN and infinity."""
     if isinstance(value, _NUMBER) and not -LARGEST <= value <= LARGEST:
         raise ValueError(f"{where}: expected a number between -{LARGEST:g} and {LARGEST:g}, found {_described(value)}")
     return value
@@ -127,7 +127,7 @@ def _decode_dataclass(kind: Any, value: Mapping[str, object], where: str) -> obj
 
 
 def _decode_union(arguments: tuple[Any, ...], value: object, where: str) -> object:
-    """`X | None`, and unions of plain types: the member that the value already is."""
+    """Decodes `X | None` and unions of plain types."""
     for member in arguments:
         if isinstance(member, type) and type(value) is member:
             return _expect_number(value, where)

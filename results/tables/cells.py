@@ -1,4 +1,4 @@
-"""What stands in the table's cells and below it: a Summary as text, before it is laid out in any format."""
+"""Cells of the results table and the text below it, independent of the output format."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ from results.analysis.verdict import LEGEND, verdict
 from results.records.printing import printable
 
 EMPTY = "-"
-PAPER_ARMS = (BASELINE, WITH_ELMO)  # whose numbers the paper prints
-# (header, alignment) of what is said of a gain; the optional ones are left out where they would be empty throughout
+PAPER_ARMS = (BASELINE, WITH_ELMO)  # the arms that the paper has
+# (header, alignment) of the columns about a gain; OPTIONAL ones are left out if they are empty
 GAIN_COLUMNS = {
     "gain": ("gain", "r"),
     "interval": ("95 %\ninterval", "l"),
@@ -41,7 +41,7 @@ class Sheet:
 
 
 def sheets(summary: Summary) -> list[Sheet]:
-    """The main table; where runs had other settings a second one, in which like stands beside like; the best of n."""
+    """The main table; a second one of runs with other settings, if there are any; the expected best of n."""
     first, second, *others = map(printable, summary.features)
     head = [("data", "l"), ("task", "l"), ("metric", "l")]
     arms = [(first, "l"), (second, "l")]
@@ -60,7 +60,7 @@ def sheets(summary: Summary) -> list[Sheet]:
 
 
 def _without_empty_columns(title: str, columns: Sequence[tuple[str, str]], lines: Sequence[Sequence[str]]) -> Sheet:
-    """The sheet without those columns on the gain in which nothing stands."""
+    """The sheet without empty optional columns."""
     optional = [GAIN_COLUMNS[name] for name in OPTIONAL]
     kept = [i for i, column in enumerate(columns) if column not in optional or any(line[i] != EMPTY for line in lines)]
     return Sheet(title, [columns[i] for i in kept], [[printable(line[i]) for i in kept] for line in lines])
@@ -90,7 +90,7 @@ def _settings_line(row: TableRow, label: str, summary: Summary) -> list[str]:
 
 
 def gain_cells(row: TableRow, label: str) -> dict[str, str]:
-    """What is said of the difference of the two arms, in the order of GAIN_COLUMNS."""
+    """The cells about the gain, in the order of GAIN_COLUMNS."""
     gain, cut, interval = row.gain(label), row.error_cut(label), row.interval(label)
     with_paper = row.compared == PAPER_ARMS
     verdicts = [verdict(row.group(features, label), row.paper) if with_paper else None for features in PAPER_ARMS]
@@ -107,14 +107,14 @@ def gain_cells(row: TableRow, label: str) -> dict[str, str]:
 
 
 def shown_p(interval: Interval | None) -> str:
-    """P with as many digits as 2000 resamples can tell."""
+    """P with as many digits as 2000 resamples can resolve."""
     if interval is None:
         return EMPTY
     return "<0.001" if interval.p < 0.001 else f"{interval.p:.3f}"
 
 
 def _best_sheet(summary: Summary) -> list[Sheet]:
-    """What the best of n seeds would score on dev, if that was asked for."""
+    """The expected best dev score of n seeds, if requested."""
     if summary.best_of is None:
         return []
     lines = []
@@ -136,7 +136,7 @@ def _score(group: Group) -> str:
 
 
 def sections(summary: Summary) -> list[tuple[str, list[str]]]:
-    """What is said below the table: (title, lines)."""
+    """The text below the table: (title, lines)."""
     sections = [
         (title, [" ".join(finding.text.split()) for finding in summary.findings if finding.kind == kind])
         for kind, title in TITLES.items()
@@ -146,7 +146,7 @@ def sections(summary: Summary) -> list[tuple[str, list[str]]]:
 
 
 def legend(summary: Summary) -> list[str]:
-    """How the columns are to be read, as far as they are there."""
+    """Explains the columns that the table has."""
     legend = _interval_legend(summary)
     if summary.with_paper and any(verdict(group, row.paper) for row in summary.rows for group in row.groups):
         legend.append(LEGEND)
@@ -165,14 +165,14 @@ def legend(summary: Summary) -> list[str]:
 
 
 def _interval_legend(summary: Summary) -> list[str]:
-    """What the intervals are over: of most gains in one line, of the others by name."""
+    """Explains how the intervals were computed, with the names of rows if there are several ways."""
     pairs = [(row, label) for row in summary.rows for label in ["", *row.labels] if row.pair(label)]
     found = [(f"{row.data} {row.task} {label}".rstrip(), row.interval(label)) for row, label in pairs]
     lines = []
     texts = {
         "examples and seeds": "by a paired bootstrap over test examples and seeds together",
         "examples": "by a paired bootstrap over test examples; an arm has one seed: others may differ by more",
-        "seeds": "by a bootstrap over seeds alone, for examples.json is missing; p by flipping signs, only from "
+        "seeds": "by a bootstrap over seeds alone, because examples.json is missing; p by flipping signs, only from "
         f"{FEWEST_SEEDS} seeds on",
     }
     kinds = [over for over in texts if any(interval and interval.over == over for _, interval in found)]
@@ -183,7 +183,7 @@ def _interval_legend(summary: Summary) -> list[str]:
         lines.append("no intervals from test examples: numpy is not installed (pip install numpy)")
     elif without := [name for name, interval in found if interval is None]:
         lines.append(
-            f"no interval ({', '.join(without)}): examples.json is missing or of other examples, and seeds alone tell "
-            f"nothing below {FEWEST_SEEDS}"
+            f"no interval ({', '.join(without)}): examples.json is missing or of other examples, and seeds alone need "
+            f"at least {FEWEST_SEEDS}"
         )
     return lines

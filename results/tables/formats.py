@@ -1,4 +1,4 @@
-"""The table as text, Markdown, CSV, LaTeX or JSON; every format takes a Summary and gives back the whole output."""
+"""Output formats of the results table: text, Markdown, CSV, LaTeX, JSON."""
 
 import csv
 import io
@@ -14,14 +14,14 @@ from results.tables.cells import PAPER_ARMS, TITLES, Sheet, sections, sheets
 
 
 def to_text(summary: Summary) -> str:
-    """The table for a plain terminal, and below it all that is to be said."""
+    """The table for a plain terminal, with notes below."""
     blocks = [_text_sheet(sheet) for sheet in sheets(summary)]
     blocks += ["\n".join([f"{title}:", *(f"  {line}" for line in lines)]) for title, lines in sections(summary)]
     return "\n\n".join(blocks) + "\n"
 
 
 def to_markdown(summary: Summary) -> str:
-    """The table in GitHub's Markdown; commands in a code block, so that they can be copied."""
+    """The table in GitHub's Markdown; commands in a code block, for copying."""
     blocks = [_markdown_sheet(sheet) for sheet in sheets(summary)]
     for title, lines in sections(summary):
         if title == TITLES["empty"]:
@@ -32,7 +32,7 @@ def to_markdown(summary: Summary) -> str:
 
 
 def to_tex(summary: Summary) -> str:
-    """The table as LaTeX tabulars; what is to be said follows as comments."""
+    """The table as LaTeX tabulars, with notes as comments."""
     blocks = ["% needs \\usepackage{booktabs}", *(_tex_sheet(sheet) for sheet in sheets(summary))]
     for title, lines in sections(summary):
         blocks.append("\n".join(f"% {line}" for line in [f"{title}:", *lines]))
@@ -40,7 +40,7 @@ def to_tex(summary: Summary) -> str:
 
 
 def to_csv(summary: Summary) -> str:
-    """One line per row with every column, other settings included; unrounded but for noise, empty where unknown."""
+    """One line per row with every column, including other settings; six decimals, empty where unknown."""
     names = list(dict.fromkeys([*summary.features, *(group.name for row in summary.rows for group in row.groups)]))
     header = ["data", "task", "metric", "paper_baseline", "paper_elmo", "paper_elmo_std", "gain", "gain_low"]
     header += ["gain_high", "gain_p", "relative_error_cut", "compared", "verdict_baseline", "verdict_elmo"]
@@ -66,7 +66,7 @@ def to_csv(summary: Summary) -> str:
 
 
 def _csv(cell: object) -> object:
-    """A cell that no spreadsheet takes for a formula: text that begins like one gets a quote before it."""
+    """Puts a quote before text that a spreadsheet would read as a formula."""
     return f"'{cell}" if isinstance(cell, str) and cell.startswith(("=", "@", "+", "-", "\t", "\r")) else cell
 
 
@@ -82,7 +82,7 @@ FORMATS: Mapping[str, Callable[[Summary], str]] = {
     "tex": to_tex,
     "json": to_json,
 }
-# Formats that a program reads: what is said below the table goes to stderr instead.
+# Machine-readable formats: notes are written to stderr instead.
 MACHINE_FORMATS = ("csv", "json")
 
 
@@ -139,7 +139,7 @@ def _json_group(group: Group, row: TableRow) -> dict[str, object]:
 
 
 def _clean(number: float | None) -> float | None:
-    """Without the digits that binary fractions add: 2.07, not 2.069999999999993."""
+    """Rounds off the noise of binary fractions: 2.07, not 2.069999999999993."""
     return None if number is None else round(number, 6)
 
 
@@ -168,7 +168,7 @@ def _markdown_sheet(sheet: Sheet) -> str:
 
 
 def _markdown(text: str) -> str:
-    """Escapes what Markdown would act upon; an underscore inside a word is none of it."""
+    """Escapes Markdown's special characters; an underscore inside a word is not special."""
     return re.sub(r"[\\|`*<>\[\]]|(?<!\w)_|_(?!\w)", r"\\\g<0>", text)
 
 

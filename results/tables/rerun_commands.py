@@ -1,4 +1,4 @@
-"""The command that makes a run again, from what its record says."""
+"""Commands that repeat published runs, made from their records."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -9,10 +9,10 @@ from results.records.record import RunRecord
 
 
 def commands_of(groups: Sequence[Group]) -> list[str]:
-    """The commands that make the groups' runs again: arms with the same seeds and settings share one."""
+    """The commands that repeat the groups' runs; arms with the same seeds and settings share one."""
     arms: dict[tuple[tuple[int, ...], tuple[str, ...]], list[str]] = {}
     for group in groups:
-        seeds_under: dict[tuple[str, ...], list[int]] = {}  # one arm's seeds may have run on several devices
+        seeds_under: dict[tuple[str, ...], list[int]] = {}  # seeds of one arm may have run on different devices
         for record in group.records:
             seeds_under.setdefault(tuple(_settings(record)), []).append(record.identity.seed)
         for typed, own in seeds_under.items():
@@ -28,7 +28,7 @@ def commands_of(groups: Sequence[Group]) -> list[str]:
 
 
 def commit_of(groups: Sequence[Group]) -> str:
-    """At which commit the runs were made, in words."""
+    """The commits of the runs, as text."""
     records = [record for group in groups for record in group.records]
     commits = {record.environment.commit if record.environment else None for record in records}
     known = sorted(commit[:10] for commit in commits if commit)
@@ -37,7 +37,7 @@ def commit_of(groups: Sequence[Group]) -> str:
 
 
 def _settings(record: RunRecord) -> list[str]:
-    """What was typed beside the arms and seeds, and what the machine adds to it."""
+    """The settings of a run besides arm and seed, including device and threads."""
     data = _data(record)
     settings = [f"{_typed(key, data)}={shown(value)}" for key, value in sorted(record.identity.variant.items())]
     settings += [] if data.get("shipped", True) else ["data_dir=DIR"]
@@ -48,7 +48,7 @@ def _settings(record: RunRecord) -> list[str]:
 
 
 def _typed(key: str, data: Mapping[str, object]) -> str:
-    """The key on the command line: where a dataset is part of the task's own YAML, it is set there."""
+    """The key on the command line; datasets of a task's YAML are set under `datasets`."""
     if key.startswith("data.") and data.get("task") is None:
         return f"datasets.{data.get('name')}.{key.removeprefix('data.')}"
     return key

@@ -1,4 +1,4 @@
-"""Which runs to show: the options that the table and the report share, and what they say when there is nothing."""
+"""Command-line options of the table and the report that choose runs."""
 
 import argparse
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ FIRST_RUN = "python -m tasks.run task=ner features=glove data=mini seed=1"
 
 @dataclass(frozen=True)
 class Chosen:
-    """The runs that were asked for, and why they cannot be compared as asked (empty if they can)."""
+    """The chosen runs, and why they cannot be compared as requested (empty if they can)."""
 
     folders: Sequence[Path]
     collection: Collection
@@ -25,12 +25,12 @@ class Chosen:
 
     @property
     def nothing(self) -> str:
-        """What to do when there is nothing to show."""
+        """The message if there is nothing to show."""
         places = ", ".join(f"{folder}{'' if folder.is_dir() else ' (no such folder)'}" for folder in self.folders)
         known = sorted({item.record.identity.data for item in self.collection.found})
         data = self.selection.data
         if not known:
-            return f"No records in {places}. The first one comes from\n  {FIRST_RUN}\n"
+            return f"No records in {places}. To make the first one:\n  {FIRST_RUN}\n"
         if data and not set(data) & set(known):
             found = f"there are records with data={','.join(known)}"
             return f"No records with data={','.join(data)} in {places}; {found}.\n"
@@ -53,19 +53,19 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
         "--data", metavar="NAME", action="append", default=[], help="only rows of these data, such as mini or paper"
     )
     parser.add_argument(
-        "--include-limited", action="store_true", help="also runs on cut data (limit=N), marked in their settings"
+        "--include-limited", action="store_true", help="also runs with limit=N, marked in their settings"
     )
     parser.add_argument(
         "--compare",
         nargs=2,
         metavar=("A", "B"),
         default=[BASELINE, WITH_ELMO],
-        help=f"the two features whose difference is the gain, B less A (default: {BASELINE} {WITH_ELMO})",
+        help=f"the two features whose difference is the gain, B minus A (default: {BASELINE} {WITH_ELMO})",
     )
 
 
 def choose(options: argparse.Namespace, best_of: int | None = None) -> Chosen:
-    """The runs that the options name, read from their folders."""
+    """Reads the runs that the options choose."""
     folders = [Path(folder) for folder in options.runs] + ([PUBLISHED] if options.published else [])
     folders = folders or [DEFAULT_RUNS]
     runs_dir = Path(options.runs[0]) if len(options.runs) == 1 else None

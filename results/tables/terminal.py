@@ -1,4 +1,4 @@
-"""The table on a terminal: rich, if it is installed, with the gain and the verdict in colour."""
+"""The results table on a terminal, drawn with rich: gain and verdict in colour."""
 
 from importlib.util import find_spec
 from typing import TextIO
@@ -6,17 +6,17 @@ from typing import TextIO
 from results.analysis.rows import Summary
 from results.tables.cells import EMPTY, GAIN_COLUMNS, Sheet, sections, sheets
 
-NAMES = ("data", "task", "metric", "settings")  # the columns that say what a line is of
+NAMES = ("data", "task", "metric", "settings")  # the columns that name a line
 
 
 def can_draw(stream: TextIO) -> bool:
-    """Whether rich can draw here: it is installed, and the stream is a terminal that knows the signs."""
+    """Whether rich is installed and the stream is a UTF-8 terminal."""
     encoding = (stream.encoding or "").lower().replace("-", "")
     return stream.isatty() and encoding == "utf8" and find_spec("rich") is not None
 
 
 def print_rich(summary: Summary) -> None:
-    """Draws the sheets as tables, and below them all that is to be said."""
+    """Draws the sheets as tables, with notes below."""
     from rich.console import Console
     from rich.text import Text
 
@@ -32,7 +32,7 @@ def print_rich(summary: Summary) -> None:
 
 
 def _print_sheet(sheet: Sheet) -> None:
-    """A table where it fits; else one block for each line, for a number that is cut is worse than none."""
+    """Draws a table if it fits, else one block per line, so that no number is cut off."""
     from rich import box
     from rich.console import Console
     from rich.measure import Measurement
@@ -62,7 +62,7 @@ def _print_sheet(sheet: Sheet) -> None:
 
 
 def _style(column: tuple[str, str], cell: str) -> str:
-    """The colour of a cell: a gain by its sign, a verdict by what it says; the rest is plain."""
+    """The colour of a cell: gains by sign, verdicts by kind, others plain."""
     if cell in (EMPTY, "n/a", "below"):
         return "dim"
     if column == GAIN_COLUMNS["gain"]:

@@ -19,7 +19,7 @@ from tests.results.making import make_record, save
 
 @pytest.fixture
 def good(tmp_path):
-    """Both arms of one row, with the examples that bear out their scores."""
+    """Both arms of one row, with examples that give their scores."""
     for features, right in (("glove", 60), ("elmo", 80)):
         record = make_record(right, data="mini", task="sst5", metric="accuracy", features=features)
         path = save(tmp_path / "runs", record)
@@ -43,13 +43,13 @@ def settings_edited(runs):
 def score_edited(runs):
     path = runs / "mini" / "sst5" / "elmo" / "seed-1" / "record.json"
     path.write_text(path.read_text().replace('"accuracy": 80', '"accuracy": 83'))
-    return "scores.test.accuracy is 83.0000, but the examples beside it give 80.0000", True
+    return "scores.test.accuracy is 83.0000, but the examples next to it give 80.0000", True
 
 
 def examples_of_another_run(runs):
     path = runs / "mini" / "sst5" / "elmo" / "seed-1" / EXAMPLES_NAME
     path.write_text(path.read_text().replace('"fingerprint": "', '"fingerprint": "0'))
-    return "expected the fingerprint of the record beside it", True
+    return "expected the fingerprint of the record next to it", True
 
 
 def from_the_future(runs):
@@ -60,7 +60,7 @@ def from_the_future(runs):
 
 def one_identity_two_scores(runs):
     save(runs / "copy", make_record(81.0, data="mini", task="sst5", metric="accuracy", features="elmo"))
-    return "are the same run with other scores", True
+    return "are the same run with different scores", True
 
 
 def one_identity_two_settings(runs):
@@ -73,7 +73,7 @@ def clock_went_backwards(runs):
     record = make_record(50.0, data="mini", task="sst5", metric="accuracy", features="elmo_random")
     times = {"started_at": "2026-11-15T08:00:00+00:00", "finished_at": "2026-11-15T07:00:00+00:00"}
     save(runs, dataclasses.replace(record, **times))
-    return "lies before started_at 2026-11-15T08:00:00+00:00: the clock went backwards", False
+    return "is before started_at 2026-11-15T08:00:00+00:00: the clock went backwards", False
 
 
 def no_clock_at_all(runs):
@@ -270,7 +270,7 @@ def test_a_hostile_lock_or_list_of_runs_does_not_end_the_status(capsys, good, co
             path.write_text(content)
     assert results.status.main(["--runs", str(good)]) == 0
     out = capsys.readouterr().out
-    assert "bad.json: not the list of a sweep's runs" in out
+    assert "bad.json: expected the list of a sweep's runs" in out
     assert "runs of no sweep: 2 of 2 done" in out
 
 

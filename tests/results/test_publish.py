@@ -1,4 +1,4 @@
-"""From a folder of runs to the published tables: what is copied, what is refused, what is written anew."""
+"""Publishing: which runs are copied or refused, and the tables and figures made from them."""
 
 import json
 import re
@@ -151,7 +151,7 @@ def test_other_settings_under_the_same_name_are_refused(runs, root, capsys):
 
 
 class TestRefused:
-    """Each with the reason; the runs beside it are published."""
+    """Each with the reason; the other runs are published."""
 
     def assert_refused(self, runs, root, capsys, *reasons):
         assert main([str(runs)], root) == 1
@@ -175,7 +175,7 @@ class TestRefused:
 
     def test_no_examples(self, runs, root, capsys):
         save_run(runs, 50, task="sst5", seed=9).with_name(EXAMPLES_NAME).unlink()
-        self.assert_refused(runs, root, capsys, "expected examples.json beside the record")
+        self.assert_refused(runs, root, capsys, "expected examples.json next to the record")
 
     def test_examples_of_another_score(self, runs, root, capsys):
         path = save_run(runs, 50, task="sst5", seed=9).with_name(EXAMPLES_NAME)

@@ -193,8 +193,8 @@ class TestFolder:
         code, out, _ = shown()
         assert code == 0
         assert "table1: 1 of 6 done, " in out
-        assert "torn.json: not the list of a sweep's runs" in out
-        assert "later.json: not the list of a sweep's runs: written with schema 99" in out
+        assert "torn.json: expected the list of a sweep's runs" in out
+        assert "later.json: expected the list of a sweep's runs, found: written with schema 99" in out
         assert f"{cut}: expected one whole JSON object" in out
         assert "  failed   paper ner glove seed 2" in out
 
@@ -219,7 +219,7 @@ class TestWatch:
         code, out, _ = shown("--watch")
         assert code == 0
         assert out.count("table1: ") == 2, "once while a run is at work"
-        assert out.rstrip().endswith("Nothing runs, and nobody will start what is missing (3).")
+        assert out.rstrip().endswith("Nothing runs, and no process will start what is missing (3).")
 
     def test_a_sweep_that_cannot_be_seen_is_waited_for(self, tmp_path, shown, monkeypatch):
         """On another machine, or of an older suite; what matters is how long nothing has changed."""
@@ -238,11 +238,11 @@ class TestWatch:
         code, out, _ = shown("--watch")
         assert code == 0
         assert clock[0] == 200 + status.QUIET
-        assert out.rstrip().endswith("nobody will start what is missing (1); none has begun for 300 s.")
+        assert out.rstrip().endswith("no process will start what is missing (1); none has begun for 300 s.")
 
     def test_stopped_runs_of_no_sweep_are_not_waited_for(self, tmp_path, shown):
         locked(tmp_path, identity(5), dead(epoch=2, epochs=8))
-        assert "nobody will start what is missing (1)." in shown("--watch")[1]
+        assert "no process will start what is missing (1)." in shown("--watch")[1]
 
     def test_an_unknown_experiment(self, shown):
         assert shown("--watch", "--experiment", "mini")[0] == 1

@@ -36,7 +36,7 @@ def test_limited_runs_are_marked_when_asked_for(capsys, good):
 def test_without_records_it_says_how_to_make_one(capsys, tmp_path, monkeypatch):
     status, out, _ = run_table(capsys, "--runs", tmp_path)
     assert status == 0
-    assert out == f"No records in {tmp_path}. The first one comes from\n  {results.tables.run_options.FIRST_RUN}\n"
+    assert out == f"No records in {tmp_path}. To make the first one:\n  {results.tables.run_options.FIRST_RUN}\n"
     monkeypatch.chdir(tmp_path)
     status, out, _ = run_table(capsys)
     assert out.startswith("No records in results/runs (no such folder).")
@@ -96,7 +96,7 @@ def test_check_passes_a_table_that_is_whole(capsys, good):
         (lambda d: save(d, make_record(50.0, task="sst5")), "empty cell, filled by: python -m tasks.run task=sst5"),
         (lambda d: save(d, make_record(90.0, seed=2, environment=None)), "several commits"),
         (lambda d: save(d / "b", make_record(90.15, lr=0.5)), "runs that differ in trainer.lr"),
-        (lambda d: save(d / "b", make_record(91.15)), "the same run with other scores"),
+        (lambda d: save(d / "b", make_record(91.15)), "the same run with different scores"),
         (lambda d: save(d, make_record(92.0, features="elmo", lr=0.5)), "glove and elmo: arms differ in trainer.lr"),
     ],
 )
@@ -180,7 +180,7 @@ def test_a_gain_has_an_interval_where_the_examples_are_there(tmp_path, capsys):
 
 
 def save_pairs(runs, features, right, seeds=(1, 2), **options):
-    """Runs that answer the first `right` of 100 examples, with the examples' scores beside them."""
+    """Runs that answer the first `right` of 100 examples, and the scores of those examples."""
     for seed in seeds:
         record = make_record(right, features=features, seed=seed, task="sst5", metric="accuracy", **options)
         path = save(runs, record)
@@ -201,7 +201,7 @@ def test_any_two_features_are_compared(capsys, tmp_path):
     header, line = out.splitlines()[2], next(line for line in out.splitlines() if line.startswith("paper"))
     assert header.split()[3:6] == ["elmo", "glove", "gain"]
     assert "-20.00" in line
-    assert "51.4" not in out  # the paper's columns stand beside the paper's own comparison only
+    assert "51.4" not in out  # only the paper's comparison has the paper's columns
 
 
 def test_features_that_nobody_ran_are_refused_with_those_that_there_are(capsys, good):

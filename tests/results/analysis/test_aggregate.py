@@ -144,7 +144,7 @@ def test_copies_count_once(tmp_path):
     summary = summary_of(tmp_path)
     assert only_row(summary).group("glove").scores == [90.0]
     (note,) = texts(summary, "note", wrong=True)
-    assert "the same run with other scores, 91.0000 and 90.0000" in note
+    assert "the same run with different scores, 91.0000 and 90.0000" in note
 
 
 def test_a_finished_copy_outweighs_a_failed_one_in_either_order(tmp_path):

@@ -72,11 +72,11 @@ def test_a_file_that_is_too_large_is_not_read(file, monkeypatch):
     assert asked("a") == ["a"]
 
 
-def test_a_file_of_somebody_else_is_not_read(file, monkeypatch):
+def test_a_file_of_other_user_else_is_not_read(file, monkeypatch):
     assert asked("a") == ["a"]
-    somebody = os.geteuid() + 1
-    monkeypatch.setattr(os, "geteuid", lambda: somebody)
-    file.rename(file.with_name(f"intervals-{somebody}.json"))
+    other_user = os.geteuid() + 1
+    monkeypatch.setattr(os, "geteuid", lambda: other_user)
+    file.rename(file.with_name(f"intervals-{other_user}.json"))
     assert asked("a") == ["a"]
 
 

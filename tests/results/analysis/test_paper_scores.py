@@ -17,7 +17,7 @@ TABLE_1 = {
 def test_gains_follow_from_the_stored_scores(task):
     (score,) = [s for s in load_paper().score if s.task == task and s.source.startswith("Table 1")]
     absolute, relative = TABLE_1[task]
-    # the paper rounds the NER gain after subtracting: 2.06 beside 92.22 - 90.15 = 2.07
+    # the paper rounds the NER gain after subtracting: 2.06, but 92.22 - 90.15 = 2.07
     assert score.elmo - score.baseline == pytest.approx(absolute, abs=0.011)
     assert relative_error_cut(score.baseline, score.elmo) == pytest.approx(relative, abs=0.05)
 

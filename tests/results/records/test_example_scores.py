@@ -21,11 +21,11 @@ def test_a_missing_file_is_none_and_a_whole_one_is_read(tmp_path):
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        ({"fingerprint": "cd"}, "expected the fingerprint of the record beside it, ab, found cd"),
+        ({"fingerprint": "cd"}, "expected the fingerprint of the record next to it, ab, found cd"),
         ({"scores": []}, "expected a list of objects with finite numbers"),
         ({"scores": [1, 2]}, "expected a list of objects with finite numbers"),
         ({"scores": [{"correct": "yes"}]}, "expected a list of objects with finite numbers"),
-        ({"scores": [{"correct": math.nan}]}, "NaN is no JSON number"),
+        ({"scores": [{"correct": math.nan}]}, "NaN is not a JSON number"),
     ],
 )
 def test_what_is_not_of_the_run_is_refused_with_the_reason(tmp_path, content, reason):

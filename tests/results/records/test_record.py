@@ -138,9 +138,9 @@ def test_the_new_content_is_whole_and_on_disk_before_it_takes_the_name(tmp_path,
 
 def test_a_record_has_the_usual_permissions(tmp_path):
     path = save(tmp_path, make_record())
-    beside = path.with_name("beside")
-    beside.touch()
-    assert path.stat().st_mode == beside.stat().st_mode
+    plain = path.with_name("plain")
+    plain.touch()
+    assert path.stat().st_mode == plain.stat().st_mode
 
 
 def test_a_truncated_record_is_named_at_every_length(tmp_path):
@@ -168,7 +168,7 @@ def test_a_truncated_record_is_named_at_every_length(tmp_path):
         (lambda c: c["fingerprinted"]["recipes"].update(task=9), "fingerprint: expected .* edited by hand"),
         (lambda c: c["identity"]["variant"].update(limit=3), "fingerprint: expected .* edited by hand"),
         (lambda c: c["identity"].update(features="elmo"), "fingerprint: expected .* edited by hand"),
-        (lambda c: c["fingerprinted"].update(lr=math.nan), "NaN is no JSON number"),
+        (lambda c: c["fingerprinted"].update(lr=math.nan), "NaN is not a JSON number"),
         (lambda c: c.pop("fingerprint"), "fingerprint: expected .* found None"),
     ],
 )

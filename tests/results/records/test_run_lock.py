@@ -156,7 +156,7 @@ class TestOwnersHere:
 
     def test_kill_9_sets_it_free_at_once(self, tmp_path, processes):
         kill(processes(HOLD, tmp_path))
-        assert names(tmp_path) == [LOCK_NAME], "nobody could clean up"
+        assert names(tmp_path) == [LOCK_NAME], "no process could clean up"
         started = time.monotonic()
         with take(tmp_path) as held:
             assert isinstance(held, Lock)

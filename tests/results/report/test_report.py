@@ -171,7 +171,7 @@ def test_any_two_features(runs):
 def test_nothing_to_show_writes_nothing(capsys, tmp_path):
     status, text = report(tmp_path / "none")
     assert (status, text) == (1, "")
-    assert "The first one comes from" in capsys.readouterr().err
+    assert "To make the first one:" in capsys.readouterr().err
 
 
 def test_other_data_are_left_out(runs):
