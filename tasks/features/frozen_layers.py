@@ -1,4 +1,4 @@
-"""The frozen representation that a config describes: its biLM, its store, its mixes, and the hash of its weights."""
+"""Frozen layers from a config: the biLM, its store, its mixes, and the hash of its weights."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class ElmoConfig:
     """The frozen layers and their mixes; see `elmo.Elmo`.
 
     Attributes:
-        enabled: false leaves ELMo out, whatever else is set here; so one sweep can name its weights for all arms.
+        enabled: false leaves ELMo out, whatever else is set here; one sweep can then set weights for all arms.
         weights: a name, shipped or published, a file or a folder; see `elmo.bilm.weight_files.find_weights`.
-        untrained: take the shape of those weights, but draw new ones: the control, width without knowledge.
-        untrained_seed: what they are drawn from; not the run's seed, so that all seeds share one biLM as with elmo.
+        untrained: draw random weights of the same shape: the control, with the width of ELMo but without training.
+        untrained_seed: the seed for these weights; not the run's seed, so that all runs share one biLM as with elmo.
         places: where ELMo enters: input, output or both.
         layers: mix, last, or the number of a layer.
         l2: lambda, on the raw mix weights.
-        precision: float16 or float32, of the frozen layers before they are mixed; it changes scores in the last digits.
+        precision: float16 or float32, of the frozen layers before they are mixed. It changes the last digits of scores.
     """
 
     recipe: ClassVar[int] = 1
@@ -49,7 +49,7 @@ class ElmoConfig:
     precision: str = "float16"
 
     def check(self) -> None:
-        """Raises an InputError for a value that cannot be meant."""
+        """Raises an InputError for a value out of range."""
         wrong = [place for place in self.places if place not in PLACES]
         if wrong or not self.places:
             raise InputError(f"features.elmo.places: expected some of {', '.join(PLACES)}, found {wrong or 'none'}")
@@ -64,12 +64,12 @@ class ElmoConfig:
 
 @dataclass
 class StoreConfig:
-    """Where frozen layers are kept between runs; nothing here changes a score.
+    """Where frozen layers are stored between runs; no setting here changes a score.
 
     Attributes:
-        path: the folder; null goes without.
-        limit_gb: its size at most; what does not fit is kept in memory or computed each time.
-        memory_gb: memory of the device, at most, for layers: on a GPU, without a store, or where it is full.
+        path: the folder; null for no store.
+        limit_gb: maximum size. Layers that do not fit are kept in memory or computed each time.
+        memory_gb: maximum memory of the device for layers: on a GPU, without a store, or when the store is full.
     """
 
     path: str | None = None
@@ -77,22 +77,22 @@ class StoreConfig:
     memory_gb: float = MEMORY_GB
 
     def check(self) -> None:
-        """Raises an InputError for a value that cannot be meant."""
+        """Raises an InputError for a value out of range."""
         for name in ("limit_gb", "memory_gb"):
             checks.at_least(0, f"store.{name}", getattr(self, name))
         self.folder()
 
     def folder(self) -> Path | None:
-        """The folder with ~ written out."""
+        """The folder with ~ expanded."""
         return None if self.path is None else expanded(self.path, "store.path")
 
 
 class StoreUnusable(InputError):  # noqa: N818
-    """The store cannot be opened. That says nothing of the run, which could have gone without."""
+    """The store cannot be opened. The run itself did not fail: it would work without a store."""
 
 
 def build_elmo(config: ElmoConfig, store: StoreConfig) -> Elmo:
-    """The ELMo layer that a config describes; each sentence that is prepared is embedded once."""
+    """The ELMo layer of a config; each prepared sentence is embedded once."""
     layers: str | int = int(config.layers) if config.layers.isdigit() else config.layers
     bilm = _bilm(config)
     bilm.remember_words()
@@ -121,12 +121,12 @@ def _bilm(config: ElmoConfig) -> Bilm:
 
 
 def _only_a_size(config: ElmoConfig) -> bool:
-    """Whether a control is drawn in a named size; where weights have that name, it takes their shape and clipping."""
+    """Whether a control has only a named size; if shipped weights have that name, it takes their shape and clipping."""
     return config.untrained and config.weights in SIZES and config.weights not in shipped_names()
 
 
 def bilm_fingerprint(config: ElmoConfig) -> str:
-    """The hash of a biLM's weights, computed anew only when a file beside them has changed: a sweep asks often."""
+    """The hash of a biLM's weights. It is cached until a file in their folder changes, since a sweep asks often."""
     state: list[tuple[str, int, int]] = []
     if not _only_a_size(config):
         path = find_weights(config.weights).absolute()

@@ -1,4 +1,4 @@
-"""Words by number: what a batch is looked up by, so that it costs nothing per token in Python."""
+"""Word index: a number for each word, so that batches need no Python work per token."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import numpy.typing as npt
 from elmo.bilm.characters import spell
 from tasks.interface import Sentence
 
-LONGEST_WORD = 50  # characters of a word that the character CNN reads, its boundary marks included
+LONGEST_WORD = 50  # characters of a word that the character CNN reads, including the boundary marks
 
 Numbers = npt.NDArray[np.int64]
 
 
 class WordNumbers:
-    """The words and sentences that were met; words are numbered from 1, since 0 is padding.
+    """The words and sentences seen so far. Words are numbered from 1; 0 is padding.
 
     Attributes:
-        characters: of each number how many characters the word has, its boundary marks included.
+        characters: the number of characters of each word, including the boundary marks.
     """
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class WordNumbers:
         self._place_of: Numbers = np.zeros(1, dtype=np.int64)  # see `distinct`
 
     def meet(self, sentences: Iterable[Sentence]) -> list[str]:
-        """Numbers what is new in these sentences; the new words, in the order of their numbers, come out."""
+        """Numbers the new words of these sentences and returns them in the order of their numbers."""
         sentences = list(dict.fromkeys(sentence for sentence in sentences if sentence not in self._known))
         new = [word for word in dict.fromkeys(chain.from_iterable(sentences)) if word not in self._numbers]
         if new:
@@ -52,7 +52,7 @@ class WordNumbers:
         return words, lengths
 
     def distinct(self, words: Numbers) -> tuple[Numbers, Numbers]:
-        """np.unique with its inverse, without sorting: the numbers are small enough to mark each that occurs."""
+        """np.unique with its inverse, but without sorting: it marks the numbers that occur in an array."""
         occurs = np.zeros(len(self._place_of), dtype=bool)
         occurs[words] = True
         found = np.flatnonzero(occurs)

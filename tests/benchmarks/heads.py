@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from torchcrf import CRF
 
-from tasks.features.token_features import CharacterCnn, CharactersConfig
+from tasks.features.characters import CharacterCnn, CharactersConfig
 from tasks.modules.crf import ConstrainedCrf
 from tasks.modules.layers import BiRnn, product
 from tests.benchmarks.measuring import rows as table

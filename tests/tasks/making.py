@@ -1,7 +1,9 @@
 """Small things to test with: sentences, features, models."""
 
+from tasks.features.characters import CharactersConfig
 from tasks.features.frozen_layers import ElmoConfig
-from tasks.features.token_features import CharactersConfig, FeaturesConfig, TokenFeatures, WordsConfig
+from tasks.features.token_features import FeaturesConfig, TokenFeatures
+from tasks.features.words import WordsConfig
 from tasks.modules.seeding import initialise
 from tasks.running.config import compose_config, run_config
 from tasks.training.trainer import TaskModel

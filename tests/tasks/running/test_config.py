@@ -10,8 +10,10 @@ import conf
 from elmo.common.errors import InputError
 from results.records.identity import shown
 from results.records.record import fingerprint
+from tasks.features.characters import CharactersConfig
 from tasks.features.frozen_layers import ElmoConfig
-from tasks.features.token_features import CharactersConfig, FeaturesConfig, WordsConfig
+from tasks.features.token_features import FeaturesConfig
+from tasks.features.words import WordsConfig
 from tasks.running.config import compose_config, run_config
 from tasks.training.trainer import TrainerConfig
 from tests.tasks.making import run_of

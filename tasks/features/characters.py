@@ -1,0 +1,59 @@
+"""Character features: a CNN over the bytes of each word."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, cast
+
+import torch
+from torch import Tensor, nn
+
+from elmo.bilm.options import N_CHARACTERS
+from elmo.common import checks
+from elmo.common.errors import InputError
+from tasks.features.word_index import LONGEST_WORD
+
+
+@dataclass
+class CharactersConfig:
+    """A character CNN: embedding width, number of filters, their width."""
+
+    recipe: ClassVar[int] = 1
+    dim: int = 16
+    filters: int = 128
+    width: int = 3
+
+    def check(self) -> None:
+        """Raises an InputError for a value out of range."""
+        for name, value in vars(self).items():
+            checks.width(f"features.characters.{name}", value)
+        if self.width > LONGEST_WORD:
+            raise InputError(
+                f"features.characters.width: expected at most the {LONGEST_WORD} characters that are read of a "
+                f"word, found {self.width}"
+            )
+
+
+class CharacterCnn(nn.Module):
+    """A vector for the spelling of a word: convolution over its bytes, maximum over positions, ReLU."""
+
+    def __init__(self, config: CharactersConfig) -> None:
+        super().__init__()
+        self.width = config.width
+        self.dim = config.filters
+        self.embedding = nn.Embedding(N_CHARACTERS, config.dim)
+        self.convolution = nn.Conv1d(config.dim, config.filters, config.width)
+
+    def forward(self, spelling: Tensor, lengths: Tensor) -> Tensor:
+        """The vectors of some words: (words, characters), (words,) -> (words, filters).
+
+        Windows after the last complete window of a word are left out, so that a word's vector does not depend on the
+        padding of its batch.
+        """
+        read = self.embedding(spelling).unfold(1, self.width, 1).flatten(2)  # (words, windows, dim * width)
+        # On a CPU this product takes a third of the time of torch's convolution.
+        by_window = self.convolution.weight.flatten(1).t().contiguous()  # (dim * width, filters)
+        windows = read @ by_window + cast(Tensor, self.convolution.bias)  # (words, windows, filters)
+        last = (lengths - self.width).clamp(min=0)
+        outside = torch.arange(windows.shape[1], device=windows.device) > last[:, None]  # (words, windows)
+        return torch.relu(windows.masked_fill(outside.unsqueeze(-1), float("-inf")).amax(dim=1))

@@ -1,0 +1,101 @@
+"""Word vectors: pretrained or drawn, and the row of each word in their tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from elmo.common import checks
+from elmo.common.errors import InputError
+from elmo.word_vectors import Vectors, open_vectors
+from tasks.interface import Sentence
+from tasks.modules.seeding import drawing_from
+
+NO_VECTOR = -1
+
+
+@dataclass
+class WordsConfig:
+    """Word vectors. `dim` is used where there are no pretrained ones (vectors: null).
+
+    `recipe` of this and of every other part: raise it when a change of code or of a default alters scores.
+    """
+
+    recipe: ClassVar[int] = 1
+    vectors: str | None = "glove-6b-50d"
+    dim: int = 50
+    lowercase: bool = True
+    trainable: bool = True
+
+    def check(self) -> None:
+        """Raises an InputError for a value out of range."""
+        checks.width("features.words.dim", self.dim)
+
+    def open_vectors(self) -> Vectors | None:
+        """The pretrained vectors, if the config names any."""
+        return open_vectors(self.vectors) if self.vectors else None
+
+
+class WordRows:
+    """The row of each word: first the training words, then other words that have a pretrained vector.
+
+    Args:
+        config: which vectors.
+        training: the sentences trained on.
+    """
+
+    def __init__(self, config: WordsConfig, training: Iterable[Sentence]) -> None:
+        self.config = config
+        self.vectors = config.open_vectors()
+        self.dim = self.vectors.dim if self.vectors else config.dim
+        self.training_words = tuple(dict.fromkeys(map(self._form, chain.from_iterable(training))))
+        self._row_of = {word: row for row, word in enumerate(self.training_words)}
+        self._pretrained: set[str] = set()
+
+    def _form(self, word: str) -> str:
+        return word.lower() if self.config.lowercase else word
+
+    def initial_table(self, seed: int) -> Tensor:
+        """The vectors of the training words: pretrained, or drawn with the mean and spread of the pretrained ones."""
+        found = self.vectors.pick(self.training_words) if self.vectors else {}
+        if self.vectors and self.training_words and not found:
+            raise InputError(
+                f"features.words.vectors={self.config.vectors}: expected vectors for some of the "
+                f"{len(self.training_words):,} training words, found none. Check its language, and "
+                f"features.words.lowercase={str(self.config.lowercase).lower()}"
+            )
+        self._pretrained.update(found)
+        known = torch.from_numpy(np.stack(list(found.values()))) if found else torch.zeros(0, self.dim)
+        with drawing_from(seed, "words"):
+            table = torch.randn(len(self.training_words), self.dim)
+        table = table * known.std() + known.mean() if len(known) > 1 else table * 0.1
+        for word, vector in found.items():
+            table[self._row_of[word]] = torch.from_numpy(vector)
+        return table
+
+    def add(self, words: Sequence[str]) -> tuple[list[int], Tensor]:
+        """The rows of some words, NO_VECTOR for those without one, and the vectors of rows that are new, (new, dim)."""
+        forms = [self._form(word) for word in words]
+        unseen = set(forms) - self._row_of.keys()
+        found = self.vectors.pick(unseen) if self.vectors and unseen else {}
+        self._pretrained.update(found)
+        for word in found:
+            self._row_of[word] = len(self._row_of)
+        added = torch.from_numpy(np.stack(list(found.values()))) if found else torch.zeros(0, self.dim)
+        return [self._row_of.get(form, NO_VECTOR) for form in forms], added
+
+    def coverage(self, sentences: Iterable[Sentence]) -> dict[str, int] | None:
+        """How many distinct words these sentences have, and how many of them have a pretrained vector.
+
+        Counts words that were added before; None where there are no pretrained vectors.
+        """
+        if self.vectors is None:
+            return None
+        words = set(map(self._form, chain.from_iterable(sentences)))
+        return {"words": len(words), "with_vector": len(words & self._pretrained)}
