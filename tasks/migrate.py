@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from elmo.common.errors import InputError
+from elmo.common.files import read_json, write_json
 from results.records.identity import EXAMPLES_NAME, RECORD_NAME, fingerprint, flattened
-from results.records.record import RunRecord, write_json, write_record
-from results.records.typed_json import decode, read_json
+from results.records.record import RunRecord, write_record
+from results.records.typed_json import decode
 from tasks.running.config import NOT_IN_VARIANT, own_settings, task_named
 
 FEATURE_PARTS = ("words", "characters", "elmo")  # of schema 1, all with recipe 1

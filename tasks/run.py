@@ -22,6 +22,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from elmo.common.device import own_device
 from elmo.common.errors import InputError
+from elmo.common.processes import end_with_parent, parent_pid
 from elmo.common.progress import Reporter
 from results.records.record import (
     EXAMPLES_NAME,
@@ -50,7 +51,7 @@ from tasks.running.plan import Plan
 from tasks.running.saved_model import save_weights
 from tasks.sweeps.callback import Ended, RunFailed, Sweep
 from tasks.sweeps.launcher_errors import explain_launcher, explain_stop
-from tasks.sweeps.process_end import Terminated, end_children, end_with_launcher, launcher_pid, sigterm_as_interrupt
+from tasks.sweeps.process_end import Terminated, end_children, sigterm_as_interrupt
 from tasks.training.peak_memory import forget_peak, peak_mb
 from tasks.training.trainer import FitState, NonFiniteLoss, OutOfMemory, TaskModel, Trainer
 
@@ -113,7 +114,7 @@ def run(config: RunConfig, in_sweep: bool = False, side_by_side: bool = False) -
     if (done == "skip" and not plan.left_behind) or (done == "failed" and not config.retry_failed):
         return _ended_before(plan, done, reporter)
     prepare_folder(plan.path)
-    launcher = launcher_pid()
+    launcher = parent_pid()
     lock = take(plan.path.parent, plan.title, None if launcher is None else Process.of(launcher))
     if isinstance(lock, Owner):
         if done == "skip":  # it is just about to end
@@ -274,7 +275,7 @@ def _hydra_main(tree: DictConfig) -> Ended:
     settings = HydraConfig.get()
     in_sweep = settings.mode is RunMode.MULTIRUN
     side_by_side = in_sweep and not settings.launcher._target_.endswith(".BasicLauncher")
-    end_with_launcher()
+    end_with_parent()
     try:
         return run(run_config(tree), in_sweep, side_by_side)
     except (

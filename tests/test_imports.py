@@ -23,7 +23,7 @@ MAKERS = {"tasks/run.py", "tasks/running/plan.py", "tasks/sweeps/callback.py"}
 FOR_MAKERS = ("results.records.record.", "results.records.run_lock.", "results.records.sweep_manifest.")
 MIGRATES = "tasks/migrate.py"  # reads records of an earlier version, which results.records.record no longer does
 # results/ may import these modules of elmo. They, and the packages on the way, load only the standard library.
-PLAIN = ("elmo.common.durations", "elmo.common.errors", "elmo.common.files", "elmo.common.locks")
+PLAIN = ("elmo.common.durations", "elmo.common.errors", "elmo.common.files")
 PLAIN_FILES = {"elmo/__init__.py", "elmo/common/__init__.py", *(f"{name.replace('.', '/')}.py" for name in PLAIN)}
 # results/ imports these where it uses them, so that a table prints on a machine that has nothing but Python.
 WHERE_USED = {"rich", "matplotlib", "jinja2", "numpy"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import tempfile
 from collections.abc import Callable, Sequence
@@ -17,6 +16,7 @@ import torch
 from torch import Tensor
 
 from elmo.common.errors import InputError
+from elmo.common.processes import try_lock
 
 CHOICES = ("auto", "cpu", "cuda")
 ALIGNED = 16  # bytes; any type of number may begin there
@@ -124,10 +124,7 @@ def _place_in_line() -> int:
     for place in count():
         path = Path(tempfile.gettempdir()) / f"elmo-suite-{os.getuid()}-gpu-{place}.lock"
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(descriptor)
-        else:
-            return place  # the descriptor stays open: it is the lock
+        if try_lock(descriptor):
+            return place  # the descriptor stays open, and with it the lock
+        os.close(descriptor)
     raise AssertionError("numbers do not end")

@@ -1,16 +1,17 @@
-"""Files that appear whole or not at all, whatever happens while they are written; how paths and JSON are read."""
+"""Files: atomic writing, JSON, paths with ~, hashes, free space."""
 
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import json
+import math
 import os
 import shutil
 import signal
+import stat
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -20,39 +21,59 @@ from elmo.common.errors import InputError
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A path to write to that takes the place of `path` at the end, and vanishes if anything goes wrong, Ctrl-C too.
+    """A path to write to that replaces `path` at the end of the block, and is removed on any error, Ctrl-C included.
 
-    It lies in the same folder, since a rename is atomic only within one file system. A device is refused: a rename
-    would put a file in the place of /dev/null for everybody, where the user may do that.
+    It is in the same folder, since a rename is atomic only within one file system. Its name is new each time, since
+    machines may share the folder. A device is refused: where the user may do that, a rename would put a file in the
+    place of /dev/null.
     """
     if path.exists() and not path.is_file() and not path.is_dir():  # a folder refuses by itself
         raise InputError(f"{path}: expected the path of a file to write, found a device or pipe. Name a file")
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    partial = path.with_name(f"{path.name}.{os.getpid()}-{os.urandom(4).hex()}.partial")
     try:
         yield partial
-        # A rename may reach the disk before the content does: after a loss of power the file would be there, and empty.
+        # A rename may reach the disk before the content does: after a loss of power the file would be empty.
         with partial.open("rb") as file:
             os.fsync(file.fileno())
         partial.replace(path)
     except BaseException:
-        with suppress(OSError):  # it may never have come into being; the first error is the one to tell
+        with suppress(OSError):  # it may not exist; the first error is the one to report
             partial.unlink()
         raise
 
 
-def expanded(path: str | Path, setting: str) -> Path:
-    """The path with ~ and ~user written out; `setting` is what an error calls it."""
-    try:
-        return Path(path).expanduser()
-    except RuntimeError as error:
-        raise InputError(f"{setting}={path}: expected a home folder, but {str(path).split('/')[0]} has none") from error
+def write_json(path: Path, content: object) -> None:
+    """Writes a JSON file that is either the old one or the whole new one, and creates its folder.
+
+    NaN and infinite numbers become null: JSON has none.
+
+    Raises:
+        TypeError: a value is no text, number, list or mapping; the message says where.
+    """
+    text = json.dumps(_finite(content), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as partial:
+        partial.write_text(text, encoding="utf-8")
+
+
+def _finite(value: object, where: str = "") -> object:
+    """The value as plain JSON, with null for NaN and infinite numbers."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {key: _finite(item, f"{where}.{key}" if where else str(key)) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item, f"{where}[{index}]") for index, item in enumerate(value)]
+    if value is None or isinstance(value, str | int | float):
+        return value
+    raise TypeError(f"{where}: expected text, a number, a list or a mapping, found {type(value).__name__}; convert it")
 
 
 def parse_json(text: str | bytes) -> Any:  # noqa: ANN401 (any JSON value)
     """The value of a JSON text.
 
     Raises:
-        ValueError: it is no JSON, or nested too deeply to be read.
+        ValueError: it is not JSON, or nested too deeply.
     """
     try:
         return json.loads(text)
@@ -61,11 +82,43 @@ def parse_json(text: str | bytes) -> Any:  # noqa: ANN401 (any JSON value)
 
 
 def read_json(path: Path) -> Any:  # noqa: ANN401 (any JSON value)
-    """The value in a JSON file that this package wrote."""
+    """The value in a JSON file from any source.
+
+    Raises:
+        ValueError: it is not JSON, nested too deeply, or holds text that cannot be written as UTF-8.
+        OSError: the file cannot be read.
+    """
+    if not stat.S_ISREG(path.stat().st_mode):  # reading a pipe would wait forever
+        raise ValueError("a folder, a pipe or a device in place of the file")
+    text = path.read_text(encoding="utf-8")
     try:
-        return parse_json(path.read_bytes())
+        content = json.loads(text, parse_constant=_refuse_constant)
+        if "\\u" in text:
+            json.dumps(content, ensure_ascii=False).encode()  # fails on half of a surrogate pair
+    except RecursionError as error:
+        raise ValueError("brackets are nested too deeply") from error
+    return content
+
+
+def read_own_json(path: Path) -> Any:  # noqa: ANN401 (any JSON value)
+    """The value in a JSON file that this package wrote and can write again."""
+    try:
+        return read_json(path)
     except ValueError as error:
         raise InputError(f"{path}: expected JSON, found: {error}. Delete its folder, and it is made again") from error
+
+
+def _refuse_constant(name: str) -> None:
+    """Python reads NaN and Infinity, which are not JSON and which we never write."""
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def expanded(path: str | Path, setting: str) -> Path:
+    """The path with ~ and ~user expanded; `setting` names it in an error."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise InputError(f"{setting}={path}: expected a home folder, but {str(path).split('/')[0]} has none") from error
 
 
 def sha256_of(path: Path) -> str:
@@ -75,25 +128,8 @@ def sha256_of(path: Path) -> str:
 
 
 @contextmanager
-def locked(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
-    """Lets one process after the other into the block; the lock goes with its owner, however that ends.
-
-    Args:
-        path: a file for the lock alone; it is made, and stays, since removing it would let two in.
-        waiting: called once if somebody else is inside.
-    """
-    with path.open("ab") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            waiting()
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
-@contextmanager
 def interrupts_held_back() -> Iterator[None]:
-    """Lets Ctrl-C take effect at the end of the block, for blocks that call h5py.
+    """Delays Ctrl-C to the end of the block, for blocks that call h5py.
 
     Python raises KeyboardInterrupt wherever it happens to be. In h5py that is often a callback of a weak reference,
     where exceptions are printed and dropped: Ctrl-C would be lost.

@@ -21,7 +21,8 @@ from rich.console import Console
 from rich.progress import DownloadColumn, TransferSpeedColumn
 
 from elmo.common.errors import InputError
-from elmo.common.files import expanded, locked, replacing, sha256_of
+from elmo.common.files import expanded, replacing, sha256_of
+from elmo.common.processes import locked
 from elmo.common.progress import print_line, progress_bar
 from elmo.download.content import MOST, wrong_kind
 from elmo.download.published import BILMS, VECTORS, PublishedFile, PublishedVectors, files_of, is_published

@@ -15,7 +15,7 @@ from rich.console import Console
 from elmo.bilm.options import UNKNOWN_WORD
 from elmo.common.device import choose_device
 from elmo.common.errors import InputError
-from elmo.common.files import read_json, replacing
+from elmo.common.files import read_own_json, replacing
 from elmo.common.progress import print_line
 from elmo.pretrain.corpus.build import CorpusSettings, build_store
 from elmo.pretrain.corpus.token_store import TokenStore
@@ -173,7 +173,7 @@ def _before(folder: RunFolder, model: LanguageModel, heldout: Text) -> Perplexit
     """Held-out perplexity of the given weights, measured once and kept: a resumed run begins with other weights."""
     path = folder.path / "before.json"
     if path.exists():
-        return Perplexity(**read_json(path))
+        return Perplexity(**read_own_json(path))
     found = _measured(model, heldout)
     if found is not None:
         with folder.writing(), replacing(path) as partial:

@@ -15,7 +15,6 @@ vectors up so (features.words.lowercase); how a word is written is what their ch
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import math
 import os
@@ -34,7 +33,7 @@ import numpy.typing as npt
 from rich.console import Console
 
 from elmo.common.errors import InputError
-from elmo.common.files import replacing, sha256_of
+from elmo.common.files import replacing, sha256_of, write_json
 from elmo.common.progress import Meter, print_line
 from elmo.common.threads import available_cores
 from elmo.pretrain.corpus.build import CorpusSettings, build_store
@@ -222,8 +221,7 @@ def make_vectors(corpus: CorpusSettings, out: Path, settings: Word2VecSettings, 
         "settings": {"model": "skip-gram, negative sampling", **asdict(settings)},
         "training": about,
     }
-    with replacing(about_it) as partial:
-        partial.write_text(json.dumps(card, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_json(about_it, card)
     if store.folder == own_store and own_store not in map(Path, corpus.sources):  # never what somebody has given
         shutil.rmtree(own_store, ignore_errors=True)
     print_line(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
-import json
 import mmap
 import os
 import re
@@ -23,7 +21,8 @@ import numpy.typing as npt
 
 from elmo.bilm.model import Sentence
 from elmo.common.errors import InputError
-from elmo.common.files import expanded, parse_json, replacing
+from elmo.common.files import expanded, read_json, write_json
+from elmo.common.processes import try_lock, unlock
 from elmo.store.index import (
     DATA,
     END,
@@ -141,8 +140,7 @@ class Shelf:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             if not (self.path / ABOUT).exists():
-                with replacing(self.path / ABOUT) as partial:
-                    partial.write_text(json.dumps(asdict(self.about), indent=2) + "\n", encoding="utf-8")
+                write_json(self.path / ABOUT, asdict(self.about))
             return self._open_files(writable=True)
         except (OSError, lmdb.Error) as error:
             if not (is_full(error) or is_read_only(error)):
@@ -234,7 +232,7 @@ class Shelf:
         if self.refusal is not None:
             raise StoreFull(self.refusal)
         deadline = time.monotonic() + WAIT_SECONDS
-        while not _try_lock(self._file):
+        while not try_lock(self._file):
             if time.monotonic() > deadline:
                 raise StoreFull(
                     f"{self.path}: another process has been writing for {WAIT_SECONDS:g} s; it may be stopped with "
@@ -245,7 +243,7 @@ class Shelf:
             with self._index.begin(write=True) as transaction:
                 yield transaction
         finally:
-            fcntl.flock(self._file, fcntl.LOCK_UN)
+            unlock(self._file)
 
     def _write(self, contents: Sequence[memoryview], first: int) -> None:
         """Writes rows from the first free one on, and waits until they are on disk."""
@@ -349,7 +347,7 @@ class Shelf:
 def read_about(folder: Path) -> About | None:
     """What a shelf's folder says of itself, or None if it is not in a form of this version."""
     try:
-        values = parse_json((folder / ABOUT).read_text(encoding="utf-8"))
+        values = read_json(folder / ABOUT)
         return About(**{**values, "widths": tuple(values["widths"])})
     except (ValueError, TypeError, KeyError):
         return None
@@ -369,11 +367,3 @@ def disk_bytes(folder: Path) -> int:
             with suppress(FileNotFoundError):
                 size += (Path(place) / name).stat().st_size
     return size
-
-
-def _try_lock(file: int) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

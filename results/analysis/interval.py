@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
-from results.records.record import write_json
-from results.records.typed_json import decode, read_json
+from elmo.common.files import read_json, write_json
+from results.records.typed_json import decode
 
 MOST_KEPT = 10_000  # intervals, about 2 MB; the least recently used are dropped first
 LARGEST_FILE = 10_000_000  # bytes; a larger file is ignored

@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from elmo.common.files import read_json
 from results.analysis.aggregate import ROUNDING
 from results.records.collect import FoundRecord, collect
 from results.records.example_scores import ExamplesUnreadable, read_examples, score_of
 from results.records.identity import EXAMPLES_NAME, RECORD_NAME, differences, record_path
 from results.records.record import RecordUnreadable, RunRecord, read_record, write_record
-from results.records.typed_json import read_json
 
 Kind = Literal["added", "replaced", "left", "refused"]
 EXAMPLES_KEYS = {"schema", "fingerprint", "scores"}

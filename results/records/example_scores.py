@@ -7,7 +7,8 @@ from operator import add, itemgetter
 from pathlib import Path
 from typing import Any
 
-from results.records.typed_json import is_number, read_json
+from elmo.common.files import read_json
+from results.records.typed_json import is_number
 
 Example = Mapping[str, float]
 

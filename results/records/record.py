@@ -11,7 +11,6 @@ This module has all names that `tasks.run` needs. A run does:
 """
 
 import dataclasses
-import json
 import math
 import os
 import traceback
@@ -22,6 +21,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
+from elmo.common.files import read_json, write_json
 from results.records.environment import CommitState, Environment, commit_state, describe_environment
 from results.records.identity import (
     EXAMPLES_NAME,
@@ -34,7 +34,7 @@ from results.records.identity import (
     record_path,
 )
 from results.records.printing import printable
-from results.records.typed_json import decode, read_json
+from results.records.typed_json import decode
 
 __all__ = [
     "EXAMPLES_NAME",
@@ -60,7 +60,6 @@ __all__ = [
     "record_path",
     "timestamp",
     "write_examples",
-    "write_json",
     "write_record",
 ]
 
@@ -317,32 +316,3 @@ def read_record(path: Path) -> RunRecord:
             f"found {found!r:.80}; was it edited by hand? {remedy}"
         )
     return record
-
-
-def write_json(path: Path, content: Mapping[str, object]) -> None:
-    """Writes a JSON file atomically, and creates its folder."""
-    text = json.dumps(_finite(content), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # A unique name, because machines may share the folder. Not tempfile, so that the umask applies.
-    partial = path.with_name(f"{path.name}.{os.getpid()}-{os.urandom(4).hex()}.partial")
-    try:
-        with open(partial, "x", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
-def _finite(value: object, where: str = "") -> object:
-    """The value as plain JSON, with null for NaN and infinity; a TypeError names a value that is not plain."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, Mapping):
-        return {key: _finite(item, f"{where}.{key}" if where else str(key)) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item, f"{where}[{index}]") for index, item in enumerate(value)]
-    if value is None or isinstance(value, str | int | float):
-        return value
-    raise TypeError(f"{where}: expected text, a number, a list or a mapping, found {type(value).__name__}; convert it")

@@ -32,8 +32,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 
+from elmo.common.files import read_json
 from results.records.printing import printable
-from results.records.typed_json import decode, read_json
+from results.records.typed_json import decode
 
 LOCK_NAME = "lock.json"
 HEARTBEAT = 10.0  # seconds between two writes

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
+from elmo.common.files import read_json, write_json
 from results.records.identity import Identity
-from results.records.record import write_json
 from results.records.run_lock import Process
-from results.records.typed_json import decode, read_json
+from results.records.typed_json import decode
 
 FOLDER = ".sweep"  # below runs_dir
 SCHEMA = 1

@@ -4,13 +4,10 @@ Files are not trusted. Values that would break a reader later are refused here: 
 nesting that is too deep, text that cannot be encoded.
 """
 
-import json
-import stat
 import types
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 LARGEST = 1e100  # far above any seed, count or loss; sums and squares of it are still finite
@@ -18,30 +15,6 @@ DEEPEST = 50  # a record has about ten
 # Tuples, created once: `isinstance` with `int | float` is slow, and a grid of runs has millions of values.
 _NUMBER = (int, float)
 _CONTAINER = (dict, list)
-
-
-def read_json(path: Path) -> object:
-    """The JSON value in a file.
-
-    Raises:
-        ValueError: It is not one complete JSON value, is nested too deeply, or cannot be encoded as UTF-8.
-        OSError: The file cannot be read.
-    """
-    if not stat.S_ISREG(path.stat().st_mode):  # reading a pipe may never end
-        raise ValueError("a folder, a pipe or a device in place of the file")
-    text = path.read_text(encoding="utf-8")
-    try:
-        content: object = json.loads(text, parse_constant=_refuse_constant)
-        if "\\u" in text:
-            json.dumps(content, ensure_ascii=False).encode()  # fails on a lone surrogate
-    except RecursionError as error:
-        raise ValueError(f"brackets nested deeper than {DEEPEST}") from error
-    return content
-
-
-def _refuse_constant(name: str) -> None:
-    """Refuses NaN and Infinity, which Python reads but which are not JSON."""
-    raise ValueError(f"{name} is not a JSON number")
 
 
 def is_number(value: object) -> bool:

@@ -97,7 +97,7 @@ def with_details(runs, details):
 
 def endless_brackets(runs):
     found = with_details(runs, "[" * 100_000)
-    return f"{found}: expected one whole JSON object, found: brackets nested deeper", True
+    return f"{found}: expected one whole JSON object, found: brackets are nested too deeply", True
 
 
 def deep_brackets(runs):
@@ -157,7 +157,7 @@ def pipe(runs):
 def examples_with_endless_brackets(runs):
     path = runs / "mini" / "sst5" / "elmo" / "seed-1" / EXAMPLES_NAME
     path.write_text("[" * 100_000)
-    return f"{path}: expected one whole JSON object, found: brackets nested deeper", True
+    return f"{path}: expected one whole JSON object, found: brackets are nested too deeply", True
 
 
 def examples_with_an_integer_of_400_digits(runs):

@@ -5,8 +5,9 @@ import json
 import pytest
 
 import tasks.migrate
+from elmo.common.files import write_json
 from results.records.identity import fingerprint, record_path
-from results.records.record import RecordUnreadable, read_record, write_json
+from results.records.record import RecordUnreadable, read_record
 from tasks.running.config import typed_config
 from tasks.running.plan import Plan
 

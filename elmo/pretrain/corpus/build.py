@@ -9,7 +9,6 @@ continues it.
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,7 +21,8 @@ from rich.console import Console
 
 from elmo.common import checks
 from elmo.common.errors import InputError
-from elmo.common.files import explain_full_disk, locked, read_json, replacing, require_space
+from elmo.common.files import explain_full_disk, read_own_json, require_space, write_json
+from elmo.common.processes import locked
 from elmo.common.progress import Meter, print_line
 from elmo.common.threads import available_cores
 from elmo.pretrain.corpus.merge import merge
@@ -186,10 +186,9 @@ def _work_folder(work: Path, identity: Mapping[str, Any]) -> Iterator[None]:
             for left_over in work.glob("*.json"):
                 left_over.unlink()
         if made_of.exists():
-            require(work, "settings", read_json(made_of), identity)
+            require(work, "settings", read_own_json(made_of), identity)
         else:
-            with replacing(made_of) as partial:
-                partial.write_text(json.dumps(identity, indent=1), encoding="utf-8")
+            write_json(made_of, identity)
         shutil.rmtree(work / "store", ignore_errors=True)
         try:
             yield
@@ -214,7 +213,7 @@ def _write_header(folder: Path, settings: CorpusSettings, sources: list[SourceFi
         "counts": counts,
         "files": {name: (folder / name).stat().st_size // np.dtype(dtype).itemsize for name, dtype in DTYPES.items()},
     }
-    (folder / "header.json").write_text(json.dumps(header, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_json(folder / "header.json", header)
 
 
 def _summary(store: TokenStore) -> str:

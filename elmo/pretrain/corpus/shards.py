@@ -8,17 +8,13 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import json
 import multiprocessing
-import os
 import signal
-import threading
 from collections import defaultdict, deque
 from collections.abc import Iterable
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from multiprocessing.connection import wait
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,7 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmo.common.errors import InputError
-from elmo.common.files import read_json, replacing
+from elmo.common.files import read_own_json, replacing, write_json
+from elmo.common.processes import end_with_parent
 from elmo.common.progress import Meter
 from elmo.pretrain.corpus.sources import CONTINUES, Block, SourceFile, lines, read_blocks
 from elmo.tokeniser import Tokenise, Tokeniser, parts
@@ -101,7 +98,7 @@ def make_shards(
     """Return the shards of all text in reading order; existing ones in `folder` are kept."""
     complete = folder / _ALL_DONE
     if complete.exists():
-        return _paths(folder, int(read_json(complete)["shards"]))
+        return _paths(folder, int(read_own_json(complete)["shards"]))
     for left_over in folder.glob("*.partial"):
         left_over.unlink()
     make = functools.partial(make_shard, folder=folder, tokenise=tokenise, max_tokens=max_tokens)
@@ -116,8 +113,7 @@ def make_shards(
                 meter.advance(cost, tokens)
         for cost, tokens in pool.drain():
             meter.advance(cost, tokens)
-    with replacing(complete) as partial:
-        partial.write_text(json.dumps({"shards": count}))
+    write_json(complete, {"shards": count})
     return _paths(folder, count)
 
 
@@ -210,15 +206,7 @@ class _Pool:
 
 def _start_worker() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # on Ctrl-C the parent ends the workers
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    """End this process when its parent is gone: a killed run must not leave workers that wait forever."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        wait([parent.sentinel])
-        os._exit(1)
+    end_with_parent()
 
 
 @functools.lru_cache(maxsize=2)

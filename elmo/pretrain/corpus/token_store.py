@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmo.common.errors import InputError
-from elmo.common.files import parse_json
+from elmo.common.files import read_json
 
 FORMAT: Final = "elmo token store"
 VERSION: Final = 1
@@ -132,7 +132,7 @@ def read_header(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         raise InputError(f"{folder}: no header.json here, so this is not a token store; name another folder.")
     try:
-        header: dict[str, Any] = parse_json(path.read_text(encoding="utf-8"))
+        header: dict[str, Any] = read_json(path)
     except ValueError as error:
         raise InputError(
             f"{path}: not readable as JSON ({error}); delete the folder and build the store again."

@@ -15,7 +15,8 @@ from typing import Any
 import torch
 
 from elmo.common.errors import InputError
-from elmo.common.files import locked, parse_json, replacing
+from elmo.common.files import read_json, replacing, write_json
+from elmo.common.processes import locked
 from elmo.common.tensor_files import check_optimizer, check_tensors, naming, read_tensors, write_tensors
 from elmo.pretrain.corpus.token_store import require
 from elmo.pretrain.model.language_model import LanguageModel
@@ -91,8 +92,8 @@ class RunFolder:
                 f"{path}: checkpoints and export need about {room / 1e6:,.0f} MB, {free / 1e6:,.0f} MB are free; "
                 "make room or name a folder on another disk"
             )
-        with self.writing(), replacing(claim) as partial:
-            partial.write_text(json.dumps(_plain(identity), indent=1) + "\n", encoding="utf-8")
+        with self.writing():
+            write_json(claim, _plain(identity))
 
     @property
     def finished(self) -> bool:
@@ -101,8 +102,8 @@ class RunFolder:
 
     def finish(self, summary: Mapping[str, Any]) -> None:
         """Marks the run as done."""
-        with self.writing(), replacing(self.path / "finished.json") as partial:
-            partial.write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
+        with self.writing():
+            write_json(self.path / "finished.json", summary)
 
     def save(self, model: LanguageModel, optimiser: torch.optim.Optimizer, position: Position) -> None:
         """Writes a checkpoint in the place of the last one, which stays until the new one is whole."""
@@ -172,7 +173,7 @@ def _shown(row: CurveRow) -> dict[str, str]:
 def _claimed(claim: Path) -> dict[str, Any]:
     """The identity of the run that a folder belongs to."""
     try:
-        identity = parse_json(claim.read_text(encoding="utf-8"))
+        identity = read_json(claim)
     except ValueError:
         identity = None
     if not isinstance(identity, dict):

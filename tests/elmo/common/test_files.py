@@ -7,7 +7,7 @@ import torch
 
 from elmo.common.device import choose_device
 from elmo.common.errors import InputError
-from elmo.common.files import expanded, interrupts_held_back, parse_json, read_json, replacing
+from elmo.common.files import expanded, interrupts_held_back, parse_json, read_own_json, replacing
 
 
 def test_a_file_appears_when_it_is_whole(tmp_path):
@@ -161,7 +161,7 @@ class TestJson:
     def test_a_file_is_named(self, tmp_path):
         (tmp_path / "a.json").write_text(self.DEEP)
         with pytest.raises(InputError, match=r"a\.json: expected JSON, found: brackets are nested too deeply"):
-            read_json(tmp_path / "a.json")
+            read_own_json(tmp_path / "a.json")
 
 
 class TestExpanded:

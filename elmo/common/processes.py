@@ -1,0 +1,77 @@
+"""Processes: file locks between them, and workers that end with their parent."""
+
+from __future__ import annotations
+
+import fcntl
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+POLL_SECONDS = 0.5
+_THREAD_NAME = "parent watch"
+
+
+def try_lock(descriptor: int) -> bool:
+    """Locks an open file for this process; False if another one has it.
+
+    The lock is released when the file is closed, and when the process ends, however it ends.
+    """
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def unlock(descriptor: int) -> None:
+    """Releases the lock of an open file."""
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+
+@contextmanager
+def locked(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
+    """Runs the block in one process at a time.
+
+    Args:
+        path: a file for the lock alone. It is created and stays: removing it would let two processes in.
+        waiting: called once if another process is inside; it may raise instead of waiting.
+    """
+    with path.open("ab") as file:
+        if not try_lock(file.fileno()):
+            waiting()
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def parent_pid() -> int | None:
+    """The process that started this worker, on the same machine; None if this process is not a worker."""
+    parent = multiprocessing.parent_process()
+    return None if parent is None else parent.pid
+
+
+def end_with_parent() -> None:
+    """Kills this worker as soon as its parent is gone; does nothing in a process that is not a worker.
+
+    A parent that ends by kill -9 cannot end its workers, and they would compute for hours unseen, or wait forever.
+    For workers that the parent starts directly: of one that is started by a fork server, that server is the parent.
+    """
+    parent = parent_pid()
+    if parent is None or any(thread.name == _THREAD_NAME for thread in threading.enumerate()):
+        return
+
+    def end_if_orphan() -> None:
+        if os.getppid() != parent:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def watch() -> None:
+        while True:
+            end_if_orphan()
+            time.sleep(POLL_SECONDS)
+
+    end_if_orphan()  # before any work starts
+    threading.Thread(target=watch, name=_THREAD_NAME, daemon=True).start()
