@@ -1,1 +1,1 @@
-"""What came out: run records and the tables made from them (standard library and elmo.common only)."""
+"""Results: run records and the tables made from them (standard library and elmo.common only)."""

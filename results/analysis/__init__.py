@@ -1,1 +1,1 @@
-"""What is computed from records: means, gains, intervals, verdicts and the state of a sweep."""
+"""Analysis of records: means, gains, intervals, verdicts and the state of sweeps."""

@@ -1,1 +1,1 @@
-"""What a run leaves: record, identity, lock, example scores and environment."""
+"""Files of a run: record, identity, lock, example scores and environment."""

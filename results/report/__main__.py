@@ -1,4 +1,4 @@
-"""`python -m results.report`: all runs on one HTML page that opens from disk."""
+"""`python -m results.report`: one HTML page with all runs."""
 
 import argparse
 import sys
@@ -21,8 +21,8 @@ DEFAULT_OUT = Path("results", "report.html")
 
 _DESCRIPTION = """\
 Writes one self-contained HTML page: the table, the gain of each task, seeds, learning curves, layer weights, scores by
-class and by training set size where records have them, failures, and a card for each run. It needs no network and no
-server: open the file."""
+class and by training set size where records have them, failures, and a card for each run. Open the file in a browser;
+it needs no network and no server."""
 
 _EPILOG = """\
 examples:
@@ -33,7 +33,7 @@ examples:
 
 @kept_intervals()
 def main(argv: Sequence[str] | None = None) -> int:
-    """Writes the page; gives back the exit status: 1 if there is nothing to show, 2 if it cannot be written."""
+    """Writes the page; returns the exit status: 1 if there is nothing to show, 2 if it cannot be written."""
     options = _parser().parse_args(argv)
     chosen = choose(options)
     if chosen.mistake:
@@ -83,10 +83,10 @@ def _about(chosen: Chosen) -> PageInfo:
 
 def _write_page(path: Path, text: str, summary: Summary) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    content = text.encode(errors="backslashreplace")  # a folder's name need not be UTF-8
+    content = text.encode(errors="backslashreplace")  # folder names may not be UTF-8
     path.write_bytes(content)
     wrong = sum(finding.wrong for finding in summary.findings)
-    warning = f"; {wrong} findings to look at" if wrong else ""
+    warning = f"; {wrong} warnings" if wrong else ""
     write(f"{path}: {len(content) / 1000:,.0f} kB{warning}\n", sys.stdout)
 
 

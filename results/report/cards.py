@@ -1,4 +1,4 @@
-"""Run cards: all that a record knows of its run, folded to one line; failed runs with the last lines they left."""
+"""Run cards of the report: the content of each record on demand, and failed runs with their tracebacks."""
 
 from collections.abc import Sequence
 from html import escape
@@ -12,7 +12,7 @@ MOST_CARDS = 200
 
 
 def failure_cards(failed: Sequence[FoundRecord]) -> str:
-    """For each failed run its reason and the last lines of its traceback."""
+    """The error and the last lines of the traceback of each failed run."""
     cards = []
     for item in failed:
         error = item.record.error
@@ -27,9 +27,9 @@ def failure_cards(failed: Sequence[FoundRecord]) -> str:
 
 
 def run_cards(found: Sequence[FoundRecord]) -> str:
-    """The runs by data and task, each folded; a reader opens the one whose number is to be audited.
+    """The runs by data and task, each with a card that opens on demand.
 
-    A card has 2.5 kB. Of a large grid each run has a line instead, which names its record: all of the card is there.
+    A card has 2.5 kB. In a large grid each run has only a line, with the path of its record.
     """
     rows: dict[tuple[str, str], list[FoundRecord]] = {}
     for item in found:
@@ -40,19 +40,19 @@ def run_cards(found: Sequence[FoundRecord]) -> str:
         title = f"{escape(task)} · {escape(data)} <small>{counted(len(items))}</small>"
         blocks.append(f'<details class="runs"><summary>{title}</summary>{cards}</details>')
     if len(found) > MOST_CARDS:
-        blocks.insert(0, f"<p>Cards are shown of up to {MOST_CARDS} runs: --runs and --data choose some.</p>")
+        blocks.insert(0, f"<p>Cards are shown for up to {MOST_CARDS} runs; choose some with --runs and --data.</p>")
     return "\n".join(blocks)
 
 
 def run_name(record: RunRecord) -> str:
-    """Data, task, features, settings and seed in one line."""
+    """Data, task, features, settings and seed on one line."""
     identity = record.identity
     settings = "".join(f" {key}={shown(value)}" for key, value in sorted(identity.variant.items()))
     return f"{identity.data} {identity.task} {identity.features}{settings} seed {identity.seed}"
 
 
 def counted(runs: int) -> str:
-    """The number of runs in words."""
+    """The number of runs, as text."""
     return "1 run" if runs == 1 else f"{runs:,} runs"
 
 
@@ -78,7 +78,7 @@ def _run_card(item: FoundRecord) -> str:
 
 
 def _facts(item: FoundRecord) -> list[tuple[str, str]]:
-    """What audits a number, with the unknown left out."""
+    """What is needed to audit a score; unknown facts are left out."""
     record, environment = item.record, item.record.environment
     scores = [f"{split} {name} {score:.2f}" for split, own in record.scores.items() for name, score in own.items()]
     facts: list[tuple[str, str | None]] = [
@@ -97,11 +97,8 @@ def _facts(item: FoundRecord) -> list[tuple[str, str]]:
             ("device", f"{environment.device}, threads {environment.threads}, {environment.platform}"),
             ("versions", f"Python {environment.python}, {versions}"),
         ]
-    facts += [(key, shown_hash(value)) for key, value in flattened(record.fingerprinted).items() if value is not None]
+    hashed = flattened(record.fingerprinted)
+    # Hashes are not shortened, so that they can be compared.
+    facts += [(key, v if isinstance(v, str) else shown(v)) for key, v in hashed.items() if v is not None]
     facts += [("fingerprint", record.fingerprint), ("record", str(item.path))]
     return [(key, value) for key, value in facts if value]
-
-
-def shown_hash(value: object) -> str:
-    """The value whole: what is cut cannot be compared."""
-    return value if isinstance(value, str) else shown(value)

@@ -1,4 +1,4 @@
-"""The figures: each function turns numbers into one Figure; to a resting pointer every mark says its number."""
+"""Charts of the report: each function draws one Figure. Every mark has its number as a tooltip."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -37,7 +37,7 @@ AXES_LEFT, AXES_TOP, AXES_BOTTOM = 40.0, 34.0, 212.0
 
 
 def gains(panels: Sequence[Panel], compared: Sequence[str]) -> Figure:
-    """The gain of each panel with its 95 % interval, all on one scale: the answer at a glance."""
+    """The gain of each panel with its 95 % interval, all on one scale."""
     found = [(panel, panel.row.gain(panel.label), panel.row.interval(panel.label)) for panel in panels]
     known = [(panel, gain, interval) for panel, gain, interval in found if gain is not None]
     ends = [end for _, gain, interval in known for end in ((interval.low, interval.high) if interval else (gain,))]
@@ -58,7 +58,7 @@ def gains(panels: Sequence[Panel], compared: Sequence[str]) -> Figure:
             ends_at = [(scale.at(interval.low), top + 30), (scale.at(interval.high), top + 30)]
             marks.append(ChartLine(ends_at, "elmo", 3, opacity=0.9 if sure else 0.45, title=f"{panel.title}: {text}"))
         marks.append(Dot(scale.at(gain), top + 30, "elmo", "diamond", 5.0, title=f"{panel.title}: {text}"))
-    caption = "On the test set, in points, with 95 % interval. One that spans zero leaves open whether there is a gain."
+    caption = "Test set, in points, with 95 % interval. One that includes zero leaves open whether there is a gain."
     return Figure("gains", f"Gain of {compared[1]} over {compared[0]}", caption, height, marks)
 
 
@@ -83,7 +83,7 @@ def seed_scatter(panel: Panel, arms: Arms) -> Figure:
 
 
 def learning_curves(panel: Panel, arms: Arms) -> Figure | None:
-    """Dev score by epoch, a line for each seed in its arm's colour; None where no run kept its epochs."""
+    """Dev score by epoch, a line for each seed in its arm's colour; None if no run has epochs."""
     runs = [(group, record, curve(record)) for group in panel.groups for record in group.records]
     points = [point for _, _, own in runs for point in own]
     if not points:
@@ -109,7 +109,7 @@ def learning_curves(panel: Panel, arms: Arms) -> Figure | None:
 
 
 def layer_weights(panel: Panel, arms: Arms) -> Figure | None:
-    """How much of each layer the task takes, by placement: the paper's Figure 2; None without learned mixes."""
+    """The weight of each layer by placement, as in the paper's Figure 2; None without learned mixes."""
     found = [(group, mixes(group)) for group in panel.groups]
     places = list(dict.fromkeys(place for _, own in found for place in own))
     users = [group.features for group, own in found if own]
@@ -180,7 +180,7 @@ def sample_efficiency(sizes: Efficiency, arms: Arms) -> Figure:
 
 
 def per_class(panel: Panel, arms: Arms) -> Figure | None:
-    """F1 of each class, the arms on one line; None where records have no classes."""
+    """F1 of each class, the arms on one line; None if the records have no classes."""
     found = [(group, class_scores(group)) for group in panel.groups]
     names = list(dict.fromkeys(name for _, own in found for name in own))
     if not names:
@@ -208,7 +208,7 @@ def per_class(panel: Panel, arms: Arms) -> Figure | None:
 
 
 def confusion_matrix(panel: Panel, group: Group) -> Figure | None:
-    """What the model says of each gold class, in percent of the class; None where records have no such counts."""
+    """The confusion matrix in percent of each gold class; None if the records have no counts."""
     found = confusion(group)
     if found is None:
         return None
@@ -233,14 +233,14 @@ def confusion_matrix(panel: Panel, group: Group) -> Figure | None:
             x = left + (j + 0.5) * cell
             marks.append(Label(x, y + height / 2 + 4, f"{share:.0%}", "ink", 12, "middle", i == j, halo=0))
     title = f"{panel.title} · {group.features}"
-    caption = f"{group.features}: share of each gold class by what was predicted, all seeds together."
+    caption = f"{group.features}: predicted classes as a share of each gold class, over all seeds."
     return Figure(
         f"confusion-{panel.stem}-{as_stem(group.features)}", title, caption, top + height * len(names) + 8, marks
     )
 
 
 def _legend(features: Sequence[str], arms: Arms) -> list[Mark]:
-    """Marker and name of each arm, from the left, at the top."""
+    """Marker and name of each arm, at the top left."""
     marks: list[Mark] = []
     x = LEFT
     for name in dict.fromkeys(features):
@@ -265,7 +265,7 @@ def _horizontal_ticks(scale: Scale) -> list[Mark]:
 
 
 def _below(ticks: Iterable[tuple[float, str]]) -> list[Mark]:
-    """Numbers under the axis, those left out that would run into the one before; the last always stands."""
+    """Numbers under the axis, without those that would overlap; the last is always shown."""
     marks: list[Mark] = []
     free = WIDTH + 20
     for x, text in reversed(list(ticks)):

@@ -1,8 +1,8 @@
-"""Figures as lists of marks: a chart is drawn once, then written as SVG (svg.py) or painted as PNG (png.py).
+"""Figures as lists of marks, which svg.py and png.py write.
 
-Coordinates are pixels, y downwards. Figures are as wide as a phone, so that text keeps its size on one and several
-stand side by side on a desk. A colour is a name of PALETTE: the page binds it to light or dark, a file gets the light
-one.
+Coordinates are pixels, y downwards. Figures are as wide as a phone's screen, so that text keeps its size there, and
+several fit next to each other on a larger screen. Colours are names of PALETTE: the page uses the light or dark
+value, a file the light one.
 """
 
 import math
@@ -14,7 +14,7 @@ WIDTH = 360.0
 Point = tuple[float, float]
 Shape = Literal["circle", "square", "diamond", "triangle"]
 
-# name -> (light, dark); the baseline is grey, so that what was added stands out
+# name -> (light, dark); the baseline is grey, so that ELMo stands out
 PALETTE = {
     "ink": ("#1b1f24", "#e8eaed"),
     "muted": ("#5b6470", "#9aa4b2"),
@@ -31,7 +31,7 @@ PALETTE = {
 
 @dataclass(frozen=True)
 class ChartLine:
-    """A line through points; `title` is what a pointer that rests on it is told, as of all marks."""
+    """A line through points; `title` is the tooltip, as of all marks."""
 
     points: Sequence[Point]
     colour: str
@@ -69,7 +69,7 @@ class Dot:
 
 @dataclass(frozen=True)
 class Label:
-    """A line of text; `anchor` says which end of it stands at x, y is the line it stands on."""
+    """A line of text; `anchor` says which part of it is at x, y is the baseline."""
 
     x: float
     y: float
@@ -89,9 +89,9 @@ class Figure:
     """A drawing.
 
     Attributes:
-        name: The stem of its file.
+        name: Its file name without suffix.
         title: Its heading, above the drawing.
-        caption: What is to be seen, in a sentence.
+        caption: A sentence that explains it.
         height: In pixels; the width is WIDTH.
         marks: In the order of drawing.
     """
@@ -105,7 +105,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Arm:
-    """How one kind of features looks in every figure: colour and shape, so that colour alone carries nothing."""
+    """Colour and marker of one kind of features in every figure; the marker helps readers who cannot tell colours."""
 
     features: str
     colour: str
@@ -113,7 +113,7 @@ class Arm:
 
 
 def arms_of(features: Sequence[str]) -> dict[str, Arm]:
-    """A look for each of the features: the known ones always have theirs, others take what is left in turn."""
+    """Colour and marker for each of the features: fixed for the known ones, the remaining ones in turn for others."""
     shapes: dict[str, Shape] = {"glove": "circle", "elmo": "diamond", "elmo_random": "square"}
     left: list[tuple[str, Shape]] = [("arm-a", "triangle"), ("arm-b", "circle"), ("arm-c", "square")]
     others = [name for name in features if name not in shapes]
@@ -123,7 +123,7 @@ def arms_of(features: Sequence[str]) -> dict[str, Arm]:
 
 @dataclass(frozen=True)
 class Scale:
-    """Maps values to pixels, straight or by their logarithm."""
+    """Maps values to pixels, linearly or by their logarithm."""
 
     low: float
     high: float
@@ -140,7 +140,7 @@ class Scale:
         return self.start + share * (self.end - self.start)
 
     def ticks(self, count: int = 5) -> list[float]:
-        """Round values within the scale, about as many as asked for."""
+        """Round values within the scale, about `count` of them."""
         rough = (self.high - self.low) / max(count, 1)
         if rough <= 0:
             return [self.low]
@@ -151,23 +151,23 @@ class Scale:
 
 
 def spread(values: Sequence[float], start: float, end: float, *, zero: bool = False, room: float = 0.06) -> Scale:
-    """A straight scale that holds all values with some room around, and zero if it must."""
+    """A linear scale with a margin around all values, and optionally zero."""
     low, high = min([*values, 0.0] if zero else values), max([*values, 0.0] if zero else values)
     margin = (high - low) * room or 1.0
     return Scale(low - margin, high + margin, start, end)
 
 
 def shown_tick(value: float) -> str:
-    """A tick's number without needless digits: 0.5, 80, 14,041."""
+    """A tick's number: 0.5, 80, 14,041."""
     return f"{value:,.10g}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def text_width(text: str, size: float = 12.0) -> float:
-    """About how wide a text is; fonts differ, so it errs on the wide side."""
+    """The approximate width of a text, rather too wide, since fonts differ."""
     return 0.58 * size * len(text)
 
 
 def fitted(text: str, width: float, size: float = 12.0) -> str:
-    """The text, cut with an ellipsis where it would not fit."""
+    """The text, shortened with an ellipsis if it does not fit."""
     most = max(int(width / (0.58 * size)), 2)
     return text if len(text) <= most else f"{text[: most - 1]}…"

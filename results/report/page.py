@@ -1,4 +1,4 @@
-"""The page: one HTML file with everything in it, no script and no network, that opens from disk in any browser."""
+"""The HTML page of the report: self-contained, without scripts and network access."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,14 +18,14 @@ from results.report.svg import inline_svg
 from results.tables.cells import PAPER_ARMS, legend, shown_p
 
 STYLE = Path(__file__).with_name("page.css")
-MOST_FOLDED = 50  # figures of other settings in a section; one has about 5 kB
-# Whatever a record holds, the browser fetches nothing and runs nothing.
+MOST_FOLDED = 50  # figures of other settings per section; each has about 5 kB
+# The browser must not fetch or run anything, whatever a record contains.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
 @dataclass(frozen=True)
 class PageInfo:
-    """What the page says of itself: when it was made, from which folders, from which records."""
+    """The time, folders and records that the page was made from."""
 
     made_at: str
     folders: Sequence[Path]
@@ -35,20 +35,20 @@ class PageInfo:
 def page(summary: Summary, sections: Sequence[Section], about: PageInfo) -> str:
     """The whole page."""
     failed = [item for item in about.found if item.record.status == "failed"]
-    findings = [finding for finding in summary.findings if finding.kind != "failed"]  # those have cards of their own
-    blocks = [
-        _block("scores", "Scores", _scores(summary)) if summary.rows else "",
-        *(_section(section) for section in sections if section.key != "gain"),
-        _block("failures", f"Failures ({len(failed)})", failure_cards(failed)) if failed else "",
-        _block("findings", "Findings", _findings(findings)) if findings else "",
-        _block("runs", "Runs", run_cards(about.found)) if about.found else "",
+    findings = [finding for finding in summary.findings if finding.kind != "failed"]  # those are shown as cards
+    blocks = [  # (anchor, title, HTML)
+        ("scores", "Scores", _scores(summary) if summary.rows else ""),
+        *((section.key, section.title, _section(section)) for section in sections if section.key != "gain"),
+        ("failures", f"Failures ({len(failed)})", failure_cards(failed)),
+        ("findings", "Findings", _findings(findings)),
+        ("runs", "Runs", run_cards(about.found)),
     ]
+    blocks = [block for block in blocks if block[2]]
+    navigation = "".join(f'<a href="#{key}">{escape(title)}</a>' for key, title, _ in blocks)
+    body = "\n".join(
+        f'<section id="{key}"><h2>{escape(title)}</h2>{content}</section>' for key, title, content in blocks
+    )
     gain = [figure for section in sections if section.key == "gain" for figure in section.figures]
-    anchors = [("scores", "Scores")] * bool(summary.rows)
-    anchors += [(section.key, section.title) for section in sections if section.key != "gain"]
-    anchors += [("failures", "Failures")] * bool(failed) + [("findings", "Findings")] * bool(findings)
-    anchors += [("runs", "Runs")] * bool(about.found)
-    navigation = "".join(f'<a href="#{key}">{escape(title)}</a>' for key, title in anchors)
     folders = escape(", ".join(map(str, about.folders)))
     first, second = summary.compared
     title = "What does ELMo add?" if summary.with_paper else f"{second} against {first}"
@@ -72,7 +72,7 @@ def page(summary: Summary, sections: Sequence[Section], about: PageInfo) -> str:
 </header>
 <main>
 {_answer(summary, gain)}
-{chr(10).join(block for block in blocks if block)}
+{body}
 </main>
 <footer>Made {escape(about.made_at)} by python -m results.report from {folders}</footer>
 </body>
@@ -81,7 +81,7 @@ def page(summary: Summary, sections: Sequence[Section], about: PageInfo) -> str:
 
 
 def _colours() -> str:
-    """The palette as CSS variables, dark where the reader's system is."""
+    """The palette as CSS variables; dark colours if the reader's system is dark."""
     light, dark = ("".join(f"--{name}:{pair[i]};" for name, pair in PALETTE.items()) for i in (0, 1))
     return f":root{{{light}}}\n@media (prefers-color-scheme: dark){{:root{{{dark}}}}}"
 
@@ -101,7 +101,7 @@ def _lead(about: PageInfo) -> str:
 
 
 def _answer(summary: Summary, gain: Sequence[Figure]) -> str:
-    """The gains at a glance: large numbers, one tile for each task, beside all intervals on one scale."""
+    """The gains: a tile with a large number for each task, and all intervals on one scale."""
     tiles = []
     for row in summary.rows:
         for panel in panels_of(row)[0]:
@@ -120,7 +120,7 @@ def _answer(summary: Summary, gain: Sequence[Figure]) -> str:
 
 
 def _where(panel: Panel) -> str:
-    """What the task was asked of, and by which metric."""
+    """Data, metric and settings of a panel."""
     text = escape(", ".join(part for part in (panel.row.data, shown_metric(panel.metric), panel.label) if part))
     return f'<small title="{text}">{text}</small>'
 
@@ -133,11 +133,7 @@ def _section(section: Section) -> str:
         if len(section.more) > MOST_FOLDED:
             number += f", of which {MOST_FOLDED} here; --figures DIR writes all"
         more = f'<details class="more"><summary>{number}</summary>{_figures(section.more[:MOST_FOLDED])}</details>'
-    return _block(section.key, section.title, f"<p>{escape(section.text)}</p>{figures}{more}")
-
-
-def _block(key: str, title: str, body: str) -> str:
-    return f'<section id="{key}"><h2>{escape(title)}</h2>{body}</section>'
+    return f"<p>{escape(section.text)}</p>{figures}{more}"
 
 
 def _figures(figures: Sequence[Figure]) -> str:
@@ -150,7 +146,7 @@ def _figures(figures: Sequence[Figure]) -> str:
 
 
 def _scores(summary: Summary) -> str:
-    """The table, that of other settings folded away, and how to read it."""
+    """The table, the table of other settings on demand, and the legend."""
     split = [(row, *panels_of(row)) for row in summary.rows]
     first = [panel for _, panels, _ in split for panel in panels]
     others = [panel for _, _, panels in split for panel in panels]
@@ -184,7 +180,7 @@ def _table(summary: Summary, panels: Sequence[Panel]) -> str:
 
 
 def _cell(header: str, content: str) -> str:
-    """A cell that knows its header: on a phone rows become cards, and the header stands beside the number."""
+    """A cell with its header as an attribute: on a phone, rows become cards with the header next to the number."""
     kind = "empty" if not content else "paper" if header == "paper" else "score"
     return f'<td class="{kind}" data-label="{escape(header)}"><span>{content}</span></td>'
 
@@ -198,7 +194,7 @@ def _score(group: Group | None) -> str:
 
 
 def _paper(row: TableRow, label: str) -> str:
-    """The paper's numbers, and the verdict on each of ours."""
+    """The paper's numbers, and the verdict on ours."""
     verdicts = [verdict(row.group(features, label), row.paper) for features in PAPER_ARMS]
     if row.paper is None or not any(verdicts):
         return ""
@@ -210,7 +206,7 @@ def _paper(row: TableRow, label: str) -> str:
 
 
 def _findings(findings: Sequence[Finding]) -> str:
-    """What somebody should look at, then what is merely good to know; commands that fill empty cells as commands."""
+    """Unreadable files, notes, and the commands that fill empty cells."""
     titles = {"unreadable": "Not read", "note": "Notes", "empty": "Commands that fill the empty cells"}
     blocks = []
     for kind, title in titles.items():

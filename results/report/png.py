@@ -1,4 +1,4 @@
-"""Marks as PNG: the same figure, painted by matplotlib, which is imported here and nowhere else."""
+"""PNG output of figures, by matplotlib, which is imported only here."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from results.report.figures import PALETTE, WIDTH, Box, ChartLine, Figure, Label
 from results.report.svg import TITLE_ROOM, with_title
 
-PIXELS = 100.0  # of ours to the inch: a point is 72 to the inch
+PIXELS = 100.0  # of ours per inch; an inch has 72 points
 SHARPNESS = 2.5  # pixels of the file for each of ours
 MARGIN = 10.0
 MARKERS = {"circle": "o", "square": "s", "diamond": "D", "triangle": "^"}
@@ -18,7 +18,7 @@ def can_paint() -> bool:
 
 
 def write_png(figure: Figure, path: Path) -> None:
-    """Paints the figure with its title into a file."""
+    """Draws the figure with its title into a file."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure as Canvas
     from matplotlib.patches import Rectangle
@@ -37,8 +37,8 @@ def write_png(figure: Figure, path: Path) -> None:
         if isinstance(mark, Label):
             across = {"start": "left", "middle": "center", "end": "right"}[mark.anchor]
             weight = "bold" if mark.bold else "normal"
-            text = mark.text.replace("$", r"\$")  # names are no formulas
-            size = mark.size * points * 0.92  # its font runs wider than a browser's
+            text = mark.text.replace("$", r"\$")  # no formulas in names
+            size = mark.size * points * 0.92  # matplotlib's font is wider than a browser's
             halo = [withStroke(linewidth=mark.halo * points, foreground=PALETTE["card"][0])] if mark.halo else []
             axes.text(
                 mark.x, mark.y, text, color=colour, fontsize=size, ha=across, weight=weight, zorder=depth,

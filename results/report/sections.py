@@ -1,4 +1,4 @@
-"""The report's sections: which figures there are, in the order in which a reader asks for them."""
+"""Sections of the report and their figures, in the order of the page."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,14 +20,14 @@ from results.report.figures import Figure, arms_of
 
 @dataclass(frozen=True)
 class Section:
-    """Figures that answer one question.
+    """A group of figures about one question.
 
     Attributes:
-        key: Its anchor.
+        key: Its anchor in the page.
         title: Its heading.
         text: What to look for.
-        figures: Those to see at once.
-        more: Those of other settings, folded away.
+        figures: Those shown directly.
+        more: Those of other settings, shown on demand.
     """
 
     key: str
@@ -38,7 +38,7 @@ class Section:
 
 
 def sections_of(summary: Summary) -> list[Section]:
-    """All sections in which there is something to see; the first has the gains."""
+    """All sections that have figures; the first has the gains."""
     arms = arms_of(summary.features)
     split = [panels_of(row) for row in summary.rows]
     first = [panel for panels, _ in split for panel in panels]
@@ -67,7 +67,7 @@ def sections_of(summary: Summary) -> list[Section]:
         Section(
             "seeds",
             "Seeds",
-            "One mark is one run: how far do seeds alone move a score?",
+            "One mark is one run: how much do scores vary between seeds?",
             *drawn(seed_scatter),
         ),
         Section(
@@ -79,22 +79,22 @@ def sections_of(summary: Summary) -> list[Section]:
         Section(
             "curves",
             "Learning curves",
-            "Scores on the dev set, by which each run chose its epoch; the test set was read once, afterwards.",
+            "Scores on the dev set, on which each run chose its epoch. The test set was read once, afterwards.",
             *drawn(learning_curves),
         ),
         Section(
             "layers",
             "Layers",
-            "How the task mixes the biLM's layers, at each place where it reads them (the paper's Figure 2).",
+            "How a task weights the biLM's layers, at each place where it uses them (the paper's Figure 2).",
             *drawn(layer_weights),
         ),
         Section("classes", "Classes", "Where does the gain come from?", [*classes[0], *matrices], classes[1]),
     ]
-    return _with_names_of_their_own([section for section in found if section.figures or section.more])
+    return _with_unique_names([section for section in found if section.figures or section.more])
 
 
-def _with_names_of_their_own(sections: Sequence[Section]) -> list[Section]:
-    """The sections, no two figures of which would be written to one file."""
+def _with_unique_names(sections: Sequence[Section]) -> list[Section]:
+    """Renames figures so that no two have the same file name."""
     taken: set[str] = set()
 
     def named(figure: Figure) -> Figure:

@@ -1,14 +1,18 @@
-"""Marks as SVG: in the page with colours that follow light and dark, in a file of its own with fixed ones."""
+"""SVG output of figures: in the page with light and dark colours, as a file with light ones on a white card.
+
+Files do not follow the reader's colour scheme: GitHub's may differ from the system's, and other programs do not know
+CSS variables. The white background keeps them readable on a dark page.
+"""
 
 from html import escape
 
 from results.report.figures import PALETTE, WIDTH, Box, ChartLine, Dot, Figure, Label, Mark
 
-TITLE_ROOM = 34.0  # a file has no page around it, so its title is drawn
+TITLE_ROOM = 34.0  # pixels above the drawing for the title, which only files have
 
 
 def inline_svg(figure: Figure) -> str:
-    """The drawing for the page, without its title, which the page has as a heading."""
+    """The drawing for the page, without its title: the page has it as a heading."""
     marks = "".join(_mark(mark, in_page=True) for mark in figure.marks)
     return (
         f'<svg viewBox="0 0 {WIDTH:g} {figure.height:g}" role="img" '
@@ -17,7 +21,7 @@ def inline_svg(figure: Figure) -> str:
 
 
 def standalone_svg(figure: Figure) -> str:
-    """The drawing as a file that any viewer can show, with its title."""
+    """The drawing as a file, with its title."""
     marks = "".join(_mark(mark, in_page=False) for mark in with_title(figure).marks)
     height = figure.height + TITLE_ROOM
     return (
@@ -30,7 +34,7 @@ def standalone_svg(figure: Figure) -> str:
 
 
 def with_title(figure: Figure) -> Figure:
-    """The figure with its title above, where y is negative."""
+    """The figure with its title above the drawing, at negative y."""
     title = Label(0, 16 - TITLE_ROOM, figure.title, "ink", 14, bold=True)
     return Figure(figure.name, figure.title, figure.caption, figure.height, [title, *figure.marks])
 
@@ -41,7 +45,7 @@ def _mark(mark: Mark, in_page: bool) -> str:
         weight = ' font-weight="600"' if mark.bold else ""
         anchor = "" if mark.anchor == "start" else f' text-anchor="{mark.anchor}"'
         place = f'x="{mark.x:.1f}" y="{mark.y:.1f}" font-size="{mark.size:g}"'
-        halo = "var(--card)" if in_page else PALETTE["card"][0]  # keeps the text readable across lines
+        halo = "var(--card)" if in_page else PALETTE["card"][0]  # keeps text readable on top of lines
         style = f"fill:{colour};stroke:{halo};stroke-width:{mark.halo:g}px;paint-order:stroke;stroke-linejoin:round"
         return f'<text {place}{anchor}{weight} style="{style}">{escape(mark.text)}</text>'
     title = f"<title>{escape(mark.title)}</title>" if mark.title else ""
@@ -58,7 +62,7 @@ def _mark(mark: Mark, in_page: bool) -> str:
 
 
 def _outline(dot: Dot) -> str:
-    """The marker's path; sized so that all shapes look equally heavy."""
+    """The marker's path; all shapes have about the same area."""
     x, y, r = dot.x, dot.y, dot.radius
     if dot.shape == "circle":
         return f"M{x - r:.1f},{y:.1f}a{r:g},{r:g} 0 1,0 {2 * r:g},0a{r:g},{r:g} 0 1,0 {-2 * r:g},0z"

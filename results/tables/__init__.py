@@ -1,1 +1,1 @@
-"""The table: cells, formats, the terminal, and the commands that make a run again."""
+"""Results tables: cells, formats, terminal output, and commands that repeat runs."""
