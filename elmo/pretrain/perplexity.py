@@ -1,4 +1,4 @@
-"""python -m elmo.pretrain.perplexity: the command of `elmo.pretrain.training.perplexity`."""
+"""Command line of `python -m elmo.pretrain.perplexity`."""
 
 import sys
 

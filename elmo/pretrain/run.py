@@ -1,4 +1,4 @@
-"""A whole pretraining run: text to token store, training, held-out perplexity, export. Knows nothing of Hydra."""
+"""Pretraining run: builds the token store, trains, measures held-out perplexity, exports."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from elmo.tokeniser import Tokenise
 
 
 class Start(NamedTuple):
-    """The model to begin with, the words that it predicts, and how text is cut into such words."""
+    """The initial model, the words that it predicts, and how text is tokenised."""
 
     model: LanguageModel
     vocabulary: list[str]
@@ -41,28 +41,28 @@ class Start(NamedTuple):
 
 
 def pretrain(settings: Settings, command: list[str], console: Console) -> None:
-    """Runs a pretraining from text to export; a finished run is left alone, an unfinished one goes on.
+    """Runs a pretraining from text to export; a finished run is left alone, an unfinished one continues.
 
     Args:
         settings: of the run.
-        command: the arguments that they came from, for the card.
-        console: where progress goes.
+        command: the command-line arguments, for the card.
+        console: for progress.
     """
     if not settings.out:
         raise InputError("out: expected a folder for the run, found none; add out=DIR")
     if not settings.corpus:
         raise InputError("corpus: expected text files or folders, found none; add corpus=[FILE,FOLDER]")
-    settings.budget.progress(0, 0, 0.0)  # says at once if there is none
+    settings.budget.progress(0, 0, 0.0)  # raises early if no budget is set
     given = _given(settings)
     if given is None:
-        settings.model.options(settings.input, [UNKNOWN_WORD])  # likewise of a shape that cannot be
+        settings.model.options(settings.input, [UNKNOWN_WORD])  # raises early if the shape is invalid
     device = choose_device(settings.device)
     with started(device.type == "cuda") as workers:
-        speaker = console if workers.first else Console(quiet=True)
+        shown = console if workers.first else Console(quiet=True)
         out = Path(settings.out)
-        store = _store(settings, out, speaker, workers)
+        store = _store(settings, out, shown, workers)
         with alone_in(out) if workers.first else nullcontext():
-            _pretrain(settings, given, store, command, speaker, device, workers)
+            _pretrain(settings, given, store, command, shown, device, workers)
 
 
 def _pretrain(
@@ -79,8 +79,8 @@ def _pretrain(
     model.to(device)
     parameters = sum(item.numel() for item in model.parameters())
     identity = settings.identity() | {"store": store.fingerprint, "processes": workers.world}
-    room = 4 * parameters * 9  # two checkpoints of weights and both averages, and two exports
-    folder = RunFolder(out, identity, room)
+    space = 4 * parameters * 9  # two checkpoints of weights and both averages, and two exports
+    folder = RunFolder(out, identity, space)
     if folder.finished:
         print_line(console, f"{out}: this run is finished; see {out / 'export' / settings.name / 'card.md'}")
         return
@@ -130,7 +130,7 @@ def _pretrain(
 
 
 def _store(settings: Settings, out: Path, console: Console, workers: Workers) -> TokenStore:
-    """The token store, built by the first process; the others wait."""
+    """The token store; the first process builds it, the others wait."""
     folder = Path(settings.store) if settings.store else out / "store"
     wanted = CorpusSettings(
         sources=list(settings.corpus),
@@ -150,27 +150,27 @@ def _store(settings: Settings, out: Path, console: Console, workers: Workers) ->
 
 
 def _random(settings: Settings, store: TokenStore) -> Start:
-    """A new model, for the words of the store."""
+    """A new model for the words of the store."""
     vocabulary = store.vocabulary()
     options = settings.model.options(settings.input, vocabulary)
     return Start(LanguageModel.random(options, len(vocabulary), settings.seed), vocabulary, settings.tokenise)
 
 
 def _given(settings: Settings) -> Start | None:
-    """The model to continue from, if one was named; what is wrong with it is said before the text is read."""
+    """The model to continue from, if `init` names one; loaded early, so that errors come before the text is read."""
     if settings.init is None:
         return None
     model, output = load_model(settings.init)
     if output.tokenise != settings.tokenise:
         raise InputError(
             f"init={settings.init} was trained with tokenise={output.tokenise}, this run has tokenise="
-            f"{settings.tokenise}; ask for the same, or the words would not match"
+            f"{settings.tokenise}; use the same, or the words would not match"
         )
     return Start(model, output.vocabulary, output.tokenise)
 
 
 def _before(folder: RunFolder, model: LanguageModel, heldout: Text) -> Perplexity | None:
-    """Held-out perplexity of the given weights, measured once and kept: a resumed run begins with other weights."""
+    """Held-out perplexity of the given weights, stored for resumed runs, which start with other weights."""
     path = folder.path / "before.json"
     if path.exists():
         return Perplexity(**read_own_json(path))
@@ -187,7 +187,7 @@ def _measured(model: LanguageModel, heldout: Text, dtype: torch.dtype = torch.fl
 
 @contextmanager
 def _watching(settings: Settings, workers: Workers) -> Iterator[Callable[[CurveRow], None] | None]:
-    """What sends the learning curve to Weights & Biases, where that was asked for."""
+    """A function that sends the learning curve to Weights & Biases, or None."""
     if settings.wandb is None or not workers.first:
         yield None
         return
@@ -215,7 +215,7 @@ def _report(console: Console, facts: Facts, outcome: TrainingResult, target: Pat
     if facts.passes < 1:
         print_line(
             console,
-            f"warning: this biLM read {facts.passes:.2%} of its text, not all of it once; do not judge by it what a "
-            "biLM gives a task",
+            f"warning: this biLM read {facts.passes:.2%} of its text, less than one pass; do not judge from it what "
+            "a biLM contributes to a task",
             style="yellow",
         )

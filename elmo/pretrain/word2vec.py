@@ -1,22 +1,21 @@
-"""Word vectors from the text of a biLM: `python -m tasks.word2vec TEXT...`, for features=word2vec.
+"""Train word2vec vectors on the text of a biLM: `python -m tasks.word2vec TEXT...`, for features=word2vec.
 
-The stronger static baseline. ELMo may seem good only because the vectors it is compared with are narrow, or were
-trained on other text. These are 300 wide and see what the biLM sees, token for token: the training part of the same
-token store (`elmo.pretrain.corpus.build`), without the held-out paragraphs. What is left between the two arms is that
-one knows a word's context and the other does not.
+A stronger static baseline: ELMo may look good only because it is compared with vectors that are narrow or were trained
+on other text. These vectors have 300 dimensions and are trained on the same tokens as the biLM: the training part of
+its token store (`elmo.pretrain.corpus.build`), without the held-out text. The remaining difference is that the biLM
+knows a word's context.
 
 Skip-gram with negative sampling, by gensim: of word2vec's two models the better one for rare words (Mikolov et al.
-2013); the window of 5, five negatives, five passes, at least five occurrences and thinning frequent words at 1e-4 are
-usual for text of this size. One Neoverse-N1 core does 106 k tokens a second (61 k with ten negatives), so five passes
-over the 108 million tokens of the shipped biLM take 85 core-minutes. Words are lower-cased, because the tasks look
-vectors up so (features.words.lowercase); how a word is written is what their character CNN sees.
+2013). A window of 5, five negatives, five passes, at least five occurrences and downsampling of frequent words at 1e-4
+are usual for text of this size. One Neoverse-N1 core processes 106 k tokens a second (61 k with ten negatives), so five
+passes over the 108 million tokens of the shipped biLM take 85 core-minutes. Words are lower-cased, because the tasks
+look vectors up in lower case (features.words.lowercase); their character CNN sees the original spelling.
 """
 
 from __future__ import annotations
 
 import argparse
 import logging
-import math
 import os
 import shutil
 import sys
@@ -32,6 +31,7 @@ import numpy as np
 import numpy.typing as npt
 from rich.console import Console
 
+from elmo.common import checks
 from elmo.common.errors import InputError
 from elmo.common.files import replacing, sha256_of, write_json
 from elmo.common.progress import Meter, print_line
@@ -41,36 +41,36 @@ from elmo.pretrain.corpus.token_store import TokenStore
 from elmo.tokeniser import Tokenise
 from elmo.word_vectors import word2vec_path
 
-SENTENCES_AT_ONCE = 10_000  # spelled out together: a few MB of words, and progress every second or so
-# This version takes a product of two vectors that is exactly -1 for the sign of an exception, reports it, though there
-# is none, and goes on with 0: once in many millions, so nothing is lost. A Python that has its assertions on
-# stops there (gensim's issue 3642). The report goes past sys.unraisablehook, so it can only be explained.
+SENTENCES_AT_ONCE = 10_000  # converted to words together: a few MB, and progress about every second
+# This version takes a product of exactly -1 for an exception, reports it and continues with 0. That is once in many
+# millions of products and harmless, but a debug build of Python stops there (gensim's issue 3642). The report bypasses
+# sys.unraisablehook, so it cannot be suppressed, only explained.
 _FALSE_ALARMS = "4.4.0"
 EXAMPLE = """\
 examples:
-  python -m tasks.word2vec enwiki.txt.xz news/      text files and folders, cut and held out as elmo.pretrain does
-  python -m tasks.word2vec run/store                the token store of a pretraining: exactly the biLM's text
+  python -m tasks.word2vec enwiki.txt.xz news/      text files and folders, split and held out as by elmo.pretrain
+  python -m tasks.word2vec run/store                the token store of a pretraining: exactly the text of the biLM
   python -m tasks.run task=ner features=word2vec    then
 """
 
 
 @dataclass(frozen=True)
 class Word2VecSettings:
-    """How vectors are trained; equal settings and text give equal files only with one worker.
+    """Settings of the training; equal settings and text give equal files only with one worker.
 
     Attributes:
-        dim: numbers in a vector.
-        window: words on either side, at most, that a word is to predict; each time drawn from 1 to this.
-        negatives: drawn words that each of them is told from.
-        sample: words more frequent than this share of the text are thinned out; 0 keeps them all.
+        dim: of a vector.
+        window: most words on either side that a word predicts; the actual number is drawn from 1 to this.
+        negatives: negative samples for each of them.
+        sample: words more frequent than this fraction of the text are downsampled; 0 keeps them all.
         min_count: rarer words get no vector.
         epochs: passes over the text.
-        spread: standard deviation of all values of the vectors, which are multiplied to have it. Skip-gram's own, about
-            0.1, leaves words faint beside characters at the input of a head: dev F1 of mini NER was 5 points lower (two
-            seeds, vectors of 14 million tokens). GloVe 840B has 0.49.
+        spread: standard deviation to which all vectors are scaled. Skip-gram's own, about 0.1, makes words small
+            compared with characters at the input of a head: dev F1 of mini NER was 5 points lower (two seeds, vectors
+            of 14 million tokens). GloVe 840B has 0.49.
         cased: keeps capitals, for features.words.lowercase=false.
-        seed: of all that is drawn.
-        workers: threads. More than one write into the same vectors as they come, so runs differ slightly.
+        seed: of all random draws.
+        workers: threads. Several threads update the same vectors without locks, so runs differ slightly.
     """
 
     dim: int = 300
@@ -87,21 +87,19 @@ class Word2VecSettings:
     def __post_init__(self) -> None:
         least = {"dim": 2, "window": 1, "negatives": 1, "min_count": 1, "epochs": 1, "seed": 0, "workers": 1}
         for name, low in least.items():
-            if getattr(self, name) < low:
-                raise InputError(f"--{name.replace('_', '-')}: expected {low} or more, found {getattr(self, name)}")
-        if not 0 <= self.sample < 1:
-            raise InputError(f"--sample: expected 0 or more and less than 1, found {self.sample}")
-        if not (math.isfinite(self.spread) and self.spread > 0):
-            raise InputError(f"--spread: expected more than 0, found {self.spread}")
+            checks.at_least(low, f"--{name.replace('_', '-')}", getattr(self, name))
+        checks.dropout("--sample", self.sample)
+        checks.positive("--spread", self.spread)
+        checks.finite({"--spread": self.spread})
 
 
 class TrainingText:
-    """The training sentences of a token store as lists of words, from the start each time they are asked for.
+    """The training sentences of a token store as lists of words; it can be iterated several times.
 
     Args:
         store: the corpus.
-        forms: the word to use for each number of the store.
-        meter: is told how many tokens have been handed out.
+        forms: the word for each number of the store.
+        meter: counts the tokens that were read.
     """
 
     def __init__(self, store: TokenStore, forms: Sequence[str], meter: Meter) -> None:
@@ -122,7 +120,7 @@ class TrainingText:
 def train(
     store: TokenStore, settings: Word2VecSettings, console: Console
 ) -> tuple[list[str], npt.NDArray[np.float32], dict[str, Any]]:
-    """Words by falling frequency, their vectors (words, dim), and what there is to say about the training."""
+    """Words by falling frequency, their vectors (words, dim), and facts about the training for the JSON file."""
     gensim = _gensim()
     spelled = store.words(range(len(store)))
     forms = spelled if settings.cased else [word.lower() for word in spelled]
@@ -135,7 +133,7 @@ def train(
             f"{store.folder}: no word occurs {settings.min_count} times in the training text; give more text, or lower "
             "--min-count"
         )
-    logging.getLogger("gensim").setLevel(logging.ERROR)  # it warns of small batches, which are right for little text
+    logging.getLogger("gensim").setLevel(logging.ERROR)  # it warns of small batches, which are fine for little text
     model = gensim.models.Word2Vec(
         sg=1,
         vector_size=settings.dim,
@@ -147,10 +145,10 @@ def train(
         seed=settings.seed,
         workers=settings.workers,
     )
-    model.build_vocab_from_freq(counts, corpus_count=len(store.train))  # the store has counted already
+    model.build_vocab_from_freq(counts, corpus_count=len(store.train))  # the store has the counts
     tokens = len(store.train.tokens)
     if gensim.__version__ == _FALSE_ALARMS:
-        print_line(console, 'gensim may print "Exception ignored in ... our_dot_float" now and then; it is no error')
+        print_line(console, 'gensim may print "Exception ignored in ... our_dot_float" sometimes; this is not an error')
     began = time.monotonic()
     with Meter(console, "training", tokens * settings.epochs) as meter:
         text = TrainingText(store, forms, meter)
@@ -179,7 +177,7 @@ def _gensim() -> Any:  # noqa: ANN401 (a module without types)
 
 
 def write_vectors(path: Path, words: Sequence[str], vectors: npt.NDArray[np.float32]) -> None:
-    """Writes word2vec's text format; five decimals, as GloVe's files have, make it a third smaller than gensim's."""
+    """Writes word2vec's text format with five decimals, as in GloVe's files: a third smaller than gensim's."""
     line = "%s" + " %.5f" * vectors.shape[1] + "\n"
     with path.open("w", encoding="utf-8", newline="\n") as file:
         file.write(f"{len(words)} {vectors.shape[1]}\n")
@@ -188,25 +186,21 @@ def write_vectors(path: Path, words: Sequence[str], vectors: npt.NDArray[np.floa
 
 
 def make_vectors(corpus: CorpusSettings, out: Path, settings: Word2VecSettings, console: Console) -> None:
-    """Writes the vectors of some text to `out`, and what they were made from and how to a JSON file beside it.
+    """Trains vectors, writes them to `out`, and describes their text and training in a JSON file next to it.
 
     Args:
-        corpus: the text and how to cut it; or one finished token store as its only source, which is taken as it is.
-        out: the file; one that is there already is never overwritten.
+        corpus: the text and how to tokenise it, or one finished token store as its only source.
+        out: the file; an existing one is never overwritten.
         settings: of the training.
-        console: where progress goes.
+        console: for progress.
     """
     about_it = out.with_suffix(".json")
     if out == about_it:
-        raise InputError(
-            f"{out}: expected a name such as {out.stem}.txt; {out.name} is where the vectors are described"
-        )
+        raise InputError(f"{out}: expected a name such as {out.stem}.txt; {out.name} is the name of their description")
     for path in (out, about_it):
         if path.exists():
-            raise InputError(
-                f"{path}: is there already, and records may name it; remove it, or name another with --out"
-            )
-    _gensim()  # before minutes of tokenising
+            raise InputError(f"{path}: exists already, and records may name it; remove it, or name another with --out")
+    _gensim()  # fail before minutes of tokenising
     out.parent.mkdir(parents=True, exist_ok=True)
     if not os.access(out.parent, os.W_OK):
         raise InputError(f"{out.parent}: cannot be written to; name another file with --out")
@@ -222,25 +216,25 @@ def make_vectors(corpus: CorpusSettings, out: Path, settings: Word2VecSettings, 
         "training": about,
     }
     write_json(about_it, card)
-    if store.folder == own_store and own_store not in map(Path, corpus.sources):  # never what somebody has given
+    if store.folder == own_store and own_store not in map(Path, corpus.sources):  # never a store that was given
         shutil.rmtree(own_store, ignore_errors=True)
     print_line(
         console,
         f"{out}: {about['words']:,} words of {settings.dim} numbers, in {about['seconds']:.0f} s of training "
         f"({about['tokens_a_second'] / 1000:,.0f} k tokens/s, {settings.workers} threads); "
-        f"about it: {about_it.name}",
+        f"description: {about_it.name}",
     )
 
 
 def _store(corpus: CorpusSettings, folder: Path, console: Console) -> TokenStore:
-    """The token store that is the text, or one built from it in `folder`.
+    """The given token store, or one built from the text in `folder`.
 
-    Which paragraphs that holds out follows from their own text and the seed: as for a biLM of the same text and seed.
+    Held-out text depends on text and seed only, so it is the same as for a biLM of the same text and seed.
     """
     stores = [source for source in map(Path, corpus.sources) if (source / "header.json").is_file()]
     if stores and len(corpus.sources) > 1:
         raise InputError(
-            f"{stores[0]} is a token store; expected it alone, found {len(corpus.sources) - 1} more beside it"
+            f"{stores[0]} is a token store; expected it alone, found {len(corpus.sources) - 1} other sources"
         )
     store = TokenStore.open(stores[0]) if stores else build_store(corpus, folder, console)
     if not len(store.train):
@@ -269,7 +263,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         metavar="FILE",
         type=Path,
         default=word2vec_path(),
-        help="default: where features=word2vec looks, $ELMO_WORD2VEC or ~/.cache/elmo-suite/word2vec.txt",
+        help="default: the file of features=word2vec, $ELMO_WORD2VEC or ~/.cache/elmo-suite/word2vec.txt",
     )
     parser.add_argument("--tokenise", choices=get_args(Tokenise), default="ptb", help="default: ptb; not for a store")
     parser.add_argument(
@@ -277,7 +271,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         metavar="SHARE",
         type=float,
         default=CorpusSettings.heldout_fraction,
-        help="of paragraphs that are not seen, as in pretraining; default: %(default)s; not for a store",
+        help="fraction of the text that is held out, as in pretraining; default: %(default)s; not for a store",
     )
     parser.add_argument("--dim", type=int, default=default.dim, help="default: %(default)s")
     parser.add_argument("--window", type=int, default=default.window, help="default: %(default)s")
@@ -285,14 +279,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--sample", type=float, default=default.sample, help="default: %(default)s")
     parser.add_argument("--min-count", type=int, default=default.min_count, help="default: %(default)s")
     parser.add_argument("--epochs", type=int, default=default.epochs, help="passes over the text; default: %(default)s")
-    parser.add_argument("--spread", type=float, default=default.spread, help="of their values; default: %(default)s")
+    parser.add_argument(
+        "--spread", type=float, default=default.spread, help="standard deviation of the values; default: %(default)s"
+    )
     parser.add_argument("--cased", action="store_true", help="keep capitals, for features.words.lowercase=false")
     parser.add_argument("--seed", type=int, default=default.seed, help="default: %(default)s")
     parser.add_argument(
         "--workers",
         type=int,
         default=available_cores(),
-        help="threads; default: one a core. With 1, runs are equal to the bit",
+        help="threads; default: one per core. With 1, runs are bit-equal",
     )
     options = parser.parse_args(arguments)
     chosen = {name: getattr(options, name) for name in asdict(default)}
@@ -306,6 +302,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"tasks.word2vec: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("tasks.word2vec: interrupted; no vectors were written, training starts anew next time", file=sys.stderr)
+        print("tasks.word2vec: interrupted; no vectors were written, the next run starts again", file=sys.stderr)
         return 130
     return 0

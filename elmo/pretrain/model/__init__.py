@@ -1,1 +1,1 @@
-"""The language model that is trained: its recurrence, output layer, spelling table and export."""
+"""Language model for training: recurrence, output layer, spelling table and export."""

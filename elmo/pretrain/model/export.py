@@ -1,8 +1,8 @@
-"""What a finished run leaves: the biLM in both formats, its output layer, and a card that says where it comes from.
+"""Export of a finished run: the biLM in two formats, and its output layer.
 
-export/NAME/            options.json, weights.safetensors in half precision, card.md: what `load_bilm` reads
+export/NAME/            options.json, weights.safetensors in half precision, card.md: for `load_bilm`
 export/NAME-softmax/    the output layer and its vocabulary (`output`)
-export/bilm-tf/         options.json, weights.hdf5 in single precision: what bilm-tf and AllenNLP read
+export/bilm-tf/         options.json, weights.hdf5 in single precision: for bilm-tf and AllenNLP
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from elmo.pretrain.model.output import Output, save_output
 
 
 def export(model: LanguageModel, vocabulary: list[str], tokenise: str, folder: Path, name: str) -> Path:
-    """Writes all files but the card into a folder that appears only when it is whole, in the place of an earlier one.
+    """Writes all files but the card into a folder that appears only when it is complete; it replaces an earlier one.
 
     Returns:
         The folder of the biLM.

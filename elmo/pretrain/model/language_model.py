@@ -1,7 +1,7 @@
-"""The biLM while it learns: the frozen layer's own weights with gradients, read in a form that is fast to train.
+"""Trainable biLM: the weights of a `Bilm` with gradients, and a forward pass that is fast to train.
 
-`LanguageModel.bilm` is the biLM that will be frozen and saved; there is no second copy of the network to convert.
-Forward here and in `elmo.bilm.model` must agree, and a test holds them together.
+`LanguageModel.bilm` is the biLM that is saved at the end, so nothing needs to be converted. A test checks that the
+forward pass here agrees with `elmo.bilm.model`.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ class LanguageModel(nn.Module):
     def __init__(self, bilm: Bilm, output: OutputLayer) -> None:
         super().__init__()
         self.bilm = bilm
-        for parameter in bilm.parameters():  # one by one: a Bilm as a whole refuses to be trained
+        for parameter in bilm.parameters():  # one by one, because Bilm.requires_grad_ refuses
             parameter.requires_grad_()
         self.output = output
 
     @classmethod
     def random(cls, options: BilmOptions, n_words: int, seed: int) -> LanguageModel:
-        """A model before training; equal for equal seeds."""
+        """An untrained model; equal for equal seeds."""
         output = OutputLayer(n_words, options.projection_dim)
         output.draw(torch.Generator().manual_seed(seed))
         return cls(random_bilm(options, seed), output)
 
     def layers(self, vectors: Tensor, inputs: Tensor, dropout: float = 0.0) -> list[Tensor]:
-        """What each LSTM layer says at every position, (2, steps, sentences, projection_dim) each.
+        """Outputs of each LSTM layer, (2, steps, sentences, projection_dim) each.
 
         Args:
             vectors: of the distinct words, (types, projection_dim).
-            inputs: which of them is read, (2, steps, sentences); see `batches.TokenBatch`.
-            dropout: on what a layer reads.
+            inputs: indices into `vectors`, (2, steps, sentences); see `batches.TokenBatch`.
+            dropout: on the inputs of each layer.
         """
         options, dtype = self.bilm.options, vectors.dtype
-        # In single precision until here: a frequent word's gradient is a sum over thousands of places.
+        # Single precision until here: the gradient of a frequent word is a sum over thousands of positions.
         x = vectors.float().index_select(0, inputs.flatten()).to(dtype)
         x = x.view(*inputs.shape, options.projection_dim)
         found = []
@@ -71,13 +71,13 @@ class LanguageModel(nn.Module):
 
 
 def word_vectors(bilm: Bilm, types: Tensor, spelled: Tensor, profile: Profile, dtype: torch.dtype) -> Tensor:
-    """The encoder's vectors of distinct words, (types, projection_dim): the frozen encoder's, in the precision `dtype`.
+    """The encoder's vectors of distinct words, (types, projection_dim), computed in the precision `dtype`.
 
     Args:
-        bilm: whose encoder.
-        types: word numbers, (types,); those of the vocabulary come first, so higher ones have no row in a word table.
+        bilm: has the encoder.
+        types: word numbers, (types,); numbers above the vocabulary have no row in a word table.
         spelled: their character ids, long spellings first, (types, max_characters).
-        profile: groups of about one length.
+        profile: groups of similar length.
         dtype: of all products.
     """
     encoder = bilm.encoder
@@ -97,9 +97,9 @@ def _parts(
 
 
 def _character_vectors(encoder: CharacterEncoder, spelled: Tensor, profile: Profile, dtype: torch.dtype) -> Tensor:
-    """The vectors of spelled words: all filters in one product, each group of words cut behind its longest."""
+    """Vectors of spelled words: all filters in one product; each group is cut to its longest word."""
     filters, widest = encoder.options.filters, max(width for width, _ in encoder.options.filters)
-    # A narrow filter is a wide one whose last columns are zero: 14 % more arithmetic, one product instead of seven.
+    # Narrow filters are padded to the widest with zeros: 14 % more arithmetic, but one product instead of seven.
     convolutions = [cast(nn.Conv1d, convolution) for convolution in encoder.convolutions]
     weight = torch.cat(
         [
@@ -116,12 +116,12 @@ def _character_vectors(encoder: CharacterEncoder, spelled: Tensor, profile: Prof
         group = group[:, : n_windows + widest - 1]
         if group.shape[1] < n_windows + widest - 1:
             group = functional.pad(group, (0, n_windows + widest - 1 - group.shape[1]), value=PADDING)
-        # Looked up in single precision: the gradient of a character is a sum over all words.
+        # Single precision for the lookup: the gradient of a character is a sum over all words.
         x = encoder.characters.weight.index_select(0, group.flatten().int()).to(dtype)
         x = x.view(*group.shape, -1)  # (size, characters, char_dim)
         windows = x.unfold(1, widest, 1).transpose(2, 3).flatten(2)  # (size, n_windows, widest * char_dim)
         y = windows @ weight  # (size, n_windows, n_filters)
-        if longest + widest > spelled.shape[1]:  # some windows lie beyond what the frozen encoder reads
+        if longest + widest > spelled.shape[1]:  # some windows are outside what the frozen encoder reads
             y = y + _beyond(filters, n_windows, spelled.shape[1], y)
         found.append(y.amax(dim=1))
     x = torch.cat(found) + torch.cat([item.bias for item in convolutions if item.bias is not None]).to(dtype)
@@ -144,6 +144,6 @@ def _highway(highway: Highway, x: Tensor) -> Tensor:
 
 
 def _projected(layer: nn.Module, x: Tensor, dtype: torch.dtype) -> Tensor:
-    if not isinstance(layer, nn.Linear):  # bilm-tf leaves a projection out that changes no width
+    if not isinstance(layer, nn.Linear):  # bilm-tf has no projection if the width stays the same
         return x
     return functional.linear(x, layer.weight.to(dtype), layer.bias.to(dtype))

@@ -1,13 +1,13 @@
-"""An output layer and its vocabulary in a folder of their own: text, and weights in at most eight bits.
+"""Files of an output layer: its vocabulary as text, and its weights in at most eight bits.
 
-    vocabulary.txt.gz   one word a line, in the order of rows
+    vocabulary.txt.gz   one word per line, in the order of rows
     output.hdf5         weight (words, dim) int8, scale (words,) and bias (words,) float16; attribute `tokenise`
 
-The biLM needs neither; they are for those who want to measure its perplexity or to train it on.
+The biLM itself does not need them. They are for measuring its perplexity and for further training.
 
-Rows are compressed. Where they would still take too much room, rare words are rounded more coarsely: what an error
-costs in perplexity goes with the square of its size times the frequency of its word, and frequency falls as one over
-the rank, so the size may rise as the square root of the rank.
+Rows are compressed. If they are still too large, rare words are rounded more coarsely: the cost of an error in
+perplexity grows with the square of its size times the frequency of its word, and frequency falls as one over the rank,
+so the error may grow as the square root of the rank.
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ from elmo.pretrain.model.softmax import OutputLayer
 
 VOCABULARY, WEIGHTS = "vocabulary.txt.gz", "output.hdf5"
 LEVELS = 127  # on either side of zero, at most
-ROOM = 13_000_000  # bytes that the folder may take
+MOST_BYTES = 13_000_000  # of the folder
 
 
 @dataclass(frozen=True)
 class Output:
-    """An output layer, the words of its rows, and how text must be cut to give such words."""
+    """An output layer, the words of its rows, and how text must be tokenised to give such words."""
 
     layer: OutputLayer
     vocabulary: list[str]
     tokenise: str
 
 
-def save_output(output: Output, folder: Path, room: int = ROOM) -> None:
-    """Writes an output layer to a folder that takes at most `room` bytes, as far as rounding can bring it there."""
+def save_output(output: Output, folder: Path, most_bytes: int = MOST_BYTES) -> None:
+    """Writes an output layer to a folder of at most `most_bytes` bytes, as far as rounding allows."""
     folder.mkdir(parents=True, exist_ok=True)
     text = "".join(f"{word}\n" for word in output.vocabulary).encode()
     with replacing(folder / VOCABULARY) as partial:
         partial.write_bytes(gzip.compress(text, 9, mtime=0))  # no time stamp: equal contents give equal files
-    left = room - (folder / VOCABULARY).stat().st_size
+    left = most_bytes - (folder / VOCABULARY).stat().st_size
     weight, bias = output.layer.weight.detach().float().cpu(), output.layer.bias.detach().float().cpu()
     ranks = torch.arange(1, len(weight) + 1)
-    fine = len(weight)  # words that get all levels
+    fine = len(weight)  # words with all levels
     while True:
         levels = (LEVELS * (fine / ranks).sqrt()).round().clamp(2, LEVELS)
         if fine <= 1 or _estimated(weight, levels) <= left:
@@ -61,7 +61,10 @@ def save_output(output: Output, folder: Path, room: int = ROOM) -> None:
         fine = fine * 7 // 8
     with replacing(folder / WEIGHTS) as partial, h5py.File(partial, "w") as file:
         rounded, scale = _rounded(weight, levels)
-        chunk = (min(1024, len(weight)), weight.shape[1])  # whole rows of like words, which are rounded alike
+        chunk = (
+            min(1024, len(weight)),
+            weight.shape[1],
+        )  # whole rows, of words that are rounded alike
         file.create_dataset("weight", data=rounded.numpy(), chunks=chunk, compression="gzip", compression_opts=9)
         file.create_dataset("scale", data=scale.numpy())
         file.create_dataset("bias", data=bias.half().numpy())
@@ -69,14 +72,14 @@ def save_output(output: Output, folder: Path, room: int = ROOM) -> None:
 
 
 def _rounded(weight: Tensor, levels: Tensor) -> tuple[Tensor, Tensor]:
-    """The rows in whole steps, and the step of each row."""
-    # The step is rounded before it is divided by, so that its own rounding costs nothing.
+    """The rows in integer steps, and the size of a step in each row."""
+    # Round the step before dividing by it, so that its rounding adds no error.
     scale = (weight.abs().amax(dim=1).clamp(min=1e-3) / levels).half()
     return (weight / scale.float()[:, None]).round().clamp(-LEVELS, LEVELS).to(torch.int8), scale
 
 
 def _estimated(weight: Tensor, levels: Tensor) -> int:
-    """About how many bytes the file will have, a little more rather than less, from a look at some of its rows."""
+    """Estimates the size of the file in bytes from a sample of its rows, slightly too high."""
     every = max(1, len(weight) // 16_384)
     sample = _rounded(weight[::every], levels[::every])[0].numpy().tobytes()
     per_row = len(zlib.compress(sample, 9)) / len(weight[::every]) + 4  # scale and bias
@@ -84,7 +87,7 @@ def _estimated(weight: Tensor, levels: Tensor) -> int:
 
 
 def load_output(folder: Path) -> Output:
-    """The output layer in a folder.
+    """Loads the output layer in a folder.
 
     Raises:
         InputError: a file is missing, damaged, or does not fit the other.
@@ -118,7 +121,7 @@ def load_output(folder: Path) -> Output:
 
 
 def folder_beside(weights: Path) -> Path:
-    """Where the output layer of a biLM is, by default: NAME-softmax beside its folder NAME."""
+    """Default folder of the output layer of a biLM: NAME-softmax next to its folder NAME."""
     folder = weights if weights.is_dir() else weights.parent
     return folder.with_name(f"{folder.resolve().name}-softmax")
 
@@ -128,9 +131,9 @@ def load_model(weights: str | Path, softmax: str | Path | None = None) -> tuple[
 
     Args:
         weights: file or folder of the biLM, or a name.
-        softmax: folder of the output layer; by default NAME-softmax beside the biLM's.
+        softmax: folder of the output layer; by default NAME-softmax next to the biLM's.
     """
-    if softmax is None and str(weights) in BILMS and not Path(weights).exists():  # told before it is downloaded
+    if softmax is None and str(weights) in BILMS and not Path(weights).exists():  # refused before it is downloaded
         raise InputError(
             f"{weights}: published without an output layer, so it can embed, but not predict or be trained further; "
             "name the folder of an output layer"

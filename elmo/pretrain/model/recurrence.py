@@ -1,9 +1,9 @@
-"""The projected LSTM of both directions, side by side, with gradients; see `elmo.bilm.lstm`.
+"""Projected LSTM of both directions with gradients, for training; see `elmo.bilm.lstm`.
 
-A step of both directions is three launches forward and three backward, because one product reads the input and the
-state together, and what happens between the products is one kernel on a GPU. Nothing waits for the host, so a GPU can
-capture it. torch's own LSTM with `proj_size` is the same without clipping, but runs the directions one after the other,
-in half precision with a short range, and its two biases have no place in bilm-tf's files.
+A step of both directions takes three kernel launches forward and three backward: one product reads input and state
+together, and the work between the products is one kernel on a GPU. Nothing waits for the host, so a GPU can capture it.
+torch's LSTM with `proj_size` computes the same without clipping, but runs one direction after the other, in half
+precision with a short range, and bilm-tf's files have no place for its two biases.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def both_directions(
         bias: one is added to the forget gate's, as in TensorFlow, (2, 4 * cell_dim).
         projection: (2, projection_dim, cell_dim).
         cell_clip: bound of the cell; no gradient passes where it was reached.
-        projection_clip: likewise of the projected state.
+        projection_clip: the same for the projected state.
     """
     outputs: Tensor = _BothDirections.apply(x, weight, bias, projection, cell_clip, projection_clip)  # type: ignore[no-untyped-call]
     return outputs
@@ -52,7 +52,7 @@ class _BothDirections(torch.autograd.Function):
         _, steps, sentences, input_dim = x.shape
         projection_dim, cell_dim = projection.shape[1:]
         between = pointwise(x.device)
-        # read[:, t] is what step t reads: its input beside the state that step t - 1 left there.
+        # read[:, t] is what step t reads: its input, then the state that step t - 1 left there.
         read = x.new_empty(2, steps + 1, sentences, input_dim + projection_dim)
         read[:, :-1, :, :input_dim] = x
         read[:, -1, :, :input_dim] = 0
@@ -82,12 +82,12 @@ class _BothDirections(torch.autograd.Function):
         projection_dim, cell_dim = projection.shape[1:]
         input_dim = read.shape[-1] - projection_dim
         between = pointwise(grad.device)
-        # Gradients in the layout of `read`: what a step's product gives back is added to what came from above.
+        # Gradients in the layout of `read`: the gradient of a step's product is added to the one from above.
         back = torch.zeros_like(read)
         back[:, 1:, :, input_dim:] = grad
         grad_hidden = torch.empty_like(hidden[:, 0])
         grad_cell = torch.zeros_like(cells[:, 0])
-        for t in reversed(range(steps)):  # the gates' gradients take the gates' place: going back twice is not possible
+        for t in reversed(range(steps)):  # gradients overwrite the gates, so backward runs only once
             state = back[:, t + 1, :, input_dim:]
             if projection_clip is not None:
                 state.mul_(read[:, t + 1, :, input_dim:].abs() < projection_clip)

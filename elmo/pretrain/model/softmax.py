@@ -1,6 +1,6 @@
-"""The output layer: which word comes next, with one softmax for both directions.
+"""Output layer: one softmax over the vocabulary for both directions, and sampled softmax for training.
 
-Training looks at every target and a sample of other words. Perplexity always uses all words
+Training scores every target and a sample of other words. Perplexity always uses all words
 (`OutputLayer.log_likelihood`).
 """
 
@@ -11,7 +11,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-# Logits held at once where all words are scored, to bound memory: 2^26 are 256 MB.
+# Logits in memory at once when all words are scored: 2^26 are 256 MB.
 LOGITS_AT_ONCE = 2**26
 
 
@@ -24,7 +24,7 @@ class OutputLayer(nn.Module):
         self.bias = nn.Parameter(torch.zeros(n_words))
 
     def draw(self, generator: torch.Generator) -> None:
-        """Sets the weights for a start: small, so that all words begin as about equally likely."""
+        """Initialises the weights: small, so that all words start about equally likely."""
         with torch.no_grad():
             self.weight.normal_(0.0, 1 / math.sqrt(self.weight.shape[1]), generator=generator)
             self.bias.zero_()
@@ -34,7 +34,7 @@ class OutputLayer(nn.Module):
         """The natural logarithm of each target's probability among all words, (tokens,).
 
         Args:
-            hidden: what the biLM says, (tokens, dim).
+            hidden: outputs of the biLM, (tokens, dim).
             targets: word numbers, (tokens,).
         """
         rows = max(1, LOGITS_AT_ONCE // len(self.weight))
@@ -46,12 +46,12 @@ class OutputLayer(nn.Module):
 
 
 class LogUniformSampler(nn.Module):
-    """Draws words that serve as wrong answers, frequent ones with higher probability (ids run by falling frequency).
+    """Draws negative samples, frequent words with higher probability (ids are ordered by falling frequency).
 
     Word i is expected min(1, c * log((i + 2) / (i + 1))) times in a sample, c such that a sample has exactly `size`
     words: the most frequent words are always in it, once, and a sample of the size of the vocabulary is the vocabulary.
-    (TensorFlow's sampler draws until it has enough distinct words, which a GPU cannot do without asking the host, and
-    knows its expected counts only approximately.)
+    (TensorFlow's sampler draws until it has enough distinct words, which a GPU cannot do without the host, and its
+    expected counts are approximate.)
     """
 
     log_expected: Tensor
@@ -63,7 +63,7 @@ class LogUniformSampler(nn.Module):
         self.size = min(size, n_words)
         ranks = torch.arange(n_words, dtype=torch.float64)
         weights = torch.log1p(1 / (ranks + 1))  # falling
-        # The first k words are certain, and the others share what is left of the sample in proportion to their weights.
+        # The first k words are certain; the others share the rest of the sample in proportion to their weights.
         rest = weights.flip(0).cumsum(0).flip(0)  # (words,): the weight of word k and all after it
         scale = (self.size - ranks) / rest
         certain = int((scale * weights > 1).long().cumprod(0).sum())
@@ -77,9 +77,9 @@ class LogUniformSampler(nn.Module):
         self.register_buffer("_factors", factors.double(), persistent=False)
 
     def at(self, offset: Tensor) -> Tensor:
-        """The sample, (size,), that belongs to a number drawn uniformly from [0, 1); all processes draw the same."""
-        # Lay the expected counts end to end, and take the word under one point in every unit of the line. A whole
-        # multiple of a uniform number is uniform in its fraction, and different ones are as good as independent.
+        """The sample, (size,), for a number drawn uniformly from [0, 1); the same in all processes."""
+        # Lay the expected counts end to end, and take the word at one point in every unit of the line. The fraction of
+        # an integer multiple of a uniform number is uniform, and different multiples are nearly independent.
         points = torch.arange(self.size, dtype=offset.dtype, device=offset.device) + (self._factors * offset).frac()
         return torch.searchsorted(self._ends, points, right=True).clamp_(max=len(self._ends) - 1)
 
@@ -105,5 +105,5 @@ def sampled_loss(
     true = (hidden * of_target).sum(dim=1, dtype=torch.float32) + corrected[targets]
     scores = hidden @ weight.index_select(0, sampled).to(hidden.dtype).t()  # (tokens, samples)
     scores = scores.float() + corrected[sampled]
-    scores = scores.masked_fill(targets[:, None] == sampled, -torch.inf)  # the right answer is no wrong one
+    scores = scores.masked_fill(targets[:, None] == sampled, -torch.inf)  # a target is not its own negative
     return torch.logaddexp(true, scores.logsumexp(dim=1)) - true

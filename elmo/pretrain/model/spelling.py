@@ -1,4 +1,4 @@
-"""The characters of every word of a store in one table, and the words of a batch laid out for the character encoder."""
+"""Spelling table: character ids of all words, and how a batch's words are grouped for the character encoder."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from elmo.bilm.characters import PADDING, WORD_END, WORD_START, character_ids, spell
 from elmo.pretrain.corpus.token_store import END, SPECIALS
 
-# Words up to this many ids (their two boundary marks included) share a group; the encoder pays for a group's longest.
+# Bounds of the groups, in ids per word (two boundary marks included). The cost of a group depends on its longest word.
 GROUPS = (6, 8, 10, 12, 16, 24)
 
 Profile = tuple[tuple[int, int], ...]
@@ -20,7 +20,7 @@ Profile = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True)
 class Spelling:
-    """How every word is spelled.
+    """Character ids of all words.
 
     Attributes:
         ids: character ids, padded, (words, max_characters).
@@ -37,7 +37,7 @@ class Spelling:
         lengths = np.minimum(np.diff(offsets), max_characters - 2)
         ids = np.full((n_words, max_characters), PADDING, dtype=np.int16)
         ids[:, 0] = WORD_START
-        # Row and column of every byte that is kept, a million words at a time: they take 16 bytes for each.
+        # Row and column of every byte take 16 bytes each, so a million words at a time.
         for start in range(0, n_words, 1_000_000):
             kept = lengths[start : start + 1_000_000]
             rows = np.repeat(np.arange(len(kept)), kept)
@@ -68,7 +68,7 @@ def longest_first(types: NDArray[np.int64], spelling: Spelling) -> NDArray[np.in
 
 
 def counts_above(lengths: NDArray[np.int16], max_characters: int) -> NDArray[np.int64]:
-    """How many words are too long for each group, from the longest group's lower bound to zero, (groups,)."""
+    """Counts the words longer than the lower bound of each group, longest group first, (groups,)."""
     bounds = [bound for bound in reversed(GROUPS) if bound < max_characters]
     return np.array([int((lengths > bound).sum()) for bound in (*bounds, 0)], dtype=np.int64)
 
@@ -81,7 +81,7 @@ def profile_of(above: NDArray[np.int64], max_characters: int) -> Profile:
 
 
 def fits(lengths: NDArray[np.int16], profile: Profile) -> bool:
-    """Whether words of these lengths, longest first, find room in a profile that was made for other words."""
+    """Whether words of these lengths, longest first, fit in a profile."""
     start = 0
     for size, longest in profile:
         if start < len(lengths) and lengths[start] > longest:
@@ -91,7 +91,7 @@ def fits(lengths: NDArray[np.int16], profile: Profile) -> bool:
 
 
 def padded(types: NDArray[np.int64], profile: Profile) -> NDArray[np.int64]:
-    """The words with a short one repeated behind them, so that they fill the profile."""
+    """The words, followed by copies of a short one, so that they fill the profile."""
     filled = np.full(sum(size for size, _ in profile), END, dtype=np.int64)
     filled[: len(types)] = types
     return filled

@@ -1,1 +1,1 @@
-"""The training loop: settings, batches, steps, checkpoints, perplexity and the card."""
+"""Training of a biLM: settings, batches, steps, checkpoints, perplexity and the model card."""

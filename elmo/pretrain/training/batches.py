@@ -1,8 +1,8 @@
-"""Which sentences make up a step: a function of seed and step alone, so that a resumed run sees what it would have.
+"""Batches of a training run: a function of seed and step, so a resumed run gets the same batches.
 
-Every sentence starts from a zero state, so a batch needs no neighbours in the text: it holds sentences of about one
-length, as many as fill a number of tokens. Lengths are rounded up to a few values; a GPU then meets few shapes, each of
-which can be captured once and replayed.
+Every sentence starts from a zero state, so a batch can hold any sentences. It holds sentences of similar length, as
+many as fill a number of tokens. Lengths are rounded up to a few values, so that a GPU sees few shapes, each of which
+can be captured once and replayed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from elmo.pretrain.corpus.token_store import END, START, UNKNOWN, Sentences
 from elmo.pretrain.model.spelling import Profile, Spelling, counts_above, fits, longest_first, padded, profile_of
 
 IGNORED = -1
-"""Target of a position that holds no token."""
+"""Target of a position without a token."""
 
 Array = NDArray[np.int64]
 
@@ -27,9 +27,9 @@ class TokenBatch:
 
     Attributes:
         types: the distinct words read, long spellings first, (types,).
-        profile: how `types` fall into groups of about one length.
-        inputs: which of `types` is read, (2, steps, sentences).
-        targets: which word of the vocabulary comes next, or IGNORED, (2, steps, sentences).
+        profile: groups of `types` of similar length.
+        inputs: indices into `types`, (2, steps, sentences).
+        targets: word number of the next word, or IGNORED, (2, steps, sentences).
         tokens: predictions in each direction, over all processes of a parallel run.
     """
 
@@ -41,7 +41,7 @@ class TokenBatch:
 
 
 def rounded(lengths: Array) -> Array:
-    """Lengths rounded up: to fours while short, by about a sixteenth above, so that few steps are padding."""
+    """Lengths rounded up to multiples of four, longer ones by about a sixteenth, so that little is padding."""
     unit: Array = np.maximum(4, 2 ** np.ceil(np.log2(np.maximum(lengths, 1)) - 4).clip(min=0).astype(np.int64))
     whole: Array = -(-lengths // unit) * unit
     return whole
@@ -52,8 +52,8 @@ class BatchPlan:
     """The batches of every epoch over some sentences.
 
     Attributes:
-        sentences: what to read.
-        tokens: positions in a batch, padding included; a longer sentence is a batch of its own.
+        sentences: to read.
+        tokens: positions in a batch, padding included; a longer sentence gets a batch to itself.
         seed: of the order; None keeps sentences in order of length, for evaluation.
     """
 
@@ -63,7 +63,7 @@ class BatchPlan:
     _epoch: tuple[int, Array, Array] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        self._steps = rounded(np.diff(self.sentences.offsets) + 1)  # one more: a mark is read before the words
+        self._steps = rounded(np.diff(self.sentences.offsets) + 1)  # plus one for the mark before the words
         self._shapes, counts = np.unique(self._steps, return_counts=True)
         self._cuts: list[tuple[int, int, int]] = []  # (shape, first, last) in sentences sorted by shape
         rows = {int(shape): max(1, self.tokens // int(shape)) for shape in self._shapes}
@@ -73,7 +73,7 @@ class BatchPlan:
             self._cuts += [(shape, start + i, start + i + rows[shape]) for i in range(0, full, rows[shape])]
             rest += [(shape, position) for position in range(start + full, start + count)]
             start += count
-        self._rest = rest[::-1]  # what fills no batch of its own length is joined, the longest first
+        self._rest = rest[::-1]  # sentences that do not fill a batch of their length are joined, longest first
         self._rest_cuts: list[tuple[int, int, int]] = []
         i = 0
         while i < len(self._rest):
@@ -82,7 +82,7 @@ class BatchPlan:
             i += rows[shape]
 
     def __len__(self) -> int:
-        """Batches in an epoch; the same in each."""
+        """Batches in an epoch."""
         return len(self._cuts) + len(self._rest_cuts)
 
     @property
@@ -92,7 +92,7 @@ class BatchPlan:
         return [(int(kind), max(1, self.tokens // int(kind))) for kind in kinds[np.argsort(-counts, kind="stable")]]
 
     def batch(self, step: int) -> tuple[int, int, Array]:
-        """The batch of a step: its time steps, the sentences it has room for, and the numbers of those it holds."""
+        """The batch of a step: its time steps, its capacity in sentences, and the numbers of its sentences."""
         epoch, index = divmod(step, len(self))
         by_shape, order = self._order(epoch)
         index = int(order[index])
@@ -105,8 +105,8 @@ class BatchPlan:
         return steps, max(1, self.tokens // steps), chosen
 
     def _order(self, epoch: int) -> tuple[Array, Array]:
-        """Sentences sorted by shape, shuffled within, and the order of an epoch's batches."""
-        current = self._epoch  # read once: other threads may replace it, with an equal or the next one
+        """Sentences sorted by shape and shuffled within each shape, and the order of an epoch's batches."""
+        current = self._epoch  # read once: other threads may replace it
         if current is None or current[0] != epoch:
             if self.seed is None:
                 shuffled, order = np.arange(len(self.sentences)), np.arange(len(self))
@@ -120,15 +120,15 @@ class BatchPlan:
 
 @dataclass(frozen=True)
 class Batcher:
-    """Turns a plan's steps into batches.
+    """Makes the batches of a plan.
 
     Attributes:
-        plan: which sentences.
+        plan: chooses the sentences.
         spelling: of every word.
         n_targets: words of the vocabulary; higher ids are <UNK> as a target.
-        rank: this process of a parallel run; each takes every `world`-th sentence of a step.
+        rank: of this process in a parallel run; each takes every `world`-th sentence of a step.
         world: processes of the run.
-        profile: room for a step's words, fixed so that a captured step can be replayed; None fits each batch closely.
+        profile: fixed sizes for a step's words, so that a captured step can be replayed; None fits each batch closely.
     """
 
     plan: BatchPlan
@@ -147,7 +147,7 @@ class Batcher:
         mine = slice(self.rank, None, self.world)
         starts, lengths = starts[mine], (ends - starts)[mine]
         rows = -(-rows // self.world)
-        # (steps, sentences) each; a row without a sentence has length -1, so that not even </S> is predicted there.
+        # (steps, sentences) each; a row without a sentence has length -1, so that </S> is not predicted there either.
         at = np.arange(steps)[:, None]
         starts = np.concatenate([starts, np.zeros(rows - len(starts), dtype=np.int64)])
         lengths = np.concatenate([lengths, np.full(rows - len(lengths), -1)])
@@ -174,7 +174,7 @@ class Batcher:
         return TokenBatch(types, profile, inputs, targets, tokens)
 
     def common_profile(self, batches: int = 48) -> Profile:
-        """Room for the words of nearly every batch, from a look at some of the first epoch."""
+        """A profile that fits the words of nearly every batch, from a sample of the first epoch."""
         most = np.zeros(1, dtype=np.int64)
         for step in np.unique(np.linspace(0, len(self.plan) - 1, batches).astype(np.int64)).tolist():
             lengths = self.spelling.lengths[self(step).types]

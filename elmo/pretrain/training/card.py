@@ -1,4 +1,4 @@
-"""The card of an exported biLM: everything it says was measured or logged by the run itself."""
+"""Model card of an exported biLM, written from figures of the run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from elmo.pretrain.training.train import TrainingResult
 
 @dataclass(frozen=True)
 class Facts:
-    """What a card tells.
+    """The facts on a card.
 
     Attributes:
         command: arguments of `python -m elmo.pretrain`.
@@ -27,10 +27,10 @@ class Facts:
         vocabulary: words that are predicted, special ones included.
         parameters: of the biLM without the output layer.
         outcome: of the training.
-        hardware: what it ran on.
-        before: held-out perplexity of the weights that it began with, where they were given.
+        hardware: of the run.
+        before: held-out perplexity of the initial weights, if they were given.
         trained: held-out perplexity of the weights in memory at the end.
-        exported: the same, measured on the files.
+        exported: the same, of the exported files.
     """
 
     command: list[str]
@@ -46,7 +46,7 @@ class Facts:
 
     @property
     def passes(self) -> float:
-        """How often the training text was read."""
+        """Passes over the training text."""
         counts = self.header["counts"]
         return self.outcome.position.tokens / int(counts["train_tokens"] + counts["train_sentences"])
 
@@ -85,7 +85,7 @@ def card(facts: Facts) -> str:
     )
     counts = ", ".join(f"{name.replace('_', ' ')} {_shown(value)}" for name, value in facts.header["counts"].items())
     wiki = any("wiki" in item["name"].lower() for item in facts.header["sources"])
-    notes = [f"Licence of the text: {settings.licence or 'not stated by whoever ran the command'}."]
+    notes = [f"Licence of the text: {settings.licence or 'not stated'}."]
     if wiki:
         notes.append("The text holds Wikipedia articles: paragraphs of the SQuAD dev set may occur in it.")
     if settings.init:
@@ -149,7 +149,8 @@ def _held_out(facts: Facts) -> str:
     share, counts = f"{facts.settings.heldout_fraction:.2%}", facts.header["counts"]
     if facts.settings.heldout_unit == "paragraph":
         return f"""held out are single paragraphs ({share} of them,
-chosen by a hash of their text). Others of the same documents were trained on: expect more on unseen documents"""
+chosen by a hash of their text). Other paragraphs of these documents were trained on: expect a higher perplexity on
+unseen documents"""
     return f"""held out are {counts["heldout_documents"]:,} of {counts["documents"]:,} documents
 ({share} asked for, chosen by a hash of their text). A blank line or the end of a file ends a document; long files
 without blank lines, and text of fewer than 20 documents, are cut into stretches of

@@ -1,13 +1,11 @@
-"""A run's folder: whose run it is, its last checkpoint and its learning curve; a killed run goes on from there."""
+"""Folder of a pretraining run: settings, last checkpoint and learning curve, from which a killed run continues."""
 
 from __future__ import annotations
 
 import csv
-import errno
 import json
-import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,7 @@ from typing import Any
 import torch
 
 from elmo.common.errors import InputError
-from elmo.common.files import read_json, replacing, write_json
+from elmo.common.files import explain_full_disk, read_json, replacing, require_space, write_json
 from elmo.common.processes import locked
 from elmo.common.tensor_files import check_optimizer, check_tensors, naming, read_tensors, write_tensors
 from elmo.pretrain.corpus.token_store import require
@@ -24,7 +22,7 @@ from elmo.pretrain.model.language_model import LanguageModel
 
 @dataclass
 class Position:
-    """How far a run is: what it has done, and for how long."""
+    """Progress of a run."""
 
     step: int = 0
     tokens: int = 0
@@ -39,11 +37,11 @@ class CurveRow:
         step: steps done.
         tokens: predictions done in each direction.
         seconds: of training, over all resumptions.
-        loss: mean training loss since the line before, in nats, with sampled negatives: below the full softmax's.
+        loss: mean training loss since the previous line, in nats. With sampled negatives it is below a full softmax's.
         learning_rate: at this step.
-        tokens_per_second: since the line before.
-        forward: held-out perplexity, where it was measured.
-        backward: likewise.
+        tokens_per_second: since the previous line.
+        forward: held-out perplexity, if it was measured at this step.
+        backward: the same for the other direction.
     """
 
     step: int
@@ -58,7 +56,7 @@ class CurveRow:
 
 @contextmanager
 def alone_in(out: Path) -> Iterator[None]:
-    """Keeps other processes from training in a run's folder: two would write over each other's checkpoints."""
+    """Locks a run's folder: two processes would overwrite each other's checkpoints."""
 
     def refuse() -> None:
         raise InputError(f"{out}: another process is training in this folder; wait for it, or name another out=DIR")
@@ -71,13 +69,13 @@ def alone_in(out: Path) -> Iterator[None]:
 class RunFolder:
     """Files of one run."""
 
-    def __init__(self, path: Path, identity: Mapping[str, Any], room: int) -> None:
-        """Claims a folder for a run, or finds it claimed by the same one.
+    def __init__(self, path: Path, identity: Mapping[str, Any], space: int) -> None:
+        """Claims a folder for a run, or checks that it belongs to the same run.
 
         Args:
             path: the folder.
-            identity: what decides the outcome; a folder with another one is refused.
-            room: bytes that the run will need.
+            identity: settings that decide the result; a folder with other ones is refused.
+            space: bytes that the run will need.
         """
         self.path = path
         path.mkdir(parents=True, exist_ok=True)
@@ -86,33 +84,28 @@ class RunFolder:
             require(path, "settings", _claimed(claim), _plain(identity))
         elif (path / "checkpoint.pt").exists() or (path / "curve.csv").exists():
             raise InputError(f"{path}: holds a run without its run.json; name another folder for this run")
-        free = shutil.disk_usage(path).free
-        if free < room:
-            raise InputError(
-                f"{path}: checkpoints and export need about {room / 1e6:,.0f} MB, {free / 1e6:,.0f} MB are free; "
-                "make room or name a folder on another disk"
-            )
+        require_space(path, space, "this run", "make room or name a folder on another disk")
         with self.writing():
             write_json(claim, _plain(identity))
 
     @property
     def finished(self) -> bool:
-        """Whether the run ended and was exported."""
+        """Whether the run has ended and was exported."""
         return (self.path / "finished.json").exists()
 
     def finish(self, summary: Mapping[str, Any]) -> None:
-        """Marks the run as done."""
+        """Marks the run as finished."""
         with self.writing():
             write_json(self.path / "finished.json", summary)
 
     def save(self, model: LanguageModel, optimiser: torch.optim.Optimizer, position: Position) -> None:
-        """Writes a checkpoint in the place of the last one, which stays until the new one is whole."""
+        """Writes a checkpoint; the last one stays until the new one is complete."""
         content = {"model": model.state_dict(), "optimiser": optimiser.state_dict(), "position": asdict(position)}
         with self.writing():
             write_tensors(self.path / "checkpoint.pt", content)
 
     def load(self, model: LanguageModel, optimiser: torch.optim.Optimizer) -> Position:
-        """Puts the last checkpoint into model and optimiser; a folder without one gives the start of a run."""
+        """Loads the last checkpoint into model and optimiser; without one, the position is the start of a run."""
         path = self.path / "checkpoint.pt"
         if not path.exists():
             return Position()
@@ -126,7 +119,7 @@ class RunFolder:
         return Position(**content["position"])
 
     def keep_curve_until(self, step: int) -> None:
-        """Drops lines of the curve after a step: they are of work that the killed run lost."""
+        """Drops lines of the curve after a step: a killed run lost that work."""
         path = self.path / "curve.csv"
         if path.exists():
             with path.open(encoding="utf-8", newline="") as file:
@@ -143,17 +136,10 @@ class RunFolder:
             with path.open("a", encoding="utf-8", newline="") as file:
                 csv.DictWriter(file, [item.name for item in fields(CurveRow)]).writerow(_shown(row))
 
-    @contextmanager
-    def writing(self) -> Iterator[None]:
-        """Turns a full disk into a message that says what to do."""
-        try:
-            yield
-        except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-                raise
-            raise InputError(
-                f"{self.path}: no room left on this disk. Make room and run again: it goes on from the last checkpoint"
-            ) from error
+    def writing(self) -> AbstractContextManager[None]:
+        """Explains a full disk."""
+        remedy = "Make room and run again: it continues from the last checkpoint"
+        return explain_full_disk(f"{self.path}: no room left on this disk. {remedy}")
 
     @staticmethod
     def _write(path: Path, rows: list[dict[str, str]]) -> None:
@@ -171,7 +157,7 @@ def _shown(row: CurveRow) -> dict[str, str]:
 
 
 def _claimed(claim: Path) -> dict[str, Any]:
-    """The identity of the run that a folder belongs to."""
+    """The identity of the run that owns a folder."""
     try:
         identity = read_json(claim)
     except ValueError:
@@ -179,12 +165,12 @@ def _claimed(claim: Path) -> dict[str, Any]:
     if not isinstance(identity, dict):
         raise InputError(
             f"{claim}: expected the settings of a run as JSON; it is damaged. Name another out=DIR, or delete that "
-            "folder to start afresh"
+            "folder to start again"
         )
     return identity
 
 
 def _plain(identity: Mapping[str, Any]) -> dict[str, Any]:
-    """The identity as it is after a way through JSON."""
+    """The identity as JSON represents it."""
     plain: dict[str, Any] = json.loads(json.dumps(identity))
     return plain

@@ -1,4 +1,4 @@
-"""The processes of a parallel run under torchrun: each computes its share of a step's gradients, all add them up."""
+"""Data-parallel training under torchrun: each process computes a share of the gradients, and all are summed."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from torch import distributed
 
 @dataclass(frozen=True)
 class Workers:
-    """This process among `world`."""
+    """The rank of this process, and the number of processes."""
 
     rank: int = 0
     world: int = 1
 
     @property
     def first(self) -> bool:
-        """Whether this process writes files and speaks."""
+        """Whether this process writes files and prints."""
         return self.rank == 0
 
     def sum(self, tensor: torch.Tensor) -> None:
-        """Adds up a tensor over all processes, in place in each."""
+        """Sums a tensor over all processes, in place."""
         if self.world > 1:
             distributed.all_reduce(tensor)
 
     def agree(self, value: float) -> float:
-        """The first process's value: clocks differ, and all must stop at the same step."""
+        """The value of the first process: clocks differ, and all must stop at the same step."""
         if self.world == 1:
             return value
         device = "cuda" if distributed.get_backend() == "nccl" else "cpu"
@@ -38,7 +38,7 @@ class Workers:
         return float(shared)
 
     def wait(self) -> None:
-        """Returns when all processes are here."""
+        """Waits for all processes."""
         if self.world > 1:
             distributed.barrier()
 
@@ -48,7 +48,7 @@ ALONE = Workers()
 
 @contextmanager
 def started(cuda: bool) -> Iterator[Workers]:
-    """The processes that torchrun started, or one that is alone."""
+    """The processes that torchrun started, or a single one."""
     if "LOCAL_RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
         yield ALONE
         return

@@ -1,10 +1,10 @@
-"""Perplexity of a biLM, defined once: `perplexity(...)`, and as a command for any text and any exported biLM.
+"""Perplexity of a biLM: `perplexity(...)`, and a command for any text and any exported biLM.
 
 For each direction it is exp of minus the mean natural log probability of every word and of the end of every sentence
-(forward: of w1 .. wn and </S>, each given what is to its left; backward: of wn .. w1 and one end mark, each given what
-is to its right), among all words of the vocabulary, with each sentence read from a zero state. Words are cased. A word
-outside the vocabulary counts as a prediction of <UNK>; its rate is printed beside, because a small vocabulary makes the
-task easier.
+(forward: of w1 .. wn and </S>, each given the words to its left; backward: of wn .. w1 and one end mark, each given the
+words to its right), among all words of the vocabulary. Each sentence is read from a zero state. Words are cased. A word
+outside the vocabulary counts as a prediction of <UNK>. The rate of such words is printed too, because a small
+vocabulary makes the task easier.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import cast, get_args
 
 import torch
-from torch import Tensor
 
 from elmo.common.device import CHOICES, choose_device
 from elmo.common.errors import InputError
@@ -40,14 +39,14 @@ SEEN = 0.5
 
 @dataclass(frozen=True)
 class Perplexity:
-    """Perplexities of a text and what they were taken over.
+    """Perplexities of a text.
 
     Attributes:
         forward: of the left-to-right direction.
-        backward: of the other.
+        backward: of the other direction.
         tokens: predictions in each direction, the ends of sentences included.
         unknown_rate: share of words that were <UNK>.
-        vocabulary: words that were told apart.
+        vocabulary: number of words in the softmax.
     """
 
     forward: float
@@ -75,7 +74,7 @@ def perplexity(model: LanguageModel, text: Text, dtype: torch.dtype = torch.floa
 
     Args:
         model: the biLM and its output layer.
-        text: what to predict.
+        text: to predict.
         dtype: of the biLM's products; the output layer is always in single precision.
     """
     if not len(text.sentences):
@@ -87,7 +86,7 @@ def perplexity(model: LanguageModel, text: Text, dtype: torch.dtype = torch.floa
     for step in range(len(batcher.plan)):
         batch = batcher(step)
         spelled = torch.from_numpy(text.spelling.ids[batch.types]).to(device)
-        there = (batch.targets[0] != IGNORED).any(axis=0)  # (sentences,): the last batches of a length have empty rows
+        there = (batch.targets[0] != IGNORED).any(axis=0)  # (sentences,): the last batch of a length has empty rows
         types, inputs, targets = (
             torch.from_numpy(array).to(device)
             for array in (batch.types, batch.inputs[..., there], batch.targets[..., there])
@@ -96,18 +95,15 @@ def perplexity(model: LanguageModel, text: Text, dtype: torch.dtype = torch.floa
         top = model.layers(vectors, inputs)[-1]  # (2, steps, sentences, projection_dim)
         for direction in range(2):
             words = targets[direction] != IGNORED
-            sums[direction] += _log_likelihood(model, top[direction][words], targets[direction][words])
+            found = model.output.log_likelihood(top[direction][words], targets[direction][words])
+            sums[direction] += found.sum(dtype=torch.float64)
         tokens += batch.tokens
     forward, backward = (_exp(-total / tokens) for total in sums.tolist())
     return Perplexity(forward, backward, tokens, text.unknown_rate, text.n_targets)
 
 
 def _exp(value: float) -> float:
-    return math.exp(value) if not value > 700 else math.inf  # more than a float can hold
-
-
-def _log_likelihood(model: LanguageModel, hidden: Tensor, targets: Tensor) -> Tensor:
-    return model.output.log_likelihood(hidden, targets).sum(dtype=torch.float64)
+    return math.exp(value) if not value > 700 else math.inf  # above the range of a float
 
 
 def read_text(
@@ -117,10 +113,10 @@ def read_text(
 
     Args:
         path: of the text.
-        output: layer whose vocabulary counts.
-        tokenise: how to split words; None is as the biLM was trained.
-        max_characters: of a word, that the encoder reads.
-        unseen_in: text files and folders; documents that lie in them are left out.
+        output: layer whose vocabulary is used.
+        tokenise: how to split words; None means as in training.
+        max_characters: characters of a word that the encoder reads.
+        unseen_in: text files and folders; documents that occur in them are left out.
     """
     if (path / "header.json").is_file():
         if unseen_in:
@@ -137,7 +133,7 @@ def read_text(
 
 
 def _unseen(documents: list[list[str]], corpus: Sequence[str]) -> list[list[str]]:
-    """The documents of which hardly a line is in a corpus; says how many there are."""
+    """The documents of which few lines occur in a corpus; prints how many there are."""
     found = iter(shared([line for document in documents for line in document], find_sources(corpus)))
     rates = [sum(next(found) for _ in document) / len(document) for document in documents]
     unseen = [document for document, rate in zip(documents, rates, strict=True) if rate < SEEN]
@@ -149,7 +145,7 @@ def _unseen(documents: list[list[str]], corpus: Sequence[str]) -> list[list[str]
 
 
 def _documents(path: Path) -> list[list[str]]:
-    """The lines of a file or folder, by document: a blank line or the end of a file ends one."""
+    """The lines of a file or folder, by document; a blank line or the end of a file ends a document."""
     documents: list[list[str]] = []
     for block in read_blocks(find_sources([path])):
         for piece in block.pieces:
@@ -179,8 +175,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         required=True,
         help="an exported biLM, or a name such as small; allennlp/* are published without an output layer",
     )
-    parser.add_argument("--softmax", metavar="DIR", help="its output layer (default: W-softmax beside it)")
-    parser.add_argument("--tokenise", choices=get_args(Tokenise), help="default: as the biLM was trained")
+    parser.add_argument("--softmax", metavar="DIR", help="its output layer (default: W-softmax next to it)")
+    parser.add_argument("--tokenise", choices=get_args(Tokenise), help="default: as in training")
     parser.add_argument(
         "--unseen-in",
         metavar="CORPUS",
@@ -189,7 +185,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help=f"what the biLM was trained on: leave out documents of TEXT (a blank line ends one) of which {SEEN:.0%} "
         f"of the lines or more share {WINDOW} characters in a row with these files and folders".replace("%", "%%"),
     )
-    parser.add_argument("--device", choices=CHOICES, default="auto", help="default: a GPU where there is one")
+    parser.add_argument("--device", choices=CHOICES, default="auto", help="default: a GPU if there is one")
     options = parser.parse_args(arguments)
     try:
         model, output = load_model(options.weights, options.softmax)

@@ -1,4 +1,4 @@
-"""Text as the trainer reads it: sentences of word numbers, the spelling of each, and how many of them are targets."""
+"""Numbered text for training and evaluation, from a token store or from lists of words."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from elmo.pretrain.model.spelling import Spelling
 
 @dataclass(frozen=True)
 class Text:
-    """Sentences whose words are numbered, those of the vocabulary first.
+    """Sentences of word numbers; words of the vocabulary have the lowest numbers.
 
     Attributes:
         sentences: word numbers.
@@ -38,7 +38,7 @@ class Text:
 
 
 def text_of_words(sentences: Iterable[Sequence[str]], vocabulary: Sequence[str], max_characters: int) -> Text:
-    """Text of spelled sentences, numbered by a vocabulary that begins with the special words."""
+    """Numbers the words of sentences by a vocabulary that begins with the special words."""
     number_of = {word: number for number, word in enumerate(vocabulary)}
     offsets, tokens = [0], []
     for sentence in sentences:
@@ -54,9 +54,9 @@ def texts_of_store(
     """The training and the held-out text of a store.
 
     Args:
-        store: where they are.
-        max_characters: of a word, that the encoder reads.
-        vocabulary: words to number first, where they are those of another store; None for the store's own.
+        store: to read from.
+        max_characters: characters of a word that the encoder reads.
+        vocabulary: words to number first, if they come from another store; None uses the store's own.
     """
     if vocabulary is None:
         spelling = Spelling.of_bytes(store.type_bytes, store.type_offsets, max_characters)

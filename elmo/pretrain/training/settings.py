@@ -1,4 +1,4 @@
-"""Every setting of a pretraining run, checked: what the command's configuration becomes."""
+"""Settings of a pretraining run, with range checks."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from elmo.bilm.options import BilmOptions
+from elmo.common import checks
 from elmo.common.errors import InputError
 from elmo.common.files import expanded
 
@@ -17,12 +18,12 @@ _BUDGETS = ("steps", "tokens", "minutes")
 
 @dataclass
 class Budget:
-    """How long to train; exactly one is set, and the learning rate's schedule is fitted to it.
+    """Length of the training; exactly one is set, and the learning-rate schedule is fitted to it.
 
     Attributes:
         steps: optimiser steps.
         tokens: predictions in each direction.
-        minutes: of training, held-out perplexity included; the corpus and the start of the GPU are not counted. The
+        minutes: of training, including held-out perplexity, but not preparing the corpus and compiling for the GPU. The
             only budget whose end depends on the machine.
     """
 
@@ -37,28 +38,28 @@ class Budget:
                 f"budget: expected one of {', '.join(_BUDGETS)}, found {' and '.join(chosen)}; drop all but one"
             )
         for name, value in chosen.items():
-            if not 0 < value < math.inf:
-                raise InputError(f"budget.{name} must be above 0 and finite, found {value}")
+            checks.positive(f"budget.{name}", value)
+        checks.finite(chosen, "budget.")
 
     def short(self, tokens: float, one_pass: int) -> str:
-        """A warning where the budget comes to fewer predictions than the text has; "" where it comes to more.
+        """A warning if the budget allows fewer predictions than the text has, else "".
 
         Args:
-            tokens: predictions in each direction that the budget comes to.
-            one_pass: the same, of the training text read once.
+            tokens: predictions in each direction that the budget allows.
+            one_pass: predictions in each direction of one pass over the training text.
         """
         if tokens >= one_pass:
             return ""
         name, value = next((name, getattr(self, name)) for name in _BUDGETS if getattr(self, name) is not None)
         return (
             f"warning: budget.{name}={value:g} reads {tokens:,.0f} of the {one_pass:,} words of the text, "
-            f"{tokens / one_pass:.2%}: too few for a biLM of use. Reading all of it once takes budget.{name}="
+            f"{tokens / one_pass:.2%}: too few for a useful biLM. Reading all of it once takes budget.{name}="
             f"{math.ceil(value * one_pass / max(tokens, 1)):,}; from random weights, plan several times that. Take a "
             "GPU, size=tiny or less text"
         )
 
     def progress(self, steps: int, tokens: int, seconds: float) -> float:
-        """The share of the budget that is spent; 1 or more ends the run."""
+        """The fraction of the budget that is spent; 1 or more ends the run."""
         if self.steps is not None:
             return steps / self.steps
         if self.tokens is not None:
@@ -70,7 +71,7 @@ class Budget:
 
 @dataclass
 class Model:
-    """The shape of the biLM; see `BilmOptions`. Clipping is off, so that any LSTM can run the result."""
+    """The shape of the biLM; see `BilmOptions`. Clipping is off, so any LSTM implementation can run the result."""
 
     cell_dim: int = 1024
     projection_dim: int = 128
@@ -90,8 +91,7 @@ class Model:
 
     def options(self, kind: str, words: list[str]) -> BilmOptions:
         """The options of a biLM that reads characters, words of a vocabulary, or both."""
-        if kind not in INPUTS:
-            raise InputError(f"input must be one of {', '.join(INPUTS)}, found {kind!r}")
+        checks.one_of(INPUTS, "input", kind)
         for item in self.filters:
             if len(item) != 2:
                 raise InputError(f"model.filters: expected pairs of [width, number of filters], found {item}")
@@ -109,20 +109,20 @@ class Training:
 
     Attributes:
         batch_tokens: positions in a step and process, padding included.
-        negatives: sampled words that each target is told from; at least the vocabulary means all of them.
-        dropout: on what each LSTM layer reads and what the softmax reads.
+        negatives: sampled words per softmax; the vocabulary size or more means the full softmax.
+        dropout: on the inputs of each LSTM layer and of the softmax.
         learning_rate: highest, after the warm-up.
-        warmup: share of the budget over which the rate rises; then it falls along a cosine.
-        final_rate: where it ends, as a share of the highest.
+        warmup: fraction of the budget over which the rate rises; then it falls along a cosine.
+        final_rate: the last rate, as a fraction of the highest.
         beta2: Adam's average of squared gradients.
-        clip_norm: bound of the gradient's norm.
+        clip_norm: upper bound of the gradient norm.
         precision: bfloat16 or float32, of all products; "auto" takes bfloat16 on a GPU.
-        compile: whether a GPU compiles and captures its steps: minutes of waiting saved on long runs, one lost on
-            short.
+        compile: whether a GPU compiles and captures its steps. It takes a minute at the start and saves more on long
+            runs.
         log_every: steps between lines of curve.csv.
         evaluate_every: steps between held-out perplexities; 0 leaves only the one at the end.
-        evaluate_sentences: held-out sentences for these; the one at the end takes all.
-        checkpoint_every: steps between checkpoints: the most that a killed run loses.
+        evaluate_sentences: held-out sentences for these; the one at the end uses all.
+        checkpoint_every: steps between checkpoints: the most that a killed run can lose.
     """
 
     batch_tokens: int = 16384
@@ -141,45 +141,41 @@ class Training:
     checkpoint_every: int = 2000
 
     def __post_init__(self) -> None:
-        for name in ("batch_tokens", "negatives", "log_every", "evaluate_sentences", "checkpoint_every"):
-            if getattr(self, name) < 1:
-                raise InputError(f"training.{name} must be at least 1, found {getattr(self, name)}")
+        for name in ("negatives", "log_every", "evaluate_sentences", "checkpoint_every"):
+            checks.at_least(1, f"training.{name}", getattr(self, name))
         for name in ("dropout", "warmup", "beta2"):
-            if not 0 <= getattr(self, name) < 1:
-                raise InputError(f"training.{name} must be at least 0 and below 1, found {getattr(self, name)}")
+            checks.dropout(f"training.{name}", getattr(self, name))
         if not 0 <= self.final_rate <= 1:
-            raise InputError(f"training.final_rate must be from 0 to 1, found {self.final_rate}")
+            raise InputError(f"training.final_rate: expected from 0 to 1, found {self.final_rate}")
         for name in ("learning_rate", "clip_norm"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise InputError(f"training.{name} must be above 0 and finite, found {getattr(self, name)}")
-        if self.batch_tokens > MOST_BATCH_TOKENS:
-            raise InputError(f"training.batch_tokens must be at most {MOST_BATCH_TOKENS:,}, found {self.batch_tokens}")
-        if self.precision not in ("auto", "bfloat16", "float32"):
-            raise InputError(f"training.precision must be auto, bfloat16 or float32, found {self.precision!r}")
+            checks.positive(f"training.{name}", getattr(self, name))
+        checks.finite(asdict(self), "training.")
+        checks.count(MOST_BATCH_TOKENS, "training.batch_tokens", self.batch_tokens)
+        checks.one_of(("auto", "bfloat16", "float32"), "training.precision", self.precision)
 
 
 @dataclass
 class Settings:
-    """A pretraining run.
+    """Settings of a pretraining run.
 
     Attributes:
         corpus: text files and folders of them; see `corpus.CorpusSettings` for this and the next seven.
         tokenise: ptb or whitespace.
         vocabulary: words that are predicted.
         min_count: rarer words are <UNK>.
-        heldout_fraction: share of the text that perplexity is measured on.
-        heldout_unit: document holds out whole ones; paragraph single ones, which is easier text.
+        heldout_fraction: fraction of the text that perplexity is measured on.
+        heldout_unit: document holds out whole documents; paragraph single paragraphs, which are easier to predict.
         max_tokens: of a sentence.
-        workers: processes that tokenise; one a core if null.
+        workers: processes that tokenise; one per core if null.
         store: folder of the token store; default OUT/store. Runs may share one.
         out: folder of the run.
         name: of the exported biLM.
         input: char, word or both.
-        init: weights to continue from, instead of random ones: a folder whose output layer lies beside it, or a shipped
-            name. It brings its own shape and vocabulary.
-        seed: of everything that is drawn.
+        init: weights to start from instead of random ones: a folder with its output layer next to it, or a shipped
+            name. Shape and vocabulary come with it.
+        seed: of all random draws.
         device: auto, cpu or cuda.
-        wandb: project to log to as well; no logging without one.
+        wandb: Weights & Biases project to log to; null logs nothing.
         licence: of the text, for the card.
         model: shape of the biLM.
         budget: how long.
@@ -208,22 +204,20 @@ class Settings:
     training: Training = field(default_factory=Training)
 
     def __post_init__(self) -> None:
-        if self.input not in INPUTS:
-            raise InputError(f"input must be one of {', '.join(INPUTS)}, found {self.input!r}")
-        if self.seed < 0:
-            raise InputError(f"seed must be at least 0, found {self.seed}")
+        checks.one_of(INPUTS, "input", self.input)
+        checks.at_least(0, "seed", self.seed)
         self.corpus = [str(expanded(path, "corpus")) for path in self.corpus]
         self.out = self.out and str(expanded(self.out, "out"))
         self.store = self.store and str(expanded(self.store, "store"))
-        # It becomes a folder of the export, beside bilm-tf and NAME-softmax.
+        # It becomes a folder of the export, next to bilm-tf and NAME-softmax.
         if self.name in ("", ".", "..", "bilm-tf") or "/" in self.name or self.name.endswith("-softmax"):
             raise InputError(
                 f"name={self.name!r}: expected a plain file name, neither bilm-tf nor ending in -softmax, which the "
-                "export has for other files"
+                "export uses for other files"
             )
 
     def identity(self) -> dict[str, Any]:
-        """What decides the outcome, flat: a run is resumed only with the same. Text is known by its store."""
+        """Settings that decide the result, flat: a run is resumed only with the same. The store identifies the text."""
         flat: dict[str, Any] = {}
         for name, value in asdict(self).items():
             if isinstance(value, dict):

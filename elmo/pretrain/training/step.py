@@ -1,7 +1,7 @@
-"""One step's loss and gradients: eager on a CPU; on a GPU compiled, captured once for each shape, and replayed.
+"""Loss and gradients of a step: eager on a CPU; on a GPU compiled, captured once per shape, and replayed.
 
-Nothing in a step waits for the host: what it needs (which words, where, which negatives) comes up in two copies, and
-losses stay on the device until somebody asks.
+Nothing in a step waits for the host. Its inputs (words, positions, negatives) arrive in two copies, and losses stay on
+the device until they are read.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from elmo.pretrain.training.batches import IGNORED, TokenBatch
 
 @dataclass(frozen=True)
 class Upload:
-    """A batch on its way to the device, in as few pieces as possible.
+    """A batch to be copied to the device, in two tensors.
 
     Attributes:
         numbers: types, inputs and targets, end to end.
         scalars: the sampler's offset, and one over the predictions of the step.
         shape: (2, steps, sentences).
-        profile: how the types fall into groups.
+        profile: groups of the types.
         tokens: predictions in each direction, over all processes.
     """
 
@@ -39,7 +39,7 @@ class Upload:
 
     @classmethod
     def of(cls, batch: TokenBatch, offset: float, pin: bool) -> Upload:
-        """The batch, in memory that a GPU can fetch by itself where `pin` says so."""
+        """Converts a batch, to pinned memory if `pin` is set."""
         flat = np.concatenate([batch.types, batch.inputs.reshape(-1), batch.targets.reshape(-1)])
         numbers = torch.from_numpy(flat)
         scalars = torch.tensor([offset, 1 / (2 * batch.tokens)], dtype=torch.float64)
@@ -53,7 +53,7 @@ class Stepper:
 
     Attributes:
         gradient: all gradients in one vector; each parameter's `grad` is a view into it.
-        loss: this process's share of the mean loss of both directions, after a call.
+        loss: this process's share of the mean loss of both directions, set by a call.
     """
 
     def __init__(
@@ -69,13 +69,13 @@ class Stepper:
         """Prepares for a model on its device.
 
         Args:
-            model: what learns.
+            model: to train.
             spelling: of every word of the text.
             negatives: size of the sample.
-            dropout: on what the layers and the softmax read.
+            dropout: on the inputs of the layers and of the softmax.
             dtype: of all products.
-            captured: the profile of words that captured steps are made for; None never captures.
-            rows: predictions of both directions that captured steps are made for, padding included.
+            captured: the profile of words of captured steps; None never captures.
+            rows: predictions of both directions in captured steps, padding included.
         """
         self._model = model
         self._dropout = dropout
@@ -100,7 +100,7 @@ class Stepper:
             self._loss_of = torch.compile(sampled_loss, dynamic=False)
 
     def __call__(self, upload: Upload) -> None:
-        """Computes loss and gradients; `torch.manual_seed` before it decides the dropout."""
+        """Computes loss and gradients; call `torch.manual_seed` before it to fix the dropout."""
         positions = upload.shape[1] * upload.shape[2]
         if upload.profile == self._captured and 2 * positions <= self._rows:
             self._replay(upload)
@@ -121,18 +121,18 @@ class Stepper:
         numbers, scalars = upload.numbers.to(self._device), upload.scalars.to(self._device)
         aside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         aside.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(aside):  # once for real: libraries set themselves up, kernels are compiled
+        with torch.cuda.stream(aside):  # a first run: libraries initialise, kernels are compiled
             self._compute(numbers, scalars, upload.shape, upload.profile, fixed=True)
         torch.cuda.current_stream().wait_stream(aside)
         graph = torch.cuda.CUDAGraph()
-        # Graphs run one after the other and leave nothing behind but gradients, so they may share their memory. Threads
-        # that prepare batches may pin memory meanwhile, hence the error mode.
+        # Graphs run one after the other and keep only gradients, so they can share memory. Threads that prepare batches
+        # may pin memory at the same time, hence the error mode.
         with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
             self._compute(numbers, scalars, upload.shape, upload.profile, fixed=True)
         return graph, numbers, scalars
 
     def _compute(self, numbers: Tensor, scalars: Tensor, shape: tuple[int, ...], profile: Profile, fixed: bool) -> None:
-        """Loss and gradients; `fixed` pads all shapes to one number of predictions, so that they are compiled once."""
+        """Loss and gradients; `fixed` pads all shapes to one number of predictions, so that they compile once."""
         encode, loss_of = (self._encode, self._loss_of) if fixed else (word_vectors, sampled_loss)
         positions = shape[0] * shape[1] * shape[2]
         types, inputs, targets = torch.split(numbers, [sum(size for size, _ in profile), positions, positions])

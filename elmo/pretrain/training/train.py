@@ -1,8 +1,8 @@
-"""The training loop: `train(...)` brings a model to the end of its budget, from wherever the run's folder says it is.
+"""Training loop: `train(...)` trains a model to the end of its budget, from the last checkpoint of the run's folder.
 
-The batch of a step, its negatives and its dropout are functions of the seed and the step, so a run that was killed and
-resumed goes through the same steps as one that was not. On a CPU with a budget in steps or tokens the weights come out
-bit-equal; a GPU adds numbers in an order of its own; and a budget in minutes ends where the clock says.
+The batch of a step, its negatives and its dropout are functions of the seed and the step, so a killed and resumed run
+takes the same steps as an uninterrupted one. On a CPU, with a budget in steps or tokens, the weights are bit-equal. A
+GPU may sum in another order, and a budget in minutes depends on the clock.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from elmo.pretrain.training.reading import Text
 from elmo.pretrain.training.settings import Budget, Training
 from elmo.pretrain.training.step import Stepper, Upload
 
-PREPARED = 16  # steps that are prepared ahead
-PREPARERS = 3  # threads that do so
-CORE_PRODUCTS = 3e10  # floating-point operations a second of a good CPU core: a step may last longer than the budget
+PREPARED = 16  # steps prepared ahead
+PREPARERS = 3  # threads that prepare them
+CORE_PRODUCTS = 3e10  # floating-point operations per second of a fast CPU core, to warn before a slow first step
 REMEDY = "Try a lower training.learning_rate or clip_norm, or a longer training.warmup, in another out=DIR"
 
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """A finished training.
+    """Result of a training.
 
     Attributes:
-        position: how far it came.
-        tokens_per_second: over all of it, held-out perplexity included.
+        position: at the end.
+        tokens_per_second: over the whole run, including held-out perplexity.
     """
 
     position: Position
@@ -51,7 +51,7 @@ class TrainingResult:
 
 
 def learning_rate(training: Training, progress: float) -> float:
-    """The rate at a share of the budget: rising over the warm-up, then falling along a cosine."""
+    """The learning rate at a fraction of the budget: it rises over the warm-up, then falls along a cosine."""
     if progress < training.warmup:
         return training.learning_rate * max(progress / training.warmup, 0.01)
     fall = min((progress - training.warmup) / (1 - training.warmup), 1.0)
@@ -88,15 +88,15 @@ def train(
 
     Args:
         model: on its device; the folder's checkpoint, if any, replaces its weights.
-        train_text: what to learn.
-        heldout: what perplexity is measured on now and then; None measures nothing.
-        training: how.
-        budget: how long.
+        train_text: to learn.
+        heldout: for perplexity during training; None measures nothing.
+        training: settings of the steps.
+        budget: length of the run.
         seed: of batches, negatives and dropout.
         folder: of the run.
-        console: where lines go now and then.
+        console: for progress.
         workers: the processes of a parallel run.
-        watch: called with every line of the curve, on the first process.
+        watch: called with every row of the curve, on the first process.
     """
     device = model.bilm.device
     dtype = precision(training.precision, device)
@@ -154,7 +154,7 @@ def train(
             position.seconds = time.monotonic() - began
             progress = spent()
             elapsed = position.seconds - start.seconds
-            # The first steps are slow; a warning shall come early, but not for that.
+            # Wait a little, since the first steps are slow.
             if budget.minutes is not None and not timed and elapsed >= min(20.0, 6 * budget.minutes):
                 timed = True
                 speed = (position.tokens - start.tokens) / elapsed
@@ -187,7 +187,7 @@ def train(
 
 
 def _prepared(batcher: Batcher, seed: int, first: int, pin: bool) -> Generator[Upload, None, None]:
-    """The batches from a step on, a few of them ahead of time."""
+    """Yields the batches from a step on, prepared ahead by threads."""
 
     def prepare(step: int) -> Upload:
         offset = float(np.random.default_rng((seed, 1, step)).random())
@@ -208,7 +208,7 @@ def _prepared(batcher: Batcher, seed: int, first: int, pin: bool) -> Generator[U
 
 
 def _warm_up(stepper: Stepper, batcher: Batcher, console: Console) -> None:
-    """Compiles and captures the shapes that come often, before the clock starts; the weights stay as they are."""
+    """Compiles and captures frequent shapes before the clock starts; the weights do not change."""
     began = time.monotonic()
     wanted = {shape for shape, _ in batcher.plan.shapes[:40]}
     for step in range(min(len(batcher.plan), 400)):
@@ -223,12 +223,12 @@ def _warm_up(stepper: Stepper, batcher: Batcher, console: Console) -> None:
 
 
 def _mixed(seed: int, step: int, rank: int) -> int:
-    """One number for all three."""
+    """One random seed from all three."""
     return int(np.random.SeedSequence((seed, 2, step, rank)).generate_state(1, np.uint64)[0] >> 1)
 
 
 def _clip(gradient: torch.Tensor, bound: float) -> None:
-    """Scales a gradient down to a norm, without asking how long it is."""
+    """Scales a gradient down to a maximal norm without waiting for the device."""
     gradient.mul_((bound / (gradient.norm() + 1e-6)).clamp(max=1.0))
 
 
@@ -243,12 +243,12 @@ def _sample(text: Text, sentences: int) -> Text | None:
 
 
 def _foreseen(budget: Budget, model: LanguageModel, step_tokens: float) -> float | None:
-    """Predictions in each direction that a budget comes to; of minutes no more than a CPU may reach, None on a GPU."""
+    """Predictions in each direction that a budget allows; an upper bound for minutes on a CPU, None on a GPU."""
     if budget.minutes is None:
         return budget.tokens or (budget.steps or 0) * step_tokens
     if model.bilm.device.type != "cpu":
         return None
-    products = 6 * sum(item.numel() for item in model.bilm.parameters())  # forward and back, of a token
+    products = 6 * sum(item.numel() for item in model.bilm.parameters())  # forward and backward, per token
     return 60 * budget.minutes * CORE_PRODUCTS * torch.get_num_threads() / products
 
 
@@ -268,21 +268,21 @@ def _check(losses: list[float], position: Position, rate: float) -> None:
         earlier = ", ".join(f"{loss:.3f}" for loss in losses[max(0, bad - 5) : bad]) or "none since the last check"
         raise InputError(
             f"the loss is {losses[bad]} at step {step} (learning rate {rate:.2g}; losses before it: {earlier}). "
-            f"The last checkpoint is of before that. {REMEDY}"
+            f"The last checkpoint is from before that step. {REMEDY}"
         )
 
 
 def _check_weights(model: LanguageModel, position: Position) -> None:
-    """Refuses weights that a checkpoint must not hold: a step may spoil them after its own loss was still sound."""
+    """Refuses NaN and infinite weights: a step can produce them although its loss is finite."""
     bad = next((name for name, item in model.named_parameters() if not item.isfinite().all()), None)
     if bad is not None:
         raise InputError(
-            f"{bad} holds nan or inf after step {position.step}; no checkpoint of that is written. {REMEDY}"
+            f"{bad} has NaN or infinite values after step {position.step}; no checkpoint of them is written. {REMEDY}"
         )
 
 
 def check_perplexity(found: Perplexity | None, of: str) -> None:
-    """Refuses a perplexity that is no number: its model is of no use."""
+    """Refuses a perplexity that is NaN or infinite."""
     if found is not None and not math.isfinite(found.mean):
         raise InputError(f"the perplexity of {of} is {found.mean}. {REMEDY}")
 

@@ -152,22 +152,22 @@ class TestRefusals:
         assert "v.json: expected a name such as v.txt" in capsys.readouterr().err
         (tmp_path / "v.json").write_text("mine", encoding="utf-8")
         assert main([str(text), "--out", str(tmp_path / "v.txt")]) == 1
-        assert "v.json: is there already" in capsys.readouterr().err
+        assert "v.json: exists already" in capsys.readouterr().err
         assert (tmp_path / "v.json").read_text(encoding="utf-8") == "mine"
 
     def test_vectors_that_are_there_are_left_alone(self, text, tmp_path, capsys):
         (tmp_path / "v.txt").write_text("mine 1 2\n", encoding="utf-8")
         assert main([str(text), "--out", str(tmp_path / "v.txt")]) == 1
-        assert "is there already" in capsys.readouterr().err
+        assert "exists already" in capsys.readouterr().err
         assert (tmp_path / "v.txt").read_text(encoding="utf-8") == "mine 1 2\n"
 
     @pytest.mark.parametrize(
         ("option", "expected"),
         [
-            (("--epochs", "0"), "--epochs: expected 1 or more, found 0"),
-            (("--min-count", "0"), "--min-count: expected 1 or more, found 0"),
-            (("--spread", "0"), "--spread: expected more than 0, found 0.0"),
-            (("--sample", "1.5"), "--sample: expected 0 or more and less than 1, found 1.5"),
+            (("--epochs", "0"), "--epochs: expected at least 1, found 0"),
+            (("--min-count", "0"), "--min-count: expected at least 1, found 0"),
+            (("--spread", "0"), "--spread: expected a positive number, found 0.0"),
+            (("--sample", "1.5"), "--sample: expected at least 0 and below 1, found 1.5"),
         ],
     )
     def test_settings_out_of_range(self, text, tmp_path, capsys, option, expected):

@@ -65,7 +65,7 @@ def test_held_out_text_is_whole_paragraphs_that_training_never_sees(store):
     assert store.header["counts"]["heldout_paragraphs"] == len(held)
 
 
-def test_held_out_paragraphs_stay_the_same_in_any_order_and_company(tmp_path, store):
+def test_held_out_paragraphs_do_not_depend_on_order_or_other_text(tmp_path, store):
     first, second = write(tmp_path / "1.txt", range(150, 300)), write(tmp_path / "2.txt", range(150))
     swapped = build(tmp_path / "swapped", first, second)
     assert spelled(swapped, swapped.heldout) == spelled(store, store.heldout)  # even in the same order
@@ -143,7 +143,7 @@ def test_a_long_file_without_marks_is_cut_next_to_documents_that_stay_whole(tmp_
     assert documents_in(store, store.heldout) & documents_in(store, store.train) & whole == set()
 
 
-def test_one_document_is_held_out_where_a_share_asks_for_less(tmp_path):
+def test_at_least_one_document_is_held_out(tmp_path):
     store = build(
         tmp_path / "store", marked(tmp_path / "a.txt", range(30)), heldout_unit="document", heldout_fraction=1e-9
     )
@@ -160,13 +160,13 @@ def test_a_paragraph_of_a_held_out_document_is_not_trained_on_in_another(tmp_pat
     assert not set(spelled(store, store.heldout)) & set(spelled(store, store.train))
 
 
-def test_a_store_of_single_paragraphs_has_the_settings_that_stores_had_before_there_was_a_choice():
+def test_paragraph_stores_keep_the_identity_from_before_heldout_unit():
     before = CorpusSettings([], heldout_unit="paragraph").identity()
     assert "heldout_unit" not in before
     assert CorpusSettings([]).identity() == before | {"heldout_unit": "document"}
 
 
-def test_another_seed_holds_out_and_shuffles_otherwise(tmp_path, text, store):
+def test_another_seed_changes_held_out_text_and_order(tmp_path, text, store):
     other = build(tmp_path / "store", text, vocabulary=60, seed=2)
     assert set(spelled(other, other.heldout)) != set(spelled(store, store.heldout))
     assert spelled(other, other.train) != spelled(store, store.train)
@@ -250,7 +250,7 @@ def test_an_error_in_a_worker_names_the_place(tmp_path, text):
     assert not (tmp_path / "store").exists()
 
 
-def test_size_of_blocks_changes_only_how_the_work_is_cut(tmp_path, text, store):
+def test_block_size_does_not_change_the_store(tmp_path, text, store):
     other = build(tmp_path / "store", text, vocabulary=60, block_bytes=1 << 20)
     theirs, ours = contents(other.folder), contents(store.folder)
     del theirs["header.json"], ours["header.json"]
@@ -331,7 +331,7 @@ def test_impossible_settings(change, message):
         CorpusSettings(sources=["a.txt"], **change)
 
 
-def test_no_room_is_noticed_before_work_begins(tmp_path, text, monkeypatch):
+def test_a_small_disk_is_refused_before_work_begins(tmp_path, text, monkeypatch):
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=1000))
     with pytest.raises(InputError, match=r"store\.partial: the corpus needs about 0\.00 GB, 0\.00 GB are free"):
@@ -393,7 +393,7 @@ def test_sentences_are_mapped_not_read(store):
         store.train[len(store.train)]
 
 
-def test_progress_is_a_line_per_tenth_off_a_terminal(tmp_path, text):
+def test_progress_is_a_line_per_tenth_without_a_terminal(tmp_path, text):
     said = io.StringIO()
     settings = CorpusSettings([text], heldout_fraction=0.1, block_bytes=1024, workers=1)
     build_store(settings, tmp_path / "store", Console(file=said, width=400))

@@ -131,7 +131,7 @@ def test_two_runs_never_write_one_store(tmp_path, monkeypatch):
 
 
 @pytest.mark.integration
-def test_a_worker_that_is_killed_is_an_error_that_says_so(tmp_path, monkeypatch):
+def test_a_killed_worker_is_reported(tmp_path, monkeypatch):
     text = write(tmp_path / "text.txt", range(500))
     monkeypatch.setattr(shards, "make_shard", _die)
     with pytest.raises(InputError, match=r"worker process was ended from outside.*Run the command again"):

@@ -74,7 +74,7 @@ def test_the_hdf5_file_is_laid_out_as_bilm_tf_writes_it(model, tmp_path):
         assert {name: cell[name].shape for name in cell} == {"W_0": (16, 64), "B": (64,), "W_P_0": (16, 8)}
 
 
-def test_an_export_takes_the_place_of_an_earlier_one(model, tmp_path):
+def test_an_export_replaces_an_earlier_one(model, tmp_path):
     (tmp_path / "export" / "left-over").mkdir(parents=True)
     export(model, VOCABULARY, "ptb", tmp_path / "export", "tiny")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["export"]
@@ -95,20 +95,20 @@ def test_the_output_layer_comes_back_nearly_equal(tmp_path):
     torch.testing.assert_close(found.layer.bias, layer.bias, atol=2e-3, rtol=0)
 
 
-def test_little_room_costs_precision_of_rare_words_first(tmp_path):
+def test_a_size_limit_costs_precision_of_rare_words_first(tmp_path):
     torch.manual_seed(0)
     layer = OutputLayer(20_000, 32)
     torch.nn.init.normal_(layer.weight)
     words = [*SPECIALS, *(f"w{i}" for i in range(19_997))]
     save_output(Output(layer, words, "ptb"), tmp_path / "all")
     whole = sum(path.stat().st_size for path in (tmp_path / "all").iterdir())
-    save_output(Output(layer, words, "ptb"), tmp_path / "less", room=whole * 3 // 4)
+    save_output(Output(layer, words, "ptb"), tmp_path / "less", most_bytes=whole * 3 // 4)
     assert sum(path.stat().st_size for path in (tmp_path / "less").iterdir()) <= whole * 3 // 4
     error = (load_output(tmp_path / "less").layer.weight - layer.weight).detach().norm(dim=1)
     assert error[:1000].mean() < 0.5 * error[-1000:].mean() < 2.0
 
 
-def test_damaged_and_missing_output_layers_are_told_apart(model, tmp_path):
+def test_damaged_and_missing_output_layers_are_reported_as_such(model, tmp_path):
     folder = export(model, VOCABULARY, "ptb", tmp_path / "export", "tiny")
     beside = folder_beside(folder)
     assert beside == folder_beside(folder / "weights.safetensors") == tmp_path / "export" / "tiny-softmax"

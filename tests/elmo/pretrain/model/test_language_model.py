@@ -80,7 +80,7 @@ def test_batches_read_and_predict_what_the_definition_says():
     assert batch.tokens == 6
 
 
-def test_every_epoch_holds_every_sentence_once_in_an_order_of_its_own():
+def test_every_epoch_has_every_sentence_once_in_a_new_order():
     rng = np.random.default_rng(0)
     text = text_of_words([["w"] * int(n) for n in rng.integers(1, 90, 500)], [*SPECIALS, "w"], 50)
     plan = BatchPlan(text.sentences, 256, seed=5)
@@ -190,7 +190,7 @@ def test_gradients_of_the_encoder_equal_those_of_the_frozen_one():
         torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
 
 
-def test_room_for_a_captured_step_changes_no_gradient():
+def test_padding_for_a_captured_step_changes_no_gradient():
     text = text_of_words(SENTENCES * 4, VOCABULARY, 50)
     batcher = Batcher(BatchPlan(text.sentences, 128, seed=1), text.spelling, text.n_targets)
     roomy = replace(batcher, profile=batcher.common_profile())

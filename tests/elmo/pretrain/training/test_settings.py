@@ -1,4 +1,4 @@
-"""What a pretraining may be told, and what it says to the rest: before any text is read."""
+"""Settings of a pretraining: wrong ones are refused before any text is read."""
 
 import math
 import subprocess
@@ -29,30 +29,30 @@ from tests.elmo.pretrain.training_text import QUIET, settings
         ({"init": "nowhere"}, "no biLM has that name; shipped: small"),
     ],
 )
-def test_what_cannot_be_run_is_refused(text, tmp_path, change, message, monkeypatch):
+def test_invalid_runs_are_refused_before_the_text_is_read(text, tmp_path, change, message, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(InputError, match=message):
         pretrain(replace(settings(text, tmp_path / "out"), **change), [], QUIET)
-    assert not (tmp_path / "out").exists()  # said before the text is read
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
         (lambda: Budget(steps=1, tokens=1), "one of steps, tokens, minutes"),
-        (lambda: Budget(minutes=0.0), "above 0"),
-        (lambda: Budget(minutes=math.inf), "budget.minutes must be above 0 and finite, found inf"),
-        (lambda: Training(learning_rate=math.inf), "training.learning_rate must be above 0 and finite, found inf"),
-        (lambda: Training(batch_tokens=10**20), "training.batch_tokens must be at most 16,777,216"),
+        (lambda: Budget(minutes=0.0), "budget.minutes: expected a positive number, found 0"),
+        (lambda: Budget(minutes=math.inf), "budget.minutes: expected a finite number, found inf"),
+        (lambda: Training(learning_rate=math.inf), "training.learning_rate: expected a finite number, found inf"),
+        (lambda: Training(batch_tokens=10**20), "training.batch_tokens: expected at most 16,777,216"),
         (lambda: Model(filters=[[1]]).options("char", []), "model.filters: expected pairs"),
         (lambda: Settings(out="~nobodyhere/x"), "out=~nobodyhere/x: expected a home folder"),
         (lambda: Settings(corpus=["~nobodyhere/x"]), "corpus=~nobodyhere/x: expected a home folder"),
         (lambda: Training(dropout=1.0), "dropout"),
-        (lambda: Training(beta2=2.0), "training.beta2 must be at least 0 and below 1, found 2"),
-        (lambda: Training(learning_rate=-1.0), "training.learning_rate must be above 0"),
-        (lambda: Training(final_rate=-3.0), "training.final_rate must be from 0 to 1, found -3"),
-        (lambda: Training(precision="half"), "precision"),
-        (lambda: Settings(input="bytes"), "char, word, both"),
+        (lambda: Training(beta2=2.0), "training.beta2: expected at least 0 and below 1, found 2"),
+        (lambda: Training(learning_rate=-1.0), "training.learning_rate: expected a positive number, found -1"),
+        (lambda: Training(final_rate=-3.0), "training.final_rate: expected from 0 to 1, found -3"),
+        (lambda: Training(precision="half"), "training.precision: expected auto or bfloat16 or float32"),
+        (lambda: Settings(input="bytes"), "input: expected char or word or both, found 'bytes'"),
         (lambda: Settings(seed=-1), "seed"),
         (lambda: Settings(name="bilm-tf"), "name='bilm-tf': expected a plain file name"),
         (lambda: Settings(name=""), "name=''"),
@@ -93,20 +93,20 @@ def test_every_size_composes_to_checked_settings(size, shape):
         ),
         ("sise=tiny", "unknown key sise. Did you mean size? Known there: budget, corpus,"),
         ("seed=one", "seed: Value 'one' of type 'str' could not be converted to Integer"),
-        ("training.beta2=2", "training.beta2 must be at least 0 and below 1, found 2.0"),
+        ("training.beta2=2", "training.beta2: expected at least 0 and below 1, found 2.0"),
         ("init=nosuch", "nosuch: no such weights file or folder"),
         ("out=/dev/null/x", "[Errno 20] Not a directory: '/dev/null/x/store.partial'. If that place cannot be written"),
     ],
 )
-def test_what_was_typed_wrong_is_told_in_a_line(text, tmp_path, monkeypatch, capsys, argument, message):
+def test_wrong_settings_are_explained_in_one_line(text, tmp_path, monkeypatch, capsys, argument, message):
     typed = [f"corpus=[{text}]", f"out={tmp_path / 'out'}", "budget.steps=1", "size=tiny", "device=cpu", argument]
     monkeypatch.setattr(sys, "argv", ["elmo.pretrain", *typed])
-    monkeypatch.setenv("HYDRA_FULL_ERROR", "1")  # so that the command's own setting goes with the test
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "1")  # the command sets it; monkeypatch restores it
     with pytest.raises(SystemExit) as ended:
         main()
     assert str(ended.value.code).startswith(f"elmo.pretrain: {message}")
     assert "\n" not in str(ended.value.code)
-    assert capsys.readouterr() == ("", "")  # nothing of Hydra's own
+    assert capsys.readouterr() == ("", "")  # no output of Hydra
 
 
 @pytest.mark.integration
@@ -134,7 +134,7 @@ def test_the_command_runs_and_refuses_unknown_keys(text, tmp_path, repository):
         ("size=null", "size: expected one of its choices, found null"),
     ],
 )
-def test_a_setting_without_a_value_takes_one_line(setting, message, monkeypatch, capsys):
+def test_settings_without_a_value_are_explained_in_one_line(setting, message, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["elmo.pretrain", setting])
     with pytest.raises(SystemExit) as caught:
         main()

@@ -7,6 +7,7 @@ import math
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -24,7 +25,6 @@ from elmo.pretrain import run
 from elmo.pretrain.corpus.token_store import TokenStore
 from elmo.pretrain.model.language_model import LanguageModel
 from elmo.pretrain.run import pretrain
-from elmo.pretrain.training import checkpoint
 from elmo.pretrain.training import train as train_module
 from elmo.pretrain.training.checkpoint import Position, RunFolder
 from elmo.pretrain.training.reading import texts_of_store
@@ -62,7 +62,7 @@ def test_the_loss_falls_and_held_out_perplexity_with_it(finished):
     assert float(measured[1]["forward"]) < 12
 
 
-def test_the_card_tells_what_the_run_logged(finished):
+def test_the_card_has_the_figures_of_the_run(finished):
     card = (finished / "export" / "tiny" / "card.md").read_text(encoding="utf-8")
     summary = json.loads((finished / "finished.json").read_text(encoding="utf-8"))
     for expected in (
@@ -110,7 +110,7 @@ def test_a_checkpoint_of_another_size_is_refused(finished, tmp_path):
         folder.load(model, torch.optim.Adam(model.parameters()))
 
 
-def test_a_damaged_checkpoint_is_told_in_a_line(finished, tmp_path):
+def test_damaged_checkpoints_are_reported(finished, tmp_path):
     sound = (finished / "checkpoint.pt").read_bytes()
     folder = RunFolder(tmp_path, {}, 0)
     store = TokenStore.open(finished / "store")
@@ -128,14 +128,14 @@ def test_a_damaged_checkpoint_is_told_in_a_line(finished, tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b'{"seed": 1', b"[]", b"\xff\xfe"])
-def test_a_damaged_claim_is_told_in_a_line(tmp_path, content):
+def test_a_damaged_run_json_is_reported(tmp_path, content):
     (tmp_path / "run.json").write_bytes(content)
-    with pytest.raises(InputError, match=r"^\S+/run\.json: .* it is damaged\. Name another out=DIR.*afresh$"):
+    with pytest.raises(InputError, match=r"^\S+/run\.json: .* it is damaged\. Name another out=DIR.*start again$"):
         RunFolder(tmp_path, {}, 0)
 
 
-def test_too_little_room_is_said_before_any_work(tmp_path, monkeypatch):
-    monkeypatch.setattr(checkpoint.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 10}))
+def test_a_small_disk_is_refused_before_any_work(tmp_path, monkeypatch):
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: type("Usage", (), {"free": 10}))
     with pytest.raises(InputError, match="make room"):
         RunFolder(tmp_path / "out", {}, 1000)
     assert not list((tmp_path / "out").iterdir())
@@ -204,7 +204,7 @@ def test_two_processes_learn_what_one_does_with_twice_the_batch(text, tmp_path, 
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
 
 
-def test_a_loss_that_is_no_number_stops_the_run_and_says_where(text, finished, tmp_path):
+def test_a_nan_loss_stops_the_run_and_is_located(text, finished, tmp_path):
     store = TokenStore.open(finished / "store")
     train_text, _ = texts_of_store(store, 50)
     model = LanguageModel.random(Model(**TINY).options("char", []), store.vocabulary_size, 1)
@@ -216,7 +216,7 @@ def test_a_loss_that_is_no_number_stops_the_run_and_says_where(text, finished, t
     assert not (tmp_path / "out" / "checkpoint.pt").exists()
 
 
-def test_a_perplexity_that_is_no_number_is_neither_kept_nor_exported(text, finished, tmp_path):
+def test_an_infinite_perplexity_is_neither_kept_nor_exported(text, finished, tmp_path):
     out = tmp_path / "out"
     spoilt = settings(text, out, 1, training={"learning_rate": 1e30}, store=str(finished / "store"))
     with pytest.raises(InputError, match=r"the perplexity of held-out text at step 1 is (nan|inf)\. .*another out=DIR"):
@@ -224,7 +224,7 @@ def test_a_perplexity_that_is_no_number_is_neither_kept_nor_exported(text, finis
     assert not {path.name for path in out.iterdir()} & {"checkpoint.pt", "finished.json", "export"}
 
 
-def test_weights_that_are_no_numbers_are_not_kept(finished, tmp_path, monkeypatch):
+def test_infinite_weights_are_not_saved(finished, tmp_path, monkeypatch):
     class Spoiler(torch.optim.SGD):
         def step(self):
             super().step()
@@ -237,7 +237,7 @@ def test_weights_that_are_no_numbers_are_not_kept(finished, tmp_path, monkeypatc
     model = LanguageModel.random(Model(**TINY).options("char", []), store.vocabulary_size, 1)
     folder = RunFolder(tmp_path / "out", {}, 0)
     with pytest.raises(
-        InputError, match=r"holds nan or inf after step 1; no checkpoint of that is written\. Try a lower"
+        InputError, match=r"has NaN or infinite values after step 1; no checkpoint of them is written\. Try a lower"
     ):
         train(model, train_text, None, Training(batch_tokens=128), Budget(steps=1), 1, folder, QUIET)
     assert not (tmp_path / "out" / "checkpoint.pt").exists()
@@ -282,7 +282,7 @@ def test_words_and_words_with_characters_train_and_load_again(kind, text, tmp_pa
     torch.testing.assert_close(bilm.layers(sentences), full.layers(sentences), atol=5e-3, rtol=0)
 
 
-def test_chinese_that_was_split_before_trains(tmp_path):
+def test_training_on_segmented_chinese(tmp_path):
     text = write(tmp_path, chinese(60))
     pretrain(settings(text, tmp_path / "out", 100, vocabulary=60, heldout_unit="paragraph"), [], QUIET)
     rows = curve(tmp_path / "out")
@@ -295,7 +295,7 @@ def test_chinese_that_was_split_before_trains(tmp_path):
     assert not torch.allclose(layers[2, 0, 2], layers[2, 1, 1], atol=1e-2)  # in two contexts
 
 
-def test_given_weights_are_trained_on_with_their_own_vocabulary(finished, tmp_path):
+def test_given_weights_continue_with_their_own_vocabulary(finished, tmp_path):
     text = write(tmp_path, "".join(f"Anna paints pictures of day {number} .\n" for number in range(150)))
     given = finished / "export" / "tiny"
     more = settings(text, tmp_path / "out", 30, init=str(given), model={"cell_dim": 99})
@@ -311,7 +311,7 @@ def test_given_weights_are_trained_on_with_their_own_vocabulary(finished, tmp_pa
         pretrain(replace(more, tokenise="ptb", out=str(tmp_path / "other")), [], QUIET)
 
 
-def test_the_curve_goes_to_wandb_where_asked(text, tmp_path, monkeypatch):
+def test_the_curve_is_logged_to_wandb(text, tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("WANDB_SILENT", "true")
     logged = []
@@ -331,7 +331,7 @@ def test_the_curve_goes_to_wandb_where_asked(text, tmp_path, monkeypatch):
 
 
 def said_by(given):
-    """What a run says."""
+    """The lines that a run prints."""
     said = io.StringIO()
     pretrain(given, [], Console(file=said, width=400))
     return said.getvalue().splitlines()
@@ -341,7 +341,7 @@ def said_by(given):
     ("budget", "needed"),
     [({"steps": 1}, r"budget\.steps=\d+;"), ({"tokens": 9}, r"budget\.tokens=[\d,]+;"), ({"minutes": 1e-5}, "minutes")],
 )
-def test_a_budget_below_one_pass_is_said_before_after_and_on_the_card(text, tmp_path, budget, needed):
+def test_a_budget_below_one_pass_warns_before_and_after_and_on_the_card(text, tmp_path, budget, needed):
     lines = said_by(settings(text, tmp_path, budget=Budget(**budget)))
     warnings = [i for i, line in enumerate(lines) if line.startswith("warning: ")]
     (step,) = (i for i, line in enumerate(lines) if line.startswith("100.0 %"))
@@ -378,7 +378,7 @@ def test_the_card_says_what_was_held_out(text, tmp_path):
     assert "held out are single paragraphs (10.00% of them" in card
 
 
-def test_minutes_that_a_cpu_cannot_make_a_pass_in_are_said_before_the_first_step(text, tmp_path, monkeypatch):
+def test_too_few_minutes_for_a_pass_on_a_cpu_warn_before_the_first_step(text, tmp_path, monkeypatch):
     def never(*given):
         raise InputError("the first step")
 
