@@ -1,4 +1,4 @@
-"""python -m elmo.embed: a file of tokenised sentences in, an HDF5 file of their layers out."""
+"""The command `python -m elmo.embed`: write the biLM layers of a text file to an HDF5 file."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from elmo.common.progress import Reporter, progress_bar
 from elmo.store import About, open_shelf
 from elmo.store.cached_layers import TOKENS_AT_ONCE, TOKENS_AT_ONCE_ON_A_GPU, CachedLayers, require_half_holds
 
-# A batch holds --batch-size sentences, but no more tokens than the cache embeds at once unless one sentence alone has
-# more: memory follows the token count. A GPU is busy only with many sentences side by side.
+# A batch has at most --batch-size sentences, and at most as many tokens as the cache embeds at once (or one sentence):
+# memory grows with the tokens. A GPU needs many sentences in parallel to be busy.
 BATCH_SIZE, BATCH_SIZE_ON_A_GPU = 64, 1024
-# Sentences are sorted by length within windows of this many batches: alike lengths keep the steps of the LSTM full.
+# Sentences are sorted by length within windows of this many batches: with similar lengths, LSTM steps are full.
 BATCHES_IN_A_WINDOW = 64
-# What HDF5 needs besides the values: about 365 bytes a line and some kilobytes, measured; and the index of sentences,
-# whose JSON spells a byte of text with six characters at most.
+# HDF5's overhead: measured, about 365 bytes a line and some kilobytes a file. The sentence index is JSON, which needs
+# at most six characters for a byte of text.
 BYTES_A_LINE, BYTES_A_FILE, BYTES_A_BYTE_OF_TEXT = 600, 100_000, 6
-MORE_ROOM = "make room, or name another disk, --precision float16 or --layers top"
+MORE_SPACE = "free some space, or use another disk, --precision float16 or --layers top"
 
 DESCRIPTION = """\
 Embed whitespace-tokenised sentences, one a line, with a frozen biLM.
@@ -48,31 +48,31 @@ all layers, or a single one with --layers top|average. An empty line gives a dat
 "sentence_to_index" holds one JSON object from each line's words, joined by one blank, to the number of the first line
 that has them.
 
-By default every sentence starts from a zero state, so its vectors depend on nothing but itself. With --state carried
-the LSTM state goes on from batch to batch as in bilm-tf: lines are batched in file order, N at a time, and row i of a
-batch continues row i of the batch before.
+By default every sentence starts from a zero state, so its vectors depend on that sentence alone. With --state carried
+the LSTM state is carried from batch to batch as in bilm-tf: lines are batched in file order, N at a time, and row i of
+a batch continues row i of the batch before.
 
---store DIR reads layers from a layer store, and writes those that it has not yet; runs of the benchmark share them if
-the precision is theirs (float16 by default). Not with --state carried: such layers depend on what was read before.
+--store DIR reads layers from a layer store and adds the missing ones. Benchmark runs share them if the precision is the
+same (float16 by default). It cannot be used with --state carried, whose layers depend on the lines before.
 """
 
 EXAMPLE = "example: python -m elmo.embed sentences.txt layers.hdf5 --weights allennlp/original --layers average"
 
 
 @dataclass(frozen=True)
-class Line:
-    """A line of the input: its number, counted from 0, and its words."""
+class InputLine:
+    """An input line: its number, counted from 0, and its words."""
 
     number: int
     words: list[str]
 
 
-def read_lines(path: Path) -> Iterator[Line]:
+def read_lines(path: Path) -> Iterator[InputLine]:
     """The lines of a UTF-8 text file, split at whitespace; empty lines are kept."""
     try:
         with path.open("rb") as file:
             for number, line in enumerate(file):
-                yield Line(number, line.decode("utf-8-sig" if number == 0 else "utf-8").split())
+                yield InputLine(number, line.decode("utf-8-sig" if number == 0 else "utf-8").split())
     except UnicodeDecodeError as error:
         raise InputError(
             f"{path}, line {number + 1}: expected UTF-8 text: {error.reason} at byte {error.start}"
@@ -81,9 +81,9 @@ def read_lines(path: Path) -> Iterator[Line]:
         raise InputError(f"{path}: cannot read the sentences: {error.strerror}") from error
 
 
-def batches_in_order(lines: Iterable[Line], size: int) -> Iterator[list[Line]]:
+def batches_in_order(lines: Iterable[InputLine], size: int) -> Iterator[list[InputLine]]:
     """The lines in file order, `size` at a time."""
-    batch: list[Line] = []
+    batch: list[InputLine] = []
     for line in lines:
         batch.append(line)
         if len(batch) == size:
@@ -93,10 +93,12 @@ def batches_in_order(lines: Iterable[Line], size: int) -> Iterator[list[Line]]:
         yield batch
 
 
-def batches_by_length(lines: Iterable[Line], size: int, most_tokens: int = TOKENS_AT_ONCE) -> Iterator[list[Line]]:
-    """Batches of alike lengths, of at most `size` lines and so many padded tokens (or one long line)."""
+def batches_by_length(
+    lines: Iterable[InputLine], size: int, most_tokens: int = TOKENS_AT_ONCE
+) -> Iterator[list[InputLine]]:
+    """Batches of similar lengths, of at most `size` lines and `most_tokens` padded tokens (or one long line)."""
     for window in batches_in_order(lines, size * BATCHES_IN_A_WINDOW):
-        batch: list[Line] = []
+        batch: list[InputLine] = []
         for line in sorted(window, key=lambda line: len(line.words)):
             tokens = (len(batch) + 1) * len(line.words)  # the newest line is the longest
             if batch and (len(batch) == size or tokens > most_tokens):
@@ -123,17 +125,17 @@ def embed_file(
     precision: str,
     store: Path | None = None,
 ) -> int:
-    """Writes the layers of every line of `source` to `target`, which appears only when it is whole.
+    """Writes the layers of every line of `source` to `target`, which appears only when it is complete.
 
-    With a store, layers that it holds are read, and the others written to it, in the same precision. Without a batch
-    size the device has its choice; carried states are always those of 64 lines side by side.
+    With a store, the layers that it holds are read from it and the others are added, in the same precision. Without a
+    batch size, the default for the device is used (carried states: always 64).
 
     Returns:
         The number of tokens embedded.
     """
     _check(source, target)
     first_line: dict[str, int] = {}
-    lengths = [len(line.words) for line in read_lines(source)]  # also finds every undecodable line before any work
+    lengths = [len(line.words) for line in read_lines(source)]  # also reports undecodable lines before any work
     total, kept = len(lengths), bilm.n_layers if layers == "all" else 1
     needed = sum(lengths) * kept * bilm.dim * np.dtype(precision).itemsize
     needed += total * BYTES_A_LINE + BYTES_A_FILE + source.stat().st_size * BYTES_A_BYTE_OF_TEXT
@@ -181,35 +183,35 @@ def embed_file(
 
 
 def _check(source: Path, target: Path) -> None:
-    """Refuses what would go wrong late or destroy something."""
+    """Refuses paths that would fail late or overwrite something."""
     if source.exists() and not source.is_file() and not source.is_dir():
         raise InputError(f"{source}: expected a file, since it is read twice; write the sentences to one first")
     if target.is_dir():
         raise InputError(f"{target}: cannot write there: it is a folder; name a file in it")
-    _keep("the sentences", source, target)
+    _refuse_overwrite("the sentences", source, target)
 
 
-def _keep(what: str, file: Path, target: Path) -> None:
-    """Refuses to write over a file that is read."""
+def _refuse_overwrite(what: str, file: Path, target: Path) -> None:
+    """Refuses to overwrite an input file."""
     if target.exists() and file.exists() and target.samefile(file):
         raise InputError(f"{target}: cannot write there: it would overwrite {what}; name another file")
 
 
 def _check_room(target: Path, needed: int) -> None:
-    """Refuses a disk that would fill up, before anything is computed."""
+    """Refuses a disk with too little free space, before any work."""
     if target.parent.is_dir() and needed > (free := shutil.disk_usage(target.parent).free):
         raise InputError(
-            f"{target}: takes up to {needed / 1e6:,.1f} MB, and {free / 1e6:,.1f} MB are free there; {MORE_ROOM}"
+            f"{target}: needs up to {needed / 1e6:,.1f} MB, and {free / 1e6:,.1f} MB are free there; {MORE_SPACE}"
         )
 
 
 @contextmanager
 def _removed_on_sigterm(partial: Path) -> Iterator[None]:
-    """Removes a file if SIGTERM ends the process in the block, unless somebody else waits for that signal.
+    """Removes a file if SIGTERM ends the process in the block, unless the caller already handles that signal.
 
-    The handler raises nothing: an exception would be lost in a callback of h5py.
+    The handler does not raise: h5py callbacks swallow exceptions.
     """
-    in_main_thread = threading.current_thread() is threading.main_thread()  # the only one that may set handlers
+    in_main_thread = threading.current_thread() is threading.main_thread()  # only this thread may set handlers
     if not in_main_thread or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         yield
         return
@@ -227,12 +229,12 @@ def _removed_on_sigterm(partial: Path) -> Iterator[None]:
 
 
 def _create(partial: Path, target: Path, needed: int) -> h5py.File:
-    """An HDF5 file whose room on disk is reserved: one write that fails, and HDF5 takes the process with it."""
+    """An HDF5 file with its disk space reserved: HDF5 crashes the process if a write fails."""
     try:
         with interrupts_held_back():
             h5py.File(partial, "w").close()
             _reserve(partial, target, needed)
-            return h5py.File(partial, "r+")  # cuts off what it did not need when it closes
+            return h5py.File(partial, "r+")  # closing it releases the space that was not used
     except OSError as error:
         folder = target.absolute().parent
         reason = (
@@ -249,7 +251,7 @@ def _reserve(partial: Path, target: Path, needed: int) -> None:
             os.posix_fallocate(file.fileno(), 0, needed)
     except OSError as error:
         raise InputError(
-            f"{target}: cannot reserve {needed / 1e6:,.1f} MB there: {error.strerror}; {MORE_ROOM}"
+            f"{target}: cannot reserve {needed / 1e6:,.1f} MB there: {error.strerror}; {MORE_SPACE}"
         ) from error
 
 
@@ -261,16 +263,16 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("source", metavar="IN.txt", type=Path, help="sentences, one a line, words split at whitespace")
-    parser.add_argument("target", metavar="OUT.hdf5", type=Path, help="where the layers go; replaced if it exists")
+    parser.add_argument("target", metavar="OUT.hdf5", type=Path, help="output file; replaced if it exists")
     parser.add_argument("--weights", metavar="W", required=True, help=weights_choices())
-    parser.add_argument("--options", metavar="O", help="options.json of the weights (default: the one beside them)")
+    parser.add_argument("--options", metavar="O", help="options.json of the weights (default: the one next to them)")
     parser.add_argument("--layers", choices=("all", "top", "average"), default="all", help="default: all")
     parser.add_argument("--state", choices=("zero", "carried"), default="zero", help="default: zero")
     parser.add_argument(
         "--batch-size",
         metavar="N",
         type=int,
-        help=f"sentences at a time (default: {BATCH_SIZE}; {BATCH_SIZE_ON_A_GPU} on a GPU, if no state is carried)",
+        help=f"sentences in a batch (default: {BATCH_SIZE}; {BATCH_SIZE_ON_A_GPU} on a GPU with --state zero)",
     )
     parser.add_argument(
         "--precision", choices=("float32", "float16"), default="float32", help="of OUT; default: float32"
@@ -287,23 +289,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.batch_size is not None and options.batch_size < 1:
         parser.error(f"--batch-size must be at least 1, found {options.batch_size}")
     if options.store is not None and options.state == "carried":
-        parser.error("--store holds layers that depend on their sentence alone; it cannot go with --state carried")
+        parser.error("--store holds layers that depend on their sentence alone; it cannot be used with --state carried")
     try:
         for file in bilm_files(options.weights, options.options):
-            _keep("the biLM", file, options.target)
+            _refuse_overwrite("the biLM", file, options.target)
         bilm = load_bilm(options.weights, options.options).to(choose_device(options.device))
-        carried = options.state == "carried"
         n_tokens = embed_file(
             bilm,
             options.source,
             options.target,
             options.layers,
-            carried,
+            options.state == "carried",
             options.batch_size,
             options.precision,
             options.store,
         )
-    except (InputError, OSError) as error:  # OSError: the disk filled up, or went away, while writing
+    except (InputError, OSError) as error:  # OSError: the disk is full or was removed
         print(f"elmo.embed: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""Elmo: the layers of a frozen representation, joined once for each place in a model that uses them."""
+"""The Elmo module: mixed layers of a frozen representation, one mix for each place in a model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from elmo.mix import LayerChoice, ScalarMix
 
 
 class Layers(Protocol):
-    """What a frozen representation offers: ELMo's biLM is one, the hidden states of a transformer would be another."""
+    """Interface of a frozen representation, such as a biLM or the hidden states of a transformer."""
 
     @property
     def dim(self) -> int:
@@ -40,7 +40,7 @@ class ElmoOutput:
     """The vectors of a batch.
 
     Attributes:
-        places: one tensor a place, (batch, tokens, dim), zero at padding.
+        places: one tensor for each place, (batch, tokens, dim), zero at padding.
         mask: where there are tokens, (batch, tokens).
     """
 
@@ -49,7 +49,7 @@ class ElmoOutput:
 
 
 class Elmo(nn.Module):
-    """ELMo_k for one or more places in a model: the representation runs once, each place learns a mix of its own.
+    """ELMo_k for one or more places in a model: the representation runs once, and each place learns its own mix.
 
     Args:
         source: the frozen layers, such as a `Bilm`.
@@ -57,10 +57,10 @@ class Elmo(nn.Module):
         layers: see `ScalarMix`.
         layer_norm: see `ScalarMix`.
         l2: lambda of the paper, see `ScalarMix`.
-        dropout: share of values dropped after mixing; 0 where the model's next layer drops already.
+        dropout: share of values dropped after mixing; 0 if the next layer of the model already has dropout.
 
     Raises:
-        InputError: `places` is text, whose letters would become places.
+        InputError: `places` is a string, whose letters would become places.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Elmo(nn.Module):
         return ElmoOutput(self.mixed(layers, mask), mask)
 
     def mixed(self, layers: Tensor, mask: Tensor) -> dict[str, Tensor]:
-        """The vectors of each place from layers that are at hand: (n_layers, batch, tokens, dim), (batch, tokens)."""
+        """The vectors of each place from given layers, (n_layers, batch, tokens, dim), and mask, (batch, tokens)."""
         return {place: self.dropout(mix(layers, mask)) for place, mix in self.mixes.items()}
 
     def penalty(self) -> Tensor:

@@ -1,4 +1,4 @@
-"""ScalarMix: gamma * sum_j softmax(s)_j h_j, the learned weighting of a biLM's layers."""
+"""The scalar mix, gamma * sum_j softmax(s)_j h_j: a learned weighting of a biLM's layers."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class ScalarMix(nn.Module):
     """Joins the layers of each token into one vector, by learned weights or by taking a single layer.
 
     Args:
-        n_layers: layers that come in.
-        layers: "mix" learns softmax weights, starting from a plain average; "last" takes the top layer, a number that
-            layer. gamma is learned in all three.
-        layer_norm: whether each layer is normalised first, over all tokens and dimensions of the batch together, as
-            bilm-tf does. A token's vector then depends on its batch.
+        n_layers: number of input layers.
+        layers: "mix" learns softmax weights, starting from a plain average; "last" takes the top layer, a number
+            that layer. gamma is learned in all three cases.
+        layer_norm: whether each layer is first normalised over all tokens and dimensions of the batch, as bilm-tf
+            does. A token's vector then depends on its batch.
         l2: strength of the penalty on the raw weights; a large one holds the mix at the average.
     """
 
@@ -33,11 +33,11 @@ class ScalarMix(nn.Module):
         self.layer_norm = layer_norm
         self.l2 = l2
         self.gamma = nn.Parameter(torch.ones(()))
-        # A single layer leaves nothing to weigh: no scalars, no penalty, and no parameter that never gets a gradient.
+        # A single layer needs no scalars. As parameters they would never get a gradient.
         self.scalars = nn.Parameter(torch.zeros(n_layers)) if self.chosen == "mix" else None
 
     def forward(self, layers: Tensor, mask: Tensor) -> Tensor:
-        """The joined layers: (n_layers, batch, tokens, dim), (batch, tokens) -> (batch, tokens, dim)."""
+        """The mixed layers: (n_layers, batch, tokens, dim), (batch, tokens) -> (batch, tokens, dim)."""
         if layers.shape[0] != self.n_layers:
             raise ValueError(f"this mix was made for {self.n_layers} layers, found {layers.shape[0]}")
         if self.scalars is None:

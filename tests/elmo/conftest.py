@@ -1,4 +1,4 @@
-"""A biLM and its place in a layer store, for the tests that open one."""
+"""Fixtures: a biLM and its shelf in a layer store."""
 
 import pytest
 
@@ -13,7 +13,7 @@ def bilm():
 
 @pytest.fixture
 def shelf_of(tmp_path):
-    """Opens the shelf of a biLM, in a store of this test."""
+    """Opens the shelf of a biLM in a temporary store."""
 
     def opened(bilm, precision="float32", store=tmp_path / "store", limit_gb=1.0):
         return open_shelf(store, About(bilm.fingerprint(), bilm.widths, precision), limit_gb)

@@ -1,7 +1,7 @@
 """A biLM in plain numpy: one word, one sentence, one step at a time, in double precision.
 
-Written from what is known of bilm-tf (its file layout, cell and character ids); it shares no code with elmo/, and
-serves the tests there as the truth.
+The reference for tests, written from the known behaviour of bilm-tf (file layout, cell, character ids). It shares no
+code with elmo/.
 """
 
 import json
@@ -49,7 +49,7 @@ def make_tensors(options: dict[str, Any], seed: int = 0) -> Tensors:
     """Random tensors in bilm-tf's layout.
 
     Made so that mistakes show: no bias is zero, the LSTMs run into their clips, and the first filter of every width
-    answers padding alone more strongly than any letter.
+    responds to padding more strongly than to any letter.
     """
     draw = np.random.default_rng(seed)
     lstm, cnn = options["lstm"], options["char_cnn"]
@@ -76,7 +76,7 @@ def make_tensors(options: dict[str, Any], seed: int = 0) -> Tensors:
 
 
 def write_model(folder: Path, options: dict[str, Any], tensors: Tensors) -> Path:
-    """A folder as bilm-tf's users have it: weights.hdf5 and options.json."""
+    """Writes weights.hdf5 and options.json to a folder, as bilm-tf does."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "options.json").write_text(json.dumps(options), encoding="utf-8")
     with h5py.File(folder / "weights.hdf5", "w") as file:
@@ -147,7 +147,7 @@ def lstm_steps(
 def sentence_layers(
     tensors: Tensors, options: dict[str, Any], words: Sequence[str], start: State | None = None
 ) -> tuple[np.ndarray, State]:
-    """The layers of one sentence, (layers, tokens, dim), and the state that it leaves behind."""
+    """The layers of one sentence, (layers, tokens, dim), and the final state."""
     lstm = options["lstm"]
     known: dict[str, np.ndarray] = {}
     for word in ["<S>", *words, "</S>"]:

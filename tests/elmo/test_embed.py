@@ -116,7 +116,7 @@ def test_a_very_long_line(weights, tmp_path):
         (b"\n", [""]),
     ],
 )
-def test_files_from_elsewhere(weights, tmp_path, content, lines):
+def test_line_ends_and_byte_order_marks(weights, tmp_path, content, lines):
     (tmp_path / "in.txt").write_bytes(content)
     assert run(tmp_path / "in.txt", tmp_path / "out.hdf5", weights) == 0
     layers, index = read(tmp_path / "out.hdf5")
@@ -126,10 +126,10 @@ def test_files_from_elsewhere(weights, tmp_path, content, lines):
         np.testing.assert_allclose(layers[number], expected_layers(line), atol=2e-5)
 
 
-def test_batches_hold_alike_lengths_within_their_bounds(monkeypatch):
+def test_batches_have_similar_lengths_within_their_limits(monkeypatch):
     monkeypatch.setattr(embed, "BATCHES_IN_A_WINDOW", 3)
     lengths = [3, 9, 50, 0, 7, 7, 1, 12, 2, 2, 30, 6, 6, 11, 4, 0, 8]
-    lines = [embed.Line(number, ["w"] * n) for number, n in enumerate(lengths)]
+    lines = [embed.InputLine(number, ["w"] * n) for number, n in enumerate(lengths)]
     batches = list(embed.batches_by_length(lines, 4, most_tokens=40))
     assert sorted(line.number for batch in batches for line in batch) == list(range(len(lengths)))
     for batch in batches:
@@ -141,7 +141,7 @@ def test_batches_hold_alike_lengths_within_their_bounds(monkeypatch):
     assert [n for batch in window for n in batch] == sorted(lengths[:12])
 
 
-def test_carried_state_goes_through_the_file_in_order(source, weights, tmp_path):
+def test_carried_state_follows_the_order_of_the_file(source, weights, tmp_path):
     run(source, tmp_path / "out.hdf5", weights, "--state", "carried", "--batch-size", "2")
     layers, _ = read(tmp_path / "out.hdf5")
     rows = {}
@@ -164,11 +164,11 @@ def test_carried_state_equals_bilm_tf(reference, tmp_path):
         np.testing.assert_allclose(found[0], expected, atol=1e-5)
 
 
-# What goes wrong
+# Errors
 
 
 class Failing:
-    """Runs a command that has to fail: status 1, a message, and nothing left behind."""
+    """Runs a command that must fail: status 1, a message, and no files left."""
 
     def __init__(self, tmp_path, weights, capsys):
         self.tmp_path, self.weights, self.capsys = tmp_path, weights, capsys
@@ -202,7 +202,7 @@ def test_input_that_is_not_utf8(failing, tmp_path):
 
 
 def test_input_that_can_be_read_only_once(failing, tmp_path):
-    # A pipe, say; os.devnull stands for one because it never blocks. Read a second time, both look empty.
+    # os.devnull stands for a pipe, because it never blocks. Both are empty when read a second time.
     assert "expected a file" in failing(os.devnull, tmp_path / "out.hdf5")
 
 
@@ -218,7 +218,7 @@ def test_missing_weights(failing, source, tmp_path):
     assert "no such weights" in failing(source, tmp_path / "out.hdf5", weights=tmp_path / "none.hdf5")
 
 
-def test_options_that_do_not_fit(failing, source, tmp_path):
+def test_options_of_another_bilm(failing, source, tmp_path):
     other = json.loads(json.dumps(OPTIONS))
     other["lstm"]["dim"] = 32
     (tmp_path / "other.json").write_text(json.dumps(other), encoding="utf-8")
@@ -243,7 +243,7 @@ def test_output_that_cannot_be_written(failing, source, tmp_path, name, reason):
     assert reason in message
 
 
-def test_output_is_the_folder_one_stands_in(failing, source, tmp_path, monkeypatch):
+def test_output_is_the_current_folder(failing, source, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert "it is a folder" in failing(source, ".")
 
@@ -257,14 +257,14 @@ def test_output_folder_without_permission(failing, source, tmp_path):
 
 
 def with_bias(folder, value):
-    """A biLM whose character encoder adds this value to all that it gives."""
+    """A biLM whose character encoder adds this value to its outputs."""
     tensors = dict(TENSORS)
     tensors["CNN_proj/b_proj"] = np.full_like(tensors["CNN_proj/b_proj"], value)
     return naive.write_model(folder, OPTIONS, tensors)
 
 
 @pytest.mark.parametrize("precision", ["float16", "float32"])
-def test_weights_that_are_no_numbers(source, tmp_path, capsys, precision):
+def test_weights_that_are_nan(source, tmp_path, capsys, precision):
     assert run(source, tmp_path / "out.hdf5", with_bias(tmp_path, np.nan), "--precision", precision) == 1
     assert "tensor 'CNN_proj/b_proj' holds values that are not finite" in capsys.readouterr().err
     assert not (tmp_path / "out.hdf5").exists()
@@ -308,7 +308,7 @@ def test_a_failure_half_way_keeps_the_earlier_output(source, weights, tmp_path, 
 
 
 @pytest.mark.parametrize("size", ["0", "-3", "many"])
-def test_batch_size_that_is_none(source, weights, tmp_path, size, capsys):
+def test_batch_size_below_one(source, weights, tmp_path, size, capsys):
     with pytest.raises(SystemExit) as raised:
         run(source, tmp_path / "out.hdf5", weights, "--batch-size", size)
     assert raised.value.code == 2
@@ -340,7 +340,7 @@ def test_the_command(source, weights, tmp_path, repository):
 def test_ctrl_c_and_sigterm(weights, tmp_path, repository, number, status, message):
     (tmp_path / "in.txt").write_text("a line that comes again and again\n" * 100_000, encoding="utf-8")
     (tmp_path / "out.hdf5").write_bytes(b"what was there before")
-    # A shell that starts pytest in the background has it and its children ignore SIGINT: the first line undoes that.
+    # A background job of a shell ignores SIGINT, and so do its children: the first line restores the default.
     program = (
         "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "from elmo.embed import main; sys.exit(main(sys.argv[1:]))"
@@ -367,12 +367,12 @@ def test_ctrl_c_and_sigterm(weights, tmp_path, repository, number, status, messa
 
 class TestStore:
     @pytest.mark.parametrize("precision", ["float32", "float16"])
-    def test_what_comes_out_is_the_same_and_is_computed_once(self, weights, source, tmp_path, monkeypatch, precision):
+    def test_the_output_is_the_same_and_computed_once(self, weights, source, tmp_path, monkeypatch, precision):
         store = tmp_path / "store"
         plain, cold, warm = (tmp_path / f"{name}.hdf5" for name in ("plain", "cold", "warm"))
         assert run(source, plain, weights, "--precision", precision) == 0
         assert run(source, cold, weights, "--precision", precision, "--store", str(store)) == 0
-        monkeypatch.setattr("elmo.bilm.model.Bilm.token_layers", None)  # must not be asked
+        monkeypatch.setattr("elmo.bilm.model.Bilm.token_layers", None)  # must not be called
         assert run(source, warm, weights, "--precision", precision, "--store", str(store)) == 0
         expected, index = read(plain)
         for path in (cold, warm):
@@ -382,7 +382,7 @@ class TestStore:
             for number, values in expected.items():
                 np.testing.assert_array_equal(found[number], values)
 
-    def test_a_carried_state_has_no_place_in_it(self, weights, source, tmp_path, capsys):
+    def test_a_carried_state_is_refused(self, weights, source, tmp_path, capsys):
         with pytest.raises(SystemExit):
             run(source, tmp_path / "out.hdf5", weights, "--state", "carried", "--store", str(tmp_path / "store"))
         assert "--store holds layers that depend on their sentence alone" in capsys.readouterr().err

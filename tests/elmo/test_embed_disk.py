@@ -1,4 +1,4 @@
-"""What elmo.embed writes to: room on the disk, reserved ahead, and files that it must not overwrite."""
+"""Tests of the output of elmo.embed: disk space reserved ahead, and files that it must not overwrite."""
 
 import os
 import re
@@ -34,20 +34,20 @@ def run(source, target, weights, *options):
     return main([str(source), str(target), "--weights", str(weights), "--device", "cpu", *options])
 
 
-def test_a_disk_without_room_is_refused_before_anything_is_computed(source, weights, tmp_path, monkeypatch, capsys):
+def test_a_disk_with_too_little_space_is_refused_before_any_work(source, weights, tmp_path, monkeypatch, capsys):
     """The values alone take tokens x layers x width x 4 bytes; one byte less is too little."""
     tokens = sum(len(line.split()) for line in source.read_text(encoding="utf-8").splitlines())
     needed = tokens * 3 * 2 * OPTIONS["lstm"]["projection_dim"] * 4
     usage = type(shutil.disk_usage(tmp_path))
-    monkeypatch.setattr("elmo.bilm.model.Bilm.token_layers", None)  # must not be asked
+    monkeypatch.setattr("elmo.bilm.model.Bilm.token_layers", None)  # must not be called
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(10**9, 0, needed - 1))
     assert run(source, tmp_path / "out.hdf5", weights) == 1
-    assert "MB are free there; make room" in capsys.readouterr().err
+    assert "MB are free there; free some space" in capsys.readouterr().err
     assert not (tmp_path / "out.hdf5").exists()
 
 
-def test_room_is_asked_for_what_hdf5_takes_besides_the_values(source, weights, tmp_path, monkeypatch, capsys):
-    """Of short lines the values are the smaller part; JSON spells a control character with six."""
+def test_the_space_includes_the_overhead_of_hdf5(source, weights, tmp_path, monkeypatch, capsys):
+    """For short lines the values are the smaller part; JSON needs six characters for a control character."""
     source.write_text("\n".join([*map(str, range(500)), *(chr(1) * 50 + str(i) for i in range(500))]), encoding="utf-8")
     assert run(source, tmp_path / "out.hdf5", weights, "--layers", "top") == 0
     size = (tmp_path / "out.hdf5").stat().st_size
@@ -55,11 +55,11 @@ def test_room_is_asked_for_what_hdf5_takes_besides_the_values(source, weights, t
     usage = type(shutil.disk_usage(tmp_path))
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(10**9, 0, size - 1))
     assert run(source, tmp_path / "other.hdf5", weights, "--layers", "top") == 1
-    assert "MB are free there; make room" in capsys.readouterr().err
+    assert "MB are free there; free some space" in capsys.readouterr().err
     assert not (tmp_path / "other.hdf5").exists()
 
 
-def test_what_was_reserved_and_not_needed_is_given_back(source, weights, tmp_path):
+def test_reserved_space_that_was_not_needed_is_released(source, weights, tmp_path):
     assert run(source, tmp_path / "out.hdf5", weights) == 0
     with h5py.File(tmp_path / "out.hdf5") as file, h5py.File(tmp_path / "plain.hdf5", "w") as plain:
         for number in sorted(range(len(LINES)), key=lambda number: len(LINES[number].split())):
@@ -73,7 +73,7 @@ COMMAND = [sys.executable, "-m", "elmo.embed", "in.txt", "out.hdf5", "--device",
 
 @pytest.mark.parametrize("allowed", [20_000, 150_000])
 def test_a_file_that_may_not_grow(weights, tmp_path, repository, allowed):
-    """A quota, faked by the limit that the kernel keeps on the size of files: HDF5 would die of it."""
+    """A quota, simulated by a limit on the size of files: HDF5 would crash."""
     (tmp_path / "in.txt").write_text("two words\n" * 1000, encoding="utf-8")
     done = subprocess.run(
         [*COMMAND, str(weights)],
@@ -82,7 +82,7 @@ def test_a_file_that_may_not_grow(weights, tmp_path, repository, allowed):
     )  # fmt: skip
     assert done.returncode == 1, done.stderr
     assert re.fullmatch(
-        r"elmo\.embed: out\.hdf5: cannot reserve [\d.]+ MB there: File too large; make room.*\n", done.stderr
+        r"elmo\.embed: out\.hdf5: cannot reserve [\d.]+ MB there: File too large; free some space.*\n", done.stderr
     )
     assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]
 
@@ -90,7 +90,7 @@ def test_a_file_that_may_not_grow(weights, tmp_path, repository, allowed):
 @pytest.mark.integration
 @pytest.mark.parametrize("free", ["100k", "400k", "600k", "1m"])
 def test_a_full_disk(weights, tmp_path, repository, free):
-    """However much of it fits: it ends with a line, and nothing is left."""
+    """However much of the output fits, there is a one-line error and no file is left."""
     (tmp_path / "in.txt").write_text("two words\n" * 1500, encoding="utf-8")
     disk = tmp_path / "disk"
     disk.mkdir()
@@ -103,13 +103,13 @@ def test_a_full_disk(weights, tmp_path, repository, free):
         cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(repository)}, capture_output=True, text=True, timeout=300,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith(f"elmo.embed: {disk}/out.hdf5: takes up to ")
+    assert done.stderr.startswith(f"elmo.embed: {disk}/out.hdf5: needs up to ")
     assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("given", ["file", "folder"])
 @pytest.mark.parametrize("name", ["weights.hdf5", "options.json", "other.json", "link.hdf5"])
-def test_its_own_weights_and_options_are_kept(source, tmp_path, capsys, given, name):
+def test_weights_and_options_are_not_overwritten(source, tmp_path, capsys, given, name):
     naive.write_model(tmp_path / "model", OPTIONS, TENSORS)
     files = {path: path.read_bytes() for path in (tmp_path / "model").iterdir()}
     assert len(files) == 2

@@ -13,7 +13,7 @@ def bilm():
 
 
 class Counting:
-    """Frozen layers that count how often they are asked for."""
+    """Frozen layers that count how often they are computed."""
 
     def __init__(self, source):
         self.source = source
@@ -25,7 +25,7 @@ class Counting:
         return self.source.layers(sentences)
 
 
-def test_one_run_serves_every_place(bilm):
+def test_layers_are_computed_once_for_all_places(bilm):
     source = Counting(bilm)
     elmo = Elmo(source, places=("input", "output"), dropout=0.0)
     output = elmo(SENTENCES)
@@ -38,7 +38,7 @@ def test_one_run_serves_every_place(bilm):
     assert elmo.dim == bilm.dim == 16
 
 
-def test_places_learn_apart(bilm):
+def test_places_learn_separately(bilm):
     elmo = Elmo(bilm, places=("input", "output"), dropout=0.0)
     with torch.no_grad():
         elmo.mixes["output"].scalars.copy_(torch.tensor([0.0, 0.0, 50.0]))
@@ -73,7 +73,7 @@ def test_dropout_only_in_training(bilm):
     dropped = elmo(SENTENCES).places["input"]
     zeros = (dropped == 0) & (plain != 0)
     assert 0.3 < zeros.sum() / (plain != 0).sum() < 0.7
-    torch.testing.assert_close(dropped[~zeros], 2.0 * plain[~zeros])  # what is left is scaled up
+    torch.testing.assert_close(dropped[~zeros], 2.0 * plain[~zeros])  # the remaining values are scaled up
     elmo.eval()
     torch.testing.assert_close(elmo(SENTENCES).places["input"], plain)
 
@@ -96,7 +96,7 @@ def test_no_tokens(bilm, sentences):
 
 
 class Model(nn.Module):
-    """A task model around ELMo, the biLM registered in it as everything else."""
+    """A task model with ELMo; the biLM is a registered submodule."""
 
     def __init__(self, bilm):
         super().__init__()
@@ -112,7 +112,7 @@ class Model(nn.Module):
 @pytest.mark.parametrize("unfreeze", [False, True])
 def test_training_leaves_the_bilm_frozen(bilm, unfreeze):
     model = Model(bilm)
-    if unfreeze:  # a careless `model.requires_grad_()` must not thaw it
+    if unfreeze:  # a careless `model.requires_grad_()` must not unfreeze it
         model.requires_grad_(True)
     fingerprint = bilm.fingerprint()
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
@@ -138,7 +138,7 @@ def test_training_leaves_the_bilm_frozen(bilm, unfreeze):
     }
 
 
-def test_the_bilm_asks_for_no_gradient(bilm):
+def test_the_bilm_needs_no_gradient(bilm):
     assert not any(parameter.requires_grad for parameter in bilm.parameters())
     assert not bilm.layers(SENTENCES).requires_grad
     names = {name for name, parameter in Model(bilm).named_parameters() if parameter.requires_grad}
@@ -146,13 +146,13 @@ def test_the_bilm_asks_for_no_gradient(bilm):
 
 
 @pytest.mark.parametrize("sentences", [["The play closed"], "The play closed", [["The", "play"], "closed"]])
-def test_text_is_not_taken_for_words(bilm, sentences):
+def test_plain_text_is_refused(bilm, sentences):
     for compute in (Elmo(Counting(bilm)), bilm.layers, bilm.token_layers):
         with pytest.raises(InputError, match=r"expected sentences as lists of words, .* found the text '.*closed'"):
             compute(sentences)
 
 
-def test_places_that_are_text_are_not_taken_for_letters(bilm):
+def test_places_given_as_a_string_are_refused(bilm):
     with pytest.raises(InputError, match=r"places: expected a list of names, such as \['input'\], found the text"):
         Elmo(bilm, places="input")
 

@@ -52,7 +52,7 @@ def test_a_single_layer(batch, choice, layer):
 
 
 def normalised(layer, mask):
-    inside = layer[mask]  # (tokens, D): every token and dimension of the batch counts alike
+    inside = layer[mask]  # (tokens, D): one mean and variance over all tokens and dimensions
     return np.where(mask[:, :, None], (layer - inside.mean()) / np.sqrt(inside.var() + 1e-12), 0.0)
 
 
@@ -65,7 +65,7 @@ def test_masked_layer_norm(batch, choice):
     np.testing.assert_allclose(mix(layers, mask).detach().numpy(), expected, atol=1e-6)
 
 
-def test_layer_norm_never_looks_at_padding(batch):
+def test_layer_norm_ignores_padding(batch):
     layers, mask = batch
     mix = ScalarMix(N, layer_norm=True)
     clean = mix(layers, mask)

@@ -1,4 +1,4 @@
-"""Nearest uses of a word: the right ones, in order, in any language, with clear refusals."""
+"""Tests of elmo.neighbours: the nearest uses of a word, in any language, and error messages."""
 
 import numpy as np
 import pytest
@@ -55,7 +55,7 @@ def test_the_command_shows_the_nearest_use_and_static_neighbours(weights, senten
     assert main(arguments) == 0
     shown = capsys.readouterr().out.splitlines()
     assert "1  we [play] football" in shown[1]
-    assert "4  we [play] football again" in shown[2]  # the same words before it, and one more behind
+    assert "4  we [play] football again" in shown[2]  # the same words before it, and one more after it
     assert shown[3] == "static vectors: game 0.994"
     assert len(shown) == 4
 
@@ -63,7 +63,7 @@ def test_the_command_shows_the_nearest_use_and_static_neighbours(weights, senten
 @pytest.mark.parametrize(
     ("vectors", "neighbour"),
     [
-        ("apple 1 0\npear 0.9 0.1\nApple 0 1\nBanana 0.1 0.9\n", "Banana"),  # the form itself, wherever it stands
+        ("apple 1 0\npear 0.9 0.1\nApple 0 1\nBanana 0.1 0.9\n", "Banana"),  # the exact form, in any line
         ("pear 0.9 0.1\napple 1 0\nBanana 0.1 0.9\n", "pear"),  # else the lower-cased one
     ],
 )
@@ -98,16 +98,17 @@ def test_more_uses_than_are_shown_are_counted(weights, sentences, capsys):
         (["nothing"], "occurs once"),
         (["play", "--layer", "7"], "0 to 2"),
         (["play", "--layer", "highest"], "top, average"),
-        (["play", "--vectors", "nowhere.txt"], "cannot read the vectors"),
+        (["play", "--vectors", "nowhere.txt"], "'nowhere.txt' is neither a file nor a name: "),
+        (["play", "--vectors", "nowhere.txt"], "check --vectors"),
     ],
 )
-def test_what_cannot_be_shown_is_said(weights, sentences, capsys, arguments, message):
+def test_errors_name_the_problem(weights, sentences, capsys, arguments, message):
     assert main([str(sentences), *arguments, "--weights", str(weights)]) == 1
     assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("text", ["play 1 0\ngame 1\n", "play 1 x\n", ""])
-def test_vectors_that_are_none_are_refused_with_their_line(tmp_path, text):
+def test_malformed_vectors_are_refused_with_their_line(tmp_path, text):
     path = tmp_path / "vectors.txt"
     path.write_text(text)
     with pytest.raises(ValueError, match=r"vectors.txt(, line \d)?: expected"):

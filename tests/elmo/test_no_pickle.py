@@ -1,4 +1,4 @@
-"""Nothing in elmo/ is ever unpickled."""
+"""Test that nothing in elmo/ unpickles data."""
 
 import ast
 
@@ -8,13 +8,13 @@ UNPICKLERS = {"pickle", "cPickle", "_pickle", "cloudpickle", "dill", "joblib", "
 
 
 def unpickling(source):
-    """What a module's source does that could unpickle: imports, torch.load not told better, numpy.load told worse."""
+    """Unsafe calls in a source: imports of pickle, torch.load without weights_only, numpy.load with allow_pickle."""
     found = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             found += [alias.name for alias in node.names if alias.name.split(".")[0] in UNPICKLERS]
         elif isinstance(node, ast.ImportFrom):
-            harmless = all(alias.name == "UnpicklingError" for alias in node.names)  # to catch it, nothing else
+            harmless = all(alias.name == "UnpicklingError" for alias in node.names)  # only to catch it
             found += [node.module] if (node.module or "").split(".")[0] in UNPICKLERS and not harmless else []
             found += ["torch.load"] if node.module == "torch" and any(a.name == "load" for a in node.names) else []
         elif isinstance(node, ast.Call):

@@ -1,4 +1,4 @@
-# ruff: noqa: RUF001 - typographic signs are what is tested
+# ruff: noqa: RUF001 - typographic characters are tested
 import pytest
 
 from elmo.tokeniser import MAX_WORD_BYTES, Tokeniser, sentences
@@ -107,7 +107,7 @@ def test_sentences_end_where_a_reader_would_end_them(text, expected):
     assert [" ".join(sentence) for sentence in sentences(text)] == expected
 
 
-def test_whitespace_takes_lines_as_sentences_and_leaves_tokens_alone():
+def test_whitespace_keeps_lines_and_tokens():
     text = "<S> 他 打开 包袱 。 里面 有 don't </S>\n\nU.S. <UNK>\n"
     assert sentences(text, "whitespace") == [["他", "打开", "包袱", "。", "里面", "有", "don't"], ["U.S.", "<UNK>"]]
 

@@ -48,6 +48,7 @@ def test_formats(tmp_path, name, content):
     found = vectors.pick(["dog", "cat", ". . .", "unicorn", "3"])
     assert as_lists(found) == {"cat": [1, 2, 3], "dog": [4, 5.5, -6], ". . .": [7, 8, 9]}
     assert all(vector.dtype == np.float32 for vector in found.values())
+    assert as_lists(vectors.pick()) == as_lists(found)
 
 
 def test_odd_words(tmp_path):
@@ -73,7 +74,7 @@ def test_words_with_spaces(tmp_path):
 
 
 def test_memory_does_not_grow_with_the_file(tmp_path):
-    """A file of which every line is wanted by nobody costs a line of memory; so does the 5.6 GB of GloVe 840B."""
+    """Lines of words that are not picked cost no memory: GloVe 840B has 5.6 GB."""
     line = b" " + b" ".join([b"0.12345"] * 300) + b"\n"
     with (tmp_path / "v.txt").open("wb") as file:
         for number in range(10_000):
@@ -90,7 +91,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
     assert peak < 2_000_000 < size / 10
 
 
-def test_a_cut_file_is_told_even_if_nobody_wants_its_last_word(tmp_path):
+def test_a_truncated_file_is_reported_even_if_its_last_word_is_not_picked(tmp_path):
     vectors = write(tmp_path / "v.txt", "cat 1 2 3\ndog 4 5 6\nbird 7")
     with pytest.raises(InputError, match=r"v\.txt, line 3: expected a word and 3 numbers, found 1: 'bird 7'"):
         vectors.pick(["cat"])
@@ -103,7 +104,7 @@ def test_a_cut_gzip_file(tmp_path):
         open_vectors(str(tmp_path / "v.txt.gz")).pick(["word1"])
 
 
-def test_blank_lines_are_let_be(tmp_path):
+def test_blank_lines_are_ignored(tmp_path):
     vectors = write(tmp_path / "v.txt", "cat 1 2\n\ndog 3 4\n\n")
     assert as_lists(vectors.pick(["dog"])) == {"dog": [3, 4]}
 
@@ -129,7 +130,7 @@ class TestByName:
             monkeypatch.setenv("ELMO_MIRROR", site.url)
             yield site
 
-    def test_a_name_is_as_good_as_a_path(self, site, tmp_path):
+    def test_a_name_works_like_a_path(self, site, tmp_path):
         vectors = open_vectors("glove/6B.100d")
         assert vectors.dim == 100
         assert as_lists(vectors.pick(["the", "at home", "at"])) == {"the": [2] * 100, "at home": [1] * 100}
@@ -139,19 +140,19 @@ class TestByName:
         assert open_vectors("glove/6B.50d").dim == 50
         assert len(site.asked) == 1
 
-    def test_neighbours_take_it_too(self, site):
+    def test_neighbours_accept_the_name_too(self, site):
         words, matrix = static_vectors("glove/6B.50d")
         assert words == ["at home", "the"]
         np.testing.assert_allclose(matrix, np.full((2, 50), 50**-0.5), rtol=1e-6)
 
 
-def test_bytes_that_are_no_utf8_do_no_harm_elsewhere(tmp_path):
+def test_invalid_utf8_affects_only_its_own_line(tmp_path):
     vectors = write(tmp_path / "v.txt", b"caf\xe9 1 2\ncat 3 4\n")
     assert as_lists(vectors.pick(["cat"])) == {"cat": [3, 4]}
 
 
 @pytest.mark.parametrize(
-    ("line", "what"), [("dog 4 x 6", "no number"), ("dog 4 5", "expected a word and 3 numbers, found 2")]
+    ("line", "what"), [("dog 4 x 6", "a value that is none"), ("dog 4 5", "expected a word and 3 numbers, found 2")]
 )
 def test_a_malformed_line_is_named(tmp_path, line, what):
     vectors = write(tmp_path / "v.txt", f"cat 1 2 3\n{line}\n")
@@ -162,15 +163,15 @@ def test_a_malformed_line_is_named(tmp_path, line, what):
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf", "1e39"])
 def test_a_value_that_is_not_finite_is_named(tmp_path, value):
-    """1e39 is a number, but none that float32 holds."""
+    """1e39 is too large for float32."""
     vectors = write(tmp_path / "v.txt", f"cat 1 2 3\ndog 4 {value} 6\n")
     with pytest.raises(InputError, match=rf"v\.txt, line 2: expected finite numbers for 'dog', found {value}\."):
         vectors.pick(["dog"])
-    assert as_lists(vectors.pick(["cat"])) == {"cat": [1, 2, 3]}, "nobody asked for the other"
+    assert as_lists(vectors.pick(["cat"])) == {"cat": [1, 2, 3]}, "the other line is not picked"
 
 
 @pytest.mark.parametrize("content", ["", "3 300\n", "hello\n", "<html>\n<body>\n"])
-def test_a_file_of_something_else_is_refused(tmp_path, content):
+def test_other_files_are_refused(tmp_path, content):
     with pytest.raises(InputError, match=r"v\.txt: expected lines of a word and its numbers"):
         write(tmp_path / "v.txt", content)
 
