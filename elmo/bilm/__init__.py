@@ -1,1 +1,1 @@
-"""The bidirectional language model: characters, encoder, LSTMs, options and weight files."""
+"""The bidirectional language model (biLM): characters, encoder, LSTMs, options and weight files."""

@@ -1,7 +1,7 @@
-"""A word as character ids, exactly as bilm-tf spells it: UTF-8 bytes between two boundary marks, then padding.
+"""Character ids of words, as in bilm-tf: UTF-8 bytes between two boundary marks, then padding.
 
-The ids are the rows of the weight files. AllenNLP adds one to each and keeps row 0 for padded positions of a sentence;
-here only distinct words are encoded, never padded positions, so that row would have no use.
+The ids are row numbers of the embedding in weight files. AllenNLP adds one to each id and uses row 0 for padded
+positions of a sentence; here only distinct words are encoded, so that row is not needed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy.typing as npt
 # Ids 0..255 are bytes.
 SENTENCE_START, SENTENCE_END, WORD_START, WORD_END, PADDING = range(256, 261)
 
-# The marks around each sentence are words of one character; bilm-tf and AllenNLP read them so in running text, too.
+# The marks around each sentence are words of one character, also where they occur in running text, as in bilm-tf.
 START_OF_SENTENCE = "<S>"
 END_OF_SENTENCE = "</S>"
 _MARKS = {START_OF_SENTENCE: SENTENCE_START, END_OF_SENTENCE: SENTENCE_END}
@@ -32,9 +32,9 @@ def character_ids(words: Sequence[str], max_characters: int = 50, room: int | No
     """The padded ids of some words, (words, characters).
 
     Args:
-        words: the words; each row of the result is one.
+        words: the words, one for each row of the result.
         max_characters: the width that the biLM was trained with.
-        room: padding to keep after the longest word (never beyond `max_characters`); None keeps all of it.
+        room: padding to keep after the longest word (up to `max_characters`); None pads to `max_characters`.
     """
     spelled = [spell(word, max_characters) for word in words]
     longest = max((len(ids) for ids in spelled), default=0)

@@ -1,7 +1,7 @@
-"""One vector a word: from its characters (convolutions, maximum, highways, projection), from a table, or both.
+"""Word encoders: one vector a word from its characters (convolutions, highways, projection), from a table, or both.
 
-Either encoder has `encode_words(words) -> (words, projection_dim)`; `encoder_of(options)` gives the one that options
-ask for, and `WordMemory` makes either read a word once.
+Both encoders have `encode_words(words) -> (words, projection_dim)`. `encoder_of(options)` makes the right one, and
+`WordMemory` caches the vectors of either.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from elmo.common.device import upload
 from elmo.common.threads import at_once, side_by_side
 from elmo.kernels.cpu import Kernel, Panels, WindowTable, kernel
 
-WORDS_AT_ONCE = 512  # bounds the memory of the convolutions: 512 words x 2048 filters x 50 positions are 200 MB
-# Words are filled up to a multiple of this: libraries compute small products and convolutions in another order than
-# large ones, and the values that are left over by vector instructions in another way. A word's vector must not depend,
+WORDS_AT_ONCE = 512  # limits the memory of the convolutions: 512 words x 2048 filters x 50 positions are 200 MB
+# Batches of words are padded to a multiple of this: libraries compute small products and convolutions in another order
+# than large ones, and treat the remainder after full vector instructions differently. A word's vector must not depend,
 # to the last bit, on how many others are encoded with it. See also elmo.bilm.lstm.LEAST_ROWS.
 WORDS_IN_A_BLOCK = 32
 REMEMBERED_WORDS = 200_000
 
 
 @dataclass(frozen=True)
-class _Compiled:
-    """A character encoder's weights as `elmo.kernels.cpu` reads them."""
+class _CompiledWeights:
+    """A character encoder's weights in the layout of `elmo.kernels.cpu`."""
 
     tables: list[WindowTable]
     highways: list[tuple[Panels, Panels]]  # carry and transform
@@ -41,7 +41,7 @@ class _Compiled:
 
 
 class Highway(nn.Module):
-    """g * relu(Wx) + (1 - g) * x with g = sigmoid(carry): bilm-tf's gate sense, AllenNLP's is the opposite."""
+    """g * relu(Wx) + (1 - g) * x with g = sigmoid(carry), as in bilm-tf; AllenNLP's gate is 1 - g."""
 
     def __init__(self, dim: int) -> None:
         super().__init__()
@@ -68,14 +68,14 @@ class CharacterEncoder(nn.Module):
         self.highways = nn.ModuleList(Highway(options.n_filters) for _ in range(options.n_highway))
         projection = nn.Linear(options.n_filters, options.projection_dim)
         self.projection = projection if options.has_projection else nn.Identity()
-        self._compiled: Prepared[_Compiled] = Prepared()
+        self._compiled: Prepared[_CompiledWeights] = Prepared()
 
     def forward(self, ids: Tensor) -> Tensor:
         """The vectors of spelled words: (words, characters) -> (words, projection_dim)."""
         x = self.characters(ids)  # (words, characters, char_dim)
-        # Both activations rise, so they may wait until the maximum has left one position in fifty.
+        # The activations are monotonic, so they can be applied after the maximum, to one position in fifty.
         convolutions = cast(Iterable[nn.Conv1d], self.convolutions)
-        x = torch.cat([_strongest(conv, x) for conv in convolutions], dim=1)  # (words, n_filters)
+        x = torch.cat([_max_over_windows(conv, x) for conv in convolutions], dim=1)  # (words, n_filters)
         x = torch.relu(x) if self.options.activation == "relu" else torch.tanh(x)
         for highway in self.highways:
             x = highway(x)
@@ -83,14 +83,15 @@ class CharacterEncoder(nn.Module):
         return projected
 
     def encode_words(self, words: Sequence[str]) -> Tensor:
-        """The vectors of distinct words, (words, projection_dim), the short ones without the cost of the long.
+        """The vectors of distinct words, (words, projection_dim).
 
-        Words are sorted by length and encoded in groups, each with its windows cut behind its longest word. The cut is
-        exact: every window starting later covers padding alone, and one such window is kept for each filter.
+        Words are sorted by length and encoded in groups, each padded only as far as its longest word needs, so that
+        short words cost less. This is exact: all later windows cover only padding, and one such window is kept for
+        each filter.
         """
         options = self.options
         device = self.characters.weight.device
-        vectors = self.characters.weight.new_empty(len(words), options.projection_dim)  # the short words' first
+        vectors = self.characters.weight.new_empty(len(words), options.projection_dim)  # sorted by length
         widest = max(width for width, _ in options.filters)
         by_length = np.argsort([len(word.encode("utf-8", "ignore")) for word in words], kind="stable")
 
@@ -103,10 +104,10 @@ class CharacterEncoder(nn.Module):
                 ids = character_ids(spelled, options.max_characters, room=widest)
                 vectors[rows] = _run_compiled(compiled, weights, torch.from_numpy(ids), options.activation)
                 return
-            ids = character_ids(_whole_blocks(spelled), options.max_characters, room=widest)
+            ids = character_ids(_pad_to_blocks(spelled), options.max_characters, room=widest)
             vectors[rows] = self(upload(ids, device))[: len(spelled)]
 
-        share = -(-len(words) // at_once()) if device.type == "cpu" else len(words)  # something for every thread
+        share = -(-len(words) // at_once()) if device.type == "cpu" else len(words)  # work for every thread
         size = min(WORDS_AT_ONCE, max(share, WORDS_IN_A_BLOCK))
         groups = [slice(start, start + size) for start in range(0, len(words), size)]
         if device.type == "cpu":
@@ -117,18 +118,18 @@ class CharacterEncoder(nn.Module):
         return vectors.index_select(0, upload(np.argsort(by_length), device))
 
     def _kernel(self) -> Kernel | None:
-        """The compiled functions, where they can stand for `forward`: float32 on a CPU, and no gradients."""
+        """The compiled functions where they can replace `forward`: float32 on a CPU, without gradients."""
         weight = self.characters.weight
-        ours = weight.device.type == "cpu" and weight.dtype == torch.float32
+        supported = weight.device.type == "cpu" and weight.dtype == torch.float32
         differentiable = torch.is_grad_enabled() and any(parameter.requires_grad for parameter in self.parameters())
-        return kernel() if ours and not differentiable else None
+        return kernel() if supported and not differentiable else None
 
-    def _compile(self, compiled: Kernel) -> _Compiled:
+    def _compile(self, compiled: Kernel) -> _CompiledWeights:
         def panels(linear: nn.Linear) -> Panels:
             return compiled.panels(linear.weight, linear.bias)
 
         convolutions = cast(Iterable[nn.Conv1d], self.convolutions)
-        return _Compiled(
+        return _CompiledWeights(
             [
                 compiled.window_table(self.characters.weight, conv.weight, cast(Tensor, conv.bias))
                 for conv in convolutions
@@ -138,16 +139,16 @@ class CharacterEncoder(nn.Module):
         )
 
 
-def _strongest(convolution: nn.Conv1d, x: Tensor) -> Tensor:
-    """Each filter's largest value over the windows of a word: (words, characters, char_dim) -> (words, filters)."""
+def _max_over_windows(convolution: nn.Conv1d, x: Tensor) -> Tensor:
+    """Each filter's maximum over the windows of a word: (words, characters, char_dim) -> (words, filters)."""
     if x.device.type == "cpu":
         return cast(Tensor, convolution(x.transpose(1, 2))).amax(dim=2)
-    # On a GPU as a product, which is in single precision; cuDNN's convolutions round to TF32 unless told otherwise.
+    # On a GPU as a product in single precision: cuDNN's convolutions use TF32 by default.
     windows = x.unfold(1, convolution.kernel_size[0], 1).flatten(2)  # (words, windows, char_dim * width)
     return nn.functional.linear(windows, convolution.weight.flatten(1), convolution.bias).amax(dim=1)
 
 
-def _run_compiled(compiled: Kernel, weights: _Compiled, ids: Tensor, activation: str) -> Tensor:
+def _run_compiled(compiled: Kernel, weights: _CompiledWeights, ids: Tensor, activation: str) -> Tensor:
     """`CharacterEncoder.forward`, compiled."""
     x = compiled.windows(ids, weights.tables, PADDING, activation)  # (words, n_filters)
     for carry, transform in weights.highways:
@@ -158,7 +159,7 @@ def _run_compiled(compiled: Kernel, weights: _Compiled, ids: Tensor, activation:
 class WordEncoder(nn.Module):
     """Maps words of a vocabulary to vectors, (words, projection_dim); all other words share the vector of <UNK>.
 
-    With characters, each word's own are read beside its row of the table, so that unknown words still differ.
+    With character filters, the character encoder's vector is concatenated, so that unknown words still differ.
     """
 
     def __init__(self, options: BilmOptions) -> None:
@@ -177,7 +178,7 @@ class WordEncoder(nn.Module):
 
     def encode_words(self, words: Sequence[str]) -> Tensor:
         """The vectors of distinct words, (words, projection_dim)."""
-        enough, unknown = _whole_blocks(words), self._row_of[UNKNOWN_WORD]
+        enough, unknown = _pad_to_blocks(words), self._row_of[UNKNOWN_WORD]
         rows = np.array([self._row_of.get(word, unknown) for word in enough], dtype=np.int64)
         parts = [self.words(upload(rows, self.words.weight.device))]  # (words, word_dim)
         if isinstance(self.characters, CharacterEncoder):
@@ -187,11 +188,11 @@ class WordEncoder(nn.Module):
 
 
 class WordMemory:
-    """Word vectors that are computed once: those met before come from memory.
+    """A cache of word vectors.
 
     Args:
-        encoder: what computes the others; its weights must not change any more.
-        limit: words to remember at most.
+        encoder: computes new vectors; its weights must not change afterwards.
+        limit: maximum number of cached words.
     """
 
     def __init__(self, encoder: CharacterEncoder | WordEncoder, limit: int = REMEMBERED_WORDS) -> None:
@@ -219,7 +220,7 @@ class WordMemory:
         return torch.cat([kept, vectors])[upload(np.argsort(np.concatenate([known, new])), device)]
 
     def _remember(self, words: Sequence[str], vectors: Tensor) -> npt.NDArray[np.int64]:
-        """The rows that the words have from now on."""
+        """Adds words to the cache, and returns their rows."""
         first, needed = len(self._row_of), len(self._row_of) + len(words)
         if needed > len(self._table):
             table = vectors.new_empty(min(self.limit, max(needed, 2 * len(self._table))), vectors.shape[1])
@@ -230,11 +231,11 @@ class WordMemory:
         return np.arange(first, needed)
 
 
-def _whole_blocks(words: Sequence[str]) -> list[str]:
-    """The words, and empty ones behind them up to whole blocks."""
+def _pad_to_blocks(words: Sequence[str]) -> list[str]:
+    """The words, padded with empty ones to a multiple of WORDS_IN_A_BLOCK."""
     return [*words, *[""] * (-len(words) % WORDS_IN_A_BLOCK)]
 
 
 def encoder_of(options: BilmOptions) -> CharacterEncoder | WordEncoder:
-    """The encoder that options ask for: words where they list any, characters otherwise."""
+    """The encoder for these options: a `WordEncoder` if they list words, a `CharacterEncoder` otherwise."""
     return WordEncoder(options) if options.words else CharacterEncoder(options)

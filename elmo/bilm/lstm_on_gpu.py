@@ -1,9 +1,9 @@
-"""Both directions of an LSTM layer side by side, over a batch packed by length: what a GPU runs.
+"""LSTM on a GPU: both directions of a layer in parallel, over a batch packed by length.
 
-Steps are short there, and each of their kernels waits for the host to launch it. So a step of both directions is three
-launches, or four where the projection is clipped: a product with the states, added to what the inputs gave for all
-steps at once; what lies between the products (`elmo.bilm.pointwise`); and the projection. Without any clipping it is
-the LSTM that cuDNN has, which then runs instead.
+On a GPU steps are so short that launching kernels dominates. So a step of both directions takes three launches, or four
+if the projection is clipped: a product with the states, added to the products with the inputs, which are computed for
+all steps at once; the pointwise part (`elmo.bilm.pointwise`); and the projection. Without clipping, cuDNN's LSTM is
+used instead.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from elmo.bilm.prepared_weights import Prepared
 from elmo.common.device import upload
 from elmo.common.precision import recurrences_in_single_precision
 
-# Gates are computed ahead of their steps, but no more values of them than this, which are 1 GB: what a text takes
-# beside its layers shall not grow with it, and a product of that size is as fast as any.
+# Maximum number of gate values that are computed ahead of their steps (1 GB), so that this memory does not grow with
+# the text. Larger products are not faster.
 GATES_AHEAD = 2**28
-CUDNN_WHERE_UNCLIPPED = True  # a benchmark switches it off to compare
+CUDNN_WHERE_UNCLIPPED = True  # a benchmark sets it to False to compare
 
 
 @dataclass(frozen=True)
-class _Stacked:
-    """The weights of both directions, as their products read them."""
+class _StackedWeights:
+    """The weights of both directions, transposed for batched products."""
 
     by_input: Tensor  # (2, input_dim, 4 * cell_dim)
     recurrent: Tensor  # (2, projection_dim, 4 * cell_dim)
-    bias: Tensor  # (2, 4 * cell_dim), the forget gate's one added
+    bias: Tensor  # (2, 4 * cell_dim), with one added for the forget gate
     projection: Tensor  # (2, cell_dim, projection_dim)
 
 
 class LstmPair:
-    """Runs two `ProjectedLstm` of one shape, the forward and the backward one of a layer, at once."""
+    """Runs two `ProjectedLstm` of the same shape, the forward and the backward one of a layer, in parallel."""
 
     def __init__(self, forward: ProjectedLstm, backward: ProjectedLstm) -> None:
         self.lstms = forward, backward
-        self._stacked: Prepared[_Stacked] = Prepared()
+        self._stacked: Prepared[_StackedWeights] = Prepared()
         self._cudnn: Prepared[list[nn.LSTM]] = Prepared()
 
     @torch.no_grad()
@@ -51,25 +51,25 @@ class LstmPair:
         """The outputs of all packed tokens, (2, tokens, projection_dim).
 
         Args:
-            x: packed inputs of each direction, in its own order of reading, (2, tokens, input_dim).
-            step_sizes: how many sentences run at each step; see `Packing`.
-            state: recurrent state of each sentence, (2, sentences, projection_dim); it is overwritten, and so ends as
-                the state after each sentence's own last token.
-            cell: cell of each sentence, (2, sentences, cell_dim); likewise overwritten.
+            x: packed inputs of each direction, in its reading order, (2, tokens, input_dim).
+            step_sizes: how many sentences run at each step; see `ReadingOrder`.
+            state: recurrent state of each sentence, (2, sentences, projection_dim); overwritten with the state after
+                the last token of each sentence.
+            cell: cell of each sentence, (2, sentences, cell_dim); overwritten in the same way.
         """
-        walk = self._by_cudnn if self._cudnn_has_it(x) else self._by_steps
+        run = self._run_cudnn if self._can_use_cudnn(x) else self._run_steps
         outputs = x.new_empty(*x.shape[:2], state.shape[2])
         for rows, sizes in in_parts(step_sizes, GATES_AHEAD // (2 * 4 * cell.shape[2])):
             running = slice(sizes[0])
-            walk(x[:, rows], sizes, state[:, running], cell[:, running], outputs[:, rows])
+            run(x[:, rows], sizes, state[:, running], cell[:, running], outputs[:, rows])
         return outputs
 
-    def _cudnn_has_it(self, x: Tensor) -> bool:
+    def _can_use_cudnn(self, x: Tensor) -> bool:
         clipped = any(lstm.cell_clip is not None or lstm.projection_clip is not None for lstm in self.lstms)
-        there = x.device.type == "cuda" and torch.backends.cudnn.is_available()  # type: ignore[no-untyped-call]
-        return CUDNN_WHERE_UNCLIPPED and there and not clipped
+        available = x.device.type == "cuda" and torch.backends.cudnn.is_available()  # type: ignore[no-untyped-call]
+        return CUDNN_WHERE_UNCLIPPED and available and not clipped
 
-    def _by_steps(self, x: Tensor, sizes: Sequence[int], state: Tensor, cell: Tensor, outputs: Tensor) -> None:
+    def _run_steps(self, x: Tensor, sizes: Sequence[int], state: Tensor, cell: Tensor, outputs: Tensor) -> None:
         weights, between = self._stacked.of(self._weights(), self._stack), pointwise(x.device)
         cell_clip, projection_clip = self.lstms[0].cell_clip, self.lstms[0].projection_clip
         gates = torch.bmm(x, weights.by_input)  # (2, tokens, 4 * cell_dim)
@@ -79,14 +79,14 @@ class LstmPair:
             of_step, running = gates[:, start : start + size], cell[:, :size]
             of_step.baddbmm_(before[:, :size], weights.recurrent)
             between.forward(of_step, weights.bias, running, running, hidden[:, :size], cell_clip, keep_gates=False)
-            before = outputs[:, start : start + size]  # (2, size, projection_dim): the next step reads it there
+            before = outputs[:, start : start + size]  # (2, size, projection_dim), read by the next step
             torch.bmm(hidden[:, :size], weights.projection, out=before)
             if projection_clip is not None:
                 before.clamp_(-projection_clip, projection_clip)
             start += size
         state.copy_(outputs.index_select(1, upload(_last_rows(sizes), x.device)))
 
-    def _by_cudnn(self, x: Tensor, sizes: Sequence[int], state: Tensor, cell: Tensor, outputs: Tensor) -> None:
+    def _run_cudnn(self, x: Tensor, sizes: Sequence[int], state: Tensor, cell: Tensor, outputs: Tensor) -> None:
         lstms = self._cudnn.of(self._weights(), self._make_cudnn)
         with recurrences_in_single_precision():
             for lstm, inputs, into, *ends in zip(lstms, x, outputs, state, cell, strict=True):
@@ -99,10 +99,10 @@ class LstmPair:
     def _weights(self) -> list[Tensor]:
         return [tensor for lstm in self.lstms for tensor in (lstm.weight, lstm.bias, lstm.projection)]
 
-    def _stack(self) -> _Stacked:
+    def _stack(self) -> _StackedWeights:
         weight = torch.stack([lstm.weight for lstm in self.lstms]).transpose(1, 2)
         input_dim = self.lstms[0].input_dim
-        return _Stacked(
+        return _StackedWeights(
             weight[:, :input_dim],
             weight[:, input_dim:],
             torch.stack([lstm.used_bias() for lstm in self.lstms]),
@@ -110,13 +110,13 @@ class LstmPair:
         )
 
     def _make_cudnn(self) -> list[nn.LSTM]:
-        return [torchs_own(lstm) for lstm in self.lstms]
+        return [unclipped_torch_lstm(lstm) for lstm in self.lstms]
 
 
-def torchs_own(lstm: ProjectedLstm) -> nn.LSTM:
-    """An LSTM of torch's with the weights of ours, without its clipping."""
+def unclipped_torch_lstm(lstm: ProjectedLstm) -> nn.LSTM:
+    """An `nn.LSTM` with the weights of a `ProjectedLstm`, without clipping."""
     shape = {"input_size": lstm.input_dim, "hidden_size": lstm.cell_dim, "proj_size": lstm.projection_dim}
-    # It would draw values; the generator of the model around this one must not notice.
+    # On the meta device, so that it draws no initial values: that would change the random state of the caller.
     made = nn.LSTM(**shape, device="meta", dtype=lstm.weight.dtype).to_empty(device=lstm.weight.device)
     made.requires_grad_(False).eval()
     by_input, recurrent = lstm.weight[:, : lstm.input_dim], lstm.weight[:, lstm.input_dim :]
@@ -131,6 +131,6 @@ def _last_rows(sizes: Sequence[int]) -> Numbers:
     """The packed row of each sentence's last token, (sentences,)."""
     counts = np.asarray(sizes, dtype=np.int64)
     sentences = np.arange(sizes[0], dtype=np.int64)
-    last_step = np.searchsorted(-counts, -sentences) - 1  # sizes fall, and a step has the sentences below its size
+    last_step = np.searchsorted(-counts, -sentences) - 1  # sizes decrease; a step of size n has sentences 0..n-1
     rows: Numbers = (np.cumsum(counts) - counts)[last_step] + sentences
     return rows

@@ -1,4 +1,4 @@
-"""The biLM: sentences in, the layers of every token out, without gradients."""
+"""The biLM: computes the layers of every token of a sentence, without gradients."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from elmo.bilm.characters import END_OF_SENTENCE, START_OF_SENTENCE
 from elmo.bilm.encoder import WordMemory, encoder_of
-from elmo.bilm.lstm import Numbers, Packing, ProjectedLstm
+from elmo.bilm.lstm import Numbers, ProjectedLstm, ReadingOrder
 from elmo.bilm.lstm_on_gpu import LstmPair
 from elmo.bilm.options import SIZES, BilmOptions
 from elmo.common.device import upload
@@ -25,11 +25,11 @@ from elmo.common.threads import at_once, side_by_side
 
 Sentence = Sequence[str]
 FORWARD, BACKWARD = 0, 1
-SENTENCES_IN_A_SHARE = 12  # a thread that gets fewer reads all weights for too little
+SENTENCES_IN_A_SHARE = 12  # with fewer, a thread spends most of its time reading weights
 
 
 def refuse_plain_text(sentences: Sequence[Sentence]) -> None:
-    """Refuses text where a list of words belongs: Python would take its characters for words."""
+    """Refuses a string where a list of words belongs: its characters would be taken for words."""
     for sentence in sentences:
         if isinstance(sentence, str):
             found = sentences if isinstance(sentences, str) else sentence
@@ -40,23 +40,23 @@ def refuse_plain_text(sentences: Sequence[Sentence]) -> None:
 
 
 class CarriedState:
-    """LSTM states that outlive a batch: row i of one batch hands over to row i of the next, as bilm-tf does.
+    """LSTM states carried from batch to batch: row i of a batch continues row i of the batch before, as in bilm-tf.
 
     Pass the same object to successive calls. Without one every sentence starts from zero, and its vectors depend on
-    nothing but itself; with one they depend on all that was read before.
+    that sentence alone; with one they depend on everything read before.
     """
 
     def __init__(self) -> None:
         self._rows: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
 
     def take(self, direction: int, layer: int, start: tuple[Tensor, Tensor]) -> None:
-        """Overwrites the leading rows of `start` with what the last batch left behind, as far as there are any."""
+        """Overwrites the first rows of `start` with the final states of the last batch, if any."""
         for into, saved in zip(start, self._rows.get((direction, layer), ()), strict=False):
             n = min(len(into), len(saved))
             into[:n] = saved[:n]
 
     def put(self, direction: int, layer: int, end: tuple[Tensor, Tensor]) -> None:
-        """Keeps the rows of a finished batch; rows beyond it stay as an earlier, larger batch left them."""
+        """Keeps the final states of a batch; further rows of an earlier, larger batch stay."""
         earlier = self._rows.get((direction, layer), end)
         self._rows[direction, layer] = (
             torch.cat([end[0], earlier[0][len(end[0]) :]]),
@@ -67,14 +67,14 @@ class CarriedState:
 class Bilm(nn.Module):
     """A frozen bidirectional language model.
 
-    Layer 0 is the encoder's vector, twice; layer j holds [forward; backward] of LSTM layer j.
+    Layer 0 is the encoder's vector, repeated twice; layer j holds [forward; backward] of LSTM layer j.
     """
 
     def __init__(self, options: BilmOptions) -> None:
         super().__init__()
         self.options = options
-        # Modules draw initial values, which are overwritten later; the generator of the model around this one must not
-        # notice, or the same seed would give it another start with ELMo than without.
+        # Modules draw initial values, which are overwritten later. That must not change the random state of the caller,
+        # or the same seed would give a model another start with ELMo than without.
         with torch.random.fork_rng(devices=[]):
             self.encoder = encoder_of(options)
         # directions[d][j] is LSTM layer j of direction d; both read projection_dim wide inputs.
@@ -97,10 +97,10 @@ class Bilm(nn.Module):
         self._memory: WordMemory | None = None
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
-        """Refuses gradients: the layers are computed without them, so the weights would never change.
+        """Refuses gradients: layers are computed without them, so the weights would never change.
 
         Raises:
-            InputError: gradients were asked for.
+            InputError: `requires_grad` is true.
         """
         if requires_grad:
             raise InputError(
@@ -110,7 +110,7 @@ class Bilm(nn.Module):
         return super().requires_grad_(False)
 
     def remember_words(self) -> None:
-        """From now on every distinct word is encoded once, and then comes from memory; weights must not change."""
+        """Caches the vectors of words from now on; weights must not change afterwards."""
         self._memory = WordMemory(self.encoder)
 
     @property
@@ -120,21 +120,21 @@ class Bilm(nn.Module):
 
     @property
     def n_layers(self) -> int:
-        """Layers that come out: the encoder's and one for each LSTM layer."""
+        """Number of layers: the encoder's and one for each LSTM layer."""
         return self.options.n_layers + 1
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Values of each layer that are worth keeping: of the encoder's, which is the same vector twice, one half."""
+        """Width to store for each layer: half for the encoder's, which is the same vector twice."""
         return (self.options.projection_dim, *[self.dim] * self.options.n_layers)
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are, and the layers will be."""
+        """The device of weights and layers."""
         return next(self.parameters()).device
 
     def fingerprint(self) -> str:
-        """The sha256 of options and weights as they are now; equal for equal weights, whatever file held them."""
+        """The sha256 of the current options and weights; it does not depend on the file format."""
         digest = hashlib.sha256(self.options.canonical().encode())
         for name, tensor in sorted(self.state_dict().items()):
             digest.update(f"{name} {tuple(tensor.shape)}".encode())
@@ -142,7 +142,7 @@ class Bilm(nn.Module):
         return digest.hexdigest()
 
     def layers(self, sentences: Sequence[Sentence], state: CarriedState | None = None) -> Tensor:
-        """The layers of a padded batch, (n_layers, sentences, tokens, dim), zero where a sentence has ended."""
+        """The layers of a padded batch, (n_layers, sentences, tokens, dim), zero at padding."""
         lengths = np.array([len(sentence) for sentence in sentences], dtype=np.int64)
         longest = max(lengths, default=0)
         rows = np.flatnonzero(np.arange(longest) < lengths[:, None])
@@ -160,7 +160,7 @@ class Bilm(nn.Module):
             state: None starts every sentence from zero; see `CarriedState`.
 
         Raises:
-            InputError: a sentence is text, not a list of words.
+            InputError: a sentence is a string, not a list of words.
         """
         refuse_plain_text(sentences)
         if not sentences:
@@ -169,12 +169,12 @@ class Bilm(nn.Module):
         vectors = (self._memory or self.encoder).encode_words(text.words)  # (words, projection_dim)
         result = vectors.new_empty(self.n_layers, len(text.inside), self.dim)
         result[0] = vectors[upload(text.numbers[text.inside], self.device)].repeat(1, 2)
-        read = self._read_in_threads if self.device.type == "cpu" else self._read_side_by_side
+        read = self._read_in_threads if self.device.type == "cpu" else self._read_together
         read(text, vectors, state, result)
         return result
 
     def _read_in_threads(self, text: _Text, vectors: Tensor, carried: CarriedState | None, result: Tensor) -> None:
-        """Writes the LSTMs' layers; each direction of some of the sentences is a job of its own."""
+        """Writes the layers of the LSTMs; each direction of each share of sentences is one job."""
 
         def read(direction: int, share: _Text, rows: slice) -> None:
             packing = share.packing
@@ -185,10 +185,10 @@ class Bilm(nn.Module):
                 state, cell = self._start(packing, lstm, x, carried, [direction], layer)
                 output = lstm(x, packing.step_sizes, state[0], cell[0])
                 self._end(packing, state, cell, carried, [direction], layer)
-                x = self._above(layer, output, x)
+                x = self._with_skip(layer, output, x)
                 result[layer + 1, rows, self._half(direction)] = x[kept]
 
-        # Where states are carried from batch to batch, all sentences stay together.
+        # Carried states need all sentences together.
         shares = min(at_once() // 2, len(text.lengths) // SENTENCES_IN_A_SHARE) if carried is None else 1
         jobs, first = [], 0
         for share in text.shares(max(1, shares)):
@@ -197,8 +197,8 @@ class Bilm(nn.Module):
             first = rows.stop
         side_by_side(jobs)
 
-    def _read_side_by_side(self, text: _Text, vectors: Tensor, carried: CarriedState | None, result: Tensor) -> None:
-        """Writes the LSTMs' layers; both directions go through the steps together."""
+    def _read_together(self, text: _Text, vectors: Tensor, carried: CarriedState | None, result: Tensor) -> None:
+        """Writes the layers of the LSTMs; both directions run in parallel, step by step."""
         packing, directions = text.packing, [FORWARD, BACKWARD]
         x = vectors[upload(text.numbers[packing.positions], self.device)]  # (2, words and marks, projection_dim)
         kept = upload(packing.rows[:, text.inside], self.device)
@@ -206,13 +206,12 @@ class Bilm(nn.Module):
             state, cell = self._start(packing, pair.lstms[0], x, carried, directions, layer)
             output = pair(x, packing.step_sizes, state, cell)
             self._end(packing, state, cell, carried, directions, layer)
-            x = self._above(layer, output, x)
+            x = self._with_skip(layer, output, x)
             for direction in directions:
                 result[layer + 1, :, self._half(direction)] = x[direction].index_select(0, kept[direction])
 
-    def _above(self, layer: int, output: Tensor, x: Tensor) -> Tensor:
-        """What a layer hands on: its output, and its input with it where there are skip connections."""
-        # These are outside of the recurrence, and the layer that comes out includes them.
+    def _with_skip(self, layer: int, output: Tensor, x: Tensor) -> Tensor:
+        """The result of a layer: its output, plus its input above the first layer if there are skip connections."""
         return output + x if self.options.skip_connections and layer > 0 else output
 
     def _half(self, direction: int) -> slice:
@@ -221,7 +220,7 @@ class Bilm(nn.Module):
 
     @staticmethod
     def _start(
-        packing: Packing,
+        packing: ReadingOrder,
         lstm: ProjectedLstm,
         x: Tensor,
         carried: CarriedState | None,
@@ -240,14 +239,14 @@ class Bilm(nn.Module):
 
     @staticmethod
     def _end(
-        packing: Packing,
+        packing: ReadingOrder,
         state: Tensor,
         cell: Tensor,
         carried: CarriedState | None,
         directions: Sequence[int],
         layer: int,
     ) -> None:
-        """Leaves what the sentences ended with for the next batch."""
+        """Keeps the final states of the sentences for the next batch."""
         if carried is None:
             return
         back = upload(np.argsort(packing.order), state.device)
@@ -257,13 +256,13 @@ class Bilm(nn.Module):
 
 @dataclass(frozen=True)
 class _Text:
-    """A batch of sentences as one run of words, each sentence between its marks, which the LSTMs read, too.
+    """A batch of sentences as one sequence of words; the LSTMs also read the marks around each sentence.
 
     Attributes:
-        words: the distinct ones.
-        numbers: which of them stands at each position.
-        inside: the positions that are no marks.
-        lengths: positions of each sentence.
+        words: the distinct words.
+        numbers: index into `words` at each position.
+        inside: the positions that are not marks.
+        lengths: positions of each sentence, marks included.
     """
 
     words: list[str]
@@ -285,12 +284,12 @@ class _Text:
         return cls(list(words), numbers, inside, lengths)
 
     @cached_property
-    def packing(self) -> Packing:
-        """The order of reading."""
-        return Packing.of(self.lengths)
+    def packing(self) -> ReadingOrder:
+        """The order in which the LSTMs read it."""
+        return ReadingOrder.of(self.lengths)
 
     def shares(self, count: int) -> Iterator[_Text]:
-        """The text in parts of about as many sentences each."""
+        """Splits the batch into `count` parts of about as many sentences each."""
         first = 0
         for lengths in np.array_split(self.lengths, count):
             last = first + int(lengths.sum())
@@ -302,8 +301,8 @@ class _Text:
 def random_bilm(size: str | BilmOptions, seed: int) -> Bilm:
     """An untrained biLM of a named size (tiny, small, medium, original) or of any options; equal for equal seeds.
 
-    The control of the benchmark: whatever it adds to a task is width, not knowledge. Weights are drawn in the manner
-    of bilm-tf before training, so that activations have the scale a trained biLM starts from.
+    The control of the benchmark: its vectors are as wide as ELMo's, but not trained. Weights are drawn as bilm-tf
+    initialises them, so that activations have the scale of a biLM before training.
     """
     if isinstance(size, str):
         if size not in SIZES:

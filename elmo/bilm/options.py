@@ -1,4 +1,4 @@
-"""The shape of a biLM: what an options.json says, checked, and the sizes that have names."""
+"""Options of a biLM: a checked options.json, and the named sizes."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from elmo.common.errors import InputError
 
 N_CHARACTERS = 261  # 256 bytes and five marks; the files hold this many rows, options.json counts one more for padding
 UNKNOWN_WORD = "<UNK>"
-# Far above any biLM's. A file that asks for more is damaged or hostile, and would fill the memory.
+# Far above those of any biLM. A file with larger numbers is damaged or hostile, and would fill the memory.
 WIDEST, DEEPEST, LONGEST = 1 << 16, 100, 1000
 STANDARD_FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))  # (width, filters)
 
 
 @dataclass(frozen=True)
 class BilmOptions:
-    """The numbers that fix every tensor shape of a biLM, and how it is run.
+    """The settings that define the tensor shapes and the computation of a biLM.
 
     Attributes:
         cell_dim: LSTM cell width, per direction.
-        projection_dim: width of the projected LSTM state, and of the character encoder's output. A layer is twice that.
+        projection_dim: width of the projected LSTM state and of the encoder's output. A layer is twice as wide.
         filters: character convolutions as (width, number of filters).
         char_dim: width of a character embedding.
         n_highway: highway layers after the convolutions.
-        n_layers: LSTM layers; the biLM gives one layer more, the character encoder's.
-        max_characters: characters of a word that are read, its two boundary marks included.
+        n_layers: LSTM layers; the biLM has one layer more, the encoder's.
+        max_characters: maximum characters of a word, its two boundary marks included.
         activation: "relu" or "tanh", after the convolutions.
-        cell_clip: bound of the LSTM cell; None leaves it alone.
-        projection_clip: bound of the projected state; None leaves it alone.
+        cell_clip: bound of the LSTM cell; None for no clipping.
+        projection_clip: bound of the projected state; None for no clipping.
         skip_connections: whether an LSTM layer above the first adds its input to its output.
-        words: vocabulary of a table of word vectors, <UNK> among them; none for a biLM that reads characters alone.
-            With words and without filters the biLM reads words alone.
+        words: vocabulary of a table of word vectors, <UNK> included; empty for a biLM that reads only characters.
+            With words and without filters the biLM reads only words.
         word_dim: width of a word vector.
-        char_output_dim: width of the characters' vector beside it.
+        char_output_dim: width of the character vector that is concatenated to it.
     """
 
     cell_dim: int
@@ -93,7 +93,7 @@ class BilmOptions:
 
     @property
     def has_projection(self) -> bool:
-        """Whether the encoder ends in a projection: bilm-tf leaves it out where it would change no width."""
+        """Whether the encoder ends in a projection: bilm-tf omits it if the widths are equal."""
         return self.n_filters != self.projection_dim
 
     @classmethod
@@ -102,27 +102,27 @@ class BilmOptions:
 
         Args:
             content: the parsed JSON object.
-            where: what to call it in an error, such as its file name.
+            where: its name in errors, such as the file name.
         """
         try:
             lstm, words = content["lstm"], content.get("word_embedding")
-            # A biLM that reads words alone has no character encoder; all others must describe theirs.
+            # Only a biLM with words can do without a character encoder.
             characters = content.get("char_cnn", _NO_CHARACTERS) if words else content["char_cnn"]
             return cls(
-                cell_dim=_whole(lstm["dim"]),
-                projection_dim=_whole(lstm["projection_dim"]),
-                filters=tuple((_whole(width), _whole(count)) for width, count in characters["filters"]),
-                char_dim=_whole(characters["embedding"]["dim"]),
-                n_highway=_whole(characters.get("n_highway") or 0),
-                n_layers=_whole(lstm.get("n_layers", 2)),
-                max_characters=_whole(characters.get("max_characters_per_token", 50)),
+                cell_dim=_integer(lstm["dim"]),
+                projection_dim=_integer(lstm["projection_dim"]),
+                filters=tuple((_integer(width), _integer(count)) for width, count in characters["filters"]),
+                char_dim=_integer(characters["embedding"]["dim"]),
+                n_highway=_integer(characters.get("n_highway") or 0),
+                n_layers=_integer(lstm.get("n_layers", 2)),
+                max_characters=_integer(characters.get("max_characters_per_token", 50)),
                 activation=characters.get("activation", "relu"),
                 cell_clip=_optional_float(lstm.get("cell_clip")),
                 projection_clip=_optional_float(lstm.get("proj_clip")),
-                skip_connections=_truth(lstm.get("use_skip_connections", False)),
+                skip_connections=_boolean(lstm.get("use_skip_connections", False)),
                 words=tuple(words["words"]) if words else (),
-                word_dim=_whole(words["dim"]) if words else 0,
-                char_output_dim=_whole(characters.get("output_dim", 0)) if words else 0,
+                word_dim=_integer(words["dim"]) if words else 0,
+                char_output_dim=_integer(characters.get("output_dim", 0)) if words else 0,
             )
         except KeyError as error:
             raise InputError(
@@ -136,7 +136,7 @@ class BilmOptions:
     @classmethod
     def from_file(cls, path: Path) -> BilmOptions:
         """The options in an options.json file."""
-        if not path.is_file():  # a pipe would be waited for
+        if not path.is_file():  # reading a pipe would block
             raise InputError(f"{path}: no such options file")
         return cls.from_text(path.read_bytes(), str(path))
 
@@ -145,14 +145,14 @@ class BilmOptions:
         """The options in the text of an options.json; `where` names it in an error."""
         try:
             content = json.loads(text)
-        except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, or nested without end
+        except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, or nested too deeply
             raise InputError(f"{where}: expected a JSON object, but it does not parse: {error}") from error
         if not isinstance(content, dict):
             raise InputError(f"{where}: expected a JSON object, found a {type(content).__name__}")
         return cls.from_json(content, where)
 
     def to_json(self) -> dict[str, Any]:
-        """The options as bilm-tf and AllenNLP read them; both clip keys are always there."""
+        """The options as bilm-tf and AllenNLP read them; both clip keys are always present."""
         content: dict[str, Any] = {
             "lstm": {
                 "dim": self.cell_dim,
@@ -166,7 +166,7 @@ class BilmOptions:
                 "embedding": {"dim": self.char_dim},
                 "filters": [list(item) for item in self.filters],
                 "n_highway": self.n_highway,
-                "n_characters": N_CHARACTERS + 1,  # what readers of the files expect: one row more, for padding
+                "n_characters": N_CHARACTERS + 1,  # bilm-tf and AllenNLP count one more, for padding
                 "max_characters_per_token": self.max_characters,
                 "activation": self.activation,
             },
@@ -179,7 +179,7 @@ class BilmOptions:
         return content
 
     def canonical(self) -> str:
-        """One string per meaning: equal options give equal strings, whatever their file looked like."""
+        """A normal form: equal options give equal strings, however their file was written."""
         clips = {name: _optional_float(getattr(self, name)) for name in ("cell_clip", "projection_clip")}  # 3 is 3.0
         return json.dumps({**asdict(self), **clips}, sort_keys=True)
 
@@ -194,15 +194,15 @@ def _check(name: str, value: int, least: int, most: int) -> None:
         raise InputError(f"{name} must be at most {most:,}, found {str(value)[:20]}")
 
 
-def _whole(value: object) -> int:
-    """A whole number: not 2.7, which would be cut to 2, nor "2"."""
+def _integer(value: object) -> int:
+    """Checks that a value is an integer: not 2.7, which int() would cut to 2, nor "2"."""
     if type(value) is not int:
         raise TypeError(f"expected a whole number, found {str(value)[:60]!r}")
     return value
 
 
-def _truth(value: object) -> bool:
-    """True or false: not "no", which Python takes for true."""
+def _boolean(value: object) -> bool:
+    """Checks that a value is a boolean: not "no", which bool() makes true."""
     if not isinstance(value, bool):
         raise TypeError(f"expected true or false, found {str(value)[:60]!r}")
     return value
@@ -218,7 +218,7 @@ def _keys(content: Mapping[str, Any]) -> str:
 
 
 SIZES: dict[str, BilmOptions] = {
-    # For tests: every mechanism of the real ones in a few thousand weights.
+    # For tests: all features of the other sizes in a few thousand weights.
     "tiny": BilmOptions(cell_dim=24, projection_dim=8, filters=((1, 4), (2, 8), (3, 16)), char_dim=4),
     "small": BilmOptions(cell_dim=1024, projection_dim=128),
     "medium": BilmOptions(cell_dim=2048, projection_dim=256),

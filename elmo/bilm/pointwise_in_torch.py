@@ -1,4 +1,4 @@
-"""Between the products of an LSTM step, in plain torch: the reference for the kernel, and what a CPU runs."""
+"""Pointwise part of an LSTM step in plain torch: for CPUs, and the reference for the Triton kernel."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ def forward(
     cell_clip: float | None,
     keep_gates: bool = True,
 ) -> None:
-    """Writes a step's cell to `after`, its output before projection to `hidden`, and the activated gates over `gates`.
+    """Writes a step's cell to `after`, its unprojected output to `hidden`, and overwrites `gates` with activated ones.
 
     Args:
         gates: i, f, g, o without bias, (2, sentences, 4 * cell_dim).
         bias: of the gates, (2, 4 * cell_dim).
-        before: the cell, (2, sentences, cell_dim).
-        after: room for the next one; may be `before`.
-        hidden: room for the output.
+        before: the cell before the step, (2, sentences, cell_dim).
+        after: receives the cell after the step; may be `before`.
+        hidden: receives the output before projection.
         cell_clip: bound of the cell, or None.
-        keep_gates: whether `backward` will read the activated gates; without it `gates` may be left as anything.
+        keep_gates: whether `backward` will read the activated gates; if false, the content of `gates` is undefined.
     """
     gates += bias[:, None, :]
     i, f, g, o = gates.chunk(4, dim=-1)  # (2, sentences, cell_dim) each, views
@@ -39,15 +39,15 @@ def forward(
 def backward(
     gates: Tensor, before: Tensor, after: Tensor, grad_hidden: Tensor, grad_cell: Tensor, cell_clip: float | None
 ) -> None:
-    """Writes the gates' gradients over the activated `gates`, the earlier cell's over the later one's in `grad_cell`.
+    """Overwrites activated `gates` with their gradients, and `grad_cell` with the gradient of the cell before.
 
     Args:
         gates: activated i, f, g, o, (2, sentences, 4 * cell_dim).
-        before: the cell that the step found, (2, sentences, cell_dim).
-        after: the cell that it left.
+        before: the cell before the step, (2, sentences, cell_dim).
+        after: the cell after the step.
         grad_hidden: gradient of the output before projection.
         grad_cell: gradient of `after` from later steps.
-        cell_clip: as it was forward.
+        cell_clip: as in `forward`.
     """
     i, f, g, o = gates.chunk(4, dim=-1)
     squashed = after.tanh()

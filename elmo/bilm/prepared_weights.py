@@ -1,4 +1,4 @@
-"""Frozen weights in another form, made once and kept as long as the weights stay as they are."""
+"""A cache for converted weights, valid until the weights change."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ Form = TypeVar("Form")
 
 
 class Prepared(Generic[Form]):
-    """What was made of some weights; it is made anew after they have changed, moved or been replaced.
+    """Converted weights; converted again after the weights were changed, moved or replaced.
 
-    Changes through `tensor.data` are not seen: torch does not count them.
+    Changes through `tensor.data` are not noticed: torch does not count them.
     """
 
     def __init__(self) -> None:
         self._made: tuple[list[tuple[int, int]], Form] | None = None
 
     def of(self, weights: Sequence[Tensor], make: Callable[[], Form]) -> Form:
-        """The form of these weights, kept or made now."""
-        # torch counts the changes of a tensor in place; one that took its place lies elsewhere.
+        """The converted weights, from the cache or from `make`."""
+        # torch counts changes in place in `_version`; another tensor has another address.
         state = [(tensor.data_ptr(), tensor._version) for tensor in weights]
         made = self._made
         if made is None or made[0] != state:

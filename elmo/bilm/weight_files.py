@@ -1,7 +1,7 @@
-"""biLM weights in files: bilm-tf's HDF5 as AllenNLP publishes it, and safetensors with the same names and shapes.
+"""Weight files of biLMs: bilm-tf's HDF5, as AllenNLP publishes it, and safetensors with the same names and shapes.
 
-Nothing is ever unpickled. A file is either read whole and checked against its options, or refused with the name of the
-tensor that does not fit.
+Nothing is unpickled. All tensors are checked against the options; a file that does not match is refused with the name
+of the first such tensor.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from elmo.download import BILMS, obtain
 HDF5_SUFFIXES = (".hdf5", ".h5")
 SAFETENSORS_SUFFIX = ".safetensors"
 WEIGHTS_SUFFIXES = (SAFETENSORS_SUFFIX, *HDF5_SUFFIXES)
-SHIPPED = Path(__file__).parents[1] / "pretrained"  # biLMs that come with this package, a folder each
+SHIPPED = Path(__file__).parents[1] / "pretrained"  # one folder for each biLM in this package
 
 
 @dataclass(frozen=True)
 class _Entry:
-    """One tensor: its name and shape in the file, its name in the module, and the way between the two."""
+    """One tensor: its name and shape in the file, its name in the module, and the conversions between both."""
 
     file_name: str
     shape: tuple[int, ...]
@@ -82,7 +82,7 @@ def _entries(options: BilmOptions) -> Iterator[_Entry]:
         return _swap_gates(tensor).t()
 
     filters, cell, projection = options.n_filters, options.cell_dim, options.projection_dim
-    encoder, spelled = "encoder", projection  # where the character encoder is, and how wide its vectors are
+    encoder, spelled = "encoder", projection  # name of the character encoder, and width of its vectors
     if options.words:
         encoder, spelled = "encoder.characters", options.char_output_dim if options.filters else 0
         yield entry("word_embed", (len(options.words), options.word_dim), "encoder.words.weight")
@@ -115,31 +115,31 @@ def _entries(options: BilmOptions) -> Iterator[_Entry]:
 
 
 def load_bilm(weights: Path | str, options: Path | str | None = None) -> Bilm:
-    """The biLM in a weights file, in a folder that holds one, or of a name.
+    """Loads a biLM from a weights file, from a folder that holds one, or by name.
 
     Args:
-        weights: an .hdf5 or .safetensors file, a folder with exactly one of them (whose name holds "weights", if
-            there are more), the name of a shipped biLM, such as "small", or that of a published one, such as
-            "allennlp/small", which is downloaded the first time.
-        options: its options.json; by default the one beside the weights, or the copy inside of a .safetensors file.
+        weights: an .hdf5 or .safetensors file, a folder with exactly one of them (or one with "weights" in its
+            name), the name of a shipped biLM, such as "small", or of a published one, such as "allennlp/small", which
+            is downloaded the first time.
+        options: its options.json; by default the one next to the weights, or the copy in a .safetensors file.
 
     Raises:
-        InputError: a file is missing or damaged, the options do not describe a biLM, or a tensor is missing or has
-            another shape than the options say.
+        InputError: a file is missing or damaged, the options do not describe a biLM, or a tensor is missing or does
+            not have the shape that the options define.
     """
     path = _weights_file(find_weights(weights))
-    chosen = BilmOptions.from_file(Path(options)) if options is not None else _options_beside(path)
+    chosen = BilmOptions.from_file(Path(options)) if options is not None else _find_options(path)
     read = _read_safetensors if path.suffix == SAFETENSORS_SUFFIX else _read_hdf5
-    state = read(path, chosen)  # before a model is made: the file must hold what the options claim
+    state = read(path, chosen)  # checks the shapes before a large model is made
     bilm = Bilm(chosen)
     bilm.load_state_dict(state)
     return bilm
 
 
 def bilm_files(weights: Path | str, options: Path | str | None = None) -> list[Path]:
-    """The files that `load_bilm` reads with these arguments, or would read; not all need to exist."""
+    """The files that `load_bilm` may read with these arguments; not all need to exist."""
     path = _weights_file(find_weights(weights))
-    return [path, *([_own_options(path), path.with_name("options.json")] if options is None else [Path(options)])]
+    return [path, *([_options_path(path), path.with_name("options.json")] if options is None else [Path(options)])]
 
 
 def shipped_names() -> list[str]:
@@ -148,13 +148,13 @@ def shipped_names() -> list[str]:
 
 
 def weights_choices() -> str:
-    """What may be given as weights, in words, for help texts."""
+    """Describes the accepted weights, for help texts."""
     names = ", ".join([*shipped_names(), *BILMS])
     return f"an .hdf5 or .safetensors file, its folder, or a name: {names} (allennlp/* are downloaded)"
 
 
 def find_weights(weights: Path | str) -> Path:
-    """The path of a weights file or folder: a path that exists, or else a name; of a published one it is downloaded."""
+    """The path of weights given by path or name; published weights are downloaded the first time."""
     path = expanded(weights, "weights")
     if path.exists():
         return path
@@ -170,10 +170,10 @@ def find_weights(weights: Path | str) -> Path:
 
 
 def save_bilm(bilm: Bilm, path: Path | str, dtype: torch.dtype = torch.float32) -> None:
-    """Writes a biLM to an .hdf5 or .safetensors file in bilm-tf's layout, with options.json beside it.
+    """Writes a biLM to an .hdf5 or .safetensors file in bilm-tf's layout, and options.json next to it.
 
     Args:
-        bilm: what to write.
+        bilm: the biLM.
         path: the weights file; its suffix chooses the format.
         dtype: torch.float16 halves the file; it is read back as float32.
     """
@@ -187,7 +187,7 @@ def save_bilm(bilm: Bilm, path: Path | str, dtype: torch.dtype = torch.float32) 
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as partial:
         if path.suffix == SAFETENSORS_SUFFIX:
-            # Written here, not by save_file, which would leave a file that only its owner can read.
+            # save_file would make a file that only its owner can read.
             partial.write_bytes(save(tensors, metadata={"options": options}))
         elif path.suffix in HDF5_SUFFIXES:
             with h5py.File(partial, "w") as file:
@@ -195,18 +195,18 @@ def save_bilm(bilm: Bilm, path: Path | str, dtype: torch.dtype = torch.float32) 
                     file.create_dataset(name, data=tensor.numpy())
         else:
             raise InputError(f"{path}: expected a name ending in .safetensors or .hdf5, found {path.suffix!r}")
-    with replacing(_own_options(path)) as partial:
+    with replacing(_options_path(path)) as partial:
         partial.write_text(options, encoding="utf-8")
 
 
 def _check_shapes(options: BilmOptions, found: Mapping[str, tuple[int, ...]], path: Path) -> None:
-    """Refuses a file whose tensors are not those of the options, by the first that does not fit."""
+    """Refuses a file whose tensors do not match the options, and names the first one."""
     known = set()
     for item in _entries(options):
         shape = found.get(item.file_name)
         if shape is None:
             raise InputError(
-                f"{path}: tensor {item.file_name!r} is missing; its options call for one of shape {item.shape}. "
+                f"{path}: tensor {item.file_name!r} is missing; its options define one of shape {item.shape}. "
                 "Check that options and weights belong together"
             )
         if shape != item.shape:
@@ -215,24 +215,24 @@ def _check_shapes(options: BilmOptions, found: Mapping[str, tuple[int, ...]], pa
                 f"found {shape}. Check that options and weights belong together"
             )
         known.add(item.file_name)
-    # A tensor of the network that the options do not mention means that the options are of another model.
+    # Further tensors of the network mean that the options belong to another model.
     extra = sorted(name for name in found if name.startswith(("CNN", "RNN_", "word_")) and name not in known)
     if extra:
         raise InputError(
-            f"{path}: tensor {extra[0]!r} has no place in the model that its options describe "
+            f"{path}: tensor {extra[0]!r} is not part of the model that its options describe "
             f"({len(extra)} such). Check that options and weights belong together"
         )
 
 
 def _module_tensors(options: BilmOptions, read: Callable[[str], Tensor], path: Path) -> dict[str, Tensor]:
-    """The module's state dict, tensor after tensor, from a file whose shapes were checked."""
+    """The module's state dict, from a file whose shapes were checked."""
     state = {}
     for item in _entries(options):
         tensor = read(item.file_name).float()
         if not bool(torch.isfinite(tensor).all()):
             raise InputError(
-                f"{path}: tensor {item.file_name!r} holds values that are not finite, and so would all layers. The "
-                "training that made it went wrong; take weights from before"
+                f"{path}: tensor {item.file_name!r} holds NaN or infinite values, and so would all layers. The "
+                "training that made it diverged; use earlier weights"
             )
         state[item.module_name] = item.to_module(tensor)
     return state
@@ -241,34 +241,34 @@ def _module_tensors(options: BilmOptions, read: Callable[[str], Tensor], path: P
 def _weights_file(path: Path) -> Path:
     if path.is_dir():
         candidates = sorted(item for item in path.iterdir() if item.suffix in WEIGHTS_SUFFIXES)
-        # Embeddings are HDF5 as well, and people keep them beside the weights.
+        # The folder may also hold embeddings in HDF5.
         candidates = [item for item in candidates if "weights" in item.name] or candidates
         if len(candidates) != 1:
             found = ", ".join(item.name for item in candidates) or "none"
             kinds = " or ".join(WEIGHTS_SUFFIXES)
             raise InputError(f"{path}: expected exactly one {kinds} file of weights in this folder, found {found}")
         return candidates[0]
-    if path.suffix not in WEIGHTS_SUFFIXES or not path.is_file():  # a pipe would be waited for
+    if path.suffix not in WEIGHTS_SUFFIXES or not path.is_file():  # reading a pipe would block
         raise InputError(f"{path}: expected a file ending in {', '.join(WEIGHTS_SUFFIXES)}, or a folder with one")
     return path
 
 
-def _options_beside(path: Path) -> BilmOptions:
-    """The options that come with a weights file: inside of it, under AllenNLP's name beside it, or options.json."""
+def _find_options(path: Path) -> BilmOptions:
+    """The options of a weights file: inside it, or next to it under AllenNLP's name or as options.json."""
     if path.suffix == SAFETENSORS_SUFFIX:
         with _open_safetensors(path) as file:
             content = (file.metadata() or {}).get("options")
         if content is not None:
             return BilmOptions.from_text(content, f"{path} (metadata)")
-    named = _own_options(path)
+    named = _options_path(path)
     for candidate in (named, path.with_name("options.json")):
         if candidate.is_file():
             return BilmOptions.from_file(candidate)
-    raise InputError(f"{path}: found neither {named.name} nor options.json beside the weights; name it with --options")
+    raise InputError(f"{path}: found neither {named.name} nor options.json next to the weights; name it with --options")
 
 
-def _own_options(path: Path) -> Path:
-    """The options file of a weights file alone, by AllenNLP's rule: options.json beside weights.hdf5."""
+def _options_path(path: Path) -> Path:
+    """The options file of a weights file by AllenNLP's rule: NAME_options.json next to NAME_weights.hdf5."""
     return path.with_name(f"{path.stem.removesuffix('weights')}options.json")
 
 
@@ -290,7 +290,7 @@ def _read_hdf5(path: Path, options: BilmOptions) -> dict[str, Tensor]:
     shapes: dict[str, tuple[int, ...]] = {}
 
     def visit(name: str, item: object) -> None:
-        # Text, such as an index of sentences, is no tensor; nor is what claims a shape and stores no values.
+        # Skips text, such as a sentence index, and datasets that declare a shape but store no values.
         if isinstance(item, h5py.Dataset) and item.dtype.kind == "f" and item.id.get_storage_size():
             shapes[name] = item.shape
 

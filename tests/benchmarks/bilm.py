@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from elmo import SIZES, Bilm, random_bilm
-from elmo.bilm.lstm_on_gpu import torchs_own
+from elmo.bilm.lstm_on_gpu import unclipped_torch_lstm
 from elmo.kernels.cpu import SWITCH, kernel
 from elmo.store.cached_layers import CachedLayers
 from tests.benchmarks import text
@@ -126,7 +126,7 @@ def gpu_rows(work: Workload, device: torch.device) -> Iterator[Measurement]:
     shape = SIZES[work.size]
     clipped = random_bilm(shape, seed=1).to(device)
     unclipped = random_bilm(replace(shape, cell_clip=None, projection_clip=None), seed=1).to(device)
-    lstms = [[torchs_own(lstm) for lstm in direction] for direction in unclipped.directions]
+    lstms = [[unclipped_torch_lstm(lstm) for lstm in direction] for direction in unclipped.directions]
     batch = work.batch()
     clipping: dict[str, Path] = {"clipped": clipped.layers}
     others: dict[str, Path] = {"no clipping": unclipped.layers, CUDNN: partial(cudnn_layers, unclipped, lstms)}

@@ -31,7 +31,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 import elmo.store.cached_layers
 from elmo import SIZES, Bilm, random_bilm
 from elmo.bilm import lstm_on_gpu
-from elmo.bilm.lstm_on_gpu import torchs_own
+from elmo.bilm.lstm_on_gpu import unclipped_torch_lstm
 from elmo.store import About, open_shelf
 from elmo.store.cached_layers import CachedLayers
 from tests.benchmarks import text
@@ -106,7 +106,7 @@ def batch_rows(size: str, clipped: Bilm, unclipped: Bilm) -> list[GpuRow]:
     """64 sentences a batch, every path alternately."""
     batch = text.sentences(64)
     tokens = sum(map(len, batch))
-    lstms = [[torchs_own(lstm) for lstm in direction] for direction in unclipped.directions]
+    lstms = [[unclipped_torch_lstm(lstm) for lstm in direction] for direction in unclipped.directions]
     paths: dict[str, Callable[[list[list[str]]], Tensor]] = {
         ANCHOR: partial(anchor.layers, clipped),
         CUDNN: partial(cudnn_layers, unclipped, lstms),

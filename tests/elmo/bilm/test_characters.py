@@ -39,7 +39,7 @@ def test_width_follows_the_longest_word_and_the_room():
 
 
 @pytest.mark.parametrize(("length", "width"), [(0, 9), (40, 49), (41, 50), (42, 50), (48, 50), (60, 50)])
-def test_room_never_goes_beyond_what_the_model_reads(length, width):
+def test_room_is_limited_to_the_width_of_the_model(length, width):
     assert character_ids(["x" * length], room=7).shape == (1, width)
 
 

@@ -7,7 +7,7 @@ from elmo.bilm.characters import character_ids
 from elmo.bilm.weight_files import load_bilm
 from tests.elmo import naive
 
-# One word of every length in bytes from 0 to 60, two of them marks, shuffled: neighbours have other lengths.
+# One word of every length in bytes from 0 to 60, and the two marks, shuffled.
 WORDS = [("abcdefghij" * 6)[:n] for n in range(61)] + ["<S>", "</S>", "中文" * 7, "😀", "Zürich"]
 WORDS = [WORDS[i] for i in np.random.default_rng(0).permutation(len(WORDS))]
 
@@ -25,7 +25,7 @@ def make(tmp_path):
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
 @pytest.mark.parametrize("n_highway", [0, 1, 2])
 def test_equals_the_naive_encoder(make, activation, n_highway, monkeypatch):
-    monkeypatch.setattr(encoder, "WORDS_AT_ONCE", 13)  # several groups, each cut at another length
+    monkeypatch.setattr(encoder, "WORDS_AT_ONCE", 13)  # several groups, each with another width
     model, options, tensors = make(activation=activation, n_highway=n_highway)
     expected = np.array([naive.word_vector(tensors, options, word) for word in WORDS])
     with torch.no_grad():
@@ -33,8 +33,8 @@ def test_equals_the_naive_encoder(make, activation, n_highway, monkeypatch):
     np.testing.assert_allclose(found, expected, atol=5e-6)
 
 
-def test_cut_windows_lose_nothing(make):
-    # Some filters answer padding alone more strongly than any letter: one window of padding has to survive the cut.
+def test_less_padding_is_exact(make):
+    # Some filters respond to padding more strongly than to any letter: one window of padding must be kept.
     model, options, _ = make()
     widest = max(width for width, _ in options["char_cnn"]["filters"])
     for n in range(50):
@@ -44,8 +44,8 @@ def test_cut_windows_lose_nothing(make):
             torch.testing.assert_close(model(cut), model(whole), rtol=0, atol=1e-6)
 
 
-def test_padding_alone_can_win_the_maximum(make):
-    # What makes the test above able to fail: with one position less of padding the widest filter changes.
+def test_padding_can_be_the_maximum(make):
+    # Shows that the test above can fail: with one position less of padding the widest filter changes.
     model, options, _ = make()
     widest = max(width for width, _ in options["char_cnn"]["filters"])
     differences = []

@@ -1,4 +1,4 @@
-"""Every way to compute the shipped biLM's layers stays within 2e-5 of float64; so does one step with extreme gates."""
+"""Tests that all implementations are within 2e-5 of float64: layers of the shipped biLM, steps with extreme gates."""
 
 import copy
 import shutil
@@ -7,18 +7,18 @@ import pytest
 import torch
 
 from elmo import load_bilm
-from elmo.bilm.lstm import Packing, ProjectedLstm
+from elmo.bilm.lstm import ProjectedLstm, ReadingOrder
 from elmo.bilm.lstm_on_gpu import LstmPair
 from elmo.kernels.cpu import build, kernel
 from tests.elmo.bilm.layer_error import layer_errors
 
 LIMIT = 2e-5
 CELLS = 64
-UNREACHED = 1e4  # a clip: without one a GPU runs cuDNN's LSTM instead of our kernel
+UNREACHED = 1e4  # a clip that has no effect: without one a GPU uses cuDNN instead of our kernel
 
 
 def extreme_lstm():
-    """An LSTM whose gates are its inputs: drawn from -300 to 300 they reach every corner of the nonlinearities."""
+    """An LSTM whose gates are its inputs, drawn from -300 to 300, which saturates all nonlinearities."""
     lstm = ProjectedLstm(4 * CELLS, CELLS, CELLS, UNREACHED, UNREACHED).requires_grad_(False)
     lstm.weight.zero_()
     lstm.weight[:, : 4 * CELLS] = torch.eye(4 * CELLS)
@@ -28,9 +28,9 @@ def extreme_lstm():
 
 
 def step_errors(device, steps, sentences=400):
-    """Largest error of outputs and cells, relative to their size where that is above 1."""
+    """Largest error of outputs and cells, relative to values above 1."""
     lstm = extreme_lstm()
-    sizes = Packing.of([steps] * sentences).step_sizes
+    sizes = ReadingOrder.of([steps] * sentences).step_sizes
     gates = torch.empty(2, steps * sentences, 4 * CELLS).uniform_(-300, 300, generator=torch.Generator().manual_seed(1))
     found = []
     for dtype, where in ((torch.float64, torch.device("cpu")), (torch.float32, device)):

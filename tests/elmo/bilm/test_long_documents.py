@@ -1,4 +1,4 @@
-"""What a text takes beside its own layers is bounded: by its tokens, never by sentences times the longest of them."""
+"""Tests that memory grows with the number of tokens, not with sentences times the longest sentence."""
 
 import tracemalloc
 
@@ -10,7 +10,7 @@ from torch.utils._pytree import tree_leaves
 import elmo.common.threads
 from elmo import BilmOptions, embed, random_bilm
 from elmo.bilm import lstm, lstm_on_gpu
-from elmo.bilm.lstm import Packing
+from elmo.bilm.lstm import ReadingOrder
 from elmo.bilm.model import Bilm
 from elmo.store import About, open_shelf
 from elmo.store.cached_layers import CachedLayers
@@ -20,7 +20,7 @@ TOKENS = sum(map(len, SENTENCES))
 
 
 class Largest(TorchDispatchMode):
-    """Remembers the bytes of the largest memory that any operation gave back."""
+    """Records the size in bytes of the largest result of any operation."""
 
     bytes = 0
 
@@ -34,7 +34,7 @@ class Largest(TorchDispatchMode):
 
 @pytest.fixture
 def bilm(monkeypatch):
-    """A biLM whose gates are wider than its layers, as at every real size, and which computes where we can look."""
+    """A biLM with gates wider than its layers, as at all real sizes, computed in torch so that results are visible."""
     monkeypatch.setattr(elmo.common.threads, "available_cores", lambda: 1)
     monkeypatch.setenv("ELMO_KERNEL", "0")
     for module in (lstm, lstm_on_gpu):
@@ -47,7 +47,7 @@ def layer_bytes(bilm):
 
 
 def test_the_bilm_makes_nothing_larger_than_its_result(bilm, monkeypatch):
-    for read in (Bilm._read_in_threads, Bilm._read_side_by_side):
+    for read in (Bilm._read_in_threads, Bilm._read_together):
         monkeypatch.setattr(Bilm, "_read_in_threads", read)
         with Largest() as largest:
             bilm.token_layers(SENTENCES)
@@ -60,7 +60,7 @@ def test_the_bilm_makes_nothing_larger_than_its_result(bilm, monkeypatch):
 
 
 @pytest.mark.parametrize("stored", [True, False])
-def test_layers_at_hand_are_given_without_padding(bilm, tmp_path, stored):
+def test_cached_layers_are_returned_without_padding(bilm, tmp_path, stored):
     shelf = open_shelf(tmp_path, About(bilm.fingerprint(), bilm.widths, "float32")) if stored else None
     cached = CachedLayers(bilm, shelf)
     with Largest() as largest:
@@ -83,10 +83,10 @@ def test_a_file_with_one_long_line_is_embedded_without_padding(bilm, tmp_path, c
     assert largest.bytes <= layer_bytes(bilm)
 
 
-def test_the_order_of_reading_takes_no_room_for_padding():
+def test_the_reading_order_needs_no_memory_for_padding():
     lengths = [50_000, *[10] * 1000]
     tracemalloc.start()
-    packing = Packing.of(lengths)
+    packing = ReadingOrder.of(lengths)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert packing.positions.shape == (2, sum(lengths))

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from elmo.bilm.lstm import Packing, ProjectedLstm
+from elmo.bilm.lstm import ProjectedLstm, ReadingOrder
 from tests.elmo import naive
 
 INPUT, CELL, PROJECTION = 5, 11, 4
@@ -33,8 +33,8 @@ def sentences_of(lengths, seed=1):
 
 
 @pytest.mark.parametrize("lengths", [[1], [4], [3, 3], [2, 7, 1, 7, 4], [1, 1, 1], list(range(1, 9))])
-def test_packing_reads_every_token_once_step_by_step(lengths):
-    packing = Packing.of(lengths)
+def test_reading_order_has_every_token_once_step_by_step(lengths):
+    packing = ReadingOrder.of(lengths)
     starts = np.cumsum([0, *lengths[:-1]])
     order = sorted(range(len(lengths)), key=lambda i: -lengths[i])  # sorted() is stable
     forward, backward, sizes = [], [], []
@@ -57,7 +57,7 @@ def test_equals_the_step_loop(cell_clip, projection_clip, reverse):
     inputs = sentences_of(lengths)
     draw = np.random.default_rng(3)
     states, cells = draw.normal(size=(5, PROJECTION)), draw.normal(size=(5, CELL))
-    packing = Packing.of(lengths)
+    packing = ReadingOrder.of(lengths)
     positions = packing.positions[int(reverse)]
     state, cell = torch.from_numpy(states)[packing.order], torch.from_numpy(cells)[packing.order]
     lstm = module_of(*tensors, cell_clip, projection_clip)
@@ -80,7 +80,7 @@ def test_equals_the_step_loop(cell_clip, projection_clip, reverse):
 
 
 def outputs_with(tensors, lengths, cell_clip, projection_clip):
-    packing = Packing.of(lengths)
+    packing = ReadingOrder.of(lengths)
     lstm = module_of(*tensors, cell_clip, projection_clip)
     x = torch.from_numpy(np.concatenate(sentences_of(lengths)))[packing.positions[0]]
     zeros = (torch.zeros(len(lengths), n, dtype=torch.float64) for n in (PROJECTION, CELL))
@@ -96,7 +96,7 @@ def test_both_clips_bind_in_these_tests():
     assert bounded.abs().max() == 0.5
 
 
-def test_without_clipping_it_is_torchs_own_projected_lstm():
+def test_without_clipping_it_equals_the_projected_lstm_of_torch():
     ours = module_of(*file_tensors(seed=5, gain=0.5), None, None)
     theirs = torch.nn.LSTM(INPUT, CELL, proj_size=PROJECTION, batch_first=True).double()
     with torch.no_grad():
@@ -109,7 +109,7 @@ def test_without_clipping_it_is_torchs_own_projected_lstm():
     lengths = [3, 8, 1, 8, 5]
     x = [torch.from_numpy(sentence) for sentence in sentences_of(lengths)]
     packed = torch.nn.utils.rnn.pack_sequence(x, enforce_sorted=False)
-    packing = Packing.of(lengths)
+    packing = ReadingOrder.of(lengths)
     state, cell = (torch.zeros(5, n, dtype=torch.float64) for n in (PROJECTION, CELL))
     with torch.no_grad():
         expected, (last_state, last_cell) = theirs(packed)
@@ -119,7 +119,7 @@ def test_without_clipping_it_is_torchs_own_projected_lstm():
     torch.testing.assert_close(cell, last_cell[0][packing.order])
 
 
-def test_the_stored_bias_is_left_as_the_file_has_it():
+def test_the_bias_parameter_is_not_changed():
     lstm = module_of(*file_tensors(seed=6), 3.0, 3.0)
     before = lstm.bias.clone()
     lstm(torch.randn(2, INPUT, dtype=torch.float64), [1, 1], *(torch.zeros(1, n).double() for n in (PROJECTION, CELL)))

@@ -1,4 +1,4 @@
-"""Both directions side by side give what one after the other do: in plain torch here, fused and by cuDNN on a GPU."""
+"""Tests that both directions in parallel equal two single LSTMs: in torch here, in Triton and cuDNN on a GPU."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ import torch
 
 from elmo import BilmOptions, CarriedState, random_bilm
 from elmo.bilm import lstm_on_gpu
-from elmo.bilm.lstm import Packing, ProjectedLstm, in_parts
+from elmo.bilm.lstm import ProjectedLstm, ReadingOrder, in_parts
 from elmo.bilm.lstm_on_gpu import LstmPair
 from elmo.bilm.model import Bilm
 
@@ -22,7 +22,7 @@ SENTENCES = [["The", "cat", "sat"], [], ["Yes"], ["a"] * 12, ["and", "/", "or", 
 
 
 def made_lstms(cell_clip, projection_clip, dtype=torch.float64):
-    """Two LSTMs whose cells and states run into clips of 0.5."""
+    """Two LSTMs whose cells and states reach clips of 0.5."""
     generator = torch.Generator().manual_seed(0)
     lstms = [ProjectedLstm(INPUT, CELL, PROJECTION, cell_clip, projection_clip).to(dtype) for _ in range(2)]
     for lstm in lstms:
@@ -36,9 +36,9 @@ def drawn(*shape, seed, dtype=torch.float64):
 
 
 def compare(clips, dtype, tolerance):
-    """Holds a pair to its two LSTMs, one after the other."""
+    """Compares a pair with its two LSTMs."""
     lstms = made_lstms(*clips, dtype)
-    sizes = Packing.of(LENGTHS).step_sizes
+    sizes = ReadingOrder.of(LENGTHS).step_sizes
     x, n = drawn(2, sum(LENGTHS), INPUT, seed=1, dtype=dtype), len(LENGTHS)
     ends = [drawn(2, n, PROJECTION, seed=2, dtype=dtype), drawn(2, n, CELL, seed=3, dtype=dtype)]
     expected_ends = [end.clone() for end in ends]
@@ -52,11 +52,11 @@ def compare(clips, dtype, tolerance):
         torch.testing.assert_close(end, expected, rtol=0, atol=tolerance)
 
 
-@pytest.mark.parametrize(("clips", "torchs_own"), [*((clips, False) for clips in CLIPS), ((None, None), True)])
+@pytest.mark.parametrize(("clips", "cudnn"), [*((clips, False) for clips in CLIPS), ((None, None), True)])
 @pytest.mark.parametrize("gates_ahead", [1, 8 * CELL * 10, 2**28])
-def test_side_by_side_equals_one_after_the_other(clips, torchs_own, gates_ahead, monkeypatch):
+def test_a_pair_equals_two_lstms(clips, cudnn, gates_ahead, monkeypatch):
     monkeypatch.setattr(lstm_on_gpu, "GATES_AHEAD", gates_ahead)
-    monkeypatch.setattr(LstmPair, "_cudnn_has_it", lambda self, x: torchs_own)
+    monkeypatch.setattr(LstmPair, "_can_use_cudnn", lambda self, x: cudnn)
     compare(clips, torch.float64, 1e-10)
 
 
@@ -74,7 +74,7 @@ for clips in CLIPS:
 
 
 @pytest.mark.integration
-def test_the_gpus_kernel_in_tritons_interpreter_equals_one_after_the_other():
+def test_the_triton_kernel_in_the_interpreter_equals_two_lstms():
     pytest.importorskip("triton")
     subprocess.run([sys.executable, "-c", INTERPRETED], env=os.environ | {"TRITON_INTERPRET": "1"}, check=True)
 
@@ -84,7 +84,7 @@ def test_clips_bind_in_these_tests():
     for clips in CLIPS:
         zeros = [torch.zeros(2, len(LENGTHS), n, dtype=torch.float64) for n in (PROJECTION, CELL)]
         pair = LstmPair(*made_lstms(*clips))
-        outputs.append(pair(drawn(2, sum(LENGTHS), INPUT, seed=1), Packing.of(LENGTHS).step_sizes, *zeros))
+        outputs.append(pair(drawn(2, sum(LENGTHS), INPUT, seed=1), ReadingOrder.of(LENGTHS).step_sizes, *zeros))
     assert all((outputs[-1] - clipped).abs().max() > 0.1 for clipped in outputs[:-1])
 
 
@@ -100,7 +100,7 @@ def test_parts_hold_every_step_once_and_no_more_tokens_than_allowed(tokens):
     assert list(in_parts([], tokens)) == []
 
 
-def test_weights_for_cudnn_leave_the_global_generator_alone():
+def test_weights_for_cudnn_do_not_change_the_global_random_state():
     torch.manual_seed(0)
     expected = torch.rand(3)
     torch.manual_seed(0)
@@ -121,7 +121,7 @@ def test_changed_weights_are_noticed():
 
 
 def bilm_of(clip, size=24, gain=2.0):
-    """A biLM whose layers have the scale of a trained one's, so that a clip of 0.2 binds."""
+    """A biLM with layers of the scale of a trained one, so that a clip of 0.2 binds."""
     options = BilmOptions(cell_dim=size, projection_dim=size // 3, cell_clip=clip, projection_clip=clip)
     bilm = random_bilm(options, seed=5)
     with torch.no_grad():
@@ -132,12 +132,12 @@ def bilm_of(clip, size=24, gain=2.0):
 
 
 @pytest.mark.parametrize("clip", [0.2, None])
-def test_the_bilm_reads_the_same_either_way(clip, monkeypatch):
+def test_the_bilm_has_the_same_layers_either_way(clip, monkeypatch):
     bilm = bilm_of(clip)
     batches = [SENTENCES, SENTENCES[3:], SENTENCES[::-1]]
     expected_state, state = CarriedState(), CarriedState()
     expected = [bilm.token_layers(SENTENCES), *(bilm.token_layers(batch, expected_state) for batch in batches)]
-    monkeypatch.setattr(Bilm, "_read_in_threads", Bilm._read_side_by_side)
+    monkeypatch.setattr(Bilm, "_read_in_threads", Bilm._read_together)
     found = [bilm.token_layers(SENTENCES), *(bilm.token_layers(batch, state) for batch in batches)]
     for ours, theirs in zip(found, expected, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
@@ -148,10 +148,10 @@ def test_the_bilm_reads_the_same_either_way(clip, monkeypatch):
 @pytest.mark.parametrize("cudnn", [True, False])
 @pytest.mark.parametrize("gates_ahead", [2**15, 2**28])
 @pytest.mark.parametrize(
-    ("clip", "size", "gain"),  # more gain at a large size, unclipped, would show rounding: states feed on themselves
+    ("clip", "size", "gain"),  # more gain at a large size without clips would amplify rounding errors
     [(0.2, 24, 2.0), (None, 24, 2.0), (3.0, 1536, 1.2), (None, 1536, 1.2), (0.2, 1500, 2.0)],
 )
-def test_the_gpu_reads_what_the_cpu_reads(clip, size, gain, gates_ahead, cudnn, monkeypatch):
+def test_gpu_and_cpu_agree(clip, size, gain, gates_ahead, cudnn, monkeypatch):
     monkeypatch.setattr(lstm_on_gpu, "GATES_AHEAD", gates_ahead)
     monkeypatch.setattr(lstm_on_gpu, "CUDNN_WHERE_UNCLIPPED", cudnn)
     bilm = bilm_of(clip, size, gain)
@@ -168,7 +168,7 @@ def test_the_gpu_reads_what_the_cpu_reads(clip, size, gain, gates_ahead, cudnn, 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("weights", ["small", "original"])
-def test_at_real_sizes_the_gpu_reads_what_the_cpu_reads(weights):
+def test_gpu_and_cpu_agree_at_real_sizes(weights):
     bilm = random_bilm(weights, seed=1)
     draw = np.random.default_rng(0)
     words = ["".join(draw.choice(list("abcdefgh"), size=n)) for n in draw.integers(1, 12, size=200)]

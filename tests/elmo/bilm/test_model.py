@@ -73,7 +73,7 @@ def test_parity_with_bilm_tf(reference, reference_bilm, reference_sentences, ker
     assert max(differences) < 1e-5
 
 
-def test_stateless_is_something_else(reference, reference_bilm, reference_sentences):
+def test_stateless_layers_differ(reference, reference_bilm, reference_sentences):
     first, *later = np.reshape(reference_differences(reference, reference_bilm, reference_sentences, None), (10, 3))
     assert first.max() < 1e-5  # the first batch starts from zero either way
     assert all(batch.max() > 1e-3 for batch in later)
@@ -125,7 +125,7 @@ def test_carried_states_do_not_leak_into_each_other_or_into_stateless_calls(made
 
 
 def assert_invariant(bilm, sentences, tolerance):
-    """A sentence's layers are the same alone, in any batch, in any order, after anything."""
+    """Checks that the layers of a sentence are the same alone, in any batch and in any order."""
     alone = [bilm.token_layers([words]).numpy() for words in sentences]
     draw = random.Random(0)
     worst = 0.0
@@ -133,13 +133,13 @@ def assert_invariant(bilm, sentences, tolerance):
         order = draw.sample(range(len(sentences)), len(sentences))
         for at in range(0, len(order), size):
             numbers = order[at : at + size]
-            # Every batch also gets a mate that has nothing to do with it.
+            # Every batch also gets an unrelated sentence.
             batch = [sentences[i] for i in numbers] + [[f"mate{at}"] * draw.randint(0, 9)]
             for i, layers in zip([*numbers, None], split(bilm.token_layers(batch), batch), strict=True):
                 if i is not None and alone[i].size:
                     worst = max(worst, float(np.abs(layers - alone[i]).max()))
     assert worst <= tolerance
-    assert all(np.abs(a[2]).max() > 0.1 for a in alone if a.size)  # compared with zeros, anything would be close
+    assert all(np.abs(a[2]).max() > 0.1 for a in alone if a.size)  # values near zero would always be close
 
 
 def test_invariance_on_the_reference_model(reference_bilm, reference_sentences):
@@ -192,7 +192,7 @@ def test_nothing_but_empty_sentences(made, sentences):
 
 
 def test_an_empty_sentence_still_moves_the_carried_state(made):
-    # It is read as its two marks, so what follows it in its row starts elsewhere.
+    # Its two marks are read, so the next sentence in its row starts from another state.
     bilm, options, tensors = made
     state = CarriedState()
     bilm.token_layers([[]], state)
@@ -220,7 +220,7 @@ def test_each_distinct_word_is_encoded_once(made, monkeypatch):
     assert sorted(asked[0]) == sorted({"<S>", "</S>", *(word for words in SENTENCES for word in words)})
 
 
-def test_words_that_were_met_come_from_memory_with_the_same_bits(made, monkeypatch):
+def test_cached_words_have_the_same_bits(made, monkeypatch):
     bilm, _, _ = made
     expected = bilm.token_layers(SENTENCES)
     bilm.remember_words()
@@ -232,7 +232,7 @@ def test_words_that_were_met_come_from_memory_with_the_same_bits(made, monkeypat
     assert sorted(asked) == sorted({"<S>", "</S>", *(word for words in SENTENCES for word in words)})
 
 
-def test_beyond_its_limit_the_memory_of_words_still_answers():
+def test_word_memory_beyond_its_limit():
     bilm = random_bilm("tiny", seed=2)
     memory = WordMemory(bilm.encoder, limit=5)
     words = [f"w{i}" for i in range(12)]
@@ -242,7 +242,7 @@ def test_beyond_its_limit_the_memory_of_words_still_answers():
     assert len(memory._row_of) == 4
 
 
-def test_two_directions_at_once_have_the_bits_of_one_after_the_other(monkeypatch):
+def test_parallel_directions_have_the_same_bits(monkeypatch):
     bilm = random_bilm("tiny", seed=2)
     found = []
     for cores in (1, 2):
@@ -271,8 +271,8 @@ def test_many_cores_share_the_sentences_and_change_no_bit(monkeypatch):
 
 @pytest.mark.parametrize("kernel", ["1", "0"])
 @pytest.mark.parametrize("size", ["tiny", "small"])
-def test_on_a_cpu_a_sentence_has_the_same_bits_in_any_company_with_any_threads(size, kernel, monkeypatch):
-    """The store rests on this: who embedded a sentence first, and with which others, must not matter."""
+def test_on_a_cpu_a_sentence_has_the_same_bits_in_any_batch_with_any_threads(size, kernel, monkeypatch):
+    """The store relies on this: it must not matter in which batch a sentence was first embedded."""
     monkeypatch.setenv("ELMO_KERNEL", kernel)
     draw = random.Random(1)
     bilm = random_bilm(size, seed=4)
@@ -298,7 +298,7 @@ def test_on_a_cpu_a_sentence_has_the_same_bits_in_any_company_with_any_threads(s
 def test_parameter_counts(size, published, dim):
     with torch.device("meta"):
         bilm = Bilm(SIZES[size])
-    # The published counts hold one embedding row more, for padded positions.
+    # The published counts include one more embedding row, for padded positions.
     assert sum(parameter.numel() for parameter in bilm.parameters()) == published - 16
     assert bilm.dim == dim
     assert bilm.n_layers == 3
@@ -316,7 +316,7 @@ def test_random_bilms():
         random_bilm("huge", seed=1)
 
 
-def test_random_bilms_leave_the_global_generator_alone():
+def test_random_bilms_do_not_change_the_global_random_state():
     torch.manual_seed(0)
     expected = torch.rand(3)
     torch.manual_seed(0)

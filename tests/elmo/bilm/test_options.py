@@ -23,7 +23,7 @@ def changed(path, value):
     return content
 
 
-def test_what_a_file_says():
+def test_options_are_read_from_json():
     assert BilmOptions.from_json(CONTENT) == BilmOptions(
         cell_dim=20,
         projection_dim=6,
@@ -46,7 +46,7 @@ def test_round_trip(options):
     assert through.canonical() == options.canonical()
 
 
-def test_readers_of_the_files_find_what_they_expect():
+def test_json_has_the_keys_that_bilm_tf_and_allennlp_read():
     content = SIZES["original"].to_json()
     assert content["char_cnn"]["n_characters"] == 262
     assert content["lstm"] == {
@@ -65,7 +65,7 @@ def test_missing_clip_values_mean_no_clipping():
     assert BilmOptions.from_json(changed("lstm.use_skip_connections", None)).skip_connections is False
 
 
-def test_canonical_is_one_string_a_meaning():
+def test_equal_options_have_equal_canonical_strings():
     whole, decimal = (BilmOptions(8, 4, cell_clip=clip, projection_clip=clip) for clip in (3, 3.0))
     assert whole == decimal
     assert whole.canonical() == decimal.canonical()
@@ -119,7 +119,7 @@ def test_canonical_is_one_string_a_meaning():
         (changed("lstm.use_skip_connections", "no"), r"o\.json: a value is not .*expected true or false, found 'no'"),
     ],
 )
-def test_content_that_is_no_bilm(content, message):
+def test_invalid_content_is_refused(content, message):
     with pytest.raises(InputError, match=message):
         BilmOptions.from_json(content, "o.json")
 
@@ -136,7 +136,7 @@ def test_content_that_is_no_bilm(content, message):
         ("folder", "no such options file"),
     ],
 )
-def test_files_that_are_no_options(tmp_path, text, message):
+def test_invalid_files_are_refused(tmp_path, text, message):
     path = tmp_path / "options.json"
     if text == "folder":
         path.mkdir()

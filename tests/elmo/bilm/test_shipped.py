@@ -1,4 +1,4 @@
-"""The biLM that comes with the suite: it is small, it predicts English, and its card tells the truth."""
+"""Tests of the shipped biLM: its size, its predictions of English, and the statements of its card."""
 
 import csv
 import random
@@ -38,19 +38,19 @@ def size(folder):
     return sum(path.stat().st_size for path in folder.rglob("*"))
 
 
-def test_it_is_found_by_name_and_fits():
+def test_it_is_found_by_name_and_is_small():
     assert shipped_names() == ["small"]
     assert size(SHIPPED / "small") <= 30_000_000
     assert size(SHIPPED / "small-softmax") <= 13_000_000
 
 
-def test_it_gives_finite_layers(small):
+def test_its_layers_are_finite(small):
     layers = small.token_layers([line.split() for line in TEXT])
     assert layers.shape == (3, sum(len(line.split()) for line in TEXT), 256)
     assert torch.isfinite(layers).all()
 
 
-def test_it_predicts_english_and_not_its_words_in_any_order():
+def test_it_predicts_english_better_than_shuffled_words():
     model, output = load_model("small")
     assert len(output.vocabulary) > 100_000
     sentences = [line.split() for line in TEXT]

@@ -41,13 +41,13 @@ def same_file(path, expected):
         assert np.array_equal(found[name], tensor), name  # bit for bit: there are no NaNs
 
 
-def test_hdf5_is_written_back_as_it_was(folder, tensors, tmp_path):
+def test_hdf5_round_trip_is_exact(folder, tensors, tmp_path):
     save_bilm(load_bilm(folder), tmp_path / "out" / "weights.hdf5")
     same_file(tmp_path / "out" / "weights.hdf5", tensors)
     assert json.loads((tmp_path / "out" / "options.json").read_text(encoding="utf-8")) == OPTIONS
 
 
-def test_the_reference_file_is_written_back_as_it_was(reference, tmp_path):
+def test_round_trip_of_the_reference_file_is_exact(reference, tmp_path):
     bilm = load_bilm(reference / "lm_weights.hdf5", reference / "options.json")
     save_bilm(bilm, tmp_path / "weights.hdf5")
     same_file(tmp_path / "weights.hdf5", datasets(reference / "lm_weights.hdf5"))
@@ -83,7 +83,7 @@ def test_safetensors_carries_its_options(folder, tmp_path):
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-def test_weights_side_by_side_keep_their_own_options(folder, tmp_path, suffix):
+def test_each_weights_file_in_a_folder_keeps_its_options(folder, tmp_path, suffix):
     first = load_bilm(folder)
     second = random_bilm(replace(first.options, cell_clip=0.01), seed=1)
     save_bilm(first, tmp_path / f"first_weights{suffix}")
@@ -93,12 +93,12 @@ def test_weights_side_by_side_keep_their_own_options(folder, tmp_path, suffix):
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_values_that_are_not_finite_are_refused(folder, tmp_path, value):
+def test_nan_and_infinite_values_are_refused(folder, tmp_path, value):
     bilm = load_bilm(folder)
     with torch.no_grad():
         next(bilm.parameters())[0, 0] = value
     save_bilm(bilm, tmp_path / "weights.hdf5")
-    with pytest.raises(InputError, match=r"weights.hdf5: tensor '\w+' holds values that are not finite"):
+    with pytest.raises(InputError, match=r"weights.hdf5: tensor '\w+' holds NaN or infinite values"):
         load_bilm(tmp_path / "weights.hdf5")
 
 
@@ -122,7 +122,7 @@ def test_double_precision_big_endian_files_are_read(folder, tensors):
     assert np.array_equal(load_bilm(folder).encoder.characters.weight.numpy(), tensors["char_embed"])
 
 
-def test_without_projection_where_it_would_change_no_width(tmp_path):
+def test_no_projection_between_equal_widths(tmp_path):
     options = BilmOptions(cell_dim=8, projection_dim=12, filters=((1, 4), (2, 8)), char_dim=3)
     bilm = random_bilm(options, seed=1)
     save_bilm(bilm, tmp_path / "weights.hdf5")
@@ -137,14 +137,14 @@ def test_unknown_suffix_writes_nothing(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-# What does not fit
+# Files that do not match their options
 
 
 LSTM = "RNN_1/RNN/MultiRNNCell/Cell1/LSTMCell/W_P_0"
 
 
 def rewritten(folder, suffix, change):
-    """The model with its file's tensors changed, in either format."""
+    """Writes the model with changed tensors, in either format."""
     path = folder / "weights.hdf5"
     content = datasets(path)
     change(content)
@@ -178,8 +178,8 @@ def test_misshaped_tensor(folder, tensors, suffix, name):
         assert part in str(raised.value)
 
 
-def test_a_transposed_square_matrix_is_the_one_thing_shapes_cannot_tell(folder, tensors):
-    # Documents the limit: it loads, and its fingerprint says that it is another model.
+def test_a_transposed_square_matrix_is_not_detected_by_shape(folder, tensors):
+    # A known limit: it loads, but has another fingerprint.
     before = load_bilm(folder).fingerprint()
     name = "CNN_high_0/W_carry"
     path = rewritten(folder, ".hdf5", lambda content: content.update({name: tensors[name].T.copy()}))
@@ -190,12 +190,12 @@ def test_a_transposed_square_matrix_is_the_one_thing_shapes_cannot_tell(folder, 
 def test_extra_tensor(folder, suffix):
     extra = "RNN_0/RNN/MultiRNNCell/Cell2/LSTMCell/B"
     path = rewritten(folder, suffix, lambda content: content.update({extra: np.zeros(80, dtype=np.float32)}))
-    with pytest.raises(InputError, match="has no place in the model") as raised:
+    with pytest.raises(InputError, match="is not part of the model") as raised:
         load_bilm(path)
     assert repr(extra) in str(raised.value)
 
 
-def test_softmax_weights_beside_the_network_are_let_be(folder):
+def test_softmax_weights_are_ignored(folder):
     before = load_bilm(folder).fingerprint()
     path = rewritten(folder, ".hdf5", lambda content: content.update({"softmax/W": np.zeros((9, 6), np.float32)}))
     assert load_bilm(path).fingerprint() == before
@@ -225,7 +225,7 @@ def test_options_that_do_not_fit(folder, section, key, value, named):
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_no_model_is_made_for_options_that_do_not_fit(folder, suffix, monkeypatch):
-    """The largest that options may ask for takes more memory than there is."""
+    """The largest allowed options need more memory than there is."""
     path = rewritten(folder, suffix, lambda content: None)
     content = json.loads((folder / "options.json").read_text(encoding="utf-8"))
     content["lstm"] |= {"dim": 60_000, "n_layers": 90}
@@ -236,14 +236,14 @@ def test_no_model_is_made_for_options_that_do_not_fit(folder, suffix, monkeypatc
 
 
 @pytest.mark.parametrize("name", ["char_embed", "softmax/W"])
-def test_a_file_that_claims_more_than_it_holds_is_not_read(folder, tensors, name):
-    """No machine could give the memory."""
+def test_a_dataset_larger_than_its_file_is_not_read(folder, tensors, name):
+    """It would need more memory than any machine has."""
     before = load_bilm(folder).fingerprint()
     with h5py.File(folder / "weights.hdf5", "a") as file:
         if name in file:
             del file[name]
         file.create_dataset(name, (1 << 46,), np.float32)
-    if name == "softmax/W":  # not the network's: let be
+    if name == "softmax/W":  # not part of the network: ignored
         assert load_bilm(folder).fingerprint() == before
     else:
         with pytest.raises(InputError, match=r"tensor 'char_embed' (is missing|should have shape)"):
@@ -251,7 +251,7 @@ def test_a_file_that_claims_more_than_it_holds_is_not_read(folder, tensors, name
 
 
 def test_a_tensor_without_values_is_missing(folder, tensors):
-    """HDF5 would give zeros."""
+    """HDF5 would return zeros."""
     with h5py.File(folder / "weights.hdf5", "a") as file:
         del file["char_embed"]
         file.create_dataset("char_embed", tensors["char_embed"].shape, np.float32)
@@ -265,14 +265,14 @@ def test_truncated_file(folder, tmp_path, suffix, share):
     path = tmp_path / f"cut{suffix}"
     save_bilm(load_bilm(folder), path)
     content = path.read_bytes()
-    path.write_bytes(content[: min(int(share * len(content)), len(content) - 1)])  # 1.0: the last byte is gone
+    path.write_bytes(content[: min(int(share * len(content)), len(content) - 1)])  # 1.0: the last byte is missing
     with pytest.raises(InputError, match="perhaps cut short") as raised:
         load_bilm(path)
     assert str(path) in str(raised.value)
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-def test_something_else_under_the_name(folder, suffix):
+def test_another_kind_of_file_under_the_name(folder, suffix):
     path = folder / f"other{suffix}"
     path.write_text("<html>404 not found</html>" * 40, encoding="utf-8")
     with pytest.raises(InputError, match="perhaps cut short"):
@@ -289,7 +289,7 @@ def test_an_embeddings_file_is_not_a_weights_file(folder):
 
 
 @pytest.mark.parametrize("content", ["{not json", "[1]", '{"lstm": 1}'])
-def test_safetensors_with_options_that_are_none(folder, tensors, content):
+def test_safetensors_with_invalid_options(folder, tensors, content):
     path = folder / "w.safetensors"
     torch_tensors = {name: torch.from_numpy(tensor) for name, tensor in tensors.items()}
     safetensors.torch.save_file(torch_tensors, path, metadata={"options": content})
@@ -297,7 +297,7 @@ def test_safetensors_with_options_that_are_none(folder, tensors, content):
         load_bilm(path)
 
 
-# Which file
+# Finding the files
 
 
 def test_missing_weights(tmp_path):
@@ -305,7 +305,7 @@ def test_missing_weights(tmp_path):
         load_bilm(tmp_path / "none.hdf5")
 
 
-def test_a_file_that_is_neither(folder):
+def test_a_file_of_neither_format(folder):
     path = folder / "weights.pt"
     path.write_bytes(b"")
     with pytest.raises(InputError, match=r"expected a file ending in \.safetensors, \.hdf5, \.h5, or a folder"):
@@ -324,7 +324,7 @@ def test_folder_with_several(folder):
         load_bilm(folder)
 
 
-def test_folder_with_embeddings_beside_the_weights(folder):
+def test_folder_with_embeddings_next_to_the_weights(folder):
     expected = load_bilm(folder).fingerprint()
     with h5py.File(folder / "layers.hdf5", "w") as file:
         file["0"] = np.zeros((3, 4, 12), dtype=np.float32)
@@ -332,7 +332,7 @@ def test_folder_with_embeddings_beside_the_weights(folder):
 
 
 def test_allennlps_names(folder):
-    # Another model's options.json lies in the same folder: the name that belongs to the weights goes first.
+    # The folder also holds the options.json of another model: the name that matches the weights takes precedence.
     expected = load_bilm(folder).fingerprint()
     (folder / "weights.hdf5").rename(folder / "elmo_2x20_weights.hdf5")
     (folder / "options.json").rename(folder / "elmo_2x20_options.json")
@@ -346,7 +346,7 @@ def test_no_options(folder):
         load_bilm(folder)
 
 
-def test_named_options_go_before_those_beside(folder, tmp_path):
+def test_explicit_options_take_precedence(folder, tmp_path):
     other = tmp_path / "unclipped.json"
     other.write_text(json.dumps(naive.make_options(cell_clip=None)), encoding="utf-8")
     assert load_bilm(folder, other).options.cell_clip is None
@@ -355,7 +355,7 @@ def test_named_options_go_before_those_beside(folder, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["weights.safetensors", "weights.hdf5"])
-def test_what_is_written_can_be_read_by_others_as_the_umask_allows(name, tmp_path):
+def test_file_permissions_follow_the_umask(name, tmp_path):
     save_bilm(random_bilm("tiny", seed=1), tmp_path / name)
     plain = tmp_path / "plain"
     plain.touch()

@@ -15,7 +15,7 @@ import elmo.kernels.cpu
 import elmo.kernels.cpu.build
 from elmo import random_bilm
 from elmo.bilm.encoder import CharacterEncoder
-from elmo.bilm.lstm import Packing, ProjectedLstm
+from elmo.bilm.lstm import ProjectedLstm, ReadingOrder
 from elmo.bilm.options import BilmOptions
 from elmo.kernels.cpu import kernel
 
@@ -76,7 +76,7 @@ def random_lstm(input_dim, cell_dim, projection_dim, cell_clip=None, projection_
 def run(lstm, lengths, dtype=torch.float32, change=None):
     """Packed outputs, last states and last cells, from drawn inputs and states."""
     generator = torch.Generator().manual_seed(5)
-    packing = Packing.of(lengths)
+    packing = ReadingOrder.of(lengths)
     drawn = [
         torch.randn(n, width, generator=generator).to(dtype)
         for n, width in (
