@@ -1,8 +1,8 @@
-"""What others publish, by name: AllenNLP's biLMs (allennlp/small) and Stanford's GloVe (glove/6B.50d).
+"""Downloads by name: AllenNLP's biLMs (allennlp/small) and Stanford's GloVe (glove/6B.50d).
 
-`published` is the table of names, `transfer` brings one file from a URL, and `folder` holds the two together: a name is
-looked up in the folder of downloads, $ELMO_CACHE or ~/.cache/elmo-suite/downloads, and downloaded if it is not there.
-`python -m elmo.download` does so ahead of time.
+`published` is the table of names, `transfer` downloads one file from a URL, and `folder` uses both: it looks for a name
+in the folder of downloads, $ELMO_CACHE or ~/.cache/elmo-suite/downloads, and downloads it if it is not there. The
+command `python -m elmo.download` does so ahead of time.
 """
 
 from elmo.download.folder import content_hash, downloads_folder, is_here, obtain

@@ -1,4 +1,4 @@
-"""python -m elmo.download: published weights and word vectors, ahead of time."""
+"""The command `python -m elmo.download`: download published weights and word vectors ahead of time."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from elmo.common.errors import InputError
 from elmo.download import BILMS, VECTORS, files_of, is_here, obtain
 
 DESCRIPTION = """\
-Download published weights and word vectors, or check those that are here already against their hashes.
+Download published weights and word vectors, or check already downloaded ones against their hashes.
 
-Commands that are given such a name download by themselves; this one is for machines that will have no network later. A
-transfer that breaks goes on where it stopped when the command is given again. Files go to $ELMO_CACHE (default:
-~/.cache/elmo-suite/downloads) and may be copied there from another machine. ELMO_MIRROR=URL takes them from a server of
-yours instead, where they lie as in that folder: URL/allennlp/small/elmo_..., URL/glove/glove.6B.zip.
+Other commands download these names on first use; this one is for machines that will have no network later. If a
+transfer stops, the same command continues it. Files are kept in $ELMO_CACHE (default: ~/.cache/elmo-suite/downloads)
+and can be copied there from another machine. ELMO_MIRROR=URL downloads from your server instead, with the same layout
+as that folder: URL/allennlp/small/elmo_..., URL/glove/glove.6B.zip.
 """
 
 
 def _listed() -> str:
-    """The names, each with its size and whether it is here."""
+    """The names, each with its size and whether it is already downloaded."""
     lines = []
     for name in [*BILMS, *VECTORS]:
         sizes = [file.size for file in files_of(name) if file.size is not None]
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"elmo.download: {error}", file=sys.stderr)
             status = 1
         except KeyboardInterrupt:
-            print("elmo.download: stopped; the same command goes on from here", file=sys.stderr)
+            print("elmo.download: stopped; the same command continues from here", file=sys.stderr)
             return 130
     return status
 

@@ -1,4 +1,4 @@
-"""The kind of a published file's content: all that can be checked where nobody has published a hash."""
+"""Checks of file contents, for files that are published without a hash."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from pathlib import Path
 
 import h5py
 
-# Bytes of a file of unknown size, at most. The largest published biLM has 374 MB, and its options have 400 bytes.
+# Maximum bytes of a file of unknown size. The largest published biLM has 374 MB, and its options have 400 bytes.
 MOST = {".json": 1 << 20, ".hdf5": 1 << 30}
 SHOWN = 40  # bytes of a wrong file in a message
 
 
 def wrong_kind(path: Path, kind: str, dim: int | None = None) -> str | None:
-    """What is wrong with a file of options, weights or vectors, in words; None if it is what its name says.
+    """Describes what is wrong with a file of options, weights or vectors; None if its content matches its kind.
 
     Args:
         path: the file.
-        kind: .json, .hdf5, or .txt for word vectors; files of other kinds are not looked into.
+        kind: .json, .hdf5, or .txt for word vectors; other kinds are not checked.
         dim: width of the vectors.
     """
     if kind == ".json" and not _is_options(path):
         wanted = "the options of a biLM (JSON)"
     elif kind == ".hdf5" and not _is_hdf5(path):
-        wanted = "a whole HDF5 file"
+        wanted = "a complete HDF5 file"
     elif kind == ".txt" and dim is not None and not _is_vectors(path, dim):
         wanted = f"a text of words, each with {dim} numbers"
     else:
@@ -45,14 +45,14 @@ def _is_options(path: Path) -> bool:
 
 def _is_hdf5(path: Path) -> bool:
     try:
-        h5py.File(path, "r").close()  # compares the file's length with the one it states
+        h5py.File(path, "r").close()  # compares the length of the file with the one in its header
     except OSError:
         return False
     return True
 
 
 def _is_vectors(path: Path, dim: int) -> bool:
-    """By the first line alone: GloVe's texts have gigabytes."""
+    """Checks the first line only: GloVe files have gigabytes."""
     with path.open("rb") as file:
         word, *numbers = file.readline(100_000).split(b" ")
     try:

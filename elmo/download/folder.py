@@ -1,7 +1,7 @@
-"""The folder of downloads: whatever is asked for by name is in it, or is brought there, checked.
+"""The folder of downloads: finds published files by name, and downloads and checks missing ones.
 
-Files that were put there by hand are as good as downloaded ones. Beside each file a `.checked` note holds its hash:
-what is published without a hash is held to that of the first download.
+Users may also copy files there. A `.checked` note next to each file holds its hash: if none is published, the hash of
+the first download counts.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ def downloads_folder() -> Path:
 
 
 def obtain(name: str, thorough: bool = False) -> Path:
-    """The folder of a published biLM or the text file of published vectors, downloaded if it is not here.
+    """The folder of a published biLM or the text file of published vectors, downloaded if it is missing.
 
     Args:
-        name: one that `elmo.download.published` knows.
-        thorough: read files that are here and compare their hashes, even if they look unchanged.
+        name: a name in `elmo.download.published`.
+        thorough: compare the hashes of existing files even if they look unchanged.
 
     Raises:
-        InputError: it is not here and cannot be downloaded, or what is here is not what was published. The message
+        InputError: a file is missing and cannot be downloaded, or an existing one is not the published one. The message
             says which files to place where.
     """
     if not is_published(name):
@@ -52,13 +52,13 @@ def obtain(name: str, thorough: bool = False) -> Path:
         target = folder / VECTORS[name].member
         dim = VECTORS[name].dim
         if not _usable(target, dim=dim, thorough=thorough):
-            with _alone(name, folder):
+            with _locked_folder(name, folder):
                 if not _usable(target, dim=dim):
                     _unpack(name, VECTORS[name], target)
         return target
     missing = [file for file in files_of(name) if not _usable(folder / file.name, file, thorough=thorough)]
     if missing:
-        with _alone(name, folder):
+        with _locked_folder(name, folder):
             for file in missing:
                 if not _usable(folder / file.name, file):
                     _download(name, file, folder / file.name)
@@ -66,20 +66,20 @@ def obtain(name: str, thorough: bool = False) -> Path:
 
 
 def is_here(name: str) -> bool:
-    """Whether the files of a name are in the folder; whether they are right is seen when they are obtained."""
+    """Whether the files of a name are in the folder; `obtain` checks their content."""
     wanted = [VECTORS[name].member] if name in VECTORS else [file.name for file in files_of(name)]
     return all((_folder(name) / file).is_file() for file in wanted)
 
 
 def content_hash(path: Path) -> str:
-    """The sha256 of a file, from the note beside it where there is one and the file has not changed since."""
+    """The sha256 of a file; read from the note next to it if the file has not changed since."""
     note = _read_note(path)
     return note.sha256 if note is not None and note.fits(path) else sha256_of(path)
 
 
 @dataclass(frozen=True)
 class _Note:
-    """What is known about a file's content, and by which size and time one sees that it is still that content."""
+    """The hash of a file, and its size and time, which show whether it has changed."""
 
     sha256: str
     size: int
@@ -100,13 +100,13 @@ def _note_path(path: Path) -> Path:
 def _read_note(path: Path) -> _Note | None:
     try:
         return _Note(**json.loads(_note_path(path).read_text(encoding="utf-8")))
-    except (FileNotFoundError, ValueError, TypeError):  # none, or edited: then the file is read again
+    except (FileNotFoundError, ValueError, TypeError):  # missing or edited: the file is hashed again
         return None
 
 
 def _write_note(path: Path, sha256: str) -> None:
     with (
-        suppress(OSError),  # a folder for all that only somebody else may write: then the file is read each time
+        suppress(OSError),  # a shared read-only folder: the file is hashed each time
         replacing(_note_path(path)) as partial,
     ):
         partial.write_text(json.dumps(asdict(_Note.of(path, sha256))), encoding="utf-8")
@@ -117,13 +117,13 @@ def _folder(name: str) -> Path:
 
 
 def _usable(path: Path, file: PublishedFile | None = None, dim: int | None = None, thorough: bool = False) -> bool:
-    """Whether a file is here; one that has changed, or was put here by hand, is checked first.
+    """Whether a file exists; one without a note, or changed since, is checked first.
 
     Args:
-        path: where it would be.
-        file: what is published about it.
+        path: its path.
+        file: its published size and hash.
         dim: width of the vectors in it.
-        thorough: check it in any case.
+        thorough: always check it.
     """
     if not path.is_file():
         return False
@@ -138,7 +138,7 @@ def _usable(path: Path, file: PublishedFile | None = None, dim: int | None = Non
     if published not in (None, sha256):
         raise InputError(f"{path}: expected the published file of sha256 {published}, found {sha256}. {remedy}")
     if note is not None and note.sha256 != sha256:
-        raise InputError(f"{path}: has changed since it came here, from sha256 {note.sha256} to {sha256}. {remedy}")
+        raise InputError(f"{path}: has changed since its download, from sha256 {note.sha256} to {sha256}. {remedy}")
     if published is None and (wrong := wrong_kind(path, path.suffix, dim)):
         raise InputError(f"{path}: {wrong}. {remedy}")
     _write_note(path, sha256)
@@ -146,17 +146,17 @@ def _usable(path: Path, file: PublishedFile | None = None, dim: int | None = Non
 
 
 def _download(name: str, file: PublishedFile, target: Path) -> None:
-    """Downloads a file from the first of its addresses that has it."""
+    """Downloads a file from the first of its URLs that works."""
     first = _read_note(target)  # of an earlier download that was removed
     sha256 = file.sha256 or (first.sha256 if first is not None else None)
     failures: list[str] = []
     for url in _urls(name, file):
         try:
-            with _shown(name, f"downloading {url}") as progress:
+            with _progress_shown(name, f"downloading {url}") as progress:
                 fetch(url, target, progress, file.size, sha256, MOST.get(target.suffix) if file.size is None else None)
             if sha256 is None and (wrong := wrong_kind(target, target.suffix)):
                 target.unlink()
-                raise TransferError(f"{url}: {wrong}; it was thrown away")
+                raise TransferError(f"{url}: {wrong}; it was deleted")
         except TransferError as error:
             failures.append(str(error))
         else:
@@ -166,12 +166,12 @@ def _download(name: str, file: PublishedFile, target: Path) -> None:
     remembered = f"\nThe hash is that of an earlier download; to accept a new version, remove {_note_path(target)}"
     raise InputError(
         f"{name}: could not be downloaded\n{reasons}\n"
-        f"{_by_hand(name)}{remembered * (first is not None and file.sha256 is None)}"
+        f"{_manual_instructions(name)}{remembered * (first is not None and file.sha256 is None)}"
     )
 
 
-def _by_hand(name: str) -> str:
-    """What to place where, for a machine without network."""
+def _manual_instructions(name: str) -> str:
+    """Which files to place where, for a machine without a network."""
     folder = _folder(name)
     lines = [f"  {folder / file.name}  from  {_urls(name, file)[0]}" for file in files_of(name)]
     if name in VECTORS:
@@ -179,8 +179,8 @@ def _by_hand(name: str) -> str:
     command = f"python -m elmo.download {name}"
     return "\n".join(
         [
-            "The same command goes on where this one stopped. To do without a network, put the files there by hand, or",
-            f"copy the folder from a machine where `{command}` was given:",
+            "The same command continues where this one stopped. Without a network, copy the files there, or copy the",
+            f"folder from a machine that ran `{command}`:",
             *lines,
             "ELMO_CACHE names another folder, ELMO_MIRROR another server",
         ]
@@ -197,20 +197,22 @@ def _urls(name: str, file: PublishedFile) -> list[str]:
 
 
 def _unpack(name: str, vectors: PublishedVectors, target: Path) -> None:
-    """Takes the one text file out of its archive, which is downloaded if it is not here."""
+    """Extracts a text file from its archive, which is downloaded if it is missing."""
     archive = target.with_name(vectors.archive.name)
     downloaded = not _usable(archive, vectors.archive)
     if downloaded:
         _download(name, vectors.archive, archive)
-    partial = target.with_name(f"{target.name}.partial")  # a fixed name: what a kill leaves is removed
+    partial = target.with_name(f"{target.name}.partial")  # a fixed name: the next process replaces it
     digest = hashlib.sha256()
     try:
-        with zipfile.ZipFile(archive) as opened, _shown(name, f"unpacking {target}") as progress:
+        with zipfile.ZipFile(archive) as opened, _progress_shown(name, f"unpacking {target}") as progress:
             total = opened.getinfo(vectors.member).file_size
             free = shutil.disk_usage(target.parent).free
             if total > free:
-                raise InputError(f"{target}: takes {total / 1e9:.1f} GB, and there is room for {free / 1e9:.1f}")
-            partial.unlink(missing_ok=True)  # it may be a link, which would be followed
+                raise InputError(
+                    f"{target}: needs {total / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free there; free some space"
+                )
+            partial.unlink(missing_ok=True)  # never write through a link
             with opened.open(vectors.member) as source, partial.open("xb") as file:
                 while chunk := source.read(CHUNK):
                     file.write(chunk)
@@ -218,38 +220,38 @@ def _unpack(name: str, vectors: PublishedVectors, target: Path) -> None:
                     progress(file.tell(), total)
     except (zipfile.BadZipFile, zlib.error, EOFError, KeyError) as error:  # KeyError: no such member
         partial.unlink(missing_ok=True)
-        raise InputError(f"{archive}: cannot take {vectors.member} out of it: {error}; remove it") from error
+        raise InputError(f"{archive}: cannot extract {vectors.member}: {error}; remove the archive") from error
     except (InputError, OSError):
         partial.unlink(missing_ok=True)
         raise
     partial.replace(target)
     _write_note(target, digest.hexdigest())
-    alone = sum(other.archive == vectors.archive for other in VECTORS.values()) == 1
-    if downloaded and alone:  # nothing else in it can ever be asked for; one that the user put here stays
+    only_member = sum(other.archive == vectors.archive for other in VECTORS.values()) == 1
+    if downloaded and only_member:  # it holds nothing else; an archive that the user put there stays
         archive.unlink()
         _note_path(archive).unlink(missing_ok=True)
 
 
 @contextmanager
-def _alone(name: str, folder: Path) -> Iterator[None]:
-    """One process at a time; the others find what it has left."""
+def _locked_folder(name: str, folder: Path) -> Iterator[None]:
+    """Lets one process at a time download to a folder."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not os.access(folder, os.W_OK):
             raise PermissionError(None, "no permission to write")
     except OSError as error:
         raise InputError(f"{folder}: cannot be used: {error.strerror}; name another with ELMO_CACHE") from error
-    with locked(folder / ".lock", lambda: _say(f"{name}: waiting for another process that downloads it")):
+    with locked(folder / ".lock", lambda: _print(f"{name}: waiting for another process that downloads it")):
         yield
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     print_line(Console(stderr=True), text)
 
 
 @contextmanager
-def _shown(name: str, what: str) -> Iterator[Progress]:
-    """A bar on a terminal, elsewhere one line, as soon as there is something to tell."""
+def _progress_shown(name: str, what: str) -> Iterator[Progress]:
+    """Shows progress from the first call on: a bar on a terminal, otherwise one line."""
     console = Console(stderr=True)
     bar = progress_bar(console, DownloadColumn(), TransferSpeedColumn())
     task = bar.add_task(name, total=None)
@@ -261,7 +263,7 @@ def _shown(name: str, what: str) -> Iterator[Progress]:
             bar.start()
         elif not begun:
             size = f", {total / 1e6:,.1f} MB" if total is not None else ""
-            _say(f"{name}: {what}{size}" + f", from {done / 1e6:,.1f} MB on" * bool(done))
+            _print(f"{name}: {what}{size}" + f", from {done / 1e6:,.1f} MB on" * bool(done))
         begun = True
         bar.update(task, completed=done, total=total)
 

@@ -1,10 +1,10 @@
-"""What others publish and this suite knows by name: AllenNLP's biLMs and Stanford's GloVe.
+"""Table of published files: AllenNLP's biLMs and Stanford's GloVe, by name.
 
-Sizes and hashes stand here only where somebody has stated them: the size of `small` is that of AllenNLP's; size and
-hash of `original` are those of the copy under the same file name in the hub's lysandre/elmo, and logs of AllenNLP users
-show the same size; those of GloVe's archives are the same in torchtext, in Embeddings.jl and on the hub. For the others
-the hash of the first download counts (see `elmo.download.folder`). The servers could not be reached from the machine on
-which this was written; the downloads are tested against a server of the tests' own.
+Sizes and hashes are listed only where they are published: the size of `small` by AllenNLP; size and hash of `original`
+by the copy under the same file name in the hub's lysandre/elmo, and logs of AllenNLP users show the same size; those of
+the GloVe archives are the same in torchtext, in Embeddings.jl and on the hub. For the others the hash of the first
+download counts (see `elmo.download.folder`). The servers could not be reached when this was written; the downloads are
+tested against a local server.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-# Two addresses of one bucket; the second is the one in AllenNLP's older configs.
+# Two URLs of one bucket; the second is the one in AllenNLP's older configs.
 ALLENNLP = ("https://allennlp.s3.amazonaws.com/models/elmo", "https://s3-us-west-2.amazonaws.com/allennlp/models/elmo")
-# Stanford's own server is often away; the hub's copy is Stanford's too.
+# Stanford's server is often down; the copy on the hub is by Stanford too.
 STANFORD = ("https://nlp.stanford.edu/data", "https://huggingface.co/stanfordnlp/glove/resolve/main")
 
 
 @dataclass(frozen=True)
 class PublishedFile:
-    """A file on somebody's server.
+    """A file on a server.
 
     Attributes:
-        name: of the file, there and here.
-        folders: URLs of the folders that have it, the first to be tried first.
-        size: in bytes, where it is known.
-        sha256: of its content, where it is known.
+        name: its name, on the server and locally.
+        folders: URLs of the folders that have it, in the order in which they are tried.
+        size: in bytes, if known.
+        sha256: of its content, if known.
     """
 
     name: str

@@ -1,8 +1,8 @@
-"""A file from a URL, over http(s): a transfer that breaks continues where it stopped, also in another process later.
+"""Download of one file over http(s); an interrupted transfer continues where it stopped, also in a later process.
 
-What has come is kept in `NAME.partial`, and what the server said about it (its ETag or date, and the length) in
-`NAME.partial.json`: the rest is asked for on condition that the file there is still the same, so that two versions are
-never spliced. Neither is ever a link: what it leads to belongs to somebody else.
+The bytes so far are kept in `NAME.partial`, and the server's version of the file (its ETag or date, and the length) in
+`NAME.partial.json`. The rest is requested on the condition that the version is still the same, so that two versions are
+never mixed. Links under these names are never followed.
 """
 
 from __future__ import annotations
@@ -23,35 +23,35 @@ from typing import IO
 from elmo.common.errors import InputError
 from elmo.common.files import sha256_of
 
-PATIENCE_S = 60.0  # how long a server may say nothing
-TRIES = 5  # in a row that bring nothing new
-PAUSE_S = 1.0  # before the second try; doubled before each one more
-SLOWEST = 1000  # bytes a second, over PATIENCE_S; a server that sends less might as well say nothing
+PATIENCE_S = 60.0  # how long a server may be silent
+TRIES = 5  # in a row without new bytes
+PAUSE_S = 1.0  # before the second try; doubled before each further one
+SLOWEST = 1000  # bytes a second, over PATIENCE_S; a slower transfer is given up
 CHUNK = 1 << 18
 
-# Told after every chunk: bytes here, and bytes in all where the server has said it.
+# Called after every chunk with the bytes so far, and the total if the server has sent it.
 Progress = Callable[[int, int | None], None]
 
 
 class TransferError(Exception):
-    """Why a file did not come from a URL; the message names the URL."""
+    """A download failed; the message says why and names the URL."""
 
 
 class _NoAnswerError(TransferError):
-    """Nobody answered. At the first try that is how it is; in the middle of a transfer it may pass."""
+    """The server does not answer. This is final at the first try, and worth another try within a transfer."""
 
 
 class _BrokenOffError(TransferError):
-    """It stopped half-way, or the server asks for patience: worth another try."""
+    """The transfer stopped, or the server is busy: worth another try."""
 
 
 class _TooSlowError(_BrokenOffError):
-    """What came does not count: a few bytes a minute would never end."""
+    """The transfer is too slow. Its bytes do not count as progress, or it would never end."""
 
 
 @dataclass(frozen=True)
-class _Seen:
-    """What the server said about the file whose beginning is here.
+class _Version:
+    """The server's version of a partly downloaded file.
 
     Attributes:
         validator: an ETag or a date that changes when the file does.
@@ -70,93 +70,93 @@ def fetch(
     sha256: str | None = None,
     most: int | None = None,
 ) -> None:
-    """Downloads to `target`, which appears when the content is whole and has this size and hash, where they are given.
+    """Downloads to `target`, which appears only when it is complete and has the given size and hash.
 
     Only one process at a time may do this for a target.
 
     Args:
         url: http or https.
         target: the file to write.
-        progress: told after every chunk.
-        size: bytes of the file.
-        sha256: of its content.
-        most: its bytes at most, where the size is not known.
+        progress: called after every chunk.
+        size: bytes of the file, if known.
+        sha256: of its content, if known.
+        most: maximum bytes, if the size is not known.
 
     Raises:
-        TransferError: the URL did not give this file. What came of it is kept, unless it is wrong.
-        InputError: it cannot be written here.
+        TransferError: the URL did not send this file. The bytes so far are kept, unless they are wrong.
+        InputError: it cannot be written.
     """
     partial = target.with_name(f"{target.name}.partial")
-    if partial.is_symlink() or _seen_path(partial).is_symlink():
+    if partial.is_symlink() or _version_path(partial).is_symlink():
         _discard(partial)
     _receive(url, partial, progress, size, most)
     found = partial.stat().st_size
     if size is not None and found != size:
         _discard(partial)
-        raise TransferError(f"{url}: expected {size:,} bytes, found {found:,}; it was thrown away")
+        raise TransferError(f"{url}: expected {size:,} bytes, found {found:,}; it was deleted")
     if sha256 is not None and (found_hash := sha256_of(partial)) != sha256:
         _discard(partial)
-        raise TransferError(f"{url}: expected content of sha256 {sha256}, found {found_hash}; it was thrown away")
+        raise TransferError(f"{url}: expected content of sha256 {sha256}, found {found_hash}; it was deleted")
     partial.replace(target)
-    _seen_path(partial).unlink(missing_ok=True)
+    _version_path(partial).unlink(missing_ok=True)
 
 
 def _receive(url: str, partial: Path, progress: Progress, size: int | None, most: int | None) -> None:
-    """Fills `partial`, in as many tries as it takes while each brings something."""
+    """Fills `partial`, in any number of tries as long as they bring new bytes."""
     furthest = start = _length(partial)
-    fruitless = 0
+    failures = 0
     while True:
         try:
             _attempt(url, partial, progress, size, most)
         except (_BrokenOffError, _NoAnswerError) as error:
-            fruitful = _length(partial) > furthest and not isinstance(error, _TooSlowError)
-            fruitless = 0 if fruitful else fruitless + 1
+            progressed = _length(partial) > furthest and not isinstance(error, _TooSlowError)
+            failures = 0 if progressed else failures + 1
             furthest = max(furthest, _length(partial))
-            if fruitless == TRIES or (isinstance(error, _NoAnswerError) and furthest == start):
+            if failures == TRIES or (isinstance(error, _NoAnswerError) and furthest == start):
                 raise
-            time.sleep(PAUSE_S * 2 ** max(0, fruitless - 1))
+            time.sleep(PAUSE_S * 2 ** max(0, failures - 1))
         else:
             return
 
 
 def _attempt(url: str, partial: Path, progress: Progress, size: int | None, most: int | None) -> None:
-    """One request, for what is not here yet."""
-    seen = _read_seen(partial)
+    """Makes one request for the missing bytes."""
+    version = _read_version(partial)
     here = _length(partial)
-    if seen.total is not None and here == seen.total:
-        return  # killed when all had come, before it got its name
+    if version.total is not None and here == version.total:
+        return  # the process was killed after the last byte, before the rename
     headers = {"User-Agent": "elmo-benchmark", "Accept-Encoding": "identity"}
-    if here and seen.validator is not None:
-        headers |= {"Range": f"bytes={here}-", "If-Range": seen.validator}
+    if here and version.validator is not None:
+        headers |= {"Range": f"bytes={here}-", "If-Range": version.validator}
     with _open(url, headers, partial) as response:
         if response.headers.get_content_type() == "text/html":
             raise TransferError(f"{url}: expected a file, the server sends a web page; open the URL to read it")
         start, total = _extent(url, response, here)
-        if start and not (total == seen.total and _same_version(seen, response.headers)):
+        if start and not (total == version.total and _same_version(version, response.headers)):
             _discard(partial)
-            raise _BrokenOffError(f"{url}: the file there is no longer the one that was begun; starting again")
+            raise _BrokenOffError(f"{url}: the file has changed since the download began; starting again")
         if size is not None and total not in (None, size):
             raise TransferError(f"{url}: expected a file of {size:,} bytes, the server offers {total:,}")
         if most is not None and total is not None and total > most:
             raise TransferError(f"{url}: expected a file of at most {most:,} bytes, the server offers {total:,}")
         limit = total if total is not None else size if size is not None else most
-        _check_room(partial, (total or size or 0) - start)
-        pace = _Pace(url, start)
+        _check_space(partial, (total or size or 0) - start)
+        pace = _SpeedCheck(url, start)
         try:
             with _open_partial(partial, start) as file:
-                if not start:  # now that what was here is gone: never new words about old bytes
-                    seen = _Seen(_validator(response.headers), total)
-                    with _seen_path(partial).open("x", encoding="utf-8") as about:
-                        json.dump(asdict(seen), about)
+                if not start:  # only after the old bytes are gone, so that the version never describes them
+                    version = _Version(_validator(response.headers), total)
+                    with _version_path(partial).open("x", encoding="utf-8") as about:
+                        json.dump(asdict(version), about)
                 here = start
                 progress(here, total)
                 while chunk := _read(url, response):
                     here += len(chunk)
                     if limit is not None and here > limit:
                         _discard(partial)
-                        raise TransferError(f"{url}: expected at most {limit:,} bytes, got more; it was thrown away")
+                        raise TransferError(f"{url}: expected at most {limit:,} bytes, got more; it was deleted")
                     file.write(chunk)
-                    file.flush()  # so that a kill loses nothing of it
+                    file.flush()  # so that a killed process loses nothing
                     progress(here, total)
                     if here != total:
                         pace.check(here)
@@ -166,14 +166,14 @@ def _attempt(url: str, partial: Path, progress: Progress, size: int | None, most
         raise _BrokenOffError(f"{url}: the connection was closed after {here:,} of {total:,} bytes")
 
 
-class _Pace:
-    """Sees to it that a transfer comes to an end: one byte a minute is no silence, and would take for ever."""
+class _SpeedCheck:
+    """Stops a transfer that is too slow: one byte a minute never times out."""
 
     def __init__(self, url: str, here: int) -> None:
         self._url, self._here, self._since = url, here, time.monotonic()
 
     def check(self, here: int) -> None:
-        """Raises _TooSlowError if too little came lately."""
+        """Raises _TooSlowError if the transfer was too slow recently."""
         seconds = time.monotonic() - self._since
         if seconds < PATIENCE_S:
             return
@@ -183,7 +183,7 @@ class _Pace:
 
 
 def _open_partial(partial: Path, start: int) -> IO[bytes]:
-    """The file to write to, from `start` on; never through a link, whatever others put there meanwhile."""
+    """Opens the file to write from `start` on; never through a link, even one that appears meanwhile."""
     if start:
         return os.fdopen(os.open(partial, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW), "ab")
     _discard(partial)
@@ -191,7 +191,7 @@ def _open_partial(partial: Path, start: int) -> IO[bytes]:
 
 
 class _NoDowngrade(urllib.request.HTTPRedirectHandler):
-    """Follows redirects, but never from https to something that anybody on the way could change."""
+    """Follows redirects, but not from https to an insecure URL."""
 
     def redirect_request(
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str
@@ -207,7 +207,7 @@ def _open(url: str, headers: dict[str, str], partial: Path) -> http.client.HTTPR
         return opener.open(urllib.request.Request(url, headers=headers), timeout=PATIENCE_S)  # type: ignore[no-any-return]
     except urllib.error.HTTPError as error:
         error.close()
-        if error.code == 416:  # what is here is longer than the file there: start again
+        if error.code == 416:  # the partial file is longer than the file on the server: start again
             _discard(partial)
         kind = _BrokenOffError if error.code in (416, 429) or error.code >= 500 else TransferError
         raise kind(f"{url}: the server answers {error.code} {error.reason}") from error
@@ -230,45 +230,47 @@ def _reason(error: Exception) -> str:
 
 
 def _extent(url: str, response: http.client.HTTPResponse, here: int) -> tuple[int, int | None]:
-    """Where the body begins in the file, and the file's length; a server may send all of it, whatever was asked."""
+    """Where the body begins in the file, and the file's length; a server may ignore the range and send everything."""
     if response.status != 206:
         length = response.headers.get("Content-Length", "")
         return 0, int(length) if length.isdigit() else None
-    said = response.headers.get("Content-Range", "")
-    extent, _, total = said.removeprefix("bytes ").partition("/")
+    content_range = response.headers.get("Content-Range", "")
+    extent, _, total = content_range.removeprefix("bytes ").partition("/")
     if extent.partition("-")[0] != str(here) or not total.isdigit():
-        raise TransferError(f"{url}: expected the bytes from {here} on, the server sends {said or 'others'}")
+        raise TransferError(f"{url}: expected the bytes from {here} on, the server sends {content_range or 'others'}")
     return here, int(total)
 
 
 def _validator(headers: Message) -> str | None:
-    """What tells this version of a file from another; a weak ETag does not promise equal bytes."""
+    """Identifies the version of a file. A weak ETag does not, since it does not promise equal bytes."""
     tag = headers.get("ETag")
     return tag if tag is not None and not tag.startswith("W/") else headers.get("Last-Modified")
 
 
-def _same_version(seen: _Seen, headers: Message) -> bool:
-    """Whether a part is of the file whose beginning is here: servers must repeat an ETag, and may repeat a date."""
-    if seen.validator is not None and seen.validator.startswith('"'):
-        return headers.get("ETag") == seen.validator
-    return headers.get("Last-Modified") in (None, seen.validator)
+def _same_version(version: _Version, headers: Message) -> bool:
+    """Whether a response continues the same version: servers must repeat an ETag, and may repeat a date."""
+    if version.validator is not None and version.validator.startswith('"'):
+        return headers.get("ETag") == version.validator
+    return headers.get("Last-Modified") in (None, version.validator)
 
 
-def _check_room(partial: Path, missing: int) -> None:
+def _check_space(partial: Path, missing: int) -> None:
     free = shutil.disk_usage(partial.parent).free
     if missing > free:
-        raise InputError(f"{partial.parent}: needs room for {missing / 1e9:.1f} GB, has {free / 1e9:.1f}; make some")
+        raise InputError(
+            f"{partial.parent}: needs {missing / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free there; free some space"
+        )
 
 
-def _seen_path(partial: Path) -> Path:
+def _version_path(partial: Path) -> Path:
     return partial.with_name(f"{partial.name}.json")
 
 
-def _read_seen(partial: Path) -> _Seen:
+def _read_version(partial: Path) -> _Version:
     try:
-        return _Seen(**json.loads(_seen_path(partial).read_text(encoding="utf-8")))
-    except (FileNotFoundError, ValueError, TypeError):  # none, or cut short: then nothing here can be trusted
-        return _Seen()
+        return _Version(**json.loads(_version_path(partial).read_text(encoding="utf-8")))
+    except (FileNotFoundError, ValueError, TypeError):  # missing or damaged: the partial file cannot be trusted
+        return _Version()
 
 
 def _length(partial: Path) -> int:
@@ -279,5 +281,5 @@ def _length(partial: Path) -> int:
 
 
 def _discard(partial: Path) -> None:
-    _seen_path(partial).unlink(missing_ok=True)
+    _version_path(partial).unlink(missing_ok=True)
     partial.unlink(missing_ok=True)

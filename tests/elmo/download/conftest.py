@@ -1,4 +1,4 @@
-"""An empty folder of downloads, and a mirror on loopback to fill it from."""
+"""Fixtures: an empty folder of downloads, and a local mirror."""
 
 import hashlib
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What a mirror of the published files serves in the tests: small files under the published names."""
+"""Content of the mirror in tests: small files under the published names."""
 
 import io
 import zipfile

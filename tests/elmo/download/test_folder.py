@@ -1,4 +1,4 @@
-"""The folder of downloads can be trusted, whoever filled it; and what is said when it cannot be filled."""
+"""Tests of the folder of downloads: checks of its files, and messages when a download fails."""
 
 import hashlib
 import os
@@ -19,21 +19,21 @@ from tests.elmo.download.mirror import EIGHT_FORTY, MEDIUM, OPTIONS, SIX, TEXT, 
 
 
 class TestFirstDownloadCounts:
-    """Of files that are published without a hash."""
+    """Files that are published without a hash."""
 
-    def test_a_file_that_changed_here_is_told(self, site, cache):
+    def test_a_local_change_is_reported(self, site, cache):
         path = cache / WEIGHTS.lstrip("/")
         obtain("allennlp/medium")
         content = bytearray(path.read_bytes())
         content[len(content) // 2] ^= 1
         path.write_bytes(content)
-        with pytest.raises(InputError, match=rf"{path.name}: has changed since it came here, .* Remove it"):
+        with pytest.raises(InputError, match=rf"{path.name}: has changed since its download, .* Remove it"):
             obtain("allennlp/medium")
         path.unlink()
         obtain("allennlp/medium")
         assert path.read_bytes() == site.files[WEIGHTS]
 
-    def test_a_file_that_changed_there_is_told(self, site, cache):
+    def test_a_change_on_the_server_is_reported(self, site, cache):
         path = cache / WEIGHTS.lstrip("/")
         obtain("allennlp/medium")
         path.unlink()
@@ -54,7 +54,7 @@ class TestFirstDownloadCounts:
         path.write_bytes(content)
         os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
         assert main(["allennlp/medium"]) == 1
-        assert "has changed since it came here" in capsys.readouterr().err
+        assert "has changed since its download" in capsys.readouterr().err
 
     def test_the_hash_is_remembered_for_as_long_as_the_file_is_the_same(self, site, cache, tmp_path):
         path = cache / WEIGHTS.lstrip("/")
@@ -66,7 +66,7 @@ class TestFirstDownloadCounts:
         plain = tmp_path / "vectors.txt"
         plain.write_bytes(b"mine")
         assert content_hash(plain) == hashlib.sha256(b"mine").hexdigest()
-        assert names_in(tmp_path) == {"cache", "vectors.txt"}  # notes only beside downloads
+        assert names_in(tmp_path) == {"cache", "vectors.txt"}  # notes only next to downloads
 
 
 PAGE = b"<!DOCTYPE html><html>Please log in</html>" * 50
@@ -76,18 +76,18 @@ KINDS = [
     (OPTIONS, b'{"error": "not found"}', "expected the options of a biLM"),
     (OPTIONS, b"[" * 100_000, "expected the options of a biLM"),
     (OPTIONS, b'{"lstm": 1}' + b" " * (1 << 20), "1,048,576"),
-    (WEIGHTS, PAGE, "expected a whole HDF5 file, found 2,050 bytes that begin with b'<!DOCTYPE html>"),
-    (WEIGHTS, b"", "expected a whole HDF5 file"),
-    (WEIGHTS, b"\x89HDF\r\n\x1a\n", "expected a whole HDF5 file"),
+    (WEIGHTS, PAGE, "expected a complete HDF5 file, found 2,050 bytes that begin with b'<!DOCTYPE html>"),
+    (WEIGHTS, b"", "expected a complete HDF5 file"),
+    (WEIGHTS, b"\x89HDF\r\n\x1a\n", "expected a complete HDF5 file"),
 ]
 
 
 class TestKinds:
-    """Of files that are published without a hash: something else is not what counts from then on."""
+    """Files that are published without a hash: a wrong first download is not accepted."""
 
     @pytest.mark.parametrize(("path", "content", "message"), KINDS)
     @pytest.mark.parametrize("lengths", [True, False])
-    def test_what_a_server_sends(self, site, cache, path, content, message, lengths):
+    def test_wrong_files_from_a_server(self, site, cache, path, content, message, lengths):
         right, site.files[path], site.lengths = site.files[path], content, lengths
         with pytest.raises(InputError, match=message):
             obtain("allennlp/medium")
@@ -96,15 +96,15 @@ class TestKinds:
         obtain("allennlp/medium")
         assert (cache / path.lstrip("/")).read_bytes() == right
 
-    def test_a_file_that_lacks_its_end(self, site, cache):
-        """Without a length there is no other sign of it."""
+    def test_a_truncated_file(self, site, cache):
+        """The server sends no length, so only the content shows it."""
         site.lengths = False
         site.cuts = [10_000, len(site.files[WEIGHTS]) - 1]  # the first is that of the options
-        with pytest.raises(InputError, match="expected a whole HDF5 file"):
+        with pytest.raises(InputError, match="expected a complete HDF5 file"):
             obtain("allennlp/medium")
 
     @pytest.mark.parametrize(("path", "content", "message"), [kind for kind in KINDS if kind[2] != "1,048,576"])
-    def test_what_somebody_put_there(self, site, cache, path, content, message):
+    def test_wrong_files_copied_by_hand(self, site, cache, path, content, message):
         obtain("allennlp/medium")
         target = cache / path.lstrip("/")
         target.write_bytes(content)
@@ -115,7 +115,7 @@ class TestKinds:
     @pytest.mark.parametrize(
         "content", [PAGE, b"", TEXT[100], b"400000 50\n" + TEXT[50], TEXT[50].replace(b"0.5", b"nan", 1), b"the " * 51]
     )
-    def test_vectors_that_somebody_put_there(self, cache, monkeypatch, content):
+    def test_wrong_vectors_copied_by_hand(self, cache, monkeypatch, content):
         monkeypatch.setenv("ELMO_MIRROR", "http://nowhere.invalid")
         path = cache / "glove" / "glove.6B.50d.txt"
         path.parent.mkdir(parents=True)
@@ -137,9 +137,9 @@ def test_unpacking_follows_no_link(site, cache, tmp_path):
 
 
 class TestByHand:
-    """Files that somebody copied into the folder."""
+    """Files that a user copied into the folder."""
 
-    def test_they_are_taken_without_a_network(self, cache, bilm_files, bilm, monkeypatch):
+    def test_they_are_used_without_a_network(self, cache, bilm_files, bilm, monkeypatch):
         monkeypatch.setenv("ELMO_MIRROR", "http://nowhere.invalid")
         folder = cache / "allennlp" / "medium"
         folder.mkdir(parents=True)
@@ -147,7 +147,7 @@ class TestByHand:
             (cache / path.lstrip("/")).write_bytes(content)
         assert load_bilm("allennlp/medium").fingerprint() == bilm.fingerprint()
 
-    def test_something_else_is_refused(self, site, cache):
+    def test_other_files_are_refused(self, site, cache):
         (cache / "glove").mkdir(parents=True)
         (cache / "glove" / "glove.6B.zip").write_bytes(EIGHT_FORTY)
         with pytest.raises(InputError, match=r"glove\.6B\.zip: expected the published file of .* bytes, found"):
@@ -160,7 +160,7 @@ class TestByHand:
         assert site.asked == []
 
     def test_a_folder_that_may_only_be_read(self, site, cache, bilm, monkeypatch):
-        """As root sees it too, who may write anywhere: what the system would say is said in its place."""
+        """Simulated, because root may write anywhere."""
         obtain("allennlp/medium")
         folder = cache / "allennlp" / "medium"
         for note in folder.glob("*.checked"):
@@ -189,7 +189,7 @@ class TestNoNetwork:
         for end in ("options.json", "weights.hdf5"):
             url = f"https://allennlp.s3.amazonaws.com/models/elmo/2x1024_128_2048cnn_1xhighway/{name}_{end}"
             assert f"{cache}/allennlp/small/{name}_{end}  from  {url}" in text
-        assert "https://s3-us-west-2.amazonaws.com/allennlp" in text  # the second address was tried, too
+        assert "https://s3-us-west-2.amazonaws.com/allennlp" in text  # the second URL was tried too
         assert "python -m elmo.download allennlp/small" in text
         assert "ELMO_CACHE" in text
 
@@ -201,14 +201,14 @@ class TestNoNetwork:
         assert f"{cache}/glove/glove.6B.zip  from  https://nlp.stanford.edu/data/glove.6B.zip" in str(raised.value)
         assert f"or, unpacked, {cache}/glove/glove.6B.300d.txt" in str(raised.value)
 
-    def test_what_is_not_there(self, site, capsys):
+    def test_a_missing_file_on_the_server(self, site, capsys):
         del site.files[WEIGHTS]
         assert main(["allennlp/medium"]) == 1
         error = capsys.readouterr().err
         assert f"{site.url}{WEIGHTS}: the server answers 404" in error
         assert "Traceback" not in error
 
-    def test_a_mirror_that_is_none(self, cache, monkeypatch):
+    def test_an_invalid_mirror(self, cache, monkeypatch):
         monkeypatch.setenv("ELMO_MIRROR", "/srv/mirror")
         with pytest.raises(
             InputError, match=r"ELMO_MIRROR: expected the URL of a server, https://\.\.\., found '/srv/mirror'"
@@ -234,7 +234,7 @@ class TestSideBySide:
         assert "waiting for another process" in capsys.readouterr().err
 
     @pytest.mark.integration
-    def test_one_process_downloads_and_when_it_is_killed_another_goes_on(self, site, cache, bilm):
+    def test_one_process_downloads_and_when_it_is_killed_another_continues(self, site, cache, bilm):
         size = len(site.files[WEIGHTS])
         site.stop_at = (WEIGHTS, size // 2)
         command = [sys.executable, "-m", "elmo.download", "allennlp/medium"]

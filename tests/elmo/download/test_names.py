@@ -1,4 +1,4 @@
-"""A published name is as good as a path: of biLMs, of vectors, and for the command."""
+"""Tests of published names in place of paths: biLMs, vectors, and the command."""
 
 import hashlib
 from dataclasses import replace
@@ -16,12 +16,12 @@ from tests.elmo.download.mirror import EIGHT_FORTY, MEDIUM, OPTIONS, SIX, TEXT, 
 
 
 class TestTable:
-    def test_every_address_is_https(self):
+    def test_every_url_is_https(self):
         urls = [url for name in [*BILMS, *VECTORS] for file in files_of(name) for url in file.folders]
         assert urls
         assert all(url.startswith("https://") for url in urls)
 
-    def test_the_names_that_were_promised(self):
+    def test_the_published_names(self):
         assert list(BILMS) == [f"allennlp/{size}" for size in ("small", "medium", "original", "original-5.5b")]
         assert {name: entry.dim for name, entry in VECTORS.items()} == {
             f"glove/{corpus}.{dim}d": dim
@@ -29,7 +29,7 @@ class TestTable:
         }
         assert BILMS["allennlp/small"].weights.size == 54_402_456
 
-    def test_the_addresses_without_a_mirror(self, cache, monkeypatch):
+    def test_the_urls_without_a_mirror(self, cache, monkeypatch):
         monkeypatch.delenv("ELMO_MIRROR", raising=False)
         file = BILMS["allennlp/original-5.5b"].weights
         assert downloads._urls("allennlp/original-5.5b", file)[0] == (
@@ -43,7 +43,7 @@ class TestTable:
 
 
 class TestBilm:
-    def test_a_name_is_as_good_as_a_path(self, site, cache, bilm):
+    def test_a_name_works_like_a_path(self, site, cache, bilm):
         loaded = load_bilm("allennlp/medium")
         assert loaded.fingerprint() == bilm.fingerprint()
         folder = cache / "allennlp" / "medium"
@@ -53,7 +53,7 @@ class TestBilm:
         }
         assert len(site.asked) == 2  # and not once more
 
-    def test_embed_takes_it(self, site, tmp_path, capsys):
+    def test_embed_accepts_it(self, site, tmp_path, capsys):
         (tmp_path / "in.txt").write_text("a b\n", encoding="utf-8")
         arguments = [str(tmp_path / "in.txt"), str(tmp_path / "out.hdf5"), "--weights", "allennlp/medium"]
         assert embed([*arguments, "--device", "cpu"]) == 0
@@ -63,13 +63,13 @@ class TestBilm:
         assert len(lines) == 2
         assert lines[1].startswith(f"allennlp/medium: downloading {site.url}{WEIGHTS}, ")
 
-    def test_a_folder_of_that_name_goes_before(self, site, tmp_path, monkeypatch, bilm):
+    def test_a_folder_of_that_name_takes_precedence(self, site, tmp_path, monkeypatch, bilm):
         save_bilm(bilm, tmp_path / "allennlp" / "medium" / "weights.hdf5")
         monkeypatch.chdir(tmp_path)
         assert find_weights("allennlp/medium").absolute() == tmp_path / "allennlp" / "medium"
         assert site.asked == []
 
-    def test_a_broken_transfer_goes_on(self, site, bilm):
+    def test_an_interrupted_transfer_continues(self, site, bilm):
         size = len(site.files[WEIGHTS])
         site.cuts = [10_000, size // 4, 0, size // 4]  # the first is that of the options
         assert load_bilm("allennlp/medium").fingerprint() == bilm.fingerprint()
@@ -83,7 +83,7 @@ class TestBilm:
         with pytest.raises(InputError, match=r"expected a file of 54,402,456 bytes, the server offers 26"):
             load_bilm("allennlp/small")
 
-    def test_an_unknown_name_is_told_which_there_are(self):
+    def test_the_error_for_an_unknown_name_lists_the_names(self):
         with pytest.raises(InputError) as raised:
             find_weights("allennlp/large")
         for name in ("small", *BILMS):
@@ -117,7 +117,7 @@ class TestVectors:
         }
         assert content_hash(path) == hashlib.sha256(TEXT[50]).hexdigest()
 
-    def test_an_archive_of_one_member_goes_when_it_is_unpacked(self, site, cache):
+    def test_an_archive_of_one_member_is_removed_after_unpacking(self, site, cache):
         assert obtain("glove/840B.300d").read_bytes() == TEXT[300]
         assert names_in(cache / "glove") == {".lock", "glove.840B.300d.txt", "glove.840B.300d.txt.checked"}
 
@@ -132,7 +132,7 @@ class TestVectors:
         content = bytearray(SIX)
         content[len(SIX) // 2] ^= 1
         site.files["/glove/glove.6B.zip"] = bytes(content)
-        with pytest.raises(InputError, match=r"expected content of sha256 .*, found .*; it was thrown away"):
+        with pytest.raises(InputError, match=r"expected content of sha256 .*, found .*; it was deleted"):
             obtain("glove/6B.50d")
         assert names_in(cache / "glove") == {".lock"}
 
@@ -145,7 +145,7 @@ class TestVectors:
         assert [path for path, _ in site.asked] == ["/away/glove.6B.zip", "/glove/glove.6B.zip"]
 
     def test_a_member_that_is_missing(self, site, cache):
-        with pytest.raises(InputError, match=r"glove\.6B\.zip: cannot take glove\.6B\.200d\.txt out of it"):
+        with pytest.raises(InputError, match=r"glove\.6B\.zip: cannot extract glove\.6B\.200d\.txt"):
             obtain("glove/6B.200d")
         assert "glove.6B.200d.txt.partial" not in names_in(cache / "glove")
 
@@ -159,7 +159,7 @@ class TestVectors:
         (cache / "glove").mkdir(parents=True)
         (cache / "glove" / "glove.6B.zip").write_bytes(SIX)
         monkeypatch.setattr(downloads.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 10}))
-        with pytest.raises(InputError, match=r"glove\.6B\.50d\.txt: takes 0\.0 GB, and there is room for 0\.0"):
+        with pytest.raises(InputError, match=r"glove\.6B\.50d\.txt: needs 0\.0 GB, and 0\.0 GB are free there"):
             obtain("glove/6B.50d")
 
 
@@ -177,7 +177,7 @@ class TestCommand:
         assert lines["glove/6B.50d"].endswith("here")
         assert not lines["glove/6B.100d"].endswith("here")
 
-    def test_one_name_that_fails_leaves_the_others_alone(self, site, cache, capsys):
+    def test_one_failing_name_does_not_affect_the_others(self, site, cache, capsys):
         assert main(["glove/7B", "glove/840B.300d"]) == 1
         captured = capsys.readouterr()
         assert captured.out == f"glove/840B.300d: {cache}/glove/glove.840B.300d.txt\n"
@@ -189,7 +189,7 @@ class TestCommand:
         obtain("glove/6B.50d")
         shown = capsys.readouterr().err
         assert "━" in shown
-        assert "downloading" not in shown  # no line beside the bar
+        assert "downloading" not in shown  # no line in addition to the bar
 
     def test_a_bar_needs_something_to_show(self, site, monkeypatch, capsys):
         monkeypatch.setenv("FORCE_COLOR", "1")
@@ -204,4 +204,4 @@ class TestCommand:
 
         monkeypatch.setattr(downloads, "fetch", interrupted)
         assert main(["glove/6B.50d"]) == 130
-        assert "the same command goes on from here" in capsys.readouterr().err
+        assert "the same command continues from here" in capsys.readouterr().err

@@ -13,7 +13,7 @@ from elmo.download import transfer
 from elmo.download.transfer import TransferError, fetch
 from tests.serving import Site, serving
 
-CONTENT = hashlib.shake_256(b"weights").digest(1_000_000)  # does not repeat itself: a piece out of place shows
+CONTENT = hashlib.shake_256(b"weights").digest(1_000_000)  # without repetition, so that misplaced bytes show
 HASH = hashlib.sha256(CONTENT).hexdigest()
 SIZE = len(CONTENT)
 PATH = "/file.bin"
@@ -47,7 +47,7 @@ def get(site, target):
 
 
 def clock(seconds):
-    """A time module by which so many seconds go by whenever it is asked."""
+    """A time module whose clock advances by this many seconds with every call."""
     readings = itertools.count(0.0, seconds)
     return SimpleNamespace(monotonic=lambda: next(readings), sleep=lambda _: None)
 
@@ -56,7 +56,7 @@ def ranges(site):
     return [asked for _, asked in site.asked]
 
 
-def test_a_file_comes(get, site, target):
+def test_a_download(get, site, target):
     shown = get()
     assert target.read_bytes() == CONTENT
     assert list(target.parent.iterdir()) == [target]
@@ -66,7 +66,7 @@ def test_a_file_comes(get, site, target):
     assert ranges(site) == [None]
 
 
-def test_a_connection_that_is_closed_early_goes_on_where_it_stopped(get, site, target):
+def test_after_an_early_close_the_transfer_continues(get, site, target):
     site.cuts = [300_000, 1, 500_000]
     shown = get()
     assert target.read_bytes() == CONTENT
@@ -96,7 +96,7 @@ def test_killed_between_the_last_byte_and_the_name(get, site, target):
 
 
 @pytest.mark.parametrize("seen", [None, "", "{", "[]", '{"other": 1}', '{"validator": null, "total": null}'])
-def test_a_partial_file_of_unknown_origin_is_not_built_upon(get, site, target, seen):
+def test_a_partial_file_of_unknown_origin_is_not_continued(get, site, target, seen):
     target.with_name("file.bin.partial").write_bytes(b"something else")
     if seen is not None:
         target.with_name("file.bin.partial.json").write_text(seen)
@@ -106,8 +106,8 @@ def test_a_partial_file_of_unknown_origin_is_not_built_upon(get, site, target, s
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_two_versions_are_never_spliced(get, site, target, monkeypatch, known):
-    """Without a hash to check it by, too."""
+def test_two_versions_are_never_mixed(get, site, target, monkeypatch, known):
+    """Also without a known hash."""
     monkeypatch.setattr(transfer, "TRIES", 1)
     site.cuts = [400_000, 0]
     with pytest.raises(TransferError):
@@ -118,8 +118,8 @@ def test_two_versions_are_never_spliced(get, site, target, monkeypatch, known):
     assert ranges(site)[-1] == "bytes=400000-"
 
 
-def test_a_part_of_another_version_starts_again(get, site, target, monkeypatch):
-    """Of the same length, from a server that ignores If-Range: its ETag tells."""
+def test_another_version_starts_again(get, site, target, monkeypatch):
+    """It has the same length and the server ignores If-Range: only the ETag shows it."""
     monkeypatch.setattr(transfer, "TRIES", 1)
     site.conditions = False
     site.cuts = [400_000, 0]
@@ -132,7 +132,7 @@ def test_a_part_of_another_version_starts_again(get, site, target, monkeypatch):
     assert ranges(site)[-2:] == ["bytes=400000-", None]
 
 
-def test_a_server_without_versions_starts_anew(get, site, target):
+def test_without_versions_the_download_starts_again(get, site, target):
     site.validators = False
     site.cuts = [300_000]
     get()
@@ -140,7 +140,7 @@ def test_a_server_without_versions_starts_anew(get, site, target):
     assert ranges(site) == [None, None]
 
 
-def test_a_server_that_knows_no_ranges_starts_anew(get, site, target):
+def test_without_range_support_the_download_starts_again(get, site, target):
     site.ranges = False
     site.cuts = [300_000, 200_000, 400_000]
     get()
@@ -157,7 +157,7 @@ def test_a_partial_file_that_is_longer_than_the_file(get, site, target):
     assert ranges(site) == ["bytes=1000004-", None]
 
 
-def test_tries_that_bring_nothing_come_to_an_end(get, site, target):
+def test_tries_without_new_bytes_are_limited(get, site, target):
     site.cuts = [300_000] + [0] * 50
     with pytest.raises(TransferError, match="closed after 300,000"):
         get()
@@ -165,14 +165,14 @@ def test_tries_that_bring_nothing_come_to_an_end(get, site, target):
     assert target.with_name("file.bin.partial").read_bytes() == CONTENT[:300_000]
 
 
-def test_a_server_that_asks_for_patience_is_asked_again(get, site, target):
+def test_a_busy_server_is_asked_again(get, site, target):
     site.answers = [503, 429]
     get()
     assert target.read_bytes() == CONTENT
 
 
 @pytest.mark.parametrize("status", [403, 404, 410])
-def test_what_is_not_there_is_not_asked_for_twice(get, site, target, status):
+def test_a_missing_file_is_requested_once(get, site, target, status):
     site.answers = [status] * 9
     with pytest.raises(TransferError, match=rf"http://127\.0\.0\.1:\d+/file\.bin: the server answers {status}"):
         get()
@@ -188,7 +188,7 @@ def test_redirects_keep_the_range(get, site, target):
     assert site.asked[-1] == (PATH, "bytes=300000-")
 
 
-def test_https_is_not_left():
+def test_no_redirect_from_https_to_http():
     request = urllib.request.Request("https://a.example/file")
     follow = transfer._NoDowngrade().redirect_request
     with pytest.raises(urllib.error.URLError, match=r"redirects to http://b\.example/file, which is not https"):
@@ -202,10 +202,10 @@ def test_right_size_and_wrong_content(get, site, target):
     site.files[PATH] = bytes(damaged)
     with pytest.raises(TransferError, match=rf"file\.bin: expected content of sha256 {HASH}, found [0-9a-f]{{64}};"):
         get()
-    assert list(target.parent.iterdir()) == []  # the next try does not go on from it
+    assert list(target.parent.iterdir()) == []  # the next try does not continue it
 
 
-def test_wrong_size_is_told_before_anything_is_sent(get, site, target):
+def test_wrong_size_is_reported_before_anything_is_sent(get, site, target):
     site.files[PATH] = b"<html>Please log in</html>"
     with pytest.raises(TransferError, match=r"expected a file of 1,000,000 bytes, the server offers 26"):
         get()
@@ -213,16 +213,16 @@ def test_wrong_size_is_told_before_anything_is_sent(get, site, target):
 
 
 @pytest.mark.parametrize("known", [{"size": SIZE}, {"size": None, "most": SIZE}])
-def test_a_server_that_never_stops_is_stopped(get, site, target, known):
+def test_an_endless_response_is_stopped(get, site, target, known):
     site.files[PATH] = CONTENT * 20
     site.lengths = False
-    with pytest.raises(TransferError, match=r"expected at most 1,000,000 bytes, got more; it was thrown away"):
+    with pytest.raises(TransferError, match=r"expected at most 1,000,000 bytes, got more; it was deleted"):
         get(sha256=None, **known)
     assert list(target.parent.iterdir()) == []
     assert len(site.asked) == 1
 
 
-def test_a_file_that_is_larger_than_any_is_refused_before_anything_is_sent(get, site, target):
+def test_a_file_above_the_limit_is_refused_before_anything_is_sent(get, site, target):
     with pytest.raises(TransferError, match=r"expected a file of at most 999,999 bytes, the server offers 1,000,000"):
         get(size=None, sha256=None, most=SIZE - 1)
     assert list(target.parent.iterdir()) == []
@@ -230,15 +230,15 @@ def test_a_file_that_is_larger_than_any_is_refused_before_anything_is_sent(get, 
     assert target.read_bytes() == CONTENT
 
 
-def test_a_web_page_is_no_file(get, site, target):
+def test_a_web_page_is_refused(get, site, target):
     site.content_type = "text/html; charset=utf-8"
     with pytest.raises(TransferError, match=r"file\.bin: expected a file, the server sends a web page"):
         get(size=None, sha256=None)
     assert list(target.parent.iterdir()) == []
 
 
-def test_a_server_that_sends_a_few_bytes_an_hour_is_given_up(get, site, target, monkeypatch):
-    """By the clock here."""
+def test_a_very_slow_server_is_given_up(get, site, target, monkeypatch):
+    """With a simulated clock."""
     with monkeypatch.context() as patched:
         patched.setattr(transfer, "time", clock(3600.0))
         patched.setattr(transfer, "CHUNK", 10_000)
@@ -246,12 +246,12 @@ def test_a_server_that_sends_a_few_bytes_an_hour_is_given_up(get, site, target, 
             get()
     assert len(site.asked) == transfer.TRIES
     partial = target.with_name("file.bin.partial")
-    assert CONTENT.startswith(partial.read_bytes())  # what came is kept
+    assert CONTENT.startswith(partial.read_bytes())  # the bytes so far are kept
     get()
     assert target.read_bytes() == CONTENT
 
 
-def test_a_slow_server_that_is_fast_enough_is_not(get, target, monkeypatch):
+def test_a_slow_server_above_the_limit_is_not_given_up(get, target, monkeypatch):
     monkeypatch.setattr(transfer, "time", clock(61.0))
     monkeypatch.setattr(transfer, "SLOWEST", 0.001)
     get()
@@ -259,7 +259,7 @@ def test_a_slow_server_that_is_fast_enough_is_not(get, target, monkeypatch):
 
 
 class TestLinks:
-    """Where the partial file would be: what a link leads to is not touched."""
+    """A link in place of the partial file: its target is not touched."""
 
     @pytest.fixture
     def victim(self, tmp_path_factory):
@@ -307,15 +307,15 @@ class TestLinks:
         assert victim.read_bytes() == CONTENT[:400_000]
 
 
-def test_nobody_listens(target):
+def test_connection_refused(target):
     with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))  # bound, and not listening: refused
+        unused.bind(("127.0.0.1", 0))  # bound but not listening: refused
         url = f"http://127.0.0.1:{unused.getsockname()[1]}/file.bin"
         with pytest.raises(TransferError, match=rf"{url}: Connection refused"):
             fetch(url, target, lambda *_: None)
 
 
-def test_somebody_listens_and_says_nothing(target, monkeypatch):
+def test_a_silent_server(target, monkeypatch):
     monkeypatch.setattr(transfer, "PATIENCE_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/file.bin"
@@ -323,19 +323,19 @@ def test_somebody_listens_and_says_nothing(target, monkeypatch):
             fetch(url, target, lambda *_: None)
 
 
-def test_a_name_that_nobody_knows(target):
+def test_an_unknown_host(target):
     with pytest.raises(TransferError, match=r"http://nowhere\.invalid/file\.bin: .+"):
         fetch("http://nowhere.invalid/file.bin", target, lambda *_: None)
 
 
-def test_no_room(get, target, monkeypatch):
+def test_not_enough_disk_space(get, target, monkeypatch):
     monkeypatch.setattr(transfer.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 999_999}))
-    with pytest.raises(InputError, match=r"needs room for 0\.0 GB, has 0\.0"):
+    with pytest.raises(InputError, match=r"needs 0\.0 GB, and 0\.0 GB are free there"):
         get()
     assert not target.exists()
 
 
-def test_what_goes_wrong_here_is_not_taken_for_the_network(get, site, target):
+def test_local_errors_are_not_network_errors(get, site, target):
     target.with_name("file.bin.partial").mkdir()
     with pytest.raises(InputError, match=r"file\.bin\.partial: cannot write: Is a directory"):
         get()
