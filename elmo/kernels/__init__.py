@@ -1,1 +1,1 @@
-"""Faster forms of the biLM's arithmetic: C on a CPU, Triton on a GPU."""
+"""Faster implementations of the biLM: C on a CPU, Triton on a GPU."""

@@ -1,9 +1,9 @@
-"""The biLM's arithmetic in compiled C, for float32 on a CPU: `kernel()` gives it, or None where torch has to do.
+"""The biLM in compiled C, for float32 on a CPU: `kernel()` returns it, or None if torch must be used.
 
-The library is built on first use (see `elmo.kernels.cpu.build`). Without a compiler, or with ELMO_KERNEL=0, everything
-is computed by torch instead: the same values but for the last bits, since sums are taken in another order. Either way a
-sentence's layers are the same bits in any batch and with any number of threads. The layer store does not tell the two
-apart, as it does not tell a CPU from a GPU: rows of one, read beside rows of the other, differ in their last bits.
+The library is built on first use (see `elmo.kernels.cpu.build`). Without a compiler, or with ELMO_KERNEL=0, torch
+computes everything. Its values differ only in the last bits, since it sums in another order. In both cases the layers
+of a sentence are the same bits in any batch and with any number of threads. The layer store does not distinguish the
+two, nor CPU and GPU, so its rows may differ in the last bits depending on which one computed them.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _float, _long, _pointer = ctypes.c_float, ctypes.c_long, ctypes.c_void_p
 
 @dataclass(frozen=True)
 class Panels:
-    """A weight matrix and its bias, as the library reads them.
+    """A weight matrix and its bias in the layout of the library.
 
     Attributes:
         values: (panels, inputs, values of a panel).
-        bias: one value a column, those of the last panel complete.
+        bias: one value a column, padded to whole panels.
         columns: outputs of the product.
     """
 
@@ -50,7 +50,7 @@ class Panels:
 
 @dataclass(frozen=True)
 class LstmPanels:
-    """The weights of a `ProjectedLstm`, as the library reads them."""
+    """The weights of a `ProjectedLstm` in the layout of the library."""
 
     by_input: Panels
     recurrent: Panels
@@ -60,7 +60,7 @@ class LstmPanels:
 
 @dataclass(frozen=True)
 class WindowTable:
-    """What each character gives to each filter at each place of a window, (width, characters, filters)."""
+    """The contribution of each character to each filter at each position of a window, (width, characters, filters)."""
 
     values: Tensor
     bias: Tensor
@@ -68,7 +68,7 @@ class WindowTable:
 
 
 class Kernel:
-    """The functions of the library, on tensors. All of them are float32, on the CPU and contiguous."""
+    """The functions of the library. Their tensors are float32, contiguous and on the CPU."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self.lanes: int = library.elmo_lanes()
@@ -85,7 +85,7 @@ class Kernel:
         self._highway.restype = None
 
     def panels(self, weight: Tensor, bias: Tensor | None = None) -> Panels:
-        """A weight matrix, (outputs, inputs), and its bias, prepared for `product`."""
+        """Converts a weight matrix, (outputs, inputs), and its bias for `product`."""
         columns = len(weight)
         missing = -columns % (4 * self.lanes)
         values = pad(weight.detach(), (0, 0, 0, missing)).view(-1, 4 * self.lanes, weight.shape[1]).transpose(1, 2)
@@ -93,12 +93,12 @@ class Kernel:
         return Panels(values.contiguous(), pad(bias, (0, missing)).contiguous(), columns)
 
     def lstm_panels(self, weight: Tensor, bias: Tensor, projection: Tensor) -> LstmPanels:
-        """The weights of a `ProjectedLstm`; its bias comes with the forget gate's one added."""
+        """Converts the weights of a `ProjectedLstm`; `bias` has one added for the forget gate."""
         cell_dim, input_dim = projection.shape[1], weight.shape[1] - projection.shape[0]
         missing = -cell_dim % self.lanes
 
         def by_cells(values: Tensor) -> Tensor:
-            """Gates after gates of all cells -> the four gates of some cells, then of the next."""
+            """Reorders from gate by gate to groups of cells with their four gates."""
             gates = pad(values.detach().reshape(4, cell_dim, -1), (0, 0, 0, missing))
             return gates.view(4, -1, self.lanes, gates.shape[2]).transpose(0, 1).flatten(0, 2)
 
@@ -114,7 +114,7 @@ class Kernel:
         """The table of one convolution: weight (filters, char_dim, width), characters (characters, char_dim)."""
         filters = len(weight)
         missing = -filters % (4 * self.lanes)
-        # In double precision, then rounded once: a sum of a window's rows has fewer roundings than the convolution.
+        # In double precision, rounded once: summing these has fewer rounding errors than the convolution.
         values = torch.einsum("cd,fdw->wcf", characters.detach().double(), weight.detach().double()).float()
         return WindowTable(pad(values, (0, missing)).contiguous(), pad(bias.detach(), (0, missing)), filters)
 
@@ -122,7 +122,7 @@ class Kernel:
         """The product with weights, plus their bias: (rows, inputs) -> (rows, columns)."""
         out = x.new_empty(len(x), weights.columns)
         _check(x, (len(x), weights.depth))
-        _done(
+        _check_status(
             self._product(
                 *_pointers(x, weights.values, weights.bias, out), len(x), weights.depth, weights.columns, math.inf
             )
@@ -139,7 +139,7 @@ class Kernel:
         cell_clip: float | None,
         projection_clip: float | None,
     ) -> Tensor:
-        """See `ProjectedLstm.forward`; state and cell are overwritten."""
+        """As `ProjectedLstm.forward`; state and cell are overwritten."""
         sentences, state_dim = max(step_sizes, default=0), weights.projection.columns
         _check(x, (sum(step_sizes), weights.by_input.depth))
         _check(state, (sentences, state_dim))
@@ -147,7 +147,7 @@ class Kernel:
         outputs = x.new_empty(len(x), state_dim)
         sizes = torch.tensor(step_sizes, dtype=torch.int64)
         parts = weights.by_input.values, weights.by_input.bias, weights.recurrent.values
-        _done(
+        _check_status(
             self._lstm(
                 *_pointers(x, sizes),
                 len(step_sizes),
@@ -163,7 +163,7 @@ class Kernel:
         return outputs
 
     def windows(self, ids: Tensor, tables: Sequence[WindowTable], padding: int, activation: str) -> Tensor:
-        """Each filter's largest value over a word's windows, activated: (words, characters) -> (words, filters)."""
+        """Each filter's maximum over the windows of a word, activated: (words, characters) -> (words, filters)."""
         words, characters = ids.shape
         out = torch.empty(words, sum(table.filters for table in tables))
         first = 0
@@ -184,7 +184,7 @@ class Kernel:
 
 
 def kernel() -> Kernel | None:
-    """The compiled functions; None, and one line in the log, where there are none. ELMO_KERNEL=0 switches them off."""
+    """The compiled functions, or None, with one line in the log, if they are not available or ELMO_KERNEL=0."""
     compiled = library(SOURCE)
     return None if compiled is None else _functions(compiled)
 
@@ -199,12 +199,12 @@ def _pointers(*tensors: Tensor) -> list[int]:
 
 
 def _check(tensor: Tensor, shape: tuple[int, ...]) -> None:
-    """A wrong pointer would be read without a word, so what goes to the library is looked at."""
+    """Checks a tensor before its pointer goes to the library, which cannot check it."""
     found = tuple(tensor.shape), tensor.dtype, tensor.device.type, tensor.is_contiguous()
     if found != (shape, torch.float32, "cpu", True):
         raise ValueError(f"expected contiguous float32 values of shape {shape} on the CPU, found {found}")
 
 
-def _done(failed: int) -> None:
+def _check_status(failed: int) -> None:
     if failed:
-        raise MemoryError("the biLM's kernel could not get the memory it needs; embed fewer sentences at once")
+        raise MemoryError("the biLM's kernel could not allocate memory; embed fewer sentences at once")

@@ -1,24 +1,24 @@
-/* The biLM's arithmetic on a CPU: products with prepared weights, the LSTM's step, the characters' windows.
+/* The biLM on a CPU: products with packed weights, LSTM steps, character convolutions, highways.
  *
- * Values are summed in one fixed order (see panels.h): so the layers of a sentence have the same bits in any company.
- * Nothing here starts threads; callers run calls side by side. The LSTM's panels hold LANES cells, their input, forget,
- * candidate and output gates one after the other, so that a step has all four gates of a cell in registers and never
+ * Values are summed in one fixed order (see panels.h), so the layers of a sentence have the same bits in any batch.
+ * Nothing here starts threads; callers may run calls in parallel. A panel of the LSTM holds LANES cells: their input,
+ * forget, candidate and output gates one after the other. So a step has all four gates of a cell in registers and never
  * writes them to memory.
  */
 #include "panels.h"
 
-#define TOKENS_AHEAD 128 /* tokens, about, whose inputs are multiplied before the steps that need them */
+#define TOKENS_AHEAD 128 /* tokens (about) whose inputs are multiplied ahead of their steps */
 
 /* sigmoid(gate) * tanh(x) with one division.
  *
- * The bounds keep the denominator below e^88, the largest a float holds: at |2x| = 18 tanh already rounds to 1, and
- * sigmoid(-68) is 3e-30. Wider bounds overflow, and the result is 0 instead of -sigmoid(gate). */
+ * The bounds keep the denominator below e^88, near the largest float. At |2x| = 18 tanh rounds to 1, and sigmoid(-68)
+ * is 3e-30. With wider bounds it overflows, and the result is 0 instead of -sigmoid(gate). */
 INLINE vec gated_tanh(vec gate, vec x) {
     const vec g = bounded_exponential(-gate, 68.0f), e = bounded_exponential(-2.0f * x, 18.0f);
     return (1.0f - e) / ((1.0f + g) * (1.0f + e));
 }
 
-/* Updates the cells of some rows from their gates, and writes their outputs before the projection. */
+/* Updates the cells of some rows from their gates, and writes their outputs (before the projection) to hidden. */
 static __attribute__((noinline)) void step_cells(long rows, const float *gates, float *cell, float *hidden, long stride,
                                                  float clip) {
     for (long m = 0; m < rows; m++, gates += PANEL, cell += stride, hidden += stride) {
@@ -31,7 +31,7 @@ static __attribute__((noinline)) void step_cells(long rows, const float *gates, 
 
 int elmo_lanes(void) { return LANES; }
 
-/* out = a @ weights + bias, held between -clip and clip. 0, or 1 where there is no memory. */
+/* out = a @ weights + bias, clipped to -clip and clip. Returns 0, or 1 if there is not enough memory. */
 int elmo_product(const float *a, const float *packed, const float *bias, float *out, long rows, long depth,
                  long columns, float clip) {
     float *scratch = malloc(blocks_of_rows(rows) * (depth < DEPTH ? depth : DEPTH) * sizeof(float) + 1);
@@ -41,7 +41,7 @@ int elmo_product(const float *a, const float *packed, const float *bias, float *
     return 0;
 }
 
-/* One LSTM layer over a packed batch; see ProjectedLstm.forward. `state` and `cell` are overwritten. */
+/* One LSTM layer over a packed batch, as ProjectedLstm.forward; overwrites `state` and `cell`. Returns as above. */
 int elmo_lstm(const float *x, const int64_t *step_sizes, long steps, const float *by_input, const float *bias,
               const float *recurrent, const float *projection, const float *zeros, long input_dim, long cell_dim,
               long state_dim, float cell_clip, float state_clip, float *state, float *cell, float *outputs) {
@@ -64,7 +64,7 @@ int elmo_lstm(const float *x, const int64_t *step_sizes, long steps, const float
 
     for (long step = 0, ahead = 0, used = 0; step < steps; step++) {
         const long size = step_sizes[step];
-        if (used == ahead) { /* the inputs of the next steps, all in one product */
+        if (used == ahead) { /* multiply the inputs of the next steps in one product */
             used = ahead = 0;
             for (long next = step; next < steps && ahead < TOKENS_AHEAD; next++) ahead += step_sizes[next];
             product(x, input_dim, by_input, bias, 0, from_input, gates, ahead, input_dim, gates, INFINITY, rows);
@@ -92,11 +92,11 @@ end:
     return failed;
 }
 
-/* The largest value of each filter over all windows of each word, behind relu or tanh.
+/* The maximum of each filter over all windows of each word, then relu or tanh.
  *
- * A convolution of character vectors is a sum over the window's characters of what each gives at its place, and that is
- * a table: tables[place][character][filter], of a multiple of PANEL filters, of which `count` are real. Windows behind
- * a word cover padding alone, and one of them stands for all.
+ * A convolution is a sum over the characters of a window. Each summand depends only on the character and its place in
+ * the window, so it comes from a table: tables[place][character][filter], with filters padded to a multiple of PANEL
+ * (`count` without padding). All windows after a word cover only padding, so one of them is enough.
  */
 void elmo_windows(const int64_t *ids, long words, long characters, int64_t padding, const float *tables,
                   const float *bias, long width, long n_characters, long count, int squash, float *out,
@@ -117,7 +117,7 @@ void elmo_windows(const int64_t *ids, long words, long characters, int64_t paddi
                     const float *given = tables + (place * n_characters + spelling[at + place]) * filters + column;
                     for (int j = 0; j < 4; j++) sum[j] += load(given + j * LANES);
                 }
-                /* what is no number stays: whoever meets it shall see it */
+                /* the maximum; a NaN stays, so that callers can detect it */
                 for (int j = 0; j < 4; j++) best[j] = choose(~(sum[j] <= best[j]), sum[j], best[j]);
             }
             float edge[PANEL];
@@ -132,7 +132,7 @@ void elmo_windows(const int64_t *ids, long words, long characters, int64_t paddi
     }
 }
 
-/* x = gate * relu(transformed) + (1 - gate) * x with gate = sigmoid(carry), value by value. */
+/* x = gate * relu(transformed) + (1 - gate) * x with gate = sigmoid(carry), elementwise. */
 void elmo_highway(const float *carry, const float *transformed, float *x, long n) {
     for (long i = 0; i < n; i += LANES) {
         const long some = (n - i < LANES ? n - i : LANES) * sizeof(float);

@@ -1,7 +1,7 @@
-"""Compiled libraries: each built from one C source by the machine's compiler when it is first needed, and kept.
+"""Compiled libraries: each is built from one C source with the local compiler on first use, and cached.
 
-A library is code, so it is only loaded from a folder that nobody else may write, and only if its content has the hash
-in its name. Where there can be none torch computes alone, and the log says so, once however many sources there are.
+A library is code, so it is loaded only from a folder that no other user can write, and only if its content has the hash
+in its name. If no library can be built, torch is used, and the log says so once for all sources.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ from pathlib import Path
 from elmo.common.files import replacing
 
 SWITCH = "ELMO_KERNEL"
-SHARED = Path(__file__).with_name("panels.h")  # what sources may include
+SHARED = Path(__file__).with_name("panels.h")  # sources may include it
 COMPILERS = ("cc", "gcc", "clang")
-# On ARM gcc otherwise loads far ahead of use, and a product's sums no longer fit into the registers.
+# -fno-schedule-insns: on ARM gcc otherwise loads values too early, and the sums of a product do not fit into registers.
 FLAGS = ("-O3", "-std=gnu11", "-ffp-contract=fast", "-fno-schedule-insns", "-fPIC", "-shared")
-# How compilers are told to use all that this processor has; the first that works. Neither: what all of its kind have.
+# Flags for all instructions of this processor; the first that works is used. None: the baseline of the architecture.
 FOR_THIS_PROCESSOR = ("-march=native", "-mcpu=native", None)
-SECONDS = 120.0  # a compiler that takes longer than this hangs
+TIMEOUT_S = 120.0  # of a compiler
 
 _log = logging.getLogger(__name__)
 _loading = threading.Lock()
 
 
 class NoKernelError(Exception):
-    """There can be no compiled library here; the message says why."""
+    """No library can be compiled or loaded; the message says why."""
 
 
 class UnusableFolderError(NoKernelError):
-    """Libraries cannot be kept in this folder, or not safely; another one may do."""
+    """Libraries cannot be kept safely in this folder; another one may work."""
 
 
 def folders() -> Iterator[Path]:
-    """Where libraries may be kept, the first choice first. Several people may share $ELMO_CACHE: a folder for each."""
+    """Folders for libraries, in order of preference. Users may share $ELMO_CACHE, so each has a separate folder."""
     name = f"kernel-{os.geteuid()}"
     if chosen := os.environ.get("ELMO_CACHE"):
         yield Path(chosen).expanduser() / name
@@ -54,10 +54,10 @@ def folders() -> Iterator[Path]:
 
 
 def library(source: Path) -> ctypes.CDLL | None:
-    """The library of a source; None, and a line in the log, where there is none. ELMO_KERNEL=0 switches all off."""
+    """The library of a source, or None, with a line in the log, if there is none or ELMO_KERNEL=0."""
     if os.environ.get(SWITCH) == "0":
         return None
-    with _loading:  # several threads may be the first to ask, all at once
+    with _loading:  # several threads may call at once
         return _load(source)
 
 
@@ -68,16 +68,16 @@ def _load(source: Path) -> ctypes.CDLL | None:
             try:
                 return load_library(source, folder)
             except UnusableFolderError as error:
-                _say("compiled code is not kept there", str(error))
-        with tempfile.TemporaryDirectory() as own:  # what is loaded stays loaded
-            return load_library(source, Path(own))
+                _warn_once("compiled code is not cached there", str(error))
+        with tempfile.TemporaryDirectory() as temporary:  # the library stays loaded after its file is removed
+            return load_library(source, Path(temporary))
     except (NoKernelError, OSError) as error:
-        _say("nothing is compiled, torch computes alone, which is slower", str(error))
+        _warn_once("no compiled code, torch is used, which is slower", str(error))
         return None
 
 
 @cache
-def _say(consequence: str, reason: str) -> None:
+def _warn_once(consequence: str, reason: str) -> None:
     _log.warning("%s: %s", consequence, reason)
 
 
@@ -85,28 +85,28 @@ def load_library(source: Path, folder: Path, *defines: str) -> ctypes.CDLL:
     """The library, built if this folder has none for this source, compiler and processor.
 
     Args:
-        source: C.
-        folder: where libraries are kept; it is made if it is missing.
-        defines: the compiler's options next to those that all libraries have, such as -DLANES=8.
+        source: a C file.
+        folder: where libraries are cached; it is made if it is missing.
+        defines: additional options for the compiler, such as -DLANES=8.
 
     Raises:
-        UnusableFolderError: the folder belongs to somebody else, others may look into it, or it cannot be written.
+        UnusableFolderError: the folder belongs to another user, others have access, or it cannot be written.
         NoKernelError: there is no compiler, it fails, or the library in the folder is damaged.
     """
     compiler = next(filter(None, map(shutil.which, COMPILERS)), None)
     if compiler is None:
         raise NoKernelError(f"no C compiler was found (looked for {', '.join(COMPILERS)})")
     try:
-        name = f"{source.stem}-{_key(compiler, source, defines)}"
-        with _private(folder) as inside:
+        name = f"{source.stem}-{_cache_key(compiler, source, defines)}"
+        with _open_private(folder) as inside:
             path = min(inside.glob(f"{name}-*.so"), default=None)
             if path is None:
-                content = _built([compiler, *FLAGS, *defines, f"-I{SHARED.parent}"], source)
+                content = _compile([compiler, *FLAGS, *defines, f"-I{SHARED.parent}"], source)
                 path = inside / f"{name}-{_hash(content)}.so"
-                with replacing(path) as partial:  # two processes may both build it; either file is whole
+                with replacing(path) as partial:  # two processes may build it at once; both files are valid
                     partial.write_bytes(content)
-            elif path.stem != f"{name}-{_hash(path.read_bytes())}":  # a cut one would kill the process when it runs
-                raise NoKernelError(f"{folder / path.name}: damaged; remove it, and it is built again")
+            elif path.stem != f"{name}-{_hash(path.read_bytes())}":  # a truncated library would crash the process
+                raise NoKernelError(f"{folder / path.name}: damaged; remove it, and it will be built again")
             return ctypes.CDLL(str(path))
     except OSError as error:
         raise UnusableFolderError(f"{folder}: {error}") from error
@@ -115,8 +115,8 @@ def load_library(source: Path, folder: Path, *defines: str) -> ctypes.CDLL:
 
 
 @contextmanager
-def _private(folder: Path) -> Iterator[Path]:
-    """A folder of the user's alone, made if it is missing, under a path that no renaming leads elsewhere."""
+def _open_private(folder: Path) -> Iterator[Path]:
+    """Makes a folder if it is missing, checks that only this user has access, and opens it by its descriptor."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
@@ -126,7 +126,7 @@ def _private(folder: Path) -> Iterator[Path]:
                 f"{folder}: expected a folder of user {os.geteuid()} with mode 0700, found one of user "
                 f"{found.st_uid} with mode {stat.S_IMODE(found.st_mode):04o}. Remove it, or set ELMO_CACHE"
             )
-        # Who may write the folder above could put another folder here between this check and the loading.
+        # Through the descriptor: the path could lead to another folder after this check.
         fixed = Path(f"/proc/self/fd/{handle}")
         yield fixed if fixed.exists() else folder
     finally:
@@ -137,10 +137,10 @@ def _hash(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:32]
 
 
-def _key(compiler: str, source: Path, defines: Sequence[str] = ()) -> str:
-    """What decides a library's instructions: the source, the flags, the compiler and the processor."""
+def _cache_key(compiler: str, source: Path, defines: Sequence[str] = ()) -> str:
+    """A hash of everything that a library depends on: the source, the flags, the compiler and the processor."""
     digest = hashlib.sha256(source.read_bytes() + SHARED.read_bytes())
-    version = subprocess.run([compiler, "--version"], capture_output=True, check=True, timeout=SECONDS).stdout
+    version = subprocess.run([compiler, "--version"], capture_output=True, check=True, timeout=TIMEOUT_S).stdout
     digest.update(
         repr((FLAGS, defines, FOR_THIS_PROCESSOR, compiler, version, platform.machine(), _processor())).encode()
     )
@@ -148,7 +148,7 @@ def _key(compiler: str, source: Path, defines: Sequence[str] = ()) -> str:
 
 
 def _processor() -> list[str]:
-    """What the system says of the processor's kind and instructions; a home folder may be shared by several."""
+    """The model and instruction sets of the processor: machines of different kinds may share a home folder."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -157,16 +157,16 @@ def _processor() -> list[str]:
     return sorted({line for line in lines if line.startswith(wanted)})
 
 
-def _built(command: Sequence[str], source: Path) -> bytes:
-    """The content of a library."""
-    said = ""
+def _compile(command: Sequence[str], source: Path) -> bytes:
+    """Compiles a library, and returns its content."""
+    problem = ""
     with tempfile.TemporaryDirectory() as scratch:
         target = Path(scratch) / "library.so"
         for choice in FOR_THIS_PROCESSOR:
             complete = [*command, *([choice] if choice else []), "-o", str(target), str(source), "-lm"]
-            done = subprocess.run(complete, capture_output=True, text=True, timeout=SECONDS)
+            done = subprocess.run(complete, capture_output=True, text=True, timeout=TIMEOUT_S)
             if done.returncode == 0:
                 return target.read_bytes()
             errors = [line for line in done.stderr.splitlines() if "error" in line]
-            said = errors[0] if errors else f"exit status {done.returncode}"
-    raise NoKernelError(f"{command[0]} fails: {said}")
+            problem = errors[0] if errors else f"exit status {done.returncode}"
+    raise NoKernelError(f"{command[0]} fails: {problem}")

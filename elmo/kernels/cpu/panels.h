@@ -1,9 +1,9 @@
-/* What the compiled sources share: vectors, their exponential, and products with prepared weights.
+/* Shared code of the compiled sources: vectors, their exponential, and products with packed weights.
  *
- * Plain C with the vector types of gcc and clang; which instructions they become is the compiler's business. Every value
- * is summed in one fixed order, input after input, whatever rows are computed beside it and by whichever thread.
+ * Plain C with the vector types of gcc and clang; the compiler chooses the instructions. Every value is summed in one
+ * fixed order, input by input, independent of the other rows and of the thread.
  *
- * Prepared ("packed") weights are panels of 4 * LANES columns: [panel][input][4 * LANES], zero where columns run out.
+ * Packed weights are panels of 4 * LANES columns: [panel][input][4 * LANES], padded with zeros.
  */
 #ifndef PANELS_H
 #define PANELS_H
@@ -12,10 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#if defined(LANES) /* chosen by who compiles; any number of them is right, one of them fast */
+#if defined(LANES) /* set on the command line; all values are correct, one is fastest */
 #elif defined(__AVX512F__)
 #define LANES 16
-#define ROWS 6 /* rows of a product computed at once: 4 * ROWS sums, and what they need beside them, fill the registers */
+#define ROWS 6 /* rows of a product computed at once: 4 * ROWS sums and their operands fill the registers */
 #elif defined(__AVX__)
 #define LANES 8
 #define ROWS 3
@@ -27,7 +27,7 @@
 #define ROWS 3
 #endif
 #define PANEL (4 * LANES)
-#define DEPTH 256 /* inputs of a product taken at once: a panel of them stays in the first cache */
+#define DEPTH 256 /* inputs of a product processed at once: their panel stays in the L1 cache */
 
 typedef float vec __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 typedef int32_t ivec __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
@@ -36,19 +36,20 @@ typedef int32_t ivec __attribute__((vector_size(4 * LANES), aligned(4), may_alia
 INLINE vec load(const float *from) { return *(const vec *)from; }
 INLINE void store(float *to, vec value) { *(vec *)to = value; }
 INLINE vec all(float value) { return value - (vec){0}; }
-/* A comparison with something that is no number is false, and leaves it what it is. */
+/* Comparisons with NaN are false, so at_most and at_least keep a NaN. */
 INLINE vec choose(ivec which, vec yes, vec no) { return (vec)((which & (ivec)yes) | (~which & (ivec)no)); }
 INLINE vec at_most(vec x, vec bound) { return choose(x > bound, bound, x); }
 INLINE vec at_least(vec x, vec bound) { return choose(x < bound, bound, x); }
 
-/* exp(x) to within two units in the last place; x is clamped to -bound and bound, at most 87 for a finite result. */
+/* exp(x) with an error of at most two units in the last place; x is clamped to -bound and bound. The result is finite
+ * for bounds up to 87. */
 INLINE vec bounded_exponential(vec x, const float bound) {
     const vec rounder = all(12582912.0f); /* 1.5 * 2^23: adding it rounds to a whole number */
     x = at_least(at_most(x, all(bound)), all(-bound));
     vec shifted = x * 1.44269504088896341f + rounder;
     vec n = shifted - rounder;
-    vec r = x - n * 0.693359375f + n * 2.12194440e-4f; /* ln 2 in two parts, the first of few bits */
-    vec p = r * 1.9875691500e-4f + 1.3981999507e-3f; /* Cephes' polynomial */
+    vec r = x - n * 0.693359375f + n * 2.12194440e-4f; /* ln 2 in two parts; the first has few bits */
+    vec p = r * 1.9875691500e-4f + 1.3981999507e-3f; /* polynomial of the Cephes library */
     p = p * r + 8.3334519073e-3f;
     p = p * r + 4.1665795894e-2f;
     p = p * r + 1.6666665459e-1f;
@@ -62,7 +63,7 @@ INLINE vec exponential(vec x) { return bounded_exponential(x, 87.0f); }
 
 INLINE vec sigmoid(vec x) { return 1.0f / (1.0f + exponential(-x)); }
 
-/* sum[m][j] += packed rows' inputs times a panel's columns. */
+/* sum[m][j] += inputs of packed rows times columns of a panel. */
 INLINE void accumulate(vec sum[ROWS][4], const int rows, const float *a, const float *panel, long depth) {
     for (long k = 0; k < depth; k++, a += ROWS, panel += PANEL) {
         const vec b0 = load(panel), b1 = load(panel + LANES), b2 = load(panel + 2 * LANES), b3 = load(panel + 3 * LANES);
@@ -75,7 +76,7 @@ INLINE void accumulate(vec sum[ROWS][4], const int rows, const float *a, const f
     }
 }
 
-/* Rows of inputs as `accumulate` reads them: [block of ROWS][input][row]. */
+/* Packs rows of inputs for `accumulate`: [block of ROWS][input][row]. */
 static void pack_rows(const float *a, long stride, long rows, long depth, float *packed) {
     for (long row = 0; row < rows; row++) {
         float *to = packed + row / ROWS * ROWS * depth + row % ROWS;
@@ -83,10 +84,10 @@ static void pack_rows(const float *a, long stride, long rows, long depth, float 
     }
 }
 
-/* `rows` is a constant wherever this is used, so that its loops become straight code. */
+/* `rows` is a constant in all calls, so that the compiler unrolls the loops. */
 INLINE void product_block(const int rows, const float *a, const float *panel, long depth, const float *start,
                           long start_stride, float *out, long out_stride, long columns, float clip) {
-    /* What came before is added last: shorter chains of sums lose fewer bits. */
+    /* `start` is added last: shorter chains of sums have smaller rounding errors. */
     vec sum[ROWS][4];
     float edge[PANEL] = {0};
     for (int m = 0; m < rows; m++)
@@ -104,7 +105,7 @@ INLINE void product_block(const int rows, const float *a, const float *panel, lo
     }
 }
 
-/* Not inlined: among other things' values the sums would not all stay in registers. */
+/* Not inlined: otherwise not all sums would stay in registers. */
 static __attribute__((noinline)) void product_rows(long rows, const float *a, const float *panel, long depth,
                                                    const float *start, long start_stride, float *out, long out_stride,
                                                    long columns, float clip) {
@@ -122,8 +123,8 @@ static __attribute__((noinline)) void product_rows(long rows, const float *a, co
 #undef BLOCK
 }
 
-/* out = a @ weights + start, held between -clip and clip; with a start_stride of 0 one row, a bias, is added to all.
- * `scratch` has room for whole blocks of rows, up to DEPTH values each. */
+/* out = a @ weights + start, clipped to -clip and clip. With a start_stride of 0 the same row, a bias, is added to all.
+ * `scratch` has space for whole blocks of rows with up to DEPTH values each. */
 static void product(const float *a, long stride, const float *packed, const float *start, long start_stride, float *out,
                     long out_stride, long rows, long depth, long columns, float clip, float *scratch) {
     for (long first = 0; first < depth; first += DEPTH) {

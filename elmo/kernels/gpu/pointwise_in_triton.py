@@ -1,7 +1,7 @@
-"""Between the products of an LSTM step, as one kernel each way; `pointwise_in_torch` says the same in plain torch.
+"""Pointwise part of an LSTM step as Triton kernels; `elmo.bilm.pointwise_in_torch` is the reference.
 
-Gates and outputs may be in half precision, cells and their gradients are in single: a cell is a sum over the whole
-sentence.
+Gates and outputs may be in half precision. Cells and their gradients are in single precision, because a cell is a sum
+over the whole sentence.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from torch import Tensor
 # mypy: disable-error-code="misc,no-untyped-def,no-untyped-call,untyped-decorator,import-not-found,import-untyped"
 # ruff: noqa: ANN001, ANN202, N803
 
-CELLS_AT_ONCE = 1024  # of a sentence, in one program: more would not fit into registers
+CELLS_AT_ONCE = 1024  # cells of a sentence in one program; more would not fit into registers
 
 
 @triton.jit
@@ -102,7 +102,7 @@ def forward(
     cell_clip: float | None,
     keep_gates: bool = True,
 ) -> None:
-    """As `pointwise_in_torch.forward`; each direction's rows are contiguous, the directions may lie apart."""
+    """As `pointwise_in_torch.forward`; the rows of each direction are contiguous."""
     grid, cell_dim, block = _grid(before)
     steps = gates.stride(0), before.stride(0), hidden.stride(0)
     clip = float("inf") if cell_clip is None else cell_clip
@@ -112,7 +112,7 @@ def forward(
 def backward(
     gates: Tensor, before: Tensor, after: Tensor, grad_hidden: Tensor, grad_cell: Tensor, cell_clip: float | None
 ) -> None:
-    """As `pointwise_in_torch.backward`, likewise."""
+    """As `pointwise_in_torch.backward`; the rows of each direction are contiguous."""
     grid, cell_dim, block = _grid(before)
     steps = gates.stride(0), before.stride(0), grad_cell.stride(0)
     clip = float("inf") if cell_clip is None else cell_clip
@@ -120,7 +120,7 @@ def backward(
 
 
 def _grid(cells: Tensor) -> tuple[tuple[int, int, int], int, int]:
-    """(sentences, directions, blocks of cells), the cells of a sentence, and those of a block."""
+    """The grid (sentences, directions, blocks of cells), the cells of a sentence, and the cells of a block."""
     _, sentences, cell_dim = cells.shape
     block = min(triton.next_power_of_2(cell_dim), CELLS_AT_ONCE)
     return (sentences, 2, triton.cdiv(cell_dim, block)), cell_dim, block

@@ -43,14 +43,14 @@ def _switched_on(monkeypatch):
 
 
 def forget():
-    """As if nothing had been built or said in this process."""
+    """Resets the caches of this process."""
     elmo.kernels.cpu.build._load.cache_clear()
-    elmo.kernels.cpu.build._say.cache_clear()
+    elmo.kernels.cpu.build._warn_once.cache_clear()
 
 
 @pytest.fixture
 def fresh(monkeypatch, tmp_path):
-    """As in a new process, with an empty cache."""
+    """As in a new process, with an empty cache folder."""
     monkeypatch.setenv("ELMO_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     forget()
@@ -59,7 +59,7 @@ def fresh(monkeypatch, tmp_path):
 
 
 def libraries(cache):
-    """What is kept in a cache, in a folder that only the user may open."""
+    """The files in a cache folder, which must be private."""
     folder = cache / f"kernel-{os.geteuid()}"
     assert folder.stat().st_mode & 0o777 == 0o700
     return list(folder.iterdir())
@@ -74,7 +74,7 @@ def random_lstm(input_dim, cell_dim, projection_dim, cell_clip=None, projection_
 
 
 def run(lstm, lengths, dtype=torch.float32, change=None):
-    """Packed outputs, last states and last cells, from drawn inputs and states."""
+    """Packed outputs, last states and last cells for random inputs and states."""
     generator = torch.Generator().manual_seed(5)
     packing = ReadingOrder.of(lengths)
     drawn = [
@@ -110,7 +110,7 @@ def test_gates_that_saturate():
         np.testing.assert_allclose(found.numpy(), right.numpy(), rtol=1e-4, atol=1e-3)
 
 
-def test_what_is_no_number_is_passed_on_within_its_sentence():
+def test_nan_stays_within_its_sentence():
     def spoil(x):
         x[1] = float("nan")  # the first token of the second longest sentence
 
@@ -162,11 +162,11 @@ def test_small_size_on_both_paths(monkeypatch):
     monkeypatch.setenv("ELMO_KERNEL", "0")
     in_torch = bilm.token_layers(sentences)
     torch.testing.assert_close(compiled, in_torch, rtol=0, atol=2e-5)
-    assert not torch.equal(compiled, in_torch)  # else nothing was compared
+    assert not torch.equal(compiled, in_torch)  # otherwise both ran the same code
 
 
 @pytest.mark.parametrize("switch", ["1", "0"])
-def test_prepared_weights_follow_every_change(switch, monkeypatch):
+def test_prepared_weights_are_updated_after_every_change(switch, monkeypatch):
     monkeypatch.setenv("ELMO_KERNEL", switch)
     bilm, other = random_bilm("tiny", seed=1), random_bilm("tiny", seed=2)
     sentences = [["some", "words"], ["more"]]
@@ -183,7 +183,7 @@ def test_prepared_weights_follow_every_change(switch, monkeypatch):
     assert torch.equal(bilm.token_layers(sentences), before)
 
 
-def test_pointers_to_anything_else_are_refused():
+def test_tensors_of_another_kind_are_refused():
     panels = kernel().panels(torch.ones(3, 4))
     for wrong in (torch.ones(2, 5), torch.ones(2, 4).double(), torch.ones(4, 2).t()):
         with pytest.raises(ValueError, match=r"expected contiguous float32 values of shape \(\d, 4\) on the CPU"):
@@ -195,7 +195,7 @@ class TestBuilding:
         assert kernel() is not None
         (library,) = libraries(fresh)
         forget()
-        monkeypatch.setattr(elmo.kernels.cpu.build, "_built", None)
+        monkeypatch.setattr(elmo.kernels.cpu.build, "_compile", None)
         assert kernel() is not None
         assert libraries(fresh) == [library]
 
@@ -218,10 +218,10 @@ class TestBuilding:
         with caplog.at_level(logging.WARNING):
             assert kernel() is None
             assert random_bilm("tiny", seed=1).token_layers([["some", "words"]]).shape == (3, 2, 16)
-        assert [record.getMessage().startswith("nothing is compiled, torch") for record in caplog.records] == [True]
+        assert [record.getMessage().startswith("no compiled code, torch") for record in caplog.records] == [True]
         assert reason in caplog.text
 
-    def test_without_a_compiler_torch_does_it_after_one_line(self, fresh, monkeypatch, caplog):
+    def test_without_a_compiler_torch_is_used_and_one_line_logged(self, fresh, monkeypatch, caplog):
         monkeypatch.setenv("PATH", "")
         self.assert_in_torch(caplog, "no C compiler was found (looked for cc, gcc, clang)")
 
@@ -239,16 +239,16 @@ class TestBuilding:
         fresh.write_text("a file where the folders should be")
         with caplog.at_level(logging.WARNING):
             assert kernel() is None
-        assert "nothing is compiled, torch computes alone" in caplog.text
+        assert "no compiled code, torch is used" in caplog.text
 
     @pytest.mark.parametrize("size", [0, 1000, 20_000])
-    def test_a_cut_library(self, fresh, caplog, size):
-        """Loaded, one that lacks its end kills the process."""
+    def test_a_truncated_library(self, fresh, caplog, size):
+        """Loading it would crash the process."""
         assert kernel() is not None
         (library,) = libraries(fresh)
         content = library.read_bytes()
         assert len(content) > size
-        library.unlink()  # this process has it loaded: its own pages must stay
+        library.unlink()  # this process has it loaded, so the file must not change in place
         library.write_bytes(content[:size])
         forget()
         self.assert_in_torch(caplog, f"{library}: damaged; remove it")
@@ -260,18 +260,18 @@ class TestBuilding:
         self.assert_built_elsewhere(caplog, planted, tmp_path)
 
     @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a folder away")
-    def test_nor_one_in_a_folder_of_somebody_else(self, fresh, caplog, tmp_path):
+    def test_a_library_in_a_folder_of_another_user_is_not_loaded(self, fresh, caplog, tmp_path):
         planted = self.plant(fresh, tmp_path)
         os.chown(planted.parent, 12345, -1)
         self.assert_built_elsewhere(caplog, planted, tmp_path)
 
-    def test_nor_one_behind_a_link(self, fresh, caplog, tmp_path):
+    def test_a_library_behind_a_link_is_not_loaded(self, fresh, caplog, tmp_path):
         planted = self.plant(fresh, tmp_path)
         planted.parent.rename(tmp_path / "theirs")
         planted.parent.symlink_to(tmp_path / "theirs")
         self.assert_built_elsewhere(caplog, planted, tmp_path)
 
-    def test_a_folder_that_takes_the_place_of_the_checked_one_is_not_read(self, fresh, monkeypatch, tmp_path):
+    def test_a_folder_swapped_after_the_check_is_not_read(self, fresh, monkeypatch, tmp_path):
         planted = self.plant(fresh, tmp_path)
         planted.parent.rename(tmp_path / "theirs")
 
@@ -280,14 +280,14 @@ class TestBuilding:
             (tmp_path / "theirs").rename(planted.parent)
             return built(*arguments)
 
-        built = elmo.kernels.cpu.build._built
-        monkeypatch.setattr(elmo.kernels.cpu.build, "_built", swap_and_build)
+        built = elmo.kernels.cpu.build._compile
+        monkeypatch.setattr(elmo.kernels.cpu.build, "_compile", swap_and_build)
         assert kernel() is not None
         assert len(list((tmp_path / "moved away").iterdir())) == 1
         assert not (tmp_path / "ran").exists()
 
     def plant(self, fresh, tmp_path):
-        """A library under a name that would be loaded, which leaves a file when it is."""
+        """A library under a valid name that writes a file when it is loaded."""
         source = tmp_path / "planted.c"
         source.write_text(
             "#include <stdio.h>\n__attribute__((constructor)) static void run(void)"
@@ -296,15 +296,15 @@ class TestBuilding:
         compiler = next(filter(None, map(shutil.which, elmo.kernels.cpu.build.COMPILERS)))
         subprocess.run([compiler, "-shared", "-fPIC", "-o", tmp_path / "planted.so", source], check=True)
         content = (tmp_path / "planted.so").read_bytes()
-        key = elmo.kernels.cpu.build._key(compiler, elmo.kernels.cpu.SOURCE)
+        key = elmo.kernels.cpu.build._cache_key(compiler, elmo.kernels.cpu.SOURCE)
         folder = fresh / f"kernel-{os.geteuid()}"
         folder.mkdir(parents=True, mode=0o700)
         planted = folder / f"bilm-{key}-{hashlib.sha256(content).hexdigest()[:32]}.so"
         planted.write_bytes(content)
         return planted
 
-    def test_the_planted_library_runs_from_a_folder_of_the_users_own(self, fresh, tmp_path):
-        """Else the tests above would prove nothing."""
+    def test_the_planted_library_is_loaded_from_a_private_folder(self, fresh, tmp_path):
+        """Shows that the tests above can fail."""
         self.plant(fresh, tmp_path)
         elmo.kernels.cpu.build.library(elmo.kernels.cpu.SOURCE)
         assert (tmp_path / "ran").exists()
@@ -315,10 +315,10 @@ class TestBuilding:
         assert not (tmp_path / "ran").exists()
         assert len(libraries(tmp_path / "home" / ".cache" / "elmo-suite")) == 1
         (record,) = caplog.records
-        assert record.getMessage().startswith(f"compiled code is not kept there: {planted.parent}: ")
+        assert record.getMessage().startswith(f"compiled code is not cached there: {planted.parent}: ")
         assert list(planted.parent.iterdir()) == [planted]
 
-    def test_where_no_folder_is_private_it_is_built_for_this_process_alone(self, fresh, monkeypatch, tmp_path):
+    def test_without_a_private_folder_it_is_built_for_this_process_only(self, fresh, monkeypatch, tmp_path):
         self.plant(fresh, tmp_path).parent.chmod(0o755)
         monkeypatch.setenv("HOME", str(fresh / "nothing"))
         (fresh / "nothing").write_text("a file where the folder should be")

@@ -42,7 +42,7 @@ def fresh(monkeypatch, tmp_path):
 
     def forget():
         build._load.cache_clear()
-        build._say.cache_clear()
+        build._warn_once.cache_clear()
 
     monkeypatch.setenv("ELMO_CACHE", str(tmp_path / "cache"))
     forget()
@@ -204,7 +204,7 @@ class TestWhoWalks:
             layer = BiRnn(3, 2)
             assert layer(torch.randn(2, 6, 3), torch.tensor([6, 2])).shape == (2, 6, 4)
         assert len(caplog.records) == 1
-        assert "torch computes alone, which is slower: no C compiler was found" in caplog.text
+        assert "torch is used, which is slower: no C compiler was found" in caplog.text
 
     def test_each_source_has_a_library_that_is_built_once(self, fresh, monkeypatch):
         assert elmo.kernels.cpu.kernel() is not None
@@ -212,13 +212,13 @@ class TestWhoWalks:
         names = sorted(path.name.split("-")[0] for path in fresh.glob("kernel-*/*"))
         assert names == ["bilm", "loops"]
         build._load.cache_clear()
-        monkeypatch.setattr(build, "_built", None)
+        monkeypatch.setattr(build, "_compile", None)
         assert isinstance(loops_for(torch.zeros(1)), CompiledLoops)
 
-    def test_what_sources_share_is_part_of_their_key(self, monkeypatch, tmp_path):
+    def test_the_shared_header_is_part_of_the_cache_key(self, monkeypatch, tmp_path):
         shared = tmp_path / "panels.h"
         shared.write_text(build.SHARED.read_text() + "/* changed */\n")
         compiler = next(filter(None, map(shutil.which, build.COMPILERS)))
-        before = build._key(compiler, recurrence_in_c.SOURCE)
+        before = build._cache_key(compiler, recurrence_in_c.SOURCE)
         monkeypatch.setattr(build, "SHARED", shared)
-        assert build._key(compiler, recurrence_in_c.SOURCE) != before
+        assert build._cache_key(compiler, recurrence_in_c.SOURCE) != before
