@@ -19,7 +19,7 @@ from elmo.download import VECTORS
 from elmo.embed import InputLine, batches_by_length, read_lines
 from elmo.word_vectors import GLOVE_50D, WORD2VEC, open_vectors
 
-Vectors = NDArray[np.float32]
+Floats = NDArray[np.float32]
 GLOVE = "glove"
 WORDS_AROUND = 8
 
@@ -52,7 +52,7 @@ class Use:
         return f"{self.line:>6}  {' '.join([*before, f'[{self.words[self.position]}]', *after])}"
 
 
-def uses_of(lines: Sequence[InputLine], word: str | None, bilm: Bilm, layer: int | None) -> tuple[list[Use], Vectors]:
+def uses_of(lines: Sequence[InputLine], word: str | None, bilm: Bilm, layer: int | None) -> tuple[list[Use], Floats]:
     """The uses of a word (None: of every word) and their vectors of length one, (uses, dim).
 
     Args:
@@ -62,7 +62,7 @@ def uses_of(lines: Sequence[InputLine], word: str | None, bilm: Bilm, layer: int
         layer: its number; None takes the average of all.
     """
     uses: list[Use] = []
-    vectors: list[Vectors] = []
+    vectors: list[Floats] = []
     wanted = [line for line in lines if line.words and (word is None or word in line.words)]
     for batch in batches_by_length(wanted, 64):
         embedded = bilm.token_layers([line.words for line in batch])  # (layers, tokens, dim)
@@ -78,7 +78,7 @@ def uses_of(lines: Sequence[InputLine], word: str | None, bilm: Bilm, layer: int
     return [uses[i] for i in order], _unit(stacked[order])
 
 
-def nearest(query: Vectors, candidates: Vectors, k: int, leave_out: Sequence[int] = ()) -> list[tuple[int, float]]:
+def nearest(query: Floats, candidates: Floats, k: int, leave_out: Sequence[int] = ()) -> list[tuple[int, float]]:
     """The k candidates of highest cosine and that cosine, best first; all vectors have length one."""
     scores = candidates @ query  # (candidates,)
     scores[list(leave_out)] = -np.inf
@@ -86,15 +86,15 @@ def nearest(query: Vectors, candidates: Vectors, k: int, leave_out: Sequence[int
     return [(int(i), float(scores[i])) for i in best if np.isfinite(scores[i])]
 
 
-def static_vectors(name: str) -> tuple[list[str], Vectors]:
+def static_vectors(name: str) -> tuple[list[str], Floats]:
     """Words and their vectors of length one, (words, dim): "glove" is GloVe 50-d, other names as in `open_vectors`."""
     found = open_vectors(GLOVE_50D if name == GLOVE else name, "--vectors").pick()
     return list(found), _unit(np.stack(list(found.values())))
 
 
-def _unit(vectors: Vectors) -> Vectors:
+def _unit(vectors: Floats) -> Floats:
     lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    unit: Vectors = vectors / np.maximum(lengths, 1e-12)
+    unit: Floats = vectors / np.maximum(lengths, 1e-12)
     return unit
 
 

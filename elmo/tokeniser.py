@@ -30,7 +30,7 @@ TOKENISER_VERSION: Final = 1
 MAX_WORD_BYTES: Final = 64
 """Longer words are cut here. The character encoder reads only 48 bytes, so it loses nothing."""
 
-Sentence = list[str]
+Tokens = list[str]
 
 # --- tokens within a chunk of text between white space ---------------------------------------------------------------
 
@@ -106,7 +106,7 @@ _ENUMERATION: Final = re.compile(r"\d{1,3}|[A-Za-z]")
 _Chunk = tuple[tuple[str, ...], int, tuple[str, ...]]
 
 
-def sentences(text: str, tokenise: Tokenise = "ptb", max_tokens: int | None = None) -> list[Sentence]:
+def sentences(text: str, tokenise: Tokenise = "ptb", max_tokens: int | None = None) -> list[Tokens]:
     """Return the sentences of `text`, each a list of tokens; empty lines give none.
 
     Args:
@@ -120,7 +120,7 @@ def sentences(text: str, tokenise: Tokenise = "ptb", max_tokens: int | None = No
     return list(found) if max_tokens is None else [part for sentence in found for part in parts(sentence, max_tokens)]
 
 
-def parts(sentence: Sentence, max_tokens: int) -> Iterator[Sentence]:
+def parts(sentence: Tokens, max_tokens: int) -> Iterator[Tokens]:
     """Yield `sentence` in the fewest parts of at most `max_tokens` tokens, of nearly equal length."""
     if len(sentence) <= max_tokens:
         yield sentence
@@ -146,18 +146,18 @@ class Tokeniser:
         self._seen: dict[str, _Chunk] = {}
         self.paragraph = self._ptb if tokenise == "ptb" else self._whitespace
 
-    def _whitespace(self, line: str) -> list[Sentence]:
+    def _whitespace(self, line: str) -> list[Tokens]:
         # Training adds boundary marks. Marks in the text would be predicted in mid-sentence.
         tokens = [shorten(token) for token in line.split() if token not in ("<S>", "</S>")]
         return [tokens] if tokens else []
 
-    def _ptb(self, line: str) -> list[Sentence]:
+    def _ptb(self, line: str) -> list[Tokens]:
         if not line.isascii():
             line = _HARD_END.sub(r"\g<0> ", line)  # scripts without spaces: a new chunk starts after 。
         chunks = line.split()
         last = len(chunks) - 1
-        found: list[Sentence] = []
-        sentence: Sentence = []
+        found: list[Tokens] = []
+        sentence: Tokens = []
         seen = self._seen
         for i, chunk in enumerate(chunks):
             entry = seen.get(chunk)

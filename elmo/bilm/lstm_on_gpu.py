@@ -87,7 +87,7 @@ class LstmPair:
         state.copy_(outputs.index_select(1, upload(_last_rows(sizes), x.device)))
 
     def _run_cudnn(self, x: Tensor, sizes: Sequence[int], state: Tensor, cell: Tensor, outputs: Tensor) -> None:
-        lstms = self._cudnn.of(self._weights(), self._make_cudnn)
+        lstms = self._cudnn.of(self._weights(), lambda: [unclipped_torch_lstm(lstm) for lstm in self.lstms])
         with recurrences_in_single_precision():
             for lstm, inputs, into, *ends in zip(lstms, x, outputs, state, cell, strict=True):
                 packed = PackedSequence(inputs, torch.tensor(sizes))
@@ -108,9 +108,6 @@ class LstmPair:
             torch.stack([lstm.used_bias() for lstm in self.lstms]),
             torch.stack([lstm.projection for lstm in self.lstms]).transpose(1, 2),
         )
-
-    def _make_cudnn(self) -> list[nn.LSTM]:
-        return [unclipped_torch_lstm(lstm) for lstm in self.lstms]
 
 
 def unclipped_torch_lstm(lstm: ProjectedLstm) -> nn.LSTM:

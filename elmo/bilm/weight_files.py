@@ -30,6 +30,10 @@ WEIGHTS_SUFFIXES = (SAFETENSORS_SUFFIX, *HDF5_SUFFIXES)
 SHIPPED = Path(__file__).parents[1] / "pretrained"  # one folder for each biLM in this package
 
 
+def _same(tensor: Tensor) -> Tensor:
+    return tensor
+
+
 @dataclass(frozen=True)
 class _Entry:
     """One tensor: its name and shape in the file, its name in the module, and the conversions between both."""
@@ -37,12 +41,8 @@ class _Entry:
     file_name: str
     shape: tuple[int, ...]
     module_name: str
-    to_module: Callable[[Tensor], Tensor]
-    to_file: Callable[[Tensor], Tensor]
-
-
-def _same(tensor: Tensor) -> Tensor:
-    return tensor
+    to_module: Callable[[Tensor], Tensor] = _same
+    to_file: Callable[[Tensor], Tensor] | None = None  # None: `to_module` is its own inverse
 
 
 def _transposed(tensor: Tensor) -> Tensor:
@@ -66,15 +66,6 @@ def _swap_gates(tensor: Tensor) -> Tensor:
 def _entries(options: BilmOptions) -> Iterator[_Entry]:
     """Every tensor of a biLM with these options."""
 
-    def entry(
-        file_name: str,
-        shape: tuple[int, ...],
-        module_name: str,
-        to_module: Callable[[Tensor], Tensor] = _same,
-        to_file: Callable[[Tensor], Tensor] | None = None,
-    ) -> _Entry:
-        return _Entry(file_name, shape, module_name, to_module, to_file or to_module)
-
     def gates_to_module(tensor: Tensor) -> Tensor:
         return _swap_gates(tensor.t())
 
@@ -85,33 +76,33 @@ def _entries(options: BilmOptions) -> Iterator[_Entry]:
     encoder, spelled = "encoder", projection  # name of the character encoder, and width of its vectors
     if options.words:
         encoder, spelled = "encoder.characters", options.char_output_dim if options.filters else 0
-        yield entry("word_embed", (len(options.words), options.word_dim), "encoder.words.weight")
+        yield _Entry("word_embed", (len(options.words), options.word_dim), "encoder.words.weight")
         if options.word_dim + spelled != projection:
             shape = (options.word_dim + spelled, projection)
-            yield entry("word_proj/W_proj", shape, "encoder.projection.weight", _transposed)
-            yield entry("word_proj/b_proj", (projection,), "encoder.projection.bias")
+            yield _Entry("word_proj/W_proj", shape, "encoder.projection.weight", _transposed)
+            yield _Entry("word_proj/b_proj", (projection,), "encoder.projection.bias")
     if options.filters:
-        yield entry("char_embed", (N_CHARACTERS, options.char_dim), f"{encoder}.characters.weight")
+        yield _Entry("char_embed", (N_CHARACTERS, options.char_dim), f"{encoder}.characters.weight")
         for i, (width, n) in enumerate(options.filters):
             window = (1, width, options.char_dim, n)
-            yield entry(f"CNN/W_cnn_{i}", window, f"{encoder}.convolutions.{i}.weight", _conv_to_module, _conv_to_file)
-            yield entry(f"CNN/b_cnn_{i}", (n,), f"{encoder}.convolutions.{i}.bias")
+            yield _Entry(f"CNN/W_cnn_{i}", window, f"{encoder}.convolutions.{i}.weight", _conv_to_module, _conv_to_file)
+            yield _Entry(f"CNN/b_cnn_{i}", (n,), f"{encoder}.convolutions.{i}.bias")
         for i in range(options.n_highway):
             for gate in ("carry", "transform"):
                 module = f"{encoder}.highways.{i}.{gate}"
-                yield entry(f"CNN_high_{i}/W_{gate}", (filters, filters), f"{module}.weight", _transposed)
-                yield entry(f"CNN_high_{i}/b_{gate}", (filters,), f"{module}.bias")
+                yield _Entry(f"CNN_high_{i}/W_{gate}", (filters, filters), f"{module}.weight", _transposed)
+                yield _Entry(f"CNN_high_{i}/b_{gate}", (filters,), f"{module}.bias")
         if filters != spelled:
-            yield entry("CNN_proj/W_proj", (filters, spelled), f"{encoder}.projection.weight", _transposed)
-            yield entry("CNN_proj/b_proj", (spelled,), f"{encoder}.projection.bias")
+            yield _Entry("CNN_proj/W_proj", (filters, spelled), f"{encoder}.projection.weight", _transposed)
+            yield _Entry("CNN_proj/b_proj", (spelled,), f"{encoder}.projection.bias")
     for direction in (0, 1):
         for layer in range(options.n_layers):
             file = f"RNN_{direction}/RNN/MultiRNNCell/Cell{layer}/LSTMCell"
             module = f"directions.{direction}.{layer}"
             gates = (2 * projection, 4 * cell)
-            yield entry(f"{file}/W_0", gates, f"{module}.weight", gates_to_module, gates_to_file)
-            yield entry(f"{file}/B", (4 * cell,), f"{module}.bias", _swap_gates)
-            yield entry(f"{file}/W_P_0", (cell, projection), f"{module}.projection", _transposed)
+            yield _Entry(f"{file}/W_0", gates, f"{module}.weight", gates_to_module, gates_to_file)
+            yield _Entry(f"{file}/B", (4 * cell,), f"{module}.bias", _swap_gates)
+            yield _Entry(f"{file}/W_P_0", (cell, projection), f"{module}.projection", _transposed)
 
 
 def load_bilm(weights: Path | str, options: Path | str | None = None) -> Bilm:
@@ -180,7 +171,7 @@ def save_bilm(bilm: Bilm, path: Path | str, dtype: torch.dtype = torch.float32) 
     path = Path(path)
     state = bilm.state_dict()
     tensors = {
-        item.file_name: item.to_file(state[item.module_name]).to("cpu", dtype).contiguous()
+        item.file_name: (item.to_file or item.to_module)(state[item.module_name]).to("cpu", dtype).contiguous()
         for item in _entries(bilm.options)
     }
     options = json.dumps(bilm.options.to_json(), indent=2) + "\n"
