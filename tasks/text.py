@@ -1,4 +1,4 @@
-"""python -m tasks.text: the command of `tasks.running.export_text`."""
+"""Command line of `tasks.running.export_text`: python -m tasks.text."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""python -m tasks.word2vec: the command of `elmo.pretrain.word2vec`."""
+"""Command line of `elmo.pretrain.word2vec`: python -m tasks.word2vec."""
 
 import sys
 

@@ -12,16 +12,18 @@ ROOM_FOR_HYDRA = {
     *(
         "tasks/run.py",
         "tasks/running/config.py",
+        "tasks/running/config_errors.py",
         "tasks/running/dataset_file.py",
+        "tasks/running/schema.py",
         "tasks/sweeps/callback.py",
         "elmo/common/config_errors.py",
         "elmo/pretrain/__main__.py",
     ),
 }
 # Who makes records, and of results/ all that making one needs.
-MAKERS = {"tasks/run.py", "tasks/running/plan.py", "tasks/sweeps/callback.py"}
+MAKERS = {"tasks/run.py", "tasks/running/experiment.py", "tasks/running/plan.py", "tasks/sweeps/callback.py"}
 FOR_MAKERS = ("results.records.record.", "results.records.run_lock.", "results.records.sweep_manifest.")
-MIGRATES = "tasks/migrate.py"  # reads records of an earlier version, which results.records.record no longer does
+MIGRATES = "tasks/running/migrate.py"  # reads records of schema 1
 # results/ may import these modules of elmo. They, and the packages on the way, load only the standard library.
 PLAIN = ("elmo.common.durations", "elmo.common.errors", "elmo.common.files")
 PLAIN_FILES = {"elmo/__init__.py", "elmo/common/__init__.py", *(f"{name.replace('.', '/')}.py" for name in PLAIN)}

@@ -16,8 +16,9 @@ from results.records.example_scores import read_examples, score_of
 from results.records.record import EXAMPLES_NAME
 from results.table import main as table
 from results.tables.paper_tables import NAMES
-from tasks.running.config import compose_config, run_config
+from tasks.running.config import run_config
 from tasks.running.plan import identity_of
+from tasks.running.schema import compose_config
 from tests.tasks.mini.chance import chance
 
 ROOT = Path(__file__).parents[1]

@@ -1,1 +1,1 @@
-"""A run: its configuration, plan, saved model and experiment loggers."""
+"""Runs: configuration, config errors, plan, experiment, saved models and loggers."""

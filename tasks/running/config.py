@@ -1,7 +1,4 @@
-"""The config tree as dataclasses: what may stand in it, of which type.
-
-YAML files under conf/ fill these in; a key or type that is not here is refused when the config is composed.
-"""
+"""Run configuration: the composed config tree, checked and resolved to plain objects."""
 
 from __future__ import annotations
 
@@ -13,16 +10,13 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from hydra import compose, initialize_config_module
-from hydra.core.config_store import ConfigStore
-from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException, MissingConfigException
-from omegaconf import MISSING, DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from elmo.bilm.options import SIZES
 from elmo.bilm.weight_files import shipped_names
-from elmo.common import checks, config_errors
+from elmo.common import checks
 from elmo.common.errors import InputError, excerpt
 from elmo.common.files import expanded
 from elmo.download import is_published
@@ -31,53 +25,21 @@ from tasks.data.datasets import DataConfig
 from tasks.features.frozen_layers import ElmoConfig, StoreConfig
 from tasks.features.token_features import FeaturesConfig
 from tasks.interface import Task
-from tasks.running import dataset_file
+from tasks.running.config_errors import explain
 from tasks.running.loggers import LoggerConfig
+from tasks.running.schema import RunSchema, compose_config, group_options
 from tasks.training.trainer import TrainerConfig
 
-# Where, on what and how loudly a run takes place cannot change what comes out, so they are no part of its identity.
+# Settings that cannot change a score, and so are not part of a run's identity.
 NOT_IN_FINGERPRINT = (
     *("device", "threads", "runs_dir", "data_dir", "dataset_file", "keep_weights", "store", "retry", "logger"),
 )
 
-TASK_ENTRY_POINTS = "elmo_benchmark.tasks"  # the group under which an installed package offers tasks of its own
+TASK_ENTRY_POINTS = "elmo_benchmark.tasks"  # the entry point group for tasks of installed packages
 
 BY_NAME_OR_PATH = (("words", "vectors"), ("elmo", "weights"))  # settings of features
-# What says where data are and how many there should be; the content's hash is in the fingerprint.
+# Where the data are and how many are expected; the fingerprint has the hash of their content.
 NOT_IN_VARIANT = ("data.expected.", "data.hub.")
-
-
-@dataclass
-class RunSchema:
-    """The whole tree; conf/config.yaml has the defaults.
-
-    `datasets` holds the task's own part of those datasets that every task has one of, by name. `dataset_file` is where
-    `data` is from with data=PATH.yaml (tasks/running/dataset_file.py sets it).
-    """
-
-    task: dict[str, Any] = MISSING
-    features: FeaturesConfig = field(default_factory=FeaturesConfig)
-    data: DataConfig = field(default_factory=DataConfig)
-    trainer: TrainerConfig = field(default_factory=TrainerConfig)
-    datasets: dict[str, DataConfig] = field(default_factory=dict)
-    seed: int = 1
-    train_fraction: float = 1.0
-    limit: int | None = None
-    device: str = "auto"
-    threads: int = 1
-    runs_dir: str = "results/runs"
-    data_dir: str = "data"
-    dataset_file: str | None = None
-    keep_weights: bool = False
-    retry: str | None = None
-    logger: LoggerConfig = field(default_factory=LoggerConfig)
-    store: StoreConfig = field(default_factory=StoreConfig)
-
-
-ConfigStore.instance().store(name="schema", node=RunSchema)
-dataset_file.register()
-# For paths that Hydra itself uses: ${home:PATH} writes out a leading ~.
-OmegaConf.register_new_resolver("home", lambda path: str(expanded(path, "runs_dir")), replace=True)
 
 
 @dataclass(frozen=True)
@@ -86,11 +48,11 @@ class RunConfig:
 
     Attributes:
         task: the task, with its settings.
-        resolved: the whole tree as plain values, without what cannot change a score: for the record.
-        variant: the keys, as typed, in which it differs from the plain (task, features, data). One that was deleted
-            stands there as `~KEY`, with the plain value.
-        own_settings: where the task, the features or the data are a user's own YAML, all settings that are not the
-            code's defaults. For the suite's own files they are empty: recipe numbers stand for those.
+        resolved: the whole tree as plain values, for the record, without settings that cannot change a score.
+        variant: the settings that differ from the plain (task, features, data), as typed. A deleted key is there as
+            `~KEY`, with the plain value.
+        own_settings: all settings that differ from the code's defaults, if the task, the features or the data come from
+            a user's YAML. Empty for the suite's own files, which have recipe numbers.
     """
 
     task: Task[Any, Any]
@@ -113,19 +75,11 @@ class RunConfig:
     own_settings: Mapping[str, Any] = field(default_factory=dict)
 
 
-def compose_config(overrides: Sequence[str]) -> DictConfig:
-    """The tree that these overrides compose, from wherever it is called."""
-    if GlobalHydra.instance().is_initialized():
-        return compose("config", list(overrides))
-    with initialize_config_module("conf", version_base="1.3"):
-        return compose("config", list(overrides))
-
-
 def typed_config(overrides: Sequence[str]) -> RunConfig:
-    """The run that somebody typed.
+    """Composes and checks the run that these overrides describe.
 
     Raises:
-        InputError: whatever is wrong with it, in words.
+        InputError: the overrides or a setting are wrong.
     """
     try:
         return run_config(compose_config(overrides))
@@ -133,13 +87,8 @@ def typed_config(overrides: Sequence[str]) -> RunConfig:
         raise InputError(explain(error)) from error
 
 
-def group_options(group: str) -> list[str]:
-    """The names that may be chosen for a group of conf/, such as "task"."""
-    return sorted(Path(file.name).stem for file in files("conf").joinpath(group).iterdir())
-
-
 def run_config(tree: DictConfig) -> RunConfig:
-    """The run that a composed tree describes.
+    """Checks a composed tree and returns its run.
 
     Raises:
         InputError: a setting of the task or its reader is unknown or of the wrong type, or the dataset is for another
@@ -152,10 +101,10 @@ def run_config(tree: DictConfig) -> RunConfig:
 
 
 def recorded_config(resolved: Mapping[str, Any], task: type[Task[Any, Any]]) -> RunConfig:
-    """The run of a task whose `resolved` tree was written down, but for its `variant`: that is in the run's record.
+    """Restores a run from its `resolved` tree, without its `variant`.
 
-    To find it out again would take the YAMLs that the run was composed from, and they may be elsewhere. The class is
-    given: a file may come from a stranger, and must not choose what is imported.
+    The variant is in the run's record; computing it again would need the YAML files of the run. The caller chooses the
+    task's class: the tree may come from an untrusted file, which must not choose what is imported.
     """
     try:
         tree = _without_unused(OmegaConf.merge(OmegaConf.structured(RunSchema), dict(resolved)))  # type: ignore[arg-type]
@@ -165,7 +114,7 @@ def recorded_config(resolved: Mapping[str, Any], task: type[Task[Any, Any]]) -> 
 
 
 def task_named(name: str) -> type[Task[Any, Any]]:
-    """The class of a task: of one under tasks/ that conf/task/ has, or of an entry point that the user installed."""
+    """The class of a task, from conf/task/ or from an entry point of an installed package."""
     found: object = None
     if name in group_options("task"):
         target = OmegaConf.create(files("conf").joinpath("task", f"{name}.yaml").read_text("utf-8")).task._target_
@@ -181,9 +130,9 @@ def task_named(name: str) -> type[Task[Any, Any]]:
 
 
 def _parsed(tree: DictConfig, task_class: type[Task[Any, Any]]) -> RunConfig:
-    """What the tree says, checked."""
+    """Checks the tree and builds the run, without its variant and own settings."""
     name = task_class.name
-    # Checked once more: Hydra lets +KEY=VALUE past the schema.
+    # Checked again: Hydra accepts +KEY=VALUE without the schema.
     plain: dict[str, Any] = OmegaConf.to_container(tree, resolve=True)  # type: ignore[assignment]
     values: RunSchema = _checked(RunSchema, plain, "")
     checks.finite(plain)
@@ -225,7 +174,7 @@ def _parsed(tree: DictConfig, task_class: type[Task[Any, Any]]) -> RunConfig:
 
 
 def _task_class(target: object) -> type[Task[Any, Any]]:
-    """The class that a task's YAML names."""
+    """Imports the class that a task's YAML names."""
     module, _, name = str(target).rpartition(".")
     try:
         found = getattr(importlib.import_module(module), name, None) if module else None
@@ -239,7 +188,7 @@ def _task_class(target: object) -> type[Task[Any, Any]]:
 
 
 def _variant(tree: DictConfig, task: str) -> dict[str, Any]:
-    """The keys and values in which the tree differs from the plain one of its task, features and data."""
+    """The settings in which the tree differs from the plain tree of its task, features and data."""
     try:
         data = (tree.dataset_file or tree.data.name).replace("'", r"\'")
         plain = compose_config([f"task={task}", f"features={tree.features.name}", f"data='{data}'"])
@@ -250,13 +199,13 @@ def _variant(tree: DictConfig, task: str) -> dict[str, Any]:
     here, there = _flat(_resolved(tree)), _flat(_resolved(_without_unused(plain), anywhere=True))
     changed = {key: here[key] for key in here if key != "seed" and (key not in there or here[key] != there[key])}
     changed = {key: value for key, value in changed.items() if not key.startswith(NOT_IN_VARIANT)}
-    # A part that is null on either side is a change of that part, not a deletion of what the other side has below it.
+    # A part that is null on one side is a change of that part, not a deletion of the keys below it.
     deleted = [key for key in there if not any(_one_in_the_other(key, kept) for kept in here)]
     return changed | {f"~{key}": there[key] for key in deleted if not key.startswith(NOT_IN_VARIANT)}
 
 
 def own_settings(resolved: Mapping[str, Any], task: type[Task[Any, Any]]) -> dict[str, Any]:
-    """The settings of a run with a user's own YAML that are not the code's defaults; none for the suite's own files."""
+    """The settings that differ from the code's defaults in a run with a user's YAML; empty for the suite's files."""
     names = {"task": task.name, "features": resolved["features"]["name"], "data": resolved["data"]["name"]}
     if all(name in group_options(group) for group, name in names.items()):
         return {}
@@ -265,7 +214,7 @@ def own_settings(resolved: Mapping[str, Any], task: type[Task[Any, Any]]) -> dic
     defaults["features"]["elmo"] = OmegaConf.to_container(OmegaConf.structured(ElmoConfig))
     there = _flat({**defaults, "reader": OmegaConf.to_container(OmegaConf.structured(task.reader_type))})
     here = _flat({**{key: resolved[key] for key in kinds}, "reader": resolved["data"]["reader"]})
-    # The name is in the identity, and the content's hash in the fingerprint.
+    # The identity has the name, and the fingerprint the hash of the content.
     left_out = ("task._target_", "features.name", *(f"features.{part}.{key}" for part, key in BY_NAME_OR_PATH))
     return {k: value for k, value in here.items() if k not in left_out and (k not in there or there[k] != value)}
 
@@ -275,9 +224,9 @@ def _one_in_the_other(first: str, second: str) -> bool:
 
 
 def _without_unused(tree: DictConfig) -> DictConfig:
-    """The tree without settings that nothing will read, so that they cannot make two equal runs look different.
+    """Drops settings that nothing reads, so that equal runs have equal trees.
 
-    A whole part that was deleted (~trainer) is back with the schema's values, which are what the run would have.
+    A part that was deleted (~trainer) returns with the schema's values, which the run would use.
     """
     tree = tree.copy()
     schema = OmegaConf.structured(RunSchema)
@@ -290,7 +239,7 @@ def _without_unused(tree: DictConfig) -> DictConfig:
 
 
 def _chosen_data(tree: DictConfig) -> DictConfig:
-    """The dataset: what its own file says, or the task's part of it."""
+    """The dataset, from its own file or from the task's `datasets`."""
     name = tree.data.name
     if tree.dataset_file or tree.data.splits or tree.data.hub:
         return tree.data  # type: ignore[no-any-return]
@@ -303,11 +252,11 @@ def _chosen_data(tree: DictConfig) -> DictConfig:
 
 
 def _resolved(tree: DictConfig, anywhere: bool = False) -> dict[str, Any]:
-    """The tree as plain values, without paths and machine, and of all datasets only the chosen one.
+    """The tree as plain values, without paths and machine settings, and with the chosen dataset only.
 
     Args:
-        tree: what was composed.
-        anywhere: take names of weights as such, even where a folder of that name is here and would be read instead.
+        tree: the composed tree.
+        anywhere: treat names of weights as names, even if a folder of that name is in the working directory.
     """
     values: dict[str, Any] = OmegaConf.to_container(tree, resolve=True)  # type: ignore[assignment]
     values["data"] = OmegaConf.to_container(_chosen_data(tree), resolve=True)
@@ -319,10 +268,10 @@ def _resolved(tree: DictConfig, anywhere: bool = False) -> dict[str, Any]:
 
 
 def _without_folder(given: str, anywhere: bool) -> str:
-    """What is recorded of weights or vectors: a name as it is, of a path only the last part.
+    """How a record names weights or vectors: a name unchanged, or the last part of a path.
 
-    The content's hash is in the fingerprint, and its folder is no part of a result. A path that ends like a name keeps
-    a "./", so that somebody's own biLM in a folder called small is never taken for the shipped one.
+    The fingerprint has the hash of the content, so the folder does not matter. A path that ends like a name gets a
+    "./", so that a user's biLM in a folder called small is not taken for the shipped one.
     """
     last = Path(given).name
     if is_name(given, anywhere):
@@ -331,9 +280,9 @@ def _without_folder(given: str, anywhere: bool) -> str:
 
 
 def is_name(given: str, anywhere: bool = False) -> bool:
-    """Whether weights or vectors are given by name, not by path; here, where a folder may go before, or anywhere."""
+    """Whether this is a name of weights or vectors; a folder of that name comes first, unless `anywhere`."""
     if given in shipped_names() or is_published(given):
-        return anywhere or not Path(given).exists()  # as elmo.bilm.weight_files.find_weights has it
+        return anywhere or not Path(given).exists()  # as in elmo.bilm.weight_files.find_weights
     return given in SIZES or given in (GLOVE_50D, WORD2VEC)
 
 
@@ -348,18 +297,8 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _checked(kind: type, values: Mapping[str, Any], where: str) -> Any:  # noqa: ANN401 (an instance of `kind`)
-    """The values as an instance of a dataclass; unknown keys and wrong types are errors."""
+    """Converts the values to a dataclass; unknown keys and wrong types are errors."""
     try:
         return OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(kind), dict(values)))
     except OmegaConfBaseException as error:
         raise InputError(explain(error, where)) from error
-
-
-def explain(error: Exception, where: str = "") -> str:
-    """Describes a config error of a run: the key, what is wrong, and which keys or choices exist."""
-    return config_errors.explain(error, _known_keys, where)
-
-
-def _known_keys(parent: str) -> list[str]:
-    node = OmegaConf.select(compose_config([]), parent) if parent else compose_config([])
-    return [str(key) for key in node if key != "_target_"] if isinstance(node, DictConfig) else []

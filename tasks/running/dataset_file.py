@@ -1,7 +1,7 @@
-"""data=PATH.yaml: a dataset from one file, read as plain values, so that a stranger's file cannot run code.
+"""Dataset files for data=PATH.yaml, read as plain values, so that an untrusted file cannot run code.
 
-Hydra imports and calls what a config may name, so everything under conf/ and --config-dir is trusted like code. This
-file is not: nothing in it is looked up, and all of it lands under `data`, where the schema knows every key.
+Hydra imports and calls what a config names, so everything under conf/ and --config-dir is trusted like code. A dataset
+file is not trusted: nothing in it is resolved, and all of it is placed under `data`, where the schema knows every key.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from omegaconf import OmegaConf
 
 GROUP = "data/"
 SUFFIX = ".yaml"
-DEEPEST = 10  # levels of a file; a dataset has four
+DEEPEST = 10  # levels of nesting; a dataset has four
 
 
 class DatasetFiles(ConfigSource):
-    """What Hydra asks for data=PATH.yaml; datasets by name are in conf/ and --config-dir."""
+    """Hydra's config source for data=PATH.yaml; datasets by name are in conf/ and --config-dir."""
 
     @staticmethod
     def scheme() -> str:  # noqa: D102
@@ -52,23 +52,23 @@ class DatasetFiles(ConfigSource):
 
 
 class DatasetFilesFirst(SearchPathPlugin):
-    """Puts them before all folders: Hydra would take data=mini.yaml for conf/data/mini.yaml."""
+    """Puts dataset files before all folders: Hydra would read data=mini.yaml from conf/data/mini.yaml."""
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:  # noqa: D102
         search_path.prepend("tasks", f"{DatasetFiles.scheme()}://")
 
 
 def register() -> None:
-    """Makes data=PATH.yaml known to Hydra, in this process."""
+    """Registers data=PATH.yaml with Hydra in this process."""
     Plugins.instance().register(DatasetFiles)
     Plugins.instance().register(DatasetFilesFirst)
 
 
 def read_dataset(given: str) -> dict[str, Any]:
-    """The dataset in this file, its `name` the file's own unless it says another; keys and types are Hydra's to check.
+    """Reads a dataset file; `name` defaults to the file's name. Hydra checks keys and types.
 
     Raises:
-        ConfigCompositionException: it cannot be read, or has something that only a trusted config may have.
+        ConfigCompositionException: the file cannot be read, or holds what only a trusted config may hold.
     """
     path = Path(given).expanduser()
     if not path.is_file():
@@ -97,7 +97,7 @@ def read_dataset(given: str) -> dict[str, Any]:
 
 
 def _check_structure(given: str, text: str) -> None:
-    """Refuses what would fill all memory, or take hours: aliases of aliases, and brackets in brackets."""
+    """Refuses aliases and deep nesting, which can fill all memory or take hours."""
     depth = 0
     for event in yaml.parse(text, yaml.SafeLoader):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
@@ -107,7 +107,7 @@ def _check_structure(given: str, text: str) -> None:
 
 
 def _texts(value: object) -> Iterator[str]:
-    """All text in a value, keys too."""
+    """All strings in a value, including keys."""
     if isinstance(value, dict):
         value = [*value, *value.values()]
     if isinstance(value, list):

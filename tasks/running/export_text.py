@@ -1,7 +1,6 @@
-"""python -m tasks.text task=ner data=paper > ner.txt: the training text of a task, to tune a biLM on.
+"""Export of a task's training text, to tune a biLM on: python -m tasks.text task=ner data=paper > ner.txt.
 
-The paper tunes its biLM for an epoch on a task's training text, without the labels, before it freezes it. This prints
-that text, each sentence (passage, question, premise ...) once, its tokens parted by blanks; dev and test are not read.
+The paper tunes its biLM for one epoch on a task's training text, without the labels, before it freezes the biLM.
 """
 
 from __future__ import annotations
@@ -13,32 +12,33 @@ from itertools import chain
 
 from elmo.common.errors import InputError
 from tasks.data.datasets import DataSource
-from tasks.running.config import RunConfig, group_options, typed_config
+from tasks.running.config import RunConfig, typed_config
+from tasks.running.schema import group_options
 
 HELP = """\
 python -m tasks.text task={tasks} data=mini|paper|NAME [KEY=VALUE ...] > FILE
 
-The training text of a task, each sentence once, its tokens parted by blanks; no labels, nothing of dev or test.
-A biLM is tuned on it and used so:
+Prints the training text of a task: each sentence (passage, question, premise ...) once, one per line, tokens separated
+by spaces. No labels, nothing of dev or test. To tune a biLM on it and use that:
 
   python -m tasks.text task=ner data=paper > ner.txt
   python -m elmo.pretrain init=small 'corpus=[ner.txt]' out=tuned name=small-ner budget.tokens=600000 \\
       heldout_fraction=0.05 training.batch_tokens=2048 training.learning_rate=0.002 training.compile=false
   python -m tasks.run task=ner data=paper features=elmo features.elmo.weights=tuned/export/small-ner
 
-600000: three times CoNLL-2003's 197,521 words. A dataset of your own: copy its YAML to conf/data/.
+600000 is three times CoNLL-2003's 197,521 words. For your own dataset, use data=PATH.yaml.
 """
 
 
 def training_text(config: RunConfig) -> list[str]:
-    """The sentences of a task's training examples, each once, in their order."""
+    """The sentences of a task's training examples, each once, in order."""
     source = DataSource(config.data, config.data_dir, config.limit, config.train_fraction, config.seed)
     examples = source.load(config.task, "train").examples
     return list(dict.fromkeys(map(" ".join, chain.from_iterable(map(config.task.texts, examples)))))
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Prints the text that the settings ask for; the exit status is 1 if there is none."""
+    """Prints the text; the exit status is 1 if the settings or the data are wrong."""
     if not arguments or any(argument in ("--help", "-h") for argument in arguments):
         print(HELP.format(tasks="|".join(group_options("task"))), end="")
         return 0
@@ -51,6 +51,6 @@ def main(arguments: Sequence[str]) -> int:
     try:
         sys.stdout.writelines(f"{line}\n" for line in text)
         sys.stdout.flush()
-    except BrokenPipeError:  # whoever reads, such as `head`, has enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what Python still flushes when it ends
+    except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes again when it exits
     return 0

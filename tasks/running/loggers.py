@@ -1,4 +1,4 @@
-"""Who follows a run while it goes on: nobody, or Weights & Biases. The record is the truth; none can fail a run."""
+"""Experiment loggers: none, or Weights & Biases. A failing logger never fails a run; the record has everything."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from elmo.common.progress import Reporter
 NAMES = ("none", "wandb")
 MODES = ("online", "offline", "disabled")
 FOLDER = ".wandb"  # below runs_dir
-LONGEST = 64  # letters of a tag; names and groups may have twice as many
+LONGEST = 64  # characters of a tag; names and groups may have twice as many
 
 
 @dataclass
 class LoggerConfig:
-    """Where a run is logged to beside its record; conf/logger/ has the choices."""
+    """Where a run is logged in addition to its record; conf/logger/ has the choices."""
 
     name: str = "none"
     mode: str = "online"
@@ -28,7 +28,7 @@ class LoggerConfig:
     entity: str | None = None
 
     def check(self) -> None:
-        """Raises an InputError for a value that cannot be meant."""
+        """Raises an InputError for an unknown name or mode."""
         for key, value, known in (("name", self.name, NAMES), ("mode", self.mode, MODES)):
             if value not in known:
                 raise InputError(f"logger.{key}: expected {', '.join(known[:-1])} or {known[-1]}, found {value!r}")
@@ -36,15 +36,15 @@ class LoggerConfig:
 
 @dataclass(frozen=True)
 class Logged:
-    """What a logger is told of a run at its start.
+    """What a logger needs to know about a run.
 
     Attributes:
-        id: the same for a run that goes on after it was stopped.
+        id: stays the same when a stopped run is resumed.
         title: the run's name.
-        group: what it shares with its other seeds.
-        tags: what to find it by.
-        settings: its whole config.
-        runs_dir: below which all that a logger writes must lie.
+        group: the name without the seed.
+        tags: dataset, task and features.
+        settings: the whole config.
+        runs_dir: the folder for everything that a logger writes.
     """
 
     id: str
@@ -56,13 +56,13 @@ class Logged:
 
 
 class Logger:
-    """Follows a run and does nothing with it; leaving the `with` block ends it."""
+    """A logger that does nothing, and the interface of the others; a context manager."""
 
     def epoch(self, values: Mapping[str, float]) -> None:
-        """Takes what one epoch has come to."""
+        """Logs the values of one epoch."""
 
     def final(self, values: Mapping[str, object]) -> None:
-        """Takes what the record says in the end."""
+        """Logs the summary of the final record."""
 
     def __enter__(self) -> Logger:
         return self
@@ -70,11 +70,11 @@ class Logger:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Ends it; `kind` is set where the run failed or was stopped."""
+        """Closes the logger; `kind` is set if the run failed or was stopped."""
 
 
 class WandbLogger(Logger):
-    """Follows a run on Weights & Biases, until something goes wrong there."""
+    """Logs a run to Weights & Biases, until something there fails."""
 
     def __init__(self, config: LoggerConfig, run: Logged, reporter: Reporter) -> None:
         self._reporter = reporter
@@ -82,27 +82,27 @@ class WandbLogger(Logger):
         self._attempt(lambda: self._start(config, run))
 
     def epoch(self, values: Mapping[str, float]) -> None:
-        """Streams one epoch's values."""
+        """Streams the values of one epoch."""
         if self._run is not None:
             self._attempt(lambda: self._run.log(dict(values)))
 
     def final(self, values: Mapping[str, object]) -> None:
-        """Writes the record's values into the summary."""
+        """Writes the record's summary into that of the wandb run."""
         if self._run is not None:
             self._attempt(lambda: self._run.summary.update(dict(values)))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Ends it, as failed where the block was left by an exception."""
+        """Closes the wandb run, as failed if the block ended with an exception."""
         if self._run is not None:
             self._attempt(lambda: self._run.finish(exit_code=0 if kind is None else 1))
 
     def _start(self, config: LoggerConfig, run: Logged) -> None:
         folder = (run.runs_dir / FOLDER).absolute()
         folder.mkdir(parents=True, exist_ok=True)  # otherwise wandb writes to the system's temporary folder
-        os.environ.setdefault("WANDB_CACHE_DIR", str(folder / "cache"))  # its logs; read when wandb is first imported
-        import wandb  # takes a second, which those who do without it should not pay
+        os.environ.setdefault("WANDB_CACHE_DIR", str(folder / "cache"))  # read when wandb is first imported
+        import wandb  # imported only when used: it takes a second
 
         self._run = wandb.init(
             id=run.id,
@@ -114,20 +114,20 @@ class WandbLogger(Logger):
             entity=config.entity,
             mode=config.mode,  # type: ignore[arg-type]  # one of MODES
             dir=str(folder),
-            resume="allow" if config.mode == "online" else None,  # offline files of one id are joined when sent
+            resume="allow" if config.mode == "online" else None,  # `wandb sync` joins offline files of one id
             settings=wandb.Settings(silent=True, console="off", login_timeout=30),
         )
-        self._run.define_metric("*", step_metric="epoch")  # also where epochs are trained once more
+        self._run.define_metric("*", step_metric="epoch")  # also if a resumed run trains an epoch again
 
     def _attempt(self, action: Callable[[], object]) -> None:
-        """Does it; a failure is told once, and nothing is logged from then on."""
+        """Calls `action`; if it fails, warns once and logs nothing more."""
         try:
             action()
-        except Exception as error:  # noqa: BLE001 - another program's faults, of any kind, must not cost a day of training
+        except Exception as error:  # noqa: BLE001 (no fault of wandb may stop the training)
             self._run = None
-            self._reporter.warn(f"warning: wandb: {type(error).__name__}: {error}; the run goes on without it")
+            self._reporter.warn(f"warning: wandb: {type(error).__name__}: {error}; the run continues without it")
 
 
 def make_logger(config: LoggerConfig, run: Logged, reporter: Reporter) -> Logger:
-    """The logger that the config names."""
+    """Creates the logger that the config names."""
     return WandbLogger(config, run, reporter) if config.name == "wandb" else Logger()

@@ -1,4 +1,4 @@
-"""A run before it starts: what it is called, what its outcome depends on, and where its record goes."""
+"""Run plans: the name, the fingerprint and the record path of a run, known before it starts."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ CHECKPOINT_NAME = "checkpoint.pt"
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What is settled about a run before anything is trained.
+class RunPlan:
+    """What is known about a run before training.
 
     Attributes:
         config: the run.
         source: its data.
         identity: its name.
-        path: the record's, which follows from the name.
-        parts: what may change a score besides what the name says; see `RunRecord.fingerprinted`.
+        path: where its record is; follows from the identity.
+        parts: what else can change a score; see `RunRecord.fingerprinted`.
     """
 
     config: RunConfig
@@ -35,8 +35,8 @@ class Plan:
     parts: dict[str, Any]
 
     @classmethod
-    def of(cls, config: RunConfig) -> Plan:
-        """The plan of a run; its data and weights are there, and hashed."""
+    def of(cls, config: RunConfig) -> RunPlan:
+        """Plans a run; hashes its data, vectors and weights."""
         identity = identity_of(config)
         source = DataSource(config.data, config.data_dir, config.limit, config.train_fraction, config.seed)
         parts = {
@@ -49,12 +49,12 @@ class Plan:
 
     @property
     def hashed(self) -> dict[str, Any]:
-        """All that the run's fingerprint covers."""
+        """Everything that the fingerprint covers."""
         return hashed(self.identity, self.parts)
 
     @property
     def fingerprint(self) -> str:
-        """Equal for runs whose scores must be equal."""
+        """The run's fingerprint: runs with equal fingerprints have equal scores."""
         return fingerprint(self.hashed)
 
     @property
@@ -64,7 +64,7 @@ class Plan:
 
     @property
     def logged(self) -> Logged:
-        """What a logger is told of the run: its seeds share a group, and it keeps its number when it is stopped."""
+        """The run as a logger needs it: its seeds share a group, and a resumed run keeps its id."""
         name = self.identity
         return Logged(
             id=self.fingerprint[:16],
@@ -77,15 +77,15 @@ class Plan:
 
     @property
     def checkpoint(self) -> Path:
-        """Where the state after the last epoch is kept until the run has ended."""
+        """The file with the state after the last epoch; removed when the run ends."""
         return self.path.with_name(CHECKPOINT_NAME)
 
     @property
     def left_behind(self) -> bool:
-        """Whether there is something of a process at work, or of one that was killed before it had tidied up."""
+        """Whether a process works on the run, or was killed before it cleaned up."""
         return self.checkpoint.exists() or self.path.with_name(LOCK_NAME).exists()
 
 
 def identity_of(config: RunConfig) -> Identity:
-    """The name of a run."""
+    """The identity of a run."""
     return Identity(config.data.name, config.task.name, config.features.name, config.seed, config.variant)

@@ -1,4 +1,4 @@
-"""A trained model in a file: what it learned, and what is needed to build it around that again."""
+"""Saved models: trained weights in a file, with everything needed to rebuild the model."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tasks.running.config import BY_NAME_OR_PATH, RunConfig, is_name, recorded_c
 from tasks.training.trainer import TaskModel
 
 PARTS = {"config": dict, "features": dict, "words": list, "trained": dict}
-LATER_PARTS = {"task": str, "paths": dict, "labels": list}  # files of earlier versions have none
+LATER_PARTS = {"task": str, "paths": dict, "labels": list}  # missing in files of earlier versions
 
 
 def save_weights(path: Path, model: TaskModel, config: RunConfig) -> None:
-    """Writes the trained parameters, with the words, labels and config from which the rest of the model follows.
+    """Writes the trained parameters with the words, labels and config that rebuild the rest of the model.
 
-    The config has names alone, of the task too: whoever loads the file decides which class has that name. Where vectors
-    or a biLM lie that were given by path is next to it: this file, unlike the record, is for the machine that it is on.
+    The config names the task but not its class, which the loading program chooses. Unlike a record, the file keeps the
+    paths of vectors and weights: it is for use on the same machine.
     """
     features = model.features.config
     given = {part: getattr(getattr(features, part), key, None) for part, key in BY_NAME_OR_PATH}
@@ -39,13 +39,13 @@ def save_weights(path: Path, model: TaskModel, config: RunConfig) -> None:
 
 
 def load_weights(path: Path, task: str) -> tuple[RunConfig, TaskModel]:
-    """The run and the model that were saved.
+    """Loads a run and its model.
 
-    The file may come from a stranger: nothing in it is run, and the task's class is found by its name.
+    The file may be untrusted: nothing in it is executed, and the task's class is found by its name.
 
     Args:
         path: the file.
-        task: the name of the task; a model of another one is refused.
+        task: the name of the expected task; a model of another task is an error.
     """
     if not path.is_file():
         raise InputError(f"{path}: no such file. Weights are kept by a run with keep_weights=true")
@@ -64,11 +64,11 @@ def load_weights(path: Path, task: str) -> tuple[RunConfig, TaskModel]:
         if settings is not None and given is not None:
             setattr(settings, key, str(given))
             if not Path(str(given)).exists():
-                raise InputError(f"{path}: the model was trained with {given}, which is not there. Put it back")
+                raise InputError(f"{path}: the model was trained with {given}, which no longer exists. Put it back")
     here = features_fingerprint(config.features)
     changed = [str(name) for name, value in saved["features"].items() if value != here.get(name)]
     if changed:
-        raise InputError(f"{path}: {', '.join(changed)} are no longer those that the model was trained with")
+        raise InputError(f"{path}: {', '.join(changed)} differ from those that the model was trained with")
     config.task.use_labels(saved["labels"])
     features = TokenFeatures(config.features, [tuple(saved["words"])], config.seed)
     model = TaskModel(features, config.task.build_head(features.input_dim, features.output_dim))
@@ -78,7 +78,7 @@ def load_weights(path: Path, task: str) -> tuple[RunConfig, TaskModel]:
 
 
 def _task_of_target(config: Mapping[str, Any]) -> str:
-    """The name of the task in a file of an earlier version, which has the path of a class under tasks/ instead."""
+    """The task's name in a file of an earlier version, which has the path of its class instead."""
     settings = config.get("task")
     target = str(settings.get("_target_")) if isinstance(settings, dict) else ""
     named = re.fullmatch(r"tasks\.(\w+)\.task\.\w+", target)

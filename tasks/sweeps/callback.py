@@ -11,7 +11,7 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -32,36 +32,13 @@ from results.records.record import RecordConflict, RecordUnreadable, decide, rec
 from results.records.run_lock import Process
 from results.records.sweep_manifest import Manifest, write_manifest
 from tasks.running.config import RunConfig, run_config
-from tasks.running.plan import Plan, identity_of
+from tasks.running.experiment import Ended, RunFailed
+from tasks.running.plan import RunPlan, identity_of
 from tasks.sweeps.remote_lines import Notices, leave, terminal
 
 Event = Literal["started", "finished", "skipped", "elsewhere", "failed", "failed before"]
 ENDS: tuple[Event, ...] = ("finished", "skipped", "elsewhere", "failed", "failed before")
 TITLE_WIDTH = 30  # so that the scores of most runs stand below each other
-
-
-@dataclass(frozen=True)
-class Ended:
-    """How a run ended that did not fail: what it was, what came of it, and the score in words.
-
-    "elsewhere" is one that another process is at work on.
-    """
-
-    status: Literal["finished", "skipped", "elsewhere"]
-    title: str
-    text: str
-
-
-class RunFailed(RuntimeError):  # noqa: N818
-    """A run that failed for a reason already printed; in a sweep the others have gone on.
-
-    Attributes:
-        before: an earlier command has run it, and this one did not.
-    """
-
-    def __init__(self, before: bool = False) -> None:
-        super().__init__(before)  # told to the base too, so that it survives the way between processes
-        self.before = before
 
 
 class _Told(JobReturn):
@@ -225,7 +202,7 @@ def nothing_left(configs: Mapping[str, RunConfig | str]) -> bool:
     if len(runs) < len(configs) or not all(record_path(run.runs_dir, identity_of(run)).exists() for run in runs):
         return False
     try:
-        plans = map(Plan.of, runs)
+        plans = map(RunPlan.of, runs)
         return all(decide(plan.path, plan.hashed) == "skip" and not plan.left_behind for plan in plans)
     except (InputError, RecordConflict, RecordUnreadable, OSError):
         return False

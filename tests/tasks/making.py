@@ -5,7 +5,8 @@ from tasks.features.frozen_layers import ElmoConfig
 from tasks.features.token_features import FeaturesConfig, TokenFeatures
 from tasks.features.words import WordsConfig
 from tasks.modules.seeding import initialise
-from tasks.running.config import compose_config, run_config
+from tasks.running.config import run_config
+from tasks.running.schema import compose_config
 from tasks.training.trainer import TaskModel
 
 # An arm, small and without anything from outside: no GloVe, and a biLM that is drawn on the spot. Word vectors that are

@@ -13,7 +13,8 @@ from typing import Any
 from elmo.common.errors import InputError
 from results.records.identity import flattened
 from tasks.features.token_features import features_recipes
-from tasks.running.config import BY_NAME_OR_PATH, group_options, typed_config
+from tasks.running.config import BY_NAME_OR_PATH, typed_config
+from tasks.running.schema import group_options
 
 PINS = Path(__file__).with_suffix(".json")
 COMMAND = "python -m tests.tasks.pinned_defaults"

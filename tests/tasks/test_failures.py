@@ -258,7 +258,7 @@ class TestBrokenPools:
         starts = self.broken(monkeypatch, [1, 0, 2, 0, 1, 3])
         code, _, err = command()
         assert (code, len(starts)) == (0, 7)
-        assert err.count("a process was killed in the middle of its run; the sweep goes on") == 6
+        assert err.count("a process was killed in the middle of its run; the sweep continues") == 6
 
 
 def test_an_experiment_that_names_an_unknown_task(place, command, tmp_path):

@@ -37,7 +37,7 @@ for path in map(Path, sys.argv[1:]):
     absent = {key: value for key, value in name.variant.items() if key == "features.elmo.weights"}
     config = typed_config([*typed, *(f"{key}={value}" for key, value in name.variant.items() if key not in absent)])
     config = replace(config, variant={**config.variant, **absent})
-    found = tasks.running.plan.Plan.of(config)
+    found = tasks.running.plan.RunPlan.of(config)
     print(path, "same" if found.fingerprint == record.fingerprint else f"differs: {found.hashed} {record.hashed}")
 """
 

@@ -6,7 +6,8 @@ from omegaconf import OmegaConf
 
 from elmo.common.errors import InputError
 from tasks.data.datasets import DataConfig, DataSource, HubConfig
-from tasks.running.config import compose_config, run_config
+from tasks.running.config import run_config
+from tasks.running.schema import compose_config
 
 TRAIN = "EU B-ORG\nrejects O\nGerman B-MISC\ncalls O\n\nPeter B-PER\nBlackburn I-PER\n\nYes O\n"
 DEV = "Paris B-LOC\n\nNo O\n"

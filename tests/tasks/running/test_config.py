@@ -14,7 +14,8 @@ from tasks.features.characters import CharactersConfig
 from tasks.features.frozen_layers import ElmoConfig
 from tasks.features.token_features import FeaturesConfig
 from tasks.features.words import WordsConfig
-from tasks.running.config import compose_config, run_config
+from tasks.running.config import run_config
+from tasks.running.schema import compose_config
 from tasks.training.trainer import TrainerConfig
 from tests.tasks.making import run_of
 

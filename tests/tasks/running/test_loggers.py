@@ -10,7 +10,7 @@ import pytest
 from elmo.common.progress import Reporter
 from results.records.record import read_record
 from tasks.running.loggers import Logged, Logger, LoggerConfig, WandbLogger, make_logger
-from tasks.running.plan import Plan
+from tasks.running.plan import RunPlan
 from tests.tasks.making import run_of
 from tests.tasks.user import arguments, outcome, path_of, start
 
@@ -157,7 +157,7 @@ class TestFailures:
         err = self.run(place, command, tmp_path)
         assert calls == ["define", 1, 2]
         assert err.count("wandb") == 1
-        assert "warning: wandb: CommError: the network is gone; the run goes on without it" in err
+        assert "warning: wandb: CommError: the network is gone; the run continues without it" in err
 
     @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), RuntimeError("odd"), KeyError("x")])
     def test_one_that_does_not_start(self, place, command, tmp_path, home, monkeypatch, error):
@@ -194,8 +194,8 @@ def test_ctrl_c_passes_through(monkeypatch, tmp_path, home):
 
 class TestNames:
     def test_seeds_share_a_group_and_a_run_keeps_its_id(self):
-        first, second = (Plan.of(run_of("features.words.vectors=null", f"seed={seed}")) for seed in (1, 2))
-        again = Plan.of(run_of("features.words.vectors=null", "seed=1", "logger=wandb", "threads=2", "retry=failed"))
+        first, second = (RunPlan.of(run_of("features.words.vectors=null", f"seed={seed}")) for seed in (1, 2))
+        again = RunPlan.of(run_of("features.words.vectors=null", "seed=1", "logger=wandb", "threads=2", "retry=failed"))
         assert first.logged.group == second.logged.group == "mini ner glove features.words.vectors=null"
         assert first.logged.title != second.logged.title
         assert first.logged.id == again.logged.id != second.logged.id

@@ -155,13 +155,13 @@ def test_twenty_kills_change_no_record(command, tmp_path):
 
 
 def test_a_killed_worker_does_not_stop_the_others(tmp_path):
-    """As when memory runs out: the sweep goes on by itself, with the killed run too."""
+    """As when memory runs out: the sweep continues by itself, with the killed run too."""
     sweep = Sweep(tmp_path, ["trainer.epochs=12", *SIDE_BY_SIDE])
     sweep.wait_for_work()
     sweep.kill("worker", random)
     err = sweep.end()
     assert sweep.process.returncode == 0, err
-    assert "tasks.run: a process was killed in the middle of its run; the sweep goes on" in err
+    assert "tasks.run: a process was killed in the middle of its run; the sweep continues" in err
     assert [outcome[0] for outcome in outcomes(tmp_path).values()] == ["finished"] * 2
     assert left_behind(tmp_path)[0] == []
 

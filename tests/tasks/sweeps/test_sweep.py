@@ -22,7 +22,8 @@ from results.records.record import read_record, record_path
 from results.records.sweep_manifest import read_manifests
 from results.status import main as status
 from tasks.data.datasets import DataSource
-from tasks.running.config import compose_config, run_config
+from tasks.running.config import run_config
+from tasks.running.schema import compose_config
 from tasks.sweeps import callback
 from tests.tasks.making import NO_COLUMN, SMALL, WORD_COLUMN
 

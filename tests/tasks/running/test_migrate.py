@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-import tasks.migrate
+import tasks.running.migrate
 from elmo.common.files import write_json
 from results.records.identity import fingerprint, record_path
 from results.records.record import RecordUnreadable, read_record
 from tasks.running.config import typed_config
-from tasks.running.plan import Plan
+from tasks.running.plan import RunPlan
 
 VARIANT = {"trainer.epochs": 2, "limit": 3}
 
@@ -18,7 +18,7 @@ VARIANT = {"trainer.epochs": 2, "limit": 3}
 def old(tmp_path):
     """The path of a record of schema 1, with examples; made from what the same run is today."""
     typed = [f"{key}={value}" for key, value in VARIANT.items()]
-    plan = Plan.of(typed_config(["task=ner", "data=mini", "features=glove", *typed, f"runs_dir={tmp_path}"]))
+    plan = RunPlan.of(typed_config(["task=ner", "data=mini", "features=glove", *typed, f"runs_dir={tmp_path}"]))
     hashed = {"config": plan.config.resolved, **{k: plan.parts[k] for k in ("data", "vectors", "weights")}, "recipe": 1}
     named = plan.identity
     identity = {"data": named.data, "task": named.task, "features": named.features, "seed": named.seed}
@@ -44,7 +44,7 @@ def test_the_run_is_found_again_with_its_scores(old, tmp_path, capsys):
     path, plan = old
     with pytest.raises(RecordUnreadable, match=r"run: python -m tasks\.migrate RUNS_DIR"):
         read_record(path)
-    assert tasks.migrate.main([str(tmp_path)]) == 0
+    assert tasks.running.migrate.main([str(tmp_path)]) == 0
     record = read_record(path)
     assert record.fingerprint == plan.fingerprint
     assert record.config == plan.config.resolved
@@ -52,7 +52,7 @@ def test_the_run_is_found_again_with_its_scores(old, tmp_path, capsys):
     examples = json.loads(path.with_name("examples.json").read_text())
     assert examples == {"schema": 1, "fingerprint": record.fingerprint, "scores": [{"tp": 1, "fp": 1, "fn": 1}]}
     before = path.read_bytes()
-    assert tasks.migrate.main([str(tmp_path)]) == 0
+    assert tasks.running.migrate.main([str(tmp_path)]) == 0
     assert path.read_bytes() == before
     assert capsys.readouterr().out == "1 records migrated\n0 records migrated\n"
 
@@ -64,10 +64,10 @@ def test_a_command_that_was_killed_between_the_two_files_can_be_repeated(old, tm
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(tasks.migrate, "write_record", killed)
+        patched.setattr(tasks.running.migrate, "write_record", killed)
         with pytest.raises(KeyboardInterrupt):
-            tasks.migrate.main([str(tmp_path)])
-    assert tasks.migrate.main([str(tmp_path)]) == 0
+            tasks.running.migrate.main([str(tmp_path)])
+    assert tasks.running.migrate.main([str(tmp_path)]) == 0
     assert read_record(path).fingerprint == plan.fingerprint
 
 
@@ -90,7 +90,7 @@ def test_what_was_edited_is_named_and_left_alone(old, tmp_path, capsys, edit, me
     edit(content)
     path.write_text(json.dumps(content))
     before = path.read_bytes(), path.with_name("examples.json").read_bytes()
-    assert tasks.migrate.main([str(tmp_path)]) == 1
+    assert tasks.running.migrate.main([str(tmp_path)]) == 1
     said = capsys.readouterr()
     assert said.out == "0 records migrated, 1 left alone\n"
     assert f"{path}: " in said.err

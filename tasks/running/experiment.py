@@ -1,0 +1,258 @@
+"""Carries out one run: builds the model, trains it, tests it once and writes its record."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any, Literal
+
+import torch
+
+from elmo.common.device import own_device
+from elmo.common.processes import parent_pid
+from elmo.common.progress import Reporter
+from results.records.record import (
+    EXAMPLES_NAME,
+    Mix,
+    RunError,
+    RunRecord,
+    decide,
+    describe_environment,
+    prepare_folder,
+    read_record,
+    timestamp,
+    write_examples,
+    write_record,
+)
+from results.records.run_lock import Lock, Owner, Process, take
+from tasks.data.datasets import Loaded
+from tasks.features.frozen_layers import StoreUnusable
+from tasks.features.token_features import TokenFeatures
+from tasks.interface import Scores, Split
+from tasks.modules.seeding import initialise
+from tasks.running.config import RunConfig
+from tasks.running.loggers import make_logger
+from tasks.running.plan import RunPlan
+from tasks.running.saved_model import save_weights
+from tasks.training.peak_memory import forget_peak, peak_mb
+from tasks.training.trainer import FitState, TaskModel, Trainer
+
+WEIGHTS_NAME = "weights.pt"
+LEAST_COVERAGE = 0.5  # warn where fewer of a split's words have a pretrained vector
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a run ended that did not fail.
+
+    Attributes:
+        status: "skipped" if it was done before, "elsewhere" if another process works on it.
+        title: the run's name.
+        text: its scores, for people.
+    """
+
+    status: Literal["finished", "skipped", "elsewhere"]
+    title: str
+    text: str
+
+
+class RunFailed(RuntimeError):  # noqa: N818
+    """A run that failed; the process that ran it has printed the reason.
+
+    Attributes:
+        before: it failed in an earlier command, and was not run again.
+    """
+
+    def __init__(self, before: bool = False) -> None:
+        super().__init__(before)  # passed to the base class too: pickling needs it
+        self.before = before
+
+
+@dataclass
+class RunOutcome:
+    """Results of a run so far; if the run fails, its record holds what is here."""
+
+    data: dict[str, Any] = field(default_factory=dict)
+    fit: FitState = field(default_factory=FitState)
+    epochs_here: set[int] = field(default_factory=set)  # trained by this process, not before a kill
+    dev: Scores = field(default_factory=Scores)
+    test: Scores = field(default_factory=Scores)
+    mixes: dict[str, Mix] = field(default_factory=dict)
+    coverage: dict[str, dict[str, int]] = field(default_factory=dict)
+
+
+def run(config: RunConfig, in_sweep: bool = False, side_by_side: bool = False) -> Ended:
+    """Carries out one run, unless it is done, and writes its record.
+
+    Args:
+        config: the run.
+        in_sweep: print warnings only; the sweep prints how the run ended.
+        side_by_side: other runs may print at the same time.
+
+    Raises:
+        RunFailed: it failed before with the same settings, and `retry` is not set.
+    """
+    torch.set_num_threads(config.threads)
+    device = own_device(config.device)
+    plan = RunPlan.of(config)
+    reporter = Reporter(plan.title, brief=in_sweep, bars=not side_by_side)
+    done = decide(plan.path, plan.hashed)
+    if (done == "skip" and not plan.left_behind) or (done == "failed" and not config.retry_failed):
+        return _ended_before(plan, done, reporter)
+    prepare_folder(plan.path)
+    launcher = parent_pid()
+    lock = take(plan.path.parent, plan.title, None if launcher is None else Process.of(launcher))
+    if isinstance(lock, Owner):
+        if done == "skip":  # that process is about to end
+            return _ended_before(plan, done, reporter)
+        reporter.warn(f"is running elsewhere: {lock}")
+        return Ended("elsewhere", plan.title, "")
+    with lock:
+        done = decide(plan.path, plan.hashed)  # another process may have ended it before the lock
+        if done == "skip" or (done == "failed" and not config.retry_failed):
+            plan.checkpoint.unlink(missing_ok=True)  # left by a process killed after it wrote the record
+            return _ended_before(plan, done, reporter)
+        return _carry_out(plan, lock, device, reporter)
+
+
+def _ended_before(plan: RunPlan, done: Literal["run", "skip", "failed"], reporter: Reporter) -> Ended:
+    """Reports that an earlier command did the run; raises RunFailed if it failed then."""
+    if done == "skip":
+        if plan.config.keep_weights and not plan.path.with_name(WEIGHTS_NAME).exists():
+            reporter.warn(
+                f"is done already, and kept no weights: {plan.path}. To get them, run it again with another "
+                f"runs_dir=DIR, or delete {plan.path.parent} first"
+            )
+        else:
+            reporter.say(f"is done already: {plan.path}")
+        return Ended("skipped", plan.title, "")
+    error = read_record(plan.path).error
+    reporter.warn(f"failed before, and runs again with retry=failed: {error.last_line if error else ''}  {plan.path}")
+    raise RunFailed(before=True)
+
+
+def _carry_out(plan: RunPlan, lock: Lock, device: torch.device, reporter: Reporter) -> Ended:
+    """Trains, tests and writes the record, also if the run fails."""
+    config, path, task = plan.config, plan.path, plan.config.task
+    outcome = RunOutcome()
+    forget_peak(device)
+    started_at, started = timestamp(), time.perf_counter()
+
+    def record(error: Exception | None = None) -> RunRecord:
+        before = sum(epoch["seconds"] for epoch in outcome.fit.curve if epoch["epoch"] not in outcome.epochs_here)
+        return RunRecord(
+            status="failed" if error else "finished",
+            identity=plan.identity,
+            fingerprinted=plan.parts,
+            config=config.resolved,
+            metric=task.metric,
+            scores={"dev": outcome.dev.values, "test": outcome.test.values},
+            details=outcome.test.details,
+            data=outcome.data,
+            weights=_weights_note(config, plan.parts),
+            coverage=outcome.coverage or None,
+            mixes=outcome.mixes,
+            epochs=outcome.fit.curve,
+            seconds=round(before + time.perf_counter() - started, 3),
+            peak_memory_mb=peak_mb(device),
+            environment=describe_environment(_device_name(device), config.threads),
+            started_at=started_at,
+            finished_at=timestamp(),
+            error=RunError.of(error) if error else None,
+        )
+
+    def on_epoch(state: FitState) -> None:
+        outcome.epochs_here.add(state.epoch)
+        lock.progress(state.epoch, config.trainer.epochs)
+        logger.epoch(state.curve[-1])
+
+    lock.progress(0, config.trainer.epochs)
+    with make_logger(config.logger, plan.logged, reporter) as logger:
+        try:
+            model = train_and_test(plan, device, reporter, outcome, on_epoch)
+            if config.keep_weights:
+                save_weights(path.with_name(WEIGHTS_NAME), model, config)
+            write_examples(path.with_name(EXAMPLES_NAME), plan.fingerprint, outcome.test.examples)
+        except StoreUnusable:
+            raise  # no failed record: the same run would succeed with another store
+        except Exception as error:
+            failed = record(error)
+            write_record(path, failed)  # the table shows failures of any kind
+            reporter.warn(f"failed, see {path}")
+            logger.final(failed.summary())
+            raise
+        finished = record()
+        write_record(path, finished)
+        plan.checkpoint.unlink(missing_ok=True)
+        logger.final(finished.summary())
+    dev, test = finished.scores["dev"][task.metric], finished.scores["test"][task.metric]
+    text = f"{task.metric}: dev {dev:.2f}, test {test:.2f}  {finished.seconds:.0f} s"
+    reporter.say(f"{text}  {path}")
+    return Ended("finished", plan.title, text)
+
+
+def train_and_test(
+    plan: RunPlan, device: torch.device, reporter: Reporter, outcome: RunOutcome, on_epoch: Callable[[FitState], None]
+) -> TaskModel:
+    """The experiment itself; fills in `outcome` step by step and returns the trained model."""
+    config, task = plan.config, plan.config.task
+
+    def load(split: Split) -> Loaded[Any]:
+        loaded = plan.source.load(task, split)
+        outcome.data[split] = {**loaded.counts, **task.notes(loaded.examples), "warnings": loaded.warnings}
+        for warning in loaded.warnings:
+            reporter.warn(f"warning: {warning}")
+        return loaded
+
+    def sentences(examples: list[Any]) -> list[tuple[str, ...]]:
+        return list(chain.from_iterable(map(task.texts, examples)))
+
+    train, dev = load("train").examples, load("dev").examples
+    task.learn_labels(train)
+    features = TokenFeatures(config.features, sentences(train), config.seed, config.store)
+    head = task.build_head(features.input_dim, features.output_dim)
+    initialise(head, config.seed, "head")
+    model = TaskModel(features, head).to(device)
+    trained = sum(parameter.numel() for parameter in model.trained().values())
+    frozen = sum(parameter.numel() for parameter in model.parameters()) - trained
+    reporter.say(
+        f"{len(train):,} + {len(dev):,} examples; {trained:,} parameters to train, {frozen:,} frozen; {device}"
+    )
+
+    def meet(splits: dict[str, list[Any]]) -> None:
+        texts = {split: sentences(examples) for split, examples in splits.items()}
+        left_out = features.meet(chain.from_iterable(texts.values()), reporter)
+        if left_out:
+            reporter.warn(f"{left_out:,} sentences do not fit in the cache; their layers are computed in every epoch")
+        for split, text in texts.items():
+            if covered := features.coverage(text):
+                outcome.coverage[split] = covered
+                if covered["with_vector"] < LEAST_COVERAGE * covered["words"]:
+                    share = "of {words:,} words {with_vector:,} have a pretrained vector".format(**covered)
+                    reporter.warn(f"warning: {split}: {share}; are these vectors of the data's language?")
+
+    meet({"train": train, "dev": dev})
+    trainer = Trainer(task, config.trainer, config.seed, device, reporter)
+    trainer.fit(model, train, dev, plan.checkpoint, plan.fingerprint, outcome.fit, on_epoch)
+    outcome.dev = Scores(outcome.fit.best_values)
+    if features.elmo is not None:
+        outcome.mixes = {place: Mix(mix["layers"], mix["gamma"]) for place, mix in features.elmo.weights().items()}  # type: ignore[arg-type]
+
+    test = load("test").examples  # read once, after model selection
+    meet({"test": test})
+    outcome.test = trainer.test(model, test)
+    return model
+
+
+def _weights_note(config: RunConfig, parts: dict[str, Any]) -> dict[str, object] | None:
+    elmo = config.features.elmo
+    if elmo is None:
+        return None
+    name = config.resolved["features"]["elmo"]["weights"]
+    return {"name": name, "untrained": elmo.untrained, "sha256": parts["weights"], "state": "zero"}
+
+
+def _device_name(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"

@@ -1,0 +1,72 @@
+"""Schema of the config tree, and how the tree is composed.
+
+The YAML files under conf/ fill in these dataclasses. Hydra refuses a key or a type that is not here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from hydra import compose, initialize_config_module
+from hydra.core.config_store import ConfigStore
+from hydra.core.global_hydra import GlobalHydra
+from omegaconf import MISSING, DictConfig, OmegaConf
+
+from elmo.common.files import expanded
+from tasks.data.datasets import DataConfig
+from tasks.features.frozen_layers import StoreConfig
+from tasks.features.token_features import FeaturesConfig
+from tasks.running import dataset_file
+from tasks.running.loggers import LoggerConfig
+from tasks.training.trainer import TrainerConfig
+
+
+@dataclass
+class RunSchema:
+    """The whole tree; conf/config.yaml has the defaults.
+
+    Attributes:
+        datasets: the task's part of the datasets that every task has (mini, paper), by name.
+        dataset_file: the file of data=PATH.yaml; tasks/running/dataset_file.py sets it.
+    """
+
+    task: dict[str, Any] = MISSING
+    features: FeaturesConfig = field(default_factory=FeaturesConfig)
+    data: DataConfig = field(default_factory=DataConfig)
+    trainer: TrainerConfig = field(default_factory=TrainerConfig)
+    datasets: dict[str, DataConfig] = field(default_factory=dict)
+    seed: int = 1
+    train_fraction: float = 1.0
+    limit: int | None = None
+    device: str = "auto"
+    threads: int = 1
+    runs_dir: str = "results/runs"
+    data_dir: str = "data"
+    dataset_file: str | None = None
+    keep_weights: bool = False
+    retry: str | None = None
+    logger: LoggerConfig = field(default_factory=LoggerConfig)
+    store: StoreConfig = field(default_factory=StoreConfig)
+
+
+ConfigStore.instance().store(name="schema", node=RunSchema)
+dataset_file.register()
+# ${home:PATH} expands a leading ~ in the paths that Hydra itself uses.
+OmegaConf.register_new_resolver("home", lambda path: str(expanded(path, "runs_dir")), replace=True)
+
+
+def compose_config(overrides: Sequence[str]) -> DictConfig:
+    """Composes the tree from overrides, inside and outside of a Hydra application."""
+    if GlobalHydra.instance().is_initialized():
+        return compose("config", list(overrides))
+    with initialize_config_module("conf", version_base="1.3"):
+        return compose("config", list(overrides))
+
+
+def group_options(group: str) -> list[str]:
+    """The names to choose from in a group of conf/, such as "task"."""
+    return sorted(Path(file.name).stem for file in files("conf").joinpath(group).iterdir())
