@@ -1,4 +1,4 @@
-"""Records that are not as they should be: named, and the rest still shown, in the table and on the page."""
+"""Invalid records: the table and the report name them and show the rest."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""What the table is made of: which records, what is compared with what, and what --check finds."""
+"""The results table: chosen records, comparisons, and --check."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""Intervals that are kept on disk: never another number, whatever lies in the folder."""
+"""The disk cache of intervals: numbers never change, whatever the folder contains."""
 
 import json
 import os

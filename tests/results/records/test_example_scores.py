@@ -1,4 +1,4 @@
-"""Scores of test examples: what is read, what is refused, and the score made from them again."""
+"""Scores of test examples: reading, refusing, and computing the run's score."""
 
 import json
 import math

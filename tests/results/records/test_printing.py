@@ -1,4 +1,4 @@
-"""Names from anybody's records: on a terminal, in a suggested command and in a spreadsheet they are only text."""
+"""Untrusted names in records are only text: on a terminal, in suggested commands and in spreadsheets."""
 
 import csv
 import io

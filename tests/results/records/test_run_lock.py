@@ -1,4 +1,4 @@
-"""Locks: one holder at a time, also between real processes, and free again once the holder is dead."""
+"""Run locks: one holder at a time, also between processes, and free once the holder is dead."""
 
 import errno
 import json

@@ -1,4 +1,4 @@
-"""Figures: where a number is drawn, and what is made of records that are not as they should be."""
+"""Charts: positions of marks, and records with unexpected content."""
 
 import dataclasses
 import math

@@ -1,4 +1,4 @@
-"""The page: self-contained, whole, escaped, and the same numbers as the table."""
+"""The report's page: self-contained, complete, escaped, with the numbers of the table."""
 
 import dataclasses
 import itertools

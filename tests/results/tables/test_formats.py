@@ -1,4 +1,4 @@
-"""How the table is shown: each format, a terminal, and what must not be loaded for it."""
+"""Output formats of the table, the terminal, and which packages they import."""
 
 import csv
 import io
