@@ -27,7 +27,7 @@ from elmo.common.device import CHOICES, choose_device
 from elmo.common.errors import InputError
 from elmo.common.files import interrupts_held_back, replacing
 from elmo.common.progress import Reporter, progress_bar
-from elmo.store import About, open_shelf
+from elmo.store import ShelfDescription, open_shelf
 from elmo.store.cached_layers import TOKENS_AT_ONCE, TOKENS_AT_ONCE_ON_A_GPU, CachedLayers, require_half_holds
 
 # A batch has at most --batch-size sentences, and at most as many tokens as the cache embeds at once (or one sentence):
@@ -149,7 +149,7 @@ def embed_file(
     state = CarriedState() if carried else None
     stored = None
     if store is not None:
-        shelf = open_shelf(store, About(bilm.fingerprint(), bilm.widths, precision))
+        shelf = open_shelf(store, ShelfDescription(bilm.fingerprint(), bilm.widths, precision))
         stored = CachedLayers(bilm, shelf, precision, memory_gb=0).to(bilm.device)
     reporter = Reporter("elmo.embed:", brief=True, bars=False)  # warnings of the store only
     n_tokens = 0

@@ -23,8 +23,8 @@ from elmo.store.opening import open_shelf
 from elmo.store.shelf import (
     LIMIT_GB,
     PRECISIONS,
-    About,
     Shelf,
+    ShelfDescription,
     StoreFull,
     default_store,
     disk_bytes,
@@ -35,8 +35,8 @@ from elmo.store.shelf import (
 __all__ = [
     "LIMIT_GB",
     "PRECISIONS",
-    "About",
     "Shelf",
+    "ShelfDescription",
     "StoreFull",
     "default_store",
     "disk_bytes",

@@ -13,7 +13,7 @@ import lmdb
 
 from elmo.common.errors import InputError
 from elmo.common.files import expanded
-from elmo.store import About, Shelf, StoreFull, default_store, disk_bytes, read_about, shelves
+from elmo.store import Shelf, ShelfDescription, StoreFull, default_store, disk_bytes, read_about, shelves
 from elmo.store.index import IndexCut
 from elmo.store.opening import remove
 from elmo.store.shelf import ABOUT, FORMAT
@@ -132,7 +132,7 @@ def _last_used(folder: Path) -> float:
     return (folder / ABOUT).stat().st_mtime
 
 
-def _readable(folder: Path) -> About | None:
+def _readable(folder: Path) -> ShelfDescription | None:
     """What the shelf is, if this version can read it."""
     about = read_about(folder)
     return about if about is not None and about.format == FORMAT and about.folder == folder.name else None

@@ -11,7 +11,7 @@ from pathlib import Path
 from elmo.bilm.model import Sentence
 from elmo.common.errors import InputError
 from elmo.store.index import IndexCut
-from elmo.store.shelf import ABOUT, LIMIT_GB, About, Shelf, StoreFull
+from elmo.store.shelf import ABOUT, LIMIT_GB, Shelf, ShelfDescription, StoreFull
 
 _OPEN: dict[tuple[int, Path], Shelf] = {}
 
@@ -19,7 +19,7 @@ _OPEN: dict[tuple[int, Path], Shelf] = {}
 class NoShelf(Shelf):
     """Stands for a shelf that a full disk has no room for: it holds nothing and takes nothing."""
 
-    def __init__(self, store: Path, about: About, refusal: str) -> None:
+    def __init__(self, store: Path, about: ShelfDescription, refusal: str) -> None:
         self.store, self.path, self.about, self.refusal = store, store / about.folder, about, refusal
         self.warnings = []
 
@@ -28,7 +28,7 @@ class NoShelf(Shelf):
         return [None if sentence else 0 for sentence in sentences]
 
 
-def open_shelf(store: Path, about: About, limit_gb: float = LIMIT_GB) -> Shelf:
+def open_shelf(store: Path, about: ShelfDescription, limit_gb: float = LIMIT_GB) -> Shelf:
     """The shelf for layers of this kind; within a process the same one for all who ask, as LMDB demands.
 
     Raises:
@@ -51,7 +51,7 @@ def open_shelf(store: Path, about: About, limit_gb: float = LIMIT_GB) -> Shelf:
     return shelf
 
 
-def _mended(store: Path, about: About, limit_gb: float) -> Shelf:
+def _mended(store: Path, about: ShelfDescription, limit_gb: float) -> Shelf:
     try:
         return Shelf(store, about, limit_gb)
     except IndexCut as cut:

@@ -44,7 +44,7 @@ LIMIT_GB = 20.0
 WAIT_SECONDS = 60.0  # at most, for another process that writes; it may be stopped with Ctrl-Z
 
 ABOUT, ROWS = "about.json", "rows"
-_FOLDER = re.compile(rf".+-({'|'.join(PRECISIONS)})-v\d+")  # `About.folder` of any version
+_FOLDER = re.compile(rf".+-({'|'.join(PRECISIONS)})-v\d+")  # `ShelfDescription.folder` of any version
 
 Rows = npt.NDArray[np.floating[Any]]
 
@@ -54,7 +54,7 @@ class StoreFull(Exception):  # noqa: N818
 
 
 @dataclass(frozen=True)
-class About:
+class ShelfDescription:
     """What the layers of a shelf have in common.
 
     Attributes:
@@ -109,7 +109,7 @@ class Shelf:
         InputError: the folder cannot be used, or holds something else under this name.
     """
 
-    def __init__(self, store: Path, about: About, limit_gb: float = LIMIT_GB) -> None:
+    def __init__(self, store: Path, about: ShelfDescription, limit_gb: float = LIMIT_GB) -> None:
         if about.precision not in PRECISIONS:
             raise InputError(f"precision: expected {' or '.join(PRECISIONS)}, found {about.precision!r}")
         self.store = store
@@ -344,11 +344,11 @@ class Shelf:
         os.close(self._file)
 
 
-def read_about(folder: Path) -> About | None:
+def read_about(folder: Path) -> ShelfDescription | None:
     """What a shelf's folder says of itself, or None if it is not in a form of this version."""
     try:
         values = read_json(folder / ABOUT)
-        return About(**{**values, "widths": tuple(values["widths"])})
+        return ShelfDescription(**{**values, "widths": tuple(values["widths"])})
     except (ValueError, TypeError, KeyError):
         return None
 

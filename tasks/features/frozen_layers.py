@@ -14,7 +14,7 @@ from elmo.common import checks
 from elmo.common.errors import InputError
 from elmo.common.files import expanded
 from elmo.mix import LayerChoice
-from elmo.store import LIMIT_GB, PRECISIONS, About, open_shelf
+from elmo.store import LIMIT_GB, PRECISIONS, ShelfDescription, open_shelf
 from elmo.store.cached_layers import MEMORY_GB, CachedLayers
 
 PLACES = ("input", "output")
@@ -98,7 +98,7 @@ def build_elmo(config: ElmoConfig, store: StoreConfig) -> Elmo:
     bilm.remember_words()
     shelf = None
     if (folder := store.folder()) is not None:
-        about = About(bilm.fingerprint(), bilm.widths, config.precision)
+        about = ShelfDescription(bilm.fingerprint(), bilm.widths, config.precision)
         try:
             shelf = open_shelf(folder, about, store.limit_gb)
         except InputError as error:

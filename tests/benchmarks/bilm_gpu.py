@@ -32,7 +32,7 @@ import elmo.store.cached_layers
 from elmo import SIZES, Bilm, random_bilm
 from elmo.bilm import lstm_on_gpu
 from elmo.bilm.lstm_on_gpu import unclipped_torch_lstm
-from elmo.store import About, open_shelf
+from elmo.store import ShelfDescription, open_shelf
 from elmo.store.cached_layers import CachedLayers
 from tests.benchmarks import text
 from tests.benchmarks.measuring import anchor
@@ -140,7 +140,7 @@ def fill_rows(size: str, clipped: Bilm, unclipped: Bilm, count: int, before: lis
         elmo.store.cached_layers.TOKENS_AT_ONCE_ON_A_GPU = at_once
         bilm.remember_words()  # anew: what was met before is forgotten
         with switched(cudnn), tempfile.TemporaryDirectory() as folder:
-            about = About(bilm.fingerprint(), bilm.widths, "float16")
+            about = ShelfDescription(bilm.fingerprint(), bilm.widths, "float16")
             cached = CachedLayers(bilm, open_shelf(Path(folder), about) if stored else None, "float16", memory_gb=40)
             cached.to(bilm.device)
             if torch.cuda.is_available():

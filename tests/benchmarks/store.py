@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 
 from elmo import Bilm, load_bilm
-from elmo.store import About, Shelf, disk_bytes, open_shelf
+from elmo.store import Shelf, ShelfDescription, disk_bytes, open_shelf
 from elmo.store.cached_layers import CachedLayers
 from tests.benchmarks import bilm, epochs, text
 from tests.benchmarks.measuring import anchor
@@ -68,7 +68,7 @@ def precision_rows(work: Workload, precision: str, device: torch.device, folder:
     """Filling beside AllenNLP's way to embed, reading beside computing again, and what a token takes on disk."""
     tell(f"store, {precision}: builds and compares")
     source = load_bilm("small").to(device)
-    about = About(source.fingerprint(), source.widths, precision)
+    about = ShelfDescription(source.fingerprint(), source.widths, precision)
     sentences = sorted({tuple(sentence) for sentence in text.sentences(work.sentences)}, key=len)
     batch = text.sentences(work.anchored)
     shelves = (open_shelf(folder / str(number), about) for number in count())

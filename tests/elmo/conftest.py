@@ -3,7 +3,7 @@
 import pytest
 
 from elmo import random_bilm
-from elmo.store import About, open_shelf
+from elmo.store import ShelfDescription, open_shelf
 
 
 @pytest.fixture
@@ -16,6 +16,6 @@ def shelf_of(tmp_path):
     """Opens the shelf of a biLM in a temporary store."""
 
     def opened(bilm, precision="float32", store=tmp_path / "store", limit_gb=1.0):
-        return open_shelf(store, About(bilm.fingerprint(), bilm.widths, precision), limit_gb)
+        return open_shelf(store, ShelfDescription(bilm.fingerprint(), bilm.widths, precision), limit_gb)
 
     return opened

@@ -12,7 +12,7 @@ from elmo import BilmOptions, embed, random_bilm
 from elmo.bilm import lstm, lstm_on_gpu
 from elmo.bilm.lstm import ReadingOrder
 from elmo.bilm.model import Bilm
-from elmo.store import About, open_shelf
+from elmo.store import ShelfDescription, open_shelf
 from elmo.store.cached_layers import CachedLayers
 
 SENTENCES = [*[["a", "short", "one", f"{i}"] for i in range(23)], [f"w{i % 50}" for i in range(300)]]
@@ -61,7 +61,7 @@ def test_the_bilm_makes_nothing_larger_than_its_result(bilm, monkeypatch):
 
 @pytest.mark.parametrize("stored", [True, False])
 def test_cached_layers_are_returned_without_padding(bilm, tmp_path, stored):
-    shelf = open_shelf(tmp_path, About(bilm.fingerprint(), bilm.widths, "float32")) if stored else None
+    shelf = open_shelf(tmp_path, ShelfDescription(bilm.fingerprint(), bilm.widths, "float32")) if stored else None
     cached = CachedLayers(bilm, shelf)
     with Largest() as largest:
         cached.prepare(SENTENCES)

@@ -13,13 +13,13 @@ from pathlib import Path
 import elmo.store.cached_layers
 from elmo import random_bilm
 from elmo.common.progress import Reporter
-from elmo.store import About, open_shelf
+from elmo.store import ShelfDescription, open_shelf
 from elmo.store.cached_layers import CachedLayers
 
 DRAW = random.Random(5)
 SENTENCES = [tuple(f"w{DRAW.randrange(300)}" for _ in range(DRAW.randint(1, 12))) for _ in range(600)]
 BILM = random_bilm("tiny", seed=3)
-ABOUT = About(BILM.fingerprint(), BILM.widths, "float32")
+ABOUT = ShelfDescription(BILM.fingerprint(), BILM.widths, "float32")
 
 
 class Slow:

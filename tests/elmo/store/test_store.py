@@ -15,7 +15,7 @@ import torch
 import elmo.store.cached_layers
 from elmo import InputError, random_bilm
 from elmo.common.progress import Reporter
-from elmo.store import About, Shelf, StoreFull, open_shelf
+from elmo.store import Shelf, ShelfDescription, StoreFull, open_shelf
 from elmo.store.__main__ import main
 from elmo.store.cached_layers import CachedLayers
 from elmo.store.shelf import key_of
@@ -55,7 +55,7 @@ class TestKeys:
 
 class TestShelf:
     def test_rows_come_back(self, tmp_path):
-        shelf = Shelf(tmp_path, About("f" * 64, (1, 2), "float32"))
+        shelf = Shelf(tmp_path, ShelfDescription("f" * 64, (1, 2), "float32"))
         rows = np.arange(15, dtype=np.float32).reshape(5, 3)
         shelf.add([("a", "b"), ("c", "d", "e")], rows)
         first, second, nowhere, empty = shelf.find([("a", "b"), ["c", "d", "e"], ("a",), ()])
@@ -68,7 +68,7 @@ class TestShelf:
         shelf.close()
 
     def test_what_is_there_is_left_alone(self, tmp_path):
-        shelf = Shelf(tmp_path, About("f" * 64, (1,), "float32"))
+        shelf = Shelf(tmp_path, ShelfDescription("f" * 64, (1,), "float32"))
         shelf.add([("a",)], np.array([[1.0]], np.float32))
         shelf.add([("b",), ("a",), ("b",)], np.array([[2.0], [3.0], [4.0]], np.float32))
         taken = np.empty((2, 1), np.float32)
@@ -88,7 +88,7 @@ class TestShelf:
         "change", [{"format": 1}, {"weights": "0" * 64}, {"state": "carried"}, {"widths": [1]}, {"x": 1}]
     )
     def test_a_folder_that_says_something_else_is_refused(self, tmp_path, change):
-        about = About("f" * 64, (2,), "float16")
+        about = ShelfDescription("f" * 64, (2,), "float16")
         Shelf(tmp_path, about).close()
         file = tmp_path / about.folder / "about.json"
         file.write_text(json.dumps(json.loads(file.read_text()) | change))
@@ -98,7 +98,7 @@ class TestShelf:
     def test_a_folder_that_cannot_be_made(self, tmp_path):
         (tmp_path / "file").touch()
         with pytest.raises(InputError, match=r"cannot keep layers there: .*store\.path=null"):
-            Shelf(tmp_path / "file", About("f" * 64, (2,), "float16"))
+            Shelf(tmp_path / "file", ShelfDescription("f" * 64, (2,), "float16"))
 
     def test_removed_and_asked_for_again_it_starts_anew(self, tmp_path, bilm, shelf_of):
         CachedLayers(bilm, shelf_of(bilm)).prepare(SENTENCES)
@@ -106,7 +106,7 @@ class TestShelf:
         assert shelf_of(bilm).count() == (0, 0)
 
     def test_it_opens_while_others_are_pruned(self, tmp_path):
-        own, other = About("f" * 64, (1,), "float32"), tmp_path / "abc-zero-float16-v3"
+        own, other = ShelfDescription("f" * 64, (1,), "float32"), tmp_path / "abc-zero-float16-v3"
 
         def come_and_go():
             for _ in range(100):
@@ -134,7 +134,7 @@ class TestShelf:
             limit_to(shelf, limit_gb)
 
         monkeypatch.setattr(Shelf, "limit_to", pruned_meanwhile)
-        shelf = open_shelf(tmp_path, About("f" * 64, (1,), "float32"))
+        shelf = open_shelf(tmp_path, ShelfDescription("f" * 64, (1,), "float32"))
         shelf.add([("a",)], np.array([[1.0]], np.float32))
         assert shelf.count() == (1, 1)
 
@@ -249,7 +249,7 @@ class TestNoRoom:
         write = os.pwrite
         monkeypatch.setattr(os, "pwrite", lambda file, content, offset: write(file, content[:at_once], offset))
         rows = np.random.default_rng(0).random((9, 20), np.float32)
-        shelf = Shelf(tmp_path, About("f" * 64, (20,), "float32"))
+        shelf = Shelf(tmp_path, ShelfDescription("f" * 64, (20,), "float32"))
         shelf.add([("a",) * 4, ("b",) * 5], rows)
         assert (shelf.path / "rows").stat().st_size == 10 * 80
         assert list(shelf.damaged()) == []
@@ -264,7 +264,7 @@ class TestNoRoom:
 
     def test_what_others_write_after_the_opening_counts(self, tmp_path):
         """biLMs that fill one store side by side keep its limit together."""
-        kinds = [About(letter * 64, (1000,), "float32") for letter in "abc"]
+        kinds = [ShelfDescription(letter * 64, (1000,), "float32") for letter in "abc"]
         shelves = [open_shelf(tmp_path, about, limit_gb=1e-3) for about in kinds]
 
         def fill():

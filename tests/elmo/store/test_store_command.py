@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from elmo import InputError
-from elmo.store import About, Shelf
+from elmo.store import Shelf, ShelfDescription
 from elmo.store.__main__ import main
 from elmo.store.cached_layers import CachedLayers
 from elmo.store.shelf import key_of
@@ -76,7 +76,7 @@ class TestCommand:
         assert torch.equal(cached.layers(SENTENCES), bilm.layers(SENTENCES))
 
     def test_what_was_dropped_is_not_counted(self, tmp_path):
-        shelf = Shelf(tmp_path, About("f" * 64, (1,), "float32"))
+        shelf = Shelf(tmp_path, ShelfDescription("f" * 64, (1,), "float32"))
         shelf.add([("a",), ("b", "b"), ("c",) * 3, ("d",) * 4], np.ones((10, 1), np.float32))
         shelf.drop([key_of(("b", "b")), key_of(("d",) * 4)])
         shelf.close()

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from elmo.store import About, Shelf, StoreFull, open_shelf
+from elmo.store import Shelf, ShelfDescription, StoreFull, open_shelf
 from elmo.store.__main__ import main
 from elmo.store.cached_layers import CachedLayers
 from tests.elmo.store import filling
@@ -22,7 +22,7 @@ ROW = 40 * 4
 @pytest.fixture
 def filled(tmp_path, bilm):
     """The folder of a filled shelf, closed: whoever opens it next is as good as another process."""
-    shelf = Shelf(tmp_path / "store", About(bilm.fingerprint(), bilm.widths, "float32"))
+    shelf = Shelf(tmp_path / "store", ShelfDescription(bilm.fingerprint(), bilm.widths, "float32"))
     CachedLayers(bilm, shelf).prepare(SENTENCES)
     shelf.close()
     return shelf.path
@@ -120,7 +120,7 @@ class TestIndex:
 
     def test_what_was_dropped_does_not_look_cut(self, tmp_path):
         """LMDB does not write last pages that it took and gave back, as deleting does."""
-        about, draw = About("f" * 64, (1,), "float32"), np.random.default_rng(0)
+        about, draw = ShelfDescription("f" * 64, (1,), "float32"), np.random.default_rng(0)
         shelf = Shelf(tmp_path, about)
         for number in range(40):
             words = [(f"{number} {word}",) for word in range(200)]
