@@ -1,1 +1,1 @@
-"""What every other package stands on: errors, range checks, atomic files, progress, devices, threads."""
+"""Shared helpers: errors, range checks, atomic files, progress, processes, devices, threads."""

@@ -1,4 +1,4 @@
-"""What a setting may be: a value that cannot be meant is refused before anything is read or computed with it."""
+"""Range checks for settings."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Collection, Mapping
 
 from elmo.common.errors import InputError
 
-WIDEST = 1 << 16  # of a layer; a larger one is a slip of the keyboard, and would fill the memory
+WIDEST = 1 << 16  # of a layer; a larger one is a typing error and would fill the memory
 MOST_LAYERS = 100
 MOST_THREADS = 1024
 
 
 def finite(values: Mapping[str, object], prefix: str = "") -> None:
-    """Raises an InputError for inf or nan anywhere in a tree of settings; JSON, and so a record, has neither."""
+    """Raises an InputError for NaN or infinity anywhere in a tree of settings; JSON, and so a record, has neither."""
     for key, value in values.items():
         if isinstance(value, Mapping):
             finite(value, f"{prefix}{key}.")
@@ -26,8 +26,8 @@ def _items(value: object) -> list[object]:
 
 
 def at_least(least: int, key: str, value: float | None) -> None:
-    """Raises an InputError for a number that is smaller; null passes, the schema says where it may stand."""
-    if value is not None and not value >= least:  # `value < least` would let nan pass
+    """Raises an InputError for a smaller number; null passes, because the schema says where it is allowed."""
+    if value is not None and not value >= least:  # `value < least` would let NaN pass
         raise InputError(f"{key}: expected at least {least}, found {value}")
 
 
@@ -39,7 +39,7 @@ def count(most: int, key: str, value: int | None) -> None:
 
 
 def width(key: str, value: int) -> None:
-    """Raises an InputError for what is no width of a layer."""
+    """Raises an InputError unless the value can be the width of a layer."""
     count(WIDEST, key, value)
 
 
@@ -50,12 +50,12 @@ def positive(key: str, value: float | None) -> None:
 
 
 def dropout(key: str, value: float) -> None:
-    """Raises an InputError for what is no share of values that leaves some."""
+    """Raises an InputError unless the value is at least 0 and below 1."""
     if not 0 <= value < 1:
         raise InputError(f"{key}: expected at least 0 and below 1, found {value}")
 
 
 def one_of(known: Collection[str], key: str, value: str) -> None:
-    """Raises an InputError for an unknown word."""
+    """Raises an InputError for an unknown choice."""
     if value not in known:
         raise InputError(f"{key}: expected {' or '.join(known)}, found {value!r}")

@@ -1,4 +1,4 @@
-"""Which device to compute on, and of several GPUs which one."""
+"""Devices: the choice of one, and copies to and from it."""
 
 from __future__ import annotations
 
@@ -43,27 +43,27 @@ def choose_device(name: str) -> torch.device:
 
 
 def own_device(name: str) -> torch.device:
-    """The same, but of several GPUs one for this process: the first that fewest others who asked so have taken.
+    """Like `choose_device`, but with several GPUs each process gets another one, as far as they go.
 
-    A launcher that shows each worker one GPU, as SLURM and Ray do, has chosen already. Workers of joblib, or runs that
-    were started by hand, see all of them, and torch would put every one on the first.
+    SLURM and Ray show each worker one GPU. Workers of joblib and runs that were started by hand see all of them, and
+    torch would put every process on the first.
     """
     device = choose_device(name)
     if device.type != "cuda" or torch.cuda.device_count() < 2:
         return device
     device = torch.device("cuda", _place_in_line() % torch.cuda.device_count())
-    torch.cuda.set_device(device)  # for whatever asks for "cuda" without a number
+    torch.cuda.set_device(device)  # for code that uses "cuda" without a number
     return device
 
 
 def upload(numbers: npt.NDArray[np.int64], device: torch.device) -> Tensor:
-    """The numbers on a device; a GPU fetches them by itself, while the host goes on."""
+    """Copies numbers to a device; the host does not wait for a GPU."""
     tensor = torch.from_numpy(np.ascontiguousarray(numbers))
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
 def begin_download(tensor: Tensor) -> Callable[[], Tensor]:
-    """Has a tensor copied to the host as soon as it is computed; the function that comes out waits for no more."""
+    """Starts to copy a tensor to the host; the returned function waits for this copy only."""
     if tensor.device.type != "cuda":
         return tensor.cpu
     there = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
@@ -79,14 +79,14 @@ def begin_download(tensor: Tensor) -> Callable[[], Tensor]:
 
 
 def upload_together(tensors: Sequence[Tensor], device: torch.device) -> list[Tensor]:
-    """The tensors of a batch on a device; a GPU fetches all in one copy, which takes no longer than that of one."""
+    """Copies the tensors of a batch to a device; to a GPU all in one copy, which takes as long as one tensor's."""
     if device.type != "cuda":
         return [tensor.to(device) for tensor in tensors]
     return unpacked(packed(tensors, pinned=True).to(device, non_blocking=True), tensors)
 
 
 def packed(tensors: Sequence[Tensor], pinned: bool) -> Tensor:
-    """The bytes of CPU tensors one after the other, each from a multiple of ALIGNED on."""
+    """The bytes of CPU tensors in one buffer, each aligned to ALIGNED bytes."""
     places = _byte_places(tensors)
     buffer = torch.empty(places[-1], dtype=torch.uint8, pin_memory=pinned)
     there = buffer.numpy()
@@ -96,7 +96,7 @@ def packed(tensors: Sequence[Tensor], pinned: bool) -> Tensor:
 
 
 def unpacked(buffer: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
-    """What was `packed`, as views of the buffer on its device."""
+    """The tensors in a buffer made by `packed`, as views."""
     return [
         buffer[place : place + tensor.nbytes].view(tensor.dtype).view(tensor.shape)
         for tensor, place in zip(like, _byte_places(like), strict=False)
@@ -104,22 +104,21 @@ def unpacked(buffer: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
 
 
 def _byte_places(tensors: Sequence[Tensor]) -> list[int]:
-    """Where each begins in a buffer, and at last the buffer's size."""
+    """The offset of each tensor in a buffer, then the buffer's size."""
     return list(accumulate((-(-tensor.nbytes // ALIGNED) * ALIGNED for tensor in tensors), initial=0))
 
 
 @cache
 def has_triton() -> bool:
-    """Whether there are kernels for a GPU: Triton comes with torch where torch is built for one, except on Windows."""
+    """Whether Triton is installed: it comes with torch builds for GPUs, except on Windows."""
     return find_spec("triton") is not None
 
 
 @cache
 def _place_in_line() -> int:
-    """The lowest number that no other process of this user on this machine has; it is this one's until it ends.
+    """The lowest number that no other process of this user on this machine holds; held until this process ends.
 
-    However it ends: the system lets go of its locks. A worker keeps its GPU for all its runs, since a process that has
-    once used one occupies memory there until it ends.
+    A worker keeps its GPU for all its runs, since a process that has used one occupies memory there until it ends.
     """
     for place in count():
         path = Path(tempfile.gettempdir()) / f"elmo-suite-{os.getuid()}-gpu-{place}.lock"

@@ -1,4 +1,4 @@
-"""The one error that this package raises for what a user gave it, and how it shows what was found."""
+"""Errors: InputError for unusable input, and excerpts of values for messages."""
 
 
 class InputError(ValueError):
@@ -9,6 +9,6 @@ class InputError(ValueError):
 
 
 def excerpt(value: object, most: int = 80) -> str:
-    """A value as an error shows it: its repr, cut, since a line or a field of a broken file may be megabytes long."""
+    """The repr of a value, shortened for an error message: a line of a broken file may be megabytes long."""
     shown = repr(value[: most + 1] if isinstance(value, str | bytes) else value)
     return shown if len(shown) <= most + 2 else f"{shown[:most]}..."

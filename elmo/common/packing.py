@@ -1,4 +1,4 @@
-"""Where the tokens of a batch lie when nothing is computed for padding."""
+"""Packed batches: where the tokens are when padding is left out."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from functools import lru_cache
 import numpy as np
 import torch
 from torch import Tensor
+
+from elmo.common.device import upload
 
 
 @dataclass(frozen=True)
@@ -21,7 +23,7 @@ class Packing:
         places: of each packed token, its row among the flattened (batch * tokens).
         apart: of the packed tokens of both directions, one after the other, their rows among what is computed of the
             packed tokens for both directions at once, flattened (packed * 2): one's first is the other's last.
-        together: the way back.
+        together: the inverse of `apart`.
         halves: of the packed tokens of both directions, one after the other, their rows among the states of both
             directions, flattened (batch * tokens * 2).
         before: of each packed token but those of the first step, the packed row of its sentence one step earlier.
@@ -39,13 +41,13 @@ class Packing:
 
     @classmethod
     def of(cls, lengths: Tensor, tokens: int, device: torch.device) -> Packing:
-        """The packing of sentences of these lengths, padded to `tokens`; layer after layer asks for the same one."""
+        """The packing of sentences of these lengths, padded to `tokens`; cached: every layer needs the same."""
         return _packing(tuple(lengths.tolist()), tokens, device)
 
 
 @lru_cache(maxsize=8)
 def _packing(lengths: tuple[int, ...], tokens: int, device: torch.device) -> Packing:
-    # In numpy: a call of torch costs several times as much as these few numbers.
+    # In numpy: for these few numbers a call of torch costs several times as much.
     order = np.argsort(-np.array(lengths), kind="stable")
     descending = np.array(lengths)[order]
     inside = np.arange(descending[0])[:, None] < descending  # (steps, batch)
@@ -63,11 +65,6 @@ def _packing(lengths: tuple[int, ...], tokens: int, device: torch.device) -> Pac
         starts[step[later] - 1] + rank[later],
         np.concatenate([starts, sizes]),
     ]
-    brought = torch.split(_brought(torch.from_numpy(np.concatenate(parts)), device), [len(part) for part in parts])
-    places, apart, together, halves, before, walked = brought
-    return Packing(sizes.tolist(), starts.tolist(), places, apart, together, halves, before, walked.view(2, -1).int())
-
-
-def _brought(numbers: Tensor, device: torch.device) -> Tensor:
-    """The same on the device; a GPU fetches them by itself while the host goes on."""
-    return numbers.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else numbers
+    uploaded = torch.split(upload(np.concatenate(parts), device), [len(part) for part in parts])
+    places, apart, together, halves, before, steps = uploaded
+    return Packing(sizes.tolist(), starts.tolist(), places, apart, together, halves, before, steps.view(2, -1).int())

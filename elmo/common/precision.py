@@ -1,4 +1,4 @@
-"""Single precision that is single precision: cuDNN would otherwise multiply in TF32, with ten bits of 23."""
+"""Full single precision for cuDNN, which multiplies in TF32 (10 instead of 23 bits) by default."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import torch
 
 @contextmanager
 def recurrences_in_single_precision() -> Iterator[None]:
-    """Within it cuDNN's LSTM rounds as its inputs' type says."""
+    """Turns off TF32 for cuDNN's LSTM in the block."""
     rnn = getattr(torch.backends.cudnn, "rnn", None)
-    # Since 2.9 each kind of operation has a setting, and whoever uses those may not ask for the old one any more.
+    # Since torch 2.9 each kind of operation has a setting, and torch refuses a mix of those with the old one.
     settings, name, exact = (
         (rnn, "fp32_precision", "ieee")
         if hasattr(rnn, "fp32_precision")

@@ -1,4 +1,4 @@
-"""Files of tensors and plain values: they appear whole, and one that is damaged or does not fit is refused."""
+"""Tensor files: written atomically, checked for damage and for the expected content when read."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def write_tensors(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def read_tensors(path: Path, parts: Mapping[str, type], device: torch.device | str, remedy: str) -> dict[str, Any]:
-    """What was written, compared with its checksums; no code in the file is run.
+    """Reads what `write_tensors` wrote and compares its checksums; runs no code in the file.
 
     Args:
         path: the file.
         parts: what must be in it, and of which type.
         device: where its tensors go.
-        remedy: what to do about a file that is damaged, a sentence without its end.
+        remedy: what to do about a damaged file, without a full stop at the end.
 
     Raises:
         InputError: the file cannot be read, or something is missing in it.
@@ -50,7 +50,7 @@ def read_tensors(path: Path, parts: Mapping[str, type], device: torch.device | s
         try:
             _compare_checksums(file)
             content = torch.load(file, map_location=device, weights_only=True)
-        except torch.OutOfMemoryError:  # a RuntimeError as well, but nothing is wrong with the file
+        except torch.OutOfMemoryError:  # also a RuntimeError, but the file is not damaged
             raise
         except _UNREADABLE as error:
             found = "an empty file" if path.stat().st_size == 0 else "one that is damaged"

@@ -1,7 +1,7 @@
-"""Two things at once on a CPU: independent parts in Python threads of their own, with the bits of one after the other.
+"""Threads: independent parts of a computation in parallel, with the same bits as one after the other.
 
-More threads inside of one product may change the order of its sums; whole products side by side never do. So a run that
-gives torch one thread still has two cores at work where the biLM is what it waits for.
+More threads inside one matrix product may change the order of its sums; whole products in parallel never do. So a run
+that gives torch one thread still uses two cores while it computes the biLM.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ def side_by_side(jobs: Iterable[Callable[[], None]]) -> None:
         for job in jobs:
             job()
         return
-    # Each has its share of torch's threads: more threads than cores would wait for each other at every product.
+    # Each gets a share of torch's threads: with more threads than cores they would wait for each other.
     threads, grad = max(1, torch.get_num_threads() // min(len(jobs), workers)), torch.is_grad_enabled()
 
     def in_thread(job: Callable[[], None]) -> None:
-        # Both are settings of a thread, and a new one starts with the defaults.
+        # Both are set per thread, and a new thread starts with the defaults.
         torch.set_num_threads(threads)
         with torch.set_grad_enabled(grad):
             job()
@@ -41,21 +41,21 @@ def side_by_side(jobs: Iterable[Callable[[], None]]) -> None:
 
 
 def at_once() -> int:
-    """Jobs that run side by side: as many as torch was given threads, but two in any case, if there are the cores."""
+    """Number of parallel jobs: torch's number of threads, at least two, at most the number of cores."""
     return min(available_cores(), max(LEAST_AT_ONCE, torch.get_num_threads()))
 
 
 def available_cores() -> int:
-    """The cores that this process may use."""
+    """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def in_background(job: Callable[[], Result]) -> Future[Result]:
-    """What the job will give; jobs are done one after the other, beside whatever else goes on."""
+    """Runs a job in a background thread, one job after the other."""
     return _pool(os.getpid(), 1, "elmo-reader").submit(job)
 
 
 @cache
 def _pool(process: int, size: int, name: str) -> ThreadPoolExecutor:
-    """One pool for each process: a forked one inherits its parent's pool without the threads."""
+    """One pool for each process: a forked process inherits its parent's pool without the threads."""
     return ThreadPoolExecutor(size, thread_name_prefix=f"{name}-{process}")

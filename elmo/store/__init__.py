@@ -1,22 +1,22 @@
 """The layer store: a sentence is embedded once, then shared by every run, seed, lambda, placement and training size.
 
-A store is a folder of shelves. What would make layers differ has a shelf of its own (weights, state policy, precision,
-format), so nothing else can be read by mistake; `about.json` spells it out and is checked whenever a shelf is opened. A
-shelf has two parts:
+A store is a folder of shelves, one for each kind of layers (weights, state policy, precision, format), so that a run
+cannot read layers of another kind. `about.json` describes the kind and is checked whenever a shelf is opened. A shelf
+has two parts:
 
-- `rows`, one flat file with a row for every token: layer after layer, a layer that repeats itself (the biLM's layer 0)
-  once. It is memory-mapped, and a batch is one gather from it; the page cache holds it once for all runs side by side.
-- `index`, an LMDB environment: hash of a token list -> first row, number of tokens, checksum. LMDB because it has what
-  is hard to get right: transactions that a kill cannot tear, many readers next to one writer, and locks that are freed
-  when their owner dies. Rows stay out of it: its values are spread over pages, so that a batch would be a copy for each
+- `rows`, one flat file with a row for every token: layer after layer; a layer that repeats itself (the biLM's layer 0)
+  is stored once. It is memory-mapped, and a batch is one gather from it; parallel runs share it in the page cache.
+- `index`, an LMDB environment: hash of a token list -> first row, number of tokens, checksum. LMDB has what
+  is hard to get right: transactions that survive a kill, many readers next to one writer, and locks that are freed
+  when their owner dies. Rows are not in LMDB: it spreads values over pages, so a batch would be a copy for each
   sentence instead of one gather, and short sentences would waste most of a page.
 
-Rows are written and synced before the transaction that makes them known commits; what a killed writer left behind the
-last known row is overwritten by the next. A process compares rows with their checksum the first time that it finds
-them; damaged ones count as missing, and are replaced. A writer waits a minute at most for another one, which may be
-stopped. Keys are hashes of token lists, never text. LMDB needs a local disk.
+Rows are written and synced before the transaction that adds them to the index; the next writer overwrites what a killed
+one left after the last known row. A process compares rows with their checksum when it first finds them; damaged ones
+count as missing and are replaced. A writer waits at most a minute for another one, which may be stopped. Keys are
+hashes of token lists, never text. LMDB needs a local disk.
 
-`elmo.store.cached_layers.CachedLayers` is what fills and reads a store; `python -m elmo.store` looks after it.
+`elmo.store.cached_layers.CachedLayers` fills and reads a store; `python -m elmo.store` inspects and prunes it.
 """
 
 from elmo.store.opening import open_shelf

@@ -1,4 +1,4 @@
-"""python -m elmo.store: what the layer store holds, whether it is whole, and how to make it smaller."""
+"""Command line of the layer store: list, verify and prune it (python -m elmo.store)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from elmo.store.opening import remove
 from elmo.store.shelf import ABOUT, FORMAT
 
 DESCRIPTION = """\
-Look after the store of frozen layers.
+Inspect, verify and prune the store of frozen layers.
 
   info     what it holds: one line for each kind (weights, state policy, precision), the last used first
   verify   read every entry and compare its checksum; the exit status is 1 if one is damaged. --drop forgets those
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _verify(store, options.drop)
         return _prune(store, _to_remove(store, options), options.dry_run)
     except (InputError, OSError) as error:
-        return _tell(error)
+        return _report_error(error)
 
 
 def _info(store: Path) -> int:
@@ -58,7 +58,7 @@ def _info(store: Path) -> int:
             with closing(Shelf(store, about)) as shelf:
                 sentences, tokens = shelf.count()
         except (InputError, StoreFull, lmdb.Error) as error:
-            status = _tell(error)  # the others can still be read
+            status = _report_error(error)  # the others can still be read
             continue
         each = disk_bytes(folder) / tokens if tokens else 0
         print(
@@ -86,10 +86,10 @@ def _verify(store: Path, drop: bool) -> int:
                 remove(folder)
                 print(f"  {folder.name}  the index was cut short; all is dropped")
             else:
-                status = _tell(f"{cut}. verify --drop drops that kind; the next run with it does so, too")
+                status = _report_error(f"{cut}. verify --drop drops that kind; the next run with it does so, too")
             continue
         except (InputError, StoreFull, lmdb.Error) as error:
-            status = _tell(error)  # the others can still be read
+            status = _report_error(error)  # the others can still be read
             continue
         print(f"  {folder.name}  {sentences:,} sentences, {len(keys):,} damaged{' and dropped' * bool(keys and drop)}")
         damaged += len(keys)
@@ -133,19 +133,19 @@ def _last_used(folder: Path) -> float:
 
 
 def _readable(folder: Path) -> ShelfDescription | None:
-    """What the shelf is, if this version can read it."""
+    """The description of a shelf, or None if this version cannot read it."""
     about = read_about(folder)
     return about if about is not None and about.format == FORMAT and about.folder == folder.name else None
 
 
-def _tell(error: Exception | str) -> int:
-    """Says what went wrong; the exit status comes out."""
+def _report_error(error: Exception | str) -> int:
+    """Prints what went wrong and returns the exit status."""
     print(f"elmo.store: {error}", file=sys.stderr)
     return 1
 
 
 def _from_zero(text: str) -> float:
-    """The number of an option; a negative one would remove all, and one that is none nothing."""
+    """The number of an option; a negative one would remove everything, and NaN nothing."""
     with suppress(ValueError):
         if (number := float(text)) >= 0:
             return number
@@ -168,10 +168,10 @@ def _parser() -> argparse.ArgumentParser:
     which.add_argument("--all", action="store_true", help="remove everything")
     which.add_argument("--days", metavar="N", type=_from_zero, help="remove what was not used for N days")
     which.add_argument(
-        "--to-gb", metavar="N", type=_from_zero, help="remove the longest unused until N GB are left at most"
+        "--to-gb", metavar="N", type=_from_zero, help="remove the longest unused until at most N GB are left"
     )
     which.add_argument("--other-versions", action="store_true", help="remove what this version cannot read")
-    prune.add_argument("--dry-run", action="store_true", help="only say what would go")
+    prune.add_argument("--dry-run", action="store_true", help="only list what would be removed")
     return parser
 
 

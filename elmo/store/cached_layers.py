@@ -1,4 +1,4 @@
-"""Frozen layers at hand: a sentence is embedded once, for all runs with a layer store, for this one without."""
+"""Cached frozen layers: each sentence is embedded once, for all runs with a layer store, else for this run."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ from elmo.store.row_numbers import (
     starts_from,
 )
 
-# Tokens that are embedded at once: memory follows them. A GPU is busy only with thousands of sentences side by side.
+# Tokens that are embedded at once; memory grows with them. Only thousands of parallel sentences keep a GPU busy.
 TOKENS_AT_ONCE = 8192
 TOKENS_AT_ONCE_ON_A_GPU = 65_536
 MEMORY_GB = 4.0
 
-HALF_OVERFLOWS = 65_520.0  # from there on values round to infinity in float16
+HALF_OVERFLOWS = 65_520.0  # this and larger values round to infinity in float16
 
 
 class TokenLayers(Protocol):
-    """What computes frozen layers: a `Bilm`, or any other model with these four; `CachedLayers` makes it `Layers`."""
+    """A model that computes frozen layers, such as a `Bilm`; `CachedLayers` turns it into `Layers`."""
 
     @property
     def dim(self) -> int:
@@ -52,7 +52,7 @@ class TokenLayers(Protocol):
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """For each layer how many of its values are worth keeping: `dim`, or fewer that it repeats up to `dim`."""
+        """For each layer the number of values to store: `dim`, or fewer if the layer repeats them up to `dim`."""
 
     def fingerprint(self) -> str:
         """A hash of everything that the layers depend on."""
@@ -71,13 +71,13 @@ class Held:
 
 @dataclass(frozen=True)
 class Located:
-    """Where the layers of some sentences are, found before they are asked for.
+    """Where the layers of some sentences are, looked up before they are needed.
 
     Attributes:
-        sentences: whose layers they are.
-        rows: numbers of rows in memory, 0 for padding and what is elsewhere; None if all is elsewhere.
-        reading: the same of what the store has, on its way, (*rows, width); None if nothing is.
-        missing: the distinct sentences that have to be embedded.
+        sentences: the sentences.
+        rows: row numbers in memory, 0 for padding and sentences elsewhere; None if all are elsewhere.
+        reading: rows that are being read from the store, (*rows, width); None if there are none.
+        missing: the distinct sentences that must be embedded.
     """
 
     sentences: list[Key]
@@ -87,17 +87,17 @@ class Located:
 
 
 class CachedLayers(nn.Module):
-    """Frozen layers of sentences that were prepared, from a store or from memory, and computed on the spot of others.
+    """Frozen layers of sentences, from a store or from memory; computed on demand if they were not prepared.
 
-    With a store, what is prepared is written to it and read from it, one gather for each batch; a GPU gets what fits
-    into its memory once, at the start. Without one, what fits into memory is embedded at the start of every run. All
-    ways lead to the same values: each is rounded to `precision`, wherever it comes from.
+    With a store, prepared sentences are written to it and read from it, one gather for each batch; what fits into the
+    memory of a GPU is copied there once, at the start. Without a store, what fits into memory is embedded at the start
+    of every run. The values are the same in all cases: all are rounded to `precision`.
 
     Args:
-        source: what computes the layers, such as a `Bilm`; a module's device is the cache's, too.
-        shelf: where to keep them on disk; None keeps them for this run only.
+        source: the model that computes the layers; if it is a module, the cache is on its device.
+        shelf: where to store them on disk; None keeps them for this run only.
         precision: float16 takes half the room of float32.
-        memory_gb: memory to fill at most, on that device.
+        memory_gb: limit for the memory of that device.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class CachedLayers(nn.Module):
         self._table: Tensor  # (1 + tokens, width)
         self._starts: dict[Key, int] = {}
         self._stored: dict[Key, int] = {}
-        self._filling = shelf is not None  # until the store has no room, or cannot be written
+        self._filling = shelf is not None  # until the store is full or cannot be written
 
     @property
     def dim(self) -> int:
@@ -135,15 +135,18 @@ class CachedLayers(nn.Module):
         return len(self.source.widths)
 
     def fingerprint(self) -> str:
-        """The source's: where layers are kept does not change them."""
+        """The source's: the cache does not change layers."""
         return self.source.fingerprint()
 
     def prepare(self, sentences: Iterable[Sentence], reporter: Reporter | None = None) -> int:
-        """Embeds the sentences that are nowhere yet; how many find no room, and are computed each time, comes out.
+        """Embeds the sentences that are not cached yet.
 
         Args:
-            sentences: what will be asked for.
-            reporter: is told what there is to do, how it goes, and where the store has no room.
+            sentences: those that will be needed.
+            reporter: reports the work to do, its progress and problems of the store.
+
+        Returns:
+            The number of sentences that do not fit in the cache, and are computed each time.
         """
         wanted = sorted({tuple(sentence) for sentence in sentences} - {()}, key=lambda s: (len(s), s))
         reporter = reporter or Reporter(quiet=True)
@@ -156,14 +159,14 @@ class CachedLayers(nn.Module):
         while self.shelf is not None and self.shelf.warnings:
             reporter.warn(self.shelf.warnings.pop(0))
         self._expect([self._stored[key] for key in wanted if key in self._stored])
-        on_disk = self.shelf is not None and self._table.device.type == "cpu"  # the page cache is memory enough
+        on_disk = self.shelf is not None and self._table.device.type == "cpu"  # the page cache is enough
         self._load(
             [key for key in wanted if key not in self._starts and not (on_disk and key in self._stored)], reporter
         )
         return sum(key not in self._starts and key not in self._stored for key in wanted)
 
     def _expect(self, starts: Sequence[int]) -> None:
-        """Has the disk begin to read, if what lies between the first and the last of these fits into memory."""
+        """Starts to read from disk, if the rows from the first to the last of these fit into memory."""
         if self.shelf is not None and starts:
             first, last = min(starts), max(starts)
             if (last - first) * self.shelf.about.row_bytes <= self._memory_bytes:
@@ -178,16 +181,16 @@ class CachedLayers(nn.Module):
         )
 
     def _look_up(self, keys: Sequence[Key]) -> None:
-        """Learns which of these sentences the store has by now."""
+        """Looks up which of these sentences the store has now."""
         if self.shelf is not None:
             starts = zip(keys, self.shelf.find(keys), strict=True)
             self._stored.update({key: start for key, start in starts if start is not None})
 
     def _fill(self, shelf: Shelf, new: Sequence[Key], reporter: Reporter) -> None:
-        """Embeds sentences into the store, as far as there is room.
+        """Embeds sentences into the store, as far as they fit.
 
-        Each process goes through the batches in an order of its own and leaves out what another has written meanwhile:
-        two that start together share the work, and none ever waits for one that was killed.
+        Each process takes the batches in another order and skips what others have written meanwhile: processes that
+        start together share the work, and none waits for one that was killed.
         """
         if shelf.refusal is not None:
             self._end_filling(shelf.refusal, reporter)
@@ -207,11 +210,11 @@ class CachedLayers(nn.Module):
             except StoreFull as full:
                 self._end_filling(str(full), reporter)
                 break
-            if number == 1:  # the first warms up a GPU, too, and meets most words for the first time
+            if number == 1:  # the first also warms up a GPU and sees most words for the first time
                 share = sum(map(len, batch)) / sum(map(len, fitting))
                 seconds = (time.perf_counter() - started) / share
                 reporter.say(
-                    f"embedding takes about {duration(seconds)}, as the second of {len(batches):,} batches tells"
+                    f"embedding takes about {duration(seconds)}, measured on the second of {len(batches):,} batches"
                 )
             started = time.perf_counter()
         self._look_up(fitting)
@@ -221,7 +224,7 @@ class CachedLayers(nn.Module):
         reporter.warn(f"{why}. What is left is kept in memory for this run, as far as it fits")
 
     def _embedded(self, batches: Iterable[KeyBatch]) -> Iterator[tuple[KeyBatch, Tensor]]:
-        """What the store does not have of each batch, and its rows on the CPU; a GPU is by then at the next batch."""
+        """The missing sentences of each batch and their rows on the CPU; a GPU computes the next batch meanwhile."""
         ahead: Callable[[], tuple[KeyBatch, Tensor]] | None = None
         for batch in batches:
             self._look_up(batch)
@@ -235,7 +238,7 @@ class CachedLayers(nn.Module):
             yield ahead()
 
     def _begin(self, batch: KeyBatch) -> Callable[[], tuple[KeyBatch, Tensor]]:
-        """Begins to embed sentences; the function that comes out waits for their rows on the CPU."""
+        """Starts to embed sentences; the returned function waits for their rows on the CPU."""
         rows, peak = map(begin_download, self._compute(batch))
 
         def wait() -> tuple[KeyBatch, Tensor]:
@@ -245,7 +248,7 @@ class CachedLayers(nn.Module):
         return wait
 
     def _load(self, keys: Sequence[Key], reporter: Reporter) -> None:
-        """Brings sentences into memory, as far as there is room: from the store, or computed."""
+        """Loads sentences into memory, from the store or computed, as far as they fit."""
         row_bytes = self._table.shape[1] * self._table.element_size()
         fitting = first_within(int(self._memory_bytes / row_bytes) - len(self._table), keys)
         if not fitting:
@@ -263,14 +266,14 @@ class CachedLayers(nn.Module):
             rows, peak = self._compute(batch)
             _put(table, starts[batch[0]], rows)
             peaks.append(peak)
-        for peak in peaks:  # only now: each question would wait for the device
+        for peak in peaks:  # only now: each check waits for the device
             self._check(peak)
-        # Only now, and the table first: an error or Ctrl-C on the way leaves no sentence that starts where others are.
+        # Only now, and the table first: after an error or Ctrl-C no sentence may point to rows of another one.
         self._table = table
         self._starts.update(starts)
 
     def _batches(self, by_length: Sequence[Key]) -> list[KeyBatch]:
-        """Batches of alike lengths, so large as this device likes them."""
+        """Batches of similar lengths, sized for the device."""
         on_cpu = self._table.device.type == "cpu"
         return list(in_batches(TOKENS_AT_ONCE if on_cpu else TOKENS_AT_ONCE_ON_A_GPU, by_length))
 
@@ -281,14 +284,14 @@ class CachedLayers(nn.Module):
         return rows
 
     def _compute(self, batch: Sequence[Key]) -> tuple[Tensor, Tensor]:
-        """The layers of sentences, rounded, (tokens, width), and their largest value; nothing waits for a GPU."""
+        """The layers of sentences, rounded, (tokens, width), and their largest value; does not wait for a GPU."""
         layers = self.source.token_layers(batch)
         widths = self.source.widths
         rows = torch.cat([layer[:, :width] for layer, width in zip(layers, widths, strict=True)], dim=1).to(self._kind)
         return rows, torch.stack(torch.aminmax(layers)).abs().amax()
 
     def _check(self, peak: Tensor) -> None:
-        if self._kind == torch.float16:  # else nobody needs to wait for the device
+        if self._kind == torch.float16:  # else there is no need to wait for the device
             require_half_holds(float(peak))
 
     def _stored_rows(self, batch: Sequence[Key]) -> Tensor:
@@ -305,11 +308,11 @@ class CachedLayers(nn.Module):
         return into
 
     def locate(self, sentences: Sequence[Sentence]) -> Located:
-        """Where the layers of a padded batch are; what the store has of them begins to be read."""
+        """Looks up the layers of a padded batch and starts to read those in the store."""
         return self._locate(sentences, padded_numbers)
 
     def _locate(self, sentences: Sequence[Sentence], number: Numbering) -> Located:
-        # A sentence is hashed word by word whenever it is looked up, so each is looked up once where all are in memory.
+        # A lookup hashes a sentence word by word, so each is looked up only once if all are in memory.
         keys = [tuple(sentence) for sentence in sentences]
         starts = [self._starts.get(key, NOWHERE) for key in keys]
         reading, missing = None, []
@@ -326,20 +329,20 @@ class CachedLayers(nn.Module):
         return Located(keys, torch.from_numpy(number(starts, keys)) if in_memory else None, reading, missing)
 
     def embed(self, located: Iterable[Located]) -> Held | None:
-        """What has to be embedded for these texts of a batch, each sentence once and all in one go, or None."""
+        """Embeds the missing sentences of these texts of a batch, each once and all together; None if none are."""
         missing = list(dict.fromkeys(chain.from_iterable(text.missing for text in located)))
         return Held(torch.cat([self._table[:1], self._rows_of(missing)]), starts_from(1, missing)) if missing else None
 
     def layers(self, sentences: Sequence[Sentence]) -> Tensor:
         """The layers of a padded batch, (n_layers, sentences, tokens, dim), zero where a sentence has ended.
 
-        Sentences that are not at hand are embedded now, each once however often the batch has it.
+        Sentences that are not cached are embedded now, each once even if the batch repeats it.
         """
         located = self.locate(sentences)
         return self.layers_at(located, self.embed([located]))
 
     def layers_at(self, located: Located, held: Held | None) -> Tensor:
-        """The same for a batch that was located, and whose missing sentences are held."""
+        """The same for a located batch and its embedded missing sentences."""
         return self._spread(self._gather(located, held, padded_numbers))
 
     def token_layers(self, sentences: Sequence[Sentence]) -> Tensor:
@@ -348,7 +351,7 @@ class CachedLayers(nn.Module):
         return self._spread(self._gather(located, self.embed([located]), running_numbers))
 
     def _gather(self, located: Located, held: Held | None, number: Numbering) -> Tensor:
-        """Rows as they are kept, (*rows, width), from wherever each sentence is."""
+        """Stored rows, (*rows, width), from memory, the store and what was embedded now."""
         device = self._table.device
         found = []
         if located.rows is not None:
@@ -357,13 +360,13 @@ class CachedLayers(nn.Module):
             found.append(located.reading.result().to(device, non_blocking=True))
         if located.missing:
             if held is None:
-                raise ValueError(f"{len(located.missing)} sentences have to be embedded first")
+                raise ValueError(f"{len(located.missing)} sentences must be embedded first")
             starts = [held.starts.get(key, NOWHERE) for key in located.sentences]
             found.append(held.table[upload(number(starts, located.sentences), device)])
         return found[0] if len(found) == 1 else torch.stack(found).sum(dim=0)
 
     def _spread(self, rows: Tensor) -> Tensor:
-        """Rows as they are kept, (..., width), as layers, (n_layers, ..., dim)."""
+        """Stored rows, (..., width), as layers, (n_layers, ..., dim)."""
         places = rows.shape[:-1]
         layers = torch.empty(self.n_layers, *places, self.dim, device=rows.device)
         parts = torch.split(rows, list(self.source.widths), dim=-1)
@@ -378,8 +381,8 @@ def _put(table: Tensor, first: int, rows: Tensor) -> None:
 
 
 def require_half_holds(peak: float) -> None:
-    """Refuses layers that would become infinities in float16, by the largest of their values."""
-    if not peak < HALF_OVERFLOWS:  # as no number is
+    """Raises an InputError if the largest value of layers becomes infinite in float16."""
+    if not peak < HALF_OVERFLOWS:  # not >=, so that NaN is refused too
         raise InputError(
             f"float16 cannot hold these layers, whose values reach {peak:g}; expected at most 65504. Use --precision "
             "float32 with elmo.embed, features.elmo.precision=float32 in a run"

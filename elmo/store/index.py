@@ -1,4 +1,4 @@
-"""The index of a shelf, an LMDB environment: how it is opened, and what an entry is."""
+"""Index of a shelf: an LMDB environment and the format of its entries."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 
 class IndexCut(InputError):  # noqa: N818
-    """The index has lost pages: reading them would be a SIGBUS, so it must not be opened."""
+    """The index has lost pages. It must not be opened: reading them would end the process with SIGBUS."""
 
 
 def open_index(shelf: Path, writable: bool = True) -> lmdb.Environment:
@@ -35,7 +35,7 @@ def open_index(shelf: Path, writable: bool = True) -> lmdb.Environment:
 
     Args:
         shelf: the folder.
-        writable: makes it if it is not there.
+        writable: creates it if it does not exist.
 
     Raises:
         IndexCut: the file is shorter than its own header says.
@@ -50,8 +50,8 @@ def open_index(shelf: Path, writable: bool = True) -> lmdb.Environment:
         data.exists() and 0 < (size := data.stat().st_size) < 2 * mmap.PAGESIZE
     ):  # LMDB takes an empty file for a new one
         raise _cut(data, 2 * mmap.PAGESIZE, size)
-    # metasync=False: after a crash of the whole machine the last transaction may be gone, never half there.
-    # Without a lock LMDB lets others change what is read; then the rows' checksums tell.
+    # metasync=False: a crash of the machine may lose the last transaction, but never leaves half of one.
+    # Without a lock other processes may change what is read; the rows' checksums detect that.
     index = lmdb.open(
         str(folder),
         map_size=_MAP_BYTES,
@@ -70,7 +70,7 @@ def open_index(shelf: Path, writable: bool = True) -> lmdb.Environment:
 
 
 def pad(shelf: Path, index: lmdb.Environment) -> None:
-    """Makes the file as long as its header says: LMDB leaves out last pages that deleting took and gave back."""
+    """Makes the file as long as its header says: after deletions LMDB may leave out the last pages."""
     data = shelf / INDEX / DATA
     with suppress(FileNotFoundError):  # pruned meanwhile
         if data.stat().st_size < (expected := _bytes_needed(index)):
@@ -90,7 +90,7 @@ def entries(transaction: lmdb.Transaction) -> Iterator[tuple[bytes, int, int, in
 
 def is_full(error: OSError | lmdb.Error) -> bool:
     """Whether a disk or a quota has no room left."""
-    # LMDB calls a short write an input/output error, and has a class of its own for some of the codes only.
+    # LMDB reports a short write as an input/output error, and has classes for some of the codes only.
     return isinstance(error, lmdb.DiskError) or _is_one_of(error, _FULL, (*_FULL, errno.EIO))
 
 
@@ -110,7 +110,7 @@ def _bytes_needed(index: lmdb.Environment) -> int:
 
 
 def _reserve(lock: Path) -> None:
-    """Makes LMDB's lock file with its room on disk: it is written through memory, where a full disk is a SIGBUS."""
+    """Creates LMDB's lock file with its space reserved: it is memory-mapped, where a full disk is a SIGBUS."""
     if not hasattr(os, "posix_fallocate"):
         return
     with suppress(FileExistsError):  # another process was faster

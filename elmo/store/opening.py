@@ -1,4 +1,4 @@
-"""Opens shelves for runs: once a process, empty again where the index was cut, none where the disk is full."""
+"""Opening of shelves for runs: one per process, repaired after damage, a stand-in if the disk is full."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _OPEN: dict[tuple[int, Path], Shelf] = {}
 
 
 class NoShelf(Shelf):
-    """Stands for a shelf that a full disk has no room for: it holds nothing and takes nothing."""
+    """A stand-in for a shelf that does not fit on a full disk: it is empty and accepts nothing."""
 
     def __init__(self, store: Path, about: ShelfDescription, refusal: str) -> None:
         self.store, self.path, self.about, self.refusal = store, store / about.folder, about, refusal
         self.warnings = []
 
     def find(self, sentences: Sequence[Sentence]) -> list[int | None]:
-        """None for each sentence, but for those of no tokens."""
+        """None for each sentence, except those without tokens."""
         return [None if sentence else 0 for sentence in sentences]
 
 
 def open_shelf(store: Path, about: ShelfDescription, limit_gb: float = LIMIT_GB) -> Shelf:
-    """The shelf for layers of this kind; within a process the same one for all who ask, as LMDB demands.
+    """The shelf for layers of this kind; a process opens it once, as LMDB requires.
 
     Raises:
         InputError: it cannot be used, or has lost rows.
@@ -42,7 +42,7 @@ def open_shelf(store: Path, about: ShelfDescription, limit_gb: float = LIMIT_GB)
         if shelf is not None:
             _OPEN.pop(key).close()
         try:
-            shelf = _OPEN[key] = _mended(store, about, limit_gb)
+            shelf = _OPEN[key] = _open_or_reset(store, about, limit_gb)
         except StoreFull as full:
             return NoShelf(store, about, str(full))
     shelf.require_rows()
@@ -51,7 +51,7 @@ def open_shelf(store: Path, about: ShelfDescription, limit_gb: float = LIMIT_GB)
     return shelf
 
 
-def _mended(store: Path, about: ShelfDescription, limit_gb: float) -> Shelf:
+def _open_or_reset(store: Path, about: ShelfDescription, limit_gb: float) -> Shelf:
     try:
         return Shelf(store, about, limit_gb)
     except IndexCut as cut:
@@ -65,7 +65,7 @@ def _mended(store: Path, about: ShelfDescription, limit_gb: float) -> Shelf:
 
 
 def remove(folder: Path) -> None:
-    """Removes a shelf; processes that have it open keep their files, and never meet those of the next one."""
-    gone = folder.with_name(f"removed-{os.getpid()}-{folder.name}")  # still a shelf by name: a kill leaves it to prune
-    folder.rename(gone)  # nobody opens half of it
+    """Removes a shelf; processes that have it open keep their files and never see those of the next one."""
+    gone = folder.with_name(f"removed-{os.getpid()}-{folder.name}")  # prune knows this name, after a kill
+    folder.rename(gone)  # so that no process opens half of it
     shutil.rmtree(gone)

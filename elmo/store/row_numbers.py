@@ -1,4 +1,4 @@
-"""Sentences as rows of a table, one a token: where each starts, the numbers of its rows, and how many fit."""
+"""Row numbers of sentences in a table with one row per token."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import accumulate
 import numpy as np
 import numpy.typing as npt
 
-NOWHERE = -1  # where a sentence starts that is not there
+NOWHERE = -1  # start of a sentence that is not in the table
 
 Key = tuple[str, ...]
 KeyBatch = list[Key]
@@ -38,13 +38,13 @@ def running_numbers(starts: Sequence[int], sentences: Sequence[Key]) -> Numbers:
 
 
 def first_within(tokens: int, keys: Sequence[Key]) -> list[Key]:
-    """The sentences from the front that have no more than so many tokens in all."""
+    """The longest prefix of the sentences with at most this many tokens in all."""
     ends = accumulate(map(len, keys))
     return [key for key, end in zip(keys, ends, strict=True) if end <= tokens]
 
 
 def in_batches(most: int, by_length: Sequence[Key]) -> Iterator[KeyBatch]:
-    """Batches of alike lengths with at most so many tokens, or one longer sentence."""
+    """Batches of similar lengths with at most this many tokens, or one longer sentence."""
     batch: KeyBatch = []
     tokens = 0
     for sentence in by_length:

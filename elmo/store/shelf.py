@@ -1,4 +1,4 @@
-"""A shelf of the layer store: rows in a file, an index next to them. What it is for: see elmo.store."""
+"""Shelf of the layer store: a file of rows and an index (see elmo.store)."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class StoreFull(Exception):  # noqa: N818
 
 @dataclass(frozen=True)
 class ShelfDescription:
-    """What the layers of a shelf have in common.
+    """What all layers of a shelf have in common.
 
     Attributes:
         weights: fingerprint of what computed them.
@@ -80,12 +80,12 @@ class ShelfDescription:
 
 
 def default_store() -> Path:
-    """The folder of the store where nothing else is said: $ELMO_STORE, or one in the user's cache."""
+    """The default folder of the store: $ELMO_STORE, or one in the user's cache."""
     return expanded(os.environ.get("ELMO_STORE") or "~/.cache/elmo-suite/layers", "ELMO_STORE")
 
 
 def key_of(sentence: Sentence) -> bytes:
-    """The hash of a token list; lists that differ in any token, or in where tokens end, have another."""
+    """The hash of a token list; it depends on every token and on where tokens end."""
     digest = hashlib.blake2b("".join(sentence).encode("utf-8", "surrogatepass"), digest_size=16)
     digest.update(array("I", map(len, sentence)).tobytes())
     return digest.digest()
@@ -95,17 +95,17 @@ class Shelf:
     """The layers of one kind, on disk.
 
     Args:
-        store: the store's folder; made if it is not there.
-        about: what kind.
-        limit_gb: size of the whole store at most.
+        store: the store's folder; created if it does not exist.
+        about: the kind of layers.
+        limit_gb: limit for the size of the whole store.
 
     Attributes:
-        refusal: why nothing can be added, such as to a read-only store; None where all is well.
-        warnings: what somebody should know, such as damage that was found; whoever shows them takes them off.
+        refusal: why nothing can be added, for example to a read-only store; None if it is writable.
+        warnings: messages for the user, for example about damage; the code that shows them removes them.
 
     Raises:
         IndexCut: the index has lost a part.
-        StoreFull: it is not there, and the disk has no room for it.
+        StoreFull: it does not exist, and the disk has no room for it.
         InputError: the folder cannot be used, or holds something else under this name.
     """
 
@@ -136,7 +136,7 @@ class Shelf:
         self._mapped: Rows = np.zeros((1, sum(about.widths)), PRECISIONS[about.precision])  # until others are taken
 
     def _open(self) -> tuple[int, lmdb.Environment]:
-        """Opens rows and index, made if they are not there; for reading alone where they cannot be written."""
+        """Opens rows and index, and creates them if needed; read-only if they cannot be written."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             if not (self.path / ABOUT).exists():
@@ -148,7 +148,7 @@ class Shelf:
             try:
                 opened = self._open_files(writable=False)
             except (OSError, lmdb.Error):
-                raise error from None  # nothing is there yet; why nothing can be is the reason
+                raise error from None  # nothing exists yet; the first error says why nothing can be created
             self.refusal = f"{self.path}: cannot write there: {error}"
             return opened
 
@@ -161,15 +161,15 @@ class Shelf:
             raise
 
     def find(self, sentences: Sequence[Sentence]) -> list[int | None]:
-        """For each sentence its first row, or None where it is not here; a sentence of no tokens is everywhere.
+        """For each sentence its first row, or None if it is not stored; a sentence without tokens always is.
 
-        The first time that this process finds an entry, its rows are compared with its checksum; a damaged one is not
-        here, and `add` replaces it.
+        The first time that this process finds an entry, its rows are compared with its checksum. A damaged one counts
+        as not stored, and `add` replaces it.
         """
         with self._index.begin() as transaction:
             found = [transaction.get(key_of(sentence)) if sentence else ENTRY.pack(0, 0, 0) for sentence in sentences]
         new = {entry for entry in found if entry is not None} - self._compared.keys()
-        if damaged := sum(not self._is_whole(entry) for entry in sorted(new, key=ENTRY.unpack)):  # as the disk has them
+        if damaged := sum(not self._is_whole(entry) for entry in sorted(new, key=ENTRY.unpack)):  # in disk order
             self.warnings.append(
                 f"{self.path}: {damaged:,} sentences are damaged: their rows do not match their checksums. They are "
                 "dropped and embedded again; if it happens again, check the disk"
@@ -177,7 +177,7 @@ class Shelf:
         return [ENTRY.unpack(entry)[0] if entry is not None and self._compared[entry] else None for entry in found]
 
     def _is_whole(self, entry: bytes) -> bool:
-        """Whether an entry's rows are what was written; they are read the first time only."""
+        """Whether an entry's rows match their checksum; they are read the first time only."""
         if entry not in self._compared:
             self._compared[entry] = self._matches(*ENTRY.unpack(entry))
         return self._compared[entry]
@@ -186,18 +186,18 @@ class Shelf:
         size = self.about.row_bytes
         try:
             return zlib.crc32(os.pread(self._file, tokens * size, start * size)) == checksum
-        except OSError:  # the disk cannot read them any more
+        except OSError:  # the disk can no longer read them
             return False
 
     def add(self, sentences: Sequence[Sentence], rows: Rows) -> None:
-        """Writes the layers of sentences, all or none of them; those that are here already are left alone.
+        """Writes the layers of sentences, all or none of them; skips sentences that are stored already.
 
         Args:
             sentences: token lists.
             rows: their tokens' rows, sentence after sentence, (tokens, width).
 
         Raises:
-            StoreFull: there is no room.
+            StoreFull: they do not fit.
         """
         ends = np.cumsum([len(sentence) for sentence in sentences])
         fresh: dict[bytes, memoryview] = {}  # entries and their rows
@@ -228,7 +228,7 @@ class Shelf:
 
     @contextmanager
     def _writing(self) -> Iterator[lmdb.Transaction]:
-        """The transaction of the one process that writes; LMDB alone would wait for ever for one that is stopped."""
+        """The transaction of the only writer; LMDB alone would wait forever for a stopped one."""
         if self.refusal is not None:
             raise StoreFull(self.refusal)
         deadline = time.monotonic() + WAIT_SECONDS
@@ -246,7 +246,7 @@ class Shelf:
             unlock(self._file)
 
     def _write(self, contents: Sequence[memoryview], first: int) -> None:
-        """Writes rows from the first free one on, and waits until they are on disk."""
+        """Writes rows at the first free place and waits until they are on disk."""
         size = sum(map(len, contents))
         if size > self._left():
             raise StoreFull(
@@ -261,11 +261,11 @@ class Shelf:
         os.fsync(self._file)
 
     def room(self) -> int:
-        """Tokens that the limit still has room for."""
+        """Number of tokens that still fit under the limit."""
         return max(0, self._left()) // self.about.row_bytes
 
     def _left(self) -> int:
-        """Bytes up to the limit, measured anew each time: other shelves of the store grow meanwhile."""
+        """Bytes left under the limit, measured each time, since other shelves of the store may grow."""
         return self._limit - sum(map(disk_bytes, shelves(self.store)))
 
     def take(self, rows: npt.NDArray[np.int64], into: Rows) -> None:
@@ -278,13 +278,13 @@ class Shelf:
         )  # clip: the only mode that copies straight into `out`
 
     def expect(self, first: int, last: int) -> None:
-        """Lets the system read these rows from disk at once, in their order, before they are taken in any other."""
+        """Asks the system to read these rows from disk now, in order, before they are taken in any other order."""
         if hasattr(os, "posix_fadvise"):
             size = self.about.row_bytes
             os.posix_fadvise(self._file, first * size, (last - first + 1) * size, os.POSIX_FADV_WILLNEED)
 
     def _map(self, last: int) -> Rows:
-        """The rows that are known by now, and at least up to `last`, memory-mapped."""
+        """All rows that the index knows, memory-mapped; `last` must be one of them."""
         with self._index.begin() as transaction:
             n = end_of(transaction)
         if last >= n:
@@ -294,31 +294,31 @@ class Shelf:
         return np.frombuffer(mapped, self._mapped.dtype).reshape(n, -1)
 
     def require_rows(self) -> None:
-        """Raises an InputError if `rows` has lost some that the index knows: what is added next would hide that."""
+        """Raises an InputError if the file has lost rows that the index knows; adding rows would hide that."""
         with self._index.begin() as transaction:
             n = end_of(transaction)
         expected, found = n * self.about.row_bytes, os.fstat(self._file).st_size
         if n > FIRST_ROW and found < expected:
             raise InputError(
                 f"{self.path / ROWS}: expected at least {expected:,} bytes, found {found:,}: it was cut short. Forget "
-                f"what is lost with python -m elmo.store --store {self.store} verify --drop; it is embedded anew"
+                f"what is lost with python -m elmo.store --store {self.store} verify --drop; it is embedded again"
             )
 
     def count(self) -> tuple[int, int]:
-        """Sentences and tokens that are here."""
+        """Number of stored sentences and tokens."""
         with self._index.begin() as transaction:
             lengths = [tokens for _, _, tokens, _ in entries(transaction)]
         return len(lengths), sum(lengths)
 
     def damaged(self) -> Iterator[bytes]:
-        """The keys of entries whose rows are not what was written."""
+        """The keys of entries with damaged rows."""
         with self._index.begin() as transaction:
             for key, *entry in entries(transaction):
                 if not self._matches(*entry):
                     yield key
 
     def drop(self, keys: Sequence[bytes]) -> None:
-        """Forgets entries, so that they are embedded anew; their rows stay unused, but for those that are gone."""
+        """Removes entries, so that they are embedded again; their rows stay in the file, unused."""
         with self._writing() as transaction:
             for key in keys:
                 transaction.delete(key)
@@ -335,17 +335,17 @@ class Shelf:
             return False
 
     def limit_to(self, limit_gb: float) -> None:
-        """Sets the size of the whole store at most."""
+        """Sets the limit for the size of the whole store."""
         self._limit = int(limit_gb * 1e9)
 
     def close(self) -> None:
-        """Gives the files back; nothing can be asked after that."""
+        """Closes the files; the shelf cannot be used after that."""
         self._index.close()
         os.close(self._file)
 
 
 def read_about(folder: Path) -> ShelfDescription | None:
-    """What a shelf's folder says of itself, or None if it is not in a form of this version."""
+    """The description in a shelf's folder, or None if this version cannot read it."""
     try:
         values = read_json(folder / ABOUT)
         return ShelfDescription(**{**values, "widths": tuple(values["widths"])})
@@ -354,15 +354,15 @@ def read_about(folder: Path) -> ShelfDescription | None:
 
 
 def shelves(store: Path) -> list[Path]:
-    """The folders of all shelves of a store, also of other versions, and none that something else may have made."""
-    folders = (path.parent for path in store.glob(f"*/{ABOUT}") if path.is_file())  # a pipe would be waited for
+    """The folders of all shelves of a store, also of other versions; ignores folders that are no shelves."""
+    folders = (path.parent for path in store.glob(f"*/{ABOUT}") if path.is_file())  # not a pipe, which would block
     return sorted(folder for folder in folders if _FOLDER.fullmatch(folder.name) and (folder / INDEX / DATA).is_file())
 
 
 def disk_bytes(folder: Path) -> int:
-    """The size of all files of a shelf; what another process removes meanwhile has none."""
+    """The size of all files of a shelf; files that another process removes meanwhile do not count."""
     size = 0
-    for place, _, names in os.walk(folder):  # passes over folders that vanish
+    for place, _, names in os.walk(folder):  # skips folders that vanish
         for name in names:
             with suppress(FileNotFoundError):
                 size += (Path(place) / name).stat().st_size

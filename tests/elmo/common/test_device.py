@@ -1,4 +1,4 @@
-"""Which device: what may be asked for, and one GPU for each process where there are several (their number is faked)."""
+"""Tests of the choice of a device; the number of GPUs is faked."""
 
 import os
 import subprocess

@@ -1,3 +1,5 @@
+"""Tests of elmo.common.files."""
+
 import os
 import signal
 import threading

@@ -1,3 +1,5 @@
+"""Tests of elmo.common.tensor_files."""
+
 import random
 import re
 import zipfile

@@ -41,7 +41,7 @@ class Slow:
 
 
 class Listener(Reporter):
-    """Remembers what it is told, whether as news or as a warning."""
+    """Records what is reported, warnings included."""
 
     def __init__(self):
         super().__init__(quiet=True)

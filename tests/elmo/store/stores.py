@@ -1,4 +1,4 @@
-"""What the tests of the layer store put into it."""
+"""Sentences and helpers for the tests of the layer store."""
 
 import random
 

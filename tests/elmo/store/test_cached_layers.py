@@ -1,4 +1,4 @@
-"""Layers from memory are the biLM's layers, computed once and in an order that does not matter."""
+"""Tests of CachedLayers: the biLM's layers, computed once, in any order."""
 
 import random
 
@@ -65,7 +65,7 @@ def test_texts_of_one_batch_share_what_is_embedded(bilm, monkeypatch):
         torch.testing.assert_close(cached.layers_at(text, held), layers, rtol=0, atol=1e-6)
     assert len(runs) == 1
     assert cached.embed(located[2:]) is None
-    with pytest.raises(ValueError, match="3 sentences have to be embedded first"):
+    with pytest.raises(ValueError, match="3 sentences must be embedded first"):
         cached.layers_at(located[0], None)
 
 

@@ -1,4 +1,4 @@
-"""Numbers of rows against a loop that counts them."""
+"""Tests of row numbers, against a loop that counts them."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is in the store is what the biLM gives; see test_store_command.py and test_store_processes.py for the rest."""
+"""Tests of the layer store: it returns the layers of the biLM."""
 
 import hashlib
 import json
@@ -23,7 +23,7 @@ from tests.elmo.store.stores import DISTINCT, SENTENCES, sentences_embedded
 
 
 class Listener(Reporter):
-    """Remembers what it is told."""
+    """Records what is reported."""
 
     def __init__(self):
         super().__init__(quiet=True)
@@ -100,7 +100,7 @@ class TestShelf:
         with pytest.raises(InputError, match=r"cannot keep layers there: .*store\.path=null"):
             Shelf(tmp_path / "file", ShelfDescription("f" * 64, (2,), "float16"))
 
-    def test_removed_and_asked_for_again_it_starts_anew(self, tmp_path, bilm, shelf_of):
+    def test_removed_and_asked_for_again_it_starts_empty(self, tmp_path, bilm, shelf_of):
         CachedLayers(bilm, shelf_of(bilm)).prepare(SENTENCES)
         assert main(["--store", str(tmp_path / "store"), "prune", "--all"]) == 0
         assert shelf_of(bilm).count() == (0, 0)
@@ -183,7 +183,7 @@ class TestLayers:
         assert listener.said[0].startswith(
             f"{len(DISTINCT)} of {len(DISTINCT)} sentences to embed: {tokens} tokens, {size:.2g} GB"
         )
-        assert re.match(r"embedding takes about \d+ s, as the second of \d+ batches tells", listener.said[1])
+        assert re.match(r"embedding takes about \d+ s, measured on the second of \d+ batches", listener.said[1])
 
     def test_read_ahead_in_another_thread(self, bilm, shelf_of, monkeypatch):
         cached = CachedLayers(bilm, shelf_of(bilm))

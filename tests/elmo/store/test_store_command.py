@@ -1,4 +1,4 @@
-"""python -m elmo.store: what it shows, finds damaged and removes."""
+"""Tests of python -m elmo.store: info, verify, prune."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Damaged, cut, read-only and full stores: no wrong layer, no dead process, one line that says so."""
+"""Tests of damaged, cut, read-only and full stores: no wrong layers, no crash, one line that says so."""
 
 import os
 import signal
@@ -21,7 +21,7 @@ ROW = 40 * 4
 
 @pytest.fixture
 def filled(tmp_path, bilm):
-    """The folder of a filled shelf, closed: whoever opens it next is as good as another process."""
+    """The folder of a filled shelf, closed, so that the next opening is like that of another process."""
     shelf = Shelf(tmp_path / "store", ShelfDescription(bilm.fingerprint(), bilm.widths, "float32"))
     CachedLayers(bilm, shelf).prepare(SENTENCES)
     shelf.close()

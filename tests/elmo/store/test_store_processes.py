@@ -1,4 +1,4 @@
-"""What is in the store is right whoever else writes to it, is killed while writing, or finds the disk full."""
+"""The store with several processes: parallel writers, kills while writing, full disks."""
 
 import json
 import os
