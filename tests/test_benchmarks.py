@@ -104,7 +104,7 @@ def test_a_full_run_has_all_parts_a_quick_one_five():
     assert full == set(program.PARTS)
 
 
-def test_the_store_beside_what_it_saves(tiny, capsys, monkeypatch):
+def test_rows_of_the_store(tiny, capsys, monkeypatch):
     monkeypatch.setenv("BENCH_FORMAT", "json")
     fill, cached, read, disk = measured(capsys, "--only", "store")
     assert (fill["what"], fill["anchor_name"]) == ("store, fill", anchor.NAME)

@@ -1,6 +1,6 @@
-"""python -m tests.benchmarks: every speed beside its anchor, in one table, in two minutes; see --help.
+"""Command line of `python -m tests.benchmarks`: all speeds and their anchors in one table, in two minutes; see --help.
 
-BENCH_FORMAT=json prints one JSON document instead, for machines. What goes on is said on stderr.
+BENCH_FORMAT=json prints one JSON document instead. Progress goes to stderr.
 """
 
 import argparse
@@ -15,7 +15,7 @@ import torch
 from elmo.common.errors import InputError
 from tests.benchmarks import STARTED, bilm, embed, epochs, heads, store
 from tests.benchmarks.measuring.rows import Measurement, show
-from tests.benchmarks.measuring.timing import single_precision, tell, threads
+from tests.benchmarks.measuring.timing import show_status, single_precision, threads
 
 PARTS = ("bilm", "store", "crf", "recurrence", "epochs", "products", "embed")
 QUICK = PARTS[:5]
@@ -26,8 +26,8 @@ AS_IN_A_RUN = ("crf", "recurrence", "epochs", "products")  # one thread, and the
 def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m tests.benchmarks",
-        description="Measures every speed beside an anchor, in turn.",
-        epilog="BENCH_FORMAT=json prints JSON, for machines. Without --full: " + ", ".join(QUICK) + ".",
+        description="Measures speeds, each in turn with an anchor.",
+        epilog="BENCH_FORMAT=json prints JSON. Without --full: " + ", ".join(QUICK) + ".",
     )
     parser.add_argument("--full", action="store_true", help="all parts, and more rounds of each")
     parser.add_argument("--only", type=parts, metavar="PART,...", help=f"some of: {', '.join(PARTS)}")
@@ -51,7 +51,7 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
 
 
 def parts(text: str) -> list[str]:
-    """Names of parts, in the table's order."""
+    """Names of parts, in the order of the table."""
     wanted = [name.strip() for name in text.split(",")]
     unknown = [name for name in wanted if name not in PARTS]
     if unknown:
@@ -60,7 +60,7 @@ def parts(text: str) -> list[str]:
 
 
 def jobs(options: argparse.Namespace) -> Iterator[tuple[str, Callable[[], Iterator[Measurement]]]]:
-    """What there is to measure, by the name of its part; a task's epochs are a job of their own."""
+    """Measurements to make, by the name of their part; the epochs of each task are one job."""
     device, full = options.device, options.full
     gpu = device.type != "cpu"
     limit = options.limit
@@ -84,7 +84,7 @@ def jobs(options: argparse.Namespace) -> Iterator[tuple[str, Callable[[], Iterat
 
 
 def main(given: Sequence[str] | None = None) -> int:
-    """Measures, prints, and gives 1 where something could not be measured."""
+    """Measures and prints; returns 1 if something could not be measured."""
     options = arguments(given)
     rows: list[Measurement] = []
     failures = []
@@ -93,9 +93,9 @@ def main(given: Sequence[str] | None = None) -> int:
         try:
             with threads(1 if alone else torch.get_num_threads()), nullcontext() if alone else single_precision():
                 rows.extend(measure())
-        except InputError as error:  # what others found shall not be lost for a file that is missing
+        except InputError as error:  # a missing file must not lose the other results
             failures.append(f"{part}: {error}")
-    tell("")
+    show_status("")
     show(rows, options.device, time.perf_counter() - STARTED)
     for failure in failures:
         print(failure, file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Tokens a second of the biLM, beside AllenNLP's way of computing it and, on a GPU, beside cuDNN's LSTM."""
+"""Benchmark of the biLM: tokens a second, compared with AllenNLP's method and, on a GPU, with cuDNN's LSTM."""
 
 import os
 import sys
@@ -18,24 +18,24 @@ from tests.benchmarks import text
 from tests.benchmarks.bilm_gpu import cudnn_layers
 from tests.benchmarks.measuring import anchor
 from tests.benchmarks.measuring.rows import Measurement
-from tests.benchmarks.measuring.timing import Rounds, in_turn, processor, second, tell
+from tests.benchmarks.measuring.timing import Rounds, in_turn, processor, second, show_status
 
 CUDNN = "cuDNN's LSTM, no clipping"
 TOLERANCE = 1e-4  # on a GPU; on a CPU half of it: single precision at these sizes, and sums in another order
-CHECKED = 4, 12  # sentences and words of each on which all paths have to agree before they are timed
+CHECKED = 4, 12  # sentences, and words of each, on which all paths must agree before they are timed
 
 Path = Callable[[list[list[str]]], Tensor]
 
 
 @dataclass(frozen=True)
 class Workload:
-    """A size of the biLM, and how much it has to read.
+    """A size of the biLM, and the text that it reads.
 
     Attributes:
         size: its name.
         sentences: of a batch.
-        stream: batches in a row, no word known before the first; 0 leaves it out. On a GPU sentences of a filling are
-            that many batches, too.
+        stream: batches in a row, with an empty word cache before the first; 0 leaves it out. On a GPU, a store is
+            filled with as many batches.
         rounds: how often each path reads the batch.
         halved: whether only the first half of each sentence is read.
     """
@@ -54,8 +54,9 @@ class Workload:
         return f"{self.size}, {self.sentences} {'half ' * self.halved}sentences"
 
 
-# Size original costs the anchor 25 CPU seconds. Half as long sentences take half of that, and the ratio loses a
-# twentieth; half as many would flatter us: a step reads all weights for however few, and the anchor suffers more.
+# Size original costs the anchor 25 CPU seconds. Sentences of half the length take half of that, and the ratio drops by
+# a twentieth. Half as many sentences would favour us: a step reads all weights for any number of sentences, which costs
+# the anchor more.
 QUICK = (Workload("small", 64, 20, 1), Workload("original", 64, 0, 1, halved=True))
 FULL = (Workload("small", 64, 20, 5), Workload("original", 64, 0, 3))
 ON_A_GPU = (Workload("small", 64, 300, 7), Workload("original", 64, 300, 7))
@@ -70,7 +71,7 @@ OF_CUDNN, OF_OWN_BATCHES = 0.5, 10.0  # aims on a GPU
 
 
 def rows(device: torch.device, full: bool) -> Iterator[Measurement]:
-    """The rows of all sizes; where the anchor is slow at size small, no ratio to it counts."""
+    """The rows of all sizes; if the anchor is too slow at size small, no ratio to it counts."""
     if device.type != "cpu":
         for work in ON_A_GPU:
             yield from gpu_rows(work, device)
@@ -85,7 +86,7 @@ def rows(device: torch.device, full: bool) -> Iterator[Measurement]:
 
 def cpu_rows(work: Workload, device: torch.device) -> Iterator[Measurement]:
     """One batch, compiled and in torch, and a stream of batches."""
-    tell(f"biLM, {work.size}: builds and compares")
+    show_status(f"biLM, {work.size}: builds and compares")
     bilm = random_bilm(work.size, seed=1)
     batch = work.batch()
     paths: dict[str, Path] = {"compiled": bilm.layers, "in torch": partial(torch_alone, bilm)}
@@ -98,7 +99,7 @@ def cpu_rows(work: Workload, device: torch.device) -> Iterator[Measurement]:
     streaming = random_bilm(work.size, seed=1) if batches else bilm
 
     def stream() -> None:
-        streaming.remember_words()  # anew: what was met before is forgotten
+        streaming.remember_words()  # forgets all words
         for some in batches:
             streaming.layers(some)
 
@@ -109,7 +110,7 @@ def cpu_rows(work: Workload, device: torch.device) -> Iterator[Measurement]:
     tokens = sum(map(len, batch))
     for name in timed:
         aim = AIMS.get((work.size, name))
-        if name == "stream":  # without its cache the anchor is as fast on a stream as on a batch
+        if name == "stream":  # without a cache, the anchor is as fast on a stream as on a batch
             shape = f"{work.size}, {work.stream} batches of {work.sentences}"
             read = sum(len(sentence) for some in batches for sentence in some)
             what = f"biLM, {next(iter(paths))}, a stream"
@@ -121,8 +122,8 @@ def cpu_rows(work: Workload, device: torch.device) -> Iterator[Measurement]:
 
 
 def gpu_rows(work: Workload, device: torch.device) -> Iterator[Measurement]:
-    """One batch, and batches of our own choice as when a store is filled; with clipping, and without."""
-    tell(f"biLM, {work.size}: builds and compares")
+    """One batch, and batches of our choice as for filling a store; with clipping, and without."""
+    show_status(f"biLM, {work.size}: builds and compares")
     shape = SIZES[work.size]
     clipped = random_bilm(shape, seed=1).to(device)
     unclipped = random_bilm(replace(shape, cell_clip=None, projection_clip=None), seed=1).to(device)
@@ -130,18 +131,18 @@ def gpu_rows(work: Workload, device: torch.device) -> Iterator[Measurement]:
     batch = work.batch()
     clipping: dict[str, Path] = {"clipped": clipped.layers}
     others: dict[str, Path] = {"no clipping": unclipped.layers, CUDNN: partial(cudnn_layers, unclipped, lstms)}
-    agree(clipping, clipped, batch, TOLERANCE)  # it warms up, too
+    agree(clipping, clipped, batch, TOLERANCE)  # also warms up
     agree(others, unclipped, batch, TOLERANCE)
     paths = clipping | others | {anchor.NAME: partial(anchor.layers, clipped)}
     timed = {name: partial(path, batch) for name, path in paths.items()}
     rounds = in_turn(timed, device, f"biLM, {work.size}: one batch", work.rounds)
     tokens = sum(map(len, batch))
-    for name, beside, aim in (
+    for name, against, aim in (
         ("clipped", anchor.NAME, None),
         ("clipped", CUDNN, OF_CUDNN),
         ("no clipping", CUDNN, OF_CUDNN),
     ):
-        yield rate(rounds, name, beside, f"biLM, {name}", work.shape(), tokens, tokens, device, aim)
+        yield rate(rounds, name, against, f"biLM, {name}", work.shape(), tokens, tokens, device, aim)
 
     # All different, as in a store.
     sentences = sorted({tuple(sentence) for sentence in text.sentences(work.sentences * work.stream)})
@@ -163,7 +164,7 @@ def gpu_rows(work: Workload, device: torch.device) -> Iterator[Measurement]:
 
 
 def fill(bilm: Bilm, sentences: list[tuple[str, ...]]) -> None:
-    """Embeds sentences into the device's memory, no word known."""
+    """Embeds sentences into the device's memory, with an empty word cache."""
     bilm.remember_words()
     CachedLayers(bilm, None, "float16", memory_gb=40).to(bilm.device).prepare(sentences)
 
@@ -171,23 +172,23 @@ def fill(bilm: Bilm, sentences: list[tuple[str, ...]]) -> None:
 def rate(
     rounds: Rounds,
     path: str,
-    beside: str,
+    against: str,
     what: str,
     shape: str,
     tokens: int,
-    beside_tokens: int,
+    anchor_tokens: int,
     device: torch.device,
     aim: float | None,
 ) -> Measurement:
-    """Tokens a second of a path and of its anchor, which may have read another number of them."""
+    """Tokens a second of a path and of its anchor, which may have read another number of tokens."""
     return Measurement(
         what,
         shape,
         f"tokens/{second(device)}",
         tokens / rounds.median(path),
-        beside_tokens / rounds.median(beside),
-        beside,
-        rounds.ratio(path, beside) * tokens / beside_tokens,
+        anchor_tokens / rounds.median(against),
+        against,
+        rounds.ratio(path, against) * tokens / anchor_tokens,
         aim,
     )
 

@@ -1,7 +1,7 @@
-"""python -m tests.benchmarks.bilm_gpu: the biLM on a GPU beside AllenNLP's way and beside cuDNN's LSTM, in 90 seconds.
+"""Benchmark of the biLM on a GPU, against AllenNLP's method and cuDNN's LSTM: `python -m tests.benchmarks.bilm_gpu`.
 
-First 64 sentences a batch, all paths alternately, words met for the first time; then batches of our own choice, as
-when the store is filled. Everything is float32, no TF32. The anchor is the step loop of
+It takes 90 seconds. First 64 sentences per batch, all paths in turn, with an empty word cache; then batches of our
+choice, as for filling the store. Everything is float32, no TF32. The anchor is the step loop of
 `tests.benchmarks.measuring.anchor`; "cuDNN" is torch's projected LSTM over a packed batch, each distinct word encoded
 once: fast, but it cannot clip. BENCH_FORMAT=json prints JSON instead of a table.
 """
@@ -57,7 +57,7 @@ def timed(work: Callable[[], Any]) -> float:
 
 @contextmanager
 def switched(cudnn: bool) -> Iterator[None]:
-    """Decides how unclipped weights are run."""
+    """Switches how unclipped weights are run."""
     before, lstm_on_gpu.CUDNN_WHERE_UNCLIPPED = lstm_on_gpu.CUDNN_WHERE_UNCLIPPED, cudnn
     try:
         yield
@@ -72,7 +72,7 @@ def switched_layers(bilm: Bilm, cudnn: bool, sentences: list[list[str]]) -> Tens
 
 @torch.no_grad()
 def cudnn_layers(bilm: Bilm, lstms: list[list[nn.LSTM]], sentences: list[list[str]]) -> Tensor:
-    """(layers, sentences, tokens, dim), zero where a sentence has ended: packed, and as short as it can be written."""
+    """(layers, sentences, tokens, dim), zero where a sentence has ended: packed, in the shortest code."""
     order = sorted(range(len(sentences)), key=lambda i: -len(sentences[i]))
     marked = [["<S>", *sentences[i], "</S>"] for i in order]
     lengths = [len(words) for words in marked]
@@ -103,7 +103,7 @@ def cudnn_layers(bilm: Bilm, lstms: list[list[nn.LSTM]], sentences: list[list[st
 
 
 def batch_rows(size: str, clipped: Bilm, unclipped: Bilm) -> list[GpuRow]:
-    """64 sentences a batch, every path alternately."""
+    """64 sentences per batch, all paths in turn."""
     batch = text.sentences(64)
     tokens = sum(map(len, batch))
     lstms = [[unclipped_torch_lstm(lstm) for lstm in direction] for direction in unclipped.directions]
@@ -132,13 +132,13 @@ def batch_rows(size: str, clipped: Bilm, unclipped: Bilm) -> list[GpuRow]:
 
 
 def fill_rows(size: str, clipped: Bilm, unclipped: Bilm, count: int, before: list[GpuRow]) -> list[GpuRow]:
-    """Batches of our own choice; neither anchor knows more than 64 sentences, so their speeds there are the measure."""
+    """Batches of our choice, compared with the anchors' speeds on 64 sentences, the most that they use."""
     sentences = like(text.sentences(1000), count)
     speed = {entry["what"]: entry["tokens_per_second"] for entry in before}
 
     def filled(name: str, bilm: Bilm, at_once: int = 65_536, cudnn: bool = True, stored: bool = False) -> GpuRow:
         elmo.store.cached_layers.TOKENS_AT_ONCE_ON_A_GPU = at_once
-        bilm.remember_words()  # anew: what was met before is forgotten
+        bilm.remember_words()  # forgets all words
         with switched(cudnn), tempfile.TemporaryDirectory() as folder:
             about = ShelfDescription(bilm.fingerprint(), bilm.widths, "float16")
             cached = CachedLayers(bilm, open_shelf(Path(folder), about) if stored else None, "float16", memory_gb=40)
@@ -163,7 +163,7 @@ def fill_rows(size: str, clipped: Bilm, unclipped: Bilm, count: int, before: lis
 
 
 def like(some: list[list[str]], count: int) -> list[tuple[str, ...]]:
-    """More sentences of the same lengths and words, quickly."""
+    """Quickly makes more sentences of the same lengths and words."""
     draw = random.Random(1)
     words = [word for sentence in some for word in sentence]
     return [tuple(draw.choices(words, k=len(draw.choice(some)))) for _ in range(count)]

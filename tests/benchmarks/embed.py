@@ -1,4 +1,4 @@
-"""Tokens a second of python -m elmo.embed as a user runs it, without its start, beside AllenNLP's way."""
+"""Benchmark of `python -m elmo.embed`: tokens a second without the start-up, compared with AllenNLP's method."""
 
 import os
 import resource
@@ -16,7 +16,7 @@ from elmo import random_bilm, save_bilm
 from tests.benchmarks import text
 from tests.benchmarks.measuring import anchor
 from tests.benchmarks.measuring.rows import Measurement
-from tests.benchmarks.measuring.timing import processor, second, seconds, tell
+from tests.benchmarks.measuring.timing import processor, second, seconds, show_status
 
 SENTENCES = {"small": 384, "original": 96}
 ANCHORED = 64  # sentences of the anchor's batch
@@ -29,8 +29,8 @@ def rows(device: torch.device, full: bool) -> Iterator[Measurement]:
 
 
 def embed_row(size: str, sentences: int, device: torch.device) -> Measurement:
-    """One size's row; what one line costs is start-up, and is taken off."""
-    tell(f"elmo.embed, {size}")
+    """The row of one size; the time for one line is start-up and is subtracted."""
+    show_status(f"elmo.embed, {size}")
     bilm = random_bilm(size, seed=1)
     batch = text.sentences(ANCHORED)
     with tempfile.TemporaryDirectory() as name:
@@ -54,7 +54,7 @@ def embed_row(size: str, sentences: int, device: torch.device) -> Measurement:
 
 
 def embedding(folder: Path, sentences: list[list[str]], device: torch.device) -> float:
-    """Seconds of the command: its CPU's on a CPU, the clock's on a GPU."""
+    """Seconds of the command: CPU time on a CPU, wall-clock time on a GPU."""
     (folder / "in.txt").write_text("\n".join(map(" ".join, sentences)) + "\n", encoding="utf-8")
     command = [sys.executable, "-m", "elmo.embed", "in.txt", "out.hdf5", "--weights", ".", "--device", str(device)]
     environment = {**os.environ, "PYTHONPATH": str(Path.cwd())}

@@ -1,6 +1,7 @@
-"""Epochs by task and arm, training and scoring on dev: glove beside heads from libraries, ELMo beside glove.
+"""Benchmark of epochs by task and arm (training and scoring on dev): glove against library heads, ELMo against glove.
 
-One thread, as a run has it. With a cold store ELMo's epoch is a run's first: all sentences are embedded before it.
+It uses one thread, like a run. With a cold store, ELMo's epoch is the first of a run: all sentences are embedded
+before it.
 """
 
 import tempfile
@@ -21,11 +22,11 @@ from tasks.running.config import typed_config
 from tasks.training.trainer import TaskModel, Trainer
 from tests.benchmarks.heads import from_libraries
 from tests.benchmarks.measuring.rows import Measurement
-from tests.benchmarks.measuring.timing import in_turn, second, seconds, single_precision, tell
+from tests.benchmarks.measuring.timing import in_turn, second, seconds, show_status, single_precision
 
 TASKS = ("ner", "sst5", "snli", "squad")
 WARM_UP = 16  # examples
-BUDGET = 1.5  # seconds in which there may be more rounds
+BUDGET = 1.5  # seconds for further rounds
 LIBRARIES = "torch's RNNs, pytorch-crf"
 GLOVE, COLD, WARM, NONE = "glove", "elmo, cold store", "elmo, warm store", "elmo, no store"
 NER_SECONDS = 2.0  # the aim for all of CoNLL-2003 on an H200
@@ -33,7 +34,7 @@ TOLERANCE = 1e-4  # relative, of the loss of a batch
 
 
 class Arm:
-    """One arm of a task, ready for its first epoch; `like` is another one, whose examples it takes."""
+    """One arm of a task, ready for its first epoch; `like` is another arm with the same examples."""
 
     def __init__(
         self,
@@ -64,14 +65,14 @@ class Arm:
         self.device = device
 
     def prepare(self) -> None:
-        """What comes before the first epoch: with ELMo, layers of all sentences are embedded or looked up."""
+        """Work before the first epoch: with ELMo, the layers of all sentences are embedded or looked up."""
         self.model.features.meet(self.texts)
 
     def epoch(self) -> None:
         self.trainer.fit(self.model, self.train, self.dev)
 
     def warm_up(self) -> None:
-        """A little of an epoch on a CPU; a whole one on a GPU, which compiles for the shapes that it meets."""
+        """A part of an epoch on a CPU; a whole one on a GPU, which compiles for each shape."""
         few = WARM_UP if self.device.type == "cpu" else None
         self.trainer.fit(self.model, self.train[:few], self.dev[:few])
 
@@ -85,7 +86,7 @@ class Arm:
 def rows(
     tasks: Sequence[tuple[str, str]], limit: int, device: torch.device, rounds: int, without_store: bool
 ) -> Iterator[Measurement]:
-    """The rows of all tasks, which are pairs of a name and of its data's."""
+    """The rows of all tasks, given as pairs of task and data names."""
     for task, data in tasks:
         with tempfile.TemporaryDirectory() as folder:
             yield from task_rows(task, data, limit, device, rounds, without_store, Path(folder))
@@ -97,15 +98,15 @@ def task_rows(
     """The rows of one task.
 
     Args:
-        task: its name.
-        data: its data's.
+        task: name of the task.
+        data: name of its data.
         limit: examples of each split; 0 takes all.
         device: where it is trained.
         rounds: epochs of each arm.
         without_store: whether to measure ELMo without a store, too.
-        folder: an empty one.
+        folder: an empty folder.
     """
-    tell(f"an epoch of {task}: reads, builds and embeds")
+    show_status(f"an epoch of {task}: reads, builds and embeds")
     glove = Arm(task, data, "glove", limit, device)
     glove.prepare()
     alike(task, glove)

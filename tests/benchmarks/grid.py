@@ -1,4 +1,4 @@
-"""python -m tests.benchmarks.grid: CPU seconds of results.table and results.report over a grid of 5,000 records.
+"""Benchmark of results.table and results.report on 5,000 records: `python -m tests.benchmarks.grid`.
 
 The records are the published ones of the mini data with other seeds and learning rates, and their examples in another
 order, so that files, pages and intervals have the sizes of real ones.
@@ -25,7 +25,7 @@ SEEDS = range(1, 6)
 
 
 def write_grid(runs: Path, records: int) -> None:
-    """Writes so many records, or a few less: as many settings of each task as there are whole ones."""
+    """Writes about this many records, at most: the same number of settings for each task."""
     for task in TASKS:
         for arm in ARMS:
             there = PUBLISHED / "mini" / task / arm / "seed-1"
@@ -37,7 +37,7 @@ def write_grid(runs: Path, records: int) -> None:
 
 
 def _with(record: RunRecord, setting: int, seed: int) -> RunRecord:
-    """The record of another seed; the first setting is the plain one."""
+    """The record with another seed and setting; the first setting is the default."""
     trainer = record.config["trainer"]
     assert isinstance(trainer, Mapping)
     changed = {"lr": 0.001 * setting} if setting else {}
@@ -54,7 +54,7 @@ def _write(runs: Path, record: RunRecord, scores: Sequence[Mapping[str, float]])
 
 
 def cpu_seconds(cache: Path, *command: str) -> float:
-    """CPU seconds of a command, its children's included; what it prints is dropped."""
+    """CPU seconds of a command and its children; its output is dropped."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     environment = {**os.environ, "ELMO_CACHE": str(cache)}
     subprocess.run([sys.executable, "-m", *command], stdout=subprocess.DEVNULL, check=True, env=environment)
@@ -63,7 +63,7 @@ def cpu_seconds(cache: Path, *command: str) -> float:
 
 
 def main(given: Sequence[str] | None = None) -> int:
-    """Writes the grid into a folder that is removed, and measures."""
+    """Writes the grid into a temporary folder and measures."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.grid", description=__doc__.split("\n\n")[0])
     parser.add_argument("--records", type=int, default=5000, help="default: 5000")
     options = parser.parse_args(given)

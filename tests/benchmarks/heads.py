@@ -1,7 +1,7 @@
-"""python -m tests.benchmarks.heads: what heads are made of, beside torch's and pytorch-crf's, forward and back.
+"""Benchmark of the parts of heads against torch and pytorch-crf: `python -m tests.benchmarks.heads`.
 
-One thread on a CPU and torch's own precision, as a run has it. Values and gradients are compared in float32 before
-anything is timed.
+It times forward and backward passes, with one thread on a CPU and torch's default precision, like a run. Values and
+gradients are compared in float32 before anything is timed.
 """
 
 import argparse
@@ -43,7 +43,7 @@ Work = Callable[[], Tensor]
 
 
 def recurrence_rows(device: torch.device, full: bool) -> Iterator[Measurement]:
-    """The recurrences of heads beside torch's; on a GPU torch's are cuDNN's."""
+    """Recurrences of heads against torch's, which are cuDNN's on a GPU."""
     torch.manual_seed(0)
     for cell, batch, tokens, width, hidden, layers in RECURRENCES + LARGE_RECURRENCES * full:
         layer = BiRnn(width, hidden, layers, cell=cell).to(device)
@@ -56,7 +56,7 @@ def recurrence_rows(device: torch.device, full: bool) -> Iterator[Measurement]:
 
 
 def crf_rows(device: torch.device, full: bool) -> Iterator[Measurement]:
-    """Likelihood and decoding of a CRF beside pytorch-crf's."""
+    """Likelihood and decoding of a CRF against pytorch-crf."""
     torch.manual_seed(0)
     for batch, tokens, n_tags in CHAINS:
         crf = ConstrainedCrf([str(tag) for tag in range(n_tags)], lambda first, second: True).to(device)
@@ -75,7 +75,7 @@ def crf_rows(device: torch.device, full: bool) -> Iterator[Measurement]:
 
 
 def product_rows(device: torch.device, full: bool) -> Iterator[Measurement]:
-    """Character CNN and attention, which are products of matrices, beside torch's convolution and products."""
+    """Character CNN and attention, computed as matrix products, against torch's convolution and products."""
     torch.manual_seed(0)
     for filters, width, words, characters in CONVOLUTIONS:
         cnn = CharacterCnn(CharactersConfig(16, filters, width)).to(device)
@@ -94,20 +94,20 @@ def product_rows(device: torch.device, full: bool) -> Iterator[Measurement]:
 def both_ways(
     what: str, shape: str, library: str, ours: Work, theirs: Work, wanted: Sequence[Tensor], device, full: bool
 ) -> Measurement:
-    """The row of two ways to compute one thing, forward and back, after a look whether they do."""
+    """The row of two implementations, forward and backward, after checking that they agree."""
     agree(ours, theirs, wanted)
     paths = {"ours": lambda: ours().sum().backward(), library: lambda: theirs().sum().backward()}
     return measured(what, shape, library, paths, device, full)
 
 
 def agree(ours: Work, theirs: Work, wanted: Sequence[Tensor]) -> None:
-    """Raises an AssertionError unless both give the same values and gradients; it warms up, too."""
+    """Raises an AssertionError unless both give the same values and gradients; also warms up."""
     with single_precision():
         values = ours(), theirs()
         gradients = [torch.autograd.grad(value.sum(), wanted) for value in values]
     torch.testing.assert_close(*values, atol=TOLERANCE, rtol=TOLERANCE)
     for mine, librarys in zip(*gradients, strict=True):
-        # Sums over thousands of tokens, in another order: what is small beside the largest may be off by more.
+        # Sums over thousands of tokens in another order: values that are small next to the largest may differ by more.
         atol = TOLERANCE * max(1.0, float(librarys.abs().max()))
         torch.testing.assert_close(mine, librarys, atol=atol, rtol=TOLERANCE)
 
@@ -151,7 +151,7 @@ def librarys_likelihood(crf: ConstrainedCrf, emissions: Tensor, tags: Tensor, ma
 
 @contextmanager
 def from_libraries() -> Iterator[None]:
-    """While it lasts, heads have torch's recurrences and pytorch-crf; their tags may then leave the scheme."""
+    """In the block, heads use torch's recurrences and pytorch-crf; their tags may then violate the tagging scheme."""
     ours = BiRnn.forward, ConstrainedCrf.log_likelihood, ConstrainedCrf.decode
     BiRnn.forward = torchs_states
     ConstrainedCrf.log_likelihood, ConstrainedCrf.decode = librarys_likelihood, CRF.decode

@@ -1,8 +1,8 @@
-"""python -m tests.benchmarks.pretraining: tokens per second of pretraining on a GPU, by size of batch, in 100 seconds.
+"""Benchmark of pretraining on a GPU, in tokens a second by batch size: `python -m tests.benchmarks.pretraining`.
 
-The training loop as the command runs it, compiled and captured, on made-up text whose lengths and frequencies are those
-of running text, or on a token store (--store DIR, such as a run's OUT/store). Steady: the median of the curve's lines
-from the third on; a token is a prediction in each direction.
+It takes 100 seconds. It runs the training loop of the command, compiled and captured, on made-up text with the lengths
+and frequencies of running text, or on a token store (--store DIR, such as a run's OUT/store). The steady speed is the
+median of the curve's rows from the third on; a token is a prediction in each direction.
 """
 
 import argparse

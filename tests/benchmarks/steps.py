@@ -1,10 +1,10 @@
-"""python -m tests.benchmarks.steps [--device cuda] [--tasks ner=paper ...]: where the time of a training step goes.
+"""Profile of a training step by part: `python -m tests.benchmarks.steps [--device cuda] [--tasks ner=paper ...]`.
 
-For each task and arm the trainer's own loop runs over the same few batches three times: as it is, for the true time of
-a step and the host's share of its parts; with a synchronisation after each part, for what the part takes by itself; and
-under torch's profiler, for launches, synchronisations and, with --profile, the heaviest operations. Then dev is
+For each task and arm the trainer's loop runs over the same few batches three times: unchanged, for the true time of a
+step and the host's time in its parts; with a synchronisation after each part, for the time of the part alone; and under
+torch's profiler, for launches, synchronisations and, with --profile, the heaviest operations. Then dev is
 predicted and scored. `batch` is collating and upload, `features` the vectors up to the head, `head` its forward pass,
-`optimizer` clipping, step and moving average. Milliseconds are the process's on a CPU, the wall clock's on a GPU.
+`optimizer` clipping, step and moving average. Milliseconds are CPU time on a CPU, wall-clock time on a GPU.
 """
 
 import argparse
@@ -33,7 +33,7 @@ SYNCHRONISING = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSyn
 
 
 class FirstFew(Reporter):
-    """A reporter that says nothing and lets the trainer have only the first batches of its plan; None: all."""
+    """A silent reporter that gives the trainer only the first batches of its plan; None gives all."""
 
     few: int | None = None
     given = 0
@@ -47,7 +47,7 @@ class FirstFew(Reporter):
 
 
 class Clock:
-    """Seconds by part of a step, from marks that the step passes."""
+    """Seconds by part of a step."""
 
     def __init__(self, now: Callable[[], float], synchronise: Callable[[], None]):
         self.seconds: dict[str, float] = defaultdict(float)
@@ -62,11 +62,11 @@ class Clock:
 
 
 class Arm:
-    """One arm of a task with its features at hand."""
+    """One arm of a task with its features in memory."""
 
     def __init__(self, config: RunConfig, train: list, dev: list, device: torch.device):
         self.train, self.dev, self.device = train, dev, device
-        # Other processes may have the cores too; a GPU is waited for, so there the wall clock counts.
+        # CPU time, since other processes may use the cores; on a GPU the wall clock, since the host waits.
         self.now = time.process_time if device.type == "cpu" else time.perf_counter
         task = config.task
         texts = [list(chain.from_iterable(map(task.texts, split))) for split in (train, dev)]
@@ -84,7 +84,7 @@ class Arm:
         self.sizes = [task.size(example) for example in train]
 
     def steps(self, count: int) -> float:
-        """Milliseconds of a step of the trainer's own loop."""
+        """Milliseconds of a step of the trainer's loop."""
         self.reporter.few = count
         self.synchronise()
         started = self.now()
@@ -98,12 +98,12 @@ class Arm:
 
     @contextmanager
     def clocked(self, synchronised: bool) -> Iterator[Clock]:
-        """While it lasts, the parts of the loop tell a clock when they end."""
+        """In the block, the parts of the loop report to a clock when they end."""
         clock = Clock(self.now, self.synchronise if synchronised else lambda: None)
         features, head, backward = self.model.features, self.model.head, torch.Tensor.backward
         vectors_of, loss, update = features.vectors_of, head.loss, self.average.update
 
-        def told(work: Callable, before: str | None, after: str | None) -> Callable:
+        def reporting(work: Callable, before: str | None, after: str | None) -> Callable:
             def working(*given, **named):
                 if before:
                     clock.ends(before)
@@ -114,10 +114,10 @@ class Arm:
 
             return working
 
-        features.vectors_of = told(vectors_of, "batch", "features")
-        head.loss = told(loss, None, "head")
-        torch.Tensor.backward = told(backward, None, "backward")
-        self.average.update = told(update, None, "optimizer")
+        features.vectors_of = reporting(vectors_of, "batch", "features")
+        head.loss = reporting(loss, None, "head")
+        torch.Tensor.backward = reporting(backward, None, "backward")
+        self.average.update = reporting(update, None, "optimizer")
         try:
             yield clock
         finally:
@@ -152,7 +152,7 @@ class Arm:
 
 
 def counts(profiler: profile) -> dict[str, float]:
-    """How often a step launches a kernel (on a CPU: calls an operation), synchronises, and copies to or from a GPU."""
+    """Counts kernel launches (on a CPU: operations), synchronisations and copies of a step."""
     events = profiler.key_averages()
 
     def calls(wanted: Callable[[str], bool]) -> float:
@@ -168,7 +168,7 @@ def counts(profiler: profile) -> dict[str, float]:
 
 
 def heaviest(profiler: profile) -> None:
-    """Prints the ten operations that take most of the host's time, and of the device's."""
+    """Prints the ten operations with the most host time, and the ten with the most device time."""
     for where, time_of in (
         ("host", lambda event: event.self_cpu_time_total),
         ("device", lambda event: event.self_device_time_total),
@@ -189,7 +189,7 @@ def row(*cells: str | float) -> str:
 
 
 def measure(task: str, data: str, arms: list[str], limit: int, device: torch.device, details: bool) -> None:
-    """Prints one task's lines."""
+    """Prints the lines of one task."""
     loaded = None
     for name in arms:
         overrides = [f"task={task}", f"data={data}", f"features={name}", f"limit={limit or 'null'}"]

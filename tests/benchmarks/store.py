@@ -1,9 +1,8 @@
-"""python -m tests.benchmarks.store [TASK=DATA ...] [--limit N] [--device cuda]: what the layer store costs and saves.
+"""Benchmark of the layer store: `python -m tests.benchmarks.store [TASK=DATA ...] [--limit N] [--device cuda]`.
 
-First the store alone: tokens that are embedded and written, and tokens that are read, with bytes on disk. Then, for
-each task, one epoch (training and scoring on dev, one thread) of the baseline and of ELMo in alternation, and what
-comes before the first epoch of ELMo: with a cold store, a warm one, and none. The ratio is what to trust: of CPU
-seconds on a CPU, of seconds on a GPU.
+First the store alone: speed of filling and reading, and bytes on disk. Then, for each task, one epoch (training and
+scoring on dev, one thread) of the baseline and of ELMo in turn, and the work before the first epoch of ELMo with a cold
+store, a warm one, and none. Trust the ratio: of CPU seconds on a CPU, of seconds on a GPU.
 """
 
 import argparse
@@ -23,16 +22,16 @@ from elmo.store.cached_layers import CachedLayers
 from tests.benchmarks import bilm, epochs, text
 from tests.benchmarks.measuring import anchor
 from tests.benchmarks.measuring.rows import Measurement, show
-from tests.benchmarks.measuring.timing import in_turn, processor, single_precision, tell, threads
+from tests.benchmarks.measuring.timing import in_turn, processor, show_status, single_precision, threads
 
 BATCH = 32  # sentences that are read at once
 AGAIN = "the biLM, computed again"
-MOST_OFF = {"float16": 1e-2, "float32": 5e-5}  # what rounding to the precision does to a layer
+MOST_OFF = {"float16": 1e-2, "float32": 5e-5}  # error of a layer from rounding to the precision
 
 
 @dataclass(frozen=True)
 class Workload:
-    """How much is stored and read.
+    """Amount of text that is stored and read.
 
     Attributes:
         sentences: that fill a store.
@@ -65,8 +64,8 @@ def rows(device: torch.device, full: bool) -> Iterator[Measurement]:
 
 
 def precision_rows(work: Workload, precision: str, device: torch.device, folder: Path) -> Iterator[Measurement]:
-    """Filling beside AllenNLP's way to embed, reading beside computing again, and what a token takes on disk."""
-    tell(f"store, {precision}: builds and compares")
+    """Filling against embedding as AllenNLP does, reading against computing again, and bytes on disk per token."""
+    show_status(f"store, {precision}: builds and compares")
     source = load_bilm("small").to(device)
     about = ShelfDescription(source.fingerprint(), source.widths, precision)
     sentences = sorted({tuple(sentence) for sentence in text.sentences(work.sentences)}, key=len)
@@ -75,7 +74,7 @@ def precision_rows(work: Workload, precision: str, device: torch.device, folder:
     filled: list[Shelf] = []
 
     def fill() -> None:
-        source.remember_words()  # anew: what was met before is forgotten
+        source.remember_words()  # forgets all words
         filled.append(next(shelves))
         cached(source, filled[-1]).prepare(sentences)
 
@@ -126,7 +125,7 @@ def cached(source: Bilm, shelf: Shelf) -> CachedLayers:
 
 
 def agree(stored: CachedLayers, source: Bilm, sentences: list[tuple[str, ...]], precision: str) -> None:
-    """Ends the program unless the layers that are read are the biLM's, but for rounding."""
+    """Ends the program unless the layers that are read equal the biLM's up to rounding."""
     difference = float((stored.layers(sentences).float() - source.layers(sentences)).abs().max())
     if not difference <= MOST_OFF[precision]:
         raise SystemExit(f"what the store has differs by {difference:.1e} from the biLM's layers")

@@ -1,4 +1,4 @@
-"""Made-up text with the statistics that matter to speed: sentence lengths, word lengths, how often words come again."""
+"""Synthetic text with realistic sentence lengths, word lengths and word frequencies."""
 
 import random
 from collections.abc import Iterable, Sequence
@@ -26,7 +26,7 @@ def sentences(n: int, seed: int = 0) -> list[list[str]]:
 
 
 def words(sentences: Iterable[Sequence[str]]) -> list[str]:
-    """Distinct words, as they come."""
+    """Distinct words, in order of appearance."""
     return list(dict.fromkeys(word for sentence in sentences for word in sentence))
 
 

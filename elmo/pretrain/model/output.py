@@ -120,7 +120,7 @@ def load_output(folder: Path) -> Output:
     return Output(layer, vocabulary, tokenise)
 
 
-def folder_beside(weights: Path) -> Path:
+def softmax_folder(weights: Path) -> Path:
     """Default folder of the output layer of a biLM: NAME-softmax next to its folder NAME."""
     folder = weights if weights.is_dir() else weights.parent
     return folder.with_name(f"{folder.resolve().name}-softmax")
@@ -139,7 +139,7 @@ def load_model(weights: str | Path, softmax: str | Path | None = None) -> tuple[
             "name the folder of an output layer"
         )
     found = find_weights(weights)
-    folder = Path(softmax) if softmax is not None else folder_beside(found)
+    folder = Path(softmax) if softmax is not None else softmax_folder(found)
     output, bilm = load_output(folder), load_bilm(found)
     width, expected = output.layer.weight.shape[1], bilm.options.projection_dim
     if width != expected:

@@ -1,9 +1,9 @@
-"""The anchor: a biLM computed in the plain way that AllenNLP's documentation describes, with the weights of ours.
+"""The anchor: a biLM with our weights, computed in the plain way that AllenNLP's documentation describes.
 
 The character encoder reads all 50 characters of every padded position; the LSTMs step over the padded batch, sorted by
 length, and multiply input and state at each step. AllenNLP can also compute the vectors of a known vocabulary once
-(`vocab_to_cache`): what reads more than one batch stands next to that, too. An anchor that is slow for reasons of its
-own flatters what stands next to it, so `doubt` holds it to what AllenNLP's code reaches.
+(`vocab_to_cache`): benchmarks of more than one batch are compared with that, too. A slow anchor would make our ratios
+too good, so `doubt` compares its speed with that of AllenNLP's code.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +26,7 @@ LEAST_SPEED = {"Neoverse-N1": 140.0}
 
 
 def doubt(speed: float, processor: str) -> str:
-    """Why ratios to an anchor of this speed at size small do not count; "" where they do, or nobody knows."""
+    """Why ratios to an anchor of this speed at size small do not count; "" if they do, or if it is unknown."""
     least = LEAST_SPEED.get(processor, 0.0)
     if speed >= least:
         return ""
@@ -43,7 +43,7 @@ class Cache:
 
 @torch.no_grad()
 def fill_cache(bilm: Bilm, words: Sequence[str]) -> Cache:
-    """Encodes words, those that mark the ends of a sentence included, some at a time."""
+    """Encodes words, and the marks of sentence ends, in chunks."""
     known = list(dict.fromkeys(["", "<S>", "</S>", *words]))
     chunks = [known[i : i + CHUNK] for i in range(0, len(known), CHUNK)]
     vectors = [bilm.encoder(torch.from_numpy(character_ids(chunk)).to(bilm.device)) for chunk in chunks]
@@ -51,15 +51,15 @@ def fill_cache(bilm: Bilm, words: Sequence[str]) -> Cache:
 
 
 def parts_with_cache(bilm: Bilm, words: Sequence[str], batch: list[list[str]]) -> dict[str, Callable[[], object]]:
-    """What `with_cache` needs timed: a chunk of words that goes into the cache, and a batch that is read from it."""
+    """The parts that `with_cache` needs timed: filling the cache with a chunk of words, and reading a batch from it."""
     chunk, cache = words[: CHUNK - 3], fill_cache(bilm, [word for sentence in batch for word in sentence])
     return {"cache": partial(fill_cache, bilm, chunk), "from cache": partial(layers, bilm, batch, cache)}
 
 
 def with_cache(rounds: Rounds, words: int, batches: float) -> Rounds:
-    """Adds the path CACHED: so many words go into the cache, and so many batches are read from it.
+    """Adds the path CACHED, which puts `words` into the cache and reads `batches` from it.
 
-    Both take what a part takes, times the number of parts: measured whole, the anchor alone would take a minute.
+    Its time is extrapolated from the time of the parts: measured completely, the anchor alone would take a minute.
     """
     chunks = words / min(words, CHUNK - 3)
     timed = zip(rounds.seconds["cache"], rounds.seconds["from cache"], strict=True)
@@ -92,7 +92,7 @@ def _direction(bilm: Bilm, direction: int, x: Tensor, lengths: list[int]) -> Ten
     outputs = [x]
     for number, lstm in enumerate(bilm.directions[direction]):
         inputs, output = outputs[-1], torch.zeros_like(x)
-        # Two weight matrices, as AllenNLP has them; a copy a layer and call is nothing beside its steps.
+        # Two weight matrices, as in AllenNLP; copying them once per layer is negligible.
         to_input, to_state = (part.contiguous() for part in lstm.weight.split(lstm.input_dim, dim=1))
         state = x.new_zeros(len(lengths), lstm.projection_dim)
         cell = x.new_zeros(len(lengths), lstm.cell_dim)

@@ -1,4 +1,4 @@
-"""A row of the table, and the table: as Markdown, or as JSON for machines."""
+"""Measurements and their table, as Markdown or JSON."""
 
 import json
 import os
@@ -23,18 +23,18 @@ On a CPU the biLM and the store have all cores, the rest one. An epoch is traini
 
 @dataclass(frozen=True)
 class Measurement:
-    """A speed or a time beside its anchor's.
+    """A speed or a time, and that of its anchor.
 
     Attributes:
         what: what was measured.
         shape: on how much of what size.
         unit: of `ours` and `anchor`.
         ours: our figure.
-        anchor: the anchor's; None where nothing is like it.
+        anchor: the anchor's; None if there is no anchor.
         anchor_name: what the anchor is.
         ratio: how many times as fast as the anchor ours is.
-        least_ratio: the aim for the ratio, where there is one.
-        most: the aim for our figure, where there is one.
+        least_ratio: the aim for the ratio, if there is one.
+        most: the aim for our figure, if there is one.
         doubt: why the ratio does not count.
     """
 
@@ -68,7 +68,7 @@ class Measurement:
 
 
 def figure(value: float) -> str:
-    """A number in as many digits as it deserves."""
+    """A number with about three digits."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
 
 
@@ -77,7 +77,7 @@ def machine(device: torch.device) -> str:
 
 
 def show(rows: Sequence[Measurement], device: torch.device, elapsed: float) -> None:
-    """Prints all of it: one table, or with BENCH_FORMAT=json one JSON document and nothing else."""
+    """Prints one table, or with BENCH_FORMAT=json only one JSON document."""
     load, cpu = os.getloadavg()[0], time.process_time()
     if os.environ.get("BENCH_FORMAT") == "json":
         about = {"machine": machine(device), "device": str(device), "load": round(load, 2)}

@@ -1,7 +1,7 @@
-"""Seconds that can be compared, although machines are shared and clocks drift: paths run in turn, and ratios count.
+"""Timing on shared machines: paths run in turn, and their ratios are compared.
 
-On a CPU they are CPU seconds of all threads, which other work on the machine disturbs least; on a GPU seconds until
-the device is done.
+On a CPU the unit is CPU seconds of all threads, which other work on the machine disturbs least; on a GPU it is seconds
+until the device is done.
 """
 
 import platform
@@ -19,7 +19,7 @@ import torch
 
 from tests.benchmarks import STARTED
 
-ARM_CORES = {"0xd0c": "Neoverse-N1", "0xd40": "Neoverse-V1", "0xd4f": "Neoverse-V2"}  # numbers that Arm gave them
+ARM_CORES = {"0xd0c": "Neoverse-N1", "0xd40": "Neoverse-V1", "0xd4f": "Neoverse-V2"}  # part numbers
 
 
 def second(device: torch.device) -> str:
@@ -28,7 +28,7 @@ def second(device: torch.device) -> str:
 
 
 def seconds(work: Callable[[], Any], device: torch.device) -> float:
-    """Seconds that the work takes, in the unit that counts on the device."""
+    """Seconds that the work takes, in the unit of the device."""
     if device.type == "cpu":
         start = time.process_time()
         work()
@@ -50,7 +50,7 @@ class Rounds:
         return statistics.median(self.seconds[path])
 
     def ratio(self, path: str, anchor: str) -> float:
-        """How many times as fast as the anchor a path is: the median of what each round says."""
+        """How many times as fast as the anchor a path is: the median over rounds."""
         both = zip(self.seconds[anchor], self.seconds[path], strict=True)
         return statistics.median(theirs / ours for theirs, ours in both)
 
@@ -58,9 +58,9 @@ class Rounds:
 def in_turn(
     paths: Mapping[str, Callable[[], Any]], device: torch.device, what: str, rounds: int = 1, budget: float = 0.0
 ) -> Rounds:
-    """Each path once a round, for so many rounds at least, and as long as less than `budget` seconds have passed."""
+    """Runs each path once per round, for at least `rounds` rounds and until `budget` seconds have passed."""
     found: dict[str, list[float]] = {name: [] for name in paths}
-    tell(what)
+    show_status(what)
     start, done = time.perf_counter(), 0
     while done < rounds or time.perf_counter() - start < budget:
         for name, work in paths.items():
@@ -69,8 +69,8 @@ def in_turn(
     return Rounds(found)
 
 
-def tell(text: str) -> None:
-    """Says on stderr what goes on: in one line that changes, where there is a terminal; "" takes it away."""
+def show_status(text: str) -> None:
+    """Shows the current step on stderr, on a terminal in one line that changes; "" removes it."""
     line = f"{time.perf_counter() - STARTED:4.0f} s  {text}" if text else ""
     if sys.stderr.isatty():
         print(f"\r\x1b[K{line[:100]}", end="", file=sys.stderr, flush=True)
@@ -80,7 +80,7 @@ def tell(text: str) -> None:
 
 @contextmanager
 def threads(count: int) -> Iterator[None]:
-    """While it lasts, torch has so many threads."""
+    """In the block, torch has this number of threads."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:
@@ -91,7 +91,7 @@ def threads(count: int) -> Iterator[None]:
 
 @contextmanager
 def single_precision() -> Iterator[None]:
-    """While it lasts, a GPU multiplies float32 as float32: by default recurrences and convolutions are cut to TF32."""
+    """In the block, a GPU does not use TF32, which is the default for recurrences and convolutions."""
     before = torch.backends.cudnn.allow_tf32
     torch.backends.cudnn.allow_tf32 = False
     try:
@@ -102,7 +102,7 @@ def single_precision() -> Iterator[None]:
 
 @cache
 def processor(device: torch.device) -> str:
-    """What computes: "Neoverse-N1", "NVIDIA H200", or whatever name the system has for it."""
+    """Name of the processor, such as "Neoverse-N1" or "NVIDIA H200"."""
     if device.type != "cpu":
         return torch.cuda.get_device_name(device)
     try:

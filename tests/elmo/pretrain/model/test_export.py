@@ -12,7 +12,7 @@ from elmo.common.errors import InputError
 from elmo.pretrain.corpus.token_store import SPECIALS
 from elmo.pretrain.model.export import export
 from elmo.pretrain.model.language_model import LanguageModel, word_vectors
-from elmo.pretrain.model.output import Output, folder_beside, load_model, load_output, save_output
+from elmo.pretrain.model.output import Output, load_model, load_output, save_output, softmax_folder
 from elmo.pretrain.model.softmax import OutputLayer
 from elmo.pretrain.training.batches import Batcher, BatchPlan
 from elmo.pretrain.training.reading import text_of_words
@@ -110,15 +110,15 @@ def test_a_size_limit_costs_precision_of_rare_words_first(tmp_path):
 
 def test_damaged_and_missing_output_layers_are_reported_as_such(model, tmp_path):
     folder = export(model, VOCABULARY, "ptb", tmp_path / "export", "tiny")
-    beside = folder_beside(folder)
-    assert beside == folder_beside(folder / "weights.safetensors") == tmp_path / "export" / "tiny-softmax"
-    (beside / "output.hdf5").write_bytes(b"cut")
+    softmax = softmax_folder(folder)
+    assert softmax == softmax_folder(folder / "weights.safetensors") == tmp_path / "export" / "tiny-softmax"
+    (softmax / "output.hdf5").write_bytes(b"cut")
     with pytest.raises(InputError, match="damaged"):
         load_model(folder)
-    (beside / "output.hdf5").unlink()
+    (softmax / "output.hdf5").unlink()
     with pytest.raises(InputError, match=r"found no output\.hdf5"):
         load_model(folder)
-    (beside / "vocabulary.txt.gz").unlink()
+    (softmax / "vocabulary.txt.gz").unlink()
     with pytest.raises(InputError, match=r"found no vocabulary\.txt\.gz"):
         load_model(folder)
 
