@@ -273,17 +273,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         default=CorpusSettings.heldout_fraction,
         help="fraction of the text that is held out, as in pretraining; default: %(default)s; not for a store",
     )
-    parser.add_argument("--dim", type=int, default=default.dim, help="default: %(default)s")
-    parser.add_argument("--window", type=int, default=default.window, help="default: %(default)s")
-    parser.add_argument("--negatives", type=int, default=default.negatives, help="default: %(default)s")
-    parser.add_argument("--sample", type=float, default=default.sample, help="default: %(default)s")
-    parser.add_argument("--min-count", type=int, default=default.min_count, help="default: %(default)s")
-    parser.add_argument("--epochs", type=int, default=default.epochs, help="passes over the text; default: %(default)s")
-    parser.add_argument(
-        "--spread", type=float, default=default.spread, help="standard deviation of the values; default: %(default)s"
-    )
+    notes = {"epochs": "passes over the text; ", "spread": "standard deviation of the values; "}
+    for name in ("dim", "window", "negatives", "sample", "min_count", "epochs", "spread", "seed"):
+        value, note = getattr(default, name), notes.get(name, "")
+        option = f"--{name.replace('_', '-')}"
+        parser.add_argument(option, type=type(value), default=value, help=f"{note}default: %(default)s")
     parser.add_argument("--cased", action="store_true", help="keep capitals, for features.words.lowercase=false")
-    parser.add_argument("--seed", type=int, default=default.seed, help="default: %(default)s")
     parser.add_argument(
         "--workers",
         type=int,

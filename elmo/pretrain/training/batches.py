@@ -179,5 +179,5 @@ class Batcher:
         for step in np.unique(np.linspace(0, len(self.plan) - 1, batches).astype(np.int64)).tolist():
             lengths = self.spelling.lengths[self(step).types]
             most = np.maximum(most, counts_above(lengths, self.spelling.max_characters))
-        room = (most + most // 16 + 16 + 15) // 16 * 16
-        return profile_of(np.maximum.accumulate(room), self.spelling.max_characters)
+        padded_counts = (most + most // 16 + 16 + 15) // 16 * 16
+        return profile_of(np.maximum.accumulate(padded_counts), self.spelling.max_characters)
