@@ -87,7 +87,7 @@ class TestKeptWeights:
 
     def test_files_that_are_gone_are_named(self, kept):
         (kept.mine / "vectors.txt").unlink()
-        with pytest.raises(InputError, match=rf"trained with {kept.mine / 'vectors.txt'}, which is not there"):
+        with pytest.raises(InputError, match=rf"trained with {kept.mine / 'vectors.txt'}, which no longer exists"):
             load_weights(kept.path, "squad")
 
     @pytest.mark.parametrize("damage", ["empty", "cut", "bit", "part", "parameter", "shape"])
