@@ -1,5 +1,8 @@
 """The layout: small folders, few of them next to the tasks, and tests in folders that mirror the packages."""
 
+import ast
+from collections import defaultdict
+
 import pytest
 
 from tests import line_counts
@@ -42,6 +45,18 @@ def test_tests_mirror_the_packages(repository):
     mirrored = [folder for folder in folders if folder.parts and folder.parts[0] not in ONLY_TESTS]
     assert mirrored
     assert [folder.as_posix() for folder in mirrored if not (repository / folder).is_dir()] == []
+
+
+def test_class_names_are_unique(repository):
+    found = defaultdict(list)
+    for house in ("elmo", "tasks", "results"):
+        for path in sorted((repository / house).rglob("*.py")):
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            for node in ast.walk(tree):
+                if isinstance(node, ast.ClassDef):
+                    found[node.name].append(path.relative_to(repository).as_posix())
+    assert len(found) > 100
+    assert {name: paths for name, paths in found.items() if len(paths) > 1} == {}
 
 
 @pytest.mark.parametrize(

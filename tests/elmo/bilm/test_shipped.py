@@ -86,8 +86,8 @@ def test_the_card_agrees_with_the_curve(card):
 def test_the_card_states_perplexity_on_unseen_articles_next_to_held_out_paragraphs(card):
     means = {
         row: float(re.search(rf"\| [^|\n]*{row}[^|\n]* \| [\d.]+ \| [\d.]+ \| ([\d.]+) \|", card)[1])
-        for row in ("these files", "held-out paragraphs", "unseen articles", "which lie in the text")
+        for row in ("these files", "held-out paragraphs", "unseen articles")
     }
     assert means["these files"] == means["held-out paragraphs"]
-    assert means["which lie in the text"] < means["held-out paragraphs"] < means["unseen articles"]
+    assert means["held-out paragraphs"] < means["unseen articles"]
     assert "elmo.pretrain.perplexity squad-dev.txt --weights small --unseen-in" in card
