@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM: everything on the way treats it as Ctrl-C, so that locks are given back and other processes end too."""
+    """SIGTERM as an exception: handled like Ctrl-C, so that locks are released and workers end."""
 
 
 @contextmanager
 def sigterm_as_interrupt() -> Iterator[None]:
-    """Raises Terminated for SIGTERM in the block, unless somebody else, such as a cluster's agent, waits for it."""
-    in_main_thread = threading.current_thread() is threading.main_thread()  # the only one that may set handlers
+    """Raises Terminated for SIGTERM in the block, unless another handler, such as a cluster's, is set."""
+    in_main_thread = threading.current_thread() is threading.main_thread()  # only this thread may set handlers
     if not in_main_thread or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         yield
         return
@@ -33,7 +34,9 @@ def sigterm_as_interrupt() -> Iterator[None]:
 
 
 def end_children() -> None:
-    """Ends the worker processes of this one that are left, and waits until they are gone."""
+    """Kills the worker processes that are left, and waits until they have ended."""
     for child in multiprocessing.active_children():
-        child.kill()
+        if child.pid is not None:
+            with suppress(ProcessLookupError):
+                os.kill(child.pid, signal.SIGKILL)  # joblib's processes have no working kill()
         child.join()
