@@ -1,7 +1,8 @@
-"""The words of the benchmark: what a task, its head, a batch and its features are to each other.
+"""Interfaces: Task, Head, Batch, FeatureBatch, Scores.
 
-A `Task` reads examples, groups them into batches and scores predictions. Token features turn a batch's sentences into
-vectors; which ones, no task and no head ever asks. A `Head` turns vectors into a loss or into predictions.
+A `Task` reads examples, groups them into batches and scores predictions. Token features turn the sentences of a batch
+into vectors; tasks and heads do not depend on which features these are. A `Head` turns vectors into a loss or into
+predictions.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ Sentence = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Batch:
-    """Some examples, ready for a model.
+    """A batch of examples for a model.
 
     Attributes:
-        ids: the examples' names, for error messages.
-        texts: for each kind of text that the task reads (one in tagging, two in inference: premises and hypotheses) a
-            sentence per example.
-        targets: whatever else the head needs, gold labels first of all.
+        ids: the names of the examples, for error messages.
+        texts: one list for each kind of text that the task reads (one in tagging, two in inference: premises and
+            hypotheses), with one sentence per example.
+        targets: all else that the head needs, such as gold labels.
     """
 
     ids: list[str]
@@ -38,7 +39,7 @@ class Batch:
     targets: dict[str, Tensor]
 
     def to(self, device: torch.device) -> Batch:
-        """The same batch with its targets on a device."""
+        """The batch with its targets on a device."""
         targets = upload_together(list(self.targets.values()), device)
         return Batch(self.ids, self.texts, dict(zip(self.targets, targets, strict=True)))
 
@@ -48,11 +49,11 @@ class FeatureBatch:
     """The vectors of one kind of text.
 
     Attributes:
-        input: [x_k; ELMo_k], what the head reads first, (batch, tokens, input_dim).
-        output: what the head joins to its encoder's output as [h_k; ELMo_k], (batch, tokens, output_dim); of zero width
-            unless the features place something there, so that joining it is always right.
-        mask: where there are tokens, (batch, tokens).
-        lengths: tokens of each sentence, on the CPU, where packing wants them, (batch,).
+        input: [x_k; ELMo_k], the input of the head, (batch, tokens, input_dim).
+        output: joined to the output of the head's encoder as [h_k; ELMo_k], (batch, tokens, output_dim). Its width is
+            zero if the features have nothing there, so that a head can always join it.
+        mask: true for tokens, false for padding, (batch, tokens).
+        lengths: tokens of each sentence, on the CPU as packing needs them, (batch,).
     """
 
     input: Tensor
@@ -63,12 +64,12 @@ class FeatureBatch:
 
 @dataclass(frozen=True)
 class Scores:
-    """What predictions are worth, in percent.
+    """The scores of predictions, in percent.
 
     Attributes:
-        values: the task's metrics by name, its main one among them.
+        values: the task's metrics by name, including the main one.
         details: further scores of any shape, such as per class.
-        examples: one object of counts or scores per example, from which the main metric can be computed again.
+        examples: one object of counts or scores per example, from which the main metric can be recomputed.
     """
 
     values: dict[str, float] = field(default_factory=dict)
@@ -81,7 +82,7 @@ class ScorersDisagree(RuntimeError):  # noqa: N818
 
 
 class Head(nn.Module, ABC):
-    """The part of a model that belongs to a task. It is told widths, never where the vectors come from."""
+    """The part of a model that belongs to a task. It depends on the widths of the features only."""
 
     @abstractmethod
     def loss(self, features: Sequence[FeatureBatch], batch: Batch) -> Tensor:
@@ -97,18 +98,18 @@ Settings = TypeVar("Settings")
 
 
 class Task(ABC, Generic[Example, Settings]):
-    """A task: how its files are read, its batches made, its head built, its predictions scored.
+    """A task: reads its files, makes batches, builds its head and scores predictions.
 
-    To add one, write this class and a head in a package of their own and one YAML that names the class; see
-    CONTRIBUTING. The contract tests then run over it.
+    To add a task, write a package with this class and a head, and one YAML that names the class; see CONTRIBUTING. The
+    contract tests then include it.
 
     Attributes:
         name: as in conf/task/ and in the records.
-        metric: the main metric: dev selects by it, the table shows it; higher is better.
+        metric: the main metric, which selects the epoch on dev and is shown in the table; higher is better.
         recipe: raise it when a change of code alters scores under an equal config; it is part of the fingerprint.
         settings_type: a dataclass of the head's settings, checked against the task's YAML.
-        reader_type: a dataclass of what may differ between files of this task, checked against the data's YAML.
-        columns: what `from_rows` finds in each row; a dataset on the hub says what it calls them.
+        reader_type: a dataclass of the differences between files of this task, checked against the data's YAML.
+        columns: the columns that `from_rows` needs; the YAML of a dataset maps the hub's column names to these.
     """
 
     name: ClassVar[str]
@@ -131,31 +132,31 @@ class Task(ABC, Generic[Example, Settings]):
         """The examples in rows from the Hugging Face hub, their columns already renamed."""
 
     def hub_split(self, split: Split, names: Mapping[str, str]) -> str:
-        """What the hub calls the rows among which a split's examples are; `names` are its names for our splits."""
+        """The hub's name for the rows that contain a split's examples; `names` are its names for our splits."""
         return names[split]
 
     def usable(self, example: Example) -> bool:
-        """Whether an example can be learned from and scored; the others are dropped and counted in the record."""
+        """Whether an example can be trained on and scored; the others are dropped and counted in the record."""
         return True
 
     @abstractmethod
     def counts(self, examples: Sequence[Example]) -> dict[str, int]:
-        """How many of what there are, as published counts are stated: sentences, tokens, ..."""
+        """Counts of sentences, tokens and so on, in the terms of the published counts."""
 
     def notes(self, examples: Sequence[Example]) -> dict[str, object]:
-        """What else the record should say of a split as it was read."""
+        """Further facts about a split for the record."""
         return {}
 
     @abstractmethod
     def learn_labels(self, train: Sequence[Example]) -> None:
-        """Fixes the labels to predict, from the training examples alone."""
+        """Sets the labels to predict, from the training examples alone."""
 
     def learned_labels(self) -> list[str]:
-        """What `learn_labels` has found, for a saved model; none where the task's labels are given."""
+        """The labels found by `learn_labels`, for a saved model; empty if the task has fixed labels."""
         return []
 
     def use_labels(self, labels: Sequence[str]) -> None:
-        """Fixes the labels to those that were learned when a model was saved."""
+        """Sets the labels to those of a saved model."""
 
     @abstractmethod
     def texts(self, example: Example) -> tuple[Sentence, ...]:
@@ -171,7 +172,7 @@ class Task(ABC, Generic[Example, Settings]):
 
     @abstractmethod
     def score(self, examples: Sequence[Example], predictions: Sequence[Any]) -> Scores:
-        """What the predictions are worth against the gold labels."""
+        """The scores of predictions against the gold labels."""
 
     def score_test(self, examples: Sequence[Example], predictions: Sequence[Any]) -> Scores:
         """The test scores for the record: those of `score`, unless the task has a slower scorer of record.
@@ -183,8 +184,8 @@ class Task(ABC, Generic[Example, Settings]):
 
     @abstractmethod
     def gold(self, examples: Sequence[Example]) -> list[Any]:
-        """The predictions that would be right: scored, they must give 100."""
+        """The correct predictions. Their score must be 100."""
 
     def size(self, example: Example) -> int:
-        """Tokens of the longest text of an example, by which batches are made of alike lengths."""
+        """Tokens of the longest text of an example; batches group examples of similar size."""
         return max(len(sentence) for sentence in self.texts(example))

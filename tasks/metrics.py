@@ -76,19 +76,19 @@ def check_same_values(of_record: dict[str, float], fast: dict[str, float], score
 
 
 def _f1(right: int, guessed: int, gold: int) -> dict[str, float]:
-    """F1, precision and recall in percent, 0 where nothing was guessed, or nothing was there."""
+    """F1, precision and recall in percent; 0 if there are no predicted or no gold spans."""
     precision, recall = right / guessed if guessed else 0.0, right / gold if gold else 0.0
     f1 = 2 * precision * recall / (precision + recall) if right else 0.0
     return {"f1": 100 * f1, "precision": 100 * precision, "recall": 100 * recall}
 
 
 def class_scores(gold: Sequence[int], predicted: Sequence[int], labels: Sequence[str]) -> Scores:
-    """Accuracy, precision, recall and F1 of each label, and the confusion matrix: a row for each gold label.
+    """Accuracy; precision, recall and F1 of each label; the confusion matrix, with a row for each gold label.
 
     Args:
-        gold: the number of the right label of each example.
-        predicted: the number of the predicted one.
-        labels: the labels' names, in the order of their numbers.
+        gold: the number of the gold label of each example.
+        predicted: the number of the predicted label.
+        labels: the names of the labels, in the order of their numbers.
     """
     confusion = np.zeros((len(labels), len(labels)), dtype=np.int64)
     np.add.at(confusion, (np.asarray(gold, dtype=np.int64), np.asarray(predicted, dtype=np.int64)), 1)
@@ -112,5 +112,5 @@ def class_scores(gold: Sequence[int], predicted: Sequence[int], labels: Sequence
 
 
 def _percent(part: int, whole: int) -> float:
-    """A share in percent, 0 of nothing."""
+    """A share in percent; 0 if the whole is 0."""
     return 100 * float(part) / float(whole) if whole else 0.0

@@ -1,4 +1,4 @@
-"""Where examples come from: the shipped files, official files under a data folder, or the Hugging Face hub."""
+"""Datasets: examples from the shipped files, official files in a data folder, or the Hugging Face hub."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Example = TypeVar("Example")
 
 @dataclass
 class HubConfig:
-    """A dataset on the Hugging Face hub: its path, what it calls the splits, and its columns by our names for them."""
+    """A dataset on the Hugging Face hub: its path, its names for the splits, and its columns by our names."""
 
     path: str = ""
     name: str | None = None
@@ -31,16 +31,16 @@ class HubConfig:
 
 @dataclass
 class DataConfig:
-    """A dataset: what one YAML under conf/data/ says.
+    """A dataset: the contents of one YAML under conf/data/.
 
     Attributes:
         name: as in the file's name, in the records and in the table.
-        task: the task that it is for; None where each task has a part of it.
+        task: the task that it is for; None if it has a part for each task.
         splits: the files of train, dev and test, relative to the data folder.
         shipped: whether the files come with the suite rather than from the data folder.
-        reader: what differs between this dataset's files and the task's usual ones; see the task's reader.
-        expected: published counts, checked against what was read.
-        hub: the other source, where the files are absent.
+        reader: differences between this dataset's files and the task's usual ones; see the task's reader.
+        expected: published counts, compared with the counts read.
+        hub: the source to use if the files are absent.
     """
 
     name: str = ""
@@ -57,10 +57,9 @@ class Loaded(Generic[Example]):
     """The examples of a split.
 
     Attributes:
-        examples: those that are usable and wanted.
-        counts: how many there were before any limit; `dropped` among them if some were not usable, and `used` if only
-            some were wanted.
-        warnings: where counts are not the published ones.
+        examples: the usable ones, after `limit` and `train_fraction`.
+        counts: the counts before any limit, with `dropped` if some were not usable, and `used` if only some are kept.
+        warnings: one for each count that differs from the published one.
     """
 
     examples: list[Example]
@@ -75,8 +74,8 @@ class DataSource:
         config: the dataset.
         data_dir: the folder of the official files.
         limit: examples to keep of each split; None keeps all.
-        train_fraction: the share of the training examples to keep, drawn by chance.
-        seed: of that draw. Under one seed a smaller share is part of a larger one, whatever else a run is about.
+        train_fraction: the share of the training examples to keep, drawn at random.
+        seed: of that draw. Under the same seed a smaller share is a subset of a larger one.
     """
 
     def __init__(
@@ -101,7 +100,7 @@ class DataSource:
         self._hashes: dict[str, str] = {}  # by split
 
     def fingerprint(self) -> dict[str, str]:
-        """The sha256 of each split's content, in which no label is looked at; what is loaded later must have it."""
+        """The sha256 of each split's content, computed without parsing; `load` checks that it is still the same."""
         self._hashes = {split: self._hash(split) for split in SPLITS}
         return dict(self._hashes)
 
@@ -109,7 +108,7 @@ class DataSource:
         """The examples of a split.
 
         Raises:
-            InputError: the split cannot be read, or its content is no longer what `fingerprint` hashed.
+            InputError: the split cannot be read, or its content has changed since `fingerprint`.
         """
         if self._has_files(split):
             examples = [example for path in self._paths(split) for example in task.read(path, split)]
@@ -140,7 +139,7 @@ class DataSource:
         return [self._root / name for name in self._config.splits[split]]
 
     def _has_files(self, split: Split) -> bool:
-        """Whether the split's files are there; an error that says what to put where if they are not, and no hub."""
+        """Whether the split's files exist. If not, and there is no hub, raises an error that says where to put them."""
         paths = self._paths(split) if self._config.splits.get(split) else []
         absent = [path for path in paths if not path.is_file()]
         if paths and not absent:
@@ -163,7 +162,7 @@ class DataSource:
         return digest.hexdigest()
 
     def _check_unchanged(self, split: Split) -> None:
-        """Raises an InputError if a split, just read, is not what was hashed: the test split is read hours later."""
+        """Raises an InputError if a split has changed since it was hashed: the test split is read hours later."""
         if split not in self._hashes:
             return
         found = self._hash(split)
@@ -175,7 +174,7 @@ class DataSource:
             )
 
     def _check_columns(self, needed: Sequence[str]) -> None:
-        """Raises an InputError if the dataset does not say what the hub calls each column that the task needs."""
+        """Raises an InputError if data.hub.columns lacks a column that the task needs."""
         named = self._config.hub.columns if self._config.hub is not None else {}
         if any(column not in named for column in needed):
             raise _wrong_columns(self._config, f"a name for each of the columns {', '.join(needed)}", list(named))
@@ -184,7 +183,7 @@ class DataSource:
         names = self._config.hub.splits if self._config.hub is not None else {}
         name = names[split] if task is None else task.hub_split(split, names)
         if name not in self._rows:
-            if not self._rows and self._config.hub is not None:  # it may take a while, where it cannot be reached, too
+            if not self._rows and self._config.hub is not None:  # a request may take long
                 named = " and ".join(map(str, self._paths(split))) if self._config.splits.get(split) else "a file"
                 print(
                     f"data={self._config.name}: without {named}, asking the hub for {self._config.hub.path}",
@@ -195,14 +194,14 @@ class DataSource:
 
 
 def _drawn(examples: list[Example], fraction: float, seed: int) -> list[Example]:
-    """A share of the examples, at least one, in their own order."""
+    """A random share of the examples, at least one, in their original order."""
     order = list(range(len(examples)))
     random.Random(seed).shuffle(order)
     return [examples[index] for index in sorted(order[: max(1, round(fraction * len(examples)))])]
 
 
 def _read_hub(config: DataConfig, split: Split, name: str, root: Path) -> list[dict[str, Any]]:
-    """The rows that the hub has under this name, with our column names and label names instead of numbers."""
+    """The rows of a split of the hub, with our column names and with label names instead of numbers."""
     import datasets
 
     hub = config.hub
@@ -210,7 +209,7 @@ def _read_hub(config: DataConfig, split: Split, name: str, root: Path) -> list[d
         raise InputError(f"data={config.name} names no dataset on the hub")
     try:
         rows = datasets.load_dataset(hub.path, hub.name, revision=hub.revision, split=name)
-    except (OSError, ValueError, RuntimeError) as error:  # datasets raises all three for a hub that cannot be had
+    except (OSError, ValueError, RuntimeError) as error:  # datasets raises all three if the hub is unreachable
         files = ", ".join(str(root / name) for name in config.splits.get(split, [])) or "no files"
         raise InputError(
             f"data={config.name}: the {split} split was found neither as {files}, nor on the hub as {hub.path!r} "
@@ -242,15 +241,15 @@ def _wrong_columns(config: DataConfig, expected: str, found: Sequence[str]) -> I
 
 
 def _part(config: DataConfig) -> str:
-    """Where in the config the dataset is: by itself, or the task's part of one that other tasks have too."""
+    """The config key of the dataset: `data`, or the task's part of a dataset that several tasks share."""
     return "data" if config.task else f"datasets.{config.name}"
 
 
 def _labelled(values: Sequence[Any], feature: Any) -> list[Any]:  # noqa: ANN401 (a type of the datasets library)
-    """A column's values, with the names of class labels instead of their numbers."""
+    """The values of a column, with names instead of numbers for class labels."""
     inner = getattr(feature, "feature", feature)  # a list of labels wraps the label
     names = getattr(inner, "names", None)
     if names is None:
         return list(values)
-    name_of = {-1: None, **dict(enumerate(names))}  # the hub's -1 says that there is no label
+    name_of = {-1: None, **dict(enumerate(names))}  # -1 stands for no label
     return [[name_of[i] for i in value] if isinstance(value, list) else name_of[value] for value in values]

@@ -1,4 +1,4 @@
-"""Labelled spans and the tag schemes that write them: IOB1, IOB2 and BIOES (also spelled BIOUL)."""
+"""Tag schemes: conversion between labelled spans and IOB1, IOB2 and BIOES (or BIOUL) tags."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class Span(NamedTuple):
     end: int
 
 
-@cache  # the tags are few, and met at every token
+@cache  # there are few tags and many tokens
 def parse_tag(tag: str) -> tuple[str, str]:
     """A tag's prefix (O, B, I, E or S) and its label ("" for O).
 
     Raises:
-        ValueError: the tag is none of O and PREFIX-LABEL.
+        ValueError: the tag is neither O nor PREFIX-LABEL.
     """
     if tag == "O":
         return "O", ""
@@ -35,10 +35,10 @@ def parse_tag(tag: str) -> tuple[str, str]:
 
 
 def spans_of(tags: Sequence[str]) -> list[Span]:
-    """The spans that tags of any scheme write, by the rules of conlleval.
+    """The spans of tags in any scheme, by the rules of conlleval.
 
-    A span begins at B or S, where the label changes, and after the end of another; so one reading serves all schemes,
-    and tags that break their scheme's rules still mean what the official scorer takes them for.
+    A span begins at B or S, where the label changes, and after the end of another span. This works for all schemes, and
+    reads malformed sequences as the official scorer does.
     """
     spans: list[Span] = []
     start, label, ended = 0, "", True
@@ -54,7 +54,7 @@ def spans_of(tags: Sequence[str]) -> list[Span]:
 
 
 def bioes(spans: Iterable[Span], length: int) -> list[str]:
-    """The BIOES tags that write these spans over `length` tokens."""
+    """The BIOES tags of these spans over `length` tokens."""
     tags = ["O"] * length
     for label, start, end in spans:
         if end - start == 1:
@@ -65,7 +65,7 @@ def bioes(spans: Iterable[Span], length: int) -> list[str]:
 
 
 def scheme_of(sentences: Iterable[Sequence[str]]) -> str:
-    """The scheme in which the tags are written: BIOES, IOB1 or IOB2 (also where nothing tells it from IOB1)."""
+    """The scheme of the tags: BIOES, IOB1 or IOB2 (also if the tags fit both IOB1 and IOB2)."""
     scheme = "IOB2"
     for tags in sentences:
         before = ""
@@ -74,7 +74,7 @@ def scheme_of(sentences: Iterable[Sequence[str]]) -> str:
             if prefix in ("E", "S"):
                 return "BIOES"
             if prefix == "I" and label != before:
-                scheme = "IOB1"  # only there may a span begin with I
+                scheme = "IOB1"  # only in IOB1 may a span begin with I
             before = label
     return scheme
 

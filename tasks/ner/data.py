@@ -17,7 +17,7 @@ DOCUMENT_START = "-DOCSTART-"
 
 @dataclass
 class ColumnReader:
-    """What may differ between column files.
+    """The differences between column files.
 
     Attributes:
         word_column: column of the word.
@@ -36,7 +36,7 @@ class ColumnReader:
 
 @dataclass(frozen=True)
 class NerExample:
-    """A sentence and its entities; `tags` are as the file wrote them."""
+    """A sentence and its entities; `tags` are those of the file."""
 
     id: str
     words: Sentence
@@ -47,7 +47,7 @@ class NerExample:
 def read_columns(path: Path, reader: ColumnReader) -> list[NerExample]:
     """The sentences of a column file with any number of columns, split by tabs where there are any.
 
-    Tags may be IOB1, IOB2 or BIOES; -DOCSTART- lines are dropped; CRLF and a byte order mark do no harm.
+    Tags may be IOB1, IOB2 or BIOES; -DOCSTART- lines are dropped; CRLF and a byte order mark are accepted.
     """
     return [
         _example(f"{path.name}:{number}", words, tags, reader)
@@ -56,7 +56,7 @@ def read_columns(path: Path, reader: ColumnReader) -> list[NerExample]:
 
 
 def read_rows(rows: Sequence[Mapping[str, Any]], split: Split, reader: ColumnReader) -> list[NerExample]:
-    """The sentences in rows with `words` and `tags`, as the hub has them."""
+    """The sentences in rows of the hub with `words` and `tags`."""
     examples = []
     for number, row in enumerate(rows):
         words, tags = row["words"], row["tags"]
@@ -102,7 +102,7 @@ def _sentences(path: Path, reader: ColumnReader) -> Iterator[tuple[list[str], li
             parse_tag(tag)
         except ValueError as error:
             raise InputError(
-                f"{path}, line {number}: {error}: {excerpt(line)}. Mend the line, or data.reader"
+                f"{path}, line {number}: {error}: {excerpt(line)}. Correct the line, or data.reader"
             ) from error
         words.append(word)
         tags.append(tag)

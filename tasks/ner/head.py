@@ -1,4 +1,4 @@
-"""BiLSTM-CRF: the head of sequence tagging."""
+"""The NER head: a BiLSTM-CRF."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class BiLstmCrf(Head):
         self.crf = ConstrainedCrf(tags, may_follow)
 
     def _emissions(self, features: FeatureBatch) -> Tensor:
-        """Scores of the tags before the CRF, (batch, tokens, tags)."""
+        """The scores of the tags for the CRF, (batch, tokens, tags)."""
         encoded = self.encoder(self.dropout(features.input), features.lengths)  # (batch, tokens, 2 * hidden)
         emissions: Tensor = self.projection(torch.cat([self.dropout(encoded), features.output], dim=-1))
         return emissions

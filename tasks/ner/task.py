@@ -1,4 +1,4 @@
-"""NER: sentences in, entity spans out."""
+"""The NER task: from sentences to entity spans."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ class Ner(Task[NerExample, NerSettings]):
         }
 
     def notes(self, examples: Sequence[NerExample]) -> dict[str, object]:
-        """The tag scheme in which the examples were written."""
+        """The tag scheme of the file."""
         return {"scheme": scheme_of(example.tags for example in examples)}
 
     def learn_labels(self, train: Sequence[NerExample]) -> None:
-        """Fixes the BIOES tags: O and four for each label that occurs in training."""
+        """Sets the BIOES tags: O, and four for each label that occurs in training."""
         self.use_labels(sorted({span.label for example in train for span in example.spans}))
 
     def learned_labels(self) -> list[str]:
@@ -61,7 +61,7 @@ class Ner(Task[NerExample, NerSettings]):
         return list(self._first_tag)
 
     def use_labels(self, labels: Sequence[str]) -> None:
-        """Fixes the BIOES tags to those of these labels."""
+        """Sets the BIOES tags to those of these labels."""
         self.tags = ["O", *(f"{prefix}-{label}" for label in labels for prefix in "BIES")]
         self._first_tag = {label: 1 + 4 * number for number, label in enumerate(labels)}
 
@@ -70,12 +70,12 @@ class Ner(Task[NerExample, NerSettings]):
         return (example.words,)
 
     def collate(self, examples: Sequence[NerExample]) -> Batch:
-        """A batch with `tags` (batch, tokens), padded with O; a label never met in training is trained as O."""
+        """A batch with `tags` (batch, tokens), padded with O; a label that is not in training counts as O."""
         tags = np.zeros((len(examples), max(len(example.words) for example in examples)), dtype=np.int64)
         for row, example in zip(tags, examples, strict=True):
             for label, start, end in example.spans:
                 begin = self._first_tag.get(label)
-                if begin is not None:  # behind it come the tags of inside, end and single
+                if begin is not None:  # followed by I, E and S
                     row[start:end] = begin + 1
                     row[start] = begin
                     row[end - 1] = begin + (2 if end - start > 1 else 3)

@@ -1,4 +1,4 @@
-"""SNLI's jsonl files: one pair of sentences a line, and the label on which its annotators agreed."""
+"""SNLI jsonl files: one pair of sentences per line, with the label on which the annotators agreed."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ FIELDS = ("gold_label", "sentence1", "sentence2")
 
 @dataclass
 class PairReader:
-    """What may differ between files of pairs.
+    """The differences between files of pairs.
 
     Attributes:
-        parses: whether the tokens are those of sentence1_binary_parse and sentence2_binary_parse, where a line has
-            them; if not, and in lines without them, sentence1 and sentence2 are cut in the Treebank's manner.
+        parses: whether to take the tokens from sentence1_binary_parse and sentence2_binary_parse if a line has them.
+            Otherwise sentence1 and sentence2 are tokenised in the style of the Penn Treebank.
     """
 
     parses: bool = True
@@ -33,7 +33,7 @@ class PairReader:
 
 @dataclass(frozen=True)
 class PairExample:
-    """A premise, a hypothesis and what the one says about the other; None if the annotators did not agree."""
+    """A premise, a hypothesis and their label; None if the annotators did not agree."""
 
     id: str
     premise: Sentence
@@ -42,7 +42,7 @@ class PairExample:
 
 
 def read_pairs(path: Path, reader: PairReader) -> list[PairExample]:
-    """The pairs of a jsonl file, also those without a label."""
+    """The pairs of a jsonl file, including those without a label."""
     words = _Words(reader)
     examples = []
     for number, line in enumerate(utf8_lines(path), start=1):
@@ -58,7 +58,7 @@ def read_pairs(path: Path, reader: PairReader) -> list[PairExample]:
 
 
 def read_rows(rows: Sequence[Mapping[str, Any]], split: Split, reader: PairReader) -> list[PairExample]:
-    """The pairs in rows with `gold_label`, `sentence1` and `sentence2`, as the hub has them."""
+    """The pairs in rows of the hub with `gold_label`, `sentence1` and `sentence2`."""
     words = _Words(reader)
     examples = []
     for number, row in enumerate(rows):
@@ -98,7 +98,7 @@ def _example(name: str, row: Mapping[str, Any], words: _Words) -> PairExample:
 
 
 class _Words:
-    """The words of texts; one object for equal sentences and words, since premises come three times and words often."""
+    """Tokenises texts. Equal sentences and words share one object: each premise occurs three times."""
 
     def __init__(self, reader: PairReader) -> None:
         self._parses = reader.parses
@@ -106,7 +106,7 @@ class _Words:
         self._known: dict[str, Sentence] = {}
 
     def of(self, text: str, parse: object) -> Sentence:
-        """The words of a sentence: of its binary parse, "( ( A man ) sleeps )", if there is one, else of its text."""
+        """The words of the binary parse, "( ( A man ) sleeps )", if there is one, else of the text."""
         source = parse if self._parses and isinstance(parse, str) and parse.strip() else text
         if source not in self._known:
             if source is text:

@@ -1,4 +1,4 @@
-"""ESIM, the enhanced sequential inference model (Chen et al. 2017): the head of sentence-pair inference."""
+"""The SNLI head: ESIM, the enhanced sequential inference model (Chen et al. 2017)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tasks.snli.data import LABELS
 
 @dataclass
 class EsimSettings:
-    """The head's sizes: the width of each LSTM direction and of both ReLU layers, and the dropout everywhere."""
+    """The head's sizes: the width of each LSTM direction and of both ReLU layers, and the dropout of all layers."""
 
     hidden: int = 300
     dropout: float = 0.5
@@ -36,16 +36,16 @@ class EsimSettings:
 
 
 def align(premise: Tensor, hypothesis: Tensor, premise_mask: Tensor, hypothesis_mask: Tensor) -> tuple[Tensor, Tensor]:
-    """What each token finds in the other sentence: weighted by dot products, the mean of that sentence's tokens.
+    """For each token the mean of the other sentence's tokens, weighted by dot products.
 
     Args:
         premise: (batch, tokens of the premise, dim).
         hypothesis: (batch, tokens of the hypothesis, dim).
-        premise_mask: where the premise has tokens.
-        hypothesis_mask: where the hypothesis has tokens.
+        premise_mask: true for tokens of the premise.
+        hypothesis_mask: true for tokens of the hypothesis.
 
     Returns:
-        For the premise and for the hypothesis a tensor of its own shape.
+        A tensor of the premise's shape and one of the hypothesis's shape.
     """
     similarity = product(premise, hypothesis.transpose(1, 2))  # (batch, tokens of premise, tokens of hypothesis)
     for_premise = product(masked_softmax(similarity, hypothesis_mask[:, None, :]), hypothesis)
@@ -59,10 +59,10 @@ def enhance(own: Tensor, found: Tensor) -> Tensor:
 
 
 class Esim(Head):
-    """Encodes both sentences, aligns their tokens, composes what the alignment says, pools, and chooses a label.
+    """Encodes both sentences, aligns their tokens, composes the aligned vectors, pools, and classifies.
 
-    What the features place at the output joins the encoder's output, before the alignment: the attention then compares
-    contextual vectors themselves, as the paper has it for tasks with attention over the encoder.
+    The output features join the encoder's output before the alignment, so that the attention compares the contextual
+    vectors themselves. The paper does so for tasks with attention over the encoder.
     """
 
     def __init__(self, settings: EsimSettings, input_dim: int, output_dim: int) -> None:

@@ -1,4 +1,4 @@
-"""SNLI: a premise and a hypothesis in, entailment, neutral or contradiction out."""
+"""The SNLI task: from a premise and a hypothesis to entailment, neutral or contradiction."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Snli(Task[PairExample, EsimSettings]):
         }
 
     def learn_labels(self, train: Sequence[PairExample]) -> None:
-        """Nothing: the three labels are the task's, whatever the training data hold."""
+        """Nothing: the three labels are fixed."""
 
     def texts(self, example: PairExample) -> tuple[Sentence, ...]:
         """The premise and the hypothesis."""

@@ -1,7 +1,7 @@
 """Attention between a passage and a question, and of a passage to itself (Seo et al. 2017; Clark and Gardner 2018).
 
 All similarities are tri-linear: w1.x + w2.y + w3.(x * y). The last term is computed as (w3 * x) y^T, so that nothing
-larger than one number for each pair of tokens is ever held: memory is bounded by batch * tokens * tokens.
+larger than one number for each pair of tokens is kept: memory is bounded by batch * tokens * tokens.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tasks.modules.layers import masked_softmax, product
 class Trilinear(nn.Module):
     """The similarity of each token of one text to each of another.
 
-    There is no bias: no softmax over tokens could tell it, and beside a null score it would be that score.
+    There is no bias: it cancels in a softmax over tokens, and together with a null score it would be redundant.
     """
 
     def __init__(self, dim: int) -> None:
@@ -24,21 +24,21 @@ class Trilinear(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws the weights anew, as a linear layer over [x; y; x * y] would."""
+        """Draws the weights again, as a linear layer over [x; y; x * y] would."""
         bound = (3 * self.weights.shape[1]) ** -0.5
         nn.init.uniform_(self.weights, -bound, bound)
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         """(batch, m, dim), (batch, n, dim) -> (batch, m, n)."""
         of_x, of_y, of_both = self.weights
-        # The terms of one text ride along in the product: baddbmm would need one more (batch, m, n).
+        # The terms of one text are extra columns of the product: baddbmm would need one more (batch, m, n).
         left = torch.cat([x * of_both, (x @ of_x)[..., None], torch.ones_like(x[..., :1])], dim=-1)
         right = torch.cat([y, torch.ones_like(y[..., :1]), (y @ of_y)[..., None]], dim=-1)
         return product(left, right.transpose(1, 2))
 
 
 class BiAttention(nn.Module):
-    """For each token of the passage what it attends to in the question, and what of the passage the question wants."""
+    """Attention from each token of the passage to the question, and from the question to the passage."""
 
     def __init__(self, dim: int) -> None:
         super().__init__()
@@ -55,9 +55,9 @@ class BiAttention(nn.Module):
 
 
 class SelfAttention(nn.Module):
-    """For each token what it attends to among the others of its passage, or to nothing.
+    """Attention from each token to the other tokens of its passage, or to nothing.
 
-    `null` is the score of nothing: its share of the attention is given to no token.
+    `null` is the score of nothing: its share of the attention goes to no token.
     """
 
     def __init__(self, dim: int) -> None:
@@ -68,7 +68,7 @@ class SelfAttention(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Sets the null score to where it starts."""
+        """Sets the null score to its initial value."""
         nn.init.constant_(self.null, -1.0)
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:

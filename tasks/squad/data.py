@@ -1,4 +1,4 @@
-"""SQuAD 1.1 files: articles of passages, each with questions whose answers are spans of it."""
+"""SQuAD 1.1 files: articles with passages, and questions whose answers are spans of the passages."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ class SquadReader:
     """Which questions the splits hold.
 
     Attributes:
-        select_on: what dev is. `files`: each split is all of its files. `train_articles`: dev is a share of the
-            articles of the training file, which training then does without, so that the official dev set can be the
-            test. `official_dev`: training keeps all articles and dev is the official dev set, as in the paper; the test
-            score is then of the very questions by which the model was chosen, and only good for comparison. With the
-            latter two, dev lists the training file and the official dev file, of which the former's name begins with
-            "train"; on the hub, dev names the training rows, and `official_dev` takes those of test instead.
-        dev_share: share of the training articles that dev gets, by a hash of their titles.
+        select_on: the dev split. `files`: each split is all of its files. `train_articles`: dev is a share of the
+            articles of the training file, which are then not trained on, so that the official dev set can be the test.
+            `official_dev`: training keeps all articles and dev is the official dev set, as in the paper; the test score
+            is then on the same questions that selected the model, and only good for comparison. With the latter two,
+            dev lists the training file, whose name begins with "train", and the official dev file; on the hub, dev
+            names the training rows, and `official_dev` takes those of test instead.
+        dev_share: share of the training articles for dev, chosen by a hash of their titles.
     """
 
     select_on: str = "files"
     dev_share: float = 0.05
 
     def check(self) -> None:
-        """Raises an InputError for a value that cannot be meant."""
+        """Raises an InputError for a value out of range."""
         if self.select_on not in SELECT_ON:
             raise InputError(f"data.reader.select_on: expected {', '.join(SELECT_ON)}, found {self.select_on!r}")
         if not 0 < self.dev_share < 1:
@@ -58,12 +58,12 @@ class SquadExample:
 
     Attributes:
         id: as in the file.
-        passage: where the answer is.
-        question: its words.
-        answers: the gold answers' texts, any of which is right.
-        spans: tokens that may be the first answer, first and one past the last: one span, or one for each place where
-            the answer occurs if the file does not say which of them was meant.
-        unaligned: how many gold answers do not begin and end with tokens; those are trained at the tokens around them.
+        passage: the passage that contains the answer.
+        question: the words of the question.
+        answers: the texts of the gold answers, all of them correct.
+        spans: the tokens of the first answer, first and one past the last: one span, or one for each occurrence if the
+            file does not say which one is meant.
+        unaligned: how many gold answers do not begin and end at token boundaries; training uses the tokens around them.
     """
 
     id: str
@@ -75,13 +75,13 @@ class SquadExample:
 
 
 def held_out(titles: Iterable[str], share: float) -> frozenset[str]:
-    """The share of the articles that are not trained on: those whose titles have the smallest hashes."""
+    """The share of the articles that is not trained on: those whose titles have the smallest hashes."""
     ranked = sorted(set(titles), key=lambda title: hashlib.sha256(title.encode()).digest())
     return frozenset(ranked[: max(1, round(share * len(ranked)))])
 
 
 def read_squad(path: Path, split: Split, reader: SquadReader, answered: bool = True) -> list[SquadExample]:
-    """The questions of a file that belong to a split; with `answered` False, answers are not looked at."""
+    """The questions of a file that belong to a split; with `answered` False, answers are not read."""
     if split == "dev" and reader.select_on != "files":
         is_training_file = path.name.startswith("train")
         if is_training_file != (reader.select_on == "train_articles"):
@@ -113,7 +113,7 @@ def _wanted(titles: Iterable[str], split: Split, reader: SquadReader) -> frozens
 
 
 def read_rows(rows: Sequence[Mapping[str, Any]], split: Split, reader: SquadReader) -> list[SquadExample]:
-    """The questions in rows as the hub has them: `id`, `title`, `context`, `question`, `answers` of lists."""
+    """The questions in rows of the hub: `id`, `title`, `context`, `question`, `answers` of lists."""
     tokenise = OffsetTokeniser()
     passages: dict[tuple[str, str], Passage] = {}
     examples = []
@@ -150,7 +150,7 @@ Value = TypeVar("Value")
 
 
 def _get(holder: object, key: str, kind: type[Value], where: str) -> Value:
-    """The value of a key, of the kind that SQuAD's format has there."""
+    """The value of a key, checked to be of the type in SQuAD's format."""
     if not isinstance(holder, Mapping):
         found = f"a {type(holder).__name__}"
     elif key not in holder:
@@ -169,13 +169,13 @@ def _get(holder: object, key: str, kind: type[Value], where: str) -> Value:
 
 
 def _check_text(text: str, where: str) -> None:
-    """Raises an InputError for text that no file can hold as UTF-8, though JSON's escapes can write it."""
+    """Raises an InputError for half of a surrogate pair: JSON can escape it, but UTF-8 cannot encode it."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
         raise InputError(
             f"{where}: expected text, found half of a surrogate pair, {text[error.start]!r} at character "
-            f"{error.start}. Mend the escape, or write U+FFFD in its place"
+            f"{error.start}. Correct the escape, or write U+FFFD in its place"
         ) from error
 
 
@@ -212,19 +212,19 @@ def _example(
         exact = [begin for begin in begins if passage.tokens.aligned(begin, begin + len(gold))]
         unaligned += not exact
         texts.append(gold)
-        # "1" also occurs inside "1815": places that are whole tokens are meant, if there are any.
+        # "1" also occurs inside "1815": prefer the occurrences that are whole tokens, if there are any.
         spans.append([passage.tokens.covering(begin, begin + len(gold)) for begin in exact or begins])
     return SquadExample(name, passage, question, tuple(texts), tuple(dict.fromkeys(spans[0])), unaligned)
 
 
 def _begins(answer: Mapping[str, Any], text: str, context: str, where: str) -> list[int]:
-    """Where an answer begins: at its `answer_start`, or wherever it occurs if it does so more than once."""
+    """Where an answer begins: at its `answer_start`, or at each occurrence if there are several."""
     begin = _get(answer, "answer_start", int, where)
     found = context[max(begin, 0) : max(begin, 0) + len(text)]
     if not text.strip() or begin < 0 or found != text:
         raise InputError(
             f"{where}: expected the answer {excerpt(text)} at character {begin} of a passage of {len(context)} "
-            f"characters, found {excerpt(found)}. Mend answer_start"
+            f"characters, found {excerpt(found)}. Correct answer_start"
         )
     if answer.get("occurrences", 1) == 1:
         return [begin]

@@ -1,4 +1,4 @@
-"""BiDAF with self-attention: the head of span prediction."""
+"""The SQuAD head: BiDAF with self-attention."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tasks.interface import Batch, FeatureBatch, Head
 from tasks.modules.layers import BiRnn, VariationalDropout
 from tasks.squad.attention import BiAttention, SelfAttention
 
-IMPOSSIBLE = -1e30  # of a place that cannot be chosen; finite, so that nothing times it is no number
+IMPOSSIBLE = -1e30  # the score of padding; finite, so that products with zero are not NaN
 
 
 @dataclass
@@ -31,7 +31,7 @@ class SquadSettings:
 
 
 class BidafSelfAttention(Head):
-    """Reads question and passage with one BiGRU, joins them by attention; predictions are spans of passage tokens.
+    """Encodes question and passage with one BiGRU and joins them by attention. Predicts spans of passage tokens.
 
     A span is (first token, one past the last). ELMo's output vectors join the shared BiGRU's, before any attention, so
     that the model can attend to them.
@@ -49,7 +49,7 @@ class BidafSelfAttention(Head):
         self.self_attention = SelfAttention(dim)
         self.matched = nn.Linear(self.self_attention.output_dim, dim)
         self.start_reader = BiRnn(dim, hidden, cell=nn.GRU)
-        self.start = nn.Linear(dim, 1, bias=False)  # a softmax over tokens cannot tell a bias
+        self.start = nn.Linear(dim, 1, bias=False)  # a bias would cancel in the softmax over tokens
         self.end_reader = BiRnn(2 * dim, hidden, cell=nn.GRU)
         self.end = nn.Linear(dim, 1, bias=False)
 
@@ -72,9 +72,9 @@ class BidafSelfAttention(Head):
         return start.masked_fill(~mask, IMPOSSIBLE), end.masked_fill(~mask, IMPOSSIBLE)
 
     def loss(self, features: Sequence[FeatureBatch], batch: Batch) -> Tensor:
-        """-log of the probability of the gold starts, and of the gold ends, summed over all that may be meant.
+        """-log of the probability of the gold starts, and of the gold ends, summed over all occurrences.
 
-        Where an answer occurs more than once it does not matter on which of its places the probability lies.
+        If an answer occurs more than once, the probability may be on any of the occurrences.
         """
         start, end = self._scores(features)
         meant = batch.targets["meant"]  # (batch, places)

@@ -1,4 +1,4 @@
-"""python -m tasks.squad.predict FILE OUT --run DIR: the answers to a SQuAD file, as the official script reads them."""
+"""python -m tasks.squad.predict FILE OUT --run DIR: writes answers to a SQuAD file for the official script."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tasks.training.trainer import Trainer
 
 
 def predict(file: Path, run: Path, device: torch.device) -> dict[str, str]:
-    """The predicted answer to each question of a file, by its id; the file needs no gold answers."""
+    """The predicted answer to each question of a file, by question id. The file needs no gold answers."""
     config, model = load_weights(run / "weights.pt", "squad")
     examples = read_squad(file, "test", SquadReader(), answered=False)
     reporter = Reporter(f"squad {file.name}")

@@ -1,7 +1,7 @@
-"""SQuAD's two scores by the official rules of version 1.1: exact match, and F1 of words in common.
+"""SQuAD scores by the official rules of version 1.1: exact match, and F1 of the common words.
 
-Answers are compared without case, ASCII punctuation, articles and superfluous white space; a prediction gets the best
-of its scores against the gold answers, and a score is the mean over questions.
+Answers are compared without case, ASCII punctuation, articles and extra white space. A prediction gets its best score
+against the gold answers, and a score is the mean over questions.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 
 
-@lru_cache(maxsize=1 << 16)  # an answer is compared four times in an epoch, and a gold one in every epoch
+@lru_cache(maxsize=1 << 16)  # answers are compared several times per epoch
 def normalised(answer: str) -> str:
-    """The answer as it is compared."""
+    """The normalised form of an answer, for comparison."""
     return " ".join(_ARTICLES.sub(" ", answer.lower().translate(_WITHOUT_PUNCTUATION)).split())
 
 
@@ -30,7 +30,7 @@ def exact_match(predicted: str, gold: str) -> float:
 
 
 def word_f1(predicted: str, gold: str) -> float:
-    """The F1 of the predicted words against the gold ones, 0 to 1; repeated words count as often as both have them."""
+    """The F1 of the predicted words against the gold ones, 0 to 1; repeated words count with multiplicity."""
     guess, right = normalised(predicted).split(), normalised(gold).split()
     common = sum((Counter(guess) & Counter(right)).values())
     if common == 0:
@@ -40,11 +40,11 @@ def word_f1(predicted: str, gold: str) -> float:
 
 
 def answer_scores(gold: Sequence[Sequence[str]], predicted: Sequence[str]) -> Scores:
-    """`f1` and `em` in percent, and of each question.
+    """`f1` and `em` in percent, overall and for each question.
 
     Args:
-        gold: for each question its gold answers.
-        predicted: for each question the predicted one.
+        gold: the gold answers of each question.
+        predicted: the predicted answer of each question.
     """
     examples = [
         {

@@ -1,4 +1,4 @@
-"""SQuAD: a passage and a question in, a span of the passage out."""
+"""The SQuAD task: from a passage and a question to a span of the passage."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Squad(Task[SquadExample, SquadSettings]):
         return read_rows(rows, split, self.reader)
 
     def hub_split(self, split: Split, names: Mapping[str, str]) -> str:
-        """The hub's name for a split's rows: those of test, the official dev set, for a dev that would be train's."""
+        """The hub's name for a split's rows; with `official_dev`, dev takes the rows of test, the official dev set."""
         if split == "dev" and self.reader.select_on == "official_dev" and names["dev"] == names["train"]:
             return names["test"]
         return names[split]
@@ -56,7 +56,7 @@ class Squad(Task[SquadExample, SquadSettings]):
         }
 
     def notes(self, examples: Sequence[SquadExample]) -> dict[str, object]:
-        """Answers that do not begin and end with tokens, and questions whose answer is trained at several places."""
+        """Counts of answers that are not aligned with tokens, and of questions whose answer has several spans."""
         return {
             "unaligned_answers": sum(example.unaligned for example in examples),
             "questions_with_several_places": sum(len(example.spans) > 1 for example in examples),
@@ -64,14 +64,14 @@ class Squad(Task[SquadExample, SquadSettings]):
         }
 
     def learn_labels(self, train: Sequence[SquadExample]) -> None:
-        """Nothing: spans need no labels."""
+        """Nothing: spans have no labels."""
 
     def texts(self, example: SquadExample) -> tuple[Sentence, ...]:
         """The passage, as one sequence, and the question."""
         return example.passage.tokens.words, example.question
 
     def collate(self, examples: Sequence[SquadExample]) -> Batch:
-        """A batch with `starts` and `ends`, the gold first and last tokens, (batch, places), and which are `meant`."""
+        """A batch with `starts` and `ends`, the gold first and last tokens, and their mask `meant`, (batch, places)."""
         places = np.array([len(example.spans) for example in examples])
         meant = np.arange(places.max()) < places[:, None]  # (batch, places)
         starts, ends = np.zeros((2, *meant.shape), dtype=np.int64)
@@ -92,12 +92,12 @@ class Squad(Task[SquadExample, SquadSettings]):
         return [example.spans[0] for example in examples]
 
     def score(self, examples: Sequence[SquadExample], predictions: Sequence[tuple[int, int]]) -> Scores:
-        """F1 and exact match of the predicted pieces of the passages against all gold answers."""
+        """F1 and exact match of the predicted spans' text against all gold answers."""
         guesses = [answer_text(example, span) for example, span in zip(examples, predictions, strict=True)]
         return answer_scores([example.answers for example in examples], guesses)
 
 
 def answer_text(example: SquadExample, span: tuple[int, int]) -> str:
-    """The piece of the passage that a span of its tokens covers, sign for sign."""
+    """The exact text of the passage that a span of its tokens covers."""
     begin, end = example.passage.tokens.place(*span)
     return example.passage.context[begin:end]

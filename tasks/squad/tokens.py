@@ -1,8 +1,8 @@
-"""Tokens with their places: words for the model, character offsets into the text as it is.
+"""Tokeniser with character offsets: words for the model, and their places in the raw text.
 
-The words are those that the biLM was trained on (`elmo.tokeniser`: Penn Treebank style, typographic quotes plain),
-but cut further at hyphens, dashes and slashes, where answers begin and end ("1990-2000", "Anglo-Saxon"). Offsets are
-found by walking along the raw text, so whatever a word looks like to the model, its place is exact.
+The words are those of the biLM's tokeniser (`elmo.tokeniser`: Penn Treebank style, plain quotes), split further at
+hyphens, dashes and slashes, where answers begin and end ("1990-2000", "Anglo-Saxon"). Offsets are found in the raw text
+itself, so they are exact even if the word for the model is spelled differently.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from functools import lru_cache
 from elmo.tokeniser import MAX_WORD_BYTES, Tokeniser
 from tasks.interface import Sentence
 
-# The signs that the tokeniser of the biLM writes otherwise, and those that it leaves out.
+# The characters that the tokeniser of the biLM replaces, and those that it removes.
 _TYPOGRAPHIC = {"‘": "'", "’": "'", "‛": "'", "“": '"', "”": '"', "„": '"', "‟": '"'}  # noqa: RUF001
 _INVISIBLE = frozenset("\u200b\ufeff\u00ad")
 _PAIRS = ("''", "``")  # LaTeX's double quotes
-# Within a word, where answers may begin or end. A web address is cut too: no answer is the worse for it.
+# Where answers may begin or end within a word. This splits web addresses too, which does no harm.
 _INNER_CUT = re.compile(r"([-‐-―−/~°])")  # noqa: RUF001
 _LONG = re.compile(rf"\S{{{MAX_WORD_BYTES // 4},}}")
 
@@ -41,54 +41,54 @@ class Tokens:
         return self.place(first, past) == (begin, end)
 
     def covering(self, begin: int, end: int) -> tuple[int, int]:
-        """The fewest tokens that hold all of these characters, first and one past the last; the nearest one if none."""
+        """The smallest span of tokens, (first, one past the last), around these characters; the nearest if none."""
         first = min(bisect_right(self.ends, begin), len(self) - 1)
         return first, max(bisect_left(self.begins, end), first + 1)
 
     def place(self, first: int, past: int) -> tuple[int, int]:
-        """The characters that these tokens and what is between them cover."""
+        """The characters from the first to the last of these tokens."""
         return self.begins[first], self.ends[past - 1]
 
 
 class OffsetTokeniser:
-    """Gives the tokens of texts; remembers the chunks that it has seen, so keep one for a whole file."""
+    """Tokenises texts. It caches the chunks of earlier texts, so use one for a whole file."""
 
     def __init__(self) -> None:
         self._tokeniser = Tokeniser("ptb")
 
     def __call__(self, text: str) -> Tokens:
-        """The tokens of a text: every sign but white space and invisible ones lies in exactly one."""
+        """The tokens of a text. Each character is in exactly one, except white space and invisible characters."""
         words: list[str] = []
         begins: list[int] = []
         ends: list[int] = []
         position = 0
-        # Cut before the tokeniser does: it would drop the rest of a chunk that is longer than any word it keeps.
+        # Split long chunks first: the tokeniser would truncate them.
         for sentence in self._tokeniser.paragraph(_LONG.sub(_shorter, text)):
             for word in sentence:
                 for part in _parts(word):
                     begin = _skip(text, position)
                     end = _walk(text, begin, part)
-                    if end is None:  # the full stop that "U.S." gets at the end of a sentence is not in the text
+                    if end is None:  # the tokeniser adds a full stop after "U.S." at the end of a sentence
                         continue
                     words.append(part)
                     begins.append(begin)
                     ends.append(end)
                     position = end
         if _skip(text, position) < len(text):
-            raise RuntimeError(f"tokens and text part ways at character {position}: {text[position : position + 60]!r}")
+            raise RuntimeError(f"tokens and text differ at character {position}: {text[position : position + 60]!r}")
         return Tokens(tuple(words), tuple(begins), tuple(ends))
 
 
 @lru_cache(maxsize=200_000)
 def _parts(word: str) -> tuple[str, ...]:
-    """A word cut at its hyphens and the like; what is made of nothing else ("--") stays whole."""
+    """A word split at hyphens and the like; a word of nothing else ("--") stays whole."""
     if not any(map(str.isalnum, word)):
         return (word,)
     return tuple(filter(None, _INNER_CUT.split(word)))
 
 
 def _shorter(chunk: re.Match[str]) -> str:
-    """A chunk that fits into a word, or else its pieces that do, with spaces between them."""
+    """A chunk that fits into one word, or its pieces that do, joined by spaces."""
     if len(chunk[0].encode()) <= MAX_WORD_BYTES:
         return chunk[0]
     return " ".join(re.findall(rf".{{1,{MAX_WORD_BYTES // 4}}}", chunk[0]))
@@ -101,7 +101,7 @@ def _skip(text: str, position: int) -> int:
 
 
 def _walk(text: str, position: int, word: str) -> int | None:
-    """Where the word that begins here ends, or None if another one begins here."""
+    """The end of the word if it begins at this position, else None."""
     for sign in word:
         position = _visible(text, position)
         raw = _plain(text, position)
@@ -120,6 +120,6 @@ def _visible(text: str, position: int) -> int:
 
 
 def _plain(text: str, position: int) -> str:
-    """The sign at a place as the biLM's tokeniser writes it; nothing behind the end."""
+    """The character at a position as the biLM's tokeniser writes it; empty after the end."""
     sign = text[position : position + 1]
     return _TYPOGRAPHIC.get(sign, sign)

@@ -14,20 +14,20 @@ from tasks.interface import Sentence, Split
 
 LABELS = ("very negative", "negative", "neutral", "positive", "very positive")
 SHAPE = "a tree such as (3 (2 It) (3 works))"
-# Spaces and tabs alone part words: a no-break space may stand within one.
+# Only spaces and tabs separate words: a word may contain a no-break space.
 TOKEN = re.compile(r"\(|\)|[^() \t]+")
 
 
 @dataclass
 class TreeReader:
-    r"""What is read from trees.
+    r"""Which phrases of the trees become examples.
 
     Attributes:
-        train_phrases: whether every labelled phrase is a training example, or whole sentences alone.
+        train_phrases: whether every labelled phrase is a training example, or only whole sentences.
         eval_phrases: the same for dev and test.
-        min_phrase_tokens: phrases shorter than this are left out; whole sentences never are.
-        unique_phrases: whether a phrase that comes again with the same label is read once. Sentences are all kept.
-        plain: whether treebank escapes (-LRB-, \/, ``) become the characters that they stand for.
+        min_phrase_tokens: shorter phrases are left out; whole sentences are always kept.
+        unique_phrases: whether a phrase that occurs again with the same label is read once. Sentences are all kept.
+        plain: whether treebank escapes (-LRB-, \/, ``) are replaced by the characters that they stand for.
     """
 
     train_phrases: bool = True
@@ -42,8 +42,8 @@ class SentimentExample:
     """A phrase and its label.
 
     Attributes:
-        id: file and line of its sentence, and which of its phrases it is unless it is the sentence itself.
-        words: its tokens.
+        id: file and line of the sentence, and the number of the phrase unless it is the whole sentence.
+        words: the tokens.
         label: 0 very negative, 1 negative, 2 neutral, 3 positive, 4 very positive.
         whole: whether it is a whole sentence.
     """
@@ -63,9 +63,9 @@ class Node(NamedTuple):
 
 
 def read_trees(path: Path, split: Split, reader: TreeReader) -> list[SentimentExample]:
-    """The examples of a file of trees: its sentences first, then, where they are asked for, their phrases.
+    """The examples of a file of trees: its sentences first, then, if the reader asks for them, their phrases.
 
-    Sentences come first so that a limit keeps sentences, the rarer and harder examples, as long as there are any.
+    Sentences come first so that a limit keeps them: they are rarer and harder than phrases.
     """
 
     def trees() -> Iterator[tuple[str, Sentence, list[Node]]]:
@@ -75,13 +75,13 @@ def read_trees(path: Path, split: Split, reader: TreeReader) -> list[SentimentEx
                 blank = blank or number
                 continue
             try:
-                if blank:  # blank lines at the end of a file are none of our business
+                if blank:  # only blank lines at the end of a file are allowed
                     number, line = blank, ""
                     raise ValueError(f"expected {SHAPE}, found an empty line")
                 words, nodes = parse_tree(line)
             except ValueError as error:
                 found = f": {excerpt(line)}" if line else ""
-                hint = "Mend or remove the line, or check data.splits: each line of a file for this task is one tree"
+                hint = "Correct or remove the line, or check data.splits: each line of a file for this task is one tree"
                 raise InputError(f"{path}, line {number}: {error}{found}. {hint}") from error
             yield f"{path.name}:{number}", words, nodes
 
@@ -89,7 +89,7 @@ def read_trees(path: Path, split: Split, reader: TreeReader) -> list[SentimentEx
 
 
 def read_rows(rows: Sequence[Mapping[str, Any]], split: Split, reader: TreeReader) -> list[SentimentExample]:
-    """The examples in rows with a `tree` each, as the hub has them."""
+    """The examples in rows of the hub with a `tree` each."""
 
     def trees() -> Iterator[tuple[str, Sentence, list[Node]]]:
         for number, row in enumerate(rows):
@@ -132,7 +132,7 @@ def _plain(word: str) -> str:
 
 @dataclass
 class _Open:
-    """A node whose closing bracket has not come yet."""
+    """A node before its closing bracket."""
 
     column: int
     start: int
@@ -142,16 +142,16 @@ class _Open:
 
 
 def parse_tree(text: str) -> tuple[Sentence, list[Node]]:
-    """The words of a bracketed tree and its nodes, each after those below it, so that the last one is the root.
+    """The words of a bracketed tree and its nodes in post-order, so that the last one is the root.
 
     Raises:
-        ValueError: brackets do not match, a label is none of 0 to 4, or a node holds neither one word nor nodes.
+        ValueError: brackets do not match, a label is not from 0 to 4, or a node holds neither one word nor nodes.
     """
     if not text.lstrip(" \t").startswith("("):
         raise ValueError(f"expected {SHAPE}, found a line that begins with no bracket")
     words: list[str] = []
     nodes: list[Node] = []
-    path: list[_Open] = []  # from the root down to where we are
+    path: list[_Open] = []  # from the root to the current node
     for match in TOKEN.finditer(text):
         token, column = match[0], match.start() + 1
         if not path and nodes:

@@ -1,4 +1,4 @@
-"""Biattentive classification network: the head of text classification (McCann et al. 2017)."""
+"""The SST-5 head: a biattentive classification network (McCann et al. 2017)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class BcnSettings:
         pooled_dropout: dropout of the pooled vector.
         maxout: widths of the maxout layers before the last one.
         maxout_dropout: dropout after each of these.
-        pool: of how many linear pieces a maxout unit takes the largest.
+        pool: the number of linear maps of which a maxout unit takes the largest value.
     """
 
     dim: int = 300
@@ -56,9 +56,9 @@ class BcnSettings:
 
 @dataclass(frozen=True)
 class Sentiment:
-    """A prediction: the label, and on which side of neutral the model puts the text if it has to choose one.
+    """A prediction: the label, and the more probable side of neutral.
 
-    The side answers another question, that of SST-2, so predictions are equal when their labels are.
+    The side is for SST-2's binary question only, so predictions with equal labels are equal.
     """
 
     label: int
@@ -66,7 +66,7 @@ class Sentiment:
 
 
 class Maxout(nn.Module):
-    """Of several linear maps the largest value, unit by unit (Goodfellow et al. 2013)."""
+    """The largest value of several linear maps, for each unit (Goodfellow et al. 2013)."""
 
     def __init__(self, input_dim: int, output_dim: int, pool: int) -> None:
         super().__init__()
@@ -86,8 +86,8 @@ def attend_to_self(x: Tensor, mask: Tensor) -> Tensor:
 class BiattentiveClassifier(Head):
     """Encodes [x_k; ELMo_k], attends to itself, integrates to h_k, pools [h_k; ELMo_k], classifies by maxout.
 
-    With one text instead of two, bi-attention is attention of the text to itself. All pooling is masked: the reference
-    sums its mean over padding too, harmless only as long as padding is zero.
+    With one text instead of two, bi-attention is attention of the text to itself. All pooling is masked. The reference
+    includes padding in the sum of its mean, which is only correct if padding is zero.
     """
 
     def __init__(self, settings: BcnSettings, input_dim: int, output_dim: int) -> None:

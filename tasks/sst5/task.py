@@ -1,4 +1,4 @@
-"""SST-5: phrases in, one of five degrees of sentiment out."""
+"""The SST-5 task: from phrases to one of five degrees of sentiment."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tasks.sst5.head import NEUTRAL, BcnSettings, BiattentiveClassifier, Sentime
 
 
 class Sst5(Task[SentimentExample, BcnSettings]):
-    """Fine-grained sentiment by accuracy; the binary accuracy of SST-2 beside it."""
+    """Fine-grained sentiment by accuracy, along with the binary accuracy of SST-2."""
 
     name = "sst5"
     metric = "accuracy"
@@ -63,13 +63,13 @@ class Sst5(Task[SentimentExample, BcnSettings]):
         return BiattentiveClassifier(self.settings, input_dim, output_dim)
 
     def gold(self, examples: Sequence[SentimentExample]) -> list[Sentiment]:
-        """The gold labels and their sides; the side of a neutral text is never asked for."""
+        """The gold labels and their sides; the side of a neutral text is not used."""
         return [Sentiment(example.label, example.label > NEUTRAL) for example in examples]
 
     def score(self, examples: Sequence[SentimentExample], predictions: Sequence[Sentiment]) -> Scores:
         """Accuracy; the binary accuracy of the texts that are not neutral; scores by label and a confusion matrix.
 
-        The binary question is answered as in SST-2, whose texts are never neutral: by the side, not by the label.
+        As in SST-2, whose texts are never neutral, the binary accuracy uses the predicted side, not the label.
         """
         scores = class_scores(
             [example.label for example in examples], [prediction.label for prediction in predictions], LABELS

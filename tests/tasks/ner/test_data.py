@@ -120,7 +120,7 @@ class TestErrors:
             read(tmp_path, TWO_SENTENCES, word_column=word, tag_column=tag)
         assert str(caught.value) == (
             f"{tmp_path / 'some.train'}, line 1: expected at least 6 columns for word_column={word} and "
-            f"tag_column={tag}, found 2: 'EU I-ORG'. Mend the line, or data.reader"
+            f"tag_column={tag}, found 2: 'EU I-ORG'. Correct the line, or data.reader"
         )
 
     def test_bytes_that_are_no_utf8(self, tmp_path):

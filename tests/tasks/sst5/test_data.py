@@ -153,7 +153,7 @@ class TestBadInput:
         message = str(caught.value)
         assert message.startswith(f"{tmp_path / 'trees.txt'}, line 2: ")
         assert expected in message
-        assert "Mend or remove the line, or check data.splits" in message
+        assert "Correct or remove the line, or check data.splits" in message
 
     def test_a_file_of_another_task_fails_at_its_first_line(self, tmp_path):
         with pytest.raises(InputError, match=r"line 1: expected a tree such as .*'\{\"version\""):
