@@ -1,7 +1,7 @@
-"""A CRF's walks along sentences on a GPU, one kernel each, one program a sentence; see `tasks.modules.crf.Walks`.
+"""The CRF's loops over tokens in Triton, one kernel each, one program per sentence; see `tasks.modules.crf.Walks`.
 
-A step is a product with the transitions, which stay in registers, so that a walk is one launch, where torch needs five
-for every token. As in `crf_in_torch` probabilities are scaled to one at each step, and in float64.
+A step is a product with the transitions, which stay in registers, so that a loop is one launch; torch needs five for
+every token. As in `crf_in_torch`, probabilities are scaled to one at each step, in float64.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor
 # mypy: disable-error-code="misc,no-untyped-def,no-untyped-call,untyped-decorator,import-not-found,import-untyped"
 # ruff: noqa: ANN001, ANN202, N803
 
-SIZES = ["tokens"]  # differs from batch to batch; Triton would compile anew where 16 divides it
+SIZES = ["tokens"]  # differs between batches; Triton would compile another kernel if 16 divides it
 
 
 @triton.jit
@@ -61,7 +61,7 @@ def _likelihood(
     highest = tl.max(scores)
     reached = tl.exp(scores - highest) * tl.exp(_double(starts, tag, n_tags))
     total = tl.sum(reached)
-    alpha = reached / total  # how likely each tag is, given what came up to it
+    alpha = reached / total  # the probability of each tag, given the tokens so far
     partition = tl.log(total) + highest
     tl.store(scales + sentence * tokens, total)
     tl.store(forward + tag, alpha, inside)
@@ -114,7 +114,7 @@ def _gradients(
     tags += sentence * tokens
     length, weight = tl.load(lengths + sentence), tl.load(weights + sentence)
     follow = tl.exp(_square(transitions, n_tags, float("-inf"), TAGS).to(tl.float64))  # (from, to)
-    beta = tl.exp(_double(ends, tag, n_tags)) / tl.load(at_end + sentence) * weight  # what comes after
+    beta = tl.exp(_double(ends, tag, n_tags)) / tl.load(at_end + sentence) * weight  # the backward values
     gold = tl.load(tags + length - 1)
     alpha = tl.load(forward + (length - 1) * n_tags + tag, inside, other=0.0)
     tl.store(by_last + sentence * n_tags + tag, weight * (tag == gold) - alpha * beta, inside)
@@ -152,7 +152,7 @@ def _best_paths(emissions, transitions, starts, ends, lengths, history, paths, t
         best, previous = tl.max(score[:, None] + transition, axis=0, return_indices=True)
         score = best + tl.load(emissions + step * n_tags + tag, inside, other=never)
         tl.store(history + step * n_tags + tag, previous, inside)
-    tl.debug_barrier()  # all threads see the history that one of them now follows back
+    tl.debug_barrier()  # all threads must see the history before one of them reads it
     last = tl.argmax(score + tl.load(ends + tag, inside, other=never), axis=0)
     for back in range(length):
         step = length - 1 - back
@@ -164,7 +164,7 @@ def _best_paths(emissions, transitions, starts, ends, lengths, history, paths, t
 def likelihood(
     emissions: Tensor, transitions: Tensor, starts: Tensor, ends: Tensor, tags: Tensor, mask: Tensor
 ) -> tuple[Tensor, Sequence[Tensor]]:
-    """The log-likelihood of the tags, and what its gradients need."""
+    """The log-likelihood of the tags, and the tensors for its gradients."""
     batch, tokens, n_tags = emissions.shape
     emissions, lengths = emissions.contiguous(), mask.sum(dim=1, dtype=torch.int32)
     forward = torch.empty(batch, tokens, n_tags, dtype=torch.float64, device=emissions.device)
@@ -177,7 +177,7 @@ def likelihood(
 def gradients(
     weight: Tensor, kept: Sequence[Tensor], transitions: Tensor, ends: Tensor, tags: Tensor, mask: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The gradients of emissions, transitions, starts and ends: what is gold, less what is likely."""
+    """The gradients of emissions, transitions, starts and ends: gold counts minus marginal probabilities."""
     emissions, lengths, *found = kept
     batch, tokens, n_tags = emissions.shape
     by_tag = torch.zeros_like(found[0])
@@ -198,5 +198,5 @@ def best_paths(emissions: Tensor, transitions: Tensor, starts: Tensor, ends: Ten
 
 
 def _warps(n_tags: int) -> int:
-    """How many groups of threads share a matrix of transitions."""
+    """The number of warps that share a matrix of transitions."""
     return 1 if n_tags <= 32 else 4 if n_tags <= 64 else 8

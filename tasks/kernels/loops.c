@@ -1,13 +1,13 @@
-/* The walk through the steps of one direction of an LSTM or a GRU, forward and back; see `tasks.modules.recurrence.Loops`.
+/* The loop over the steps of one direction of an LSTM or a GRU, forward and back; see `tasks.modules.recurrence.Loops`.
  *
- * Rows are packed: step t holds `sizes[t]` sentences from row `starts[t]` on, longest first, and their rows one step
- * earlier are as many from `starts[t - 1]` on. A step is one product of its rows with the prepared weights (see
- * panels.h), then the cells row by row, LANES of them at a time. Nothing here starts threads. Functions return 0, or 1
- * where there is no memory.
+ * Rows are packed: step t holds `sizes[t]` sentences from row `starts[t]` on, longest first, and the rows of the same
+ * sentences in the previous step begin at `starts[t - 1]`. A step is one product of its rows with the prepared weights
+ * (see panels.h), then the cells of each row, LANES at a time. Nothing here starts threads. Functions return 0, or 1 if
+ * out of memory.
  */
 #include "panels.h"
 
-/* Some of LANES values: the last cells of a row whose width is no multiple. Elsewhere `n` is a constant. */
+/* The first n of LANES values, for the last cells of a row whose width is no multiple. Elsewhere `n` is a constant. */
 INLINE vec take(const float *from, const long n) {
     vec some = {0};
     if (n == LANES) return load(from);
@@ -30,7 +30,7 @@ INLINE vec hyperbolic_tangent(vec x) {
     return (1.0f - e) / (1.0f + e);
 }
 
-/* Weights as panels. Input k's weight for a column stands at k * by_input + column * by_column. */
+/* Weights as panels. The weight of input k for a column is at k * by_input + column * by_column. */
 static void prepare(const float *weight, long by_input, long by_column, long depth, long columns, float *panels) {
     for (long first = 0; first < columns; first += PANEL, panels += depth * PANEL)
         for (long j = 0; j < PANEL; j++)
@@ -43,7 +43,7 @@ static long room_for_rows(long rows, long depth) { return blocks_of_rows(rows) *
 
 int heads_lanes(void) { return LANES; }
 
-/* Gates o, i, f, g of one row, before their nonlinearity, become their values; the cell, its tanh and the state. */
+/* Applies the nonlinearity to the gates o, i, f, g of one row; computes the cell, its tanh and the state. */
 INLINE void lstm_cells(const long n, long at, long hidden, float *gates, const float *before, float *cell,
                        float *squashed, float *state) {
     const vec o = sigmoid(take(gates + at, n)), i = sigmoid(take(gates + hidden + at, n));
@@ -78,7 +78,7 @@ int heads_lstm_forward(const int32_t *starts, const int32_t *sizes, long steps, 
     return 0;
 }
 
-/* `carried` comes with what the step after gives to this row's cell, and goes with what this one gives to the last. */
+/* `carried` holds the gradient of this row's cell from the next step; it is replaced by that for the previous step. */
 INLINE void lstm_gradients(const long n, long at, long hidden, const float *gates, const float *before,
                            const float *squashed, const float *grad, float *carried, float *to) {
     const vec o = take(gates + at, n), i = take(gates + hidden + at, n);
@@ -117,7 +117,7 @@ int heads_lstm_backward(const int32_t *starts, const int32_t *sizes, long steps,
     return 0;
 }
 
-/* Gates r, z, n of one row become their values; what the state before adds to them comes in, its share of n is kept. */
+/* Computes the gates r, z, n of one row; `by_state` is the previous state's part, whose share of n goes to `added`. */
 INLINE void gru_cells(const long n, long at, long hidden, float *gates, const float *by_state, const float *before,
                       float *added, float *state) {
     const vec r = sigmoid(take(gates + at, n) + take(by_state + at, n));
@@ -154,7 +154,7 @@ int heads_gru_forward(const int32_t *starts, const int32_t *sizes, long steps, l
     return 0;
 }
 
-/* `earlier` is the gradient of the state before. */
+/* `earlier` is the gradient of the previous state. */
 INLINE void gru_gradients(const long n, long at, long hidden, const float *gates, const float *added,
                           const float *before, const float *grad, float *earlier, float *to) {
     const vec r = take(gates + at, n), z = take(gates + hidden + at, n), candidate = take(gates + 2 * hidden + at, n);

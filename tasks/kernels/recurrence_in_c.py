@@ -1,9 +1,9 @@
-"""The walk through the steps of a recurrence, in compiled C; see `tasks.modules.recurrence.Loops`.
+"""The loop over the steps of a recurrence in compiled C; see `tasks.modules.recurrence.Loops`.
 
-At the widths of task heads a step in torch is mostly the calls of its dozen operations. The library is built on first
-use (see `elmo.kernels.cpu.build`) and takes float32 on a CPU; anything else, and everything where there is no compiler
-or ELMO_KERNEL is 0, is left to `recurrence_in_torch`: the same values but for the last bits. What comes out for a
-sentence has the same bits in any batch.
+At the widths of task heads a step in torch is mostly the overhead of a dozen calls. The library is built on first use
+(see `elmo.kernels.cpu.build`) and computes in float32 on a CPU. For other tensors, without a compiler, or with
+ELMO_KERNEL=0, `recurrence_in_torch` computes the same values up to the last bits. The bits of a sentence's result do
+not depend on its batch.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class CompiledLoops:
         self._lstm_backward.argtypes = self._gru_backward.argtypes = steps + [pointer] * 6
 
     def lstm_forward(self, gates: Tensor, weight: Tensor, packing: Packing) -> tuple[Tensor, Tensor, Tensor]:
-        """Cells, their tanh, and states; `gates` are overwritten by their values."""
+        """Cells, their tanh, and states; overwrites `gates` with their values."""
         cells = gates.new_empty(2, gates.shape[1], weight.shape[2])
         squashed, states = torch.empty_like(cells), torch.empty_like(cells)
         _walk(self._lstm_forward, packing, [weight], [gates, cells, squashed, states])
@@ -49,7 +49,7 @@ class CompiledLoops:
         return grad_gates
 
     def gru_forward(self, gates: Tensor, weight: Tensor, bias: Tensor, packing: Packing) -> tuple[Tensor, Tensor]:
-        """What the state before adds to the candidate, and the states; `gates` are overwritten by their values."""
+        """The previous state's part of the candidate, and the states; overwrites `gates` with their values."""
         added = gates.new_empty(2, gates.shape[1], weight.shape[2])
         states = torch.empty_like(added)
         _walk(self._gru_forward, packing, [weight, bias], [gates, added, states])
@@ -58,14 +58,14 @@ class CompiledLoops:
     def gru_backward(
         self, grad: Tensor, gates: Tensor, added: Tensor, states: Tensor, weight: Tensor, packing: Packing
     ) -> Tensor:
-        """The gradients of what the state adds to the gates; `grad` becomes the gradients of the states."""
+        """The gradients of the state's part of the gates; `grad` becomes the gradients of the states."""
         grad_recurrent = torch.empty_like(gates)
         _walk(self._gru_backward, packing, [weight], [gates, added, states, grad, grad_recurrent])
         return grad_recurrent
 
 
 def compiled_loops(x: Tensor) -> CompiledLoops | None:
-    """The compiled walk, or None where there is none for such a tensor."""
+    """The compiled loops, or None if there are none for such a tensor."""
     if x.device.type != "cpu" or x.dtype != torch.float32 or not x.is_contiguous():
         return None
     compiled = library(SOURCE)
@@ -78,11 +78,11 @@ def _functions(compiled: ctypes.CDLL) -> CompiledLoops:
 
 
 def _walk(function: Callable[..., int], packing: Packing, weights: Sequence[Tensor], rows: Sequence[Tensor]) -> None:
-    """One direction after the other; `rows` are of packed tokens."""
+    """Calls a function for each direction; `rows` are tensors over packed tokens."""
     packed, hidden = packing.starts[-1] + packing.sizes[-1], weights[0].shape[2]
     for tensor, count in [*((weight, weight.shape[1]) for weight in weights), *((row, packed) for row in rows)]:
         found = tuple(tensor.shape[:2]), tensor.dtype, tensor.device.type, tensor.is_contiguous()
-        if found != ((2, count), torch.float32, "cpu", True):  # a wrong pointer would be read without a word
+        if found != ((2, count), torch.float32, "cpu", True):  # C would read a wrong pointer silently
             raise ValueError(f"expected contiguous float32 values of shape (2, {count}, ...) on the CPU, found {found}")
     starts, sizes = (part.data_ptr() for part in packing.steps)
     for way in range(2):

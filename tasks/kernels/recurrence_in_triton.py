@@ -1,10 +1,10 @@
-"""The walk through the steps of a recurrence on a GPU, as one kernel; see `tasks.modules.recurrence.Loops`.
+"""The loop over the steps of a recurrence in Triton, as one kernel; see `tasks.modules.recurrence.Loops`.
 
-A program walks ROWS sentences of one direction from their first token to their last, so a layer is one launch however
-long they are, and the host is free for the next one. Sentences do not meet, so programs need not wait for each other;
-within one, a barrier after each step lets all threads see the states that the next step multiplies. The weights are
-read again at each step, from a cache, the next tiles while one is multiplied: at the widths of task heads that takes
-less time than a launch.
+A program processes ROWS sentences of one direction from their first token to their last, so a layer is one launch, and
+the host can prepare the next one. Sentences are independent, so programs do not wait for each other. In a program, a
+barrier after each step makes the states visible to all threads for the next step. The weights are read again from the
+cache at each step, the next tiles while one is multiplied: at the widths of task heads this takes less time than a
+launch.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from elmo.common.packing import Packing
 # mypy: disable-error-code="misc,no-untyped-def,no-untyped-call,untyped-decorator,import-not-found,import-untyped"
 # ruff: noqa: ANN001, ANN202, N803
 
-ROWS = 16  # the fewest that a matrix unit multiplies; 32 are slower, alone and with a GPU full of them
-SIZES = ["n_steps", "packed"]  # differ from batch to batch; Triton would compile anew for those that 16 divides
-WIDEST_BLOCK = 128  # columns of a product that are computed at once
-DEPTH = 16  # rows of the weights that are multiplied at once
-STAGES = 3  # such tiles under way; with four gates of 128 columns 68 kB, which every GPU with asynchronous copies has
+ROWS = 16  # the fewest that a matrix unit multiplies; 32 are slower, with one program and with a full GPU
+SIZES = ["n_steps", "packed"]  # differ between batches; Triton would compile another kernel if 16 divides one
+WIDEST_BLOCK = 128  # columns of a product computed at once
+DEPTH = 16  # rows of the weights multiplied at once
+STAGES = 3  # tiles in flight; with four gates of 128 columns 68 kB, which every GPU with asynchronous copies has
 
 
 @triton.jit
@@ -33,7 +33,7 @@ def _tanh(x):
 
 @triton.jit
 def _step(steps, n_steps, step):
-    """The packed row at which a step begins, and its sentences."""
+    """The first packed row of a step, and its number of sentences."""
     return tl.load(steps + step), tl.load(steps + n_steps + step)
 
 
@@ -330,7 +330,7 @@ def _gru_backward(
 
 
 def lstm_forward(gates: Tensor, weight: Tensor, packing: Packing) -> tuple[Tensor, Tensor, Tensor]:
-    """Cells, their tanh, and states; `gates` are overwritten by their values."""
+    """Cells, their tanh, and states; overwrites `gates` with their values."""
     cells = gates.new_empty(2, gates.shape[1], weight.shape[2])
     squashed, states = torch.empty_like(cells), torch.empty_like(cells)
     by_state = weight.transpose(1, 2).contiguous()
@@ -348,7 +348,7 @@ def lstm_backward(
 
 
 def gru_forward(gates: Tensor, weight: Tensor, bias: Tensor, packing: Packing) -> tuple[Tensor, Tensor]:
-    """What the state before adds to the candidate, and the states; `gates` are overwritten by their values."""
+    """The previous state's part of the candidate, and the states; overwrites `gates` with their values."""
     added = gates.new_empty(2, gates.shape[1], weight.shape[2])
     states = torch.empty_like(added)
     _walk(_gru_forward, (gates, weight.transpose(1, 2).contiguous(), bias, added, states), weight, packing)
@@ -358,7 +358,7 @@ def gru_forward(gates: Tensor, weight: Tensor, bias: Tensor, packing: Packing) -
 def gru_backward(
     grad: Tensor, gates: Tensor, added: Tensor, states: Tensor, weight: Tensor, packing: Packing
 ) -> Tensor:
-    """The gradients of what the state adds to the gates; `grad` becomes the gradients of the states."""
+    """The gradients of the state's part of the gates; `grad` becomes the gradients of the states."""
     grad_recurrent = torch.empty_like(gates)
     _walk(_gru_backward, (grad, gates, added, states, weight, grad_recurrent), weight, packing)
     return grad_recurrent
@@ -376,8 +376,8 @@ def _walk(kernel, tensors: tuple[Tensor, ...], weight: Tensor, packing: Packing)
         ROWS=ROWS,
         DEPTH=DEPTH,
         STAGES=STAGES,
-        # As cuDNN's recurrences do by default, and as they can be told not to.
+        # The same setting as for cuDNN's recurrences, which use TF32 by default.
         PRECISION="tf32" if torch.backends.cudnn.allow_tf32 else "ieee",
         num_warps=8,
-        num_stages=1,  # of the loop over steps: a step reads the states of the step before
+        num_stages=1,  # of the loop over steps: each step depends on the previous one
     )

@@ -1,4 +1,4 @@
-"""A linear-chain CRF over tags of which some may not follow others: pytorch-crf's, faster, with lawful decoding."""
+"""A linear-chain CRF: pytorch-crf with a faster likelihood and with decoding under constraints."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tasks.modules import crf_in_torch
 
 
 class Walks(Protocol):
-    """The walks along the tokens of sentences; masks are (batch, tokens), and tokens come before padding."""
+    """The CRF's loops over the tokens of sentences; masks are (batch, tokens), with tokens before padding."""
 
     def likelihood(
         self, emissions: Tensor, transitions: Tensor, starts: Tensor, ends: Tensor, tags: Tensor, mask: Tensor
     ) -> tuple[Tensor, Sequence[Tensor]]:
-        """The log-likelihood of the tags of each sentence, (batch,), float64, and what `gradients` needs.
+        """The log-likelihood of the tags of each sentence, (batch,), float64, and the tensors for `gradients`.
 
         Args:
             emissions: scores of the tags of each token, (batch, tokens, tags).
@@ -28,20 +28,20 @@ class Walks(Protocol):
             starts: scores of the first tag, (tags,).
             ends: scores of the last tag, (tags,).
             tags: tag numbers, (batch, tokens), valid ones at padding too.
-            mask: where there are tokens.
+            mask: true for tokens.
         """
 
     def gradients(
         self, weight: Tensor, kept: Sequence[Tensor], transitions: Tensor, ends: Tensor, tags: Tensor, mask: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The gradients of emissions, transitions, starts and ends, given the likelihood's, (batch,), float64."""
+        """The gradients of emissions, transitions, starts and ends, given that of the likelihood, (batch,), float64."""
 
     def best_paths(self, emissions: Tensor, transitions: Tensor, starts: Tensor, ends: Tensor, mask: Tensor) -> Tensor:
-        """The tag numbers of the highest sum of scores, (batch, tokens); those at padding mean nothing."""
+        """The tag numbers of the highest sum of scores, (batch, tokens); those at padding are undefined."""
 
 
 def walks_for(x: Tensor) -> Walks:
-    """The walks for a tensor's device."""
+    """The implementation for a tensor's device."""
     if x.device.type == "cuda" and has_triton():
         from tasks.kernels import crf_in_triton
 
@@ -52,9 +52,9 @@ def walks_for(x: Tensor) -> Walks:
 class LogLikelihood(torch.autograd.Function):
     """The log-likelihood of the tags of each sentence, (batch,); see `Walks.likelihood`.
 
-    Its gradient is known: what is gold, less how likely each tag, and each pair of neighbours, is. So autograd need not
-    remember step by step, and both passes are a product and a few operations a step. They take place in the domain of
-    probabilities, scaled to one at each step, and in float64, whose range leaves room for scores that differ by 700.
+    The gradient has a closed form: gold counts minus the marginal probabilities of tags and of pairs of neighbours. So
+    autograd does not record each step, and both passes need one product and a few operations per step. They use
+    probabilities, scaled to one at each step, in float64, which allows scores that differ by up to 700.
     """
 
     @staticmethod
@@ -82,15 +82,14 @@ class LogLikelihood(torch.autograd.Function):
 
 
 class ConstrainedCrf(CRF):  # type: ignore[misc]
-    """pytorch-crf with a faster likelihood, and with decoding that never leaves the tag scheme.
+    """pytorch-crf with a faster likelihood, and with decoding that follows the tag scheme.
 
-    Parameters and what they mean are the library's, and so is the likelihood, over all tag sequences (tests hold the
-    one to the other). Decoding is written here because the library has no constraints, and because its own walks back
-    through every sentence token by token in Python.
+    The parameters are those of the library, and so is the likelihood over all tag sequences; tests compare the two. The
+    library cannot decode under constraints, and its decoder loops over the tokens of each sentence in Python.
 
     Args:
         tags: the tags, in the order of the emissions' last axis.
-        may_follow: whether the second tag may stand right after the first; "" is the start and the end of a sentence.
+        may_follow: whether the second tag may follow the first; "" is the start and the end of a sentence.
     """
 
     def __init__(self, tags: Sequence[str], may_follow: Callable[[str, str], bool]) -> None:
@@ -103,12 +102,12 @@ class ConstrainedCrf(CRF):  # type: ignore[misc]
         self.register_buffer("allowed_last", torch.tensor([may_follow(tag, "") for tag in tags]))
 
     def log_likelihood(self, emissions: Tensor, tags: Tensor, mask: Tensor) -> Tensor:
-        """How likely the tags of each sentence are: (batch, tokens, tags), (batch, tokens) twice -> (batch,).
+        """The log-likelihood of each sentence's tags: (batch, tokens, tags), (batch, tokens) twice -> (batch,).
 
         Args:
             emissions: the scores of the tags.
-            tags: tag numbers; those behind a sentence's end are not looked at.
-            mask: where there are tokens; every sentence has at least one, and they come first.
+            tags: tag numbers; those after a sentence's end are ignored.
+            mask: true for tokens; every sentence has at least one, and they come first.
         """
         weights = self.transitions, self.start_transitions, self.end_transitions
         likelihood: Tensor = LogLikelihood.apply(emissions, *weights, tags.masked_fill(~mask, 0), mask)  # type: ignore[no-untyped-call]
@@ -118,7 +117,7 @@ class ConstrainedCrf(CRF):  # type: ignore[misc]
     def decode(self, emissions: Tensor, mask: Tensor) -> list[list[int]]:
         """The best allowed tag numbers of each sentence: (batch, tokens, tags), (batch, tokens) -> lists.
 
-        Emissions are added in float32 whatever their precision: ties that rounding makes would be broken by chance.
+        Scores are added in float32 whatever the precision of the emissions: rounding would create ties.
         """
         emissions = emissions.float()
         forbidden = float("-inf")

@@ -1,4 +1,4 @@
-"""A CRF's walks along sentences, in plain torch; `tasks.modules.crf.Walks` says what goes in and out."""
+"""The CRF's loops over tokens in plain torch; see `tasks.modules.crf.Walks`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 def likelihood(
     emissions: Tensor, transitions: Tensor, starts: Tensor, ends: Tensor, tags: Tensor, mask: Tensor
 ) -> tuple[Tensor, Sequence[Tensor]]:
-    """The log-likelihood of the tags, and what its gradients need."""
+    """The log-likelihood of the tags, and the tensors for its gradients."""
     running = mask.t().unsqueeze(2)  # (tokens, batch, 1)
     scores = emissions.transpose(0, 1).double().masked_fill(~running, 0)  # (tokens, batch, tags)
     highest = scores.amax(dim=2, keepdim=True)
@@ -20,10 +20,10 @@ def likelihood(
 
     reached = starts.double().exp() * potentials[0]  # (batch, tags)
     totals = [reached.sum(dim=1, keepdim=True)]
-    forward = [reached / totals[0]]  # how likely each tag is, given what came up to it
+    forward = [reached / totals[0]]  # the probability of each tag, given the tokens so far
     for step in range(1, len(potentials)):
         reached = (forward[-1] @ follow) * potentials[step]
-        # A finished sentence steps in place.
+        # A finished sentence keeps its values.
         total = torch.where(running[step], reached.sum(dim=1, keepdim=True), 1)
         forward.append(torch.where(running[step], reached / total, forward[-1]))
         totals.append(total)
@@ -40,12 +40,12 @@ def likelihood(
 def gradients(
     weight: Tensor, kept: Sequence[Tensor], transitions: Tensor, ends: Tensor, tags: Tensor, mask: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The gradients of emissions, transitions, starts and ends: what is gold, less what is likely."""
+    """The gradients of emissions, transitions, starts and ends: gold counts minus marginal probabilities."""
     forward, scaled, at_end = kept
     running = mask.t().unsqueeze(2)  # (tokens, batch, 1)
     follow = transitions.double().exp()
     follow_back = follow.t().contiguous()
-    behind = ends.double().exp() / at_end.unsqueeze(1) * weight.unsqueeze(1)  # (batch, tags): what comes after
+    behind = ends.double().exp() / at_end.unsqueeze(1) * weight.unsqueeze(1)  # (batch, tags): the backward values
     at_last = -forward[-1] * behind
     backward, reading = [behind], []
     for step in range(len(scaled) - 1, 0, -1):
@@ -69,7 +69,7 @@ def best_paths(emissions: Tensor, transitions: Tensor, starts: Tensor, ends: Ten
     """The tag numbers of the highest sum of scores."""
     batch, tokens, n_tags = emissions.shape
     score = starts + emissions[:, 0]  # (batch, tags): of the best path that ends in each tag
-    # A finished sentence steps in place, so that its score and its path wait for the others.
+    # A finished sentence keeps its score and its path until the others end.
     stay = torch.arange(n_tags, device=emissions.device).expand(batch, n_tags)
     history = []
     for step in range(1, tokens):

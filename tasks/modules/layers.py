@@ -1,4 +1,4 @@
-"""Layers that more than one head is built of."""
+"""Layers shared by several heads."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class BiRnn(nn.Module):
     Args:
         input_dim: width of a token's vector.
         hidden: width of one direction; the output is twice as wide.
-        layers: how many are stacked.
-        dropout: between the stacked ones.
+        layers: number of stacked layers.
+        dropout: between the layers.
         cell: nn.LSTM or nn.GRU.
     """
 
@@ -48,7 +48,7 @@ class BiRnn(nn.Module):
         return self._in_one_walk(x, lengths)
 
     def together(self, texts: Sequence[tuple[Tensor, Tensor]]) -> list[Tensor]:
-        """The states of several batches, (x, lengths) each, in one pass; a step costs more than a row of it."""
+        """The states of several batches, (x, lengths) each, in one pass: fewer, larger steps are faster."""
         tokens = max(x.shape[1] for x, _ in texts)
         padded = [functional.pad(x, (0, 0, 0, tokens - x.shape[1])) for x, _ in texts]
         states = self(torch.cat(padded), torch.cat([lengths for _, lengths in texts]))
@@ -56,7 +56,7 @@ class BiRnn(nn.Module):
         return [part[:, : x.shape[1]] for part, (x, _) in zip(parts, texts, strict=True)]
 
     def _in_one_walk(self, x: Tensor, lengths: Tensor) -> Tensor:
-        """The same, faster than torch; the parameters are torch's."""
+        """The same as torch with the same parameters, but faster."""
         packing = Packing.of(lengths, x.shape[1], x.device)
         names = ("weight_hh", "weight_ih", "bias_ih", "bias_hh")
         for layer in range(self.rnn.num_layers):
@@ -70,7 +70,7 @@ class BiRnn(nn.Module):
 
 
 class OrthogonalLstm(nn.LSTM):
-    """An LSTM that starts with Xavier input weights, orthogonal recurrent ones, and gates that do not forget."""
+    """An LSTM with Xavier input weights, orthogonal recurrent weights, and a forget bias of 1 at the start."""
 
     def reset_parameters(self) -> None:
         """Draws all parameters again."""
@@ -91,7 +91,7 @@ class OrthogonalLstm(nn.LSTM):
 
 
 class XavierLinear(nn.Linear):
-    """A linear layer that starts with Xavier weights and no bias."""
+    """A linear layer with Xavier weights and zero bias at the start."""
 
     def reset_parameters(self) -> None:
         """Draws all parameters again."""
@@ -111,7 +111,7 @@ class VariationalDropout(nn.Dropout):
 
 
 class _Product(torch.autograd.Function):
-    """a @ b for batches of matrices, with every right factor laid out as it is multiplied."""
+    """a @ b for batches of matrices, with contiguous right factors in both passes."""
 
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: Tensor) -> Tensor:  # noqa: ANN401
@@ -129,8 +129,8 @@ class _Product(torch.autograd.Function):
 def product(a: Tensor, b: Tensor) -> Tensor:
     """The products of two batches of matrices: (batch, m, k), (batch, k, n) -> (batch, m, n).
 
-    OpenBLAS takes half a millisecond over a transposed right factor, however small it is, and so for each matrix of a
-    batch. The plain product has one in its backward pass, attention another in the forward one.
+    OpenBLAS takes half a millisecond for a transposed right factor of any size, for each matrix of a batch. The plain
+    product has one in its backward pass, and attention has another in its forward pass.
     """
     if a.device.type != "cpu":
         return a @ b
@@ -139,7 +139,7 @@ def product(a: Tensor, b: Tensor) -> Tensor:
 
 
 def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
-    """A softmax over the last axis that gives nothing to masked places, and zeros where all are masked."""
+    """A softmax over the last axis with zeros where the mask is false, also if it is false everywhere."""
     weights = torch.softmax(scores.masked_fill(~mask, torch.finfo(scores.dtype).min), dim=-1)
     return weights * mask
 

@@ -1,10 +1,10 @@
-"""Bidirectional LSTMs and GRUs: what torch computes, faster (tests/benchmarks/heads.py).
+"""Bidirectional LSTMs and GRUs: the same results as torch, but faster (tests/benchmarks/heads.py).
 
-At the sizes of task heads torch spends most of a step on overhead: the directions run one after the other, and going
-back walks through a dozen small operations a step; on a GPU, cuDNN launches a few kernels for each step of sentences of
-unequal length. Here what needs no earlier step is computed for all steps at once, and so are the gradients of the
-weights; only the walk through the steps is left, and that has a form for each device (`loops_for`). Sentences are
-packed: step t holds the sentences that are longer than t, longest first, so that nothing is computed for padding.
+At the sizes of task heads torch spends most of a step on overhead: the directions run one after the other, and the
+backward pass has a dozen small operations per step. On a GPU cuDNN launches a few kernels for each step of sentences of
+unequal length. Here all that does not depend on an earlier step is computed for all steps at once, and so are the
+gradients of the weights. Only the loop over the steps remains, with an implementation for each device (`loops_for`).
+Sentences are packed: step t holds the sentences that are longer than t, longest first, so that padding costs nothing.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ __all__ = ["Loops", "Packing", "bidirectional", "loops_for"]
 
 
 class Loops(Protocol):
-    """The walk through the steps. H is the width of the state; both directions walk side by side."""
+    """The loop over the steps, for both directions at once. H is the width of the state."""
 
     def lstm_forward(self, gates: Tensor, weight: Tensor, packing: Packing) -> tuple[Tensor, Tensor, Tensor]:
         """Cells, their tanh, and states, (2, packed, H) each.
 
         Args:
-            gates: what the inputs give to the gates o, i, f, g, (2, packed, 4 * H); overwritten by the gates' values.
-            weight: what the state before gives to them, (2, 4 * H, H).
-            packing: which rows make up a step.
+            gates: the inputs' part of the gates o, i, f, g, (2, packed, 4 * H); overwritten by the gates' values.
+            weight: from the previous state to the gates, (2, 4 * H, H).
+            packing: the rows of each step.
         """
 
     def lstm_backward(
@@ -40,23 +40,23 @@ class Loops(Protocol):
         """The gradients of the gates before their nonlinearity, (2, packed, 4 * H); `grad` may be overwritten."""
 
     def gru_forward(self, gates: Tensor, weight: Tensor, bias: Tensor, packing: Packing) -> tuple[Tensor, Tensor]:
-        """What the state before adds to the candidate, before r is applied, and the states, (2, packed, H) each.
+        """The previous state's part of the candidate, before r is applied, and the states, (2, packed, H) each.
 
         Args:
-            gates: what the inputs give to r, z, n, (2, packed, 3 * H); overwritten by the gates' values.
-            weight: what the state before gives to them, (2, 3 * H, H).
-            bias: likewise, (2, 3 * H).
-            packing: which rows make up a step.
+            gates: the inputs' part of r, z, n, (2, packed, 3 * H); overwritten by the gates' values.
+            weight: from the previous state to the gates, (2, 3 * H, H).
+            bias: of that product, (2, 3 * H).
+            packing: the rows of each step.
         """
 
     def gru_backward(
         self, grad: Tensor, gates: Tensor, added: Tensor, states: Tensor, weight: Tensor, packing: Packing
     ) -> Tensor:
-        """The gradients of what the state adds to r, z, n, (2, packed, 3 * H); `grad` becomes the states' own."""
+        """The gradients of the state's part of r, z, n, (2, packed, 3 * H); `grad` becomes that of the states."""
 
 
 def loops_for(x: Tensor) -> Loops:
-    """The walk for a tensor's device."""
+    """The implementation for a tensor's device."""
     if x.device.type == "cuda":
         from tasks.kernels import recurrence_in_triton  # Triton is installed only where there is a GPU
 
@@ -82,7 +82,7 @@ def bidirectional(
 
 
 class _Layer(torch.autograd.Function):
-    """See `bidirectional`. One node of the graph instead of thirty: what surrounds the walk would cost more than it."""
+    """See `bidirectional`. One node of the graph instead of thirty, whose overhead would exceed the loop itself."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, packing: Packing, lstm: bool, *parameters: Tensor) -> Tensor:  # noqa: ANN401
@@ -92,7 +92,7 @@ class _Layer(torch.autograd.Function):
         outer = outer.flatten(0, 1)
         packed = x.reshape(-1, width).index_select(0, packing.places).to(inner.dtype)
         bias = of_input + of_state if lstm else of_input
-        # Both directions in one product: gates are narrower than inputs, so they are what is put in the other order.
+        # Both directions in one product. Gates are narrower than inputs, so the gates are reordered.
         read = torch.addmm(bias.flatten(), packed, _as_right_factor(outer)).to(inner.dtype)
         gates = read.view(-1, inner.shape[1]).index_select(0, packing.apart).view(2, -1, inner.shape[1])
         loops = loops_for(gates)
@@ -137,7 +137,7 @@ class _Layer(torch.autograd.Function):
 def _side_by_side(parameters: Sequence[Tensor], lstm: bool) -> Tensor:
     """A parameter of both directions, (2, gates * hidden, ...), in the loops' order of gates.
 
-    torch's i, f, g, o become o, i, f, g: those with a sigmoid side by side, and so those that read the cell.
+    torch's i, f, g, o become o, i, f, g: the gates with a sigmoid are adjacent, and so are those of the cell.
     """
     if lstm:
         last = len(parameters[0]) * 3 // 4
@@ -155,6 +155,6 @@ def _apart(gradient: Tensor, lstm: bool) -> Sequence[Tensor]:
 
 
 def _as_right_factor(weights: Tensor) -> Tensor:
-    """Weights as a product's right factor; OpenBLAS is several times slower on a view."""
+    """Weights as the right factor of a product; OpenBLAS is several times slower on a view."""
     transposed = weights.t()
     return transposed.contiguous() if weights.device.type == "cpu" else transposed

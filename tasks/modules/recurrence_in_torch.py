@@ -1,4 +1,4 @@
-"""The walk through the steps of a recurrence, in plain torch; see `tasks.modules.recurrence.Loops`."""
+"""The loop over the steps of a recurrence in plain torch; see `tasks.modules.recurrence.Loops`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from elmo.common.packing import Packing
 
 
 def lstm_forward(gates: Tensor, weight: Tensor, packing: Packing) -> tuple[Tensor, Tensor, Tensor]:
-    """Cells, their tanh, and states; `gates` are overwritten by their values."""
+    """Cells, their tanh, and states; overwrites `gates` with their values."""
     hidden = weight.shape[2]
-    # One nonlinearity for o, i and f: hence this order.
+    # In this order one call computes the sigmoids of o, i and f.
     sigmoids, candidates = gates[..., : 3 * hidden], gates[..., 3 * hidden :]
     o, i, f = sigmoids.chunk(3, dim=-1)
     cells = gates.new_empty(2, gates.shape[1], hidden)
@@ -43,13 +43,13 @@ def lstm_backward(
     before = torch.zeros_like(cells)
     before[:, packing.sizes[0] :] = cells[:, packing.before]
     to_cell = o * (1 - squashed * squashed)
-    # What a gradient of the state (o) or of the cell (i, f, g) becomes at the gates; one factor for the latter.
+    # The factors from the gradient of the state (for o) and of the cell (for i, f, g) to those of the gates.
     factors = torch.cat([squashed * o * (1 - o), g * i * (1 - i), before * f * (1 - f), i * (1 - g * g)], dim=-1)
     of_output, of_cell = factors[..., :hidden], factors[..., hidden:].view(2, packed, 3, hidden)
     grad_gates = torch.empty_like(gates)
     at_output, at_cell = grad_gates[..., :hidden], grad_gates[..., hidden:].view(2, packed, 3, hidden)
     starts, sizes = packing.starts, packing.sizes
-    carried: Tensor | None = None  # the cell's gradient from the step after
+    carried: Tensor | None = None  # the cell's gradient from the next step
     for step in reversed(range(len(starts))):
         now = slice(starts[step], starts[step] + sizes[step])
         cell = grad[:, now] * to_cell[:, now]
@@ -64,11 +64,11 @@ def lstm_backward(
 
 
 def gru_forward(gates: Tensor, weight: Tensor, bias: Tensor, packing: Packing) -> tuple[Tensor, Tensor]:
-    """What the state before adds to the candidate, and the states; `gates` are overwritten by their values."""
+    """The previous state's part of the candidate, and the states; overwrites `gates` with their values."""
     hidden = weight.shape[2]
     sigmoids, candidates = gates[..., : 2 * hidden], gates[..., 2 * hidden :]
     r, z = sigmoids.chunk(2, dim=-1)
-    recurrent = bias[:, None].repeat(1, gates.shape[1], 1)  # what the state before adds, (2, packed, 3 * hidden)
+    recurrent = bias[:, None].repeat(1, gates.shape[1], 1)  # the previous state's part, (2, packed, 3 * hidden)
     states = gates.new_empty(2, gates.shape[1], hidden)
     by_state = weight.transpose(1, 2).contiguous()  # OpenBLAS is several times slower on the view
     earlier = 0
@@ -90,7 +90,7 @@ def gru_forward(gates: Tensor, weight: Tensor, bias: Tensor, packing: Packing) -
 def gru_backward(
     grad: Tensor, gates: Tensor, added: Tensor, states: Tensor, weight: Tensor, packing: Packing
 ) -> Tensor:
-    """The gradients of what the state adds to the gates; `grad` becomes the gradients of the states."""
+    """The gradients of the state's part of the gates; `grad` becomes the gradients of the states."""
     r, z, n = gates.chunk(3, dim=-1)
     before = torch.zeros_like(states)
     before[:, packing.sizes[0] :] = states[:, packing.before]

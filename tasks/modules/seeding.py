@@ -1,4 +1,4 @@
-"""Randomness with a name: every use draws from a generator of its own, so that no draw disturbs another."""
+"""Seeding: each use of randomness has a named generator, so that draws do not affect each other."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from torch import Tensor, nn
 
 
 def named_seed(seed: int, *names: str | int) -> int:
-    """A seed for one purpose of a run, such as (1, "head") or (1, "epoch", 3); independent for different names."""
+    """The seed for one use in a run, such as (1, "head") or (1, "epoch", 3); different names are independent."""
     digest = hashlib.sha256("\0".join(map(str, (seed, *names))).encode()).digest()
     return int.from_bytes(digest[:7], "big")
 
 
 @contextmanager
 def drawing_from(seed: int, *names: str | int) -> Iterator[None]:
-    """While it lasts, torch on the CPU draws from the named generator; afterwards all is as if nothing was drawn."""
+    """Within the block torch draws on the CPU from the named generator; its own state is restored afterwards."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(named_seed(seed, *names))
         yield
@@ -28,21 +28,21 @@ def drawing_from(seed: int, *names: str | int) -> Iterator[None]:
 
 @runtime_checkable
 class StartsByParameter(Protocol):
-    """A recurrent module that has its own way to start, told for one parameter at a time."""
+    """A recurrent module that initialises one parameter at a time."""
 
     def start_parameter(self, name: str, parameter: Tensor) -> None:
         """Draws one parameter again."""
 
 
 def initialise(module: nn.Module, seed: int, name: str) -> None:
-    """Draws the module's parameters again, each from the generator of its own name.
+    """Draws the module's parameters again, each from the generator of its name.
 
-    Two models that share a part then start with that part equal, whatever else they hold: adding ELMo changes the shape
-    of the parameters that read it, and the starting values of no others.
+    Two models that share a part then start with equal values in that part: adding ELMo changes the shape of the
+    parameters that read it, and leaves the initial values of all others.
     """
     for path, part in module.named_modules(prefix=name):
         if isinstance(part, nn.RNNBase):
-            # All its layers are one module; drawn in one go, a wider input would shift what the upper layers get.
+            # All layers are one module: drawn together, a wider input would change the draws of the upper layers.
             start = part.start_parameter if isinstance(part, StartsByParameter) else partial(_as_torch_does, part)
             for parameter_name, parameter in part.named_parameters():
                 with drawing_from(seed, path, parameter_name):

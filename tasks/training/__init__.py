@@ -1,1 +1,1 @@
-"""Training a head: the trainer, batching, weight average, tensor files and peak memory."""
+"""Training a head: the trainer, optimisers, batching, weight average and peak memory."""

@@ -1,26 +1,26 @@
-"""Which examples go together: batches of alike lengths, bounded by a number of examples and of padded tokens."""
+"""Batching: batches of similar lengths, bounded by the number of examples and of padded tokens."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Sequence
 
-LENGTH_NOISE = 0.1  # share by which lengths are blurred before sorting, so that batches differ from epoch to epoch
+LENGTH_NOISE = 0.1  # relative noise on lengths before sorting, so that batches differ between epochs
 
 
 def plan_batches(
     sizes: Sequence[int], max_examples: int, max_tokens: int, shuffle_seed: int | None = None
 ) -> list[list[int]]:
-    """Batches of example numbers that hold every example exactly once.
+    """Batches of example numbers, with every example exactly once.
 
-    Memory follows the padded token count, so `max_tokens` is what keeps a batch of long texts from running out of it;
-    an example longer than that makes a batch of its own rather than being dropped.
+    Memory depends on the number of padded tokens, so `max_tokens` limits the memory of a batch of long texts. A longer
+    example is a batch by itself; it is not dropped.
 
     Args:
         sizes: tokens of each example.
-        max_examples: examples in a batch at most.
-        max_tokens: examples times the longest of them at most.
-        shuffle_seed: draws other batches in another order for each seed; None sorts by length alone.
+        max_examples: maximum number of examples in a batch.
+        max_tokens: maximum of examples times the longest of them.
+        shuffle_seed: determines the batches and their order; None sorts by length alone.
     """
     if max_examples < 1 or max_tokens < 1:
         raise ValueError(f"batches need room for at least one example and token, found {max_examples}, {max_tokens}")
@@ -30,7 +30,7 @@ def plan_batches(
         order.sort(key=sizes.__getitem__)
     else:
         blurred = [size * draw.uniform(1 - LENGTH_NOISE, 1 + LENGTH_NOISE) for size in sizes]
-        draw.shuffle(order)  # ties fall anew each time
+        draw.shuffle(order)  # breaks ties at random
         order.sort(key=blurred.__getitem__)
     batches: list[list[int]] = []
     batch: list[int] = []

@@ -1,4 +1,4 @@
-"""The most memory that a run has held: a GPU's where it computes on one, else the process's."""
+"""Peak memory of a run: of the GPU if it runs on one, else of the process."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from pathlib import Path
 
 import torch
 
-PROCESS = Path("/proc/self")  # of Linux; elsewhere it is not there
+PROCESS = Path("/proc/self")  # Linux only
 
 
 def forget_peak(device: torch.device) -> None:
-    """Lets the peak begin anew at what is held now: in a sweep a process does one run after the other."""
+    """Resets the peak to the current use: in a sweep one process does several runs."""
     if device.type == "cuda":
         torch.cuda.init()  # type: ignore[no-untyped-call]
         torch.cuda.reset_peak_memory_stats(device)
-    with suppress(OSError):  # where this cannot be done, the peak is that of the process since its start
+    with suppress(OSError):  # if it fails, the peak is that of the process since its start
         (PROCESS / "clear_refs").write_text("5")
 
 
 def peak_mb(device: torch.device) -> float:
-    """The peak since then, in megabytes."""
+    """The peak since `forget_peak`, in megabytes."""
     if device.type == "cuda":
         return round(torch.cuda.max_memory_allocated(device) / 2**20, 1)
     with suppress(OSError):

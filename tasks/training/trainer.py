@@ -1,6 +1,6 @@
-"""The training loop: early stopping on dev, best weights, a checkpoint every epoch from which a killed run goes on.
+"""The training loop: early stopping on dev, best weights, and a checkpoint after every epoch to resume from.
 
-Nothing here belongs to one task, and nothing here sees the test split before training is over.
+It works for all tasks and does not see the test split before training has ended.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,32 +24,27 @@ from tasks.features.token_features import LocatedText, TokenFeatures
 from tasks.interface import Batch, FeatureBatch, Head, Scores, Task
 from tasks.modules.seeding import named_seed
 from tasks.training.batching import plan_batches
+from tasks.training.optimisers import OPTIMIZERS, plateau_schedule
 from tasks.training.weight_average import WeightAverage
 
-OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
-    "adam": partial(torch.optim.Adam, fused=True),  # one kernel on a GPU, half the time on a CPU
-    # TensorFlow's constants, with which the paper's SQuAD models were trained. Under torch's own (0.9, 1e-6) steps stay
-    # large where gradients are small: the loss of SQuAD hardly fell after its third epoch.
-    "adadelta": partial(torch.optim.Adadelta, rho=0.95, eps=1e-8),
-}
 PRECISIONS = ("float32", "bfloat16")
 START_AGAIN = "Delete it and run again with retry=failed: the run starts from its first epoch"
 
 
 @dataclass
 class TrainerConfig:
-    """How a model is trained; part of a task's recipe, the same for all arms.
+    """Training settings; part of a task's recipe, the same for all arms.
 
     Attributes:
-        epochs: epochs at most.
-        patience: epochs without a better dev score after which training stops; null never stops early.
-        batch_size: examples in a batch at most.
-        batch_tokens: padded tokens in a batch at most; bounds the memory.
+        epochs: maximum number of epochs.
+        patience: epochs without a better dev score after which training stops; null for no early stopping.
+        batch_size: maximum examples in a batch.
+        batch_tokens: maximum padded tokens in a batch; bounds the memory.
         optimizer: adam or adadelta.
-        grad_norm: gradients are scaled down to this norm; null leaves them alone.
+        grad_norm: gradients are scaled down to this norm; null for no clipping.
         plateau_factor: the learning rate is multiplied by it after `plateau_patience` epochs without a better score.
-        ema: decay of a moving average of the weights; dev and test are then predicted with the average. Null: none.
-        precision: bfloat16 computes the head in half precision where the device is a GPU.
+        ema: decay of a moving average of the weights, which then predicts dev and test; null for no average.
+        precision: bfloat16 computes the head in half precision on a GPU.
     """
 
     epochs: int = 75
@@ -67,7 +61,7 @@ class TrainerConfig:
     precision: str = "float32"
 
     def check(self) -> None:
-        """Raises an InputError for a value that cannot be meant."""
+        """Raises an InputError for a value out of range."""
         checks.one_of(OPTIMIZERS, "trainer.optimizer", self.optimizer)
         checks.one_of(PRECISIONS, "trainer.precision", self.precision)
         for name in ("epochs", "batch_size", "batch_tokens", "patience"):
@@ -85,7 +79,7 @@ class TrainerConfig:
 
 
 class TaskModel(nn.Module):
-    """Features and a head: sentences in, loss or predictions out."""
+    """Features and a head: from sentences to a loss or predictions."""
 
     def __init__(self, features: TokenFeatures, head: Head) -> None:
         super().__init__()
@@ -93,7 +87,7 @@ class TaskModel(nn.Module):
         self.head = head
 
     def loss(self, batch: Batch, found: Sequence[LocatedText] | None = None) -> Tensor:
-        """The loss of a batch, with what the features add to it; `found` if its texts were found already."""
+        """The loss of a batch, including the features' penalty; `found` are its texts if already located."""
         return self.head.loss(self._vectors(batch, found), batch) + self.features.penalty()
 
     def decode(self, batch: Batch, found: Sequence[LocatedText] | None = None) -> list[Any]:
@@ -104,11 +98,11 @@ class TaskModel(nn.Module):
         return self.features.vectors_of(self.features.find(batch.texts) if found is None else found)
 
     def trained(self) -> dict[str, Tensor]:
-        """The parameters that training changes: all that a checkpoint has to hold."""
+        """The parameters that training changes."""
         return {name: parameter for name, parameter in self.named_parameters() if parameter.requires_grad}
 
     def restore(self, values: dict[str, Tensor]) -> None:
-        """Sets the trained parameters to these values, which must be of their names, types and shapes."""
+        """Sets the trained parameters to these values, after a check of names, types and shapes."""
         check_tensors(values, self.trained())
         with torch.no_grad():
             for name, parameter in self.trained().items():
@@ -116,16 +110,16 @@ class TaskModel(nn.Module):
 
 
 class NonFiniteLoss(RuntimeError):  # noqa: N818
-    """A loss that is no number; the message names the batch."""
+    """A NaN or infinite loss; the message names the batch."""
 
 
 class OutOfMemory(RuntimeError):  # noqa: N818
-    """A batch that does not fit into the device's memory; the message says how large it is and what to set."""
+    """A batch that does not fit into the device's memory; the message gives its size and the settings to change."""
 
 
 @dataclass
 class FitState:
-    """Where training stands after an epoch; what a checkpoint holds beside parameters."""
+    """The state of training after an epoch: what a checkpoint holds in addition to tensors."""
 
     epoch: int = 0
     best_epoch: int = 0
@@ -140,9 +134,9 @@ class Trainer:
     Args:
         task: collates and scores.
         config: the recipe.
-        seed: decides the batches and the dropout of every epoch.
-        device: where the model is.
-        reporter: where progress is shown.
+        seed: determines the batches and the dropout of every epoch.
+        device: the device of the model.
+        reporter: shows the progress.
     """
 
     def __init__(
@@ -165,25 +159,25 @@ class Trainer:
         state: FitState | None = None,
         on_epoch: Callable[[FitState], None] | None = None,
     ) -> FitState:
-        """Trains until the epochs or the patience run out, and leaves the model with the weights that were best on dev.
+        """Trains until the epochs or the patience run out, then restores the weights that were best on dev.
 
-        Batches and dropout of an epoch depend on the seed and the epoch's number alone, so a run that goes on from a
-        checkpoint ends as if it had never stopped.
+        Batches and dropout of an epoch depend only on the seed and the epoch's number, so a resumed run ends exactly
+        like one that was never stopped.
 
         Args:
-            model: what to train.
+            model: the model to train.
             train: examples to train on.
-            dev: examples to select by.
-            checkpoint: file to go on from, if it is there, and to write after every epoch.
-            fingerprint: whose checkpoint it is; another run's is not used.
-            state: filled in epoch by epoch, so that the curve of a run that fails can still be read.
-            on_epoch: told after each epoch that is trained here, for those who follow the run.
+            dev: examples that select the epoch.
+            checkpoint: file to resume from, if it exists, and to write after every epoch.
+            fingerprint: of the run; a checkpoint with another fingerprint is not used.
+            state: updated after each epoch, so that a failed run still has its curve.
+            on_epoch: called after each epoch that is trained here.
         """
         config = self.config
         state = state or FitState()
         parameters = model.trained()
         optimizer = OPTIMIZERS[config.optimizer](parameters.values(), lr=config.lr, weight_decay=config.weight_decay)
-        plateau = self._plateau(optimizer)
+        plateau = plateau_schedule(optimizer, config.plateau_factor, config.plateau_patience)
         average = WeightAverage(config.ema, parameters)
         best = {name: value.detach().clone() for name, value in parameters.items()}
         saved = _read_checkpoint(checkpoint, fingerprint, self.device)
@@ -199,7 +193,7 @@ class Trainer:
             average.load_state_dict(saved["average"])
             vars(state).update(saved["state"])
             best = saved["best"]
-            self.reporter.say(f"goes on after epoch {state.epoch}")
+            self.reporter.say(f"continues after epoch {state.epoch}")
         sizes = self._sizes(train)
         while state.epoch < config.epochs and not self._out_of_patience(state):
             started = time.perf_counter()
@@ -238,13 +232,6 @@ class Trainer:
         model.restore(best)
         return state
 
-    def _plateau(self, optimizer: torch.optim.Optimizer) -> torch.optim.lr_scheduler.ReduceLROnPlateau | None:
-        if self.config.plateau_factor is None:
-            return None
-        return torch.optim.lr_scheduler.ReduceLROnPlateau(
-            optimizer, mode="max", factor=self.config.plateau_factor, patience=self.config.plateau_patience
-        )
-
     def _out_of_patience(self, state: FitState) -> bool:
         return self.config.patience is not None and state.epoch - state.best_epoch >= self.config.patience
 
@@ -264,7 +251,7 @@ class Trainer:
         losses: list[Tensor] = []
         trained = list(model.trained().values())
         for _, batch, found in self._batches(model, train, self.reporter.track(plan, len(plan), f"epoch {epoch}")):
-            with _memory_told(batch, f"epoch {epoch}, step {len(losses) + 1}"):
+            with _explain_out_of_memory(batch, f"epoch {epoch}, step {len(losses) + 1}"):
                 optimizer.zero_grad()
                 with self._autocast():
                     loss = model.loss(batch, found)
@@ -274,7 +261,7 @@ class Trainer:
                 optimizer.step()
                 average.update()
                 losses.append(loss.detach())
-        # Looked at once an epoch: asking after every step would make a GPU wait for the CPU.
+        # Checked once per epoch: a check after every step would make a GPU wait for the CPU.
         values = torch.stack(losses).float().cpu()
         if not torch.isfinite(values).all():
             step = int((~torch.isfinite(values)).nonzero()[0])
@@ -296,7 +283,7 @@ class Trainer:
         with torch.no_grad(), self._autocast():
             shown = self.reporter.track(plan, len(plan), "predicting")
             for numbers, batch, found in self._batches(model, examples, shown):
-                with _memory_told(batch, "predicting"):
+                with _explain_out_of_memory(batch, "predicting"):
                     decoded = model.decode(batch, found)
                 for number, prediction in zip(numbers, decoded, strict=True):
                     predictions[number] = prediction
@@ -305,7 +292,7 @@ class Trainer:
     def _batches(
         self, model: TaskModel, examples: Sequence[Any], plan: Iterable[list[int]]
     ) -> Iterator[tuple[list[int], Batch, list[LocatedText]]]:
-        """Example numbers, batch and where its features are; while one is in use, those of the next are read."""
+        """Example numbers, batch and its located texts; the next batch is located while one is in use."""
         current: tuple[list[int], Batch, list[LocatedText]] | None = None
         for numbers in plan:
             batch = self.task.collate([examples[i] for i in numbers])
@@ -330,8 +317,8 @@ class Trainer:
 
 
 @contextmanager
-def _memory_told(batch: Batch, when: str) -> Iterator[None]:
-    """Turns a lack of memory in the block into an error that says for which batch, and what to do."""
+def _explain_out_of_memory(batch: Batch, when: str) -> Iterator[None]:
+    """Replaces an out-of-memory error in the block by one with the size of the batch and the settings to change."""
     try:
         yield
     except torch.OutOfMemoryError as error:
@@ -344,7 +331,7 @@ def _memory_told(batch: Batch, when: str) -> Iterator[None]:
 
 
 def _read_checkpoint(path: Path | None, fingerprint: str, device: torch.device) -> dict[str, Any] | None:
-    """What a checkpoint holds, or None where there is none, or one of a run with other settings."""
+    """The contents of a checkpoint, or None if there is none or it belongs to a run with other settings."""
     if path is None or not path.exists():
         return None
     parts = {"fingerprint": str, **dict.fromkeys(("state", "model", "best", "optimizer", "plateau", "average"), dict)}

@@ -1,4 +1,4 @@
-"""A moving average of the weights, with which a model predicts better than with those of its last step."""
+"""A moving average of the weights, which often predicts better than the weights of the last step."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from torch import Tensor
 class WeightAverage:
     """A moving average of parameters: with each step, decay * average + (1 - decay) * parameters.
 
-    In the first steps the decay is (1 + steps) / (10 + steps) where that is less, as in TensorFlow's, so that the start
-    does not linger. torch.optim.swa_utils would copy the whole model, with the frozen biLM and its cache.
+    In the first steps the decay is (1 + steps) / (10 + steps) if that is less, as in TensorFlow, so that the initial
+    weights fade quickly. torch.optim.swa_utils would copy the whole model, with the frozen biLM and its cache.
 
     Args:
-        decay: the share of the average that a step leaves; None keeps no average, and `applied` changes nothing.
-        parameters: what to average, by name; the average starts as a copy.
+        decay: the weight of the old average in a step; None keeps no average, and `applied` changes nothing.
+        parameters: the parameters by name; the average starts as a copy.
     """
 
     def __init__(self, decay: float | None, parameters: Mapping[str, Tensor]) -> None:
@@ -28,7 +28,7 @@ class WeightAverage:
         self.values = {name: value.detach().clone() for name, value in self._parameters.items()}
 
     def update(self) -> None:
-        """Takes in what the parameters are now."""
+        """Adds the current parameters to the average."""
         if self.decay is None:
             return
         self.steps += 1
@@ -38,7 +38,7 @@ class WeightAverage:
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        """While it lasts, the parameters are the average; afterwards they are what they were, to the last bit."""
+        """Sets the parameters to the average within the block, and restores them exactly after it."""
         current = {name: value.detach().clone() for name, value in self._parameters.items()}
         self._set(self.values)
         try:
@@ -47,11 +47,11 @@ class WeightAverage:
             self._set(current)
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint has to hold."""
+        """The state for a checkpoint."""
         return {"steps": self.steps, "values": self.values}
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
-        """Goes on from what a checkpoint held."""
+        """Restores the state of a checkpoint."""
         self.steps = saved["steps"]
         self.values = {name: value.clone() for name, value in saved["values"].items()}
 

@@ -24,7 +24,8 @@ from tasks.data.datasets import DataSource
 from tasks.features.token_features import TokenFeatures
 from tasks.modules.seeding import initialise
 from tasks.running.config import RunConfig, typed_config
-from tasks.training.trainer import OPTIMIZERS, TaskModel, Trainer
+from tasks.training.optimisers import OPTIMIZERS
+from tasks.training.trainer import TaskModel, Trainer
 from tasks.training.weight_average import WeightAverage
 
 PARTS = ("batch", "features", "head", "backward", "optimizer")

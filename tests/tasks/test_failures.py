@@ -75,7 +75,7 @@ class TestFailure:
         monkeypatch.setattr(Trainer, "fit", fit)
         (data / "test.txt").write_bytes(before)
         code, _, err = command(*asked, "retry=failed")
-        assert (code, "goes on after epoch 1" in err) == (0, True)
+        assert (code, "continues after epoch 1" in err) == (0, True)
         record = read_record(path)
         assert record.fingerprinted["data"]["test"] == sha256(sha256(before).digest()).hexdigest()
 

@@ -194,7 +194,7 @@ def test_killed_it_goes_on_and_ends_the_same(place, command, tmp_path):
 
     code, _, err = command(*arguments(place, runs, *settings, features="elmo_tiny"))
     assert code == 0
-    assert f"goes on after epoch {epoch}" in err
+    assert f"continues after epoch {epoch}" in err
     assert f"epoch {epoch}/15" not in err
     assert f"epoch {epoch + 1}/15" in err
     assert not checkpoint.exists()

@@ -9,8 +9,8 @@ from torch import nn
 from elmo.common.errors import InputError
 from elmo.common.progress import Reporter
 from tasks.interface import Batch, FeatureBatch, Head, Scores, Task
+from tasks.training.optimisers import OPTIMIZERS
 from tasks.training.trainer import (
-    OPTIMIZERS,
     START_AGAIN,
     FitState,
     NonFiniteLoss,

@@ -114,7 +114,7 @@ class TestCheckpoint:
         again.trainer.reporter = Reporter("test")
         again.fit(path, "mine")
         err = capsys.readouterr().err
-        assert "goes on after epoch 2" in err
+        assert "continues after epoch 2" in err
         assert "epoch 3/3" in err
         assert "epoch 2/3" not in err
 
