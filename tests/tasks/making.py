@@ -1,4 +1,4 @@
-"""Small things to test with: sentences, features, models."""
+"""Small sentences, features and models for tests."""
 
 from tasks.features.characters import CharactersConfig
 from tasks.features.frozen_layers import ElmoConfig

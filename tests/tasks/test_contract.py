@@ -1,4 +1,4 @@
-"""What every task must do, whatever it is: run over each YAML under conf/task/, with each kind of features.
+"""The contract of every task: tests for each YAML under conf/task/, with each kind of features.
 
 A new task is picked up by its YAML; it needs mini data, and nothing here.
 """

@@ -1,4 +1,4 @@
-"""Files of data that nobody meant, with megabytes on a line or brackets without end: the error is short."""
+"""Damaged data files, with megabytes on a line or brackets without end: the error is short."""
 
 import json
 

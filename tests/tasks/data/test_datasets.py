@@ -266,7 +266,7 @@ class TestHub:
             ("sst5", "tree", "none"),
         ],
     )
-    def test_a_column_that_the_task_needs_and_nobody_named(self, tmp_path, task, column, left):
+    def test_a_needed_column_without_a_name(self, tmp_path, task, column, left):
         chosen = run_config(compose_config([f"task={task}", "data=paper"]))
         columns = chosen.data.hub.columns
         assert sorted(columns) == sorted(chosen.task.columns)

@@ -1,4 +1,4 @@
-"""How many words pretrained vectors cover: the record says it, little is warned of, nothing is refused."""
+"""Coverage of words by pretrained vectors: recorded, with a warning if it is low, never an error."""
 
 import json
 

@@ -248,7 +248,7 @@ class TestFingerprint:
 
     @pytest.mark.parametrize("suffix", WEIGHTS_SUFFIXES)
     def test_it_follows_weights_that_are_replaced(self, tmp_path, suffix):
-        """Whatever they end in: the hash is remembered, and the options beside them stay as they are."""
+        """For each suffix: the hash is cached, and the options next to the weights stay as they are."""
         first, second = (tmp_path / name / f"weights{suffix}" for name in ("first", "second"))
         for seed, path in enumerate((first, second)):
             save_bilm(random_bilm("tiny", seed), path)
@@ -298,7 +298,7 @@ class TestArmsStartEqual:
         unequal = {name for name in baseline if not torch.equal(baseline[name], elmo[name])}
         assert unequal == readers
 
-    def test_also_beside_pretrained_vectors(self, vectors):
+    def test_also_with_pretrained_vectors(self, vectors):
         baseline, elmo = parameters_of(None, 1, vectors), parameters_of(["input"], 1, vectors)
         assert torch.equal(baseline["features.words"], elmo["features.words"])
 

@@ -1,4 +1,4 @@
-"""The compiled walk through the steps, against torch's recurrences in double precision and the walk in torch."""
+"""The compiled loop over the steps, against torch's recurrences in double precision and the loop in torch."""
 
 import logging
 import shutil
@@ -148,12 +148,12 @@ def test_a_sentence_has_the_same_bits_in_any_batch(kind):
     together = states_and_gradients(list(range(sentences)))
     for count in range(1, 14):
         chosen = list(range(5, 5 + count))
-        for alone, beside in zip(states_and_gradients(chosen), together, strict=True):
-            assert torch.equal(alone, beside[:, :, chosen])
+        for alone, in_batch in zip(states_and_gradients(chosen), together, strict=True):
+            assert torch.equal(alone, in_batch[:, :, chosen])
 
 
 @pytest.mark.parametrize("kind", ["lstm", "gru"])
-def test_what_is_no_number_stays_within_its_sentence(kind):
+def test_nan_and_infinity_stay_within_their_sentence(kind):
     loops = compiled_loops(torch.zeros(1))
     hidden, packing = 5, Packing.of(torch.tensor([3, 3, 2]), 3, CPU)
     width = hidden * (4 if kind == "lstm" else 3)

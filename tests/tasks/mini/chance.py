@@ -1,4 +1,4 @@
-"""What knows almost nothing scores on the mini data: the least that any model must clearly beat.
+"""Chance baselines on the mini data: scores that any model must clearly beat.
 
 The majority class for SST-5 and SNLI, for NER the tag most often seen with the word, for SQuAD the fixed span that does
 best in training. Each is fitted on train and scored on test by the task's own metric.

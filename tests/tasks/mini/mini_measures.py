@@ -1,4 +1,4 @@
-"""What is measured of the mini data: their texts, how alike and how varied these are, and what the cards say of it."""
+"""Measures of the mini data: size, similarity and variety of the texts, and the figures in the cards."""
 
 import json
 import random
@@ -169,7 +169,7 @@ def kappa(first, second):
 
 
 def labels_of(task, examples):
-    """What is to be told apart, once for each time it occurs: classes, or entities by type. SQuAD has no labels."""
+    """Every occurrence of a label: classes, or entities by type. SQuAD has no labels."""
     if task == "ner":
         return [span.label for example in examples for span in example.spans]
     if task == "sst5":

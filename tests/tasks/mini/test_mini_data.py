@@ -58,7 +58,7 @@ class TestFormat:
         config = config_of(task)
         loaded = DataSource(config.data, config.data_dir).load(config.task, split)
         assert loaded.warnings == []
-        # Each SNLI file has one pair on which nobody agreed, so that a reader must know what to do with it.
+        # Each SNLI file has one pair without an agreed label, which the reader must handle.
         assert loaded.counts.get("dropped", 0) == (1 if task == "snli" else 0)
 
     @EVERY_SPLIT

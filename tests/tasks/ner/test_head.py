@@ -1,4 +1,4 @@
-"""The BiLSTM-CRF as a whole: its loss against pytorch-crf, its dropout by what reaches each part."""
+"""The BiLSTM-CRF: its loss against pytorch-crf, its dropout by the inputs of each part."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""SNLI's files and rows: what is read, what is dropped, and what is refused with file and line."""
+"""SNLI files and rows: contents, dropped pairs, and errors with file and line."""
 
 import json
 import subprocess
@@ -185,7 +185,7 @@ def test_the_official_training_file_is_asked_for_by_name(command, tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
-def test_the_stand_in_is_for_this_task_alone_and_not_set_beside_the_paper():
+def test_the_stand_in_is_for_this_task_alone_and_not_compared_with_the_paper():
     assert load_paper().compared("paper", "snli") is not None
     assert load_paper().compared("standin", "snli") is None
     with pytest.raises(InputError, match="data=standin is for task=snli, found task=ner"):

@@ -1,4 +1,4 @@
-"""Files of SQuAD 1.1: what is read from them, and what is said of those that cannot be."""
+"""Files of SQuAD 1.1: their contents, and the errors for malformed ones."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""The command that answers a SQuAD file with a model that a run has kept."""
+"""python -m tasks.squad.predict: answers to a SQuAD file with the saved model of a run."""
 
 import json
 import sys
@@ -91,7 +91,7 @@ class TestKeptWeights:
             load_weights(kept.path, "squad")
 
     @pytest.mark.parametrize("damage", ["empty", "cut", "bit", "part", "parameter", "shape"])
-    def test_a_damaged_file_is_told_with_what_to_do(self, kept, damage):
+    def test_a_damaged_file_is_reported_with_a_remedy(self, kept, damage):
         saved = torch.load(kept.path, weights_only=True)
         if damage == "empty":
             kept.path.write_bytes(b"")

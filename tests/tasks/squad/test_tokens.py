@@ -1,5 +1,5 @@
 # ruff: noqa: RUF001 - signs that look alike are what is tested
-"""Tokens of SQuAD: whatever the text, every token is where it says it is."""
+"""The tokens of SQuAD: the offsets of every token are exact for any text."""
 
 import random
 from itertools import pairwise

@@ -69,6 +69,6 @@ def test_without_a_seed_by_length_and_number():
 
 
 @pytest.mark.parametrize(("max_examples", "max_tokens"), [(0, 10), (10, 0), (-1, 10)])
-def test_no_room_is_an_error(max_examples, max_tokens):
+def test_limits_below_one_are_an_error(max_examples, max_tokens):
     with pytest.raises(ValueError, match="at least one example and token"):
         plan_batches([1], max_examples, max_tokens)

@@ -16,7 +16,7 @@ def hold_for_a_moment(megabytes):
 
 
 @pytest.mark.skipif(
-    not (tasks.training.peak_memory.PROCESS / "clear_refs").exists(), reason="only Linux can begin anew"
+    not (tasks.training.peak_memory.PROCESS / "clear_refs").exists(), reason="only Linux can reset the peak"
 )
 def test_what_an_earlier_run_held_does_not_count():
     forget_peak(CPU)

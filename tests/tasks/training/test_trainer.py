@@ -190,7 +190,7 @@ class TestSteps:
         fit(task, epochs=1, lr=0.1, weight_decay=0.5)
         assert task.model.head.weight.item() == pytest.approx(3 - 0.1 * 0.5 * 3)
 
-    def test_the_average_goes_on_from_a_checkpoint(self, tmp_path):
+    def test_the_average_resumes_from_a_checkpoint(self, tmp_path):
         whole, halves = Line([1, 2, 3, 4]), Line([1, 2, 3, 4])
         settings = {"lr": 0.001, "ema": 0.99}
         fit(whole, epochs=4, **settings)
@@ -276,7 +276,7 @@ def test_adam_in_one_kernel_takes_the_steps_of_adam(tmp_path, monkeypatch):
 class TestNonFiniteLoss:
     def test_names_the_batch(self):
         train = [("fine", 1, 1.0), ("broken", 2, math.nan), ("good", 3, 1.0)]
-        # The weight is no number after the broken step, so the first bad one has to be found.
+        # The weight is NaN after the broken step, so the error must name the first bad step.
         with pytest.raises(NonFiniteLoss, match=r"epoch 1, step \d: the loss is nan. The batch: broken\. Try a lower"):
             fit(Line([1]), train, batch_size=1)
 
@@ -314,8 +314,8 @@ class TestOutOfMemory:
         monkeypatch.setattr(task.model.head, method, self.refuses)
         with pytest.raises(OutOfMemory, match=f"{when}: out of memory with a batch of 3 examples of up to 3") as caught:
             fit(task)
-        for told in ("trainer.batch_tokens", "trainer.batch_size", "store.memory_gb", "20.00 GiB"):
-            assert told in str(caught.value)
+        for hint in ("trainer.batch_tokens", "trainer.batch_size", "store.memory_gb", "20.00 GiB"):
+            assert hint in str(caught.value)
 
 
 class TestDamagedCheckpoint:
@@ -328,7 +328,7 @@ class TestDamagedCheckpoint:
         return path
 
     @pytest.mark.parametrize("damage", ["empty", "half", "tail", "zeros", "text", "other"])
-    def test_is_told_with_what_to_do(self, path, damage):
+    def test_is_reported_with_a_remedy(self, path, damage):
         whole = path.read_bytes()
         if damage == "other":
             torch.save({"fingerprint": ""}, path)

@@ -1,4 +1,4 @@
-"""Real training, NER on the shipped sentences: the same again, on from a checkpoint, and with a frozen biLM."""
+"""Mini NER training: the same scores again, resumed from a checkpoint, and with a frozen biLM."""
 
 from dataclasses import replace
 
@@ -25,7 +25,7 @@ SETTINGS = [
 
 
 class Real:
-    """NER on the shipped sentences: what one fit needs, made anew each time."""
+    """NER on the shipped sentences: new objects for one fit."""
 
     def __init__(self, arm, seed=1, epochs=5, **trainer):
         self.config = run_of(*arm, *SETTINGS)
@@ -107,7 +107,7 @@ class TestCheckpoint:
         assert same(weights, averaged[1])
         assert not same(weights, undisturbed[1])
 
-    def test_it_really_goes_on(self, tmp_path, capsys):
+    def test_it_really_resumes(self, tmp_path, capsys):
         path = tmp_path / "checkpoint.pt"
         Real(WORDS, epochs=2).fit(path, "mine")
         again = Real(WORDS, epochs=3)

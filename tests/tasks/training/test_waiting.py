@@ -1,4 +1,4 @@
-"""A training step never waits for its device: nothing in it asks a tensor there for a value or for a size."""
+"""A training step never waits for its device: it reads no value or size of a tensor there."""
 
 import pytest
 import torch
