@@ -1,4 +1,4 @@
-"""What a sweep says of itself while it goes on: a line for each run that ends, and how long the others will take."""
+"""Hydra callback for sweeps: prints a line for each run that ends, and about how long the others will take."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Sweep(Callback):
     """Prints one line when a run of a sweep ends; Hydra calls it (hydra.callbacks in conf/config.yaml).
 
     Launchers send a copy of it along with every run, to other processes or machines. The copies count together in one
-    file beside the records, a letter for each event: appending a letter needs no lock, and where it landed says how
+    file next to the records, a letter for each event: appending a letter needs no lock, and where it landed says how
     many came before. Lines of runs that do not share this terminal go through a second file
     (tasks/sweeps/remote_lines.py).
     """

@@ -1,4 +1,4 @@
-"""What goes wrong between a sweep and the launcher of another package, in a line or two; imports none of them."""
+"""Explanations of errors between a sweep and a launcher from another package; imports none of them."""
 
 from __future__ import annotations
 

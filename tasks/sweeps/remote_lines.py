@@ -1,6 +1,6 @@
-"""Lines of runs that take place elsewhere, in the terminal of the sweep that they belong to.
+"""Output lines of runs on other machines, printed in the terminal of their sweep.
 
-A run on a cluster's node writes them to a file beside the records; the process that waits for it prints what is new.
+A run on a cluster's node writes them to a file next to the records; the process that waits for it prints what is new.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Notices:
 
     def _print_new(self) -> None:
         try:
-            with open(self._file, "rb") as file:  # opened anew: file servers let old answers stand until then
+            with open(self._file, "rb") as file:  # opened again: file servers may return old content until then
                 file.seek(self._read)
                 new = file.read()
         except FileNotFoundError:
