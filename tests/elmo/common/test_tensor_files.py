@@ -87,7 +87,7 @@ def test_a_compressed_archive_is_none_of_ours(path, tmp_path):
 
 
 class Hostile:
-    """Whoever unpickles it makes a folder."""
+    """Unpickling an instance creates a folder."""
 
     def __init__(self, folder):
         self.folder = folder

@@ -1,4 +1,4 @@
-"""Settings that cannot be meant: one line says which, before anything is read or trained."""
+"""Settings out of range: one line names the setting, before anything is read or trained."""
 
 import pytest
 import torch

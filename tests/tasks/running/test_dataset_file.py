@@ -118,7 +118,7 @@ class TestRefused:
 
     @pytest.mark.filterwarnings("ignore:Callback NoneType")  # what os.mkdir returns is no callback
     def test_a_config_folder_can_do_it(self, command, write, tmp_path):
-        """So the refusals above refuse something, and --help says whom to trust."""
+        """The same attack works through --config-dir, which --help says is trusted like code."""
         made = tmp_path / "made"
         write(f"# @package _global_\n{CALLBACK.replace('FILE', str(made))}", "conf/data/mine.yaml")
         command("--config-dir", "conf", "data=mine", f"runs_dir={tmp_path / 'runs'}")
