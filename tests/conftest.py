@@ -24,10 +24,10 @@ def repository() -> Path:
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """Data and references beside the checkout; none of them belongs to the project, so they may be absent."""
+    """Data and references next to the checkout; none of them belongs to the project, so they may be absent."""
     folder = REPOSITORY.parent / "shared"
     if not folder.is_dir():
-        pytest.skip("needs the folder shared/ beside the checkout")
+        pytest.skip("needs the folder shared/ next to the checkout")
     return folder
 
 
@@ -36,5 +36,5 @@ def reference(shared: Path) -> Path:
     """A tiny biLM of bilm-tf with the embeddings that its TensorFlow code computed."""
     folder = shared / "reference" / "bilm-tf"
     if not folder.is_dir():
-        pytest.skip("needs shared/reference/bilm-tf beside the checkout")
+        pytest.skip("needs shared/reference/bilm-tf next to the checkout")
     return folder

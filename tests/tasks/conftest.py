@@ -22,7 +22,7 @@ def official(shared, tmp_path_factory):
     """A folder with the official NER files, as a user would lay them out."""
     unpack = shared / "tools" / "unpack-data"
     if not unpack.is_file():
-        pytest.skip("needs shared/tools/unpack-data beside the checkout")
+        pytest.skip("needs shared/tools/unpack-data next to the checkout")
     folder = tmp_path_factory.mktemp("data")
     subprocess.run([str(unpack), str(folder), "conll2003", "ner"], check=True, capture_output=True)
     return folder

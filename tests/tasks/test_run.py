@@ -333,7 +333,7 @@ def test_words_of_dev_are_as_new_to_the_model_as_those_of_test(place, command, t
     assert {word.lower() for word in known} == of_train
 
 
-@pytest.mark.skipif(not (PROCESS / "clear_refs").exists(), reason="only Linux can begin anew")
+@pytest.mark.skipif(not (PROCESS / "clear_refs").exists(), reason="only Linux can reset the peak")
 def test_the_peak_memory_is_that_of_the_run(place, command, tmp_path):
     """Not of what the process did before, such as an earlier run of a sweep."""
     np.ones(600 * 2**20, dtype=np.uint8)  # not of torch, which keeps it for later

@@ -196,7 +196,7 @@ def test_the_stand_in_is_for_this_task_alone_and_not_compared_with_the_paper():
 def official_pairs(shared, tmp_path_factory):
     unpack = shared / "tools" / "unpack-data"
     if not unpack.is_file():
-        pytest.skip("needs shared/tools/unpack-data beside the checkout")
+        pytest.skip("needs shared/tools/unpack-data next to the checkout")
     folder = tmp_path_factory.mktemp("data")
     subprocess.run([str(unpack), str(folder), "snli"], check=True, capture_output=True)
     return folder

@@ -232,7 +232,7 @@ def official(shared, tmp_path_factory):
     """The folder of the official files."""
     unpack = shared / "tools" / "unpack-data"
     if not unpack.is_file():
-        pytest.skip("needs shared/tools/unpack-data beside the checkout")
+        pytest.skip("needs shared/tools/unpack-data next to the checkout")
     folder = tmp_path_factory.mktemp("data")
     subprocess.run([str(unpack), str(folder), "squad"], check=True, capture_output=True)
     return folder / "squad"

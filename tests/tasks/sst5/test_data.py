@@ -266,7 +266,7 @@ def test_what_is_read_can_be_switched():
 def treebank(shared, tmp_path_factory):
     unpack = shared / "tools" / "unpack-data"
     if not unpack.is_file():
-        pytest.skip("needs shared/tools/unpack-data beside the checkout")
+        pytest.skip("needs shared/tools/unpack-data next to the checkout")
     folder = tmp_path_factory.mktemp("data")
     subprocess.run([str(unpack), str(folder), "sst5"], check=True, capture_output=True)
     return folder / "sst5"
