@@ -19,8 +19,7 @@ from torch.nn.utils.rnn import PackedSequence
 from elmo.bilm.lstm import Numbers, ProjectedLstm, in_parts
 from elmo.bilm.pointwise import pointwise
 from elmo.bilm.prepared_weights import Prepared
-from elmo.common.device import upload
-from elmo.common.precision import recurrences_in_single_precision
+from elmo.common.device import recurrences_in_single_precision, upload
 
 # Maximum number of gate values that are computed ahead of their steps (1 GB), so that this memory does not grow with
 # the text. Larger products are not faster.

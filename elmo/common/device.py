@@ -1,10 +1,11 @@
-"""Devices: the choice of one, and copies to and from it."""
+"""Devices: the choice of one, copies to and from it, and full single precision on it."""
 
 from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from importlib.util import find_spec
 from itertools import accumulate, count
@@ -112,6 +113,24 @@ def _byte_places(tensors: Sequence[Tensor]) -> list[int]:
 def has_triton() -> bool:
     """Whether Triton is installed: it comes with torch builds for GPUs, except on Windows."""
     return find_spec("triton") is not None
+
+
+@contextmanager
+def recurrences_in_single_precision() -> Iterator[None]:
+    """Turns off TF32 for cuDNN's LSTM in the block: by default it multiplies with 10 instead of 23 bits."""
+    rnn = getattr(torch.backends.cudnn, "rnn", None)
+    # Since torch 2.9 each kind of operation has a setting, and torch refuses a mix of those with the old one.
+    settings, name, exact = (
+        (rnn, "fp32_precision", "ieee")
+        if hasattr(rnn, "fp32_precision")
+        else (torch.backends.cudnn, "allow_tf32", False)
+    )
+    before = getattr(settings, name)
+    setattr(settings, name, exact)
+    try:
+        yield
+    finally:
+        setattr(settings, name, before)
 
 
 @cache

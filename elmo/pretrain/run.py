@@ -15,6 +15,7 @@ from rich.console import Console
 from elmo.bilm.options import UNKNOWN_WORD
 from elmo.common.device import choose_device
 from elmo.common.errors import InputError
+from elmo.common.experiment_log import start_wandb
 from elmo.common.files import read_own_json, replacing
 from elmo.common.progress import print_line
 from elmo.pretrain.corpus.build import CorpusSettings, build_store
@@ -191,15 +192,8 @@ def _watching(settings: Settings, workers: Workers) -> Iterator[Callable[[CurveR
     if settings.wandb is None or not workers.first:
         yield None
         return
-    import wandb  # slow to import, and needed by few
-
-    with wandb.init(project=settings.wandb, dir=settings.out, config=settings.identity()) as run:
-
-        def watch(row: CurveRow) -> None:
-            values = {name: value for name, value in asdict(row).items() if value is not None}
-            run.log(values, step=row.step)
-
-        yield watch
+    with start_wandb(settings.wandb, Path(settings.out), settings.identity()) as run:
+        yield lambda row: run.log({k: v for k, v in asdict(row).items() if v is not None}, step=row.step)
 
 
 def _report(console: Console, facts: Facts, outcome: TrainingResult, target: Path) -> None:

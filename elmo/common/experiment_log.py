@@ -1,0 +1,53 @@
+"""Experiment log: starts runs on Weights & Biases."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+LONGEST = 64  # characters of a tag; names and groups may have twice as many
+
+
+def start_wandb(
+    project: str,
+    folder: Path,
+    config: Mapping[str, Any],
+    *,
+    entity: str | None = None,
+    mode: Literal["online", "offline", "disabled"] | None = None,
+    run_id: str | None = None,
+    name: str | None = None,
+    group: str | None = None,
+    tags: Sequence[str] = (),
+    quiet: bool = False,
+) -> Any:  # noqa: ANN401 (wandb.Run, whose module is imported only here)
+    """Starts a wandb run; the caller logs to it and finishes it. Texts are cut to the lengths that wandb allows.
+
+    Args:
+        project: to log to.
+        folder: for the files of wandb.
+        config: settings to show with the run.
+        entity: user or team; None is the user's default.
+        mode: None means $WANDB_MODE, else online.
+        run_id: stays the same when a stopped run is resumed.
+        name: of the run; wandb makes one up if it is None.
+        group: of runs that belong together.
+        tags: of the run.
+        quiet: wandb prints nothing, and captures nothing that the run prints.
+    """
+    import wandb  # imported only when used: it takes a second
+
+    return wandb.init(
+        project=project,
+        dir=str(folder),
+        config=dict(config),
+        entity=entity,
+        mode=mode,
+        id=run_id,
+        name=name and name[: 2 * LONGEST],
+        group=group and group[: 2 * LONGEST],
+        tags=[tag[:LONGEST] for tag in tags] or None,
+        resume="allow" if mode == "online" else None,  # `wandb sync` joins offline files of one id
+        settings=wandb.Settings(silent=True, console="off", login_timeout=30) if quiet else None,
+    )
