@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torchcrf import CRF
 
-from elmo.common.device import has_triton
 from tasks.modules import crf_in_torch
+from tasks.modules.fast import fast_walks
 
 
 class Walks(Protocol):
@@ -42,11 +42,7 @@ class Walks(Protocol):
 
 def walks_for(x: Tensor) -> Walks:
     """The implementation for a tensor's device."""
-    if x.device.type == "cuda" and has_triton():
-        from tasks.kernels import crf_in_triton
-
-        return crf_in_triton
-    return crf_in_torch
+    return fast_walks(x) or crf_in_torch
 
 
 class LogLikelihood(torch.autograd.Function):

@@ -11,7 +11,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from elmo.common.device import has_triton
+from tasks.modules.fast import fast_loops
 from tasks.modules.recurrence import Packing, bidirectional
 
 
@@ -41,7 +41,7 @@ class BiRnn(nn.Module):
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         """The states of all tokens: (batch, tokens, input_dim), (batch,) on the CPU -> (batch, tokens, 2 * hidden)."""
-        if x.device.type == "cuda" and not has_triton():
+        if x.device.type == "cuda" and fast_loops(x) is None:  # cuDNN is faster than the loop in torch
             packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
             states, _ = pad_packed_sequence(self.rnn(packed)[0], batch_first=True, total_length=x.shape[1])
             return states

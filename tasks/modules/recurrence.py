@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from elmo.common.packing import Packing
-from tasks.kernels.recurrence_in_c import compiled_loops
 from tasks.modules import recurrence_in_torch
+from tasks.modules.fast import fast_loops
 
 __all__ = ["Loops", "Packing", "bidirectional", "loops_for"]
 
@@ -56,12 +56,8 @@ class Loops(Protocol):
 
 
 def loops_for(x: Tensor) -> Loops:
-    """The implementation for a tensor's device."""
-    if x.device.type == "cuda":
-        from tasks.kernels import recurrence_in_triton  # Triton is installed only where there is a GPU
-
-        return recurrence_in_triton
-    return compiled_loops(x) or recurrence_in_torch
+    """The implementation for a tensor's device and type."""
+    return fast_loops(x) or recurrence_in_torch
 
 
 def bidirectional(

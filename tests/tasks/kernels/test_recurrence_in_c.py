@@ -9,14 +9,17 @@ import torch
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-import elmo.kernels.cpu
-from elmo.kernels.cpu import build
-from tasks.kernels import recurrence_in_c
-from tasks.kernels.recurrence_in_c import CompiledLoops, compiled_loops
 from tasks.modules import recurrence_in_torch
 from tasks.modules.layers import BiRnn
 from tasks.modules.recurrence import Packing, loops_for
 from tests.tasks.kernels import extreme_gates
+
+pytest.importorskip("elmo.kernels.cpu", reason="elmo/kernels is not there")
+pytest.importorskip("tasks.kernels.recurrence_in_c", reason="tasks/kernels is not there")
+import elmo.kernels.cpu
+from elmo.kernels.cpu import build
+from tasks.kernels import recurrence_in_c
+from tasks.kernels.recurrence_in_c import CompiledLoops, compiled_loops
 
 pytestmark = pytest.mark.skipif(not any(map(shutil.which, build.COMPILERS)), reason="needs a C compiler")
 CPU = torch.device("cpu")

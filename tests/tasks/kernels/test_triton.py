@@ -15,6 +15,7 @@ from tasks.modules.recurrence import Packing
 from tests.tasks.kernels import extreme_gates
 
 pytest.importorskip("triton", reason="Triton comes with builds of torch for a GPU")
+pytest.importorskip("tasks.kernels.crf_in_triton", reason="tasks/kernels is not there")
 import tasks.kernels.crf_in_triton
 import tasks.kernels.recurrence_in_triton
 

@@ -1,0 +1,55 @@
+"""Without tasks/kernels every module works, in plain torch."""
+
+import sys
+
+import pytest
+import torch
+from torch import nn
+
+from tasks.modules import crf_in_torch, fast, recurrence_in_torch
+from tasks.modules.crf import walks_for
+from tasks.modules.layers import BiRnn
+from tasks.modules.recurrence import loops_for
+from tests.test_imports import imports_of
+
+DOOR = "tasks/modules/fast.py"
+
+
+@pytest.fixture
+def _without_kernels(monkeypatch):
+    for name in [name for name in sys.modules if name.startswith("tasks.kernels")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "tasks.kernels", None)  # importing it raises ImportError
+    fast._kernels.cache_clear()
+    yield
+    fast._kernels.cache_clear()
+
+
+@pytest.mark.usefixtures("_without_kernels")
+@pytest.mark.parametrize("cell", [nn.LSTM, nn.GRU])
+def test_a_layer_without_the_folder_equals_one_in_double_precision(cell, caplog):
+    torch.manual_seed(1)
+    layer = BiRnn(5, 7, 2, cell=cell)
+    x, lengths = torch.randn(3, 6, 5), torch.tensor([6, 2, 4])
+    states = layer(x, lengths)
+    assert loops_for(x) is recurrence_in_torch
+    torch.testing.assert_close(states.double(), layer.double()(x.double(), lengths), atol=1e-5, rtol=1e-4)
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "torch is used, which is slower" in caplog.text
+
+
+@pytest.mark.usefixtures("_without_kernels")
+def test_on_a_gpu_without_the_folder_torch_is_used():
+    class OnGpu:
+        device = torch.device("cuda")
+
+    assert loops_for(OnGpu()) is recurrence_in_torch
+    assert walks_for(OnGpu()) is crf_in_torch
+
+
+def test_no_other_file_imports_the_folder(repository):
+    files = [path for house in ("elmo", "tasks", "results") for path in (repository / house).rglob("*.py")]
+    outside = [path for path in files if not path.is_relative_to(repository / "tasks" / "kernels")]
+    imports = [item for path in outside for item in imports_of(path, repository)]
+    assert len(imports) > 100
+    assert [str(item) for item in imports if item.name.startswith("tasks.kernels") and item.file != DOOR] == []
