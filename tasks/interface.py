@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from elmo.common.device import upload_together
+from results.records.metric import Metric
 
 Split = Literal["train", "dev", "test"]
 SPLITS: tuple[Split, ...] = ("train", "dev", "test")
@@ -106,6 +107,8 @@ class Task(ABC, Generic[Example, Settings]):
     Attributes:
         name: as in conf/task/ and in the records.
         metric: the main metric, which selects the epoch on dev and is shown in the table; higher is better.
+        metrics: how each metric follows from the scores of single examples, by name; tables and intervals compute from
+            this. A metric that is not here is the mean of the column of its name.
         recipe: raise it when a change of code alters scores under an equal config; it is part of the fingerprint.
         settings_type: a dataclass of the head's settings, checked against the task's YAML.
         reader_type: a dataclass of the differences between files of this task, checked against the data's YAML.
@@ -114,6 +117,7 @@ class Task(ABC, Generic[Example, Settings]):
 
     name: ClassVar[str]
     metric: ClassVar[str]
+    metrics: ClassVar[Mapping[str, Metric]] = {}
     recipe: ClassVar[int]
     settings_type: ClassVar[type]
     reader_type: ClassVar[type]

@@ -8,8 +8,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from results.records.metric import Metric, Ratio, mean_of
 from tasks.data.tag_schemes import Span
 from tasks.interface import ScorersDisagree, Scores
+
+# How the scores of this module follow from `Scores.examples`.
+SPAN_METRICS = {
+    "f1": Metric([[Ratio({"tp": 200}, {"tp": 2, "fp": 1, "fn": 1})]], title="F1"),
+    "precision": Metric([[Ratio({"tp": 100}, {"tp": 1, "fp": 1})]]),
+    "recall": Metric([[Ratio({"tp": 100}, {"tp": 1, "fn": 1})]]),
+}
+CLASS_METRICS = {"accuracy": mean_of("correct", 100)}
 
 SAME_SCORE = 1e-9  # two scorers agree if their percentages differ by no more
 

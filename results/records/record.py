@@ -33,6 +33,7 @@ from results.records.identity import (
     fingerprint,
     record_path,
 )
+from results.records.metric import Metric
 from results.records.printing import printable
 from results.records.typed_json import decode
 
@@ -125,6 +126,8 @@ class RunRecord:
             settings of the suite are not here: the recipe numbers stand for them.
         config: The whole resolved config, for audits; the fingerprint does not cover it.
         metric: Name of the main metric, a key of `scores["test"]`.
+        metrics: Name of a metric -> how it follows from the scores of single examples, as the task declares it. Empty
+            in records of earlier versions; see results/paper/names.toml for those.
         scores: Split ("dev", "test") -> metric -> percent.
         details: Further scores of any shape, such as per class; percent as well.
         data: Per split: counts, hashes, and warnings if they differ from the published ones.
@@ -146,6 +149,7 @@ class RunRecord:
     identity: Identity
     fingerprinted: Mapping[str, object]
     metric: str
+    metrics: Mapping[str, Metric] = field(default_factory=dict)
     config: Mapping[str, object] = field(default_factory=dict)
     scores: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     details: Mapping[str, object] = field(default_factory=dict)

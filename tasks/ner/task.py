@@ -12,7 +12,7 @@ import torch
 
 from tasks.data.tag_schemes import bioes, scheme_of, spans_of
 from tasks.interface import Batch, Head, Scores, Sentence, Split, Task
-from tasks.metrics import check_same_values, seqeval_scores, span_scores
+from tasks.metrics import SPAN_METRICS, check_same_values, seqeval_scores, span_scores
 from tasks.ner.data import ColumnReader, NerExample, read_columns, read_rows
 from tasks.ner.head import BiLstmCrf, NerSettings
 
@@ -22,6 +22,7 @@ class Ner(Task[NerExample, NerSettings]):
 
     name = "ner"
     metric = "f1"
+    metrics = SPAN_METRICS
     recipe = 1
     settings_type = NerSettings
     reader_type = ColumnReader

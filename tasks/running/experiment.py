@@ -148,6 +148,7 @@ def _carry_out(plan: RunPlan, lock: Lock, device: torch.device, reporter: Report
             fingerprinted=plan.parts,
             config=config.resolved,
             metric=task.metric,
+            metrics=task.metrics,
             scores={"dev": outcome.dev.values, "test": outcome.test.values},
             details=outcome.test.details,
             data=outcome.data,

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from tasks.interface import Batch, Head, Scores, Sentence, Split, Task
-from tasks.metrics import class_scores
+from tasks.metrics import CLASS_METRICS, class_scores
 from tasks.snli.data import FIELDS, LABELS, PairExample, PairReader, read_pairs, read_rows
 from tasks.snli.head import Esim, EsimSettings
 
@@ -22,6 +22,7 @@ class Snli(Task[PairExample, EsimSettings]):
 
     name = "snli"
     metric = "accuracy"
+    metrics = CLASS_METRICS
     recipe = 1
     settings_type = EsimSettings
     reader_type = PairReader

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 
+from results.records.metric import mean_of
 from tasks.interface import Batch, Head, Scores, Sentence, Split, Task
 from tasks.squad.data import SquadExample, SquadReader, read_rows, read_squad
 from tasks.squad.head import BidafSelfAttention, SquadSettings
@@ -20,6 +21,10 @@ class Squad(Task[SquadExample, SquadSettings]):
 
     name = "squad"
     metric = "f1"
+    metrics: ClassVar = {
+        "f1": mean_of("f1", unit="article", title="F1"),
+        "em": mean_of("em", unit="article", title="exact match"),
+    }
     recipe = 2  # 2: Adadelta with TensorFlow's constants
     settings_type = SquadSettings
     reader_type = SquadReader

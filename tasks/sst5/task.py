@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
+from results.records.metric import Metric, Ratio
 from tasks.interface import Batch, Head, Scores, Sentence, Split, Task
-from tasks.metrics import class_scores
+from tasks.metrics import CLASS_METRICS, class_scores
 from tasks.sst5.data import LABELS, SentimentExample, TreeReader, read_rows, read_trees
 from tasks.sst5.head import NEUTRAL, BcnSettings, BiattentiveClassifier, Sentiment
 
@@ -19,6 +20,7 @@ class Sst5(Task[SentimentExample, BcnSettings]):
 
     name = "sst5"
     metric = "accuracy"
+    metrics: ClassVar = {**CLASS_METRICS, "binary_accuracy": Metric([[Ratio({"polar_correct": 100}, {"polar": 1})]])}
     recipe = 1
     settings_type = BcnSettings
     reader_type = TreeReader

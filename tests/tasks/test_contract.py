@@ -13,6 +13,7 @@ from torch import nn
 
 import conf
 from elmo.common.progress import Reporter
+from results.records.metric import mean_of
 from tasks.data.datasets import DataSource
 from tasks.interface import SPLITS
 from tasks.running.saved_model import load_weights, save_weights
@@ -161,6 +162,17 @@ class TestContract:
                 if isinstance(right, list):
                     assert len(predicted) == len(right)
             assert len(setup.task.score(examples, predictions).examples) == len(examples)
+
+    def test_every_metric_follows_from_the_scores_of_single_examples(self, setup):
+        """Tables and intervals compute scores from the declaration alone."""
+        examples = setup.splits["dev"][:50]
+        guesses = setup.trainer(epochs=1).predict(setup.model(), examples)
+        half = [*setup.task.gold(examples)[:25], *guesses[25:]]
+        for predictions in (guesses, half):
+            scores = setup.task.score(examples, predictions)
+            for name, value in scores.values.items():
+                metric = setup.task.metrics.get(name, mean_of(name))
+                assert metric.of_examples(scores.examples) == pytest.approx(value, rel=1e-12), name
 
     @pytest.mark.integration
     def test_saved_and_loaded_it_predicts_the_same(self, setup, fitted, tmp_path):

@@ -1,0 +1,81 @@
+"""Metrics as declarations: how a score follows from the counts of single test examples.
+
+A task declares its metrics, the record carries the declaration, and tables and intervals compute from it alone.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """A sum over test examples divided by another one.
+
+    Attributes:
+        sum: Column of the examples -> its factor in the numerator. The factors make the score a percentage.
+        over: The same for the denominator; if empty, the number of examples.
+    """
+
+    sum: Mapping[str, float]
+    over: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A score in percent, computed from sums over test examples.
+
+    Attributes:
+        terms: The score is the mean of the terms. A term is one ratio, or two, such as precision and recall, of which
+            it is the harmonic mean.
+        unit: The column that numbers what to resample, such as documents; if empty, each example for itself.
+        title: The name for people; if empty, the metric's key.
+    """
+
+    terms: Sequence[Sequence[Ratio]]
+    unit: str = ""
+    title: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.terms or not all(len(term) in (1, 2) for term in self.terms):
+            raise ValueError(f"terms: expected at least one, each of one ratio or two, found {self.terms!r:.80}")
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that the score depends on, without the unit."""
+        ratios = [ratio for term in self.terms for ratio in term]
+        return list(dict.fromkeys(name for ratio in ratios for name in (*ratio.sum, *ratio.over)))
+
+    def score(self, sums: Mapping[str, Any], count: Any) -> Any:  # noqa: ANN401 - numbers, or arrays of any shape
+        """The score of the summed columns; 0 where a denominator is 0.
+
+        Args:
+            sums: Column -> its sum over the examples.
+            count: The number of examples.
+        """
+        found = []
+        for term in self.terms:
+            ratios = [_divided(_weighted(r.sum, sums), _weighted(r.over, sums) if r.over else count) for r in term]
+            found.append(ratios[0] if len(ratios) == 1 else _divided(2 * ratios[0] * ratios[1], ratios[0] + ratios[1]))
+        return sum(found) / len(found)
+
+    def of_examples(self, examples: Sequence[Mapping[str, float]]) -> float | None:
+        """The score of these examples; None if there are none, or one lacks a column."""
+        columns = self.columns
+        if not examples or any(name not in example for example in examples for name in columns):
+            return None
+        return float(self.score({name: sum(e[name] for e in examples) for name in columns}, len(examples)))
+
+
+def mean_of(column: str, factor: float = 1, *, unit: str = "", title: str = "") -> Metric:
+    """The mean of a column over the test examples, times a factor: 100 where the column holds 0 and 1."""
+    return Metric([[Ratio({column: factor})]], unit, title)
+
+
+def _weighted(factors: Mapping[str, float], sums: Mapping[str, Any]) -> Any:  # noqa: ANN401
+    return sum(factor * sums[name] for name, factor in factors.items())
+
+
+def _divided(part: Any, whole: Any) -> Any:  # noqa: ANN401
+    """The quotient; 0 where the whole is 0, because then the part is, too."""
+    return part / (whole + (whole == 0))
