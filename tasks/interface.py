@@ -8,7 +8,7 @@ predictions.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, TypeVar
@@ -17,11 +17,13 @@ import torch
 from torch import Tensor, nn
 
 from elmo.common.device import upload_together
+from elmo.common.errors import InputError
 from results.records.metric import Metric
 
 Split = Literal["train", "dev", "test"]
 SPLITS: tuple[Split, ...] = ("train", "dev", "test")
 Sentence = tuple[str, ...]
+PLACES = ("input", "hidden", "output")  # where features may enter a head
 
 
 @dataclass(frozen=True)
@@ -47,17 +49,20 @@ class Batch:
 
 @dataclass(frozen=True)
 class FeatureBatch:
-    """The vectors of one kind of text.
+    """The vectors of one kind of text at each place.
+
+    A place where the features have nothing has width zero, so that a head can always join it.
 
     Attributes:
-        input: [x_k; ELMo_k], the input of the head, (batch, tokens, input_dim).
-        output: joined to the output of the head's encoder as [h_k; ELMo_k], (batch, tokens, output_dim). Its width is
-            zero if the features have nothing there, so that a head can always join it.
+        input: [x_k; ELMo_k], the input of the head, (batch, tokens, input width).
+        hidden: joined to the states between the layers of the head's encoder, (batch, tokens, hidden width).
+        output: joined to the output of the head's encoder as [h_k; ELMo_k], (batch, tokens, output width).
         mask: true for tokens, false for padding, (batch, tokens).
         lengths: tokens of each sentence, on the CPU as packing needs them, (batch,).
     """
 
     input: Tensor
+    hidden: Tensor
     output: Tensor
     mask: Tensor
     lengths: Tensor
@@ -113,6 +118,7 @@ class Task(ABC, Generic[Example, Settings]):
         settings_type: a dataclass of the head's settings, checked against the task's YAML.
         reader_type: a dataclass of the differences between files of this task, checked against the data's YAML.
         columns: the columns that `from_rows` needs; the YAML of a dataset maps the hub's column names to these.
+        places: those of `PLACES` where the head joins features; a head need not look at the others.
     """
 
     name: ClassVar[str]
@@ -122,6 +128,7 @@ class Task(ABC, Generic[Example, Settings]):
     settings_type: ClassVar[type]
     reader_type: ClassVar[type]
     columns: ClassVar[tuple[str, ...]] = ()
+    places: ClassVar[tuple[str, ...]] = ("input", "output")
 
     def __init__(self, settings: Settings, reader: Any) -> None:  # noqa: ANN401 (of `reader_type`)
         self.settings = settings
@@ -170,9 +177,24 @@ class Task(ABC, Generic[Example, Settings]):
     def collate(self, examples: Sequence[Example]) -> Batch:
         """A batch of these examples."""
 
+    def check_places(self, places: Mapping[str, Iterable[str]]) -> None:
+        """Raises an InputError if features ask for a place that the head does not offer.
+
+        Args:
+            places: the places that each part of the features asks for, by the part's key in the config.
+        """
+        for key, asked in places.items():
+            for place in asked:
+                if place not in self.places:
+                    offered = ", ".join(self.places)
+                    raise InputError(
+                        f"{key}.places: found {place}, a place that the head of task={self.name} does not offer; it "
+                        f"offers {offered}. Set {key}.places=[{self.places[0]}]"
+                    )
+
     @abstractmethod
-    def build_head(self, input_dim: int, output_dim: int) -> Head:
-        """A head for features of these widths."""
+    def build_head(self, widths: Mapping[str, int]) -> Head:
+        """A head for features of these widths, one for each of `PLACES`."""
 
     @abstractmethod
     def score(self, examples: Sequence[Example], predictions: Sequence[Any]) -> Scores:

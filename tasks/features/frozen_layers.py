@@ -16,8 +16,7 @@ from elmo.common.files import expanded
 from elmo.mix import LayerChoice
 from elmo.store import LIMIT_GB, PRECISIONS, ShelfDescription, open_shelf
 from elmo.store.cached_layers import MEMORY_GB, CachedLayers
-
-PLACES = ("input", "output")
+from tasks.interface import PLACES
 
 
 @dataclass
@@ -29,7 +28,7 @@ class ElmoConfig:
         weights: a name, shipped or published, a file or a folder; see `elmo.bilm.weight_files.find_weights`.
         untrained: draw random weights of the same shape: the control, with the width of ELMo but without training.
         untrained_seed: the seed for these weights; not the run's seed, so that all runs share one biLM as with elmo.
-        places: where ELMo enters: input, output or both.
+        places: where ELMo enters: some of input, hidden and output, as far as the task's head offers them.
         layers: mix, last, or the number of a layer.
         l2: lambda, on the raw mix weights.
         precision: float16 or float32, of the frozen layers before they are mixed. It changes the last digits of scores.

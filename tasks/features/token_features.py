@@ -23,7 +23,7 @@ from tasks.features.characters import CharacterCnn, CharactersConfig
 from tasks.features.frozen_layers import ElmoConfig, StoreConfig, bilm_fingerprint, build_elmo
 from tasks.features.word_index import LONGEST_WORD, WordNumbers
 from tasks.features.words import NO_VECTOR, WordRows, WordsConfig
-from tasks.interface import FeatureBatch, Sentence
+from tasks.interface import PLACES, FeatureBatch, Sentence
 from tasks.modules.seeding import initialise
 
 
@@ -45,6 +45,10 @@ class FeaturesConfig:
         if not (self.words or self.characters or (self.elmo and "input" in self.elmo.places)):
             raise InputError("features: every part is null; keep at least one of words, characters, elmo at the input")
         checks.dropout("features.dropout", self.dropout)
+
+    def places(self) -> dict[str, list[str]]:
+        """The places that the parts ask for, by key in the config; words and characters are at the input."""
+        return {} if self.elmo is None else {"features.elmo": self.elmo.places}
 
 
 def features_fingerprint(config: FeaturesConfig) -> dict[str, str | None]:
@@ -141,8 +145,8 @@ class TokenFeatures(nn.Module):
             initialise(self.characters, seed, "characters")
         places = self.elmo.mixes if self.elmo is not None else ()
         elmo_dim = self.elmo.dim if self.elmo is not None else 0
-        self.input_dim = words_dim + (self.characters.dim if self.characters else 0) + elmo_dim * ("input" in places)
-        self.output_dim = elmo_dim * ("output" in places)
+        self.widths = {place: elmo_dim * (place in places) for place in PLACES}
+        self.widths["input"] += words_dim + (self.characters.dim if self.characters else 0)
 
     @property
     def training_words(self) -> tuple[str, ...]:
@@ -235,13 +239,14 @@ class TokenFeatures(nn.Module):
             spelling = self._spelling[text.distinct, : max(text.longest, self.characters.width)]
             by_word = self.characters(spelling, self._spelled[text.distinct])
             parts.append(nn.functional.embedding(text.places, by_word))
-        output = torch.zeros(*mask.shape, 0, device=mask.device)
+        places: dict[str, Tensor] = {}
         if self.elmo is not None and self._layers is not None and text.layers is not None:
             places = self.elmo.mixed(self._layers.layers_at(text.layers, held), mask)
             if "input" in places:
                 parts.append(places["input"])
-            output = places.get("output", output)
-        return FeatureBatch(self.dropout(torch.cat(parts, dim=-1)), output, mask, text.lengths)
+        nothing = torch.zeros(*mask.shape, 0, device=mask.device)
+        hidden, output = places.get("hidden", nothing), places.get("output", nothing)
+        return FeatureBatch(self.dropout(torch.cat(parts, dim=-1)), hidden, output, mask, text.lengths)
 
     def _word_vectors(self, rows: Tensor) -> Tensor:
         """The vectors of word rows, zero where there is none: (batch, tokens) -> (batch, tokens, words_dim)."""

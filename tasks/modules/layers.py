@@ -24,6 +24,7 @@ class BiRnn(nn.Module):
         layers: number of stacked layers.
         dropout: between the layers.
         cell: nn.LSTM or nn.GRU.
+        hidden_dim: width of vectors that join the input of every layer above the first.
     """
 
     def __init__(
@@ -33,19 +34,31 @@ class BiRnn(nn.Module):
         layers: int = 1,
         dropout: float = 0.0,
         cell: type[nn.LSTM] | type[nn.GRU] = nn.LSTM,
+        hidden_dim: int = 0,
     ) -> None:
         super().__init__()
         between = dropout if layers > 1 else 0.0
         self.rnn = cell(input_dim, hidden, layers, batch_first=True, bidirectional=True, dropout=between)
         self.output_dim = 2 * hidden
+        # The weights on the joined vectors, of both directions of each layer above the first. They are separate, so
+        # that the RNN has the parameters, and the initial values, that it has without joined vectors.
+        gates = (4 if issubclass(cell, nn.LSTM) else 3) * hidden
+        joining = 2 * (layers - 1) if hidden_dim else 0
+        self.joining = nn.ModuleList(nn.Linear(hidden_dim, gates, bias=False) for _ in range(joining))
 
-    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
-        """The states of all tokens: (batch, tokens, input_dim), (batch,) on the CPU -> (batch, tokens, 2 * hidden)."""
-        if x.device.type == "cuda" and fast_loops(x) is None:  # cuDNN is faster than the loop in torch
+    def forward(self, x: Tensor, lengths: Tensor, hidden: Tensor | None = None) -> Tensor:
+        """The states of all tokens, (batch, tokens, 2 * hidden), zeros at padding.
+
+        Args:
+            x: the input, (batch, tokens, input_dim).
+            lengths: tokens of each sentence, (batch,), on the CPU.
+            hidden: joins the input of every layer above the first, (batch, tokens, hidden_dim).
+        """
+        if x.device.type == "cuda" and not self.joining and fast_loops(x) is None:  # cuDNN beats the loop in torch
             packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
             states, _ = pad_packed_sequence(self.rnn(packed)[0], batch_first=True, total_length=x.shape[1])
             return states
-        return self._in_one_walk(x, lengths)
+        return self._in_one_walk(x, lengths, hidden)
 
     def together(self, texts: Sequence[tuple[Tensor, Tensor]]) -> list[Tensor]:
         """The states of several batches, (x, lengths) each, in one pass: fewer, larger steps are faster."""
@@ -55,16 +68,20 @@ class BiRnn(nn.Module):
         parts = torch.split(states, [len(x) for x, _ in texts])
         return [part[:, : x.shape[1]] for part, (x, _) in zip(parts, texts, strict=True)]
 
-    def _in_one_walk(self, x: Tensor, lengths: Tensor) -> Tensor:
+    def _in_one_walk(self, x: Tensor, lengths: Tensor, hidden: Tensor | None) -> Tensor:
         """The same as torch with the same parameters, but faster."""
         packing = Packing.of(lengths, x.shape[1], x.device)
         names = ("weight_hh", "weight_ih", "bias_ih", "bias_hh")
         for layer in range(self.rnn.num_layers):
-            if layer:
-                x = functional.dropout(x, self.rnn.dropout, self.training)
             inner, outer, *biases = (
                 [getattr(self.rnn, f"{name}_l{layer}{way}") for way in ("", "_reverse")] for name in names
             )
+            if layer:
+                if self.joining:
+                    x = torch.cat([x, hidden], dim=-1)  # type: ignore[list-item]
+                    joining = self.joining[2 * layer - 2 : 2 * layer]
+                    outer = [torch.cat([w, more.weight], dim=1) for w, more in zip(outer, joining, strict=True)]  # type: ignore[list-item]
+                x = functional.dropout(x, self.rnn.dropout, self.training)
             x = bidirectional(x, packing, inner, outer, [*biases[0], *biases[1]], isinstance(self.rnn, nn.LSTM))
         return x
 

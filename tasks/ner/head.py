@@ -30,19 +30,31 @@ class NerSettings:
 
 
 class BiLstmCrf(Head):
-    """Reads [x_k; ELMo_k] with a BiLSTM and tags [h_k; ELMo_k] with a CRF; predictions are lists of tags."""
+    """Reads [x_k; ELMo_k] with a BiLSTM and tags [h_k; ELMo_k] with a CRF; predictions are lists of tags.
 
-    def __init__(self, settings: NerSettings, tags: Sequence[str], input_dim: int, output_dim: int) -> None:
+    Args:
+        settings: the sizes.
+        tags: what to predict.
+        input_dim: width of the features at the input.
+        output_dim: their width next to the BiLSTM's states.
+        hidden_dim: their width between the BiLSTM's layers.
+    """
+
+    def __init__(
+        self, settings: NerSettings, tags: Sequence[str], input_dim: int, output_dim: int, hidden_dim: int = 0
+    ) -> None:
         super().__init__()
         self.tags = list(tags)
         self.dropout = nn.Dropout(settings.dropout)
-        self.encoder = BiRnn(input_dim, settings.hidden, settings.layers, settings.dropout)
+        self.encoder = BiRnn(input_dim, settings.hidden, settings.layers, settings.dropout, hidden_dim=hidden_dim)
         self.projection = nn.Linear(self.encoder.output_dim + output_dim, len(tags))
         self.crf = ConstrainedCrf(tags, may_follow)
 
     def _emissions(self, features: FeatureBatch) -> Tensor:
         """The scores of the tags for the CRF, (batch, tokens, tags)."""
-        encoded = self.encoder(self.dropout(features.input), features.lengths)  # (batch, tokens, 2 * hidden)
+        encoded = self.encoder(
+            self.dropout(features.input), features.lengths, features.hidden
+        )  # (batch, tokens, 2 * hidden)
         emissions: Tensor = self.projection(torch.cat([self.dropout(encoded), features.output], dim=-1))
         return emissions
 

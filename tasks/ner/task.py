@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from elmo.common.errors import InputError
 from tasks.data.tag_schemes import bioes, scheme_of, spans_of
-from tasks.interface import Batch, Head, Scores, Sentence, Split, Task
+from tasks.interface import PLACES, Batch, Head, Scores, Sentence, Split, Task
 from tasks.metrics import SPAN_METRICS, check_same_values, seqeval_scores, span_scores
 from tasks.ner.data import ColumnReader, NerExample, read_columns, read_rows
 from tasks.ner.head import BiLstmCrf, NerSettings
@@ -27,6 +28,7 @@ class Ner(Task[NerExample, NerSettings]):
     settings_type = NerSettings
     reader_type = ColumnReader
     columns = ("words", "tags")
+    places = PLACES
 
     tags: list[str]
 
@@ -86,9 +88,19 @@ class Ner(Task[NerExample, NerSettings]):
             {"tags": torch.from_numpy(tags)},
         )
 
-    def build_head(self, input_dim: int, output_dim: int) -> Head:
+    def check_places(self, places: Mapping[str, Iterable[str]]) -> None:
+        """As for every task; `hidden` is between two layers of the encoder."""
+        super().check_places(places)
+        for key, asked in places.items():
+            if "hidden" in asked and self.settings.layers < 2:
+                raise InputError(
+                    f"{key}.places: hidden is between the layers of the head's encoder, found "
+                    f"task.layers={self.settings.layers}. Set task.layers=2"
+                )
+
+    def build_head(self, widths: Mapping[str, int]) -> Head:
         """A BiLSTM-CRF."""
-        return BiLstmCrf(self.settings, self.tags, input_dim, output_dim)
+        return BiLstmCrf(self.settings, self.tags, widths["input"], widths["output"], widths["hidden"])
 
     def gold(self, examples: Sequence[NerExample]) -> list[list[str]]:
         """The gold tags in BIOES."""

@@ -152,6 +152,7 @@ def _parsed(tree: DictConfig, task_class: type[Task[Any, Any]]) -> RunConfig:
         _checked(task_class.settings_type, settings, "task"),
         _checked(task_class.reader_type, data.reader, "data.reader"),
     )
+    task.check_places(values.features.places())
     return RunConfig(
         task=task,
         features=values.features,

@@ -213,7 +213,7 @@ def train_and_test(
     train, dev = load("train").examples, load("dev").examples
     task.learn_labels(train)
     features = TokenFeatures(config.features, sentences(train), config.seed, config.store)
-    head = task.build_head(features.input_dim, features.output_dim)
+    head = task.build_head(features.widths)
     initialise(head, config.seed, "head")
     model = TaskModel(features, head).to(device)
     trained = sum(parameter.numel() for parameter in model.trained().values())

@@ -71,7 +71,7 @@ def load_weights(path: Path, task: str) -> tuple[RunConfig, TaskModel]:
         raise InputError(f"{path}: {', '.join(changed)} differ from those that the model was trained with")
     config.task.use_labels(saved["labels"])
     features = TokenFeatures(config.features, [tuple(saved["words"])], config.seed)
-    model = TaskModel(features, config.task.build_head(features.input_dim, features.output_dim))
+    model = TaskModel(features, config.task.build_head(features.widths))
     with naming(path, remedy):
         model.restore(saved["trained"])
     return config, model

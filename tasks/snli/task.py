@@ -66,9 +66,9 @@ class Snli(Task[PairExample, EsimSettings]):
             {"labels": torch.tensor(_numbers(self.gold(examples)))},
         )
 
-    def build_head(self, input_dim: int, output_dim: int) -> Head:
+    def build_head(self, widths: Mapping[str, int]) -> Head:
         """An ESIM."""
-        return Esim(self.settings, input_dim, output_dim)
+        return Esim(self.settings, widths["input"], widths["output"])
 
     def gold(self, examples: Sequence[PairExample]) -> list[str]:
         """The gold labels."""

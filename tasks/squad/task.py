@@ -88,9 +88,9 @@ class Squad(Task[SquadExample, SquadSettings]):
             {"starts": torch.from_numpy(starts), "ends": torch.from_numpy(ends), "meant": torch.from_numpy(meant)},
         )
 
-    def build_head(self, input_dim: int, output_dim: int) -> Head:
+    def build_head(self, widths: Mapping[str, int]) -> Head:
         """BiDAF with self-attention."""
-        return BidafSelfAttention(self.settings, input_dim, output_dim)
+        return BidafSelfAttention(self.settings, widths["input"], widths["output"])
 
     def gold(self, examples: Sequence[SquadExample]) -> list[tuple[int, int]]:
         """The tokens of the first answer, or those around it where it does not align with tokens."""

@@ -60,9 +60,9 @@ class Sst5(Task[SentimentExample, BcnSettings]):
             {"label": torch.tensor([example.label for example in examples])},
         )
 
-    def build_head(self, input_dim: int, output_dim: int) -> Head:
+    def build_head(self, widths: Mapping[str, int]) -> Head:
         """A biattentive classification network."""
-        return BiattentiveClassifier(self.settings, input_dim, output_dim)
+        return BiattentiveClassifier(self.settings, widths["input"], widths["output"])
 
     def gold(self, examples: Sequence[SentimentExample]) -> list[Sentiment]:
         """The gold labels and their sides; the side of a neutral text is not used."""

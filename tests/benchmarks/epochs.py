@@ -56,7 +56,7 @@ class Arm:
         texts = list(chain.from_iterable(map(config.task.texts, self.train)))
         kept = StoreConfig(path=str(store) if store else None)
         built = TokenFeatures(config.features, texts, 1, kept)
-        head = config.task.build_head(built.input_dim, built.output_dim)
+        head = config.task.build_head(built.widths)
         initialise(head, 1, "head")
         self.model = TaskModel(built, head).to(device)
         self.texts = [*texts, *chain.from_iterable(map(config.task.texts, self.dev))]

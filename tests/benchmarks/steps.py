@@ -72,7 +72,7 @@ class Arm:
         task = config.task
         texts = [list(chain.from_iterable(map(task.texts, split))) for split in (train, dev)]
         features = TokenFeatures(config.features, texts[0], 1, config.store)
-        head = task.build_head(features.input_dim, features.output_dim)
+        head = task.build_head(features.widths)
         initialise(head, 1, "head")
         self.model = TaskModel(features, head).to(device)
         features.meet([*texts[0], *texts[1]])

@@ -45,6 +45,6 @@ def model_of(config, train, seed=1):
     config.task.learn_labels(train)
     sentences = [sentence for example in train for sentence in config.task.texts(example)]
     features = TokenFeatures(config.features, sentences, seed)
-    head = config.task.build_head(features.input_dim, features.output_dim)
+    head = config.task.build_head(features.widths)
     initialise(head, seed, "head")
     return TaskModel(features, head)

@@ -39,20 +39,21 @@ def words_only(vectors=None, **settings):
 
 class TestWidths:
     @pytest.mark.parametrize(
-        ("places", "input_dim", "output_dim"),
+        ("places", "widths"),
         [
-            (None, 6 + 8, 0),
-            (["input"], 6 + 8 + TINY_DIM, 0),
-            (["output"], 6 + 8, TINY_DIM),
-            (["input", "output"], 6 + 8 + TINY_DIM, TINY_DIM),
+            (None, (6 + 8, 0, 0)),
+            (["input"], (6 + 8 + TINY_DIM, 0, 0)),
+            (["output"], (6 + 8, 0, TINY_DIM)),
+            (["input", "output"], (6 + 8 + TINY_DIM, 0, TINY_DIM)),
+            (["hidden"], (6 + 8, TINY_DIM, 0)),
         ],
     )
-    def test_places(self, places, input_dim, output_dim):
+    def test_places(self, places, widths):
         features = features_of(features_config(places))
-        assert (features.input_dim, features.output_dim) == (input_dim, output_dim)
+        assert tuple(features.widths.values()) == widths
         batch = features(TRAIN)
-        assert batch.input.shape == (3, 4, input_dim)
-        assert batch.output.shape == (3, 4, output_dim)
+        for vectors, width in zip((batch.input, batch.hidden, batch.output), widths, strict=True):
+            assert vectors.shape == (3, 4, width)
         assert batch.lengths.tolist() == [4, 3, 4]
         assert batch.mask.tolist() == [[True] * 4, [True] * 3 + [False], [True] * 4]
 
@@ -66,7 +67,7 @@ class TestWidths:
     )
     def test_any_part_may_be_left_out(self, settings, expected):
         features = features_of(features_config(**settings))
-        assert features.input_dim == features(TRAIN).input.shape[-1] == expected
+        assert features.widths["input"] == features(TRAIN).input.shape[-1] == expected
 
     @pytest.mark.parametrize("places", [None, ["output"]])
     def test_nothing_at_the_input_is_an_error(self, places):
@@ -75,11 +76,11 @@ class TestWidths:
 
     @pytest.mark.parametrize("places", [[], ["middle"], ["input", "middle"]])
     def test_unknown_places(self, places):
-        with pytest.raises(InputError, match=r"features\.elmo\.places: expected some of input, output, found"):
+        with pytest.raises(InputError, match=r"features\.elmo\.places: expected some of input, hidden, output, found"):
             features_of(features_config(places))
 
     def test_pretrained_vectors_bring_their_width(self, vectors):
-        assert features_of(words_only(vectors, dim=50)).input_dim == 3
+        assert features_of(words_only(vectors, dim=50)).widths["input"] == 3
 
 
 class TestElmo:
@@ -276,7 +277,8 @@ def test_the_texts_of_a_batch_go_through_the_bilm_once(monkeypatch):
 def parameters_of(places, seed, vectors=None):
     """All parameters of features and head, by name."""
     features = TokenFeatures(features_config(places, vectors=vectors), TRAIN, seed)
-    head = BiLstmCrf(NerSettings(hidden=5), ["O", "S-PER"], features.input_dim, features.output_dim)
+    widths = [features.widths[place] for place in ("input", "output", "hidden")]
+    head = BiLstmCrf(NerSettings(hidden=5), ["O", "S-PER"], *widths)
     initialise(head, seed, "head")
     return dict([*features.named_parameters("features"), *head.named_parameters("head")])
 
@@ -290,7 +292,8 @@ class TestArmsStartEqual:
     """Same seed, same start: ELMo changes what reads it, and nothing else."""
 
     @pytest.mark.parametrize(
-        ("places", "readers"), [(["input"], INPUT), (["output"], OUTPUT), (["input", "output"], INPUT | OUTPUT)]
+        ("places", "readers"),
+        [(["input"], INPUT), (["output"], OUTPUT), (["input", "output"], INPUT | OUTPUT), (["hidden"], set())],
     )
     def test_but_for_what_reads_elmo(self, places, readers):
         baseline, elmo = parameters_of(None, 1), parameters_of(places, 1)

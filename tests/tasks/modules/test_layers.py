@@ -30,6 +30,35 @@ def test_birnn_equals_each_sentence_alone_and_pads_with_zeros(cell):
         assert not states[i, n:].any()
 
 
+@pytest.mark.parametrize("cell", [nn.LSTM, nn.GRU])
+def test_vectors_that_join_between_layers_are_a_wider_input_of_the_next_layer(cell):
+    """Against torch's own layers, one by one, the upper ones with weights for [states; joined vectors]."""
+    torch.manual_seed(0)
+    rnn = BiRnn(5, 4, layers=3, cell=cell, hidden_dim=2).double().eval()
+    x, joined = torch.randn(1, 6, 5, dtype=torch.float64), torch.randn(1, 6, 2, dtype=torch.float64)
+    states = x
+    for layer in range(3):
+        plain = cell(5 if layer == 0 else 8 + 2, 4, batch_first=True, bidirectional=True).double()
+        with torch.no_grad():
+            for name, parameter in plain.named_parameters():
+                own = getattr(rnn.rnn, name.replace("_l0", f"_l{layer}"))
+                if layer and name.startswith("weight_ih"):
+                    own = torch.cat([own, rnn.joining[2 * (layer - 1) + name.endswith("_reverse")].weight], dim=1)
+                parameter.copy_(own)
+        states = plain(states if layer == 0 else torch.cat([states, joined], dim=-1))[0]
+    torch.testing.assert_close(rnn(x, torch.tensor([6]), joined), states)
+
+
+def test_joined_vectors_of_no_width_change_nothing():
+    plain, empty = (BiRnn(5, 4, layers=2, dropout=0.5, **more) for more in ({}, {"hidden_dim": 0}))
+    empty.load_state_dict(plain.state_dict())
+    x, lengths = torch.randn(3, 6, 5), torch.tensor([2, 6, 1])
+    torch.manual_seed(1)
+    expected = plain(x, lengths)
+    torch.manual_seed(1)
+    assert torch.equal(empty(x, lengths, torch.zeros(3, 6, 0)), expected)
+
+
 def test_variational_dropout_drops_a_dimension_for_the_whole_sentence():
     torch.manual_seed(0)
     dropout = VariationalDropout(0.5)

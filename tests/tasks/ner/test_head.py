@@ -1,5 +1,7 @@
 """The BiLSTM-CRF: its loss against pytorch-crf, its dropout by the inputs of each part."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torchcrf import CRF
@@ -9,7 +11,7 @@ from tasks.ner.head import BiLstmCrf, NerSettings
 
 LENGTHS = torch.tensor([4, 2])
 MASK = torch.arange(4) < LENGTHS[:, None]
-ONES = FeatureBatch(torch.ones(2, 4, 400), torch.ones(2, 4, 3), MASK, LENGTHS)
+ONES = FeatureBatch(torch.ones(2, 4, 400), torch.ones(2, 4, 0), torch.ones(2, 4, 3), MASK, LENGTHS)
 
 
 @pytest.fixture
@@ -34,3 +36,20 @@ def test_dropout_of_input_and_states_but_not_of_what_joins_the_output(head):
     assert 0.4 < (read["encoder"] == 0).float().mean().item() < 0.6
     assert 0.2 < (states[MASK] == 0).float().mean().item() < 0.8
     assert (joined == 1).all()
+
+
+def test_what_joins_the_hidden_states_is_read_by_the_second_layer_alone():
+    """A change at `hidden` leaves the first layer's states and changes the emissions; no width, no parameters."""
+    torch.manual_seed(0)
+    settings = NerSettings(hidden=5, layers=2, dropout=0.0)
+    head = BiLstmCrf(settings, ["O", "S-P"], 400, 3, hidden_dim=6)
+    assert {name for name, _ in head.named_parameters()} - {
+        name for name, _ in BiLstmCrf(settings, ["O", "S-P"], 400, 3).named_parameters()
+    } == {"encoder.joining.0.weight", "encoder.joining.1.weight"}
+    emissions = [head._emissions(replace(ONES, hidden=torch.full((2, 4, 6), value))) for value in (0.0, 1.0)]
+    assert not torch.equal(*emissions)
+    with torch.no_grad():
+        for more in head.encoder.joining:
+            more.weight.zero_()
+    emissions = [head._emissions(replace(ONES, hidden=torch.full((2, 4, 6), value))) for value in (0.0, 1.0)]
+    torch.testing.assert_close(*emissions)

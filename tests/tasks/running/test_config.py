@@ -81,7 +81,20 @@ class TestUnknownAndWrong:
             ("trainer.plateau_factor=2", "trainer.plateau_factor: expected null or a factor between 0 and 1, found 2"),
             ("trainer.plateau_patience=-1", "trainer.plateau_patience: expected at least 0, found -1"),
             ("trainer.grad_norm=nan", "trainer.grad_norm: expected a finite number, found nan"),
-            ("features=elmo features.elmo.places=[inptu]", "features.elmo.places: expected some of input, output"),
+            (
+                "features=elmo features.elmo.places=[inptu]",
+                "features.elmo.places: expected some of input, hidden, output",
+            ),
+            (
+                "task=snli features=elmo features.elmo.places=[hidden]",
+                "features.elmo.places: found hidden, a place that the head of task=snli does not offer; it offers "
+                "input, output. Set features.elmo.places=[input]",
+            ),
+            (
+                "features=elmo features.elmo.places=[hidden] task.layers=1",
+                "features.elmo.places: hidden is between the layers of the head's encoder, found task.layers=1. Set "
+                "task.layers=2",
+            ),
             ("features=elmo features.elmo.layers=top", "features.elmo.layers: expected mix, last or the number of"),
             ("features=elmo features.elmo.dropout=1", "features.elmo.dropout: expected at least 0 and below 1"),
             ("features=elmo features.elmo.l2=-0.1", "features.elmo.l2: expected at least 0, found -0.1"),

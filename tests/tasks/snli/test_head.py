@@ -24,7 +24,7 @@ def text(lengths, output_dim, seed):
     mask = torch.arange(max(lengths) + 1) < torch.tensor(lengths)[:, None]
     values = torch.randn(*mask.shape, INPUT + output_dim, generator=draw)
     values[~mask] = 1e3
-    return FeatureBatch(values[..., :INPUT], values[..., INPUT:], mask, torch.tensor(lengths))
+    return FeatureBatch(values[..., :INPUT], values[..., :0], values[..., INPUT:], mask, torch.tensor(lengths))
 
 
 def head_of(output_dim=0, seed=1):
@@ -123,8 +123,9 @@ def test_dropout_is_variational_on_the_inputs_of_both_lstms():
     seen = []
     for birnn in (head.encoder, head.composition):
         birnn.register_forward_pre_hook(lambda _, arguments: seen.append(arguments[0]))
+    nothing = torch.ones(2, 6, 0)
     ones = FeatureBatch(
-        torch.ones(2, 6, INPUT), torch.ones(2, 6, 0), torch.ones(2, 6, dtype=torch.bool), torch.tensor([6, 6])
+        torch.ones(2, 6, INPUT), nothing, nothing, torch.ones(2, 6, dtype=torch.bool), torch.tensor([6, 6])
     )
     torch.manual_seed(0)
     head.logits([ones, ones])
@@ -167,7 +168,7 @@ class TestTask:
         assert (trainer.optimizer, trainer.lr, trainer.grad_norm, trainer.batch_size) == ("adam", 0.0004, 10.0, 32)
         assert (trainer.plateau_factor, trainer.plateau_patience) == (0.5, 0)
         assert (trainer.epochs, trainer.patience) == (75, 5)
-        head = config.task.build_head(300, 0)
+        head = config.task.build_head({"input": 300, "hidden": 0, "output": 0})
         assert head.projection[0].in_features == 2400
         assert head.classifier[1].in_features == 2400
         assert [layer.p for layer in head.classifier if isinstance(layer, nn.Dropout)] == [0.5, 0.5]

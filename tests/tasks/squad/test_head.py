@@ -24,14 +24,16 @@ def text_of(lengths, dim, output_dim, seed):
     """Random features of sentences of these lengths, with rubbish where there are none."""
     draw = torch.Generator().manual_seed(seed)
     vectors = torch.randn(len(lengths), max(lengths), dim + output_dim, generator=draw)
-    return FeatureBatch(vectors[..., :dim], vectors[..., dim:], mask_of(lengths), torch.tensor(lengths))
+    parts = vectors[..., :dim], vectors[..., :0], vectors[..., dim:]
+    return FeatureBatch(*parts, mask_of(lengths), torch.tensor(lengths))
 
 
 def alone(text, i, more=0):
     """One sentence of a batch, followed by some padding."""
     n = int(text.lengths[i])
     pad = (0, 0, 0, more)
-    rows = [torch.nn.functional.pad(values[i : i + 1, :n], pad, value=9.0) for values in (text.input, text.output)]
+    parts = (text.input, text.hidden, text.output)
+    rows = [torch.nn.functional.pad(values[i : i + 1, :n], pad, value=9.0) for values in parts]
     return FeatureBatch(*rows, torch.arange(n + more)[None] < n, text.lengths[i : i + 1])
 
 

@@ -62,7 +62,7 @@ class TestKeptWeights:
         own = [f"features.words.vectors={mine / 'vectors.txt'}", f"features.elmo.weights={mine / 'small'}"]
         config = run_of("task=squad", "data=mini", *ELMO[:-2], *own, "task.hidden=3")
         features = TokenFeatures(config.features, [("the", "dog")], config.seed)
-        model = TaskModel(features, config.task.build_head(features.input_dim, features.output_dim))
+        model = TaskModel(features, config.task.build_head(features.widths))
         (tmp_path / "run").mkdir()
         save_weights(tmp_path / "run" / "weights.pt", model, config)
         return SimpleNamespace(path=tmp_path / "run" / "weights.pt", model=model, config=config, mine=mine)

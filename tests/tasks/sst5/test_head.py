@@ -25,7 +25,7 @@ def features(input_dim=9, output_dim=3, padding=0.0, seed=0):
     parts = [torch.randn(3, max(LENGTHS), dim, generator=generator) for dim in (input_dim, output_dim)]
     for part in parts:
         part[~mask] = padding
-    return FeatureBatch(parts[0], parts[1], mask, lengths)
+    return FeatureBatch(parts[0], parts[0][..., :0], parts[1], mask, lengths)
 
 
 def batch(labels=(0, 2, 4)):

@@ -35,7 +35,8 @@ class Lengths(nn.Module):
     def forward(self, sentences):
         lengths = torch.tensor([len(sentence) for sentence in sentences])
         values = lengths.float()[:, None, None]
-        return FeatureBatch(values, values[..., :0], torch.ones(len(sentences), 1, dtype=torch.bool), lengths)
+        nothing = values[..., :0]
+        return FeatureBatch(values, nothing, nothing, torch.ones(len(sentences), 1, dtype=torch.bool), lengths)
 
     def penalty(self):
         return torch.zeros(())
