@@ -31,7 +31,7 @@ the same, and the exit status is 1."""
 _EPILOG = """\
 examples:
   python -m results.publish results/runs            all finished runs
-  python -m results.publish sweep/paper/ner         some of them
+  python -m results.publish sweep/paper/TASK        some of them
   python -m results.publish                         only updates the tables and figures
   python -m results.publish --check                 status 1 if one of them is out of date; writes nothing
   python -m results.publish runs --commit 6d569d5   fills in the commit of records that have none

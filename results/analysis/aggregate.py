@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from results.analysis.names import default_pair, place, recomputed
 from results.analysis.paper_scores import load_paper
 from results.analysis.row_warnings import row_warnings
-from results.analysis.rows import BASELINE, MINI, WITH_ELMO, Group, Summary, TableRow, column_order, comparable_parts
+from results.analysis.rows import MINI, Group, Summary, TableRow, column_order, comparable_parts
 from results.records.collect import Collection, Finding, FoundRecord
-from results.records.example_scores import Example, ExamplesUnreadable, read_examples, score_of
+from results.records.example_scores import Example, ExamplesUnreadable, read_examples
 from results.records.identity import EXAMPLES_NAME, differences, fingerprint, flattened, shown
 from results.records.record import RunRecord
 
@@ -32,7 +33,7 @@ class Selection:
     data: Sequence[str] = field(default_factory=list)
     include_limited: bool = False
     runs_dir: Path | None = None
-    compared: tuple[str, str] = (BASELINE, WITH_ELMO)
+    compared: tuple[str, str] = field(default_factory=default_pair)
     best_of: int | None = None
 
 
@@ -68,14 +69,7 @@ def _row_order(key: tuple[str, str]) -> tuple[object, ...]:
     """Sort key: the paper's data and tasks in its order, then others by name, the mini data last."""
     data, task = key
     paper = load_paper()
-    tasks = paper.tasks
-    return (
-        data not in paper.comparable_data,
-        data == MINI,
-        data,
-        tasks.index(task) if task in tasks else len(tasks),
-        task,
-    )
+    return (data not in paper.comparable_data, data == MINI, data, *place(task, paper.tasks))
 
 
 def _row(
@@ -116,7 +110,7 @@ def _examples(item: FoundRecord, findings: list[Finding]) -> list[Example] | Non
     except ExamplesUnreadable as error:
         findings.append(Finding("unreadable", str(error), wrong=True, row=row))
         return None
-    score = score_of(examples, record.metric) if examples else None
+    score = recomputed(record, examples) if examples else None
     if score is not None and abs(score - record.score) > ROUNDING:
         text = (
             f"{item.path}: scores.test.{record.metric} is {record.score:.4f}, but the examples next to it give "

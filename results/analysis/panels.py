@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from results.analysis.names import metric_title
 from results.analysis.rows import Group, TableRow, train_fraction
 from results.records.record import RunRecord
 
@@ -46,6 +47,10 @@ class Panel:
     def metric(self) -> str:
         """The main metric of these groups."""
         return self.groups[0].metric
+
+    def metric_title(self, metric: str = "") -> str:
+        """The name for people of a metric, by default the main one."""
+        return metric_title(metric or self.metric, self.groups[0].records[0])
 
 
 def panels_of(row: TableRow) -> tuple[list[Panel], list[Panel]]:
@@ -88,21 +93,32 @@ def mixes(group: Group) -> dict[str, tuple[list[list[float]], float]]:
     return found
 
 
-def class_scores(group: Group) -> dict[str, tuple[float, int | None]]:
-    """Class -> (mean F1 over seeds in percent, examples of it in the test set), for classes that all seeds have."""
-    runs = []
-    for record in group.records:
-        labels = record.details.get("labels")
-        items = labels.items() if isinstance(labels, Mapping) else []
-        runs.append({str(name): scores for name, scores in items if isinstance(scores, Mapping)})
+def class_metric(groups: Sequence[Group]) -> str:
+    """The metric of single classes to show: the main one if they have it, else their first; empty if there is none."""
+    for group in groups:
+        for scores in _classes(group.records[0]).values():
+            return group.metric if group.metric in scores else next((name for name in scores if name != "gold"), "")
+    return ""
+
+
+def class_scores(group: Group, metric: str) -> dict[str, tuple[float, int | None]]:
+    """Class -> (mean score over seeds in percent, examples of it in the test set), for classes that all seeds have."""
+    runs = [_classes(record) for record in group.records]
     found = {}
     for name in runs[0]:
-        scores = [_number(run.get(name, {}).get("f1")) for run in runs]
+        scores = [_number(run.get(name, {}).get(metric)) for run in runs]
         known = [score for score in scores if score is not None]
         gold = _number(runs[0][name].get("gold"))
         if len(known) == len(runs):
             found[name] = (statistics.fmean(known), None if gold is None else int(gold))
     return found
+
+
+def _classes(record: RunRecord) -> dict[str, Mapping[str, object]]:
+    """Class -> its scores by metric, and under "gold" the number of its examples."""
+    labels = record.details.get("labels")
+    items = labels.items() if isinstance(labels, Mapping) else []
+    return {str(name): scores for name, scores in items if isinstance(scores, Mapping)}
 
 
 def confusion(group: Group) -> tuple[list[str], list[list[float]]] | None:

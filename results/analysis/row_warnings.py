@@ -70,5 +70,5 @@ def _settings_and_content(record: RunRecord) -> Parts:
 
 
 def _feature_parts(parts: Parts) -> set[str]:
-    """The parts of the features, such as words, characters, elmo."""
+    """The parts of the features, such as words and characters."""
     return {key.split(".")[1] for key in flattened(parts) if key.startswith("features.") and key.count(".") > 1}

@@ -13,8 +13,9 @@ from typing import Literal
 
 from elmo.common.files import read_json
 from results.analysis.aggregate import ROUNDING
+from results.analysis.names import recomputed
 from results.records.collect import FoundRecord, collect
-from results.records.example_scores import ExamplesUnreadable, read_examples, score_of
+from results.records.example_scores import ExamplesUnreadable, read_examples
 from results.records.identity import EXAMPLES_NAME, RECORD_NAME, differences, record_path
 from results.records.record import RecordUnreadable, RunRecord, read_record, write_record
 
@@ -108,7 +109,7 @@ def refusal(item: FoundRecord) -> str:
         return str(error)
     if scores is None:
         return f"expected {EXAMPLES_NAME} next to the record, found none; without it there is no interval"
-    score = score_of(scores, record.metric)
+    score = recomputed(record, scores)
     if score is None or abs(score - record.score) > ROUNDING:
         found = "no such metric" if score is None else f"{score:.4f}"
         return f"expected examples that give the score, {record.metric} {record.score:.4f}, found {found}"

@@ -1,7 +1,7 @@
 """Identity and fingerprint of a run.
 
-The identity is the run's name ("NER on the mini data with ELMo, seed 1"), and determines the path of its record. The
-fingerprint is the hash of everything that may change a score. If a record has the same identity but another
+The identity is the run's name (data, task, features, seed, changed settings), and determines the path of its record.
+The fingerprint is the hash of everything that may change a score. If a record has the same identity but another
 fingerprint, it was made under other settings.
 """
 
@@ -32,8 +32,8 @@ class Identity:
 
     Attributes:
         data: Name of the data configuration, such as "mini" or "paper".
-        task: Name of the task, such as "ner".
-        features: Name of the features configuration, such as "glove" or "elmo"; the arm of the comparison.
+        task: Name of the task.
+        features: Name of the features configuration: the arm of the comparison.
         seed: The run's seed.
         variant: All other changed settings, by the key that was typed: `{"trainer.epochs": 2, "limit": 200}`. A deleted
             key is `~KEY`, with its default value. Empty for a plain run.
@@ -55,7 +55,7 @@ class Identity:
 
     @property
     def title(self) -> str:
-        """The name for display, with the variant as typed: "mini ner elmo seed 1 limit=200"."""
+        """The name for display, with the variant as typed: "mini TASK FEATURES seed 1 limit=200"."""
         variant = (f"{key}={shown(value)}" for key, value in self.variant.items())
         fold = () if self.fold is None else (f"fold {self.fold}",)
         return printable(" ".join((self.data, self.task, self.features, *fold, f"seed {self.seed}", *variant)))
@@ -64,8 +64,8 @@ class Identity:
 def record_path(runs_dir: Path, identity: Identity) -> Path:
     """The file for the record of this identity.
 
-    `runs/mini/ner/elmo/seed-1/record.json`, and with a variant
-    `runs/mini/ner/elmo/limit=200,trainer.epochs=2/seed-1/record.json`.
+    `runs/mini/TASK/FEATURES/seed-1/record.json`, and with a variant
+    `runs/mini/TASK/FEATURES/limit=200,trainer.epochs=2/seed-1/record.json`.
     """
     variant = ",".join(f"{_escaped(key)}={_escaped(shown(value))}" for key, value in sorted(identity.variant.items()))
     names = [_escaped(identity.data), _escaped(identity.task), _escaped(identity.features)]

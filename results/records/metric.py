@@ -5,6 +5,7 @@ A task declares its metrics, the record carries the declaration, and tables and 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
 
@@ -61,10 +62,11 @@ class Metric:
 
     def of_examples(self, examples: Sequence[Mapping[str, float]]) -> float | None:
         """The score of these examples; None if there are none, or one lacks a column."""
-        columns = self.columns
-        if not examples or any(name not in example for example in examples for name in columns):
+        try:
+            sums = {name: sum(map(itemgetter(name), examples)) for name in self.columns}
+        except KeyError:
             return None
-        return float(self.score({name: sum(e[name] for e in examples) for name in columns}, len(examples)))
+        return float(self.score(sums, len(examples))) if examples else None
 
 
 def mean_of(column: str, factor: float = 1, *, unit: str = "", title: str = "") -> Metric:

@@ -2,16 +2,17 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from results.analysis.names import metric_title
 from results.analysis.panels import (
     Efficiency,
     Panel,
     as_stem,
+    class_metric,
     class_scores,
     confusion,
     curve,
     layer_name,
     mixes,
-    shown_metric,
 )
 from results.analysis.rows import Group
 from results.report.figures import (
@@ -56,8 +57,8 @@ def gains(panels: Sequence[Panel], compared: Sequence[str]) -> Figure:
         marks.append(Label(RIGHT, top + 15, text, "ink" if sure else "muted", 12, "end"))
         if interval:
             ends_at = [(scale.at(interval.low), top + 30), (scale.at(interval.high), top + 30)]
-            marks.append(ChartLine(ends_at, "elmo", 3, opacity=0.9 if sure else 0.45, title=f"{panel.title}: {text}"))
-        marks.append(Dot(scale.at(gain), top + 30, "elmo", "diamond", 5.0, title=f"{panel.title}: {text}"))
+            marks.append(ChartLine(ends_at, "blue", 3, opacity=0.9 if sure else 0.45, title=f"{panel.title}: {text}"))
+        marks.append(Dot(scale.at(gain), top + 30, "blue", "diamond", 5.0, title=f"{panel.title}: {text}"))
     caption = "Test set, in points, with 95 % interval. One that includes zero leaves open whether there is a gain."
     return Figure("gains", f"Gain of {compared[1]} over {compared[0]}", caption, height, marks)
 
@@ -78,7 +79,7 @@ def seed_scatter(panel: Panel, arms: Arms) -> Figure:
         for record in group.records:
             title = f"{group.features} seed {record.identity.seed}: {record.score:.2f}"
             marks.append(Dot(scale.at(record.score), y, arm.colour, arm.shape, 4.5, 0.75, title))
-    caption = f"Test {shown_metric(panel.metric)} of every run; the bar is the mean."
+    caption = f"Test {panel.metric_title()} of every run; the bar is the mean."
     return Figure(f"seeds-{panel.stem}", panel.title, caption, bottom + 26, marks)
 
 
@@ -104,7 +105,7 @@ def learning_curves(panel: Panel, arms: Arms) -> Figure | None:
             ChartLine([(epochs.at(x), scores.at(y)) for x, y in own], arm.colour, 1.8, opacity=0.85, title=title)
         )
         marks.append(Dot(epochs.at(best[0]), scores.at(best[1]), arm.colour, arm.shape, 3.5, title=title))
-    caption = f"Dev {shown_metric(panel.metric)} by epoch; the mark is each run's best epoch."
+    caption = f"Dev {panel.metric_title()} by epoch; the mark is each run's best epoch."
     return Figure(f"curves-{panel.stem}", panel.title, caption, AXES_BOTTOM + 38, marks)
 
 
@@ -156,6 +157,7 @@ def layer_weights(panel: Panel, arms: Arms) -> Figure | None:
 def sample_efficiency(sizes: Efficiency, arms: Arms) -> Figure:
     """Test score by the number of training examples, on a logarithmic scale: the paper's Figure 1."""
     panel = Panel(sizes.row, sizes.label)
+    first = next(group for points in sizes.series.values() for _, group in points)
     values = sorted({size for points in sizes.series.values() for size, _ in points})
     across = Scale(values[0], values[-1], AXES_LEFT + 10, RIGHT - 14, log=True)
     scores = [score for points in sizes.series.values() for _, group in points for score in group.scores]
@@ -174,14 +176,16 @@ def sample_efficiency(sizes: Efficiency, arms: Arms) -> Figure:
             ]
             title = f"{features}, {texts[size]}: {group.mean:.2f} ({len(group.records)} seeds)"
             marks.append(Dot(across.at(size), scale.at(group.mean), arm.colour, arm.shape, 4.5, title=title))
-    metric = next(group.metric for points in sizes.series.values() for _, group in points)
-    caption = f"Test {shown_metric(metric)} by training set size; line and mark: mean, dots: seeds."
+    caption = (
+        f"Test {metric_title(first.metric, first.records[0])} by training set size; line and mark: mean, dots: seeds."
+    )
     return Figure(f"efficiency-{panel.stem}", panel.title, caption, AXES_BOTTOM + 38, marks)
 
 
 def per_class(panel: Panel, arms: Arms) -> Figure | None:
-    """F1 of each class, the arms on one line; None if the records have no classes."""
-    found = [(group, class_scores(group)) for group in panel.groups]
+    """Score of each class, the arms on one line; None if the records have no classes."""
+    metric = class_metric(panel.groups)
+    found = [(group, class_scores(group, metric)) for group in panel.groups]
     names = list(dict.fromkeys(name for _, own in found for name in own))
     if not names:
         return None
@@ -203,7 +207,7 @@ def per_class(panel: Panel, arms: Arms) -> Figure | None:
             marks.append(
                 Dot(scale.at(score), y, arm.colour, arm.shape, 5, 0.9, f"{group.features}, {name}: {score:.1f}")
             )
-    caption = "Test F1 of each class in percent, mean over seeds."
+    caption = f"Test {panel.metric_title(metric)} of each class in percent, mean over seeds."
     return Figure(f"classes-{panel.stem}", panel.title, caption, bottom + 26, marks)
 
 
@@ -228,7 +232,7 @@ def confusion_matrix(panel: Panel, group: Group) -> Figure | None:
         for j, count in enumerate(row):
             share = count / sum(row) if sum(row) else 0.0
             title = f"{name} taken for {names[j]}: {count:,.0f} of {sum(row):,.0f}"
-            colour = "elmo" if i == j else "elmo_random"
+            colour = "blue" if i == j else "orange"
             marks.append(Box(left + j * cell + 1, y + 1, cell - 2, height - 2, colour, 0.06 + 0.5 * share, title))
             x = left + (j + 0.5) * cell
             marks.append(Label(x, y + height / 2 + 4, f"{share:.0%}", "ink", 12, "middle", i == j, halo=0))

@@ -10,23 +10,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from results.analysis.names import Shape, load_names
+
 WIDTH = 360.0
 Point = tuple[float, float]
-Shape = Literal["circle", "square", "diamond", "triangle"]
 
-# name -> (light, dark); the baseline is grey, so that ELMo stands out
+# name -> (light, dark)
 PALETTE = {
     "ink": ("#1b1f24", "#e8eaed"),
     "muted": ("#5b6470", "#9aa4b2"),
     "grid": ("#e3e6ea", "#2d343e"),
     "card": ("#ffffff", "#171b21"),
-    "glove": ("#7a8594", "#8d99a9"),
-    "elmo": ("#0b69d4", "#5aa9ff"),
-    "elmo_random": ("#c96f12", "#f0a35a"),
-    "arm-a": ("#1f8a50", "#4fc384"),
-    "arm-b": ("#8b46bd", "#c38bea"),
-    "arm-c": ("#c62f63", "#f279a2"),
+    "grey": ("#7a8594", "#8d99a9"),
+    "blue": ("#0b69d4", "#5aa9ff"),
+    "orange": ("#c96f12", "#f0a35a"),
+    "green": ("#1f8a50", "#4fc384"),
+    "violet": ("#8b46bd", "#c38bea"),
+    "red": ("#c62f63", "#f279a2"),
 }
+# for features that names.toml does not know
+SPARE_LOOKS: Sequence[tuple[str, Shape]] = (("green", "triangle"), ("violet", "circle"), ("red", "square"))
 
 
 @dataclass(frozen=True)
@@ -114,10 +117,11 @@ class Arm:
 
 def arms_of(features: Sequence[str]) -> dict[str, Arm]:
     """Colour and marker for each of the features: fixed for the known ones, the remaining ones in turn for others."""
-    shapes: dict[str, Shape] = {"glove": "circle", "elmo": "diamond", "elmo_random": "square"}
-    left: list[tuple[str, Shape]] = [("arm-a", "triangle"), ("arm-b", "circle"), ("arm-c", "square")]
-    others = [name for name in features if name not in shapes]
-    looks = {name: Arm(name, name, shapes[name]) for name in features if name in shapes}
+    known = {name: arm for name, arm in load_names().arms.items() if name in features and arm.colour}
+    looks = {name: Arm(name, arm.colour, arm.shape) for name, arm in known.items()}
+    taken = {arm.colour for arm in looks.values()}
+    left = [look for look in SPARE_LOOKS if look[0] not in taken] or SPARE_LOOKS
+    others = [name for name in features if name not in looks]
     return looks | {name: Arm(name, *left[i % len(left)]) for i, name in enumerate(others)}
 
 

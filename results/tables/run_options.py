@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from results.analysis.aggregate import Selection
-from results.analysis.rows import BASELINE, WITH_ELMO
+from results.analysis.names import default_pair, load_names
 from results.records.collect import Collection, collect
 
 DEFAULT_RUNS = Path("results", "runs")
 PUBLISHED = Path(__file__).parents[1] / "published"
-FIRST_RUN = "python -m tasks.run task=ner features=glove data=mini seed=1"
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,7 @@ class Chosen:
         known = sorted({item.record.identity.data for item in self.collection.found})
         data = self.selection.data
         if not known:
-            return f"No records in {places}. To make the first one:\n  {FIRST_RUN}\n"
+            return f"No records in {places}. To make the first one:\n  {load_names().first_run}\n"
         if data and not set(data) & set(known):
             found = f"there are records with data={','.join(known)}"
             return f"No records with data={','.join(data)} in {places}; {found}.\n"
@@ -59,8 +58,8 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
         "--compare",
         nargs=2,
         metavar=("A", "B"),
-        default=[BASELINE, WITH_ELMO],
-        help=f"the two features whose difference is the gain, B minus A (default: {BASELINE} {WITH_ELMO})",
+        default=default_pair(),
+        help=f"the two features whose difference is the gain, B minus A (default: {' '.join(default_pair())})",
     )
 
 
@@ -76,7 +75,7 @@ def choose(options: argparse.Namespace, best_of: int | None = None) -> Chosen:
 
 
 def _mistake(collection: Collection, compared: tuple[str, str]) -> str:
-    known = {item.record.identity.features for item in collection.found} | {BASELINE, WITH_ELMO}
+    known = {item.record.identity.features for item in collection.found} | set(default_pair())
     if compared[0] == compared[1]:
         return f"--compare: expected two different features, found {compared[0]} twice\n"
     if missing := [name for name in compared if name not in known]:

@@ -10,6 +10,7 @@ import pytest
 
 import results.table
 import results.tables.run_options
+from results.analysis.names import load_names
 from results.records.record import EXAMPLES_NAME, RunError, write_examples
 from tests.results.making import make_record, run_table, save
 
@@ -36,13 +37,13 @@ def test_limited_runs_are_marked_when_asked_for(capsys, good):
 def test_without_records_it_says_how_to_make_one(capsys, tmp_path, monkeypatch):
     status, out, _ = run_table(capsys, "--runs", tmp_path)
     assert status == 0
-    assert out == f"No records in {tmp_path}. To make the first one:\n  {results.tables.run_options.FIRST_RUN}\n"
+    assert out == f"No records in {tmp_path}. To make the first one:\n  {load_names().first_run}\n"
     monkeypatch.chdir(tmp_path)
     status, out, _ = run_table(capsys)
     assert out.startswith("No records in results/runs (no such folder).")
     status, out, err = run_table(capsys, "--format", "json")
     assert (status, json.loads(out)) == (0, [])
-    assert results.tables.run_options.FIRST_RUN in err
+    assert load_names().first_run in err
     assert run_table(capsys, "--check")[0] == 1
 
 

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from results.analysis.panels import Panel, class_scores, confusion, curve, efficiencies, mixes, panels_of
+from results.analysis.panels import Panel, class_metric, class_scores, confusion, curve, efficiencies, mixes, panels_of
 from results.analysis.rows import Group, TableRow
 from results.records.record import Mix
 from results.report.charts import confusion_matrix, gains, layer_weights, learning_curves, per_class, sample_efficiency
@@ -110,7 +110,8 @@ def test_class_scores_are_means_over_seeds():
     ]
     records = [dataclasses.replace(r, details={"labels": own}) for r, own in zip(elmo.records, labels, strict=True)]
     elmo = dataclasses.replace(elmo, records=records)
-    assert class_scores(elmo) == {"PER": (85.0, 12)}
+    assert class_metric([elmo]) == "f1"
+    assert class_scores(elmo, "f1") == {"PER": (85.0, 12)}
     figure = per_class(Panel(row(elmo)), ARMS)
     assert {"PER", "12 in test"} <= {label.text for label in marks(figure, Label)}
 
@@ -154,7 +155,7 @@ def test_sizes_are_those_of_the_training_sets_on_a_logarithmic_scale():
     assert [size for size, _ in found.series["elmo"]] == [10, 100, 1000]
     assert found.unit == "training examples"
     figure = sample_efficiency(found, ARMS)
-    (line, _) = [line for line in marks(figure, ChartLine) if line.colour in ("glove", "elmo")]
+    (line, _) = [line for line in marks(figure, ChartLine) if line.colour in {arm.colour for arm in ARMS.values()}]
     xs = [x for x, _ in line.points]
     assert xs[1] - xs[0] == pytest.approx(xs[2] - xs[1])
     assert "training examples (log)" in [label.text for label in marks(figure, Label)]

@@ -1,0 +1,115 @@
+"""Names for people, order, looks and old metrics, from `paper/names.toml`, and from records for a user's own."""
+
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+from results.records.example_scores import Example
+from results.records.metric import Metric, mean_of
+from results.records.record import RunRecord
+from results.records.typed_json import decode
+
+Shape = Literal["circle", "square", "diamond", "triangle"]  # of markers
+NAMES = Path(__file__).parents[1] / "paper" / "names.toml"
+
+
+@dataclass(frozen=True)
+class ArmName:
+    """An arm: its title, a short one for narrow columns, and its looks in figures."""
+
+    title: str
+    short: str = ""
+    colour: str = ""
+    shape: Shape = "circle"
+
+
+@dataclass(frozen=True)
+class TaskName:
+    """A task: its title, and those on some data sets."""
+
+    title: str
+    data: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class MetricName:
+    """A metric: its title, and how records of earlier versions compute it, by the columns of their examples."""
+
+    title: str = ""
+    formulas: Sequence[Metric] = ()
+
+
+@dataclass(frozen=True)
+class Names:
+    """The content of names.toml, which explains the keys."""
+
+    first_run: str
+    question: str
+    compared: Sequence[str]
+    arms: Mapping[str, ArmName]
+    tasks: Mapping[str, TaskName]
+    metrics: Mapping[str, MetricName]
+
+
+@cache
+def load_names() -> Names:
+    """The names, read once."""
+    names: Names = decode(Names, tomllib.loads(NAMES.read_text(encoding="utf-8")))
+    return names
+
+
+def default_pair() -> tuple[str, str]:
+    """The two arms that are compared by default."""
+    first, second = load_names().compared
+    return first, second
+
+
+def place(name: str, known: Iterable[str]) -> tuple[int, str]:
+    """Sort key: known names in their order, then the others by name."""
+    order = list(known)
+    return (order.index(name) if name in order else len(order), name)
+
+
+def metric_of(record: RunRecord, columns: Iterable[str]) -> Metric | None:
+    """How the record's main metric follows from examples with these columns; None if it does not."""
+    known = load_names().metrics.get(record.metric, MetricName()).formulas
+    declared = record.metrics.get(record.metric)
+    ways = [declared] if declared else [*known, mean_of(record.metric)]
+    found = set(columns)
+    return next((way for way in ways if found.issuperset(way.columns)), None)
+
+
+def recomputed(record: RunRecord, examples: Sequence[Example]) -> float | None:
+    """The score that the run's own examples give; None if they do not determine it."""
+    metric = metric_of(record, examples[0]) if examples else None
+    return metric.of_examples(examples) if metric else None
+
+
+def metric_title(metric: str, record: RunRecord | None = None) -> str:
+    """The metric as papers write it: the task's own title for it, ours, or its name."""
+    declared = record.metrics.get(metric) if record else None
+    known = load_names().metrics.get(metric, MetricName())
+    return (declared.title if declared else "") or known.title or metric.replace("_", " ")
+
+
+def arm_title(features: str, record: RunRecord | None = None) -> str:
+    """The arm's name for people: the title in its YAML, ours, or its name."""
+    known = load_names().arms.get(features)
+    return _own_title(record, "features") or (known.title if known else features)
+
+
+def task_title(data: str, task: str, record: RunRecord | None = None) -> str:
+    """The name for people of a task on a data set."""
+    own, known = _own_title(record, "task"), load_names().tasks.get(task)
+    if known and not own and data in known.data:
+        return known.data[data]
+    return f"{data} {own or (known.title if known else task)}"
+
+
+def _own_title(record: RunRecord | None, group: str) -> str:
+    """The `title` in a user's YAML of a task or of features."""
+    settings = record.config.get(group) if record else None
+    return str(settings.get("title") or "") if isinstance(settings, Mapping) else ""
