@@ -25,7 +25,9 @@ ROOM_FOR_HYDRA = {
 }
 # Who makes records, and of results/ all that making one needs.
 MAKERS = {"tasks/run.py", "tasks/running/experiment.py", "tasks/running/plan.py", "tasks/sweeps/callback.py"}
-FOR_MAKERS = ("results.records.record.", "results.records.run_lock.", "results.records.sweep_manifest.")
+FOR_MAKERS = tuple(
+    f"results.records.{name}." for name in ("environment", "identity", "record", "run_lock", "sweep_manifest")
+)
 FOR_TASKS = "results.records.metric."  # how they declare their metrics
 MIGRATES = "tasks/running/migrate.py"  # reads records of schema 1
 # results/ may import these modules of elmo. They, and the packages on the way, load only the standard library.

@@ -13,7 +13,7 @@ from results.analysis.bootstrap import paired_interval
 from results.publish import main as publish
 from results.records.collect import collect
 from results.records.example_scores import read_examples, score_of
-from results.records.record import EXAMPLES_NAME
+from results.records.identity import EXAMPLES_NAME
 from results.table import main as table
 from results.tables.paper_tables import NAMES
 from tasks.running.config import run_config

@@ -1,6 +1,6 @@
 """Run records: one JSON file per run, written atomically, with everything needed to audit its score.
 
-This module has all names that `tasks.run` needs. A run does:
+A run does:
 
     path = record_path(runs_dir, identity)
     if decide(path, fingerprinted) != "run": ...
@@ -22,47 +22,11 @@ from pathlib import Path
 from typing import Literal
 
 from elmo.common.files import read_json, write_json
-from results.records.environment import CommitState, Environment, commit_state, describe_environment
-from results.records.identity import (
-    EXAMPLES_NAME,
-    RECORD_NAME,
-    Identity,
-    Parts,
-    Value,
-    differences,
-    fingerprint,
-    record_path,
-)
+from results.records.environment import Environment
+from results.records.identity import Identity, Parts, differences, fingerprint
 from results.records.metric import Metric
 from results.records.printing import printable
 from results.records.typed_json import decode
-
-__all__ = [
-    "EXAMPLES_NAME",
-    "RECORD_NAME",
-    "SCHEMA",
-    "CommitState",
-    "Environment",
-    "Identity",
-    "Mix",
-    "Parts",
-    "RecordConflict",
-    "RecordUnreadable",
-    "RunError",
-    "RunRecord",
-    "Value",
-    "commit_state",
-    "decide",
-    "describe_environment",
-    "fingerprint",
-    "hashed",
-    "prepare_folder",
-    "read_record",
-    "record_path",
-    "timestamp",
-    "write_examples",
-    "write_record",
-]
 
 SCHEMA = 2  # 1: the fingerprint covered the whole config
 EXAMPLES_SCHEMA = 1

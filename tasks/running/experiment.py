@@ -13,13 +13,13 @@ import torch
 from elmo.common.device import own_device
 from elmo.common.processes import parent_pid
 from elmo.common.progress import Reporter
+from results.records.environment import describe_environment
+from results.records.identity import EXAMPLES_NAME
 from results.records.record import (
-    EXAMPLES_NAME,
     Mix,
     RunError,
     RunRecord,
     decide,
-    describe_environment,
     prepare_folder,
     read_record,
     timestamp,

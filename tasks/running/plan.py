@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from results.records.record import Identity, fingerprint, hashed, record_path
+from results.records.identity import Identity, fingerprint, record_path
+from results.records.record import hashed
 from results.records.run_lock import LOCK_NAME
 from tasks.data.datasets import DataSource
 from tasks.features.token_features import features_fingerprint, features_recipes

@@ -28,7 +28,8 @@ from elmo.common.durations import duration
 from elmo.common.errors import InputError
 from elmo.common.files import expanded
 from elmo.common.progress import Reporter
-from results.records.record import RecordConflict, RecordUnreadable, decide, record_path, timestamp
+from results.records.identity import record_path
+from results.records.record import RecordConflict, RecordUnreadable, decide, timestamp
 from results.records.run_lock import Process
 from results.records.sweep_manifest import Manifest, write_manifest
 from tasks.running.config import RunConfig, run_config

@@ -16,7 +16,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from results.records.record import EXAMPLES_NAME, RunRecord, read_record, record_path, write_examples, write_record
+from results.records.identity import EXAMPLES_NAME, record_path
+from results.records.record import RunRecord, read_record, write_examples, write_record
 from results.tables.run_options import PUBLISHED
 
 TASKS = ("ner", "sst5", "snli", "squad")

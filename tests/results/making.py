@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 import results.table
-from results.records.record import Environment, Identity, RunError, RunRecord, Value, record_path, write_record
+from results.records.environment import Environment
+from results.records.identity import Identity, Value, record_path
+from results.records.record import RunError, RunRecord, write_record
 
 CLEAN = Environment(
     python="3.11.7",

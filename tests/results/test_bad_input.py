@@ -11,7 +11,8 @@ import pytest
 import results.status
 import results.table
 from results.publishing.rules import publish_runs
-from results.records.record import EXAMPLES_NAME, write_examples, write_record
+from results.records.identity import EXAMPLES_NAME
+from results.records.record import write_examples, write_record
 from results.records.run_lock import LOCK_NAME
 from results.report.__main__ import main as report
 from tests.results.making import make_record, save

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from results.publish import main
-from results.records.record import EXAMPLES_NAME, RunError, read_record, record_path, write_examples, write_record
+from results.records.identity import EXAMPLES_NAME, record_path
+from results.records.record import RunError, read_record, write_examples, write_record
 from tests.results.making import CLEAN, make_record, save
 
 README = "# Top\n\n<!-- table1 -->\nold\n<!-- /table1 -->\n\nprose\n\n<!-- demo -->\n<!-- /demo -->\n\nend\n"

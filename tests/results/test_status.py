@@ -12,7 +12,8 @@ import pytest
 
 from results import status
 from results.records import run_lock
-from results.records.record import Identity, RunError, record_path
+from results.records.identity import Identity, record_path
+from results.records.record import RunError
 from results.records.run_lock import LOCK_NAME, Owner, Process, take
 from results.records.sweep_manifest import Manifest, write_manifest
 from tests.results.making import make_record, save

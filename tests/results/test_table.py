@@ -11,7 +11,8 @@ import pytest
 import results.table
 import results.tables.run_options
 from results.analysis.names import load_names
-from results.records.record import EXAMPLES_NAME, RunError, write_examples
+from results.records.identity import EXAMPLES_NAME
+from results.records.record import RunError, write_examples
 from tests.results.making import make_record, run_table, save
 
 

@@ -15,7 +15,8 @@ import torch
 import conf
 import tasks.run
 from elmo import random_bilm, save_bilm
-from results.records.record import Identity, read_record, record_path
+from results.records.identity import Identity, record_path
+from results.records.record import read_record
 from results.table import main as table
 from tasks.data.datasets import DataSource
 from tasks.training.peak_memory import PROCESS, peak_mb

@@ -6,7 +6,7 @@ import sys
 from types import SimpleNamespace
 
 from elmo import random_bilm, save_bilm
-from results.records.record import Identity, record_path
+from results.records.identity import Identity, record_path
 
 PEOPLE, PLACES = ("Niamh", "Theo", "Iyer Moss", "Ada"), ("Bern", "Cork", "New Delhi")
 ARMS = ("words", "elmo_tiny")

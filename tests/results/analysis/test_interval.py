@@ -11,7 +11,8 @@ import results.table
 from results.analysis import bootstrap, interval
 from results.analysis.bootstrap import paired_interval
 from results.analysis.interval import Interval, kept_intervals, remembered
-from results.records.record import EXAMPLES_NAME, write_examples
+from results.records.identity import EXAMPLES_NAME
+from results.records.record import write_examples
 from tests.results.making import make_record, save
 
 FIRST = Interval(-1.25, 2.0, 0.5, "examples")

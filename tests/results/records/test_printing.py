@@ -12,8 +12,9 @@ import results.publish
 import results.status
 from results.analysis.aggregate import Selection, summarise
 from results.records.collect import collect
+from results.records.identity import Identity
 from results.records.printing import printable, write
-from results.records.record import Identity, RecordConflict, RecordUnreadable, RunError, decide, read_record
+from results.records.record import RecordConflict, RecordUnreadable, RunError, decide, read_record
 from results.records.run_lock import LOCK_NAME, Owner, Process
 from results.records.sweep_manifest import Manifest, write_manifest
 from results.report.__main__ import main as report

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from results.records.record import EXAMPLES_NAME, Mix, RunError, write_examples
+from results.records.identity import EXAMPLES_NAME
+from results.records.record import Mix, RunError, write_examples
 from results.report.__main__ import main
 from tests.results.browser import browser, look, screenshot
 from tests.results.making import make_record, save

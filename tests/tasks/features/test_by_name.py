@@ -8,7 +8,8 @@ import pytest
 
 from elmo import random_bilm, save_bilm
 from elmo.download import VECTORS
-from results.records.record import Identity, read_record, record_path
+from results.records.identity import Identity, record_path
+from results.records.record import read_record
 from tests.serving import Site, serving
 from tests.tasks.making import run_of
 

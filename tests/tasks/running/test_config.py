@@ -8,8 +8,7 @@ import yaml
 
 import conf
 from elmo.common.errors import InputError
-from results.records.identity import shown
-from results.records.record import fingerprint
+from results.records.identity import fingerprint, shown
 from tasks.features.characters import CharactersConfig
 from tasks.features.frozen_layers import ElmoConfig
 from tasks.features.token_features import FeaturesConfig

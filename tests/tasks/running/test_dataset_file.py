@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from elmo.common.errors import InputError
-from results.records.record import Identity, read_record, record_path
+from results.records.identity import Identity, record_path
+from results.records.record import read_record
 from tasks.running.config import typed_config
 from tests.tasks.making import DRAWN_WORDS
 

@@ -10,7 +10,8 @@ import time
 
 import pytest
 
-from results.records.record import RECORD_NAME, read_record
+from results.records.identity import RECORD_NAME
+from results.records.record import read_record
 from results.records.run_lock import LOCK_NAME, read_lock
 from tests.tasks.making import SMALL
 

@@ -18,7 +18,8 @@ from hydra import compose, initialize_config_module
 from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from results.records.record import read_record, record_path
+from results.records.identity import record_path
+from results.records.record import read_record
 from results.records.sweep_manifest import read_manifests
 from results.status import main as status
 from tasks.data.datasets import DataSource
