@@ -10,8 +10,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +20,9 @@ from torch import Tensor, nn
 from elmo.common.device import upload_together
 from elmo.common.errors import InputError
 from results.records.metric import Metric
+
+if TYPE_CHECKING:
+    from tasks.training.trainer import FitState, TaskModel, Trainer
 
 Split = Literal["train", "dev", "test"]
 SPLITS: tuple[Split, ...] = ("train", "dev", "test")
@@ -32,19 +36,27 @@ class Batch:
 
     Attributes:
         ids: the names of the examples, for error messages.
-        texts: one list for each kind of text that the task reads (one in tagging, two in inference: premises and
-            hypotheses), with one sentence per example.
+        texts: one list of sentences for each kind of text that the task reads: one in tagging, two in inference
+            (premises and hypotheses).
         targets: all else that the head needs, such as gold labels.
+        owners: for each kind of text, the number of the example in the batch that each sentence belongs to,
+            (sentences,); by default one sentence per example.
     """
 
     ids: list[str]
     texts: tuple[list[Sentence], ...]
     targets: dict[str, Tensor]
+    owners: tuple[Tensor, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.owners:
+            object.__setattr__(self, "owners", tuple(torch.arange(len(text)) for text in self.texts))
 
     def to(self, device: torch.device) -> Batch:
-        """The batch with its targets on a device."""
-        targets = upload_together(list(self.targets.values()), device)
-        return Batch(self.ids, self.texts, dict(zip(self.targets, targets, strict=True)))
+        """The batch with its tensors on a device."""
+        moved = upload_together([*self.targets.values(), *self.owners], device)
+        count = len(self.targets)
+        return Batch(self.ids, self.texts, dict(zip(self.targets, moved[:count], strict=True)), tuple(moved[count:]))
 
 
 @dataclass(frozen=True)
@@ -99,7 +111,15 @@ class Head(nn.Module, ABC):
         """One prediction per example."""
 
 
-Example = TypeVar("Example")
+class HasId(Protocol):
+    """An example: any object with a name of its own, for error messages."""
+
+    @property
+    def id(self) -> str:
+        """The name."""
+
+
+Example = TypeVar("Example", bound=HasId)
 Settings = TypeVar("Settings")
 
 
@@ -119,6 +139,8 @@ class Task(ABC, Generic[Example, Settings]):
         reader_type: a dataclass of the differences between files of this task, checked against the data's YAML.
         columns: the columns that `from_rows` needs; the YAML of a dataset maps the hub's column names to these.
         places: those of `PLACES` where the head joins features; a head need not look at the others.
+        documents: whether an example is a document of many sentences, all of one kind. Otherwise it has one sentence of
+            each kind.
     """
 
     name: ClassVar[str]
@@ -129,6 +151,7 @@ class Task(ABC, Generic[Example, Settings]):
     reader_type: ClassVar[type]
     columns: ClassVar[tuple[str, ...]] = ()
     places: ClassVar[tuple[str, ...]] = ("input", "output")
+    documents: ClassVar[bool] = False
 
     def __init__(self, settings: Settings, reader: Any) -> None:  # noqa: ANN401 (of `reader_type`)
         self.settings = settings
@@ -138,9 +161,9 @@ class Task(ABC, Generic[Example, Settings]):
     def read(self, path: Path, split: Split) -> list[Example]:
         """The examples of one file; an error names file, line and remedy."""
 
-    @abstractmethod
     def from_rows(self, rows: Sequence[Mapping[str, Any]], split: Split) -> list[Example]:
         """The examples in rows from the Hugging Face hub, their columns already renamed."""
+        raise InputError(f"task={self.name} reads files only, not rows of the hub. Name files in data.splits")
 
     def hub_split(self, split: Split, names: Mapping[str, str]) -> str:
         """The hub's name for the rows that contain a split's examples; `names` are its names for our splits."""
@@ -150,17 +173,17 @@ class Task(ABC, Generic[Example, Settings]):
         """Whether an example can be trained on and scored; the others are dropped and counted in the record."""
         return True
 
-    @abstractmethod
     def counts(self, examples: Sequence[Example]) -> dict[str, int]:
-        """Counts of sentences, tokens and so on, in the terms of the published counts."""
+        """Counts of examples, tokens and so on, in the terms of the published counts."""
+        sentences = [sentence for example in examples for sentence in self.texts(example)]
+        return {"examples": len(examples), "sentences": len(sentences), "tokens": sum(map(len, sentences))}
 
     def notes(self, examples: Sequence[Example]) -> dict[str, object]:
         """Further facts about a split for the record."""
         return {}
 
-    @abstractmethod
     def learn_labels(self, train: Sequence[Example]) -> None:
-        """Sets the labels to predict, from the training examples alone."""
+        """Sets the labels to predict, from the training examples alone; does nothing if the task has fixed labels."""
 
     def learned_labels(self) -> list[str]:
         """The labels found by `learn_labels`, for a saved model; empty if the task has fixed labels."""
@@ -171,11 +194,20 @@ class Task(ABC, Generic[Example, Settings]):
 
     @abstractmethod
     def texts(self, example: Example) -> tuple[Sentence, ...]:
-        """The sentences of an example, in the order of `Batch.texts`."""
+        """The sentences of an example: one of each kind, in the order of `Batch.texts`, or those of a document."""
 
     @abstractmethod
+    def targets(self, examples: Sequence[Example]) -> dict[str, Tensor]:
+        """What the head needs of these examples apart from their texts: `Batch.targets`."""
+
     def collate(self, examples: Sequence[Example]) -> Batch:
         """A batch of these examples."""
+        ids, texts = [example.id for example in examples], [self.texts(example) for example in examples]
+        targets = self.targets(examples)
+        if not self.documents:
+            return Batch(ids, tuple(map(list, zip(*texts, strict=True))), targets)
+        owners = torch.tensor([owner for owner, sentences in enumerate(texts) for _ in sentences])
+        return Batch(ids, (list(chain.from_iterable(texts)),), targets, (owners,))
 
     def check_places(self, places: Mapping[str, Iterable[str]]) -> None:
         """Raises an InputError if features ask for a place that the head does not offer.
@@ -213,5 +245,22 @@ class Task(ABC, Generic[Example, Settings]):
         """The correct predictions. Their score must be 100."""
 
     def size(self, example: Example) -> int:
-        """Tokens of the longest text of an example; batches group examples of similar size."""
-        return max(len(sentence) for sentence in self.texts(example))
+        """Tokens of an example. Batches group examples of similar size; trainer.batch_tokens bounds their sum."""
+        return sum(map(len, self.texts(example)))
+
+    def fit(
+        self, trainer: Trainer, model: TaskModel, train: Sequence[Example], dev: Sequence[Example], state: FitState
+    ) -> dict[str, float]:
+        """Fits the model to the training examples; returns its scores on dev.
+
+        The default trains by gradient descent. A task that learns in another way, such as a nearest-neighbour probe,
+        overrides it; `trainer.vectors` gives it the features of examples, `trainer.evaluate` the scores on dev.
+
+        Args:
+            trainer: made from the run's settings.
+            model: features and head.
+            train: examples to learn from.
+            dev: examples to select by.
+            state: the trainer's progress; its curve goes into the record.
+        """
+        return trainer.fit(model, train, dev, state).best_values

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from elmo.common.errors import InputError
-from tasks.interface import SPLITS, Split, Task
+from tasks.interface import SPLITS, HasId, Split, Task
 
 SHIPPED = Path(__file__).parents[1] / "mini"
-Example = TypeVar("Example")
+Example = TypeVar("Example", bound=HasId)
 
 
 @dataclass

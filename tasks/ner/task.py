@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from elmo.common.errors import InputError
 from tasks.data.tag_schemes import bioes, scheme_of, spans_of
-from tasks.interface import PLACES, Batch, Head, Scores, Sentence, Split, Task
+from tasks.interface import PLACES, Head, Scores, Sentence, Split, Task
 from tasks.metrics import SPAN_METRICS, check_same_values, seqeval_scores, span_scores
 from tasks.ner.data import ColumnReader, NerExample, read_columns, read_rows
 from tasks.ner.head import BiLstmCrf, NerSettings
@@ -72,8 +73,8 @@ class Ner(Task[NerExample, NerSettings]):
         """The sentence."""
         return (example.words,)
 
-    def collate(self, examples: Sequence[NerExample]) -> Batch:
-        """A batch with `tags` (batch, tokens), padded with O; a label that is not in training counts as O."""
+    def targets(self, examples: Sequence[NerExample]) -> dict[str, Tensor]:
+        """`tags` (batch, tokens), padded with O; a label that is not in training counts as O."""
         tags = np.zeros((len(examples), max(len(example.words) for example in examples)), dtype=np.int64)
         for row, example in zip(tags, examples, strict=True):
             for label, start, end in example.spans:
@@ -82,11 +83,7 @@ class Ner(Task[NerExample, NerSettings]):
                     row[start:end] = begin + 1
                     row[start] = begin
                     row[end - 1] = begin + (2 if end - start > 1 else 3)
-        return Batch(
-            [example.id for example in examples],
-            ([example.words for example in examples],),
-            {"tags": torch.from_numpy(tags)},
-        )
+        return {"tags": torch.from_numpy(tags)}
 
     def check_places(self, places: Mapping[str, Iterable[str]]) -> None:
         """As for every task; `hidden` is between two layers of the encoder."""

@@ -235,9 +235,8 @@ def train_and_test(
                     reporter.warn(f"warning: {split}: {share}; are these vectors of the data's language?")
 
     meet({"train": train, "dev": dev})
-    trainer = Trainer(task, config.trainer, config.seed, device, reporter)
-    trainer.fit(model, train, dev, plan.checkpoint, plan.fingerprint, outcome.fit, on_epoch)
-    outcome.dev = Scores(outcome.fit.best_values)
+    trainer = Trainer(task, config.trainer, config.seed, device, reporter, plan.checkpoint, plan.fingerprint, on_epoch)
+    outcome.dev = Scores(task.fit(trainer, model, train, dev, outcome.fit))
     if features.elmo is not None:
         outcome.mixes = {place: Mix(mix["layers"], mix["gamma"]) for place, mix in features.elmo.weights().items()}  # type: ignore[arg-type]
 

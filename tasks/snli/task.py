@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from tasks.interface import Batch, Head, Scores, Sentence, Split, Task
+from tasks.interface import Head, Scores, Sentence, Split, Task
 from tasks.metrics import CLASS_METRICS, class_scores
 from tasks.snli.data import FIELDS, LABELS, PairExample, PairReader, read_pairs, read_rows
 from tasks.snli.head import Esim, EsimSettings
@@ -51,20 +52,17 @@ class Snli(Task[PairExample, EsimSettings]):
             "tokens": sum(len(example.premise) + len(example.hypothesis) for example in examples),
         }
 
-    def learn_labels(self, train: Sequence[PairExample]) -> None:
-        """Nothing: the three labels are fixed."""
-
     def texts(self, example: PairExample) -> tuple[Sentence, ...]:
         """The premise and the hypothesis."""
         return (example.premise, example.hypothesis)
 
-    def collate(self, examples: Sequence[PairExample]) -> Batch:
-        """A batch with `labels` (batch,)."""
-        return Batch(
-            [example.id for example in examples],
-            ([example.premise for example in examples], [example.hypothesis for example in examples]),
-            {"labels": torch.tensor(_numbers(self.gold(examples)))},
-        )
+    def targets(self, examples: Sequence[PairExample]) -> dict[str, Tensor]:
+        """`labels` (batch,)."""
+        return {"labels": torch.tensor(_numbers(self.gold(examples)))}
+
+    def size(self, example: PairExample) -> int:
+        """Tokens of the longer sentence, not of both: the published runs were made with these batches."""
+        return max(len(example.premise), len(example.hypothesis))
 
     def build_head(self, widths: Mapping[str, int]) -> Head:
         """An ESIM."""

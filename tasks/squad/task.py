@@ -8,9 +8,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from results.records.metric import mean_of
-from tasks.interface import Batch, Head, Scores, Sentence, Split, Task
+from tasks.interface import Head, Scores, Sentence, Split, Task
 from tasks.squad.data import SquadExample, SquadReader, read_rows, read_squad
 from tasks.squad.head import BidafSelfAttention, SquadSettings
 from tasks.squad.scoring import answer_scores
@@ -68,25 +69,22 @@ class Squad(Task[SquadExample, SquadSettings]):
             "longest_paragraph": max((len(example.passage.tokens) for example in examples), default=0),
         }
 
-    def learn_labels(self, train: Sequence[SquadExample]) -> None:
-        """Nothing: spans have no labels."""
-
     def texts(self, example: SquadExample) -> tuple[Sentence, ...]:
         """The passage, as one sequence, and the question."""
         return example.passage.tokens.words, example.question
 
-    def collate(self, examples: Sequence[SquadExample]) -> Batch:
-        """A batch with `starts` and `ends`, the gold first and last tokens, and their mask `meant`, (batch, places)."""
+    def targets(self, examples: Sequence[SquadExample]) -> dict[str, Tensor]:
+        """`starts` and `ends`, the gold first and last tokens, and their mask `meant`, (batch, places)."""
         places = np.array([len(example.spans) for example in examples])
         meant = np.arange(places.max()) < places[:, None]  # (batch, places)
         starts, ends = np.zeros((2, *meant.shape), dtype=np.int64)
         spans = np.array([span for example in examples for span in example.spans])  # (spans, 2)
         starts[meant], ends[meant] = spans[:, 0], spans[:, 1] - 1
-        return Batch(
-            [example.id for example in examples],
-            ([example.passage.tokens.words for example in examples], [example.question for example in examples]),
-            {"starts": torch.from_numpy(starts), "ends": torch.from_numpy(ends), "meant": torch.from_numpy(meant)},
-        )
+        return {"starts": torch.from_numpy(starts), "ends": torch.from_numpy(ends), "meant": torch.from_numpy(meant)}
+
+    def size(self, example: SquadExample) -> int:
+        """Tokens of the longer text, the passage, not of both: the published runs were made with these batches."""
+        return max(map(len, self.texts(example)))
 
     def build_head(self, widths: Mapping[str, int]) -> Head:
         """BiDAF with self-attention."""

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
+from torch import Tensor
 
 from results.records.metric import Metric, Ratio
-from tasks.interface import Batch, Head, Scores, Sentence, Split, Task
+from tasks.interface import Head, Scores, Sentence, Split, Task
 from tasks.metrics import CLASS_METRICS, class_scores
 from tasks.sst5.data import LABELS, SentimentExample, TreeReader, read_rows, read_trees
 from tasks.sst5.head import NEUTRAL, BcnSettings, BiattentiveClassifier, Sentiment
@@ -45,20 +46,13 @@ class Sst5(Task[SentimentExample, BcnSettings]):
             **{name: count for name, count in zip(LABELS, labels, strict=True) if count},
         }
 
-    def learn_labels(self, train: Sequence[SentimentExample]) -> None:
-        """Nothing: the five labels are given."""
-
     def texts(self, example: SentimentExample) -> tuple[Sentence, ...]:
         """The phrase."""
         return (example.words,)
 
-    def collate(self, examples: Sequence[SentimentExample]) -> Batch:
-        """A batch with `label` (batch,)."""
-        return Batch(
-            [example.id for example in examples],
-            ([example.words for example in examples],),
-            {"label": torch.tensor([example.label for example in examples])},
-        )
+    def targets(self, examples: Sequence[SentimentExample]) -> dict[str, Tensor]:
+        """`label` (batch,)."""
+        return {"label": torch.tensor([example.label for example in examples])}
 
     def build_head(self, widths: Mapping[str, int]) -> Head:
         """A biattentive classification network."""

@@ -88,14 +88,12 @@ class TaskModel(nn.Module):
 
     def loss(self, batch: Batch, found: Sequence[LocatedText] | None = None) -> Tensor:
         """The loss of a batch, including the features' penalty; `found` are its texts if already located."""
-        return self.head.loss(self._vectors(batch, found), batch) + self.features.penalty()
+        vectors = self.features.vectors_of(self.features.find(batch.texts) if found is None else found)
+        return self.head.loss(vectors, batch) + self.features.penalty()
 
-    def decode(self, batch: Batch, found: Sequence[LocatedText] | None = None) -> list[Any]:
+    def decode(self, batch: Batch) -> list[Any]:
         """One prediction per example."""
-        return self.head.decode(self._vectors(batch, found), batch)
-
-    def _vectors(self, batch: Batch, found: Sequence[LocatedText] | None) -> list[FeatureBatch]:
-        return self.features.vectors_of(self.features.find(batch.texts) if found is None else found)
+        return self.head.decode(self.features.of_texts(batch.texts), batch)
 
     def trained(self) -> dict[str, Tensor]:
         """The parameters that training changes."""
@@ -137,10 +135,21 @@ class Trainer:
         seed: determines the batches and the dropout of every epoch.
         device: the device of the model.
         reporter: shows the progress.
+        checkpoint: file to resume from, if it exists, and to write after every epoch.
+        fingerprint: of the run; a checkpoint with another fingerprint is not used.
+        on_epoch: called after each epoch that is trained here.
     """
 
     def __init__(
-        self, task: Task[Any, Any], config: TrainerConfig, seed: int, device: torch.device, reporter: Reporter
+        self,
+        task: Task[Any, Any],
+        config: TrainerConfig,
+        seed: int,
+        device: torch.device,
+        reporter: Reporter,
+        checkpoint: Path | None = None,
+        fingerprint: str = "",
+        on_epoch: Callable[[FitState], None] | None = None,
     ) -> None:
         config.check()
         self.task = task
@@ -148,16 +157,12 @@ class Trainer:
         self.seed = seed
         self.device = device
         self.reporter = reporter
+        self.checkpoint = checkpoint
+        self.fingerprint = fingerprint
+        self.on_epoch = on_epoch
 
     def fit(
-        self,
-        model: TaskModel,
-        train: Sequence[Any],
-        dev: Sequence[Any],
-        checkpoint: Path | None = None,
-        fingerprint: str = "",
-        state: FitState | None = None,
-        on_epoch: Callable[[FitState], None] | None = None,
+        self, model: TaskModel, train: Sequence[Any], dev: Sequence[Any], state: FitState | None = None
     ) -> FitState:
         """Trains until the epochs or the patience run out, then restores the weights that were best on dev.
 
@@ -168,19 +173,16 @@ class Trainer:
             model: the model to train.
             train: examples to train on.
             dev: examples that select the epoch.
-            checkpoint: file to resume from, if it exists, and to write after every epoch.
-            fingerprint: of the run; a checkpoint with another fingerprint is not used.
             state: updated after each epoch, so that a failed run still has its curve.
-            on_epoch: called after each epoch that is trained here.
         """
-        config = self.config
+        config, checkpoint = self.config, self.checkpoint
         state = state or FitState()
         parameters = model.trained()
         optimizer = OPTIMIZERS[config.optimizer](parameters.values(), lr=config.lr, weight_decay=config.weight_decay)
         plateau = plateau_schedule(optimizer, config.plateau_factor, config.plateau_patience)
         average = WeightAverage(config.ema, parameters)
         best = {name: value.detach().clone() for name, value in parameters.items()}
-        saved = _read_checkpoint(checkpoint, fingerprint, self.device)
+        saved = _read_checkpoint(checkpoint, self.fingerprint, self.device)
         if saved is not None and checkpoint is not None:
             with naming(checkpoint, START_AGAIN):
                 model.restore(saved["model"])
@@ -214,7 +216,7 @@ class Trainer:
             state.curve.append({"epoch": epoch, "loss": loss, **scores, "lr": rate, "seconds": round(seconds, 3)})
             if checkpoint is not None:
                 saved = {
-                    "fingerprint": fingerprint,
+                    "fingerprint": self.fingerprint,
                     "state": vars(state),
                     "model": parameters,
                     "best": best,
@@ -227,8 +229,8 @@ class Trainer:
                 f"epoch {epoch}/{config.epochs}  loss {loss:.4f}  dev {self.task.metric} {score:.2f}"
                 f"  best {state.best_score:.2f} (epoch {state.best_epoch})  {seconds:.1f} s"
             )
-            if on_epoch is not None:
-                on_epoch(state)
+            if self.on_epoch is not None:
+                self.on_epoch(state)
         model.restore(best)
         return state
 
@@ -277,17 +279,30 @@ class Trainer:
 
     def predict(self, model: TaskModel, examples: Sequence[Any]) -> list[Any]:
         """One prediction per example, in their order."""
-        plan = plan_batches(self._sizes(examples), self.config.batch_size, self.config.batch_tokens)
         predictions: list[Any] = [None] * len(examples)
-        model.eval()
-        with torch.no_grad(), self._autocast():
-            shown = self.reporter.track(plan, len(plan), "predicting")
-            for numbers, batch, found in self._batches(model, examples, shown):
-                with _explain_out_of_memory(batch, "predicting"):
-                    decoded = model.decode(batch, found)
-                for number, prediction in zip(numbers, decoded, strict=True):
-                    predictions[number] = prediction
+        for numbers, batch, features in self.vectors(model, examples, "predicting"):
+            with _explain_out_of_memory(batch, "predicting"), torch.no_grad(), self._autocast():
+                decoded = model.head.decode(features, batch)
+            for number, prediction in zip(numbers, decoded, strict=True):
+                predictions[number] = prediction
         return predictions
+
+    def vectors(
+        self, model: TaskModel, examples: Sequence[Any], label: str
+    ) -> Iterator[tuple[list[int], Batch, list[FeatureBatch]]]:
+        """Example numbers, batch and features of all examples, in batches of similar sizes, without gradients.
+
+        Args:
+            model: is set to evaluation: no dropout.
+            examples: the examples.
+            label: shown with the progress.
+        """
+        plan = plan_batches(self._sizes(examples), self.config.batch_size, self.config.batch_tokens)
+        model.eval()
+        for numbers, batch, found in self._batches(model, examples, self.reporter.track(plan, len(plan), label)):
+            with _explain_out_of_memory(batch, label), torch.no_grad(), self._autocast():
+                features = model.features.vectors_of(found)
+            yield numbers, batch, features
 
     def _batches(
         self, model: TaskModel, examples: Sequence[Any], plan: Iterable[list[int]]

@@ -80,7 +80,7 @@ class Line(Task):
         self.seen.append(self.model.head.weight.item())
         return Scores({"score": self.script.pop(0)})
 
-    read = from_rows = counts = learn_labels = build_head = gold = None
+    read = targets = build_head = gold = None
 
 
 TRAIN = [("one", 1, 3.0), ("two", 2, 6.0), ("three", 3, 9.0)]
@@ -88,8 +88,8 @@ TRAIN = [("one", 1, 3.0), ("two", 2, 6.0), ("three", 3, 9.0)]
 
 def fit(task, train=TRAIN, seed=1, checkpoint=None, fingerprint="", state=None, **settings):
     config = TrainerConfig(**{"epochs": 5, "patience": None, "lr": 0.1, **settings})
-    trainer = Trainer(task, config, seed, CPU, Reporter("test", quiet=True))
-    return trainer.fit(task.model, train, train[::-1], checkpoint, fingerprint, state)
+    trainer = Trainer(task, config, seed, CPU, Reporter("test", quiet=True), checkpoint, fingerprint)
+    return trainer.fit(task.model, train, train[::-1], state)
 
 
 class TestStopping:

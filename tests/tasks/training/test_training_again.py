@@ -43,7 +43,8 @@ class Real:
         state, task = FitState(), self.config.task
         if script is not None:
             task.score = lambda *_: Scores({task.metric: float(script[state.epoch])})
-        self.trainer.fit(self.model, self.train, self.dev, checkpoint, fingerprint, state)
+        self.trainer.checkpoint, self.trainer.fingerprint = checkpoint, fingerprint
+        self.trainer.fit(self.model, self.train, self.dev, state)
         assert script is None or script[state.best_epoch - 1] == max(script[: state.epoch])
         curve = [{key: value for key, value in epoch.items() if key != "seconds"} for epoch in state.curve]
         weights = {name: value.detach().clone() for name, value in self.model.trained().items()}

@@ -1,0 +1,119 @@
+"""Tasks that are more than sentences: examples of many sentences, and a task that brings its own `fit`.
+
+Both toy tasks are outside the suite: a module and a YAML in a folder given with --config-dir.
+"""
+
+import itertools
+import random
+
+import numpy as np
+import pytest
+import torch
+
+from results.records.example_scores import read_examples
+from results.records.record import EXAMPLES_NAME, Identity, read_record, record_path
+from tasks.interface import Batch
+from tests.tasks.toy_tasks import Documents, NoSettings
+
+WORDS = {"good": ("sun", "sings", "bright"), "bad": ("rain", "weeps", "dark")}
+ALL = (*WORDS["good"], *WORDS["bad"])
+YAML = """# @package _global_
+task: {{_target_: tests.tasks.toy_tasks.{name}}}
+trainer: {{epochs: 30, lr: 0.05, batch_size: 8, batch_tokens: 60}}
+datasets:
+  mini: {{splits: {{train: [train.txt], dev: [dev.txt], test: [test.txt]}}}}
+"""
+
+
+def document(draw):
+    """A text of one to five sentences, whose label is that of most of them."""
+    kinds = draw.choices(("good", "bad"), k=draw.choice((1, 3, 5)))
+    label = "good" if kinds.count("good") * 2 > len(kinds) else "bad"
+    lines = [" ".join(draw.choices(WORDS[kind], k=draw.randrange(1, 5))) for kind in kinds]
+    return "\n".join([label, *lines])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A user's folder: data, a YAML for each task, and word vectors of one 1 each."""
+    root, draw = tmp_path_factory.mktemp("documents"), random.Random(1)
+    for split, count in (("train", 60), ("dev", 60), ("test", 30)):
+        (root / f"{split}.txt").write_text("\n\n".join(document(draw) for _ in range(count)) + "\n")
+    vectors = root / "vectors.txt"
+    vectors.write_text("".join(f"{word} {' '.join(str(int(word == one)) for one in ALL)}\n" for word in ALL))
+    for group in ("task", "features"):
+        (root / "conf" / group).mkdir(parents=True)
+    features = root / "conf" / "features" / "ones.yaml"
+    features.write_text(f"name: ones\nwords: {{vectors: {vectors}}}\ncharacters: null\n")
+    for task in ("Documents", "Neighbours"):
+        (root / "conf" / "task" / f"toy_{task.lower()}.yaml").write_text(YAML.format(name=task))
+    return root
+
+
+def read(path):
+    return Documents(NoSettings(), NoSettings()).read(path, "train")
+
+
+def finished(command, folder, runs, task):
+    chosen = f"task={task}", "features=ones", f"data_dir={folder}", f"runs_dir={runs}"
+    code, _, err = command("--config-dir", folder / "conf", *chosen)
+    assert code == 0, err
+    path = record_path(runs, Identity("mini", task, "ones", 1, {}))
+    return path, read_record(path)
+
+
+def examples_of(path, record):
+    return read_examples(path.with_name(EXAMPLES_NAME), record.fingerprint)
+
+
+def test_a_batch_knows_the_example_of_each_sentence(folder):
+    task, examples = Documents(NoSettings(), NoSettings()), read(folder / "train.txt")[:9]
+    batch = task.collate(examples)
+    (sentences,), (owners,) = batch.texts, batch.owners
+    assert len(set(map(len, (example.sentences for example in examples)))) == 3
+    by_owner = {
+        owner: tuple(sentence for _, sentence in pairs)
+        for owner, pairs in itertools.groupby(zip(owners.tolist(), sentences, strict=True), key=lambda pair: pair[0])
+    }
+    assert by_owner == {number: example.sentences for number, example in enumerate(examples)}
+    assert torch.equal(batch.to(torch.device("cpu")).owners[0], owners)
+    assert task.size(examples[0]) == sum(len(sentence) for sentence in examples[0].sentences)
+
+
+def test_by_default_each_example_has_one_sentence_of_each_kind():
+    batch = Batch(["a", "b"], ([("x",), ("y",)], [("u",), ("v",)]), {"label": torch.zeros(2)})
+    moved = batch.to(torch.device("cpu"))
+    assert [owners.tolist() for owners in moved.owners] == [[0, 1], [0, 1]]
+    assert list(moved.targets) == ["label"]
+
+
+def test_a_task_over_documents_runs_to_a_record(folder, command, tmp_path):
+    path, record = finished(command, folder, tmp_path, "toy_documents")
+    train = read(folder / "train.txt")
+    assert record.data["train"] == {
+        "examples": 60,
+        "sentences": sum(len(example.sentences) for example in train),
+        "tokens": sum(len(sentence) for example in train for sentence in example.sentences),
+        "warnings": [],
+    }
+    # The label is that of most sentences, so a model that mixed up their owners would not learn it.
+    assert record.scores["dev"]["accuracy"] > 95
+    assert record.scores["test"]["accuracy"] > 85
+    assert len(record.epochs) > 1
+    assert len(examples_of(path, record)) == 30
+
+
+def test_a_task_with_its_own_fit_runs_to_a_record(folder, command, tmp_path):
+    """The predictions are those of a search by hand: with such vectors, a mean vector is a bag of words."""
+    path, record = finished(command, folder, tmp_path, "toy_neighbours")
+    assert record.status == "finished"
+    assert record.epochs == []
+    train, test = read(folder / "train.txt"), read(folder / "test.txt")
+    bags = [np.array([[sum(e.sentences, ()).count(word) for word in ALL] for e in split]) for split in (train, test)]
+    keys, queries = (bag / np.linalg.norm(bag, axis=1, keepdims=True) for bag in bags)
+    found = examples_of(path, record)
+    assert record.scores["test"]["accuracy"] == pytest.approx(100 * np.mean([scored["correct"] for scored in found]))
+    assert 50 < record.scores["test"]["accuracy"] < 100
+    for example, similarity, scored in zip(test, queries @ keys.T, found, strict=True):
+        nearest = {train[number].label for number in np.flatnonzero(similarity > similarity.max() - 1e-6)}
+        assert scored["correct"] in {int(label == example.label) for label in nearest}
