@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from elmo.common.errors import InputError
+
 POLL_SECONDS = 0.5
 _THREAD_NAME = "parent watch"
 
@@ -45,6 +47,18 @@ def locked(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
         if not try_lock(file.fileno()):
             waiting()
             fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def alone(path: Path, message: str) -> Iterator[None]:
+    """Like `locked`, but raises an InputError with this message if another process is inside."""
+
+    def refuse() -> None:
+        raise InputError(message)
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with locked(path, refuse):
         yield
 
 

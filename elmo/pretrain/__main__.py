@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import cast
 
 import hydra
 from hydra.core.config_store import ConfigStore
@@ -23,10 +24,7 @@ ConfigStore.instance().store(name="settings_schema", node=Settings)
 
 def settings_of(config: DictConfig) -> Settings:
     """Converts the composed config to checked settings."""
-    settings = OmegaConf.to_object(config)
-    if not isinstance(settings, Settings):
-        raise InputError(f"expected the settings of a pretraining, found {type(settings).__name__}")
-    return settings
+    return cast(Settings, OmegaConf.to_object(config))  # Hydra has merged it into the schema
 
 
 def _explained(error: Exception) -> str:

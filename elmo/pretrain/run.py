@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple
 
 import torch
 from rich.console import Console
@@ -16,21 +15,20 @@ from elmo.bilm.options import UNKNOWN_WORD
 from elmo.common.device import choose_device
 from elmo.common.errors import InputError
 from elmo.common.experiment_log import start_wandb
-from elmo.common.files import read_own_json, replacing
+from elmo.common.files import explain_full_disk, read_own_json, replacing, write_json
+from elmo.common.processes import alone
 from elmo.common.progress import print_line
-from elmo.pretrain.corpus.build import CorpusSettings, build_store
-from elmo.pretrain.corpus.token_store import TokenStore
-from elmo.pretrain.model.export import export
+from elmo.pretrain.corpus.build import build_store
+from elmo.pretrain.corpus.token_store import CorpusSettings, TokenStore
+from elmo.pretrain.model.export import export, load_model
 from elmo.pretrain.model.language_model import LanguageModel
-from elmo.pretrain.model.output import load_model
-from elmo.pretrain.training.card import Facts, card, hardware
-from elmo.pretrain.training.checkpoint import CurveRow, RunFolder, alone_in
+from elmo.pretrain.training.card import card, hardware
+from elmo.pretrain.training.checkpoint import CurveRow, RunFolder
 from elmo.pretrain.training.parallel import Workers, started
 from elmo.pretrain.training.perplexity import Perplexity, perplexity
 from elmo.pretrain.training.reading import Text, texts_of_store
 from elmo.pretrain.training.settings import Settings
-from elmo.pretrain.training.train import TrainingResult, check_perplexity, precision, train
-from elmo.tokeniser import Tokenise
+from elmo.pretrain.training.train import check_perplexity, precision, train
 
 
 class Start(NamedTuple):
@@ -58,96 +56,77 @@ def pretrain(settings: Settings, command: list[str], console: Console) -> None:
     if given is None:
         settings.model.options(settings.input, [UNKNOWN_WORD])  # raises early if the shape is invalid
     device = choose_device(settings.device)
+    out = Path(settings.out)
+    busy = f"{out}: another process is training in this folder; wait for it, or name another out=DIR"
+    full = f"{out}: no room left on this disk. Make room and run again: it continues from the last checkpoint"
     with started(device.type == "cuda") as workers:
         shown = console if workers.first else Console(quiet=True)
-        out = Path(settings.out)
-        store = _store(settings, out, shown, workers)
-        with alone_in(out) if workers.first else nullcontext():
-            _pretrain(settings, given, store, command, shown, device, workers)
+        store = _store(settings, shown, workers)
+        with alone(out / "lock", busy) if workers.first else nullcontext(), explain_full_disk(full):
+            start = given or _random(settings, store)
+            start.model.to(device)
+            _pretrain(settings, start, store, command, shown, workers)
 
 
 def _pretrain(
-    settings: Settings,
-    given: Start | None,
-    store: TokenStore,
-    command: list[str],
-    console: Console,
-    device: torch.device,
-    workers: Workers,
+    settings: Settings, start: Start, store: TokenStore, command: list[str], console: Console, workers: Workers
 ) -> None:
-    out = Path(settings.out)
-    model, vocabulary, tokenise = given or _random(settings, store)
-    model.to(device)
-    parameters = sum(item.numel() for item in model.parameters())
+    model, vocabulary, tokenise = start
+    out, device = Path(settings.out), model.bilm.device
     identity = settings.identity() | {"store": store.fingerprint, "processes": workers.world}
-    space = 4 * parameters * 9  # two checkpoints of weights and both averages, and two exports
-    folder = RunFolder(out, identity, space)
+    # Two checkpoints of weights and both averages, and two exports, in single precision.
+    folder = RunFolder(out, identity, 4 * 9 * _size(model))
     if folder.finished:
         print_line(console, f"{out}: this run is finished; see {out / 'export' / settings.name / 'card.md'}")
         return
-    train_text, heldout = texts_of_store(store, model.bilm.options.max_characters, vocabulary if given else None)
+    given = vocabulary if settings.init else None
+    train_text, heldout = texts_of_store(store, model.bilm.options.max_characters, given)
     if not len(train_text.sentences):
         raise InputError(f"{store.folder}: the corpus has no training sentence; give more text")
     before = _before(folder, model, heldout) if given and workers.first else None
     workers.wait()
     with _watching(settings, workers) as watch:
-        outcome = train(
-            model,
-            train_text,
-            heldout,
-            settings.training,
-            settings.budget,
-            settings.seed,
-            folder,
-            console,
-            workers,
-            watch,
-        )
+        position = train(model, train_text, heldout, settings, folder, console, workers, watch)
     if workers.first:
         trained = _measured(model, heldout, precision(settings.training.precision, device))
         check_perplexity(trained, "the trained model")
-        with folder.writing():
-            target = export(model, vocabulary, tokenise, out / "export", settings.name)
+        target = export(model, vocabulary, tokenise, out / "export", settings.name)
         exported = _measured(load_model(target)[0].to(device), heldout)
         check_perplexity(exported, f"the exported files, {target}, in half precision")
-        size = sum(item.numel() for item in model.bilm.parameters())
-        facts = Facts(
-            command,
-            settings,
-            store.header,
-            len(vocabulary),
-            size,
-            outcome,
-            hardware(device, workers.world),
-            before,
-            trained,
-            exported,
-        )
-        with folder.writing(), replacing(target / "card.md") as partial:
+        measured = {"before": before, "trained": trained, "exported": exported}
+        facts = {
+            "command": command,
+            "settings": asdict(settings),
+            "sources": store.header["sources"],
+            "counts": store.header["counts"],
+            "vocabulary": len(vocabulary),
+            "parameters": _size(model.bilm),
+            "hardware": hardware(device, workers.world),
+            "position": asdict(position),
+            "passes": position.tokens / train_text.predictions,
+            "tokens_per_second": position.tokens_per_second,
+            "perplexity": {name: asdict(found) for name, found in measured.items() if found is not None},
+        }
+        with replacing(target / "card.md") as partial:
             partial.write_text(card(facts), encoding="utf-8")
-        folder.finish(facts.summary())
-        _report(console, facts, outcome, target)
+        folder.finish(facts)
+        _report(console, facts, target)
     workers.wait()
 
 
-def _store(settings: Settings, out: Path, console: Console, workers: Workers) -> TokenStore:
+def _size(module: torch.nn.Module) -> int:
+    return sum(item.numel() for item in module.parameters())
+
+
+def _store(settings: Settings, console: Console, workers: Workers) -> TokenStore:
     """The token store; the first process builds it, the others wait."""
-    folder = Path(settings.store) if settings.store else out / "store"
-    wanted = CorpusSettings(
-        sources=list(settings.corpus),
-        tokenise=cast(Tokenise, settings.tokenise),  # checked there
-        vocabulary=settings.vocabulary,
-        min_count=settings.min_count,
-        heldout_fraction=settings.heldout_fraction,
-        heldout_unit=settings.heldout_unit,
-        seed=settings.seed,
-        max_tokens=settings.max_tokens,
-        workers=settings.workers,
-    )
+    folder = Path(settings.store or Path(settings.out) / "store")
+    shared = {name: value for name, value in vars(settings).items() if name in CorpusSettings.__dataclass_fields__}
+    wanted = CorpusSettings(settings.corpus, **shared)  # checked in every process
     if workers.first:
         build_store(wanted, folder, console)
     workers.wait()
-    return TokenStore.open(folder, wanted.identity())
+    return TokenStore.open(folder)
 
 
 def _random(settings: Settings, store: TokenStore) -> Start:
@@ -177,8 +156,7 @@ def _before(folder: RunFolder, model: LanguageModel, heldout: Text) -> Perplexit
         return Perplexity(**read_own_json(path))
     found = _measured(model, heldout)
     if found is not None:
-        with folder.writing(), replacing(path) as partial:
-            partial.write_text(json.dumps(asdict(found)) + "\n", encoding="utf-8")
+        write_json(path, asdict(found))
     return found
 
 
@@ -196,20 +174,14 @@ def _watching(settings: Settings, workers: Workers) -> Iterator[Callable[[CurveR
         yield lambda row: run.log({k: v for k, v in asdict(row).items() if v is not None}, step=row.step)
 
 
-def _report(console: Console, facts: Facts, outcome: TrainingResult, target: Path) -> None:
-    position = outcome.position
-    lines = [
-        f"{position.step:,} steps, {position.tokens:,} tokens, {position.seconds / 60:.1f} minutes, "
-        f"{outcome.tokens_per_second:,.0f} tokens/s"
-    ]
-    measured = {"before training": facts.before, "trained": facts.trained, "exported files": facts.exported}
-    lines += [f"{name}: {found}" for name, found in measured.items() if found is not None]
-    for line in (*lines, f"biLM: {target}"):
-        print_line(console, line)
-    if facts.passes < 1:
-        print_line(
-            console,
-            f"warning: this biLM read {facts.passes:.2%} of its text, less than one pass; do not judge from it what "
-            "a biLM contributes to a task",
-            style="yellow",
-        )
+def _report(console: Console, facts: Mapping[str, Any], target: Path) -> None:
+    step, tokens, seconds = facts["position"].values()
+    speed = f"{facts['tokens_per_second']:,.0f} tokens/s"
+    print_line(console, f"{step:,} steps, {tokens:,} tokens, {seconds / 60:.1f} minutes, {speed}")
+    names = {"before": "before training", "trained": "trained", "exported": "exported files"}
+    for name, found in facts["perplexity"].items():
+        print_line(console, f"{names[name]}: {Perplexity(**found)}")
+    print_line(console, f"biLM: {target}")
+    if facts["passes"] < 1:
+        warning = f"warning: this biLM read {facts['passes']:.2%} of its text, less than one pass; do not judge from it"
+        print_line(console, f"{warning} what a biLM contributes to a task", style="yellow")

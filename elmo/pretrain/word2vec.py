@@ -36,8 +36,8 @@ from elmo.common.errors import InputError
 from elmo.common.files import replacing, sha256_of, write_json
 from elmo.common.progress import Meter, print_line
 from elmo.common.threads import available_cores
-from elmo.pretrain.corpus.build import CorpusSettings, build_store
-from elmo.pretrain.corpus.token_store import TokenStore
+from elmo.pretrain.corpus.build import build_store
+from elmo.pretrain.corpus.token_store import CorpusSettings, TokenStore
 from elmo.tokeniser import Tokenise
 from elmo.word_vectors import word2vec_path
 

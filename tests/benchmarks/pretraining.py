@@ -23,7 +23,7 @@ from elmo.pretrain.model.language_model import LanguageModel
 from elmo.pretrain.model.spelling import Spelling
 from elmo.pretrain.training.checkpoint import CurveRow, RunFolder
 from elmo.pretrain.training.reading import Text, texts_of_store
-from elmo.pretrain.training.settings import Budget, Training
+from elmo.pretrain.training.settings import Budget, Settings, Training
 from elmo.pretrain.training.train import train
 
 WORDS = 100_000
@@ -57,10 +57,11 @@ def measure(size: str, text: Text, batch_tokens: int, steps: int, device: torch.
     with tempfile.TemporaryDirectory() as name:
         folder = RunFolder(Path(name) / "run", {}, 0)
         console = Console(quiet=True)
-        outcome = train(model, text, None, training, Budget(steps=steps), 1, folder, console, watch=curve.append)
+        settings = Settings(training=training, budget=Budget(steps=steps))
+        end = train(model, text, None, settings, folder, console, watch=curve.append)
     whole = time.perf_counter() - start
     speed = statistics.median(row.tokens_per_second for row in curve[2:])
-    step_ms = 1e3 * outcome.position.tokens / outcome.position.step / speed
+    step_ms = 1e3 * end.tokens / end.step / speed
     peak = torch.cuda.max_memory_allocated() / 1e9 if device.type == "cuda" else 0.0
     print(
         f"{size}, {batch_tokens:,} positions a step: {speed:,.0f} tokens/s steady, {step_ms:.1f} ms a step, "

@@ -25,9 +25,9 @@ from numpy.typing import NDArray
 from elmo.common.errors import InputError
 from elmo.common.files import require_space
 from elmo.common.progress import Meter
-from elmo.pretrain.corpus.shards import Shard, outline
+from elmo.pretrain.corpus.shards import Shard, load_arrays
 from elmo.pretrain.corpus.sources import CONTINUES, NEW_DOCUMENT, NEW_FILE
-from elmo.pretrain.corpus.token_store import DTYPES, SPECIALS, UNKNOWN
+from elmo.pretrain.corpus.token_store import DTYPES, SPECIALS, UNKNOWN, CorpusSettings, offsets_of
 
 LONGEST_STRETCH: Final = 500  # paragraphs: several articles, so that the ends of a stretch cut few of them
 FEWEST_DOCUMENTS: Final = 20  # with fewer, a fraction of them cannot be held out
@@ -46,11 +46,10 @@ class Order:
     offsets: NDArray[np.int64]
 
     @classmethod
-    def by(cls, rank: NDArray[np.uint64], lengths: NDArray[np.int64]) -> Order:
+    def by(cls, rank: NDArray[np.uint64], lengths: NDArray[np.uint32]) -> Order:
         """Return the order of sentences of `lengths` tokens by rising `rank`; equal ranks keep their order."""
         order = np.argsort(rank, kind="stable")
-        offsets = np.zeros(len(lengths) + 1, np.int64)
-        np.cumsum(lengths[order], out=offsets[1:])
+        offsets = offsets_of(lengths[order])
         starts = np.empty(len(lengths), np.int64)
         starts[order] = offsets[:-1]
         return cls(starts, offsets)
@@ -87,44 +86,27 @@ class Types:
         return np.fromiter((numbers.setdefault(word, len(numbers)) for word in words), np.int64, len(words))
 
 
-def merge(
-    shards: Sequence[Path],
-    folder: Path,
-    *,
-    vocabulary: int,
-    min_count: int,
-    heldout_fraction: float,
-    by_document: bool,
-    seed: int,
-    meter: Meter,
-) -> dict[str, Any]:
+def merge(shards: Sequence[Path], folder: Path, settings: CorpusSettings, meter: Meter) -> dict[str, Any]:
     """Write all files of the store but the header into `folder`; return the counts for the header."""
-    outlines = [outline(path) for path in shards]
-    keys = np.concatenate([o.keys for o in outlines]) if outlines else np.empty(0, np.uint64)
-    if not len(keys):
+    outlines = [load_arrays(path, "keys", "places", "paragraph_lengths", "sentence_lengths") for path in shards]
+    sizes = [len(keys) for keys, *_ in outlines]
+    if not sum(sizes):
         raise InputError("The corpus holds no words: all its files are empty or blank. Name files with text.")
-    ranks = mix(keys, seed)
-    places = np.concatenate([o.places for o in outlines])
-    begins, stretch = document_begins(places, heldout_fraction) if by_document else (np.ones(len(keys), np.bool_), 1)
-    sides = _choose(keys, begins, heldout_fraction, seed)
-    per_shard = np.split(sides, np.cumsum([len(o.keys) for o in outlines])[:-1])
-
-    paragraph_lengths = np.concatenate([o.paragraph_lengths for o in outlines]).astype(np.int64)
-    lengths = np.concatenate([o.sentence_lengths for o in outlines]).astype(np.int64)
+    keys, places, paragraph_lengths, lengths = (np.concatenate(arrays) for arrays in zip(*outlines, strict=True))
+    seed, fraction, by_document = settings.seed, settings.heldout_fraction, settings.heldout_unit == "document"
+    begins, stretch = document_begins(places, fraction) if by_document else (np.ones(len(keys), np.bool_), 1)
+    sides = _choose(keys, begins, fraction, seed)
+    per_shard = np.split(sides, np.cumsum(sizes)[:-1])
     sentence_sides = np.repeat(sides, paragraph_lengths)
     train, heldout = sentence_sides == _TRAIN, sentence_sides == _HELDOUT
     orders = {
         "train": Order.by(mix(np.arange(train.sum(), dtype=np.uint64), seed ^ _SHUFFLE), lengths[train]),
         # By hash of paragraph, so that the first part of the file is a fair sample whatever the order of sources.
-        "heldout": Order.by(np.repeat(ranks, paragraph_lengths)[heldout], lengths[heldout]),
+        "heldout": Order.by(np.repeat(mix(keys, seed), paragraph_lengths)[heldout], lengths[heldout]),
     }
-    heldout_documents = np.add.reduceat(sides == _HELDOUT, np.flatnonzero(begins)) > 0
-    documents = {
-        "documents": len(heldout_documents),
-        "heldout_documents": int(heldout_documents.sum()),
-        "stretch_paragraphs": stretch,
-    }
-    del outlines, keys, ranks, places, begins, paragraph_lengths, lengths, sentence_sides, train, heldout
+    held = np.logical_or.reduceat(sides == _HELDOUT, np.flatnonzero(begins))  # (documents,)
+    documents = {"documents": len(held), "heldout_documents": int(held.sum()), "stretch_paragraphs": stretch}
+    del outlines, keys, places, begins, paragraph_lengths, lengths, sentence_sides, train, heldout  # they are large
 
     types = Types()
     for path, side in zip(shards, per_shard, strict=True):
@@ -134,8 +116,11 @@ def merge(
         meter.advance(1)
     words, counts = types.number()
 
-    _check_space(folder, orders, words)
-    known = min(vocabulary, int((counts[len(SPECIALS) :] >= max(min_count, 1)).sum())) + len(SPECIALS)
+    need = sum(4 * int(order.offsets[-1]) + 8 * len(order.offsets) for order in orders.values())
+    need += sum(map(len, words)) + 20 * len(words)
+    require_space(folder, need, "the store", "make room and run again: it continues with the shards that are done")
+    frequent = int((counts[len(SPECIALS) :] >= settings.min_count).sum())
+    known = min(settings.vocabulary, frequent) + len(SPECIALS)
     _write_types(folder, words, counts, known)
     missed = _write_tokens(folder, shards, per_shard, types, orders, known, meter)
     tokens = {name: int(order.offsets[-1]) for name, order in orders.items()}
@@ -209,17 +194,9 @@ def _choose(keys: NDArray[np.uint64], begins: NDArray[np.bool_], fraction: float
     return sides
 
 
-def _check_space(folder: Path, orders: dict[str, Order], words: list[bytes]) -> None:
-    need = sum(4 * int(order.offsets[-1]) + 8 * len(order.offsets) for order in orders.values())
-    need += sum(map(len, words)) + 20 * len(words)
-    require_space(folder, need, "the store", "make room and run again: it continues with the shards that are done")
-
-
 def _write_types(folder: Path, words: list[bytes], counts: NDArray[np.int64], known: int) -> None:
-    offsets = np.zeros(len(words) + 1, np.int64)
-    np.cumsum([len(word) for word in words], out=offsets[1:])
     (folder / "types.bytes.bin").write_bytes(b"".join(words))
-    offsets.astype("<i8").tofile(folder / "types.offsets.bin")
+    offsets_of([len(word) for word in words]).tofile(folder / "types.offsets.bin")
     counts.astype("<i8").tofile(folder / "types.counts.bin")
     (folder / "vocab.txt").write_bytes(b"".join(word + b"\n" for word in words[:known]))
 
@@ -236,7 +213,7 @@ def _write_tokens(
     """Write tokens and offsets of both sides; return how many tokens of each are outside the vocabulary."""
     files = {}
     for name, order in orders.items():
-        order.offsets.astype("<i8").tofile(folder / f"{name}.offsets.bin")
+        order.offsets.tofile(folder / f"{name}.offsets.bin")
         files[name] = _allocate(folder / f"{name}.tokens.bin", int(order.offsets[-1]))
     done = dict.fromkeys(orders, 0)
     missed = dict.fromkeys(orders, 0)

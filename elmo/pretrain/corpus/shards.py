@@ -11,12 +11,12 @@ import hashlib
 import multiprocessing
 import signal
 from collections import defaultdict, deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,9 +26,11 @@ from elmo.common.files import read_own_json, replacing, write_json
 from elmo.common.processes import end_with_parent
 from elmo.common.progress import Meter
 from elmo.pretrain.corpus.sources import CONTINUES, Block, SourceFile, lines, read_blocks
+from elmo.pretrain.corpus.token_store import CorpusSettings
 from elmo.tokeniser import Tokenise, Tokeniser, parts
 
 _ALL_DONE = "complete.json"
+_tokeniser = functools.cache(Tokeniser)
 
 
 @dataclass(frozen=True)
@@ -46,75 +48,47 @@ class Shard:
     def load(cls, path: Path) -> Shard:
         """Return the shard in `path`."""
         with np.load(path, allow_pickle=False) as file:
-            words = file["words"].tobytes().split(b"\n")  # no word holds white space
-            return cls(
-                file["tokens"],
-                file["sentence_lengths"],
-                file["paragraph_lengths"],
-                file["keys"],
-                file["places"],
-                words if words[0] else [],
-            )
+            arrays = dict(file)
+        words = arrays.pop("words").tobytes().split(b"\n")  # no word holds white space
+        return cls(**arrays, words=words if words[0] else [])
 
     def save(self, path: Path) -> None:
         """Write the shard so that `path` exists only when it is complete."""
+        content = {**vars(self), "words": np.frombuffer(b"\n".join(self.words), np.uint8)}
         with replacing(path) as partial, partial.open("wb") as file:
-            np.savez(
-                file,
-                tokens=self.tokens,
-                sentence_lengths=self.sentence_lengths,
-                paragraph_lengths=self.paragraph_lengths,
-                keys=self.keys,
-                places=self.places,
-                words=np.frombuffer(b"\n".join(self.words), np.uint8),
-            )
+            np.savez(file, **content)
 
 
-class Outline(NamedTuple):
-    """A shard without its tokens and words."""
-
-    keys: NDArray[np.uint64]
-    places: NDArray[np.uint8]
-    paragraph_lengths: NDArray[np.uint32]
-    sentence_lengths: NDArray[np.uint32]
-
-
-def outline(path: Path) -> Outline:
-    """Return the paragraphs and sentences of the shard in `path`, leaving its tokens on disk."""
+def load_arrays(path: Path, *names: str) -> list[NDArray[Any]]:
+    """Return some arrays of the shard in `path`, leaving the others on disk."""
     with np.load(path, allow_pickle=False) as file:
-        return Outline(*(file[name] for name in Outline._fields))
+        return [file[name] for name in names]
 
 
 def make_shards(
-    sources: Iterable[SourceFile],
-    folder: Path,
-    *,
-    tokenise: Tokenise,
-    max_tokens: int,
-    block_bytes: int,
-    workers: int,
-    meter: Meter,
+    sources: Iterable[SourceFile], folder: Path, settings: CorpusSettings, workers: int, meter: Meter
 ) -> list[Path]:
     """Return the shards of all text in reading order; existing ones in `folder` are kept."""
     complete = folder / _ALL_DONE
     if complete.exists():
-        return _paths(folder, int(read_own_json(complete)["shards"]))
+        return [_path(folder, index) for index in range(int(read_own_json(complete)["shards"]))]
     for left_over in folder.glob("*.partial"):
         left_over.unlink()
-    make = functools.partial(make_shard, folder=folder, tokenise=tokenise, max_tokens=max_tokens)
-    count = 0
-    with _Pool(workers) as pool:
-        for block in read_blocks(sources, block_bytes):
-            count += 1
-            if _path(folder, block.index).exists():
+    shards: list[Path] = []
+
+    def missing() -> Iterator[Block]:
+        for block in read_blocks(sources, settings.block_bytes):
+            shards.append(_path(folder, block.index))
+            if shards[-1].exists():
                 meter.advance(block.cost)
-                continue
-            for cost, tokens in pool.submit(make, block):
-                meter.advance(cost, tokens)
-        for cost, tokens in pool.drain():
-            meter.advance(cost, tokens)
-    write_json(complete, {"shards": count})
-    return _paths(folder, count)
+            else:
+                yield block
+
+    make = functools.partial(make_shard, folder=folder, tokenise=settings.tokenise, max_tokens=settings.max_tokens)
+    for cost, tokens in _in_processes(make, missing(), workers):
+        meter.advance(cost, tokens)
+    write_json(complete, {"shards": len(shards)})
+    return shards
 
 
 def make_shard(block: Block, folder: Path, tokenise: Tokenise, max_tokens: int) -> tuple[int, int]:
@@ -158,50 +132,33 @@ def tokenise_block(block: Block, tokenise: Tokenise, max_tokens: int) -> Shard:
     )
 
 
-class _Pool:
-    """Runs jobs in processes and returns their results in order, with a bounded number of jobs in flight.
+def _in_processes(
+    job: Callable[[Block], tuple[int, int]], blocks: Iterable[Block], workers: int
+) -> Iterator[tuple[int, int]]:
+    """Yield the result of a job for each block, in order; a bounded number of blocks is in memory.
 
     With one worker the jobs run in this process, which is easy to debug.
     """
-
-    def __init__(self, workers: int) -> None:
-        self._ahead = 2 * workers
-        self._waiting: deque[Future[tuple[int, int]]] = deque()
-        self._executor: ProcessPoolExecutor | None = None
-        if workers > 1:
-            # Spawned, not forked: the caller may have threads or a GPU.
-            context = multiprocessing.get_context("spawn")
-            self._executor = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker)
-
-    def __enter__(self) -> _Pool:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self._executor:
-            self._executor.shutdown(cancel_futures=True)
-
-    def submit(self, job: functools.partial[tuple[int, int]], block: Block) -> list[tuple[int, int]]:
-        """Start a job; return results that are due, if too many jobs are in flight."""
-        if self._executor is None:
-            return [job(block)]
-        self._waiting.append(self._executor.submit(job, block))
-        return self._results(self._ahead)
-
-    def drain(self) -> list[tuple[int, int]]:
-        """Return the results of all jobs still running."""
-        return self._results(0)
-
-    def _results(self, leave: int) -> list[tuple[int, int]]:
-        results = []
-        try:
-            while len(self._waiting) > leave:
-                results.append(self._waiting.popleft().result())
-        except BrokenProcessPool as error:
-            raise InputError(
-                "A worker process was ended from outside (out of memory?). Run the command again, with fewer workers "
-                "if memory was short: it continues with the shards that are done."
-            ) from error
-        return results
+    if workers == 1:
+        yield from map(job, blocks)
+        return
+    # Spawned, not forked: the caller may have threads or a GPU.
+    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _start_worker)
+    waiting: deque[Future[tuple[int, int]]] = deque()
+    try:
+        for block in blocks:
+            waiting.append(pool.submit(job, block))
+            if len(waiting) > 2 * workers:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    except BrokenProcessPool as error:
+        raise InputError(
+            "A worker process was ended from outside (out of memory?). Run the command again, with fewer workers "
+            "if memory was short: it continues with the shards that are done."
+        ) from error
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _start_worker() -> None:
@@ -209,14 +166,5 @@ def _start_worker() -> None:
     end_with_parent()
 
 
-@functools.lru_cache(maxsize=2)
-def _tokeniser(tokenise: Tokenise) -> Tokeniser:
-    return Tokeniser(tokenise)
-
-
 def _path(folder: Path, index: int) -> Path:
     return folder / f"{index:06d}.npz"
-
-
-def _paths(folder: Path, count: int) -> list[Path]:
-    return [_path(folder, index) for index in range(count)]

@@ -1,20 +1,152 @@
 """Export of a finished run: the biLM in two formats, and its output layer.
 
-export/NAME/            options.json, weights.safetensors in half precision, card.md: for `load_bilm`
-export/NAME-softmax/    the output layer and its vocabulary (`output`)
-export/bilm-tf/         options.json, weights.hdf5 in single precision: for bilm-tf and AllenNLP
+    export/NAME/            options.json, weights.safetensors in half precision, card.md: for `load_bilm`
+    export/bilm-tf/         options.json, weights.hdf5 in single precision: for bilm-tf and AllenNLP
+    export/NAME-softmax/    the output layer, for perplexity and further training; weights in at most eight bits:
+        vocabulary.txt.gz   one word per line, in the order of rows
+        output.hdf5         weight (words, dim) int8, scale (words,) and bias (words,) float16; attribute `tokenise`
+
+Rows are compressed. If they are still too large, rare words are rounded more coarsely: the cost of an error in
+perplexity grows with the square of its size times the frequency of its word, and frequency falls as one over the rank,
+so the error may grow as the square root of the rank.
 """
 
 from __future__ import annotations
 
+import gzip
 import shutil
+import zlib
+from dataclasses import dataclass
 from pathlib import Path
 
+import h5py
+import numpy as np
 import torch
+from torch import Tensor
 
-from elmo.bilm.weight_files import save_bilm
+from elmo.bilm.weight_files import find_weights, load_bilm, save_bilm
+from elmo.common.errors import InputError
+from elmo.common.files import replacing
+from elmo.download import BILMS
+from elmo.pretrain.corpus.token_store import SPECIALS
 from elmo.pretrain.model.language_model import LanguageModel
-from elmo.pretrain.model.output import Output, save_output
+from elmo.pretrain.model.softmax import OutputLayer
+
+VOCABULARY, WEIGHTS = "vocabulary.txt.gz", "output.hdf5"
+LEVELS = 127  # on either side of zero, at most
+MOST_BYTES = 13_000_000  # of the folder
+
+
+@dataclass(frozen=True)
+class Output:
+    """An output layer, the words of its rows, and how text must be tokenised to give such words."""
+
+    layer: OutputLayer
+    vocabulary: list[str]
+    tokenise: str
+
+
+def save_output(output: Output, folder: Path, most_bytes: int = MOST_BYTES) -> None:
+    """Writes an output layer to a folder of at most `most_bytes` bytes, as far as rounding allows."""
+    folder.mkdir(parents=True, exist_ok=True)
+    text = "".join(f"{word}\n" for word in output.vocabulary).encode()
+    with replacing(folder / VOCABULARY) as partial:
+        partial.write_bytes(gzip.compress(text, 9, mtime=0))  # no time stamp: equal contents give equal files
+    left = most_bytes - (folder / VOCABULARY).stat().st_size
+    weight, bias = output.layer.weight.detach().float().cpu(), output.layer.bias.detach().float().cpu()
+    ranks = torch.arange(1, len(weight) + 1)
+    fine = len(weight)  # words with all levels
+    while True:
+        levels = (LEVELS * (fine / ranks).sqrt()).round().clamp(2, LEVELS)
+        if fine <= 1 or _estimated(weight, levels) <= left:
+            break
+        fine = fine * 7 // 8
+    with replacing(folder / WEIGHTS) as partial, h5py.File(partial, "w") as file:
+        rounded, scale = _rounded(weight, levels)
+        chunk = (min(1024, len(weight)), weight.shape[1])  # whole rows, of words that are rounded alike
+        file.create_dataset("weight", data=rounded.numpy(), chunks=chunk, compression="gzip", compression_opts=9)
+        file.create_dataset("scale", data=scale.numpy())
+        file.create_dataset("bias", data=bias.half().numpy())
+        file.attrs["tokenise"] = output.tokenise
+
+
+def _rounded(weight: Tensor, levels: Tensor) -> tuple[Tensor, Tensor]:
+    """The rows in integer steps, and the size of a step in each row."""
+    # Round the step before dividing by it, so that its rounding adds no error.
+    scale = (weight.abs().amax(dim=1).clamp(min=1e-3) / levels).half()
+    return (weight / scale.float()[:, None]).round().clamp(-LEVELS, LEVELS).to(torch.int8), scale
+
+
+def _estimated(weight: Tensor, levels: Tensor) -> int:
+    """Estimates the size of the file in bytes from a sample of its rows, slightly too high."""
+    every = max(1, len(weight) // 16_384)
+    sample = _rounded(weight[::every], levels[::every])[0].numpy().tobytes()
+    per_row = len(zlib.compress(sample, 9)) / len(weight[::every]) + 4  # scale and bias
+    return int(per_row * 1.004 * len(weight)) + 20_000
+
+
+def load_output(folder: Path) -> Output:
+    """Loads the output layer in a folder.
+
+    Raises:
+        InputError: a file is missing, damaged, or does not fit the other.
+    """
+    missing = [name for name in (VOCABULARY, WEIGHTS) if not (folder / name).is_file()]
+    if missing:
+        raise InputError(
+            f"{folder}: expected the output layer of a biLM here ({VOCABULARY} and {WEIGHTS}), "
+            f"found no {' and no '.join(missing)}; name its folder"
+        )
+    try:
+        text = gzip.decompress((folder / VOCABULARY).read_bytes()).decode()
+        with h5py.File(folder / WEIGHTS, "r") as file:
+            weight, scale, bias = (np.asarray(file[name]) for name in ("weight", "scale", "bias"))
+            tokenise = str(file.attrs["tokenise"])
+    except (OSError, EOFError, zlib.error, KeyError, UnicodeDecodeError) as error:
+        raise InputError(f"{folder}: the output layer is damaged: {error}; copy it again") from error
+    vocabulary = text.split("\n")[:-1]
+    if weight.ndim != 2 or not len(vocabulary) == len(weight) == len(scale) == len(bias):
+        raise InputError(
+            f"{folder}: {len(vocabulary)} words, weights of shape {weight.shape}, {len(scale)} scales, {len(bias)} "
+            "biases; the files do not belong together"
+        )
+    if tuple(vocabulary[: len(SPECIALS)]) != SPECIALS:
+        raise InputError(f"{folder / VOCABULARY}: expected it to begin with {', '.join(SPECIALS)}")
+    layer = OutputLayer(*weight.shape)
+    with torch.no_grad():
+        layer.weight.copy_(torch.from_numpy(weight.astype(np.float32) * scale.astype(np.float32)[:, None]))
+        layer.bias.copy_(torch.from_numpy(bias.astype(np.float32)))
+    return Output(layer, vocabulary, tokenise)
+
+
+def softmax_folder(weights: Path) -> Path:
+    """Default folder of the output layer of a biLM: NAME-softmax next to its folder NAME."""
+    folder = weights if weights.is_dir() else weights.parent
+    return folder.with_name(f"{folder.resolve().name}-softmax")
+
+
+def load_model(weights: str | Path, softmax: str | Path | None = None) -> tuple[LanguageModel, Output]:
+    """An exported biLM with its output layer, and that layer's vocabulary.
+
+    Args:
+        weights: file or folder of the biLM, or a name.
+        softmax: folder of the output layer; by default NAME-softmax next to the biLM's.
+    """
+    if softmax is None and str(weights) in BILMS and not Path(weights).exists():  # refused before it is downloaded
+        raise InputError(
+            f"{weights}: published without an output layer, so it can embed, but not predict or be trained further; "
+            "name the folder of an output layer"
+        )
+    found = find_weights(weights)
+    folder = Path(softmax) if softmax is not None else softmax_folder(found)
+    output, bilm = load_output(folder), load_bilm(found)
+    width, expected = output.layer.weight.shape[1], bilm.options.projection_dim
+    if width != expected:
+        raise InputError(
+            f"{folder}: an output layer of width {width}, but the biLM in {found} has a projection_dim of {expected}; "
+            "name the output layer that was exported with it"
+        )
+    return LanguageModel(bilm, output.layer), output
 
 
 def export(model: LanguageModel, vocabulary: list[str], tokenise: str, folder: Path, name: str) -> Path:

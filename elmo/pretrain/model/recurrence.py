@@ -15,15 +15,11 @@ from torch import Tensor
 
 from elmo.bilm.pointwise import pointwise
 
+Clips = tuple[float | None, float | None]
+"""Bounds of the cell and of the projected state, None for no bound; no gradient passes where one was reached."""
 
-def both_directions(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    projection: Tensor,
-    cell_clip: float | None = None,
-    projection_clip: float | None = None,
-) -> Tensor:
+
+def both_directions(x: Tensor, weight: Tensor, bias: Tensor, projection: Tensor, clips: Clips = (None, None)) -> Tensor:
     """The outputs of one LSTM layer from a zero state, (2, steps, sentences, projection_dim).
 
     Args:
@@ -31,24 +27,16 @@ def both_directions(
         weight: reads [input; state], gates i, f, g, o stacked, (2, 4 * cell_dim, input_dim + projection_dim).
         bias: one is added to the forget gate's, as in TensorFlow, (2, 4 * cell_dim).
         projection: (2, projection_dim, cell_dim).
-        cell_clip: bound of the cell; no gradient passes where it was reached.
-        projection_clip: the same for the projected state.
+        clips: bounds.
     """
-    outputs: Tensor = _BothDirections.apply(x, weight, bias, projection, cell_clip, projection_clip)  # type: ignore[no-untyped-call]
+    outputs: Tensor = _BothDirections.apply(x, weight, bias, projection, clips)  # type: ignore[no-untyped-call]
     return outputs
 
 
 class _BothDirections(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any,  # noqa: ANN401 (torch names no type for it)
-        x: Tensor,
-        weight: Tensor,
-        bias: Tensor,
-        projection: Tensor,
-        cell_clip: float | None,
-        projection_clip: float | None,
-    ) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, projection: Tensor, clips: Clips) -> Tensor:  # noqa: ANN401 (torch names no type for it)
+        cell_clip, projection_clip = ctx.clips = clips
         _, steps, sentences, input_dim = x.shape
         projection_dim, cell_dim = projection.shape[1:]
         between = pointwise(x.device)
@@ -71,7 +59,6 @@ class _BothDirections(torch.autograd.Function):
             if projection_clip is not None:
                 state.clamp_(-projection_clip, projection_clip)
         ctx.save_for_backward(read, gates, hidden, cells, weight, projection)
-        ctx.clips = cell_clip, projection_clip
         return read[:, 1:, :, input_dim:].contiguous()
 
     @staticmethod
@@ -100,4 +87,4 @@ class _BothDirections(torch.autograd.Function):
         grad_bias = grad_gates.sum(dim=1, dtype=torch.float32)
         grad_states = back[:, 1:, :, input_dim:].flatten(1, 2)  # (2, steps * sentences, projection_dim)
         grad_projection = torch.bmm(grad_states.transpose(1, 2), hidden.view(2, steps * sentences, cell_dim))
-        return back[:, :-1, :, :input_dim], grad_weight, grad_bias, grad_projection, None, None
+        return back[:, :-1, :, :input_dim], grad_weight, grad_bias, grad_projection, None

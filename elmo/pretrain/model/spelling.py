@@ -62,36 +62,33 @@ class Spelling:
         return int(self.ids.shape[1])
 
 
-def longest_first(types: NDArray[np.int64], spelling: Spelling) -> NDArray[np.int64]:
-    """The order that sorts words from long to short spelling."""
-    return np.argsort(-spelling.lengths[types], kind="stable")
-
-
 def counts_above(lengths: NDArray[np.int16], max_characters: int) -> NDArray[np.int64]:
     """Counts the words longer than the lower bound of each group, longest group first, (groups,)."""
-    bounds = [bound for bound in reversed(GROUPS) if bound < max_characters]
-    return np.array([int((lengths > bound).sum()) for bound in (*bounds, 0)], dtype=np.int64)
+    return np.array([(lengths > bound).sum() for bound in (*_bounds(max_characters), 0)], dtype=np.int64)
 
 
 def profile_of(above: NDArray[np.int64], max_characters: int) -> Profile:
     """The groups that hold words with these `counts_above`."""
-    longest = [max_characters, *(bound for bound in reversed(GROUPS) if bound < max_characters)]
-    sizes = np.diff(above, prepend=0)
-    return tuple((int(size), width) for size, width in zip(sizes, longest, strict=True) if size > 0)
+    longest = (max_characters, *_bounds(max_characters))
+    sizes = np.diff(above, prepend=0).tolist()
+    return tuple((size, width) for size, width in zip(sizes, longest, strict=True) if size > 0)
 
 
-def fits(lengths: NDArray[np.int16], profile: Profile) -> bool:
-    """Whether words of these lengths, longest first, fit in a profile."""
+def _bounds(max_characters: int) -> list[int]:
+    return [bound for bound in reversed(GROUPS) if bound < max_characters]
+
+
+def padded(types: NDArray[np.int64], lengths: NDArray[np.int16], profile: Profile) -> NDArray[np.int64] | None:
+    """The words, followed by copies of a short one that fill the profile; None if they do not fit.
+
+    Args:
+        types: words, longest first.
+        lengths: of their spellings.
+        profile: to fill.
+    """
     start = 0
     for size, longest in profile:
-        if start < len(lengths) and lengths[start] > longest:
-            return False
+        if (lengths[start : start + 1] > longest).any():
+            return None
         start += size
-    return len(lengths) <= start
-
-
-def padded(types: NDArray[np.int64], profile: Profile) -> NDArray[np.int64]:
-    """The words, followed by copies of a short one, so that they fill the profile."""
-    filled = np.full(sum(size for size, _ in profile), END, dtype=np.int64)
-    filled[: len(types)] = types
-    return filled
+    return np.pad(types, (0, start - len(types)), constant_values=END) if len(types) <= start else None

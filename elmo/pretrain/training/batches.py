@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmo.pretrain.corpus.token_store import END, START, UNKNOWN, Sentences
-from elmo.pretrain.model.spelling import Profile, Spelling, counts_above, fits, longest_first, padded, profile_of
+from elmo.pretrain.model.spelling import Profile, Spelling, counts_above, padded, profile_of
 
 IGNORED = -1
 """Target of a position without a token."""
@@ -64,48 +64,43 @@ class BatchPlan:
 
     def __post_init__(self) -> None:
         self._steps = rounded(np.diff(self.sentences.offsets) + 1)  # plus one for the mark before the words
-        self._shapes, counts = np.unique(self._steps, return_counts=True)
-        self._cuts: list[tuple[int, int, int]] = []  # (shape, first, last) in sentences sorted by shape
-        rows = {int(shape): max(1, self.tokens // int(shape)) for shape in self._shapes}
-        start, rest = 0, []
-        for shape, count in zip(self._shapes.tolist(), counts.tolist(), strict=True):
-            full = count // rows[shape] * rows[shape]
-            self._cuts += [(shape, start + i, start + i + rows[shape]) for i in range(0, full, rows[shape])]
-            rest += [(shape, position) for position in range(start + full, start + count)]
+        # (steps, positions) of every batch, positions in the sentences sorted by steps
+        self._batches: list[tuple[int, slice | list[int]]] = []
+        start, left = 0, []
+        for steps, count in np.stack(np.unique(self._steps, return_counts=True), axis=1).tolist():
+            rows = self._rows(steps)
+            whole = start + count // rows * rows
+            self._batches += [(steps, slice(i, i + rows)) for i in range(start, whole, rows)]
+            left += [(steps, position) for position in range(whole, start + count)]
             start += count
-        self._rest = rest[::-1]  # sentences that do not fill a batch of their length are joined, longest first
-        self._rest_cuts: list[tuple[int, int, int]] = []
-        i = 0
-        while i < len(self._rest):
-            shape = self._rest[i][0]
-            self._rest_cuts.append((shape, i, min(i + rows[shape], len(self._rest))))
-            i += rows[shape]
+        left.reverse()  # sentences that do not fill a batch of their length are joined, longest first
+        while left:
+            rows = self._rows(left[0][0])
+            self._batches.append((left[0][0], [position for _, position in left[:rows]]))
+            del left[:rows]
+
+    def _rows(self, steps: int) -> int:
+        return max(1, self.tokens // steps)
 
     def __len__(self) -> int:
         """Batches in an epoch."""
-        return len(self._cuts) + len(self._rest_cuts)
+        return len(self._batches)
 
     @property
-    def shapes(self) -> list[tuple[int, int]]:
-        """(steps, sentences) of every kind of batch, the most frequent first."""
-        kinds, counts = np.unique([shape for shape, _, _ in self._cuts + self._rest_cuts], return_counts=True)
-        return [(int(kind), max(1, self.tokens // int(kind))) for kind in kinds[np.argsort(-counts, kind="stable")]]
+    def steps(self) -> list[int]:
+        """Time steps of every kind of batch, the most frequent first."""
+        kinds, counts = np.unique([steps for steps, _ in self._batches], return_counts=True)
+        return [int(kind) for kind in kinds[np.argsort(-counts, kind="stable")]]
 
     def batch(self, step: int) -> tuple[int, int, Array]:
         """The batch of a step: its time steps, its capacity in sentences, and the numbers of its sentences."""
         epoch, index = divmod(step, len(self))
-        by_shape, order = self._order(epoch)
-        index = int(order[index])
-        if index < len(self._cuts):
-            steps, first, last = self._cuts[index]
-            chosen = by_shape[first:last]
-        else:
-            steps, first, last = self._rest_cuts[index - len(self._cuts)]
-            chosen = by_shape[[position for _, position in self._rest[first:last]]]
-        return steps, max(1, self.tokens // steps), chosen
+        by_steps, order = self._order(epoch)
+        steps, positions = self._batches[order[index]]
+        return steps, self._rows(steps), by_steps[positions]
 
     def _order(self, epoch: int) -> tuple[Array, Array]:
-        """Sentences sorted by shape and shuffled within each shape, and the order of an epoch's batches."""
+        """Sentences sorted by steps, shuffled among equal ones, and the order of an epoch's batches."""
         current = self._epoch  # read once: other threads may replace it
         if current is None or current[0] != epoch:
             if self.seed is None:
@@ -113,8 +108,8 @@ class BatchPlan:
             else:
                 generator = np.random.default_rng((self.seed, epoch))
                 shuffled, order = generator.permutation(len(self.sentences)), generator.permutation(len(self))
-            by_shape = shuffled[np.argsort(self._steps[shuffled], kind="stable")]
-            self._epoch = current = (epoch, by_shape, order)
+            by_steps = shuffled[np.argsort(self._steps[shuffled], kind="stable")]
+            self._epoch = current = (epoch, by_steps, order)
         return current[1], current[2]
 
 
@@ -160,17 +155,14 @@ class Batcher:
         first = np.broadcast_to(np.array([START, END])[:, None, None], (2, 1, rows))
         read = np.concatenate([first, np.where(inside, words, END)[:, :-1]], axis=1)
         types, inputs = np.unique(read, return_inverse=True)
-        order = longest_first(types, self.spelling)
+        order = np.argsort(-self.spelling.lengths[types], kind="stable")  # long spellings first
         types, place = types[order], np.argsort(order)
         inputs = place[inputs.reshape(read.shape)]
-        lengths_of_types = self.spelling.lengths[types]
-        profile = self.profile
-        if profile is not None and fits(lengths_of_types, profile):
-            types = padded(types, profile)
-        else:
-            profile = profile_of(
-                counts_above(lengths_of_types, self.spelling.max_characters), self.spelling.max_characters
-            )
+        lengths_of_types, most = self.spelling.lengths[types], self.spelling.max_characters
+        filled = padded(types, lengths_of_types, self.profile) if self.profile else None
+        if filled is not None and self.profile:
+            return TokenBatch(filled, self.profile, inputs, targets, tokens)
+        profile = profile_of(counts_above(lengths_of_types, most), most)
         return TokenBatch(types, profile, inputs, targets, tokens)
 
     def common_profile(self, batches: int = 48) -> Profile:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import csv
-import json
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from elmo.common.errors import InputError
-from elmo.common.files import explain_full_disk, read_json, replacing, require_space, write_json
-from elmo.common.processes import locked
+from elmo.common.files import read_json, replacing, require_space, write_json
 from elmo.common.tensor_files import check_optimizer, check_tensors, naming, read_tensors, write_tensors
 from elmo.pretrain.corpus.token_store import require
 from elmo.pretrain.model.language_model import LanguageModel
@@ -27,6 +24,11 @@ class Position:
     step: int = 0
     tokens: int = 0
     seconds: float = 0.0
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Over the whole run, including held-out perplexity."""
+        return self.tokens / max(self.seconds, 1e-9)
 
 
 @dataclass(frozen=True)
@@ -54,18 +56,6 @@ class CurveRow:
     backward: float | None = None
 
 
-@contextmanager
-def alone_in(out: Path) -> Iterator[None]:
-    """Locks a run's folder: two processes would overwrite each other's checkpoints."""
-
-    def refuse() -> None:
-        raise InputError(f"{out}: another process is training in this folder; wait for it, or name another out=DIR")
-
-    out.mkdir(parents=True, exist_ok=True)
-    with locked(out / "lock", refuse):
-        yield
-
-
 class RunFolder:
     """Files of one run."""
 
@@ -81,12 +71,11 @@ class RunFolder:
         path.mkdir(parents=True, exist_ok=True)
         claim = path / "run.json"
         if claim.exists():
-            require(path, "settings", _claimed(claim), _plain(identity))
+            require(path, "settings", _claimed(claim), identity)
         elif (path / "checkpoint.pt").exists() or (path / "curve.csv").exists():
             raise InputError(f"{path}: holds a run without its run.json; name another folder for this run")
         require_space(path, space, "this run", "make room or name a folder on another disk")
-        with self.writing():
-            write_json(claim, _plain(identity))
+        write_json(claim, identity)
 
     @property
     def finished(self) -> bool:
@@ -95,14 +84,12 @@ class RunFolder:
 
     def finish(self, summary: Mapping[str, Any]) -> None:
         """Marks the run as finished."""
-        with self.writing():
-            write_json(self.path / "finished.json", summary)
+        write_json(self.path / "finished.json", summary)
 
     def save(self, model: LanguageModel, optimiser: torch.optim.Optimizer, position: Position) -> None:
         """Writes a checkpoint; the last one stays until the new one is complete."""
         content = {"model": model.state_dict(), "optimiser": optimiser.state_dict(), "position": asdict(position)}
-        with self.writing():
-            write_tensors(self.path / "checkpoint.pt", content)
+        write_tensors(self.path / "checkpoint.pt", content)
 
     def load(self, model: LanguageModel, optimiser: torch.optim.Optimizer) -> Position:
         """Loads the last checkpoint into model and optimiser; without one, the position is the start of a run."""
@@ -122,38 +109,18 @@ class RunFolder:
         """Drops lines of the curve after a step: a killed run lost that work."""
         path = self.path / "curve.csv"
         if path.exists():
-            with path.open(encoding="utf-8", newline="") as file:
-                rows = [line for line in csv.DictReader(file) if int(line["step"]) <= step]
+            header, *rows = path.read_bytes().splitlines(keepends=True) or [b""]
             with replacing(path) as partial:
-                self._write(partial, rows)
+                partial.write_bytes(header + b"".join(row for row in rows if int(row.partition(b",")[0]) <= step))
 
     def log(self, row: CurveRow) -> None:
         """Adds a line to curve.csv."""
-        path = self.path / "curve.csv"
-        with self.writing():
-            if not path.exists():
-                self._write(path, [])
-            with path.open("a", encoding="utf-8", newline="") as file:
-                csv.DictWriter(file, [item.name for item in fields(CurveRow)]).writerow(_shown(row))
-
-    def writing(self) -> AbstractContextManager[None]:
-        """Explains a full disk."""
-        remedy = "Make room and run again: it continues from the last checkpoint"
-        return explain_full_disk(f"{self.path}: no room left on this disk. {remedy}")
-
-    @staticmethod
-    def _write(path: Path, rows: list[dict[str, str]]) -> None:
-        with path.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, [item.name for item in fields(CurveRow)])
-            writer.writeheader()
-            writer.writerows(rows)
-
-
-def _shown(row: CurveRow) -> dict[str, str]:
-    return {
-        name: "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
-        for name, value in asdict(row).items()
-    }
+        shown = {name: f"{value:.6g}" if isinstance(value, float) else value for name, value in asdict(row).items()}
+        with (self.path / "curve.csv").open("a", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, shown)
+            if not file.tell():
+                writer.writeheader()
+            writer.writerow(shown)
 
 
 def _claimed(claim: Path) -> dict[str, Any]:
@@ -168,9 +135,3 @@ def _claimed(claim: Path) -> dict[str, Any]:
             "folder to start again"
         )
     return identity
-
-
-def _plain(identity: Mapping[str, Any]) -> dict[str, Any]:
-    """The identity as JSON represents it."""
-    plain: dict[str, Any] = json.loads(json.dumps(identity))
-    return plain

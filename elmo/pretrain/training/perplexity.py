@@ -24,8 +24,8 @@ from elmo.common.errors import InputError
 from elmo.pretrain.corpus.overlap import WINDOW, shared
 from elmo.pretrain.corpus.sources import CONTINUES, find_sources, lines, read_blocks
 from elmo.pretrain.corpus.token_store import TokenStore
+from elmo.pretrain.model.export import Output, load_model
 from elmo.pretrain.model.language_model import LanguageModel, word_vectors
-from elmo.pretrain.model.output import Output, load_model
 from elmo.pretrain.training.batches import IGNORED, Batcher, BatchPlan
 from elmo.pretrain.training.reading import Text, text_of_words, texts_of_store
 from elmo.tokeniser import Tokenise, Tokeniser

@@ -13,7 +13,6 @@ from elmo.common.files import expanded
 
 INPUTS = ("char", "word", "both")
 MOST_BATCH_TOKENS = 1 << 24  # far above what any GPU holds
-_BUDGETS = ("steps", "tokens", "minutes")
 
 
 @dataclass
@@ -32,14 +31,16 @@ class Budget:
     minutes: float | None = None
 
     def __post_init__(self) -> None:
-        chosen = {name: getattr(self, name) for name in _BUDGETS if getattr(self, name) is not None}
+        chosen = self._chosen()
         if len(chosen) > 1:
-            raise InputError(
-                f"budget: expected one of {', '.join(_BUDGETS)}, found {' and '.join(chosen)}; drop all but one"
-            )
+            names = ", ".join(asdict(self))
+            raise InputError(f"budget: expected one of {names}, found {' and '.join(chosen)}; drop all but one")
         for name, value in chosen.items():
             checks.positive(f"budget.{name}", value)
         checks.finite(chosen, "budget.")
+
+    def _chosen(self) -> dict[str, float]:
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
     def short(self, tokens: float, one_pass: int) -> str:
         """A warning if the budget allows fewer predictions than the text has, else "".
@@ -50,7 +51,7 @@ class Budget:
         """
         if tokens >= one_pass:
             return ""
-        name, value = next((name, getattr(self, name)) for name in _BUDGETS if getattr(self, name) is not None)
+        ((name, value),) = self._chosen().items()
         return (
             f"warning: budget.{name}={value:g} reads {tokens:,.0f} of the {one_pass:,} words of the text, "
             f"{tokens / one_pass:.2%}: too few for a useful biLM. Reading all of it once takes budget.{name}="
@@ -60,12 +61,9 @@ class Budget:
 
     def progress(self, steps: int, tokens: int, seconds: float) -> float:
         """The fraction of the budget that is spent; 1 or more ends the run."""
-        if self.steps is not None:
-            return steps / self.steps
-        if self.tokens is not None:
-            return tokens / self.tokens
-        if self.minutes is not None:
-            return seconds / 60 / self.minutes
+        done = {"steps": steps, "tokens": tokens, "minutes": seconds / 60}
+        for name, value in self._chosen().items():
+            return done[name] / value
         raise InputError("no budget: set one of budget.steps, budget.tokens and budget.minutes")
 
 

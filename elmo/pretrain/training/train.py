@@ -13,41 +13,29 @@ from collections import deque
 from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import torch
 from rich.console import Console
-from rich.progress import TaskProgressColumn
+from rich.progress import Progress, TaskProgressColumn
 
 from elmo.common.errors import InputError
 from elmo.common.progress import print_line, progress_bar
+from elmo.pretrain.corpus.token_store import Sentences
 from elmo.pretrain.model.language_model import LanguageModel
 from elmo.pretrain.training.batches import Batcher, BatchPlan
 from elmo.pretrain.training.checkpoint import CurveRow, Position, RunFolder
 from elmo.pretrain.training.parallel import ALONE, Workers
 from elmo.pretrain.training.perplexity import Perplexity, perplexity
 from elmo.pretrain.training.reading import Text
-from elmo.pretrain.training.settings import Budget, Training
+from elmo.pretrain.training.settings import Budget, Settings, Training
 from elmo.pretrain.training.step import Stepper, Upload
 
 PREPARED = 16  # steps prepared ahead
 PREPARERS = 3  # threads that prepare them
 CORE_PRODUCTS = 3e10  # floating-point operations per second of a fast CPU core, to warn before a slow first step
 REMEDY = "Try a lower training.learning_rate or clip_norm, or a longer training.warmup, in another out=DIR"
-
-
-@dataclass(frozen=True)
-class TrainingResult:
-    """Result of a training.
-
-    Attributes:
-        position: at the end.
-        tokens_per_second: over the whole run, including held-out perplexity.
-    """
-
-    position: Position
-    tokens_per_second: float
 
 
 def learning_rate(training: Training, progress: float) -> float:
@@ -76,28 +64,25 @@ def train(
     model: LanguageModel,
     train_text: Text,
     heldout: Text | None,
-    training: Training,
-    budget: Budget,
-    seed: int,
+    settings: Settings,
     folder: RunFolder,
     console: Console,
     workers: Workers = ALONE,
     watch: Callable[[CurveRow], None] | None = None,
-) -> TrainingResult:
+) -> Position:
     """Trains a model to the end of its budget and leaves a checkpoint of the end in the run's folder.
 
     Args:
         model: on its device; the folder's checkpoint, if any, replaces its weights.
         train_text: to learn.
-        heldout: for perplexity during training; None measures nothing.
-        training: settings of the steps.
-        budget: length of the run.
-        seed: of batches, negatives and dropout.
+        heldout: for perplexity during training; None or no sentence measures nothing.
+        settings: of the run.
         folder: of the run.
         console: for progress.
         workers: the processes of a parallel run.
         watch: called with every row of the curve, on the first process.
     """
+    training, budget, seed = settings.training, settings.budget, settings.seed
     device = model.bilm.device
     dtype = precision(training.precision, device)
     optimiser = optimiser_of(model, training)
@@ -116,8 +101,7 @@ def train(
         training.dropout,
         dtype,
         captured=batcher.profile,
-        rows=2
-        * (training.batch_tokens + (256 if workers.world > 1 else 0)),  # shares are rounded up to whole sentences
+        rows=2 * (training.batch_tokens + 256 * (workers.world > 1)),  # shares are rounded up to whole sentences
     )
 
     def spent() -> float:
@@ -131,13 +115,14 @@ def train(
     timed = budget.minutes is None or bool(warning)
     if captures and spent() < 1:
         _warm_up(stepper, batcher, console)
-    sample = _sample(heldout, training.evaluate_sentences) if heldout is not None else None
+    sample = _sample(heldout, training.evaluate_sentences) if heldout and len(heldout.sentences) else None
     losses = torch.zeros(training.log_every, device=device)
     intervals = training.log_every, training.evaluate_every, training.checkpoint_every
     began, logged = time.monotonic() - position.seconds, replace(position)
     progress = spent()
-    display = _Display(console)
-    with closing(_prepared(batcher, seed, position.step, pin=device.type == "cuda")) as uploads, display.bar:
+    bar = progress_bar(console, TaskProgressColumn())
+    bar.add_task("training", total=1.0)
+    with closing(_prepared(batcher, seed, position.step, pin=device.type == "cuda")) as uploads, bar:
         while progress < 1:
             rate = learning_rate(training, progress)
             for group in optimiser.param_groups:
@@ -175,15 +160,18 @@ def train(
                 if saves:
                     _check_weights(model, position)
                 if workers.first:
-                    row = _row(recent, position, logged, rate, found)
+                    speed = (position.tokens - logged.tokens) / max(position.seconds - logged.seconds, 1e-9)
+                    directions = (found.forward, found.backward) if found else ()
+                    loss = sum(recent) / n
+                    row = CurveRow(position.step, position.tokens, position.seconds, loss, rate, speed, *directions)
                     folder.log(row)
-                    display.show(row, progress)
+                    _show(console, bar, row, progress)
                     if watch is not None:
                         watch(row)
                     if saves:
                         folder.save(model, optimiser, position)
                 logged = replace(position)
-    return TrainingResult(position, position.tokens / max(position.seconds, 1e-9))
+    return position
 
 
 def _prepared(batcher: Batcher, seed: int, first: int, pin: bool) -> Generator[Upload, None, None]:
@@ -210,7 +198,7 @@ def _prepared(batcher: Batcher, seed: int, first: int, pin: bool) -> Generator[U
 def _warm_up(stepper: Stepper, batcher: Batcher, console: Console) -> None:
     """Compiles and captures frequent shapes before the clock starts; the weights do not change."""
     began = time.monotonic()
-    wanted = {shape for shape, _ in batcher.plan.shapes[:40]}
+    wanted = set(batcher.plan.steps[:40])
     for step in range(min(len(batcher.plan), 400)):
         steps, _, _ = batcher.plan.batch(step)
         if steps in wanted:
@@ -232,14 +220,10 @@ def _clip(gradient: torch.Tensor, bound: float) -> None:
     gradient.mul_((bound / (gradient.norm() + 1e-6)).clamp(max=1.0))
 
 
-def _sample(text: Text, sentences: int) -> Text | None:
-    """The first sentences of a text; None if it has none."""
-    if not len(text.sentences):
-        return None
-    offsets = text.sentences.offsets[: sentences + 1]
-    return replace(
-        text, sentences=replace(text.sentences, tokens=text.sentences.tokens[: offsets[-1]], offsets=offsets)
-    )
+def _sample(text: Text, n: int) -> Text:
+    """The first n sentences of a text."""
+    offsets = text.sentences.offsets[: n + 1]
+    return replace(text, sentences=Sentences(text.sentences.tokens[: offsets[-1]], offsets))
 
 
 def _foreseen(budget: Budget, model: LanguageModel, step_tokens: float) -> float | None:
@@ -287,35 +271,10 @@ def check_perplexity(found: Perplexity | None, of: str) -> None:
         raise InputError(f"the perplexity of {of} is {found.mean}. {REMEDY}")
 
 
-def _row(losses: list[float], position: Position, before: Position, rate: float, found: Perplexity | None) -> CurveRow:
-    seconds = max(position.seconds - before.seconds, 1e-9)
-    return CurveRow(
-        step=position.step,
-        tokens=position.tokens,
-        seconds=position.seconds,
-        loss=sum(losses) / len(losses),
-        learning_rate=rate,
-        tokens_per_second=(position.tokens - before.tokens) / seconds,
-        forward=found.forward if found else None,
-        backward=found.backward if found else None,
-    )
-
-
-class _Display:
-    """How far the run is: a bar on a terminal; and a line for every perplexity, and at the end."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self.bar = progress_bar(console, TaskProgressColumn())
-        self._task = self.bar.add_task("training", total=1.0)
-
-    def show(self, row: CurveRow, progress: float) -> None:
-        """Shows a line of the curve."""
-        state = f"step {row.step:,}  loss {row.loss:.3f}  {row.tokens_per_second:,.0f} tokens/s"
-        self.bar.update(self._task, completed=progress, description=state)
-        if row.forward is not None or progress >= 1:
-            held = (
-                f"  held-out perplexity {row.forward:.1f} forward, {row.backward:.1f} backward" if row.forward else ""
-            )
-            line = f"{100 * min(progress, 1):5.1f} %  {state}  {row.seconds:,.0f} s{held}"
-            print_line(self._console, line)
+def _show(console: Console, bar: Progress, row: CurveRow, progress: float) -> None:
+    """Updates the bar of a terminal; prints a line for every perplexity, and at the end."""
+    state = f"step {row.step:,}  loss {row.loss:.3f}  {row.tokens_per_second:,.0f} tokens/s"
+    bar.update(bar.task_ids[0], completed=progress, description=state)
+    held = f"  held-out perplexity {row.forward:.1f} forward, {row.backward:.1f} backward" if row.forward else ""
+    if held or progress >= 1:
+        print_line(console, f"{100 * min(progress, 1):5.1f} %  {state}  {row.seconds:,.0f} s{held}")

@@ -11,7 +11,7 @@ from elmo import load_bilm
 from elmo.bilm.weight_files import SHIPPED, shipped_names
 from elmo.embed import read_lines
 from elmo.neighbours import nearest, uses_of
-from elmo.pretrain.model.output import load_model
+from elmo.pretrain.model.export import load_model
 from elmo.pretrain.training.perplexity import perplexity
 from elmo.pretrain.training.reading import text_of_words
 

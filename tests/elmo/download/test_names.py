@@ -98,7 +98,7 @@ class TestBilm:
         assert all(name in text for name in ("small", *BILMS))
 
     def test_further_training_is_refused_before_anything_is_downloaded(self, site):
-        from elmo.pretrain.model.output import load_model
+        from elmo.pretrain.model.export import load_model
 
         with pytest.raises(InputError, match=r"allennlp/medium: published without an output layer"):
             load_model("allennlp/medium")

@@ -1,4 +1,4 @@
-"""Text that the corpus tests write: made up here, different in every paragraph, the same on every run."""
+"""Text of the corpus tests (generated, different in every paragraph, the same on every run), and stores of it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import random
 from pathlib import Path
 
 from rich.console import Console
+
+from elmo.pretrain.corpus.build import build_store
+from elmo.pretrain.corpus.token_store import CorpusSettings
 
 NOUNS = ("river", "engine", "teacher", "window", "harbour", "signal", "garden", "letter", "market", "bridge", "violin")
 VERBS = ("crossed", "repaired", "watched", "carried", "followed", "painted", "answered", "measured")
@@ -30,3 +33,13 @@ def write(path: Path, numbers: range) -> Path:
 def contents(folder: Path) -> dict[str, bytes]:
     """Return every file of a folder by name: stores are compared byte by byte."""
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def build(folder, *sources, **changes):
+    default = {"heldout_fraction": 0.1, "heldout_unit": "paragraph", "block_bytes": 4096, "workers": 1}
+    settings = CorpusSettings(sources=sources, **{**default, **changes})
+    return build_store(settings, folder, QUIET)
+
+
+def spelled(store, side):
+    return [tuple(store.words(ids)) for ids in side]

@@ -1,3 +1,5 @@
+"""Token stores built from text: content, order, vocabulary, held-out paragraphs, refused settings, full disks."""
+
 # ruff: noqa: RUF001 - Chinese has its own comma
 import errno
 import io
@@ -16,17 +18,7 @@ from elmo.pretrain.corpus import merge, shards
 from elmo.pretrain.corpus.build import CorpusSettings, build_store
 from elmo.pretrain.corpus.token_store import SPECIALS, UNKNOWN, TokenStore
 from elmo.tokeniser import sentences
-from tests.elmo.pretrain.corpus_text import QUIET, contents, paragraph, write
-
-
-def build(folder, *sources, **changes):
-    default = {"heldout_fraction": 0.1, "heldout_unit": "paragraph", "block_bytes": 4096, "workers": 1}
-    settings = CorpusSettings(sources=sources, **{**default, **changes})
-    return build_store(settings, folder, QUIET)
-
-
-def spelled(store, side):
-    return [tuple(store.words(ids)) for ids in side]
+from tests.elmo.pretrain.corpus_text import build, contents, paragraph, spelled, write
 
 
 def of_paragraphs(numbers):
@@ -72,92 +64,6 @@ def test_held_out_paragraphs_do_not_depend_on_order_or_other_text(tmp_path, stor
     more = write(tmp_path / "3.txt", range(300, 400))
     larger = build(tmp_path / "larger", more, first, second)
     assert set(spelled(store, store.heldout)) <= set(spelled(larger, larger.heldout))
-
-
-def documents_in(text, side):
-    """The documents that sentences come from: the first number in the name of each document's own words."""
-    return {word.partition("x")[0] for words in spelled(text, side) for word in words if word.startswith("d")}
-
-
-def marked(path, documents, paragraphs=7, end="\n"):
-    text = [[f"d{i}x{j} is a word .\n" for j in range(paragraphs)] for i in documents]
-    path.write_text("".join("".join(lines) + end for lines in text), encoding="utf-8")
-    return path
-
-
-def test_held_out_are_whole_documents_where_blank_lines_mark_them(tmp_path):
-    text = marked(tmp_path / "a.txt", range(200))
-    store = build(tmp_path / "store", text, heldout_unit="document", block_bytes=1024)
-    held, trained = documents_in(store, store.heldout), documents_in(store, store.train)
-    assert not held & trained
-    assert len(held | trained) == 200
-    assert 8 <= len(held) <= 35  # a tenth
-    counts = store.header["counts"]
-    assert (counts["documents"], counts["heldout_documents"]) == (200, len(held))
-    assert counts["heldout_paragraphs"] == 7 * len(held)
-    # The same ones next to other text.
-    more = build(
-        tmp_path / "more", marked(tmp_path / "b.txt", range(200, 300)), text, heldout_unit="document", block_bytes=1024
-    )
-    assert documents_in(more, more.heldout) & documents_in(store, store.train) == set()
-
-
-def test_held_out_are_whole_files_where_nothing_else_marks_documents(tmp_path):
-    folder = tmp_path / "text"
-    folder.mkdir()
-    for i in range(60):
-        marked(folder / f"{i}.txt", [i], end="")
-    store = build(tmp_path / "store", folder, heldout_unit="document")
-    held, trained = documents_in(store, store.heldout), documents_in(store, store.train)
-    assert held
-    assert not held & trained
-    assert len(held | trained) == 60
-
-
-def test_a_long_text_without_marks_is_held_out_in_stretches(tmp_path, monkeypatch):
-    monkeypatch.setattr(merge, "LONGEST_STRETCH", 14)  # two documents, and nothing says where one ends
-    text = marked(tmp_path / "a.txt", range(200), end="")
-    store = build(tmp_path / "store", text, heldout_unit="document")
-    held, trained = documents_in(store, store.heldout), documents_in(store, store.train)
-    assert held
-    assert not held & trained
-    assert store.header["counts"]["documents"] == 100
-    assert store.header["counts"]["stretch_paragraphs"] == 14
-
-
-def test_a_short_text_without_marks_is_held_out_in_short_stretches(tmp_path):
-    text = marked(tmp_path / "a.txt", range(100), end="")  # 700 paragraphs: 7 make a tenth of a tenth
-    counts = build(tmp_path / "store", text, heldout_unit="document").header["counts"]
-    assert (counts["documents"], counts["stretch_paragraphs"]) == (100, 7)
-    assert counts["heldout_paragraphs"] == 7 * counts["heldout_documents"] > 0
-
-
-def test_a_long_file_without_marks_is_cut_next_to_documents_that_stay_whole(tmp_path, monkeypatch):
-    monkeypatch.setattr(merge, "LONGEST_STRETCH", 50)
-    short = marked(tmp_path / "a.txt", range(40))
-    long = marked(tmp_path / "b.txt", range(40, 60), end="")  # 140 paragraphs of 420
-    store = build(tmp_path / "store", short, long, heldout_unit="document", heldout_fraction=0.3)
-    counts = store.header["counts"]
-    assert (counts["documents"], counts["stretch_paragraphs"]) == (40 + -(-140 // 12), 12)
-    whole = {f"d{i}" for i in range(40)}
-    assert documents_in(store, store.heldout) & documents_in(store, store.train) & whole == set()
-
-
-def test_at_least_one_document_is_held_out(tmp_path):
-    store = build(
-        tmp_path / "store", marked(tmp_path / "a.txt", range(30)), heldout_unit="document", heldout_fraction=1e-9
-    )
-    assert len(documents_in(store, store.heldout)) == 1
-    assert len(documents_in(store, store.train)) == 29
-
-
-def test_a_paragraph_of_a_held_out_document_is_not_trained_on_in_another(tmp_path):
-    folder = tmp_path / "text"
-    folder.mkdir()
-    for i in range(60):
-        (folder / f"{i}.txt").write_text(f"d{i} is here .\nEach has this line .\n")
-    store = build(tmp_path / "store", folder, heldout_unit="document", heldout_fraction=0.5)
-    assert not set(spelled(store, store.heldout)) & set(spelled(store, store.train))
 
 
 def test_paragraph_stores_keep_the_identity_from_before_heldout_unit():
@@ -375,15 +281,6 @@ def test_damage_is_noticed_on_opening(tmp_path, store):
     (copy / "header.json").write_text("{")
     with pytest.raises(InputError, match="not readable as JSON"):
         TokenStore.open(copy)
-
-
-def test_opening_can_ask_for_settings(store):
-    given = {"vocabulary": 60, "heldout_fraction": 0.1, "heldout_unit": "paragraph", "block_bytes": 4096}
-    assert len(TokenStore.open(store.folder, CorpusSettings([], **given).identity()).train) == len(store.train)
-    with pytest.raises(InputError, match=r"tokenise: 'ptb' there, 'whitespace' asked for"):
-        TokenStore.open(store.folder, CorpusSettings([], tokenise="whitespace", **given).identity())
-    with pytest.raises(InputError, match=r"heldout_unit: None there, 'document' asked for"):
-        TokenStore.open(store.folder, CorpusSettings([], **(given | {"heldout_unit": "document"})).identity())
 
 
 def test_sentences_are_mapped_not_read(store):

@@ -10,9 +10,8 @@ from elmo import load_bilm
 from elmo.bilm import weight_files
 from elmo.common.errors import InputError
 from elmo.pretrain.corpus.token_store import SPECIALS
-from elmo.pretrain.model.export import export
+from elmo.pretrain.model.export import Output, export, load_model, load_output, save_output, softmax_folder
 from elmo.pretrain.model.language_model import LanguageModel, word_vectors
-from elmo.pretrain.model.output import Output, load_model, load_output, save_output, softmax_folder
 from elmo.pretrain.model.softmax import OutputLayer
 from elmo.pretrain.training.batches import Batcher, BatchPlan
 from elmo.pretrain.training.reading import text_of_words

@@ -148,7 +148,7 @@ def test_gradients_of_the_recurrence_equal_autograds(clips):
     ]
     for argument in arguments:
         argument.requires_grad_()
-    found, wanted = both_directions(*arguments, *clips), reference(*arguments, *clips)
+    found, wanted = both_directions(*arguments, clips), reference(*arguments, *clips)
     torch.testing.assert_close(found, wanted)
     upstream = torch.randn_like(found)
     for ours, theirs in zip(

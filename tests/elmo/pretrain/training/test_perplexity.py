@@ -11,9 +11,8 @@ from elmo.pretrain.corpus import overlap
 from elmo.pretrain.corpus.build import CorpusSettings, build_store
 from elmo.pretrain.corpus.sources import find_sources
 from elmo.pretrain.corpus.token_store import SPECIALS
-from elmo.pretrain.model.export import export
+from elmo.pretrain.model.export import export, load_model
 from elmo.pretrain.model.language_model import LanguageModel
-from elmo.pretrain.model.output import load_model
 from elmo.pretrain.training import perplexity as command
 from elmo.pretrain.training.perplexity import perplexity
 from elmo.pretrain.training.reading import text_of_words, texts_of_store

@@ -28,7 +28,7 @@ from elmo.pretrain.run import pretrain
 from elmo.pretrain.training import train as train_module
 from elmo.pretrain.training.checkpoint import Position, RunFolder
 from elmo.pretrain.training.reading import texts_of_store
-from elmo.pretrain.training.settings import Budget, Model, Training
+from elmo.pretrain.training.settings import Budget, Model, Settings, Training
 from elmo.pretrain.training.train import learning_rate, train
 from tests.elmo.pretrain.training_text import QUIET, TINY, chinese, settings, write
 
@@ -36,6 +36,10 @@ from tests.elmo.pretrain.training_text import QUIET, TINY, chinese, settings, wr
 def curve(out):
     with (out / "curve.csv").open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
+
+
+def short(budget, **training):
+    return Settings(budget=budget, training=Training(**training))
 
 
 def weights(out):
@@ -212,7 +216,7 @@ def test_a_nan_loss_stops_the_run_and_is_located(text, finished, tmp_path):
         model.output.bias[5] = math.nan
     folder = RunFolder(tmp_path / "out", {}, 0)
     with pytest.raises(InputError, match=r"the loss is nan at step 0 \(learning rate.*in another out=DIR"):
-        train(model, train_text, None, Training(batch_tokens=128, log_every=2), Budget(steps=4), 1, folder, QUIET)
+        train(model, train_text, None, short(Budget(steps=4), batch_tokens=128, log_every=2), folder, QUIET)
     assert not (tmp_path / "out" / "checkpoint.pt").exists()
 
 
@@ -239,7 +243,7 @@ def test_infinite_weights_are_not_saved(finished, tmp_path, monkeypatch):
     with pytest.raises(
         InputError, match=r"has NaN or infinite values after step 1; no checkpoint of them is written\. Try a lower"
     ):
-        train(model, train_text, None, Training(batch_tokens=128), Budget(steps=1), 1, folder, QUIET)
+        train(model, train_text, None, short(Budget(steps=1), batch_tokens=128), folder, QUIET)
     assert not (tmp_path / "out" / "checkpoint.pt").exists()
 
 
@@ -249,13 +253,13 @@ def test_budgets_in_tokens_and_minutes_end_the_run(text, finished, tmp_path, bud
     train_text, heldout = texts_of_store(store, 50)
     model = LanguageModel.random(Model(**TINY).options("char", []), store.vocabulary_size, 1)
     folder = RunFolder(tmp_path / "out", {}, 0)
-    outcome = train(model, train_text, heldout, Training(batch_tokens=256), budget, 1, folder, QUIET)
-    assert budget.progress(outcome.position.step, outcome.position.tokens, outcome.position.seconds) >= 1
+    end = train(model, train_text, heldout, short(budget, batch_tokens=256), folder, QUIET)
+    assert budget.progress(end.step, end.tokens, end.seconds) >= 1
     last = curve(tmp_path / "out")[-1]
-    assert int(last["step"]) == outcome.position.step
+    assert int(last["step"]) == end.step
     assert last["forward"]
     saved = folder.load(model, torch.optim.Adam(model.parameters()))
-    assert saved == outcome.position != Position()
+    assert saved == end != Position()
 
 
 def test_the_rate_rises_then_falls_to_its_end():
