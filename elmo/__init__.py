@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from elmo.bilm.options import SIZES, BilmOptions
     from elmo.bilm.weight_files import load_bilm, save_bilm
     from elmo.common.errors import InputError
-    from elmo.layer import Elmo, ElmoOutput, Layers
+    from elmo.layer import Elmo, ElmoOutput
     from elmo.mix import ScalarMix
+    from elmo.sources.source import FrozenSource
 
 __all__ = [
     "SIZES",
@@ -23,8 +24,8 @@ __all__ = [
     "CarriedState",
     "Elmo",
     "ElmoOutput",
+    "FrozenSource",
     "InputError",
-    "Layers",
     "ScalarMix",
     "load_bilm",
     "random_bilm",
@@ -36,8 +37,9 @@ _MODULES = {
     "elmo.bilm.options": ("SIZES", "BilmOptions"),
     "elmo.bilm.weight_files": ("load_bilm", "save_bilm"),
     "elmo.common.errors": ("InputError",),
-    "elmo.layer": ("Elmo", "ElmoOutput", "Layers"),
+    "elmo.layer": ("Elmo", "ElmoOutput"),
     "elmo.mix": ("ScalarMix",),
+    "elmo.sources.source": ("FrozenSource",),
 }
 
 

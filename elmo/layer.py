@@ -5,34 +5,15 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from elmo.bilm.model import Sentence, refuse_plain_text
 from elmo.common.device import upload
 from elmo.common.errors import InputError
 from elmo.mix import LayerChoice, ScalarMix
-
-
-class Layers(Protocol):
-    """Interface of a frozen representation, such as a biLM or the hidden states of a transformer."""
-
-    @property
-    def dim(self) -> int:
-        """Width of a layer."""
-
-    @property
-    def n_layers(self) -> int:
-        """Number of layers."""
-
-    def fingerprint(self) -> str:
-        """A hash of everything that the layers depend on."""
-
-    def layers(self, sentences: Sequence[Sentence]) -> Tensor:
-        """The padded layers of a batch, (n_layers, sentences, tokens, dim), without gradients."""
+from elmo.sources.source import FrozenSource, Sentence, dim_of, padded, refuse_plain_text
 
 
 @dataclass(frozen=True)
@@ -65,7 +46,7 @@ class Elmo(nn.Module):
 
     def __init__(
         self,
-        source: Layers,
+        source: FrozenSource,
         places: Sequence[str] = ("input",),
         layers: LayerChoice = "mix",
         layer_norm: bool = False,
@@ -76,18 +57,18 @@ class Elmo(nn.Module):
         if isinstance(places, str):
             raise InputError(f"places: expected a list of names, such as [{places!r}], found the text {places!r}")
         self.source = source
-        self.mixes = nn.ModuleDict({place: ScalarMix(source.n_layers, layers, layer_norm, l2) for place in places})
+        self.mixes = nn.ModuleDict({place: ScalarMix(len(source.widths), layers, layer_norm, l2) for place in places})
         self.dropout = nn.Dropout(dropout)
 
     @property
     def dim(self) -> int:
         """Width of each place's vectors."""
-        return self.source.dim
+        return dim_of(self.source)
 
     def forward(self, sentences: Sequence[Sentence]) -> ElmoOutput:
         """The mixed vectors of each place for a batch of sentences, each a list of words."""
         refuse_plain_text(sentences)
-        layers = self.source.layers(sentences)  # (n_layers, batch, tokens, dim)
+        layers = padded(self.source.token_layers(sentences), sentences)  # (n_layers, batch, tokens, dim)
         lengths = upload(np.array([len(sentence) for sentence in sentences], dtype=np.int64), layers.device)
         mask = torch.arange(layers.shape[2], device=layers.device) < lengths[:, None]  # (batch, tokens)
         return ElmoOutput(self.mixed(layers, mask), mask)

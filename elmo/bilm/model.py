@@ -22,21 +22,10 @@ from elmo.bilm.options import SIZES, BilmOptions
 from elmo.common.device import upload
 from elmo.common.errors import InputError
 from elmo.common.threads import at_once, side_by_side
+from elmo.sources.source import Sentence, padded, refuse_plain_text
 
-Sentence = Sequence[str]
 FORWARD, BACKWARD = 0, 1
 SENTENCES_IN_A_SHARE = 12  # with fewer, a thread spends most of its time reading weights
-
-
-def refuse_plain_text(sentences: Sequence[Sentence]) -> None:
-    """Refuses a string where a list of words belongs: its characters would be taken for words."""
-    for sentence in sentences:
-        if isinstance(sentence, str):
-            found = sentences if isinstance(sentences, str) else sentence
-            raise InputError(
-                f"expected sentences as lists of words, such as [['The', 'play']], found the text {found[:60]!r}. "
-                "Split it into words first, for example with .split()"
-            )
 
 
 class CarriedState:
@@ -143,13 +132,7 @@ class Bilm(nn.Module):
 
     def layers(self, sentences: Sequence[Sentence], state: CarriedState | None = None) -> Tensor:
         """The layers of a padded batch, (n_layers, sentences, tokens, dim), zero at padding."""
-        lengths = np.array([len(sentence) for sentence in sentences], dtype=np.int64)
-        longest = max(lengths, default=0)
-        rows = np.flatnonzero(np.arange(longest) < lengths[:, None])
-        tokens = self.token_layers(sentences, state)
-        padded = tokens.new_zeros(self.n_layers, len(lengths) * longest, self.dim)
-        padded.index_copy_(1, upload(rows, self.device), tokens)
-        return padded.view(self.n_layers, len(lengths), longest, self.dim)
+        return padded(self.token_layers(sentences, state), sentences)
 
     @torch.no_grad()
     def token_layers(self, sentences: Sequence[Sentence], state: CarriedState | None = None) -> Tensor:

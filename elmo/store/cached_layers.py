@@ -10,17 +10,17 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import Protocol
+from typing import Self
 
 import torch
 from torch import Tensor, nn
 
-from elmo.bilm.model import Sentence
 from elmo.common.device import begin_download, upload
 from elmo.common.durations import duration
 from elmo.common.errors import InputError
 from elmo.common.progress import Reporter
 from elmo.common.threads import in_background
+from elmo.sources.source import FrozenSource, Sentence, dim_of
 from elmo.store import PRECISIONS, Shelf, StoreFull
 from elmo.store.row_numbers import (
     NOWHERE,
@@ -41,24 +41,6 @@ TOKENS_AT_ONCE_ON_A_GPU = 65_536
 MEMORY_GB = 4.0
 
 HALF_OVERFLOWS = 65_520.0  # this and larger values round to infinity in float16
-
-
-class TokenLayers(Protocol):
-    """A model that computes frozen layers, such as a `Bilm`; `CachedLayers` turns it into `Layers`."""
-
-    @property
-    def dim(self) -> int:
-        """Width of a layer."""
-
-    @property
-    def widths(self) -> tuple[int, ...]:
-        """For each layer the number of values to store: `dim`, or fewer if the layer repeats them up to `dim`."""
-
-    def fingerprint(self) -> str:
-        """A hash of everything that the layers depend on."""
-
-    def token_layers(self, sentences: Sequence[Sentence]) -> Tensor:
-        """The layers of all tokens, sentence after sentence without padding, (n_layers, tokens, dim), no gradients."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +76,7 @@ class CachedLayers(nn.Module):
     of every run. The values are the same in all cases: all are rounded to `precision`.
 
     Args:
-        source: the model that computes the layers; if it is a module, the cache is on its device.
+        source: computes the layers; if it is a module, it is frozen, and the cache is on its device.
         shelf: where to store them on disk; None keeps them for this run only.
         precision: float16 takes half the room of float32.
         memory_gb: limit for the memory of that device.
@@ -102,7 +84,7 @@ class CachedLayers(nn.Module):
 
     def __init__(
         self,
-        source: TokenLayers,
+        source: FrozenSource,
         shelf: Shelf | None = None,
         precision: str = "float32",
         memory_gb: float = MEMORY_GB,
@@ -110,29 +92,30 @@ class CachedLayers(nn.Module):
         super().__init__()
         if precision not in PRECISIONS:
             raise InputError(f"precision: expected {' or '.join(PRECISIONS)}, found {precision!r}")
-        if shelf is not None and (shelf.about.precision, shelf.about.widths) != (precision, source.widths):
-            raise ValueError(f"expected a shelf of {precision} and widths {source.widths}, found {shelf.about}")
+        self.widths = tuple(source.widths)
+        self.dim = dim_of(source)
+        if any(self.dim % width for width in self.widths):
+            raise InputError(f"widths of {_name(source)}: expected divisors of the largest, found {self.widths}")
+        if shelf is not None and (shelf.about.precision, shelf.about.widths) != (precision, self.widths):
+            raise ValueError(f"expected a shelf of {precision} and widths {self.widths}, found {shelf.about}")
         self.source = source
+        if isinstance(source, nn.Module):
+            source.requires_grad_(False)
         self.shelf = shelf
         self.precision = precision
         self._kind: torch.dtype = getattr(torch, precision)
         self._memory_bytes = memory_gb * 1e9
         # All layers of the tokens in memory; row 0 is zero, for padding.
-        self.register_buffer("_table", torch.zeros(1, sum(source.widths), dtype=self._kind), persistent=False)
+        self.register_buffer("_table", torch.zeros(1, sum(self.widths), dtype=self._kind), persistent=False)
         self._table: Tensor  # (1 + tokens, width)
         self._starts: dict[Key, int] = {}
         self._stored: dict[Key, int] = {}
         self._filling = shelf is not None  # until the store is full or cannot be written
+        self.train()
 
-    @property
-    def dim(self) -> int:
-        """Width of a layer."""
-        return self.source.dim
-
-    @property
-    def n_layers(self) -> int:
-        """Number of layers."""
-        return len(self.source.widths)
+    def train(self, mode: bool = True) -> Self:
+        """Leaves the source in evaluation mode: its layers are computed once."""
+        return super().train(False)
 
     def fingerprint(self) -> str:
         """The source's: the cache does not change layers."""
@@ -285,9 +268,16 @@ class CachedLayers(nn.Module):
 
     def _compute(self, batch: Sequence[Key]) -> tuple[Tensor, Tensor]:
         """The layers of sentences, rounded, (tokens, width), and their largest value; does not wait for a GPU."""
-        layers = self.source.token_layers(batch)
-        widths = self.source.widths
-        rows = torch.cat([layer[:, :width] for layer, width in zip(layers, widths, strict=True)], dim=1).to(self._kind)
+        with torch.no_grad():
+            layers = self.source.token_layers(batch).to(self._table.device)  # a source may stay on the CPU
+        expected = len(self.widths), sum(map(len, batch)), self.dim
+        if layers.shape != expected:
+            raise InputError(
+                f"token_layers of {_name(self.source)}: expected the shape (layers, tokens, dim) {expected}, found "
+                f"{tuple(layers.shape)}"
+            )
+        parts = [layer[:, :width] for layer, width in zip(layers, self.widths, strict=True)]
+        rows = torch.cat(parts, dim=1).to(self._kind)
         return rows, torch.stack(torch.aminmax(layers)).abs().amax()
 
     def _check(self, peak: Tensor) -> None:
@@ -368,12 +358,16 @@ class CachedLayers(nn.Module):
     def _spread(self, rows: Tensor) -> Tensor:
         """Stored rows, (..., width), as layers, (n_layers, ..., dim)."""
         places = rows.shape[:-1]
-        layers = torch.empty(self.n_layers, *places, self.dim, device=rows.device)
-        parts = torch.split(rows, list(self.source.widths), dim=-1)
+        layers = torch.empty(len(self.widths), *places, self.dim, device=rows.device)
+        parts = torch.split(rows, list(self.widths), dim=-1)
         for layer, part in zip(layers, parts, strict=True):
             width = part.shape[-1]
             layer.view(*places, self.dim // width, width).copy_(part.unsqueeze(-2))
         return layers
+
+
+def _name(source: FrozenSource) -> str:
+    return f"{type(source).__module__}.{type(source).__qualname__}"
 
 
 def _put(table: Tensor, first: int, rows: Tensor) -> None:

@@ -25,7 +25,7 @@ ABOUT = ShelfDescription(BILM.fingerprint(), BILM.widths, "float32")
 class Slow:
     """The layers of the biLM, at a pace that leaves time for what a test does."""
 
-    dim, widths = BILM.dim, BILM.widths
+    widths = BILM.widths
 
     def __init__(self, seconds):
         self.seconds = seconds

@@ -4,6 +4,7 @@ import random
 
 import pytest
 import torch
+from torch import nn
 
 import elmo.store.cached_layers
 from elmo import Elmo, InputError, random_bilm
@@ -90,7 +91,7 @@ def test_what_does_not_fit_is_counted_and_still_right(bilm):
 def test_fingerprint_and_widths_are_those_of_the_bilm(bilm):
     cached = CachedLayers(bilm)
     cached.prepare(SENTENCES)
-    assert (cached.dim, cached.n_layers, cached.fingerprint()) == (bilm.dim, bilm.n_layers, bilm.fingerprint())
+    assert (cached.dim, cached.widths, cached.fingerprint()) == (bilm.dim, bilm.widths, bilm.fingerprint())
 
 
 def test_progress_is_shown_over_the_batches(bilm, monkeypatch):
@@ -143,7 +144,7 @@ def test_what_float16_could_not_hold_is_refused_again(bilm):
 class Lengths:
     """Frozen layers that are no biLM's: layer j of a word is j times its length."""
 
-    dim, widths = 2, (2, 2, 2, 2)
+    widths = (2, 2, 2, 2)
 
     def fingerprint(self):
         return "lengths"
@@ -153,9 +154,48 @@ class Lengths:
         return torch.arange(4.0)[:, None, None] * lengths[:, None].expand(-1, 2)
 
 
-def test_any_frozen_layers_can_be_mixed():
-    elmo_layer = Elmo(CachedLayers(Lengths()), places=["input", "output"]).eval()
+@pytest.mark.parametrize("wrapped", [CachedLayers, lambda source: source])
+def test_any_frozen_layers_can_be_mixed(wrapped):
+    elmo_layer = Elmo(wrapped(Lengths()), places=["input", "output"]).eval()
     output = elmo_layer([("a", "word"), ("long",)])
     expected = 1.5 * torch.tensor([[1.0, 4.0], [4.0, 0.0]])[..., None].expand(-1, -1, 2)  # the mean of 0, 1, 2, 3
     for place in ("input", "output"):
         torch.testing.assert_close(output.places[place], expected)
+
+
+class TwoValues(nn.Module):
+    """A module as a user may write it: trainable, with dropout, and of the shape it is given."""
+
+    widths = (4, 2)
+
+    def __init__(self, *shape):
+        super().__init__()
+        self.shape, self.scale, self.dropout = shape, nn.Parameter(torch.ones(())), nn.Dropout(0.5)
+
+    def fingerprint(self):
+        return "two values"
+
+    def token_layers(self, sentences):
+        return self.scale * self.dropout(torch.ones(self.shape))
+
+
+def test_a_module_is_frozen_and_drops_nothing():
+    """Also when the model around it trains; layer 1 stores two values, which it repeats."""
+    model = nn.Sequential(CachedLayers(TwoValues(2, 3, 4))).train()
+    layers = model[0].layers([("a", "b"), ("c",)])
+    assert torch.equal(layers[:, 0], torch.ones(2, 2, 4))
+    assert not layers.requires_grad
+    assert not any(parameter.requires_grad for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("shape", [(1, 3, 4), (2, 2, 4), (2, 3, 5)])
+def test_layers_of_another_shape_are_refused(shape):
+    with pytest.raises(InputError, match=r"TwoValues: expected the shape \(layers, tokens, dim\) \(2, 3, 4\), found"):
+        CachedLayers(TwoValues(*shape)).layers([("a", "b"), ("c",)])
+
+
+def test_widths_that_do_not_divide_the_largest_are_refused():
+    source = TwoValues(2, 3, 4)
+    source.widths = (4, 3)
+    with pytest.raises(InputError, match=r"TwoValues: expected divisors of the largest, found \(4, 3\)"):
+        CachedLayers(source)

@@ -1,0 +1,1 @@
+"""Frozen layers: one interface, and what implements it."""
