@@ -71,7 +71,7 @@ def _hydra_main(tree: DictConfig) -> Ended:
         else:
             print(f"tasks.run: {reason}", file=sys.stderr)
         # Not every exception can be pickled, and one that cannot would end the other runs of a sweep.
-        raise RunFailed from error
+        raise RunFailed(f"{type(error).__name__}: {error}") from error
 
 
 def _explain_failure(error: Exception) -> str | None:

@@ -62,12 +62,18 @@ class RunFailed(RuntimeError):  # noqa: N818
     """A run that failed; the process that ran it has printed the reason.
 
     Attributes:
-        before: it failed in an earlier command, and was not run again.
+        reason: the type and the message of the error.
+        status: "failed before" if it failed in an earlier command, and was not run again.
     """
 
-    def __init__(self, before: bool = False) -> None:
-        super().__init__(before)  # passed to the base class too: pickling needs it
-        self.before = before
+    def __init__(self, reason: str, status: Literal["failed", "failed before"] = "failed") -> None:
+        super().__init__(reason, status)  # passed to the base class too: pickling needs it
+        self.reason = reason
+        self.status = status
+
+    def __str__(self) -> str:
+        hint = ", and runs again with retry=failed" if self.status == "failed before" else ""
+        return f"{self.status}{hint}: {self.reason}"
 
 
 @dataclass
@@ -129,8 +135,9 @@ def _ended_before(plan: RunPlan, done: Literal["run", "skip", "failed"], reporte
             reporter.say(f"is done already: {plan.path}")
         return Ended("skipped", plan.title, "")
     error = read_record(plan.path).error
-    reporter.warn(f"failed before, and runs again with retry=failed: {error.last_line if error else ''}  {plan.path}")
-    raise RunFailed(before=True)
+    failed = RunFailed(error.last_line if error else "", "failed before")
+    reporter.warn(f"{failed}  {plan.path}")
+    raise failed
 
 
 def _carry_out(plan: RunPlan, lock: Lock, device: torch.device, reporter: Reporter) -> Ended:

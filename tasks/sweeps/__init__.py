@@ -1,1 +1,1 @@
-"""Sweeps: Hydra's callback, lines from other machines, how processes end, launcher errors."""
+"""Sweeps: Hydra's callback, how processes end, launcher errors."""

@@ -1,19 +1,17 @@
-"""Hydra callback for sweeps: prints a line for each run that ends, and about how long the others will take."""
+"""Hydra callback for sweeps: prints how each run ended, and about how long the others will take."""
 
 from __future__ import annotations
 
-import atexit
 import hashlib
 import os
-import re
 import shlex
-import socket
+import sys
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.global_hydra import GlobalHydra
@@ -29,68 +27,78 @@ from elmo.common.errors import InputError
 from elmo.common.files import expanded
 from elmo.common.progress import Reporter
 from results.records.identity import record_path
-from results.records.record import RecordConflict, RecordUnreadable, decide, timestamp
-from results.records.run_lock import Process
+from results.records.record import RecordConflict, RecordUnreadable, decide, read_record, timestamp
+from results.records.run_lock import LOCK_NAME
 from results.records.sweep_manifest import Manifest, write_manifest
 from tasks.running.config import RunConfig, run_config
 from tasks.running.experiment import Ended, RunFailed
 from tasks.running.plan import RunPlan, identity_of
-from tasks.sweeps.remote_lines import Notices, leave, terminal
 
-Event = Literal["started", "finished", "skipped", "elsewhere", "failed", "failed before"]
-ENDS: tuple[Event, ...] = ("finished", "skipped", "elsewhere", "failed", "failed before")
+ENDS = {
+    "finished": "runs finished",
+    "skipped": "were done already",
+    "elsewhere": "are running elsewhere",
+    "failed": "failed",
+    "failed before": "had failed before",
+}
 TITLE_WIDTH = 30  # so that the scores of most runs stand below each other
 
 
-class _Told(JobReturn):
-    """What Hydra keeps of a run that has said why it failed: Hydra's own line would only list the overrides."""
+class _Failed(JobReturn):
+    """A failed single run, which has printed why: Hydra's own line would only list the overrides."""
 
     @property  # type: ignore[misc]
     def return_value(self) -> Any:  # noqa: ANN401
         raise self._return_value
 
 
-class Sweep(Callback):
-    """Prints one line when a run of a sweep ends; Hydra calls it (hydra.callbacks in conf/config.yaml).
+class _InSweep(JobReturn):
+    """A run of a sweep. Hydra asks each for its value in the sweep's own process, after the last run has ended."""
 
-    Launchers send a copy of it along with every run, to other processes or machines. The copies count together in one
-    file next to the records, a letter for each event: appending a letter needs no lock, and where it landed says how
-    many came before. Lines of runs that do not share this terminal go through a second file
-    (tasks/sweeps/remote_lines.py).
+    @property  # type: ignore[misc]
+    def return_value(self) -> Any:  # noqa: ANN401
+        if Sweep.latest is not None:
+            Sweep.latest.ends[" ".join(self.overrides or [])] = self._return_value
+        return self._return_value
+
+
+class Sweep(Callback):
+    """Prints how the runs of a sweep end; Hydra calls it (hydra.callbacks in conf/config.yaml).
+
+    Launchers send a copy of it along with every run. On this machine each copy prints a line when its run ends, and
+    counts the records that were written since the sweep began. Runs on a cluster print to log files; the sweep's
+    process prints their lines after the last one.
+
+    Attributes:
+        launcher: the class of the launcher; empty for a single run.
+        ends: how each run ended, by its overrides; filled after the last one.
     """
 
     latest: ClassVar[Sweep | None] = None  # of this process, for main(): Hydra keeps its callbacks to itself
 
     def __init__(self) -> None:
-        self._total: int | None = None
-        self._file: Path | None = None
-        self._notices = Path()
         self.launcher = ""
-        self._terminal = (0, 0)
+        self.ends: dict[str, Ended | RunFailed] = {}
         self._since = 0.0
+        self._total = 0  # 0: not known
+        self._to_do: dict[Path, int | None] = {}  # records to write, with the time of the failed one that is there
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:  # noqa: ANN401, D102
         self._since = time.time()
         try:
-            runs = runs_in(config)
+            runs = runs_in(config) or []
             folder = Path(config.hydra.sweep.dir).absolute()
             folder.mkdir(parents=True, exist_ok=True)
-            _sweep_up(folder)
+            for left in folder.glob("*.partial"):  # by killed sweeps
+                left.unlink(missing_ok=True)
         except (OSError, OmegaConfBaseException):
             return  # Hydra is about to find the same, and main() explains it
-        self._total = None if runs is None else len(runs)
-        self._file = folder / _progress_name(Process.of(os.getpid()))
-        _remove(self._file)  # of the same command, before one of its processes was killed
-        atexit.register(_remove, self._file)  # on_multirun_end is not called when a run has failed
-        self._terminal, self._notices = terminal(), _notices_of(self._file)
-        Notices(self._notices).start()
         self.launcher = config.hydra.launcher._target_
-        if not self.launcher.endswith((".BasicLauncher", ".JoblibLauncher")):
-            # Nothing is seen of them until the first has ended, which in a queue may take hours.
-            name = config.hydra.runtime.choices["hydra/launcher"]
-            Reporter("sweep").warn(f"{self._total or ''} runs are handed to {name}".lstrip())
         Sweep.latest = self
-        configs = configs_of(config, runs or [])
+        if self._remote:
+            name, total = config.hydra.runtime.choices["hydra/launcher"], len(runs) or ""
+            Reporter("sweep").warn(f"{total} runs are handed to {name}. {where_to_look(config)}".lstrip())
+        configs = configs_of(config, runs)
         if not configs:
             return
         try:
@@ -100,52 +108,62 @@ class Sweep(Callback):
         if nothing_left(configs):
             Reporter("sweep").warn(f"all {len(configs)} runs were done already")
             raise SystemExit(0)  # Hydra would compose every run three times over, and start processes to skip them
+        if not self._remote:
+            self._total, self._to_do = len(configs), records_to_write(configs)
+
+    @property
+    def _remote(self) -> bool:
+        return not self.launcher.endswith((".BasicLauncher", ".JoblibLauncher"))
 
     def runs_ended(self) -> int:
-        """How many runs this sweep has done so far, well or badly."""
-        so_far = _counted(self._file) if self._file is not None and self._file.exists() else Counter[Event]()
-        return so_far["finished"] + so_far["failed"]
-
-    def on_job_start(self, config: DictConfig, **kwargs: Any) -> None:  # noqa: ANN401, D102
-        if self._file is not None:
-            _append(self._file, "started")
+        """How many runs of this sweep have written a record so far."""
+        return sum(_written(path) != before for path, before in self._to_do.items())
 
     def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:  # noqa: ANN401, D102
-        if isinstance(job_return._return_value, RunFailed):
-            job_return.__class__ = _Told  # Hydra has no other way to keep its line back
-        if self._file is None:
-            return  # a single run, which has said so itself
-        # `return_value` would raise what the run raised.
-        ended: Ended | RunFailed = job_return._return_value
-        if isinstance(ended, Ended):
-            so_far = _append(self._file, ended.status)
-        else:
-            so_far = _append(self._file, "failed before" if ended.before else "failed")
-        if isinstance(ended, Ended) and ended.status == "finished":
-            elapsed = time.time() - self._since
-            self._say(f"{ended.title:<{TITLE_WIDTH}}", f"{ended.text}  {progress(so_far, self._total, elapsed)}")
-        elif not (isinstance(ended, Ended) and ended.status == "skipped") and terminal() != self._terminal:
-            self._say(" ".join(config.hydra.overrides.task), _why_not_done(ended))  # the run has said so, but not here
-        if sum(so_far[end] for end in ENDS) == self._total:
-            closing = summary(so_far)
-            if closing:
-                self._say("sweep", closing)
+        ended: Ended | RunFailed = job_return._return_value  # `return_value` would raise what the run raised
+        if self.launcher:
+            job_return.__class__ = _InSweep  # Hydra has no other way to keep its line back
+            if ended.status == "finished":
+                print(f"{end_line('', ended)}{self._progress()}", file=sys.stderr)
+        elif isinstance(ended, RunFailed):
+            job_return.__class__ = _Failed
 
-    def _say(self, title: str, text: str) -> None:
-        """Prints a line where the sweep was started, from wherever this is."""
-        if terminal() == self._terminal:
-            Reporter(title).warn(text)
-        else:
-            leave(self._notices, f"{title}  {text}")
+    def _progress(self) -> str:
+        if not self._total:
+            return ""
+        ended = self.runs_ended()
+        under_way = sum(path.with_name(LOCK_NAME).exists() for path in self._to_do)
+        return f"  {progress(self._total, len(self._to_do) - ended, ended, under_way, time.time() - self._since)}"
+
+    def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:  # noqa: ANN401, D102
+        if self._remote:
+            for overrides, ended in self.ends.items():
+                if line := end_line(overrides, ended):
+                    print(line, file=sys.stderr)
+        if closing := summary(self.ends.values()):
+            Reporter("sweep").warn(closing)
+        if any(isinstance(ended, RunFailed) for ended in self.ends.values()):
+            raise SystemExit(1)  # Hydra only warns about other exceptions of a callback
 
 
-def _why_not_done(ended: Ended | RunFailed) -> str:
-    """How a run ended that left no score now, in words."""
-    if isinstance(ended, Ended):
-        return "is running elsewhere"
-    if ended.before:
-        return "failed before, and runs again with retry=failed"
-    return f"failed: {type(ended.__cause__).__name__}: {ended.__cause__}"
+def where_to_look(config: DictConfig) -> str:
+    """Where runs on a cluster print to, and how to follow them."""
+    launcher = config.hydra.launcher
+    logs = ""
+    if "submitit_folder" in launcher:
+        logs = f"Logs: {Path(launcher.submitit_folder).parent}. "
+    elif launcher._target_.endswith(".RayLauncher"):
+        logs = f"Logs: {os.environ.get('RAY_TMPDIR', '/tmp')}/ray/session_latest/logs on each machine. "
+    return f"{logs}To follow them: python -m results.status --watch --runs {shlex.quote(str(config.runs_dir))}"
+
+
+def end_line(overrides: str, ended: Ended | RunFailed) -> str:
+    """How a run ended, in one line; empty for one that was done before."""
+    if isinstance(ended, RunFailed):
+        return f"{overrides}  {' '.join(str(ended).splitlines())}"
+    if ended.status == "finished":
+        return f"{ended.title:<{TITLE_WIDTH}}  {ended.text}"
+    return f"{overrides}  is running elsewhere" if ended.status == "elsewhere" else ""
 
 
 def runs_in(config: DictConfig) -> list[list[str]] | None:
@@ -186,7 +204,7 @@ def configs_of(config: DictConfig, runs: list[list[str]]) -> dict[str, RunConfig
 def manifest_of(config: DictConfig, configs: Mapping[str, RunConfig | str]) -> Manifest:
     """The names of a sweep's runs, for those who ask where it stands."""
     identities = [identity_of(found) for found in configs.values() if isinstance(found, RunConfig)]
-    # The same runs are the same sweep, whichever keys beside it say where they take place.
+    # The same runs are the same sweep, whichever other keys say where they take place.
     digest = hashlib.sha256("\n".join(identity.title for identity in identities).encode()).hexdigest()[:8]
     return Manifest(
         name=config.hydra.runtime.choices.get("experiment") or f"sweep-{digest}",
@@ -209,85 +227,53 @@ def nothing_left(configs: Mapping[str, RunConfig | str]) -> bool:
         return False
 
 
-def progress(so_far: Counter[Event], total: int | None, elapsed: float) -> str:
-    """How many runs are done, and about how long the others will take after `elapsed` seconds."""
-    ended = sum(so_far[end] for end in ENDS)
-    done = ended - so_far["elsewhere"]
-    text = f"{done} done" if total is None else f"{done} of {total} done"
-    failed = so_far["failed"] + so_far["failed before"]
-    text += f", {failed} failed" * bool(failed)
-    text += f", {so_far['elsewhere']} running elsewhere" * bool(so_far["elsewhere"])
-    if total is None or ended == total:
-        return text
-    # Runs under way count as half done. Skipped ones cost nothing, and tell nothing about the others.
-    under_way = (so_far["started"] - ended) / 2
-    seconds = elapsed * max(total - ended - under_way, 0) / (so_far["finished"] + so_far["failed"] + under_way)
-    return f"{text}, about {duration(seconds)} left"
+def records_to_write(configs: Mapping[str, RunConfig | str]) -> dict[Path, int | None]:
+    """The records that a sweep has yet to write, each with the time of the failed one that it replaces."""
+    records = {}
+    for run in configs.values():
+        if isinstance(run, RunConfig):
+            path = record_path(run.runs_dir, identity_of(run)).absolute()
+            before = _written(path)
+            if before is None or (run.retry_failed and _has_failed(path)):
+                records[path] = before
+    return records
 
 
-def summary(so_far: Counter[Event]) -> str:
-    """The last line, where it says more than the lines of the runs have: what was skipped, what failed."""
-    parts = [f"{so_far['finished']} runs finished"]
-    if so_far["skipped"]:
-        parts.append(f"{so_far['skipped']} were done already")
-    if so_far["elsewhere"]:
-        parts.append(f"{so_far['elsewhere']} are running elsewhere")
-    if so_far["failed"]:
-        parts.append(f"{so_far['failed']} failed")
-    if so_far["failed before"]:
-        parts.append(f"{so_far['failed before']} had failed before")
-    if so_far["failed"] or so_far["failed before"]:
-        parts[-1] += "; retry=failed runs those again"
-    return ", ".join(parts) if len(parts) > 1 else ""
-
-
-LETTERS: dict[str, Event] = {
-    "+": "started",
-    "f": "finished",
-    "s": "skipped",
-    "e": "elsewhere",
-    "x": "failed",
-    "b": "failed before",
-}
-
-
-def _append(file: Path, event: Event) -> Counter[Event]:
-    """Writes the event down; what comes out is how often each kind has happened up to this one."""
-    letter = next(letter for letter, meaning in LETTERS.items() if meaning == event)
-    descriptor = os.open(file, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
+def _has_failed(path: Path) -> bool:
     try:
-        os.write(descriptor, letter.encode())
-        length = os.lseek(descriptor, 0, os.SEEK_CUR)
-        letters = os.pread(descriptor, length, 0).decode()
-    finally:
-        os.close(descriptor)
-    return Counter(LETTERS[letter] for letter in letters)
+        return read_record(path).status == "failed"
+    except RecordUnreadable:
+        return False
 
 
-def _counted(file: Path) -> Counter[Event]:
-    """How often each kind has happened so far."""
-    return Counter(LETTERS[letter] for letter in file.read_text(encoding="ascii"))
+def progress(total: int, left: int, ended: int, under_way: int, elapsed: float) -> str:
+    """How many runs are done, and about how long the others will take.
+
+    Args:
+        total: runs of the sweep.
+        left: runs that have not ended.
+        ended: runs that have ended since the sweep began; the others were done before.
+        under_way: runs that have begun, of those left.
+        elapsed: seconds since the sweep began.
+    """
+    text = f"{total - left} of {total} done"
+    if not left:
+        return text
+    begun = under_way / 2  # counted as half done
+    return f"{text}, about {duration(elapsed * (left - begun) / (max(ended, 1) + begun))} left"
 
 
-def _progress_name(process: Process) -> str:
-    return f"progress-{socket.gethostname()}-{process.pid}-{process.born}"
+def summary(ends: Iterable[Ended | RunFailed]) -> str:
+    """The last line, if it says more than the lines of the runs: what was skipped, what failed."""
+    count: Counter[str] = Counter(ended.status for ended in ends)
+    parts = [f"{count[status]} {words}" for status, words in ENDS.items() if count[status] or status == "finished"]
+    if len(parts) == 1:
+        return ""
+    return ", ".join(parts) + "; retry=failed runs those again" * (count["failed"] + count["failed before"] > 0)
 
 
-def _sweep_up(folder: Path) -> None:
-    """Removes what killed sweeps of this machine have left."""
-    for left in folder.glob("*.partial"):
-        _remove(left)
-    here = Process.of(os.getpid()).machine
-    for left in folder.glob("progress-*"):
-        parts = re.fullmatch(rf"progress-{re.escape(socket.gethostname())}-(\d+)-(\w+)", left.name)
-        if parts and not Process(int(parts[1]), None if parts[2] == "None" else parts[2], here).alive():
-            _remove(left)
-            _remove(_notices_of(left))
-
-
-def _notices_of(progress: Path) -> Path:
-    return progress.with_name(progress.name.replace("progress", "notices", 1))
-
-
-def _remove(file: Path) -> None:
-    file.unlink(missing_ok=True)
+def _written(path: Path) -> int | None:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return None

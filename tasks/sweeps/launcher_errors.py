@@ -8,7 +8,7 @@ from concurrent.futures.process import BrokenProcessPool
 
 # Which of our extras brings the launchers of other packages, by Hydra's names for them.
 LAUNCHER_EXTRAS = {"joblib": "joblib", "submitit_local": "slurm", "submitit_slurm": "slurm", "ray": "ray"}
-GOES_ON = "Runs that have ended have their records; the same command goes on from here"
+CONTINUE = "Runs that have ended have their records; the same command continues with the others"
 
 # conf/hydra/launcher/ray.yaml has the name of the plugin's own choice, in front of which it stands on purpose.
 warnings.filterwarnings("ignore", message=r"\s*'hydra/launcher/ray' is validated against ConfigStore schema")
@@ -25,15 +25,15 @@ def explain_launcher(error: Exception) -> str | None:
         )
     if isinstance(error, BrokenProcessPool):
         return (
-            "processes were killed in the middle of their runs again and again, as happens when memory runs "
-            "out. The same command goes on from here; hydra.launcher.n_jobs=N sets how many runs take place at once"
+            "processes were killed in the middle of their runs again and again, as happens when memory runs out. "
+            "The same command continues with what is left; hydra.launcher.n_jobs=N sets how many run at once"
         )
     reason = f"{type(error).__name__}: {str(error).strip()}"
     package = type(error).__module__.partition(".")[0]
     if package == "submitit":
-        return f"slurm: {reason}\n{GOES_ON}. squeue lists what is still queued or running"
+        return f"slurm: {reason}\n{CONTINUE}. squeue lists what is still queued or running"
     if package == "ray" or (isinstance(error, ConnectionError) and "Ray" in reason):
-        return f"ray: {reason}\n{GOES_ON}"
+        return f"ray: {reason}\n{CONTINUE}"
     if isinstance(error, ValueError) and "n_jobs == 0" in reason:
         return "hydra.launcher.n_jobs: expected a number of runs at once, or -1 for one a core, found 0"
     if isinstance(error, RuntimeError) and "are you indeed on a slurm cluster" in reason:
@@ -48,7 +48,7 @@ def explain_stop(launcher: str) -> str:
             "stopped waiting; runs in SLURM's queue take place all the same. python -m results.status shows them, "
             "scancel ends them, and the same command does what is then left"
         )
-    return "stopped; the same command goes on from here"
+    return "stopped; the same command continues from here"
 
 
 def _missing(error: Exception) -> str | None:

@@ -3,6 +3,7 @@
 import importlib.util
 import sys
 import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -43,7 +44,9 @@ def test_four_runs_and_the_records_are_those_of_one_after_the_other(ray, room, t
     done = sweep(runs, *FOUR, "hydra/launcher=ray", inside=[LOOPBACK], environment=room)
     print(done.stderr)
     check_four(done, runs, one_by_one)
-    assert "sweep  4 runs are handed to ray" in done.stderr
+    logs = f"{room['RAY_TMPDIR']}/ray/session_latest/logs"
+    assert f"sweep  4 runs are handed to ray. Logs: {logs} on each machine. " in done.stderr
+    assert "f1: dev" in "".join(path.read_text() for path in Path(logs).glob("worker-*.err"))
     assert "validated against ConfigStore schema" not in done.stderr
     check_merged(runs, one_by_one, tmp_path / "merged")
 

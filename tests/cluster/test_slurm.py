@@ -48,7 +48,7 @@ def test_four_runs_and_the_records_are_those_of_one_after_the_other(slurm, room,
     done = sweep(runs, *FOUR, "hydra/launcher=slurm", inside=WITH_DAEMONS, environment=room)
     print(done.stderr)
     check_four(done, runs, one_by_one)
-    assert "sweep  4 runs are handed to slurm" in done.stderr
+    assert f"sweep  4 runs are handed to slurm. Logs: {runs}/.sweep/.submitit. " in done.stderr
     jobs = sorted(path.name for path in (runs / ".sweep" / ".submitit").glob("*/*_log.out"))
     assert jobs == [f"1_{task}_0_log.out" for task in range(4)], "four tasks of one job array have run"
     check_merged(runs, one_by_one, tmp_path / "merged")

@@ -226,7 +226,7 @@ def test_sigterm_stops_a_run_and_gives_its_lock_back(place, tmp_path):
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate(timeout=30)
     assert process.returncode == 143
-    assert err.endswith("tasks.run: stopped; the same command goes on from here\n")
+    assert err.endswith("tasks.run: stopped; the same command continues from here\n")
     assert [file.name for file in folder.iterdir()] == ["checkpoint.pt"]
 
 

@@ -173,6 +173,6 @@ def test_sigterm_to_the_parent_ends_its_workers(tmp_path):
     sweep.process.send_signal(signal.SIGTERM)
     err = sweep.end()
     assert sweep.process.returncode == 143
-    assert err.splitlines()[-1] == "tasks.run: stopped; the same command goes on from here"
+    assert err.splitlines()[-1] == "tasks.run: stopped; the same command continues from here"
     assert "Traceback" not in err
     assert outcomes(tmp_path) == {}

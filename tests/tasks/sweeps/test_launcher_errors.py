@@ -1,10 +1,9 @@
-"""Launchers of other packages: presets, what is said when one is missing or fails, and lines from runs elsewhere."""
+"""Launchers of other packages: presets, messages when one is missing or fails, and the lines of their runs."""
 
 import os
 import re
 import subprocess
 import sys
-import time
 import tomllib
 
 import hydra_plugins.hydra_submitit_launcher.config  # noqa: F401 (registers the launcher that a test takes away)
@@ -14,8 +13,8 @@ from hydra import compose, initialize_config_module
 from hydra.core.config_store import ConfigStore
 from hydra.core.plugins import Plugins
 
+from tasks.sweeps.callback import where_to_look
 from tasks.sweeps.launcher_errors import LAUNCHER_EXTRAS, explain_launcher, explain_stop
-from tasks.sweeps.remote_lines import Notices, leave, terminal
 from tests.tasks.making import NO_COLUMN, SMALL, WORD_COLUMN
 
 TINY = ["device=cpu", "limit=6", "trainer.epochs=1", "features=glove", *SMALL]
@@ -72,46 +71,30 @@ class TestMissing:
 def test_errors_of_a_cluster_say_that_the_sweep_can_go_on():
     lost = submitit.core.utils.UncompletedJobError("Job 7_1 (task: 0) with path /somewhere has not produced any output")
     assert "Job 7_1 (task: 0)" in explain_launcher(lost)
-    assert "the same command goes on from here" in explain_launcher(lost)
+    assert "the same command continues with the others" in explain_launcher(lost)
     assert explain_launcher(ConnectionError("Could not find any running Ray instance")).startswith("ray: ")
     assert explain_launcher(ConnectionError("refused")) is None
     assert explain_launcher(RuntimeError("anything else")) is None
 
 
 def test_ctrl_c_ends_the_runs_of_this_machine_but_not_those_in_a_queue():
-    assert explain_stop("") == explain_stop("a.JoblibLauncher") == "stopped; the same command goes on from here"
+    assert explain_stop("") == explain_stop("a.JoblibLauncher") == "stopped; the same command continues from here"
     assert "scancel" in explain_stop(launcher_of("hydra/launcher=slurm")._target_)
 
 
-class TestNotices:
-    def test_lines_are_printed_whole_once_and_in_time(self, tmp_path, capfd, monkeypatch):
-        monkeypatch.setattr("tasks.sweeps.remote_lines.LOOKS_EVERY", 0.01)
-        file = tmp_path / "notices"
-        notices = Notices(file)
-        notices.start()
-        leave(file, "first [bold]\nof two")
-        deadline = time.monotonic() + 10
-        err = ""
-        while not err and time.monotonic() < deadline:
-            err += capfd.readouterr().err
-        assert err == "first [bold] of two\n"
-        with open(file, "ab") as half:
-            half.write(b"half a li")
-        notices.stop()
-        assert capfd.readouterr().err == ""
-        assert not file.exists()
-
-    def test_processes_know_whether_they_share_a_terminal(self, tmp_path):
-        asks = [sys.executable, "-c", "from tasks.sweeps.remote_lines import terminal; print(terminal())"]
-        shared = subprocess.run(asks, stdout=subprocess.PIPE, text=True, check=True).stdout
-        assert shared.strip() == str(terminal())
-        with open(tmp_path / "log", "w") as log:
-            other = subprocess.run(asks, stdout=subprocess.PIPE, stderr=log, text=True, check=True).stdout
-        assert other.strip() != str(terminal())
+def test_the_sweep_says_where_runs_on_a_cluster_print(tmp_path, monkeypatch):
+    with initialize_config_module("conf", version_base="1.3"):
+        settings = [f"runs_dir={tmp_path}", f"hydra.sweep.dir={tmp_path}/.sweep"]
+        slurm = compose("config", ["hydra/launcher=slurm", *settings], return_hydra_config=True)
+        ray = compose("config", ["hydra/launcher=ray", *settings], return_hydra_config=True)
+    follow = f"To follow them: python -m results.status --watch --runs {tmp_path}"
+    assert where_to_look(slurm) == f"Logs: {tmp_path}/.sweep/.submitit. {follow}"
+    monkeypatch.setenv("RAY_TMPDIR", "/scratch")
+    assert where_to_look(ray) == f"Logs: /scratch/ray/session_latest/logs on each machine. {follow}"
 
 
 @pytest.mark.integration
-def test_runs_that_write_to_logs_of_their_own_are_heard_of_in_the_sweeps_terminal(tmp_path):
+def test_the_sweep_prints_a_line_for_each_run_that_writes_to_a_log(tmp_path):
     """With submitit, on this machine: what SLURM does to a run's output, without SLURM."""
     settings = ["hydra/launcher=submitit_local", f"{WORD_COLUMN}=0,{NO_COLUMN}", f"runs_dir={tmp_path}", *TINY]
     done = subprocess.run(
@@ -123,8 +106,11 @@ def test_runs_that_write_to_logs_of_their_own_are_heard_of_in_the_sweeps_termina
     )
     assert done.returncode == 1
     lines = done.stderr.splitlines()
-    assert lines[0] == "sweep  2 runs are handed to submitit_local"
-    assert len([line for line in lines if re.search(r"glove seed 1 .*f1: dev .* of 2 done", line)]) == 1
+    assert lines[0].startswith(
+        f"sweep  2 runs are handed to submitit_local. Logs: {tmp_path}/.sweep/.submitit. To follow"
+    )
+    assert len(list((tmp_path / ".sweep" / ".submitit").glob("*/*_log.out"))) == 2
+    assert len([line for line in lines if re.search(r"^mini ner glove seed 1 .*f1: dev .*, test .* s$", line)]) == 1
     assert len([line for line in lines if re.search(rf"word_column={NO_COLUMN} .*failed: InputError: ", line)]) == 1
-    assert len([line for line in lines if line.startswith("sweep  1 runs finished, 1 failed")]) == 1
-    assert not list((tmp_path / ".sweep").glob("notices*"))
+    assert lines[-1] == "sweep  1 runs finished, 1 failed; retry=failed runs those again"
+    assert len(lines) == 4

@@ -1,13 +1,12 @@
 """Sweeps: the experiments that ship, runs side by side, one line for each, and what comes of a failure or of Ctrl-C."""
 
 import os
+import pickle
 import re
 import signal
 import subprocess
 import sys
 import time
-from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -19,13 +18,16 @@ from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from results.records.identity import record_path
-from results.records.record import read_record
+from results.records.record import RunError, read_record
 from results.records.sweep_manifest import read_manifests
 from results.status import main as status
 from tasks.data.datasets import DataSource
 from tasks.running.config import run_config
+from tasks.running.experiment import Ended, RunFailed
+from tasks.running.plan import identity_of
 from tasks.running.schema import compose_config
 from tasks.sweeps import callback
+from tests.results.making import make_record, save
 from tests.tasks.making import NO_COLUMN, SMALL, WORD_COLUMN
 
 TINY = ["device=cpu", "limit=6", "trainer.epochs=1", "task.hidden=8", *SMALL]
@@ -124,28 +126,59 @@ class TestManifest:
 class TestProgress:
     def test_two_workers_half_way_through_their_runs(self):
         """Ten runs of 20 s take two workers 100 s; after 30 s two have ended, two are half done, and 70 s are left."""
-        assert callback.progress(Counter(started=4, finished=2), 10, 30) == "2 of 10 done, about 70 s left"
+        assert callback.progress(10, left=8, ended=2, under_way=2, elapsed=30) == "2 of 10 done, about 70 s left"
 
     def test_skipped_runs_are_done_but_take_no_time(self):
-        so_far = Counter(started=12, skipped=10, finished=2)
-        assert callback.progress(so_far, 13, 40) == "12 of 13 done, about 20 s left"
+        assert callback.progress(13, left=1, ended=2, under_way=0, elapsed=40) == "12 of 13 done, about 20 s left"
 
-    def test_failures_are_counted(self):
-        assert callback.progress(Counter(started=3, finished=1, failed=2), 3, 5) == "3 of 3 done, 2 failed"
+    def test_no_time_is_left_after_the_last_run(self):
+        assert callback.progress(3, left=0, ended=2, under_way=0, elapsed=5) == "3 of 3 done"
 
-    def test_a_sweeper_that_does_not_know_its_end(self):
-        assert callback.progress(Counter(started=3, finished=2), None, 5) == "2 done"
+    def test_the_last_line_counts_skipped_and_failed_runs(self):
+        finished, skipped = Ended("finished", "a", "f1: 1"), Ended("skipped", "b", "")
+        failed, failed_before = RunFailed("ValueError: 1"), RunFailed("ValueError: 2", "failed before")
+        assert callback.summary([finished] * 3) == ""
+        assert callback.summary([skipped] * 3) == "0 runs finished, 3 were done already"
+        assert callback.summary([finished, Ended("elsewhere", "c", "")]) == "1 runs finished, 1 are running elsewhere"
+        expected = "1 runs finished, 2 failed, 1 had failed before; retry=failed runs those again"
+        assert callback.summary([failed, finished, failed_before, failed]) == expected
 
-    def test_the_last_line_speaks_of_what_was_skipped_or_failed(self):
-        assert callback.summary(Counter(started=3, finished=3)) == ""
-        assert callback.summary(Counter(started=3, skipped=3)) == "0 runs finished, 3 were done already"
-        assert callback.summary(Counter(finished=2, failed=1)).endswith("1 failed; retry=failed runs those again")
+    def test_a_failed_run_keeps_its_reason_on_the_way_from_another_process(self):
+        failed = pickle.loads(pickle.dumps(RunFailed("ValueError: 2\nof two", "failed before")))  # noqa: S301
+        line = "seed=1  failed before, and runs again with retry=failed: ValueError: 2 of two"
+        assert callback.end_line("seed=1", failed) == line
 
-    def test_every_run_that_ends_gets_a_number_of_its_own(self, tmp_path):
-        file = tmp_path / "progress"
-        with ThreadPoolExecutor(8) as pool:
-            counts = list(pool.map(lambda _: callback._append(file, "finished")["finished"], range(200)))
-        assert sorted(counts) == list(range(1, 201))
+
+def runs_with(runs_dir, *overrides):
+    """Three runs with seeds 1 to 3, as a sweep knows them."""
+    seeds = [f"seed={seed}" for seed in (1, 2, 3)]
+    return {seed: run_config(compose_config([f"runs_dir={runs_dir}", *overrides, seed])) for seed in seeds}
+
+
+class TestRecordsToWrite:
+    def test_runs_without_a_record_are_to_do_until_they_write_one(self, tmp_path):
+        runs = runs_with(tmp_path)
+        first, second, third = (record_path(tmp_path, identity_of(run)) for run in runs.values())
+        first.parent.mkdir(parents=True)
+        first.write_text("{}")
+        sweep = callback.Sweep()
+        sweep._to_do = callback.records_to_write({**runs, "seed=4": "a run that can never start"})
+        assert list(sweep._to_do) == [second, third]
+        assert sweep.runs_ended() == 0
+        second.parent.mkdir(parents=True)
+        second.write_text("{}")
+        assert sweep.runs_ended() == 1
+
+    def test_failed_runs_are_to_do_only_with_retry(self, tmp_path):
+        path = save(tmp_path, make_record(data="mini", error=RunError("ValueError", "too small")))
+        runs = runs_with(tmp_path, "retry=failed")
+        sweep = callback.Sweep()
+        sweep._to_do = callback.records_to_write(runs)
+        assert len(sweep._to_do) == 3
+        assert sweep.runs_ended() == 0, "the failed record was there before"
+        os.utime(path, (0, 0))  # as if written again
+        assert sweep.runs_ended() == 1
+        assert path not in callback.records_to_write(runs_with(tmp_path))
 
 
 def start(runs, *more):
@@ -183,7 +216,8 @@ class TestSideBySide:
         assert out == ""
         lines = LINE.findall(err)
         assert {(arm, seed) for arm, seed, _, _ in lines} == {(arm, seed) for arm in ("glove", "elmo") for seed in "12"}
-        assert sorted(done for _, _, done, _ in lines) == ["1", "2", "3", "4"]
+        counts = [int(done) for _, _, done, _ in lines]
+        assert all(place <= done <= 4 for place, done in enumerate(sorted(counts), 1)), "records that are there by then"
         assert {total for _, _, _, total in lines} == {"4"}
         assert len(err.strip().splitlines()) == 4, "one line for each run, and no other"
 
@@ -236,7 +270,7 @@ class TestSideBySide:
         os.killpg(process.pid, signal.SIGINT)
         _, err = process.communicate(timeout=30)
         assert process.returncode == 130
-        assert err.strip() == "tasks.run: stopped; the same command goes on from here"
+        assert err.strip() == "tasks.run: stopped; the same command continues from here"
         assert outcomes(tmp_path) == {}
         while time.monotonic() < deadline:
             try:
