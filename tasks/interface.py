@@ -255,6 +255,7 @@ class Task(ABC, Generic[Example, Settings]):
 
         The default trains by gradient descent. A task that learns in another way, such as a nearest-neighbour probe,
         overrides it; `trainer.vectors` gives it the features of examples, `trainer.evaluate` the scores on dev.
+        keep_weights=true keeps trained parameters only.
 
         Args:
             trainer: made from the run's settings.

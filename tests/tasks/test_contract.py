@@ -4,6 +4,7 @@ A new task is picked up by its YAML; it needs mini data, and nothing here.
 """
 
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from tasks.data.datasets import DataSource
 from tasks.interface import SPLITS
 from tasks.running.saved_model import load_weights, save_weights
 from tasks.training.trainer import Trainer
-from tests.tasks.making import ARMS, arm_of, model_of, run_of
+from tests.tasks.making import ARMS, DRAWN_WORDS, arm_of, model_of, run_of
 
 TASKS = sorted(path.stem for path in (Path(conf.__file__).parent / "task").glob("*.yaml"))
 CPU = torch.device("cpu")
@@ -193,3 +194,20 @@ def test_tasks_with_published_runs_keep_the_sizes_that_made_their_batches(task):
     examples = DataSource(config.data, config.data_dir).load(config.task, "dev").examples
     longest = [max(map(len, config.task.texts(example))) for example in examples]
     assert [config.task.size(example) for example in examples] == longest
+
+
+def test_the_task_in_contributing_runs_as_written(repository, command, tmp_path, monkeypatch):
+    section = (repository / "CONTRIBUTING.md").read_text(encoding="utf-8").split("## Add a task")[1].split("\n## ")[0]
+    code, yaml = (re.search(rf"```{kind}\n(.*?)```", section, re.DOTALL)[1] for kind in ("python", "yaml"))
+    lines = "sport\tThe team won the cup\nmoney\tShares of banks fall\nsport\tA late goal wins\nmoney\tOil is cheap\n"
+    files = {"topics/task.py": code, "conf/task/topics.yaml": yaml}
+    for name, text in {**files, **{f"data/topics/{split}.txt": lines for split in SPLITS}}.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    chosen = "task=topics", "data=paper", "features=glove", *DRAWN_WORDS
+    status, _, err = command(
+        "--config-dir", tmp_path / "conf", *chosen, f"data_dir={tmp_path / 'data'}", f"runs_dir={tmp_path / 'runs'}"
+    )
+    assert status == 0, err
+    assert "accuracy: dev 100.00, test 100.00" in err
