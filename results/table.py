@@ -5,7 +5,6 @@ import sys
 from collections.abc import Sequence
 
 from results.analysis.aggregate import summarise
-from results.analysis.interval import kept_intervals
 from results.analysis.rows import Summary
 from results.records.printing import write
 from results.tables.formats import FORMATS, MACHINE_FORMATS
@@ -38,7 +37,6 @@ examples:
 The reasons are written to stderr. Without --check the status is 0 for any runs."""
 
 
-@kept_intervals()
 def main(argv: Sequence[str] | None = None) -> int:
     """Prints the table; returns the exit status."""
     options = _parser().parse_args(argv)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from results.analysis.bootstrap import paired_interval
+from results.analysis.rows import Group, TableRow
 from results.publish import main as publish
 from results.records.collect import collect
 from results.records.example_scores import read_examples, score_of
@@ -19,6 +19,7 @@ from results.tables.paper_tables import NAMES
 from tasks.running.config import run_config
 from tasks.running.plan import identity_of
 from tasks.running.schema import compose_config
+from tests.results.making import make_record
 from tests.tasks.mini.chance import chance
 
 ROOT = Path(__file__).parents[1]
@@ -120,4 +121,6 @@ def test_the_baseline_of_the_mini_suite_is_clearly_above_chance(task):
     least = chance(task)
     assert len(glove) >= 3
     assert score_of(least.examples, metric) == pytest.approx(least.score)
-    assert paired_interval([least.examples], glove, metric, same_seeds=False).low > 0
+    arms = {"chance": [least.examples] * len(glove), "glove": glove}  # chance is the same with every seed
+    groups = [Group(name, {}, [make_record(metric=metric)] * len(runs), runs) for name, runs in arms.items()]
+    assert TableRow("mini", task, groups, compared=("chance", "glove")).interval().low > 0

@@ -1,85 +1,180 @@
-"""The interval of a gain, and a disk cache of computed intervals."""
+"""95 % intervals of a gain and of the share of errors removed.
 
-import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from contextvars import ContextVar
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Literal
+An interval is the estimate plus and minus a Student quantile of its standard error. Three things vary independently:
+the seeds of either arm, and the test examples. Examples are paired: one that is hard for one arm tends to be hard for
+the other. Their part is measured by leaving out one at a time, or one cluster (an article, a document) at a time where
+examples of a cluster are alike. Seeds are not paired, since equal seeds of two arms were found to be unrelated.
 
-from elmo.common.files import read_json, write_json
-from results.records.typed_json import decode
+The intervals hold for the biLM at hand: another one, trained on the same text, is not drawn.
+"""
 
-MOST_KEPT = 10_000  # intervals, about 2 MB; the least recently used are dropped first
-LARGEST_FILE = 10_000_000  # bytes; a larger file is ignored
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Literal
+
+from results.analysis.paper_scores import relative_error_cut
+from results.analysis.student import Part, combined, quantile, two_sided_p
+
+if TYPE_CHECKING:
+    import numpy as np
+
+FEW_SEEDS = 3  # below, a deviation is hardly known: tables mark such intervals
+
+Over = Literal["examples and seeds", "examples", "seeds"]
 
 
 @dataclass(frozen=True)
 class Interval:
-    """The interval of a difference of mean scores: 95 % of the resamples lie between `low` and `high`.
+    """A 95 % interval.
 
     Attributes:
-        low: In points of the metric.
-        high: In points of the metric.
-        p: The two-sided p-value.
-        over: What was resampled; "examples" if an arm has only one seed.
+        low: Its lower end, in points or percent.
+        high: Its upper end.
+        p: The two-sided p-value of no difference.
+        over: What varies; "examples" if both arms have only one seed.
+        seeds: The number of seeds of the arm that has fewer.
+        clusters: The number of clusters that were left out in turn; None for single examples.
     """
 
     low: float
     high: float
     p: float
-    over: Literal["examples and seeds", "examples", "seeds"]
+    over: Over
+    seeds: int
+    clusters: int | None = None
+
+    @property
+    def few_seeds(self) -> bool:
+        """Whether the deviation between seeds rests on too few of them to be trusted."""
+        return self.seeds < FEW_SEEDS
 
 
-_kept: ContextVar[dict[str, Interval] | None] = ContextVar("kept intervals", default=None)
+@dataclass(frozen=True)
+class Intervals:
+    """The intervals of the gain in points, and of the share of errors removed in percent."""
+
+    gain: Interval
+    cut: Interval | None
 
 
-@contextmanager
-def kept_intervals() -> Iterator[None]:
-    """Context in which `remembered` uses the disk cache, and adds to it."""
-    path = _path()
-    before = _read(path) if path else {}
-    kept = dict(before)
-    token = _kept.set(kept)
-    try:
-        yield
-    finally:
-        _kept.reset(token)
-        if path and kept.keys() != before.keys():
-            newest = list(kept.items())[-MOST_KEPT:]
-            with suppress(OSError):  # not writable: the next command computes them again
-                write_json(path, {key: asdict(interval) for key, interval in newest})
+@dataclass(frozen=True)
+class _Arm:
+    """One arm: its scores, and what each cluster of test examples adds to them.
+
+    Attributes:
+        scores: One per seed.
+        shares: What each cluster adds to the mean score, as deviations from their mean, times the number of clusters.
+        noise: The part of the variance between seeds that is chance within the test set, so that leaving out examples
+            shows it too; 0 for one run.
+    """
+
+    scores: Sequence[float]
+    shares: np.ndarray | None = None
+    noise: float = 0.0
+
+    @property
+    def mean(self) -> float:
+        return statistics.fmean(self.scores)
+
+    @property
+    def variance(self) -> float:
+        return statistics.variance(self.scores)
 
 
-def remembered(key: str, compute: Callable[[], Interval]) -> Interval:
-    """The interval of this key, computed if it is not in the cache.
+def can_resample() -> bool:
+    """Whether numpy is installed; without it a table has no intervals over examples."""
+    return find_spec("numpy") is not None
+
+
+def paired_intervals(
+    first: np.ndarray,
+    second: np.ndarray,
+    recompute: Callable[[np.ndarray], np.ndarray],
+    clusters: Sequence[float] | None = None,
+) -> Intervals:
+    """The intervals of the second arm's gain over the first, over test examples and seeds.
 
     Args:
-        key: A hash of everything that determines the interval.
-        compute: Computes it.
+        first: The counts of each test example, (seeds, examples, counts).
+        second: The same for the other arm, with the same examples in the same order.
+        recompute: Scores in percent from sums of counts, (..., counts) -> (...).
+        clusters: The number of each example's cluster; None if every example stands alone.
     """
-    kept = _kept.get()
-    if kept is None:
-        return compute()
-    found = kept.pop(key, None) or compute()
-    kept[key] = found  # at the end: most recently used
-    return found
+    arms = [_arm(counts, recompute, clusters) for counts in (first, second)]
+    return _intervals(arms[0], arms[1], None if clusters is None else len(set(clusters)))
 
 
-def _path() -> Path | None:
-    """The cache file: one for each user, because several may share $ELMO_CACHE."""
-    with suppress(RuntimeError):  # some users have no home
-        folder = Path(os.environ.get("ELMO_CACHE") or "~/.cache/elmo-suite").expanduser()
-        return folder / f"intervals-{os.geteuid()}.json"
-    return None
+def seed_intervals(first: Sequence[float], second: Sequence[float]) -> Intervals | None:
+    """The intervals from scores of seeds alone, as Welch computes them; None if both arms have one seed."""
+    if max(len(first), len(second)) < 2:
+        return None
+    return _intervals(_Arm(first), _Arm(second), None)
 
 
-def _read(path: Path) -> Mapping[str, Interval]:
-    """The cached intervals; none if the file is missing, damaged, too large, or belongs to another user."""
-    with suppress(OSError, ValueError):
-        found = path.stat()
-        if found.st_uid == os.geteuid() and found.st_size <= LARGEST_FILE:
-            intervals: Mapping[str, Interval] = decode(Mapping[str, Interval], read_json(path))
-            return intervals
-    return {}
+def _arm(counts: np.ndarray, recompute: Callable[[np.ndarray], np.ndarray], clusters: Sequence[float] | None) -> _Arm:
+    """Scores and shares of one arm's runs, (seeds, examples, counts)."""
+    import numpy as np  # imported here: the table itself needs only the standard library
+
+    if clusters is not None:
+        order = np.argsort(clusters, kind="stable")
+        _, starts = np.unique(np.asarray(clusters)[order], return_index=True)
+        counts = np.add.reduceat(counts[:, order], starts, axis=1)  # (seeds, clusters, counts)
+    seeds, size = counts.shape[:2]
+    totals = counts.sum(axis=1)  # (seeds, counts)
+    scores = recompute(totals)
+    if size < 2:
+        return _Arm(scores.tolist())
+    left_out = recompute(totals[:, None] - counts)  # (seeds, clusters)
+    shares = (size - 1) * (left_out.mean(axis=1, keepdims=True) - left_out)
+    mean_shares = shares.mean(axis=0)
+    noise = ((shares - mean_shares) ** 2).sum() / (max(seeds - 1, 1) * (size - 1) * size)
+    return _Arm(scores.tolist(), mean_shares, float(noise))
+
+
+def _intervals(first: _Arm, second: _Arm, clusters: int | None) -> Intervals:
+    """The intervals of the gain, and of the share of errors removed where the first arm has errors."""
+    gain = _interval(first, second, second.mean - first.mean, (-1.0, 1.0), clusters)
+    cut = relative_error_cut(first.mean, second.mean)
+    if cut is None:
+        return Intervals(gain, None)
+    errors = 100 - first.mean
+    # The derivatives of the cut by either mean.
+    return Intervals(gain, _interval(first, second, cut, ((cut - 100) / errors, 100 / errors), clusters))
+
+
+def _interval(
+    first: _Arm, second: _Arm, estimate: float, slopes: tuple[float, float], clusters: int | None
+) -> Interval:
+    """The interval of an estimate that changes by `slopes` for each point of the two mean scores."""
+    weights = [slope**2 / len(arm.scores) for slope, arm in zip(slopes, (first, second), strict=True)]
+    if len(first.scores) > 1 and len(second.scores) > 1:
+        pairs = [(first, weights[0]), (second, weights[1])]
+    else:  # one run has no deviation: it is taken to be the other arm's
+        pairs = [(max(first, second, key=lambda arm: len(arm.scores)), sum(weights))]
+    parts = [Part(weight * arm.variance, len(arm.scores) - 1) for arm, weight in pairs if len(arm.scores) > 1]
+    counted_twice = sum(weight * arm.noise for arm, weight in pairs)
+    over: Over = "examples and seeds" if parts else "examples"
+    if first.shares is None or second.shares is None:
+        over = "seeds"
+    else:
+        size = len(first.shares)
+        shares = slopes[0] * first.shares + slopes[1] * second.shares
+        whole = float((shares**2).sum()) / (size * (size - 1))
+        examples = max(whole - counted_twice, 0.0)
+        if examples:
+            parts.append(Part(examples, max((size - 1) * (examples / whole) ** 2, 1.0)))
+    variance, df = combined(parts)
+    error = variance**0.5
+    if not error:
+        return Interval(estimate, estimate, float(not estimate), over, _fewest(first, second), clusters)
+    half = quantile(0.975, df) * error
+    p = two_sided_p(estimate / error, df)
+    return Interval(estimate - half, estimate + half, p, over, _fewest(first, second), clusters)
+
+
+def _fewest(first: _Arm, second: _Arm) -> int:
+    return min(len(first.scores), len(second.scores))

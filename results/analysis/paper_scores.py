@@ -13,7 +13,10 @@ SCORES = Path(__file__).parents[1] / "paper" / "scores.toml"
 
 @dataclass(frozen=True)
 class PaperScore:
-    """One baseline and +ELMo pair as printed, in percent, with its table and row."""
+    """One baseline and +ELMo pair as printed, in percent, with its table and row.
+
+    A difference below `margin`, in points, does not matter to us.
+    """
 
     task: str
     metric: str
@@ -22,6 +25,7 @@ class PaperScore:
     elmo: float
     source: str
     compared: bool
+    margin: float
     elmo_std: float | None = None
     runs: int | None = None
 

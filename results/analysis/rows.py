@@ -5,12 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from results.analysis.bootstrap import paired_interval, seed_interval
 from results.analysis.expected_best import expected_best
-from results.analysis.interval import Interval
+from results.analysis.interval import Interval, Intervals, can_resample, paired_intervals, seed_intervals
 from results.analysis.paper_scores import PaperScore, relative_error_cut
 from results.records.collect import Finding, FoundRecord
-from results.records.example_scores import Example
+from results.records.example_scores import Example, parts
 from results.records.identity import Parts, without_seed
 from results.records.record import RunRecord
 
@@ -97,7 +96,7 @@ class TableRow:
     failed: Sequence[FoundRecord] = ()
     paper: PaperScore | None = None
     compared: tuple[str, str] = (BASELINE, WITH_ELMO)
-    _intervals: dict[str, Interval | None] = field(default_factory=dict, compare=False, repr=False)  # computed once
+    _intervals: dict[str, Intervals | None] = field(default_factory=dict, compare=False, repr=False)  # computed once
 
     def group(self, features: str, label: str = "") -> Group | None:
         """The group of these features and settings (by default plain runs), or None."""
@@ -113,10 +112,19 @@ class TableRow:
         return pair[1].mean - pair[0].mean if pair else None
 
     def interval(self, label: str = "") -> Interval | None:
-        """The 95 % interval of the gain, over examples and seeds; over six or more seeds where examples are missing."""
+        """The 95 % interval of the gain, over examples and seeds; over seeds alone where examples are missing."""
+        found = self._both_intervals(label)
+        return found.gain if found else None
+
+    def cut_interval(self, label: str = "") -> Interval | None:
+        """The 95 % interval of `error_cut`."""
+        found = self._both_intervals(label)
+        return found.cut if found else None
+
+    def _both_intervals(self, label: str) -> Intervals | None:
         if label not in self._intervals:
             pair = self.pair(label)
-            self._intervals[label] = _interval(*pair) if pair else None
+            self._intervals[label] = _intervals(*pair) if pair else None
         return self._intervals[label]
 
     def error_cut(self, label: str = "") -> float | None:
@@ -180,10 +188,16 @@ def column_order(features: str, compared: tuple[str, str]) -> tuple[object, ...]
     return (first, features != BASELINE, features != WITH_ELMO, features)
 
 
-def _interval(first: Group, second: Group) -> Interval | None:
-    """Over examples and seeds if all runs have their examples, else over six or more seeds."""
-    arms = [[run for run in group.examples if run is not None] for group in (first, second)]
-    whole = all(len(arm) == len(group.records) for arm, group in zip(arms, (first, second), strict=True))
-    found = paired_interval(arms[0], arms[1], first.metric, first.seeds == second.seeds) if whole else None
-    seeds = [dict(zip(group.seeds, group.scores, strict=True)) for group in (first, second)]
-    return found or seed_interval(*seeds)
+def _intervals(first: Group, second: Group) -> Intervals | None:
+    """Over examples and seeds if all runs have their examples, else over seeds."""
+    arms = [[parts(run, group.metric) if run else None for run in group.examples] for group in (first, second)]
+    runs = [run for arm in arms for run in arm if run is not None]
+    if len(runs) < len(first.records) + len(second.records) or len({len(run[0]) for run in runs}) != 1:
+        return seed_intervals(first.scores, second.scores)
+    if not can_resample():
+        return seed_intervals(first.scores, second.scores)
+    import numpy as np  # imported here: the table itself needs only the standard library
+
+    counts = np.array(runs).transpose(0, 2, 1)  # (runs, examples, 2)
+    split = len(first.records)
+    return paired_intervals(counts[:split], counts[split:], lambda sums: sums[..., 0] / np.maximum(sums[..., 1], 1))

@@ -1,50 +1,56 @@
 """Comparison of our scores with the paper's.
 
-Our score agrees if it is within two standard deviations of the paper's runs. The paper prints a standard deviation for
-some +ELMo scores, which we also use for the baseline of the same row; where it prints none, we use that of our seeds.
-Both sides are scored on the same test examples, so only seeds make them differ by chance. The gain and the error cut
-get no verdict, because the paper gives no uncertainty for them.
+Both sides are scored on the same test examples, so only seeds make them differ by chance: the difference of the means
+gets a Welch interval. Where the paper prints no deviation, its number counts as one run with our deviation. Two scores
+are equivalent if two one-sided tests at 5 % reject a difference as large as the margin. The gain and the error cut get
+no verdict, because the paper gives no uncertainty for them.
 """
 
+import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from results.analysis.paper_scores import PaperScore
+from results.analysis.paper_scores import PaperScore, load_paper
 from results.analysis.rows import BASELINE, WITH_ELMO, Group
+from results.analysis.student import Part, combined, quantile
 
-DEVIATIONS = 2
-LEGEND = (
-    f"vs paper: our mean less the paper's; 'as paper' within {DEVIATIONS} standard deviations of the paper's seeds "
-    "(of ours where it prints none)"
-)
+
+def verdict_legend() -> str:
+    """Explains the verdicts, with the margins."""
+    margins = dict.fromkeys(f"{score.margin:g} {score.metric}" for score in load_paper().score)
+    return (
+        "our mean less the paper's, with its 95 % interval over seeds (Welch; where the paper prints no deviation, "
+        "its number counts as one run with ours); 'equivalent' only if two one-sided tests at 5 % exclude a difference "
+        f"of {', '.join(margins)}; 'open': neither that nor a difference is shown"
+    )
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The difference from the paper's number, and whether it may be chance.
+    """The difference from the paper's number, and what it shows.
 
     Attributes:
+        kind: "equivalent", "short", "above", "open" or "one run".
         difference: Our mean minus the paper's number, in points.
-        margin: The largest difference that counts as agreement; None if the standard deviation is unknown.
+        low: The lower end of the 95 % interval; None if no deviation is known.
+        high: Its upper end.
+        margin: The smallest difference that matters, in points.
     """
 
+    kind: str
     difference: float
-    margin: float | None
-
-    @property
-    def kind(self) -> str:
-        """One of "as paper", "short", "above", "unknown"."""
-        if self.margin is None:
-            return "unknown"
-        if abs(self.difference) <= self.margin + 1e-9:
-            return "as paper"
-        return "short" if self.difference < 0 else "above"
+    low: float | None
+    high: float | None
+    margin: float
 
     def __str__(self) -> str:
-        if self.kind == "as paper":
-            return "as paper"
-        if self.kind == "unknown":
-            return f"{self.difference:+.2f} (one run)"
-        return f"{abs(self.difference):.2f} {self.kind}"
+        return f"{round(self.difference, 2) + 0.0:+.2f} {self.kind}"
+
+    @property
+    def with_interval(self) -> str:
+        """The text with the interval, where there is room."""
+        between = "" if self.low is None else f" ({self.low:+.2f} to {self.high:+.2f})"
+        return f"{self}{between}"
 
 
 def verdict(group: Group | None, paper: PaperScore | None) -> Verdict | None:
@@ -55,5 +61,30 @@ def verdict(group: Group | None, paper: PaperScore | None) -> Verdict | None:
     # "f1" of ours is "F1" or "average F1" of the paper's
     if printed is None or group.cut or group.metric.casefold() not in paper.metric.casefold():
         return None
-    deviation = group.std if paper.elmo_std is None else paper.elmo_std
-    return Verdict(group.mean - printed, None if deviation is None else DEVIATIONS * deviation)
+    deviation = paper.elmo_std if group.features == WITH_ELMO else None
+    return compared_means(group.scores, group.mean - printed, deviation, paper.runs or 1, paper.margin)
+
+
+def compared_means(
+    scores: Sequence[float], difference: float, deviation: float | None, runs: int, margin: float
+) -> Verdict:
+    """The verdict on a difference between the mean of our scores and that of a number of runs with this deviation."""
+    ours = statistics.variance(scores) if len(scores) > 1 else None
+    if deviation is None or runs < 2:
+        parts = [] if ours is None else [Part(ours * (1 / len(scores) + 1), len(scores) - 1)]
+    elif ours is None:
+        parts = [Part(deviation**2 * (1 + 1 / runs), runs - 1)]
+    else:
+        parts = [Part(ours / len(scores), len(scores) - 1), Part(deviation**2 / runs, runs - 1)]
+    if not parts:
+        return Verdict("one run", difference, None, None, margin)
+    variance, df = combined(parts)
+    error = variance**0.5
+    half = quantile(0.975, df) * error
+    if abs(difference) + quantile(0.95, df) * error < margin:
+        kind = "equivalent"
+    elif abs(difference) > half:
+        kind = "short" if difference < 0 else "above"
+    else:
+        kind = "open"
+    return Verdict(kind, difference, difference - half, difference + half, margin)

@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from results.analysis.aggregate import summarise
-from results.analysis.interval import kept_intervals
 from results.analysis.rows import Summary
 from results.records.printing import write
 from results.report.page import PageInfo, page
@@ -31,7 +30,6 @@ examples:
   python -m results.report --data mini --figures figures       the page, and each figure as SVG and PNG"""
 
 
-@kept_intervals()
 def main(argv: Sequence[str] | None = None) -> int:
     """Writes the page; returns the exit status: 1 if there is nothing to show, 2 if it cannot be written."""
     options = _parser().parse_args(argv)

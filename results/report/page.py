@@ -15,7 +15,7 @@ from results.report.cards import counted, failure_cards, run_cards
 from results.report.figures import PALETTE, Figure
 from results.report.sections import Section
 from results.report.svg import inline_svg
-from results.tables.cells import PAPER_ARMS, legend, shown_p
+from results.tables.cells import PAPER_ARMS, legend, shown_interval, shown_p
 
 STYLE = Path(__file__).with_name("page.css")
 MOST_FOLDED = 50  # figures of other settings per section; each has about 5 kB
@@ -109,8 +109,10 @@ def _answer(summary: Summary, gain: Sequence[Figure]) -> str:
             if points is None:
                 continue
             kind = "open" if interval and interval.low <= 0 <= interval.high else "up" if points > 0 else "down"
-            between = f"{interval.low:+.1f} to {interval.high:+.1f}" if interval else "no interval"
+            between = shown_interval(interval, " to ") or "no interval"
             share = "" if cut is None else f"{cut:.0f} % of errors gone" if cut > 0 else "no errors gone"
+            if cut_between := shown_interval(row.cut_interval(panel.label), " to "):
+                share += f" ({cut_between})"
             tiles.append(
                 f'<div class="tile {kind}"><h3>{escape(row.task)}{_where(panel)}</h3>'
                 f'<p class="number">{points:+.1f}</p>'
@@ -170,8 +172,9 @@ def _table(summary: Summary, panels: Sequence[Panel]) -> str:
         name = f"{escape(row.task)}{_where(panel)}"
         cells = [_score(groups.get(first)), _score(groups.get(second))]
         cells += ["" if gain is None else f"<b>{gain:+.2f}</b>"]
-        cells += [f"{interval.low:+.1f} to {interval.high:+.1f}", escape(shown_p(interval))] if interval else ["", ""]
-        cells += ["" if cut is None else f"{cut:.1f} %"]
+        cells += [shown_interval(interval, " to "), escape(shown_p(interval)) if interval else ""]
+        cut_between = f"<small>{shown_interval(row.cut_interval(label), ' to ')}</small>"
+        cells += ["" if cut is None else f"{cut:.1f} %{cut_between}"]
         cells += [_paper(row, label)] * with_paper + [_score(groups.get(features)) for features in others]
         body = "".join(_cell(header, cell) for header, cell in zip(headers[1:], cells, strict=True))
         lines.append(f"<tr><th>{name}</th>{body}</tr>")
@@ -198,7 +201,7 @@ def _paper(row: TableRow, label: str) -> str:
     verdicts = [verdict(row.group(features, label), row.paper) for features in PAPER_ARMS]
     if row.paper is None or not any(verdicts):
         return ""
-    lines = [f"{name} {found}" for name, found in zip(("base", "+ELMo"), verdicts, strict=True) if found]
+    lines = [f"{name} {found.with_interval}" for name, found in zip(("base", "+ELMo"), verdicts, strict=True) if found]
     cut = relative_error_cut(row.paper.baseline, row.paper.elmo)
     lines += [] if cut is None else [f"errors cut {cut:.1f} %"]
     below = "".join(f"<small>{escape(line)}</small>" for line in lines)

@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from results.analysis.bootstrap import FEWEST_SEEDS, can_resample
-from results.analysis.interval import Interval
+from results.analysis.interval import FEW_SEEDS, Interval, can_resample
 from results.analysis.paper_scores import load_paper, relative_error_cut
 from results.analysis.rows import BASELINE, WITH_ELMO, Group, Summary, TableRow
-from results.analysis.verdict import LEGEND, verdict
+from results.analysis.verdict import verdict, verdict_legend
 from results.records.printing import printable
 
 EMPTY = "-"
+MARK = "†"  # fewer than FEW_SEEDS seeds
 PAPER_ARMS = (BASELINE, WITH_ELMO)  # the arms that the paper has
 # (header, alignment) of the columns about a gain; OPTIONAL ones are left out if they are empty
 GAIN_COLUMNS = {
@@ -97,17 +97,29 @@ def gain_cells(row: TableRow, label: str) -> dict[str, str]:
     paper = relative_error_cut(row.paper.baseline, row.paper.elmo) if row.paper and any(verdicts) else None
     return {
         "gain": EMPTY if gain is None else f"{gain:+.2f}",
-        "interval": f"{interval.low:+.1f}..{interval.high:+.1f}" if interval else EMPTY,
+        "interval": shown_interval(interval, "..") or EMPTY,
         "p": shown_p(interval),
-        "cut": EMPTY if cut is None else f"{cut:.1f}%",
+        "cut": _cut(cut, row.cut_interval(label)),
         "paper cut": EMPTY if paper is None else f"{paper:.1f}%",
         "baseline": str(verdicts[0] or EMPTY),
         "elmo": str(verdicts[1] or EMPTY),
     }
 
 
+def shown_interval(interval: Interval | None, between: str) -> str:
+    """Both ends, with a mark where an arm has few seeds; empty if there is no interval."""
+    if interval is None:
+        return ""
+    return f"{interval.low:+.1f}{between}{interval.high:+.1f}{MARK * interval.few_seeds}"
+
+
+def _cut(cut: float | None, interval: Interval | None) -> str:
+    between = f" ({interval.low:.0f}..{interval.high:.0f})" if interval else ""
+    return EMPTY if cut is None else f"{cut:.1f}%{between}"
+
+
 def shown_p(interval: Interval | None) -> str:
-    """P with as many digits as 2000 resamples can resolve."""
+    """P with three digits."""
     if interval is None:
         return EMPTY
     return "<0.001" if interval.p < 0.001 else f"{interval.p:.3f}"
@@ -149,7 +161,7 @@ def legend(summary: Summary) -> list[str]:
     """Explains the columns that the table has."""
     legend = _interval_legend(summary)
     if summary.with_paper and any(verdict(group, row.paper) for row in summary.rows for group in row.groups):
-        legend.append(LEGEND)
+        legend.append(f"vs paper: {verdict_legend()}")
     if summary.best_of is not None:
         legend.append(
             f"expected best of {summary.best_of}: the mean of the highest of {summary.best_of} dev scores drawn from "
@@ -168,22 +180,34 @@ def _interval_legend(summary: Summary) -> list[str]:
     """Explains how the intervals were computed, with the names of rows if there are several ways."""
     pairs = [(row, label) for row in summary.rows for label in ["", *row.labels] if row.pair(label)]
     found = [(f"{row.data} {row.task} {label}".rstrip(), row.interval(label)) for row, label in pairs]
-    lines = []
-    texts = {
-        "examples and seeds": "by a paired bootstrap over test examples and seeds together",
-        "examples": "by a paired bootstrap over test examples; an arm has one seed: others may differ by more",
-        "seeds": "by a bootstrap over seeds alone, because examples.json is missing; p by flipping signs, only from "
-        f"{FEWEST_SEEDS} seeds on",
-    }
-    kinds = [over for over in texts if any(interval and interval.over == over for _, interval in found)]
-    for over in kinds:
-        names = ", ".join(name for name, interval in found if interval and interval.over == over)
-        lines.append(f"95 % interval and p{f' ({names})' if len(kinds) > 1 else ''}: of the gain, {texts[over]}")
+    lines = interval_legend(found)
     if found and not can_resample():
-        lines.append("no intervals from test examples: numpy is not installed (pip install numpy)")
+        lines.append("no intervals over test examples: numpy is not installed (pip install numpy)")
     elif without := [name for name, interval in found if interval is None]:
         lines.append(
             f"no interval ({', '.join(without)}): examples.json is missing or of other examples, and seeds alone need "
-            f"at least {FEWEST_SEEDS}"
+            "two in an arm"
+        )
+    return lines
+
+
+def interval_legend(found: Sequence[tuple[str, Interval | None]]) -> list[str]:
+    """Explains intervals, given with the names of their rows, or empty ones."""
+    known = [(name, interval) for name, interval in found if interval]
+    texts = {
+        "examples and seeds": "over test examples, paired, and over the seeds of either arm",
+        "examples": "over test examples, paired; each arm has one seed: others may differ by more",
+        "seeds": "over seeds alone, because examples.json is missing",
+    }
+    kinds = [over for over in texts if any(interval.over == over for _, interval in known)]
+    lines = []
+    for over in kinds:
+        names = ", ".join(name for name, interval in known if name and interval.over == over)
+        where = f" ({names})" if names and len(kinds) > 1 else ""
+        lines.append(f"95 % intervals and p{where}: {texts[over]}; Student's, for these trained and untrained biLMs")
+    if any(interval.few_seeds for _, interval in known):
+        lines.append(
+            f"{MARK} fewer than {FEW_SEEDS} seeds in an arm: the deviation between seeds is hardly known (that of a "
+            "single run is taken to be the other arm's)"
         )
     return lines

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 
+from results.analysis.interval import Interval
 from results.analysis.paper_scores import relative_error_cut
 from results.analysis.rows import Group, Summary, TableRow
 from results.analysis.verdict import verdict
@@ -43,7 +44,16 @@ def to_csv(summary: Summary) -> str:
     """One line per row with every column, including other settings; six decimals, empty where unknown."""
     names = list(dict.fromkeys([*summary.features, *(group.name for row in summary.rows for group in row.groups)]))
     header = ["data", "task", "metric", "paper_baseline", "paper_elmo", "paper_elmo_std", "gain", "gain_low"]
-    header += ["gain_high", "gain_p", "relative_error_cut", "compared", "verdict_baseline", "verdict_elmo"]
+    header += [
+        "gain_high",
+        "gain_p",
+        "relative_error_cut",
+        "error_cut_low",
+        "error_cut_high",
+        "compared",
+        "verdict_baseline",
+        "verdict_elmo",
+    ]
     header += [f"{name} {column}" for name in names for column in ("mean", "std", "n")]
     output = io.StringIO()
     writer = csv.writer(output, lineterminator="\n")
@@ -55,7 +65,9 @@ def to_csv(summary: Summary) -> str:
         interval = row.interval()
         cells += [_clean(row.gain())]
         cells += [_clean(interval.low), _clean(interval.high), interval.p] if interval else [None, None, None]
-        cells += [_clean(row.error_cut()), " ".join(row.compared)]
+        cut = row.cut_interval()
+        cells += [_clean(row.error_cut()), *([_clean(cut.low), _clean(cut.high)] if cut else [None, None])]
+        cells += [" ".join(row.compared)]
         cells += [str(found) if (found := verdict(row.group(name), paper)) else None for name in PAPER_ARMS]
         groups = {group.name: group for group in row.groups}
         for name in names:
@@ -88,7 +100,7 @@ MACHINE_FORMATS = ("csv", "json")
 
 def _json_row(row: TableRow, summary: Summary) -> dict[str, object]:
     own = [finding for finding in summary.findings if finding.row == (row.data, row.task)]
-    paper, interval = row.paper, row.interval()
+    paper = row.paper
     labels = [label for label in row.labels if row.pair(label)]
     return {
         "data": row.data,
@@ -97,13 +109,15 @@ def _json_row(row: TableRow, summary: Summary) -> dict[str, object]:
         "features": {group.name: _json_group(group, row) for group in row.groups},
         "compared": list(row.compared),
         "gain": _clean(row.gain()),
-        "gain_interval": asdict(interval) if interval else None,
+        "gain_interval": _json_interval(row.interval()),
         "relative_error_cut": _clean(row.error_cut()),
+        "error_cut_interval": _json_interval(row.cut_interval()),
         "other_settings": {
             label: {
                 "gain": _clean(row.gain(label)),
-                "gain_interval": asdict(found) if (found := row.interval(label)) else None,
+                "gain_interval": _json_interval(row.interval(label)),
                 "relative_error_cut": _clean(row.error_cut(label)),
+                "error_cut_interval": _json_interval(row.cut_interval(label)),
             }
             for label in labels
         },
@@ -131,11 +145,15 @@ def _json_group(group: Group, row: TableRow) -> dict[str, object]:
         "features": group.features,
         "settings": dict(group.settings),
         "limit": group.records[0].limit,
-        "verdict": {"kind": found.kind, "difference": _clean(found.difference), "margin": _clean(found.margin)}
+        "verdict": {key: value if isinstance(value, str) else _clean(value) for key, value in asdict(found).items()}
         if found
         else None,
         "expected_best_dev": [_clean(group.best_of(n)) for n in range(1, len(group.records) + 1)],
     }
+
+
+def _json_interval(interval: Interval | None) -> dict[str, object] | None:
+    return asdict(interval) if interval else None
 
 
 def _clean(number: float | None) -> float | None:

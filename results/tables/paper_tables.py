@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from results.analysis.panels import Panel, panels_of, shown_metric
 from results.analysis.paper_scores import distance, load_paper, relative_error_cut
 from results.analysis.rows import BASELINE, MINI, WITH_ELMO, Group, Summary, TableRow
-from results.analysis.verdict import LEGEND, verdict
+from results.analysis.verdict import verdict, verdict_legend
 from results.records.identity import flattened
-from results.tables.cells import shown_p
+from results.tables.cells import interval_legend, shown_interval, shown_p
 from results.tables.rerun_commands import commands_of, commit_of
 
 STATIC = "word2vec"  # static vectors trained on the biLM's text
@@ -26,8 +26,6 @@ NAMES = {
     (MINI, "ner"): "mini NER",
     (MINI, "sst5"): "mini SST-5",
 }
-ONE_SEED = "an arm has one seed: others may differ by more"
-EXAMPLES_ALONE = "†"  # marks an interval over test examples alone
 
 
 @dataclass(frozen=True)
@@ -50,7 +48,7 @@ def readme_table(summary: Summary) -> str:
         "GloVe",
         "+ ELMo",
         "gain, 95 % interval",
-        "errors cut",
+        "errors cut, 95 % interval",
         "paper",
         "its cut",
     ]
@@ -60,10 +58,9 @@ def readme_table(summary: Summary) -> str:
     for panel in panels:
         row, label = panel.row, panel.label
         cells = [_name(panel), _score(row.group(BASELINE, label)), _score(row.group(WITH_ELMO, label)), _gain(panel)]
-        cells += [_cut(row.error_cut(label)), _paper(row), _paper_cut(row), _verdicts(panel)]
+        cells += [_error_cut(panel), _paper(row), _paper_cut(row), _verdicts(panel)]
         lines.append([*cells, *(_score(row.group(features, label)) for features in (RANDOM, STATIC))])
-    alone = f"\n{EXAMPLES_ALONE} {ONE_SEED}.\n" if any(EXAMPLES_ALONE in line[3] for line in lines) else ""
-    return f"{Grid(headers, lines)}\n{alone}"
+    return f"{Grid(headers, lines)}\n\n{' '.join(f'{line}.' for line in _interval_lines(panels))}\n"
 
 
 def split_panels(summary: Summary) -> tuple[list[Panel], list[Panel]]:
@@ -76,13 +73,13 @@ def split_panels(summary: Summary) -> tuple[list[Panel], list[Panel]]:
 def gain_table(panels: Sequence[Panel]) -> Grid:
     """Baseline, ELMo and the gain, next to the paper's numbers."""
     arms = (BASELINE, WITH_ELMO)
-    headers = ["task", *arms, "gain, 95 % interval", "p", "errors cut", "paper", "its cut"]
+    headers = ["task", *arms, "gain, 95 % interval", "p", "errors cut, 95 % interval", "paper", "its cut"]
     headers += [f"{features} to paper's" for features in arms] + ["glove to the band"]
     lines = []
     for panel in panels:
         row, groups = panel.row, [panel.row.group(features, panel.label) for features in arms]
-        cells = [_name(panel), *map(_score, groups), _gain(panel), _p(panel), _cut(row.error_cut(panel.label))]
-        verdicts = [str(verdict(group, row.paper) or "") for group in groups]
+        cells = [_name(panel), *map(_score, groups), _gain(panel), _p(panel), _error_cut(panel)]
+        verdicts = [found.with_interval if (found := verdict(group, row.paper)) else "" for group in groups]
         lines.append([*cells, _paper(row), _paper_cut(row), *verdicts, _to_band(panel)])
     return Grid(headers, lines)
 
@@ -93,8 +90,8 @@ def controls_table(panels: Sequence[Panel]) -> Grid:
     lines = []
     for panel in panels:
         scores = [_score(panel.row.group(features, panel.label)) for features in arms]
-        lines.append([_name(panel), *scores, _gain(panel), _p(panel), _cut(panel.row.error_cut(panel.label))])
-    return Grid(["task", *arms, f"{WITH_ELMO} over {STATIC}", "p", "errors cut"], lines)
+        lines.append([_name(panel), *scores, _gain(panel), _p(panel), _error_cut(panel)])
+    return Grid(["task", *arms, f"{WITH_ELMO} over {STATIC}", "p", "errors cut, 95 % interval"], lines)
 
 
 def other_metrics_table(panels: Sequence[Panel]) -> Grid:
@@ -119,8 +116,10 @@ def variants_table(panels: Sequence[Panel]) -> Grid:
         dev = [f"{found:.2f}" for features in arms[:2] if (found := _dev(row.group(features, label))) is not None]
         scores = {features: _score(row.group(features, label)) for features in arms}
         cells = [_name(panel), " → ".join(dev), scores[BASELINE], scores[WITH_ELMO], _gain(panel)]
-        lines.append([*cells, _cut(row.error_cut(label)), scores[RANDOM], scores[STATIC]])
-    return Grid(["task, settings", "dev", *arms[:2], "gain, 95 % interval", "errors cut", *arms[2:]], lines)
+        lines.append([*cells, _error_cut(panel), scores[RANDOM], scores[STATIC]])
+    return Grid(
+        ["task, settings", "dev", *arms[:2], "gain, 95 % interval", "errors cut, 95 % interval", *arms[2:]], lines
+    )
 
 
 def against_static(panels: Sequence[Panel]) -> list[Panel]:
@@ -193,15 +192,17 @@ def _gain(panel: Panel) -> str:
     gain, interval = panel.row.gain(panel.label), panel.row.interval(panel.label)
     if gain is None:
         return ""
-    if interval is None:
-        return f"{gain:+.2f}"
-    alone = EXAMPLES_ALONE if interval.over == "examples" else ""
-    return f"{gain:+.2f}, {interval.low:+.1f} to {interval.high:+.1f}{alone}"
+    return ", ".join(filter(None, [f"{gain:+.2f}", shown_interval(interval, " to ")]))
 
 
 def _p(panel: Panel) -> str:
     interval = panel.row.interval(panel.label)
     return shown_p(interval) if interval else ""
+
+
+def _error_cut(panel: Panel) -> str:
+    interval = panel.row.cut_interval(panel.label)
+    return ", ".join(filter(None, [_cut(panel.row.error_cut(panel.label)), shown_interval(interval, " to ")]))
 
 
 def _cut(share: float | None) -> str:
@@ -219,7 +220,7 @@ def _paper_cut(row: TableRow) -> str:
 def _verdicts(panel: Panel) -> str:
     row = panel.row
     found = [verdict(row.group(features, panel.label), row.paper) for features in (BASELINE, WITH_ELMO)]
-    return "; ".join(f"{name} {own}" for name, own in zip(("GloVe", "+ ELMo"), found, strict=True) if own)
+    return "; ".join(f"{name} {own.with_interval}" for name, own in zip(("GloVe", "+ ELMo"), found, strict=True) if own)
 
 
 def _to_band(panel: Panel) -> str:
@@ -235,18 +236,21 @@ def _to_band(panel: Panel) -> str:
 
 def table_legend(panels: Sequence[Panel]) -> str:
     """Explains the columns that the tables of these panels have."""
-    intervals = [found for panel in panels if (found := panel.row.interval(panel.label))]
-    lines = ["interval and p: of the gain, by a paired bootstrap over test examples and seeds together"]
-    if any(interval.over == "examples" for interval in intervals):
-        lines[0] += f"; {EXAMPLES_ALONE} {ONE_SEED}"
-    lines += ["errors cut: the share of the baseline's errors (100 less its score) that is gone"]
+    lines = [
+        *_interval_lines(panels),
+        "errors cut: the share of the baseline's errors (100 less its score) that is gone",
+    ]
     if any(panel.row.paper for panel in panels):
-        lines += [LEGEND.replace("vs paper", "to paper's")]
+        lines += [f"to paper's: {verdict_legend()}"]
         lines += [
             "band: our judgement, from what others reached with these heads and GloVe 840B 300-d; see paper/scores.toml"
         ]
     lines += ["no paper's numbers: other data than the paper's, so no verdict"]
     return "\n".join(f"- {line}" for line in lines)
+
+
+def _interval_lines(panels: Sequence[Panel]) -> list[str]:
+    return interval_legend([("", panel.row.interval(panel.label)) for panel in panels])
 
 
 def rerun_block(panels: Sequence[Panel]) -> str:

@@ -68,5 +68,5 @@ def _style(column: tuple[str, str], cell: str) -> str:
     if column == GAIN_COLUMNS["gain"]:
         return "bold green" if cell.startswith("+") else "bold red"
     if column in (GAIN_COLUMNS["baseline"], GAIN_COLUMNS["elmo"]):
-        return "yellow" if cell.endswith("short") else "green"
+        return {"short": "yellow", "equivalent": "green", "above": "green"}.get(cell.rsplit(" ", 1)[-1], "")
     return ""

@@ -6,7 +6,6 @@ order, so that files, pages and intervals have the sizes of real ones.
 
 import argparse
 import json
-import os
 import random
 import resource
 import subprocess
@@ -54,11 +53,10 @@ def _write(runs: Path, record: RunRecord, scores: Sequence[Mapping[str, float]])
     write_examples(path.with_name(EXAMPLES_NAME), record.fingerprint, order.sample(scores, len(scores)))
 
 
-def cpu_seconds(cache: Path, *command: str) -> float:
+def cpu_seconds(*command: str) -> float:
     """CPU seconds of a command and its children; its output is dropped."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    environment = {**os.environ, "ELMO_CACHE": str(cache)}
-    subprocess.run([sys.executable, "-m", *command], stdout=subprocess.DEVNULL, check=True, env=environment)
+    subprocess.run([sys.executable, "-m", *command], stdout=subprocess.DEVNULL, check=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
@@ -72,11 +70,10 @@ def main(given: Sequence[str] | None = None) -> int:
         runs, page = Path(folder, "runs"), Path(folder, "report.html")
         write_grid(runs, options.records)
         found = len(list(runs.rglob("record.json")))
-        print(f"{found} records; cold: without kept intervals, warm: with those of the table before")
-        cold, warm = (cpu_seconds(Path(folder, "table"), "results.table", "--runs", str(runs)) for _ in range(2))
-        print(f"results.table: {cold:.1f} CPU s cold, {warm:.1f} warm")
-        seconds = cpu_seconds(Path(folder, "report"), "results.report", "--runs", str(runs), "--out", str(page))
-        print(f"results.report: {seconds:.1f} CPU s cold, a page of {page.stat().st_size / 1e6:.1f} MB")
+        print(f"{found} records")
+        print(f"results.table: {cpu_seconds('results.table', '--runs', str(runs)):.1f} CPU s")
+        seconds = cpu_seconds("results.report", "--runs", str(runs), "--out", str(page))
+        print(f"results.report: {seconds:.1f} CPU s, a page of {page.stat().st_size / 1e6:.1f} MB")
     return 0
 
 

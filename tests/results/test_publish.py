@@ -64,9 +64,11 @@ def test_what_is_made_from_them_is_written_and_then_up_to_date(runs, root, capsy
     main([str(runs)], root)
     page = (root / "results" / "tables.md").read_text()
     # (51 -> 61.5: 10.5 of 49); the paper: 51.4 -> 54.7; the band: 50.5 to 52
-    for cell in ("51.00 ± 1.41 (2)", "61.50 ± 2.12 (2)", "+10.50", "21.4 %", "51.4 → 54.7", "6.8 %", "6.80 above"):
+    for cell in ("51.00 ± 1.41 (2)", "61.50 ± 2.12 (2)", "+10.50", "21.4 %", "51.4 → 54.7", "6.8 %", "+6.80 open"):
         assert cell in page
-    assert "| as paper | 6.80 above | in 50.5 to 52.0 |" in page
+    # one run of the paper's with our deviation: 12.706 * 1.414 * sqrt(3 / 2)
+    assert "| -0.40 open (-22.41 to +21.61) |" in page
+    assert "| in 50.5 to 52.0 |" in page
     readme = (root / "README.md").read_text()
     assert "61.50 ± 2.12 (2)" in readme
     assert "old" not in readme
@@ -291,7 +293,7 @@ class TestTables:
             save_run(tmp_path / "few", right, task="sst5", features=features, variant={"trainer.epochs": 5})
         first, _, other = self.page(tmp_path / "few", root)
         assert "| SST-5, accuracy, `trainer.epochs=5` | 50.00 (1) | 55.00 (1) | +5.00" in first
-        assert "† an arm has one seed" in first
+        assert "† fewer than 3 seeds in an arm" in first
         assert other == ""
 
     def test_a_setting_of_elmo_alone_stands_beside_the_plain_baseline(self, runs, root):
@@ -325,7 +327,7 @@ class TestTables:
         assert "features=glove,elmo,word2vec seed=1,2 " in first
         # 61.5 - 56 = 5.5 of 44 errors
         assert "| 51.00 ± 1.41 (2) | 56.00 ± 0.00 (2) | 61.50 ± 2.12 (2) | +5.50, " in controls
-        assert "| 12.5 % |" in controls
+        assert "| 12.5 %, " in controls
 
     def test_the_controls_of_the_first_screen_stand_under_their_names(self, runs, root):
         save_run(runs, 41, task="sst5", features="elmo_random")

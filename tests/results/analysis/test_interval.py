@@ -1,141 +1,149 @@
-"""The disk cache of intervals: numbers never change, whatever the folder contains."""
+"""The intervals of a gain and of the errors removed, against closed forms."""
 
-import json
-import os
+import math
 import random
-from dataclasses import replace
+import statistics
 
+import numpy as np
 import pytest
 
-import results.table
-from results.analysis import bootstrap, interval
-from results.analysis.bootstrap import paired_interval
-from results.analysis.interval import Interval, kept_intervals, remembered
-from results.records.identity import EXAMPLES_NAME
-from results.records.record import write_examples
-from tests.results.making import make_record, save
-
-FIRST = Interval(-1.25, 2.0, 0.5, "examples")
+from results.analysis.interval import paired_intervals, seed_intervals
+from results.analysis.student import quantile
 
 
-@pytest.fixture
-def file(tmp_path, monkeypatch):
-    """Where the intervals of these tests are kept."""
-    monkeypatch.setenv("ELMO_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache" / f"intervals-{os.geteuid()}.json"
+def percent(sums):
+    return 100 * sums[..., 0] / sums[..., 1]
 
 
-def arm(right, seeds=2, examples=40):
-    return [[{"correct": int((i + seed) % examples < right)} for i in range(examples)] for seed in range(seeds)]
+def f1(sums):
+    return 200 * sums[..., 0] / (2 * sums[..., 0] + sums[..., 1] + sums[..., 2])
 
 
-def asked(*keys, found=FIRST):
-    """The keys that had to be computed."""
-    computed = []
-    with kept_intervals():
-        for key in keys:
-            assert remembered(key, lambda key=key: computed.append(key) or found) == found
-    return computed
+def counts_of(runs):
+    """(seeds, examples, 2): the score of each example, and one."""
+    scores = np.array(runs, float)
+    return np.stack([scores, np.ones_like(scores)], axis=2)
 
 
-def test_a_table_has_the_same_numbers_cold_and_warm(tmp_path, file, monkeypatch, capsys):
-    draw = random.Random(1)
-    for features, share in (("glove", 0.5), ("elmo", 0.6)):
-        for seed in (1, 2, 3):
-            scores = [{"correct": int(draw.random() < share)} for _ in range(50)]
-            score = 100 * sum(example["correct"] for example in scores) / 50
-            record = make_record(score, features=features, seed=seed, metric="accuracy")
-            write_examples(save(tmp_path / "runs", record).with_name(EXAMPLES_NAME), record.fingerprint, scores)
-    shown = []
-    for _ in range(2):
-        assert results.table.main(["--runs", str(tmp_path / "runs"), "--format", "json"]) == 0
-        shown.append(capsys.readouterr().out)
-        monkeypatch.setattr(bootstrap, "_resampled", None)  # the second table cannot compute any
-    assert shown[0] == shown[1]
-    found = json.loads(shown[0])[0]["gain_interval"]
-    assert [found] == list(json.loads(file.read_text()).values())
+def drawn(seeds, examples, share, seed):
+    draw = random.Random(seed)
+    return [[int(draw.random() < share) for _ in range(examples)] for _ in range(seeds)]
 
 
-@pytest.mark.parametrize(
-    "content",
-    [b"", b"{", b"[]", b'{"a": 1}', b'{"a": {"low": 1}}', b"\xff\xfe", b'{"a": {"low": NaN, "high": 1, "p": 1}}'],
-)
-def test_a_damaged_file_is_ignored_and_replaced(file, content):
-    file.parent.mkdir()
-    file.write_bytes(content)
-    assert asked("a") == ["a"]
-    assert asked("a") == []
+def gain_of(first, second, clusters=None):
+    return paired_intervals(counts_of(first), counts_of(second), percent, clusters).gain
 
 
-def test_a_file_that_is_too_large_is_not_read(file, monkeypatch):
-    assert asked("a") == ["a"]
-    monkeypatch.setattr(interval, "LARGEST_FILE", file.stat().st_size - 1)
-    assert asked("a") == ["a"]
+def test_equal_arms_differ_by_nothing():
+    arm = [[1, 0, 1, 1]] * 3
+    found = gain_of(arm, arm)
+    assert (found.low, found.high, found.p) == (0, 0, 1)
 
 
-def test_a_file_of_other_user_else_is_not_read(file, monkeypatch):
-    assert asked("a") == ["a"]
-    other_user = os.geteuid() + 1
-    monkeypatch.setattr(os, "geteuid", lambda: other_user)
-    file.rename(file.with_name(f"intervals-{other_user}.json"))
-    assert asked("a") == ["a"]
+def test_runs_that_agree_on_all_examples_give_the_interval_of_welch():
+    """All examples of a run have one score, so only seeds vary."""
+    first, second = [40.0, 42.0, 47.0], [50.0, 51.0, 55.0, 58.0]
+    arms = [counts_of([[score / 100] * 20 for score in scores]) for scores in (first, second)]
+    parts = [statistics.variance(scores) / len(scores) for scores in (first, second)]
+    df = sum(parts) ** 2 / (parts[0] ** 2 / 2 + parts[1] ** 2 / 3)
+    gain = statistics.fmean(second) - statistics.fmean(first)
+    half = quantile(0.975, df) * math.sqrt(sum(parts))
+    for found in (paired_intervals(*arms, percent).gain, seed_intervals(first, second).gain):
+        assert (found.low, found.high) == pytest.approx((gain - half, gain + half))
+        assert found.seeds == 3
 
 
-def test_another_score_metric_pairing_or_bootstrap_is_another_interval(file, monkeypatch):
-    def ask(first, second, metric="accuracy", same_seeds=True):
-        with kept_intervals():
-            paired_interval(first, second, metric, same_seeds)
-        return len(json.loads(file.read_text()))
-
-    first, second = arm(20), arm(25)
-    assert ask(first, second) == 1
-    assert ask(first, second) == 1
-    changed = [[{"correct": 1 - second[0][0]["correct"]}, *second[0][1:]], second[1]]
-    assert ask(first, changed) == 2
-    assert ask(second, first) == 3
-    assert ask(first, second, same_seeds=False) == 4
-    assert ask(first[:1], [*first[1:], *second], same_seeds=False) == 5  # the same runs, split elsewhere
-    assert ask([*first, second[0]], second[1:], same_seeds=False) == 6
-    named = [[[{"em": 100.0 * example["correct"]} for example in run] for run in runs] for runs in (first, second)]
-    assert ask(*named, metric="em") == 7
-    for number, name in enumerate(("VERSION", "RESAMPLES", "AT_ONCE"), 8):
-        monkeypatch.setattr(bootstrap, name, 2 * getattr(bootstrap, name))
-        assert ask(first, second) == number
+def test_one_run_each_gives_the_paired_t_test_of_the_examples():
+    first, second = drawn(1, 400, 0.5, seed=1), drawn(1, 400, 0.6, seed=2)
+    differences = [100 * (b - a) for a, b in zip(first[0], second[0], strict=True)]
+    half = quantile(0.975, 399) * statistics.stdev(differences) / 20
+    found = gain_of(first, second)
+    mean = statistics.fmean(differences)
+    assert (found.low, found.high) == pytest.approx((mean - half, mean + half))
+    assert found.over == "examples"
 
 
-def test_those_not_used_for_the_longest_time_go_first(file, monkeypatch):
-    monkeypatch.setattr(interval, "MOST_KEPT", 3)
-    assert asked("a", "b", "c") == ["a", "b", "c"]
-    assert asked("a", "d") == ["d"]
-    assert list(json.loads(file.read_text())) == ["c", "a", "d"]
+def test_chance_within_the_test_set_is_not_counted_twice():
+    """The variance components of runs that differ by chance on every example, by the sums of squares in a loop."""
+    first, second = drawn(4, 300, 0.5, seed=1), drawn(4, 300, 0.6, seed=2)
+    of_examples = [[100 * statistics.fmean(column) for column in zip(*arm, strict=True)] for arm in (first, second)]
+    examples = statistics.variance([b - a for a, b in zip(*of_examples, strict=True)]) / 300
+    seeds, noise = [], 0.0
+    for arm, columns in zip((first, second), of_examples, strict=True):
+        scores = [100 * statistics.fmean(run) for run in arm]
+        seeds.append(statistics.variance(scores) / 4)
+        for run, score in zip(arm, scores, strict=True):
+            rest = [100 * x - score - mean + statistics.fmean(columns) for x, mean in zip(run, columns, strict=True)]
+            noise += sum(r * r for r in rest) / (3 * 299) / (4 * 300)
+    variance = sum(seeds) + max(examples - noise, 0)
+    df = variance**2 / (seeds[0] ** 2 / 3 + seeds[1] ** 2 / 3 + examples**2 / 299)
+    found = gain_of(first, second)
+    assert noise > 0.8 * examples  # examples show hardly more than that noise
+    assert (found.high - found.low) / 2 == pytest.approx(quantile(0.975, df) * math.sqrt(variance), rel=0.01)
+    assert found.over == "examples and seeds"
 
 
-def test_nothing_is_written_where_nothing_can_be(file):
-    file.parent.write_text("a file in place of the folder")
-    assert asked("a") == ["a"]
-    assert asked("a") == ["a"]
-    assert file.parent.read_text() == "a file in place of the folder"
+def test_examples_that_are_hard_for_both_arms_widen_nothing():
+    hard = [i % 2 for i in range(300)]
+    better = [int(i % 2 or i % 20 == 0) for i in range(300)]
+    paired, unpaired = gain_of([hard], [better]), gain_of([hard], [better[150:] + better[:150][::-1]])
+    assert paired.low > 0
+    assert paired.high - paired.low < 0.5 * (unpaired.high - unpaired.low)
 
 
-def test_nothing_is_written_where_nothing_is_new(file):
-    asked("a")
-    before = file.stat()
-    asked("a")
-    assert (file.stat().st_ino, file.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
-    file.unlink()
-    asked()
-    assert not file.exists()
+def test_arms_are_not_paired_by_seed():
+    first, second = [[50.0] * 9, [60.0] * 9, [70.0] * 9], [[51.0] * 9, [61.0] * 9, [71.0] * 9]
+    forward, backward = (gain_of(np.array(first) / 100, np.array(order) / 100) for order in (second, second[::-1]))
+    assert (forward.low, forward.high) == pytest.approx((backward.low, backward.high))
+    assert forward.low < -10
 
 
-def test_without_a_home_nothing_is_kept(monkeypatch):
-    monkeypatch.delenv("ELMO_CACHE")
-    monkeypatch.setattr("pathlib.Path.expanduser", lambda path: (_ for _ in ()).throw(RuntimeError("no home")))
-    assert asked("a") == ["a"]
-    assert asked("a") == ["a"]
+def test_f1_is_that_of_all_sentences_together():
+    """Leaving out each of three sentences, worked out by hand for one run of either arm."""
+    first = np.array([[[4, 1, 1], [2, 0, 3], [5, 2, 0]]], float)
+    second = np.array([[[5, 0, 1], [4, 1, 1], [5, 1, 0]]], float)
+    gains = []
+    for kept in ([1, 2], [0, 2], [0, 1]):
+        scores = []
+        for arm in (first, second):
+            tp, fp, fn = (sum(arm[0, i, column] for i in kept) for column in range(3))
+            scores.append(200 * tp / (2 * tp + fp + fn))
+        gains.append(scores[1] - scores[0])
+    variance = 2 / 3 * sum((gain - statistics.fmean(gains)) ** 2 for gain in gains)  # Tukey's jackknife
+    found = paired_intervals(first, second, f1).gain
+    assert (found.high - found.low) / 2 == pytest.approx(quantile(0.975, 2) * math.sqrt(variance))
+    assert (found.high + found.low) / 2 == pytest.approx(100 * (28 / 32 - 22 / 29))
 
 
-def test_outside_of_a_command_nothing_is_kept(file):
-    other = replace(FIRST, low=0.0)
-    assert remembered("a", lambda: FIRST) == FIRST
-    assert remembered("a", lambda: other) == other
-    assert not file.exists()
+def test_clusters_count_as_one_example_each():
+    """Six articles of ten equal questions: as sure as six questions, in whatever order they stand."""
+    first, second = [0, 1, 0, 1, 1, 0], [1, 1, 1, 0, 1, 1]
+    articles = list(range(6)) * 10
+    found = gain_of([first * 10], [second * 10], articles)
+    alone = gain_of([first], [second])
+    assert (found.low, found.high, found.p) == pytest.approx((alone.low, alone.high, alone.p))
+    assert found.clusters == 6
+    assert gain_of([first * 10], [second * 10]).low > found.low
+
+
+def test_the_errors_removed_vary_with_both_arms():
+    """The cut of 60 -> 80 is 50 %. A point of the baseline changes it by -1.25, one of the other arm by 2.5."""
+    first, second = [59.0, 60.0, 61.0], [79.5, 80.0, 80.5]
+    parts = [1.25**2 * 1 / 3, 2.5**2 * 0.25 / 3]
+    half = quantile(0.975, sum(parts) ** 2 / (parts[0] ** 2 / 2 + parts[1] ** 2 / 2)) * math.sqrt(sum(parts))
+    found = seed_intervals(first, second).cut
+    assert (found.low, found.high) == pytest.approx((50 - half, 50 + half))
+    assert seed_intervals([100.0, 100.0], [100.0, 100.0]).cut is None
+
+
+def test_a_single_run_has_the_deviation_of_the_other_arm():
+    found = seed_intervals([50.0], [60.0, 62.0, 64.0]).gain
+    half = quantile(0.975, 2) * math.sqrt(4 * (1 + 1 / 3))
+    assert (found.low, found.high) == pytest.approx((12 - half, 12 + half))
+    assert found.few_seeds
+    assert seed_intervals([50.0], [60.0]) is None
+
+
+@pytest.mark.parametrize(("first", "second", "few"), [(3, 3, False), (2, 5, True), (5, 1, True)])
+def test_fewer_than_three_seeds_are_marked(first, second, few):
+    assert gain_of(drawn(first, 50, 0.5, 1), drawn(second, 50, 0.6, 2)).few_seeds is few
