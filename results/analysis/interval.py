@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal
 
@@ -37,7 +37,9 @@ class Interval:
         p: The two-sided p-value of no difference.
         over: What varies; "examples" if both arms have only one seed.
         seeds: The number of seeds of the arm that has fewer.
-        clusters: The number of clusters that were left out in turn; None for single examples.
+        unit: What clusters examples, such as "article"; empty where every example stands alone.
+        clusters: The number of clusters that were left out in turn; None if single examples were, because there is no
+            unit, or because it is not known which examples share one.
     """
 
     low: float
@@ -45,6 +47,7 @@ class Interval:
     p: float
     over: Over
     seeds: int
+    unit: str = ""
     clusters: int | None = None
 
     @property
@@ -95,6 +98,7 @@ def paired_intervals(
     second: np.ndarray,
     recompute: Callable[[np.ndarray], np.ndarray],
     clusters: Sequence[float] | None = None,
+    unit: str = "",
 ) -> Intervals:
     """The intervals of the second arm's gain over the first, over test examples and seeds.
 
@@ -102,17 +106,21 @@ def paired_intervals(
         first: The counts of each test example, (seeds, examples, counts).
         second: The same for the other arm, with the same examples in the same order.
         recompute: Scores in percent from sums of counts, (..., counts) -> (...).
-        clusters: The number of each example's cluster; None if every example stands alone.
+        clusters: The number of each example's cluster; None if every example stands alone, or clusters are unknown.
+        unit: The name of the clusters.
     """
     arms = [_arm(counts, recompute, clusters) for counts in (first, second)]
-    return _intervals(arms[0], arms[1], None if clusters is None else len(set(clusters)))
+    found = _intervals(*arms)
+    size = None if clusters is None else len(set(clusters))
+    cut = found.cut and replace(found.cut, unit=unit, clusters=size)
+    return Intervals(replace(found.gain, unit=unit, clusters=size), cut)
 
 
 def seed_intervals(first: Sequence[float], second: Sequence[float]) -> Intervals | None:
     """The intervals from scores of seeds alone, as Welch computes them; None if both arms have one seed."""
     if max(len(first), len(second)) < 2:
         return None
-    return _intervals(_Arm(first), _Arm(second), None)
+    return _intervals(_Arm(first), _Arm(second))
 
 
 def _arm(counts: np.ndarray, recompute: Callable[[np.ndarray], np.ndarray], clusters: Sequence[float] | None) -> _Arm:
@@ -135,20 +143,18 @@ def _arm(counts: np.ndarray, recompute: Callable[[np.ndarray], np.ndarray], clus
     return _Arm(scores.tolist(), mean_shares, float(noise))
 
 
-def _intervals(first: _Arm, second: _Arm, clusters: int | None) -> Intervals:
+def _intervals(first: _Arm, second: _Arm) -> Intervals:
     """The intervals of the gain, and of the share of errors removed where the first arm has errors."""
-    gain = _interval(first, second, second.mean - first.mean, (-1.0, 1.0), clusters)
+    gain = _interval(first, second, second.mean - first.mean, (-1.0, 1.0))
     cut = relative_error_cut(first.mean, second.mean)
     if cut is None:
         return Intervals(gain, None)
     errors = 100 - first.mean
     # The derivatives of the cut by either mean.
-    return Intervals(gain, _interval(first, second, cut, ((cut - 100) / errors, 100 / errors), clusters))
+    return Intervals(gain, _interval(first, second, cut, ((cut - 100) / errors, 100 / errors)))
 
 
-def _interval(
-    first: _Arm, second: _Arm, estimate: float, slopes: tuple[float, float], clusters: int | None
-) -> Interval:
+def _interval(first: _Arm, second: _Arm, estimate: float, slopes: tuple[float, float]) -> Interval:
     """The interval of an estimate that changes by `slopes` for each point of the two mean scores."""
     weights = [slope**2 / len(arm.scores) for slope, arm in zip(slopes, (first, second), strict=True)]
     if len(first.scores) > 1 and len(second.scores) > 1:
@@ -170,10 +176,10 @@ def _interval(
     variance, df = combined(parts)
     error = variance**0.5
     if not error:
-        return Interval(estimate, estimate, float(not estimate), over, _fewest(first, second), clusters)
+        return Interval(estimate, estimate, float(not estimate), over, _fewest(first, second))
     half = quantile(0.975, df) * error
     p = two_sided_p(estimate / error, df)
-    return Interval(estimate - half, estimate + half, p, over, _fewest(first, second), clusters)
+    return Interval(estimate - half, estimate + half, p, over, _fewest(first, second))
 
 
 def _fewest(first: _Arm, second: _Arm) -> int:

@@ -4,12 +4,15 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import itemgetter
 
 from results.analysis.expected_best import expected_best
 from results.analysis.interval import Interval, Intervals, can_resample, paired_intervals, seed_intervals
+from results.analysis.names import metric_of
 from results.analysis.paper_scores import PaperScore, relative_error_cut
+from results.analysis.units import unit_numbers
 from results.records.collect import Finding, FoundRecord
-from results.records.example_scores import Example, parts
+from results.records.example_scores import Example
 from results.records.identity import Parts, without_seed
 from results.records.record import RunRecord
 
@@ -190,14 +193,24 @@ def column_order(features: str, compared: tuple[str, str]) -> tuple[object, ...]
 
 def _intervals(first: Group, second: Group) -> Intervals | None:
     """Over examples and seeds if all runs have their examples, else over seeds."""
-    arms = [[parts(run, group.metric) if run else None for run in group.examples] for group in (first, second)]
-    runs = [run for arm in arms for run in arm if run is not None]
-    if len(runs) < len(first.records) + len(second.records) or len({len(run[0]) for run in runs}) != 1:
-        return seed_intervals(first.scores, second.scores)
-    if not can_resample():
+    runs = [run for group in (first, second) for run in group.examples if run]
+    metric = metric_of(first.records[0], runs[0][0]) if runs else None
+    whole = len(runs) == len(first.records) + len(second.records) and len({len(run) for run in runs}) == 1
+    if metric is None or not whole or not can_resample():
         return seed_intervals(first.scores, second.scores)
     import numpy as np  # imported here: the table itself needs only the standard library
 
-    counts = np.array(runs).transpose(0, 2, 1)  # (runs, examples, 2)
+    columns = metric.columns
+    try:
+        counts = np.array([[list(map(itemgetter(name), run)) for name in columns] for run in runs], float)
+    except KeyError:  # another arm's examples have other columns
+        return seed_intervals(first.scores, second.scores)
+
+    def recompute(sums: np.ndarray) -> np.ndarray:
+        score: np.ndarray = metric.score({name: sums[..., i] for i, name in enumerate(columns)}, sums[..., -1])
+        return score
+
+    with_count = np.concatenate([counts, np.ones_like(counts[:, :1])], axis=1).transpose(0, 2, 1)
     split = len(first.records)
-    return paired_intervals(counts[:split], counts[split:], lambda sums: sums[..., 0] / np.maximum(sums[..., 1], 1))
+    clusters = unit_numbers(first.records[0], runs[0], metric.unit)
+    return paired_intervals(with_count[:split], with_count[split:], recompute, clusters, metric.unit)

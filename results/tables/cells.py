@@ -191,6 +191,11 @@ def _interval_legend(summary: Summary) -> list[str]:
     return lines
 
 
+def _named(names: Sequence[str]) -> str:
+    """The names in brackets; nothing if they are empty."""
+    return f" ({', '.join(names)})" if any(names) else ""
+
+
 def interval_legend(found: Sequence[tuple[str, Interval | None]]) -> list[str]:
     """Explains intervals, given with the names of their rows, or empty ones."""
     known = [(name, interval) for name, interval in found if interval]
@@ -202,9 +207,17 @@ def interval_legend(found: Sequence[tuple[str, Interval | None]]) -> list[str]:
     kinds = [over for over in texts if any(interval.over == over for _, interval in known)]
     lines = []
     for over in kinds:
-        names = ", ".join(name for name, interval in known if name and interval.over == over)
-        where = f" ({names})" if names and len(kinds) > 1 else ""
+        where = _named([name for name, interval in known if interval.over == over]) if len(kinds) > 1 else ""
         lines.append(f"95 % intervals and p{where}: {texts[over]}; Student's, for these trained and untrained biLMs")
+    for unit in dict.fromkeys(interval.unit for _, interval in known if interval.unit):
+        of_unit = [(name, interval) for name, interval in known if interval.unit == unit and interval.over != "seeds"]
+        if together := [name for name, interval in of_unit if interval.clusters]:
+            lines.append(f"examples of one {unit} count together{_named(together)}")
+        if alone := [name for name, interval in of_unit if not interval.clusters]:
+            lines.append(
+                f"examples of one {unit} count as independent{_named(alone)}, because these records do not say which "
+                f"{unit} an example is of: the intervals may be too narrow"
+            )
     if any(interval.few_seeds for _, interval in known):
         lines.append(
             f"{MARK} fewer than {FEW_SEEDS} seeds in an arm: the deviation between seeds is hardly known (that of a "

@@ -95,9 +95,13 @@ class Squad(Task[SquadExample, SquadSettings]):
         return [example.spans[0] for example in examples]
 
     def score(self, examples: Sequence[SquadExample], predictions: Sequence[tuple[int, int]]) -> Scores:
-        """F1 and exact match of the predicted spans' text against all gold answers."""
+        """F1 and exact match of the predicted spans' text against all gold answers, and each question's article."""
         guesses = [answer_text(example, span) for example, span in zip(examples, predictions, strict=True)]
-        return answer_scores([example.answers for example in examples], guesses)
+        scores = answer_scores([example.answers for example in examples], guesses)
+        numbers: dict[str, int] = {}
+        for example, own in zip(examples, scores.examples, strict=True):
+            own["article"] = numbers.setdefault(example.passage.title, len(numbers))
+        return scores
 
 
 def answer_text(example: SquadExample, span: tuple[int, int]) -> str:

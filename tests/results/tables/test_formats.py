@@ -90,7 +90,7 @@ def test_text_shows_numbers_failures_and_commands(capsys, runs):
         "paper ner f1 90.15 90.15±0.15 (3) 92.22±0.10 92.22±0.11 (3) +2.07 +1.8..+2.4 <0.001 "
         "21.0% (18..24) 21.0% +0.00 open +0.00 equivalent 90.40 (1)"
     )
-    assert max(len(line) for line in lines[:8]) <= 160
+    assert max(len(line) for line in lines[:8]) <= 170
     header = lines[2]
     assert header.index("glove") == ner.index("90.15±")
     assert header.index("elmo ") == ner.index("92.22±0.11")

@@ -260,3 +260,25 @@ def test_the_official_training_file(official):
     assert (counts["articles"], counts["questions"]) == (442 - 22, 87_599 - 5_248)
     assert OFFICIAL.notes(train)["unaligned_answers"] < 0.005 * counts["answers"]
     assert OFFICIAL.notes(train)["questions_with_several_places"] > 8_000
+
+
+def test_scores_of_questions_number_their_articles(tmp_path):
+    articles = [("B", 2), ("A", 1), ("B", 1)]  # a title twice, as rows of the hub may have it
+    examples = read_rows(
+        [
+            {
+                "id": f"{title}{i}{number}",
+                "title": title,
+                "context": f"{title} is here.",
+                "question": "Where?",
+                "answers": {"text": ["here"], "answer_start": [5]},
+            }
+            for i, (title, count) in enumerate(articles)
+            for number in range(count)
+        ],
+        "test",
+        SquadReader(),
+    )
+    scores = Squad(SquadSettings(), SquadReader()).score(examples, [(2, 3)] * 4)
+    assert [example["article"] for example in scores.examples] == [0, 0, 1, 0]
+    assert scores.values == {"f1": 100.0, "em": 100.0}

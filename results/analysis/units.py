@@ -1,0 +1,53 @@
+"""Which article or document each test example is of: a number among its scores, or sizes from `paper/units.toml`."""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from results.records.example_scores import Example
+from results.records.record import RunRecord
+from results.records.typed_json import decode
+
+UNITS = Path(__file__).parents[1] / "paper" / "units.toml"
+
+
+@dataclass(frozen=True)
+class _TestFile:
+    """A test file by the hash in the records, and the sizes of its units in the order of its examples."""
+
+    name: str
+    sha256: str
+    unit: str
+    sizes: Sequence[int]
+
+
+@dataclass(frozen=True)
+class _Units:
+    file: Sequence[_TestFile]
+
+
+@cache
+def _files() -> Mapping[str, _TestFile]:
+    units: _Units = decode(_Units, tomllib.loads(UNITS.read_text(encoding="utf-8")))
+    return {file.sha256: file for file in units.file}
+
+
+def unit_numbers(record: RunRecord, examples: Sequence[Example], unit: str) -> list[float] | None:
+    """The number of the unit of each example, or None if it is unknown or examples have no units.
+
+    Args:
+        record: The run.
+        examples: The scores of its test examples.
+        unit: The name of the units, such as "article"; empty if every example stands alone.
+    """
+    if not unit:
+        return None
+    if all(unit in example for example in examples):
+        return [example[unit] for example in examples]
+    data = record.fingerprinted.get("data")
+    known = _files().get(str(data.get("test"))) if isinstance(data, Mapping) else None
+    if known is None or known.unit != unit or sum(known.sizes) != len(examples):
+        return None
+    return [float(number) for number, size in enumerate(known.sizes) for _ in range(size)]
