@@ -1,4 +1,4 @@
-"""Text that the training tests write, with something to learn in it, and the settings of a run that takes seconds."""
+"""Generated text for the training tests, with patterns to learn, and the settings of a run that takes seconds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from elmo.pretrain.training.settings import Budget, Model, Settings, Training
 QUIET = Console(quiet=True)
 TINY = {"cell_dim": 16, "projection_dim": 8, "filters": [[1, 4], [2, 8], [3, 8]], "char_dim": 4}
 
-# The object says what the verb means: there is something to predict from either side.
+# Verb and object depend on each other, so both directions have something to predict.
 _PAIRS = {"plays": ("chess", "football", "tennis"), "reads": ("novels", "letters", "poems"), "eats": ("bread", "soup")}
 
 CHINESE = (

@@ -35,7 +35,7 @@ def store(text, tmp_path_factory):
     return build(tmp_path_factory.mktemp("made") / "store", text, vocabulary=60)
 
 
-def test_every_sentence_is_there_once_and_as_it_was(store):
+def test_the_store_has_every_sentence_once_unchanged(store):
     assert Counter(spelled(store, store.train) + spelled(store, store.heldout)) == Counter(of_paragraphs(range(300)))
 
 
@@ -46,7 +46,7 @@ def test_training_sentences_are_shuffled(store):
     assert abs(np.corrcoef(places, np.arange(len(places)))[0, 1]) < 0.15
 
 
-def test_held_out_text_is_whole_paragraphs_that_training_never_sees(store):
+def test_held_out_text_is_whole_paragraphs_outside_the_training_text(store):
     own_word = {f"word{number}": number for number in range(300)}
     held = {own_word[w] for sentence in spelled(store, store.heldout) for w in sentence if w in own_word}
     trained = {own_word[w] for sentence in spelled(store, store.train) for w in sentence if w in own_word}
@@ -111,7 +111,7 @@ def test_vocabulary_is_the_most_frequent_words_and_the_rest_is_counted_as_unknow
         assert store.header["counts"][f"{side}_unknown"] == pytest.approx(np.mean(unknown))
 
 
-def test_vocabulary_never_holds_words_of_held_out_text_alone_or_rarer_than_asked(tmp_path, text):
+def test_the_vocabulary_excludes_rare_words_and_words_of_held_out_text_only(tmp_path, text):
     everything = build(tmp_path / "all", text, vocabulary=100_000)
     assert (everything.type_counts[3 : everything.vocabulary_size] > 0).all()
     assert (everything.type_counts[everything.vocabulary_size :] == 0).all()
@@ -133,7 +133,7 @@ def test_long_sentences_are_cut_not_dropped(tmp_path):
     assert sorted(len(sentence) for sentence in store.train) == [8, 8, 9]
 
 
-def test_chinese(tmp_path):
+def test_a_store_of_segmented_chinese(tmp_path):
     lines = ["他 打开 包袱 ， 里面 是 衣服 。", "相声 演员 抖 了 一个 包袱 ， 观众 都 笑 了 。", "她 背着 包袱 回家 。"]
     (tmp_path / "a.txt").write_text("\n".join(lines), encoding="utf-8")
     store = build(tmp_path / "store", tmp_path / "a.txt", tokenise="whitespace", heldout_fraction=0)
@@ -142,13 +142,13 @@ def test_chinese(tmp_path):
 
 
 @pytest.mark.integration
-def test_equal_bytes_whatever_the_number_of_workers(tmp_path, text, store):
+def test_the_number_of_workers_does_not_change_the_store(tmp_path, text, store):
     parallel = build(tmp_path / "store", text, vocabulary=60, workers=3)
     assert contents(parallel.folder) == contents(store.folder)
 
 
 @pytest.mark.integration
-def test_an_error_in_a_worker_names_the_place(tmp_path, text):
+def test_an_error_in_a_worker_names_file_line_and_byte(tmp_path, text):
     bad = tmp_path / "bad.txt"
     bad.write_bytes(text.read_bytes() + b"caf\xe9\n")
     with pytest.raises(InputError, match=r"bad\.txt, line 301, byte \d+: byte 0xe9 is not UTF-8"):
@@ -163,7 +163,7 @@ def test_block_size_does_not_change_the_store(tmp_path, text, store):
     assert theirs == ours
 
 
-def test_a_finished_store_is_opened_not_built_again(store, text, monkeypatch):
+def test_a_finished_store_is_opened_and_not_built_again(store, text, monkeypatch):
     monkeypatch.setattr(corpus, "make_shards", None)
     said = io.StringIO()
     settings = CorpusSettings(
@@ -174,7 +174,7 @@ def test_a_finished_store_is_opened_not_built_again(store, text, monkeypatch):
     assert "nothing to do" in said.getvalue()
 
 
-def test_other_settings_are_refused_one_by_one(store, text):
+def test_other_settings_are_refused_and_each_difference_is_listed(store, text):
     with pytest.raises(InputError) as error:
         build(store.folder, text, vocabulary=70, seed=3)
     assert "made with other settings" in str(error.value)
@@ -189,7 +189,7 @@ def test_changed_sources_are_refused(store, tmp_path):
         build(store.folder, changed, vocabulary=60)
 
 
-def test_a_folder_that_is_something_else_is_left_alone(tmp_path, text):
+def test_a_folder_that_is_no_store_is_not_touched(tmp_path, text):
     (tmp_path / "precious").mkdir()
     (tmp_path / "precious" / "thesis.tex").write_text("x")
     with pytest.raises(InputError, match=r"no header\.json here"):
@@ -197,7 +197,7 @@ def test_a_folder_that_is_something_else_is_left_alone(tmp_path, text):
     assert [path.name for path in (tmp_path / "precious").iterdir()] == ["thesis.tex"]
 
 
-def test_empty_corpus(tmp_path):
+def test_a_corpus_without_words_is_refused(tmp_path):
     (tmp_path / "a.txt").write_text("\n  \n")
     with pytest.raises(InputError, match="holds no words"):
         build(tmp_path / "store", tmp_path / "a.txt")
@@ -215,7 +215,7 @@ def test_files_of_the_same_name_are_distinguished(tmp_path):
     assert len(build(tmp_path / "store", two).header["sources"]) == 1
 
 
-def test_too_little_text_to_hold_out(tmp_path):
+def test_too_little_text_to_hold_some_out_is_refused(tmp_path):
     (tmp_path / "a.txt").write_text("One line.\n")
     with pytest.raises(InputError, match=r"No paragraph is left.* of 1 different paragraphs.*or 0 to hold out nothing"):
         build(tmp_path / "store", tmp_path / "a.txt", heldout_fraction=1e-9)
@@ -232,7 +232,7 @@ def test_too_little_text_to_hold_out(tmp_path):
         ({"workers": 0}, r"workers: expected at least 1, found 0"),
     ],
 )
-def test_impossible_settings(change, message):
+def test_corpus_settings_out_of_range_are_refused(change, message):
     with pytest.raises(InputError, match=message):
         CorpusSettings(sources=["a.txt"], **change)
 
@@ -250,7 +250,7 @@ def full_disk(*args, **kwargs):
 
 
 @pytest.mark.parametrize(("module", "step"), [(shards.np, "savez"), (merge, "_write_tokens")])
-def test_a_disk_that_fills_up_leaves_nothing_half_written(tmp_path, text, store, monkeypatch, module, step):
+def test_a_full_disk_leaves_no_unfinished_files(tmp_path, text, store, monkeypatch, module, step):
     with monkeypatch.context() as patch:
         patch.setattr(module, step, full_disk)
         with pytest.raises(InputError, match=r"store\.partial: no room left on this disk.*Make room and run again"):
@@ -262,7 +262,7 @@ def test_a_disk_that_fills_up_leaves_nothing_half_written(tmp_path, text, store,
     assert not (tmp_path / "store.partial").exists()
 
 
-def test_damage_is_noticed_on_opening(tmp_path, store):
+def test_damaged_stores_are_reported_when_opened(tmp_path, store):
     copy = tmp_path / "copy"
     shutil.copytree(store.folder, copy)
     with (copy / "train.tokens.bin").open("ab") as file:
@@ -283,14 +283,14 @@ def test_damage_is_noticed_on_opening(tmp_path, store):
         TokenStore.open(copy)
 
 
-def test_sentences_are_mapped_not_read(store):
+def test_sentences_are_memory_mapped(store):
     assert isinstance(store.train.tokens, np.memmap)
     assert len(store.train) == store.header["counts"]["train_sentences"]
     with pytest.raises(IndexError):
         store.train[len(store.train)]
 
 
-def test_progress_is_a_line_per_tenth_without_a_terminal(tmp_path, text):
+def test_without_a_terminal_progress_is_one_line_per_tenth(tmp_path, text):
     said = io.StringIO()
     settings = CorpusSettings([text], heldout_fraction=0.1, block_bytes=1024, workers=1)
     build_store(settings, tmp_path / "store", Console(file=said, width=400))
@@ -299,7 +299,7 @@ def test_progress_is_a_line_per_tenth_without_a_terminal(tmp_path, text):
     assert "different words" in lines[-1]
 
 
-def test_mix_is_one_to_one_and_fixed_for_ever():
+def test_mix_is_one_to_one_and_gives_fixed_values():
     numbers = np.arange(100_000, dtype=np.uint64)
     assert len(np.unique(merge.mix(numbers, 1))) == 100_000
     assert not np.array_equal(merge.mix(numbers, 1), merge.mix(numbers, 2))

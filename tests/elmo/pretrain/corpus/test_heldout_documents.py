@@ -5,7 +5,7 @@ from tests.elmo.pretrain.corpus_text import build, spelled
 
 
 def documents_in(text, side):
-    """The documents that sentences come from: the first number in the name of each document's own words."""
+    """The documents of some sentences, by the first number in words that occur in one document only."""
     return {word.partition("x")[0] for words in spelled(text, side) for word in words if word.startswith("d")}
 
 
@@ -15,7 +15,7 @@ def marked(path, documents, paragraphs=7, end="\n"):
     return path
 
 
-def test_held_out_are_whole_documents_where_blank_lines_mark_them(tmp_path):
+def test_blank_lines_separate_documents_that_are_held_out_whole(tmp_path):
     text = marked(tmp_path / "a.txt", range(200))
     store = build(tmp_path / "store", text, heldout_unit="document", block_bytes=1024)
     held, trained = documents_in(store, store.heldout), documents_in(store, store.train)
@@ -32,7 +32,7 @@ def test_held_out_are_whole_documents_where_blank_lines_mark_them(tmp_path):
     assert documents_in(more, more.heldout) & documents_in(store, store.train) == set()
 
 
-def test_held_out_are_whole_files_where_nothing_else_marks_documents(tmp_path):
+def test_without_blank_lines_whole_files_are_held_out(tmp_path):
     folder = tmp_path / "text"
     folder.mkdir()
     for i in range(60):
@@ -81,7 +81,7 @@ def test_at_least_one_document_is_held_out(tmp_path):
     assert len(documents_in(store, store.train)) == 29
 
 
-def test_a_paragraph_of_a_held_out_document_is_not_trained_on_in_another(tmp_path):
+def test_a_paragraph_of_a_held_out_document_is_removed_from_training_documents(tmp_path):
     folder = tmp_path / "text"
     folder.mkdir()
     for i in range(60):

@@ -1,4 +1,4 @@
-"""A killed run: real processes, a real SIGKILL, then the same command again."""
+"""Corpus builds that were killed or failed, and are run again."""
 
 import gzip
 import os
@@ -75,12 +75,12 @@ def test_a_killed_run_continues_and_ends_with_the_same_bytes(tmp_path, monkeypat
     assert not done & resumed
     assert not work.exists()
     made.clear()
-    undisturbed = build_store(settings(text), tmp_path / "undisturbed", QUIET)
+    uninterrupted = build_store(settings(text), tmp_path / "uninterrupted", QUIET)
     assert set(made) == done | resumed
-    assert contents(folder) == contents(undisturbed.folder)
+    assert contents(folder) == contents(uninterrupted.folder)
 
 
-def test_a_run_that_died_while_merging_does_not_read_the_text_again(tmp_path, monkeypatch):
+def test_a_run_that_failed_while_merging_does_not_read_the_text_again(tmp_path, monkeypatch):
     text = write(tmp_path / "text.txt", range(500))
     with monkeypatch.context() as patch:
         patch.setattr(build, "merge", _fail)
@@ -106,7 +106,7 @@ def test_shards_of_other_settings_are_refused(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("damage", "message"), [(slice(-100), "cut off, copy it again"), (slice(0), "no words")])
-def test_a_damaged_file_may_be_copied_again(tmp_path, damage, message):
+def test_a_run_continues_after_a_damaged_file_was_replaced(tmp_path, damage, message):
     packed = gzip.compress(write(tmp_path / "text.txt", range(50)).read_bytes())
     text = tmp_path / "c.gz"
     text.write_bytes(packed[damage])
@@ -114,10 +114,10 @@ def test_a_damaged_file_may_be_copied_again(tmp_path, damage, message):
         build_store(settings(text), tmp_path / "store", QUIET)
     text.write_bytes(packed)
     copied = build_store(settings(text), tmp_path / "store", QUIET)
-    assert contents(copied.folder) == contents(build_store(settings(text), tmp_path / "afresh", QUIET).folder)
+    assert contents(copied.folder) == contents(build_store(settings(text), tmp_path / "new", QUIET).folder)
 
 
-def test_two_runs_never_write_one_store(tmp_path, monkeypatch):
+def test_two_runs_cannot_write_the_same_store(tmp_path, monkeypatch):
     text = write(tmp_path / "text.txt", range(50))
 
     def second(*_, **__):

@@ -1,3 +1,5 @@
+"""Text files of a corpus: finding, reading in blocks, and errors with their place."""
+
 import gzip
 import lzma
 import os
@@ -20,7 +22,7 @@ def texts(*paths, block_bytes=1 << 20):
     ]
 
 
-def test_files_and_folders_are_read_in_order_whatever_their_packing(tmp_path):
+def test_files_and_folders_are_read_in_order_also_if_compressed(tmp_path):
     folder = tmp_path / "folder"
     (folder / "deep").mkdir(parents=True)
     (folder / "b.txt").write_text("two\n")
@@ -38,7 +40,7 @@ def test_a_file_named_twice_is_read_once(tmp_path):
     assert texts(tmp_path / "a.txt", tmp_path) == ["one"]
 
 
-def test_what_a_run_wrote_below_its_text_is_not_read(tmp_path):
+def test_files_of_a_run_below_its_text_are_not_read(tmp_path):
     text = training_text.write(tmp_path, training_text.english(200))
     same = training_text.settings(text, tmp_path / "run", 1, store=str(tmp_path / "store"))
     same.corpus = [str(tmp_path)]
@@ -57,14 +59,14 @@ def test_a_run_in_the_folder_of_its_text_finds_the_text_again(tmp_path):
     assert texts(tmp_path) == ["one"]
 
 
-def test_packed_files_of_several_streams_are_read_whole(tmp_path):
+def test_compressed_files_of_several_streams_are_read_to_the_end(tmp_path):
     (tmp_path / "a.gz").write_bytes(gzip.compress(b"one\n") + gzip.compress(b"two\n"))
     (tmp_path / "b.xz").write_bytes(lzma.compress(b"three\n") + lzma.compress(b"four\n"))
     assert texts(tmp_path) == ["one", "two", "three", "four"]
 
 
 @pytest.mark.parametrize("block_bytes", [64, 100, 10_000])
-def test_blocks_hold_whole_lines_whatever_their_size(tmp_path, block_bytes):
+def test_blocks_of_any_size_hold_whole_lines(tmp_path, block_bytes):
     expected = [f"line {i} x" + "x" * (i % 40) for i in range(200)]
     (tmp_path / "a.txt").write_text("\r\n".join(expected))
     assert texts(tmp_path, block_bytes=block_bytes) == expected
@@ -78,7 +80,7 @@ def test_a_line_longer_than_a_block_is_cut_at_a_space(tmp_path):
     assert " ".join(found).split() == words
 
 
-def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path):
+def test_a_byte_order_mark_is_removed(tmp_path):
     (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbfone\ntwo\n")
     assert texts(tmp_path) == ["one", "two"]
 
@@ -90,29 +92,29 @@ def test_costs_add_up_to_the_size_of_the_files(tmp_path):
     assert sum(block.cost for block in read_blocks(sources, 500)) == sum(source.size for source in sources)
 
 
-def test_no_sources():
+def test_an_empty_list_of_sources_is_refused():
     with pytest.raises(InputError, match="no sources; name at least one"):
         find_sources([])
 
 
-def test_missing_path(tmp_path):
+def test_a_missing_path_is_refused(tmp_path):
     with pytest.raises(InputError, match=r"nowhere: no such file or folder"):
         find_sources([tmp_path / "nowhere"])
 
 
-def test_folder_without_text(tmp_path):
+def test_a_folder_without_text_is_refused(tmp_path):
     with pytest.raises(InputError, match=r"no \.txt, \.gz, \.xz file in this folder"):
         find_sources([tmp_path])
 
 
-def test_wrong_extension(tmp_path):
+def test_an_unknown_extension_is_refused(tmp_path):
     (tmp_path / "a.zip").write_bytes(b"PK")
     with pytest.raises(InputError, match=r"a\.zip: expected a name ending in \.txt, \.gz, \.xz"):
         find_sources([tmp_path / "a.zip"])
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, lzma.compress])
-def test_truncated_file(tmp_path, pack):
+def test_a_truncated_file_is_reported(tmp_path, pack):
     path = tmp_path / ("a.gz" if pack is gzip.compress else "a.xz")
     path.write_bytes(pack(bytes(str(list(range(100_000))), "ascii"))[:-2000])
     with pytest.raises(InputError, match=rf"{path.name}: the file ends in mid-stream, after [\d,]+ bytes"):
@@ -120,13 +122,13 @@ def test_truncated_file(tmp_path, pack):
 
 
 @pytest.mark.parametrize("name", ["a.gz", "a.xz"])
-def test_file_that_is_not_what_its_name_says(tmp_path, name):
+def test_a_file_in_another_format_than_its_name_is_reported(tmp_path, name):
     (tmp_path / name).write_text("plain text, not packed at all\n")
     with pytest.raises(InputError, match=rf"{name}: not a sound \{name[1:]} file"):
         texts(tmp_path / name)
 
 
-def test_damaged_file(tmp_path):
+def test_a_damaged_file_is_reported(tmp_path):
     data = bytearray(gzip.compress(bytes(str(list(range(10_000))), "ascii")))
     data[1000:1100] = b"\xff" * 100
     (tmp_path / "a.gz").write_bytes(data)
@@ -134,7 +136,7 @@ def test_damaged_file(tmp_path):
         texts(tmp_path)
 
 
-def test_binary_file(tmp_path):
+def test_a_binary_file_is_reported(tmp_path):
     (tmp_path / "a.txt").write_bytes(b"one\ntwo \0 three\n")
     with pytest.raises(InputError, match=r"a\.txt, line 2, byte 8: a NUL byte.*expected UTF-8 text"):
         texts(tmp_path)
@@ -148,14 +150,14 @@ def test_binary_file(tmp_path):
         ("wide".encode("utf-16"), "looks like UTF-16"),
     ],
 )
-def test_files_that_are_recognised(tmp_path, data, guess):
+def test_errors_name_the_likely_format_of_a_file(tmp_path, data, guess):
     (tmp_path / "a.txt").write_bytes(data)
     with pytest.raises(InputError, match=guess):
         texts(tmp_path)
 
 
 @pytest.mark.parametrize("block_bytes", [32, 1 << 20])
-def test_invalid_utf8_is_named_by_line_and_byte(tmp_path, block_bytes):
+def test_invalid_utf8_is_reported_with_line_and_byte(tmp_path, block_bytes):
     good = "gut genug für alle\n" * 5
     (tmp_path / "a.txt").write_bytes(good.encode() + b"Caf\xe9 au lait\n")
     place = rf"a\.txt, line 6, byte {len(good.encode()) + 3}: byte 0xe9 is not UTF-8"
@@ -163,7 +165,7 @@ def test_invalid_utf8_is_named_by_line_and_byte(tmp_path, block_bytes):
         texts(tmp_path, block_bytes=block_bytes)
 
 
-def test_a_character_is_never_torn_by_a_block(tmp_path):
+def test_blocks_do_not_cut_characters(tmp_path):
     (tmp_path / "a.txt").write_text("包袱 包袱\n" * 100, encoding="utf-8")
     assert texts(tmp_path, block_bytes=20) == ["包袱 包袱"] * 100
 
@@ -180,7 +182,7 @@ def test_lines_keep_bytes_and_text_together():
 
 
 @pytest.mark.parametrize("block_bytes", [6, 7, 8, 9, 10, 11, 1000])
-def test_a_blank_line_or_another_file_begins_a_document_wherever_blocks_are_cut(tmp_path, block_bytes):
+def test_blank_lines_and_files_begin_documents_for_any_block_size(tmp_path, block_bytes):
     (tmp_path / "a.txt").write_text("\na 1\na 2\n\nb 1\n \n\nc 1\nc 2\n\n")
     (tmp_path / "b.txt").write_text("d 1\n\n\ne 1\n")
     blocks = read_blocks(find_sources([tmp_path]), block_bytes)
@@ -189,7 +191,7 @@ def test_a_blank_line_or_another_file_begins_a_document_wherever_blocks_are_cut(
     assert found == dict.fromkeys(("a 2", "c 2"), CONTINUES) | begins
 
 
-def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
+def test_a_pipe_is_refused_at_once(tmp_path):
     os.mkfifo(tmp_path / "pipe.txt")
     with pytest.raises(InputError, match=r"pipe\.txt: expected a file, since it is read twice"):
         find_sources([tmp_path / "pipe.txt"])

@@ -1,4 +1,4 @@
-"""What a run leaves: both formats give the training model's layers, the output layer fits its room, names are found."""
+"""Exports: both formats give the layers of the trained model, the output layer fits its size limit, names are found."""
 
 import json
 
@@ -13,8 +13,7 @@ from elmo.pretrain.corpus.token_store import SPECIALS
 from elmo.pretrain.model.export import Output, export, load_model, load_output, save_output, softmax_folder
 from elmo.pretrain.model.language_model import LanguageModel, word_vectors
 from elmo.pretrain.model.softmax import OutputLayer
-from elmo.pretrain.training.batches import Batcher, BatchPlan
-from elmo.pretrain.training.reading import text_of_words
+from elmo.pretrain.training.batches import Batcher, BatchPlan, text_of_words
 from elmo.pretrain.training.settings import Model
 from tests.elmo.pretrain.training_text import TINY
 
@@ -80,7 +79,7 @@ def test_an_export_replaces_an_earlier_one(model, tmp_path):
     assert sorted(path.name for path in (tmp_path / "export").iterdir()) == ["bilm-tf", "tiny", "tiny-softmax"]
 
 
-def test_the_output_layer_comes_back_nearly_equal(tmp_path):
+def test_a_saved_output_layer_loads_with_small_rounding_errors(tmp_path):
     torch.manual_seed(0)
     layer = OutputLayer(50, 16)
     torch.nn.init.normal_(layer.weight)
@@ -107,7 +106,7 @@ def test_a_size_limit_costs_precision_of_rare_words_first(tmp_path):
     assert error[:1000].mean() < 0.5 * error[-1000:].mean() < 2.0
 
 
-def test_damaged_and_missing_output_layers_are_reported_as_such(model, tmp_path):
+def test_damaged_and_missing_output_layers_are_reported(model, tmp_path):
     folder = export(model, VOCABULARY, "ptb", tmp_path / "export", "tiny")
     softmax = softmax_folder(folder)
     assert softmax == softmax_folder(folder / "weights.safetensors") == tmp_path / "export" / "tiny-softmax"

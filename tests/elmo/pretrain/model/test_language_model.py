@@ -1,4 +1,4 @@
-"""The biLM that learns against the frozen one, and its parts against plain autograd."""
+"""The trainable biLM compared with the frozen one, and its parts compared with plain autograd."""
 
 import os
 import subprocess
@@ -15,8 +15,7 @@ from elmo.pretrain.corpus.token_store import SPECIALS
 from elmo.pretrain.model.language_model import LanguageModel, word_vectors
 from elmo.pretrain.model.recurrence import both_directions
 from elmo.pretrain.model.spelling import Spelling
-from elmo.pretrain.training.batches import IGNORED, Batcher, BatchPlan, rounded
-from elmo.pretrain.training.reading import text_of_words
+from elmo.pretrain.training.batches import IGNORED, Batcher, BatchPlan, rounded, text_of_words
 from elmo.pretrain.training.step import Stepper, Upload
 
 SENTENCES = [

@@ -1,4 +1,4 @@
-"""The sampled softmax against the full one, against a naive version, and its sampler against what it promises."""
+"""The sampled softmax compared with the full one and with a naive one, and its sampler with the expected counts."""
 
 import math
 
@@ -34,7 +34,7 @@ def test_a_sample_has_exactly_its_size_and_every_certain_word_once(words, size):
     assert math.isclose(float(sampler.log_expected.exp().sum()), min(size, words), rel_tol=1e-5)
 
 
-def test_words_come_as_often_as_expected_and_frequent_ones_more_often():
+def test_words_are_sampled_as_often_as_expected_and_frequent_ones_more_often():
     sampler = LogUniformSampler(300, 40)
     torch.manual_seed(0)
     counts = torch.zeros(300)

@@ -1,4 +1,4 @@
-"""Perplexity against a word-by-word computation of its definition, and the command that prints it."""
+"""Perplexity compared with a word-by-word computation of its definition, and the command that prints it."""
 
 import math
 import random
@@ -14,8 +14,8 @@ from elmo.pretrain.corpus.token_store import SPECIALS
 from elmo.pretrain.model.export import export, load_model
 from elmo.pretrain.model.language_model import LanguageModel
 from elmo.pretrain.training import perplexity as command
+from elmo.pretrain.training.batches import text_of_words, texts_of_store
 from elmo.pretrain.training.perplexity import perplexity
-from elmo.pretrain.training.reading import text_of_words, texts_of_store
 from elmo.pretrain.training.settings import Model
 from tests.elmo.pretrain.training_text import QUIET, TINY
 
@@ -61,7 +61,7 @@ def naive(model, sentences, direction):
     return math.exp(-total / count), count
 
 
-def test_it_equals_the_definition_word_by_word(model):
+def test_perplexity_equals_its_definition_word_by_word(model):
     found = perplexity(model, text_of_words(SENTENCES, VOCABULARY, 50))
     for direction, value in ((0, found.forward), (1, found.backward)):
         wanted, count = naive(model, SENTENCES, direction)
@@ -71,7 +71,7 @@ def test_it_equals_the_definition_word_by_word(model):
     assert found.mean == pytest.approx((found.forward + found.backward) / 2)
 
 
-def test_it_does_not_depend_on_how_sentences_are_batched(model, monkeypatch):
+def test_perplexity_does_not_depend_on_the_batches(model, monkeypatch):
     text = text_of_words(SENTENCES * 7, VOCABULARY, 50)
     together = perplexity(model, text)
     monkeypatch.setattr(command, "TOKENS_AT_ONCE", 5)
@@ -92,7 +92,7 @@ def test_the_command_prints_value_and_terms(exported, tmp_path, capsys):
         assert term in printed
 
 
-def test_a_stores_held_out_text_can_be_measured_again(exported, tmp_path):
+def test_the_held_out_text_of_a_store_can_be_measured(exported, tmp_path):
     text = tmp_path / "text.txt"
     text.write_text("".join(f"we play chess with person{i} .\n" for i in range(200)), encoding="utf-8")
     store = build_store(CorpusSettings([text], heldout_fraction=0.2, workers=1), tmp_path / "store", QUIET)
@@ -117,7 +117,7 @@ def test_a_stores_held_out_text_can_be_measured_again(exported, tmp_path):
         ("words", ["--softmax", "nowhere"], "expected the output layer"),
     ],
 )
-def test_bad_input_is_named(exported, tmp_path, capsys, text, extra, message):
+def test_unusable_input_is_reported(exported, tmp_path, capsys, text, extra, message):
     path = tmp_path / "text.txt"
     if text is not None:
         path.write_text(text)
@@ -136,7 +136,7 @@ def test_an_output_layer_of_another_width_is_refused(exported, tmp_path, capsys)
     assert "has a projection_dim of 8; name the output layer" in said
 
 
-def test_no_sentence_is_an_error(model):
+def test_a_text_without_sentences_is_refused(model):
     with pytest.raises(InputError, match="at least one sentence"):
         perplexity(model, text_of_words([], VOCABULARY, 50))
 

@@ -1,4 +1,4 @@
-"""Settings of a pretraining: wrong ones are refused before any text is read."""
+"""Settings of a pretraining run: invalid ones are refused before any text is read."""
 
 import math
 import subprocess

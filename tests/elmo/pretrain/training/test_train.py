@@ -1,4 +1,4 @@
-"""Whole runs on text written here: the loss falls, a killed run ends with the same weights, two processes equal one."""
+"""Whole pretraining runs on generated text: loss, resuming, parallel processes, budgets, warnings, cards."""
 
 import csv
 import io
@@ -26,8 +26,8 @@ from elmo.pretrain.corpus.token_store import TokenStore
 from elmo.pretrain.model.language_model import LanguageModel
 from elmo.pretrain.run import pretrain
 from elmo.pretrain.training import train as train_module
+from elmo.pretrain.training.batches import texts_of_store
 from elmo.pretrain.training.checkpoint import Position, RunFolder
-from elmo.pretrain.training.reading import texts_of_store
 from elmo.pretrain.training.settings import Budget, Model, Settings, Training
 from elmo.pretrain.training.train import learning_rate, train
 from tests.elmo.pretrain.training_text import QUIET, TINY, chinese, settings, write
@@ -79,7 +79,7 @@ def test_the_card_has_the_figures_of_the_run(finished):
         assert expected in card
 
 
-def test_a_finished_run_is_left_alone(text, finished):
+def test_a_finished_run_is_not_changed(text, finished):
     before = (finished / "checkpoint.pt").stat().st_mtime_ns
     pretrain(settings(text, finished), [], QUIET)
     assert (finished / "checkpoint.pt").stat().st_mtime_ns == before
@@ -90,7 +90,7 @@ def test_another_run_in_the_same_folder_is_refused_with_the_differences(text, fi
         pretrain(settings(text, finished, training={"learning_rate": 0.5}), [], QUIET)
 
 
-def test_two_processes_never_train_in_one_folder(text, finished, tmp_path, monkeypatch):
+def test_two_processes_cannot_train_in_the_same_folder(text, finished, tmp_path, monkeypatch):
     same = settings(text, tmp_path / "out", 1, store=str(finished / "store"))
     real = run.train
 
@@ -156,7 +156,7 @@ pretrain(settings(Path(sys.argv[1]), Path(sys.argv[2])), ["out=DIR"], QUIET)
 
 
 @pytest.mark.integration
-def test_a_killed_run_ends_with_the_weights_of_an_undisturbed_one(text, finished, tmp_path, repository):
+def test_a_killed_and_resumed_run_ends_with_the_weights_of_an_uninterrupted_one(text, finished, tmp_path, repository):
     out = tmp_path / "out"
     command = [sys.executable, "-c", COMMAND, str(text), str(out)]
     process = subprocess.Popen(command, cwd=repository)
@@ -170,9 +170,9 @@ def test_a_killed_run_ends_with_the_weights_of_an_undisturbed_one(text, finished
     step = torch.load(out / "checkpoint.pt", weights_only=True)["position"]["step"]
     assert 10 <= step < 40
     subprocess.run(command, cwd=repository, check=True)
-    undisturbed = weights(finished)
+    uninterrupted = weights(finished)
     for name, tensor in weights(out).items():
-        assert torch.equal(tensor, undisturbed[name]), name
+        assert torch.equal(tensor, uninterrupted[name]), name
     without_times = [
         [{name: row[name] for name in ("step", "tokens", "loss", "forward", "backward")} for row in curve(folder)]
         for folder in (out, finished)
@@ -194,7 +194,7 @@ pretrain(settings(Path(sys.argv[1]), Path(sys.argv[2]), 12, training=training), 
 
 
 @pytest.mark.integration
-def test_two_processes_learn_what_one_does_with_twice_the_batch(text, tmp_path, repository):
+def test_two_processes_equal_one_with_twice_the_batch(text, tmp_path, repository):
     script = tmp_path / "run.py"
     script.write_text(PARALLEL)
     environment = os.environ | {"PYTHONPATH": str(repository)}
@@ -208,7 +208,7 @@ def test_two_processes_learn_what_one_does_with_twice_the_batch(text, tmp_path, 
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
 
 
-def test_a_nan_loss_stops_the_run_and_is_located(text, finished, tmp_path):
+def test_a_nan_loss_stops_the_run_and_names_the_step(text, finished, tmp_path):
     store = TokenStore.open(finished / "store")
     train_text, _ = texts_of_store(store, 50)
     model = LanguageModel.random(Model(**TINY).options("char", []), store.vocabulary_size, 1)
@@ -220,7 +220,7 @@ def test_a_nan_loss_stops_the_run_and_is_located(text, finished, tmp_path):
     assert not (tmp_path / "out" / "checkpoint.pt").exists()
 
 
-def test_an_infinite_perplexity_is_neither_kept_nor_exported(text, finished, tmp_path):
+def test_weights_with_an_infinite_perplexity_are_not_saved_or_exported(text, finished, tmp_path):
     out = tmp_path / "out"
     spoilt = settings(text, out, 1, training={"learning_rate": 1e30}, store=str(finished / "store"))
     with pytest.raises(InputError, match=r"the perplexity of held-out text at step 1 is (nan|inf)\. .*another out=DIR"):
