@@ -1,4 +1,4 @@
-"""Threads: independent parts of a computation in parallel, with the same bits as one after the other.
+"""Parallel work: independent parts of a computation in threads, with the same bits as one after the other.
 
 More threads inside one matrix product may change the order of its sums; whole products in parallel never do. So a run
 that gives torch one thread still uses two cores while it computes the biLM.
@@ -7,8 +7,9 @@ that gives torch one thread still uses two cores while it computes the biLM.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from functools import cache
 from typing import TypeVar
 
@@ -16,6 +17,7 @@ import torch
 
 LEAST_AT_ONCE = 2  # a biLM has two directions
 
+Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
@@ -48,6 +50,21 @@ def at_once() -> int:
 def available_cores() -> int:
     """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def ahead(pool: Executor, job: Callable[[Item], Result], items: Iterable[Item], most: int) -> Iterator[Result]:
+    """Yields the job's result for each item, in order, with at most `most` jobs in flight."""
+    waiting: deque[Future[Result]] = deque()
+    try:
+        for item in items:
+            waiting.append(pool.submit(job, item))
+            if len(waiting) == most:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        for future in waiting:
+            future.cancel()
 
 
 def in_background(job: Callable[[], Result]) -> Future[Result]:

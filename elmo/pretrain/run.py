@@ -22,11 +22,11 @@ from elmo.pretrain.corpus.build import build_store
 from elmo.pretrain.corpus.token_store import CorpusSettings, TokenStore
 from elmo.pretrain.model.export import export, load_model
 from elmo.pretrain.model.language_model import LanguageModel
+from elmo.pretrain.training.batches import Text, texts_of_store
 from elmo.pretrain.training.card import card, hardware
 from elmo.pretrain.training.checkpoint import CurveRow, RunFolder
 from elmo.pretrain.training.parallel import Workers, started
 from elmo.pretrain.training.perplexity import Perplexity, perplexity
-from elmo.pretrain.training.reading import Text, texts_of_store
 from elmo.pretrain.training.settings import Settings
 from elmo.pretrain.training.train import check_perplexity, precision, train
 

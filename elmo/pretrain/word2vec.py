@@ -37,7 +37,7 @@ from elmo.common.files import replacing, sha256_of, write_json
 from elmo.common.progress import Meter, print_line
 from elmo.common.threads import available_cores
 from elmo.pretrain.corpus.build import build_store
-from elmo.pretrain.corpus.token_store import CorpusSettings, TokenStore
+from elmo.pretrain.corpus.token_store import CorpusSettings, Sentences, TokenStore
 from elmo.tokeniser import Tokenise
 from elmo.word_vectors import word2vec_path
 
@@ -93,28 +93,27 @@ class Word2VecSettings:
         checks.finite({"--spread": self.spread})
 
 
+@dataclass(frozen=True)
 class TrainingText:
-    """The training sentences of a token store as lists of words; it can be iterated several times.
+    """Training sentences as lists of words; gensim iterates over them once per epoch.
 
-    Args:
-        store: the corpus.
-        forms: the word for each number of the store.
+    Attributes:
+        sentences: as numbers.
+        forms: the word for each number.
         meter: counts the tokens that were read.
     """
 
-    def __init__(self, store: TokenStore, forms: Sequence[str], meter: Meter) -> None:
-        self._sentences = store.train
-        self._forms = forms
-        self._meter = meter
+    sentences: Sentences
+    forms: Sequence[str]
+    meter: Meter
 
     def __iter__(self) -> Iterator[list[str]]:
-        tokens, offsets, forms = self._sentences.tokens, self._sentences.offsets, self._forms
-        for first in range(0, len(self._sentences), SENTENCES_AT_ONCE):
-            bounds: list[int] = offsets[first : first + SENTENCES_AT_ONCE + 1].tolist()
-            words = [forms[number] for number in tokens[bounds[0] : bounds[-1]].tolist()]
+        for first in range(0, len(self.sentences), SENTENCES_AT_ONCE):
+            bounds: list[int] = self.sentences.offsets[first : first + SENTENCES_AT_ONCE + 1].tolist()
+            words = [self.forms[number] for number in self.sentences.tokens[bounds[0] : bounds[-1]].tolist()]
             for start, end in pairwise(bounds):
                 yield words[start - bounds[0] : end - bounds[0]]
-            self._meter.advance(len(words), len(words))
+            self.meter.advance(len(words), len(words))
 
 
 def train(
@@ -151,7 +150,7 @@ def train(
         print_line(console, 'gensim may print "Exception ignored in ... our_dot_float" sometimes; this is not an error')
     began = time.monotonic()
     with Meter(console, "training", tokens * settings.epochs) as meter:
-        text = TrainingText(store, forms, meter)
+        text = TrainingText(store.train, forms, meter)
         model.train(text, total_examples=len(store.train), total_words=tokens, epochs=settings.epochs)
     seconds = time.monotonic() - began
     trained_spread = float(model.wv.vectors.std())

@@ -21,8 +21,8 @@ from elmo.common.device import choose_device
 from elmo.pretrain.corpus.token_store import SPECIALS, Sentences, TokenStore
 from elmo.pretrain.model.language_model import LanguageModel
 from elmo.pretrain.model.spelling import Spelling
+from elmo.pretrain.training.batches import Text, texts_of_store
 from elmo.pretrain.training.checkpoint import CurveRow, RunFolder
-from elmo.pretrain.training.reading import Text, texts_of_store
 from elmo.pretrain.training.settings import Budget, Settings, Training
 from elmo.pretrain.training.train import train
 

@@ -10,9 +10,9 @@ import functools
 import hashlib
 import multiprocessing
 import signal
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +25,7 @@ from elmo.common.errors import InputError
 from elmo.common.files import read_own_json, replacing, write_json
 from elmo.common.processes import end_with_parent
 from elmo.common.progress import Meter
+from elmo.common.threads import ahead
 from elmo.pretrain.corpus.sources import CONTINUES, Block, SourceFile, lines, read_blocks
 from elmo.pretrain.corpus.token_store import CorpusSettings
 from elmo.tokeniser import Tokenise, Tokeniser, parts
@@ -142,23 +143,15 @@ def _in_processes(
     if workers == 1:
         yield from map(job, blocks)
         return
-    # Spawned, not forked: the caller may have threads or a GPU.
-    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _start_worker)
-    waiting: deque[Future[tuple[int, int]]] = deque()
+    context = multiprocessing.get_context("spawn")  # not forked: the caller may have threads or a GPU
     try:
-        for block in blocks:
-            waiting.append(pool.submit(job, block))
-            if len(waiting) > 2 * workers:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
+        with ProcessPoolExecutor(workers, context, _start_worker) as pool:
+            yield from ahead(pool, job, blocks, 2 * workers)
     except BrokenProcessPool as error:
         raise InputError(
             "A worker process was ended from outside (out of memory?). Run the command again, with fewer workers "
             "if memory was short: it continues with the shards that are done."
         ) from error
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
 def _start_worker() -> None:

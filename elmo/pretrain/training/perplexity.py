@@ -26,8 +26,7 @@ from elmo.pretrain.corpus.sources import CONTINUES, find_sources, lines, read_bl
 from elmo.pretrain.corpus.token_store import TokenStore
 from elmo.pretrain.model.export import Output, load_model
 from elmo.pretrain.model.language_model import LanguageModel, word_vectors
-from elmo.pretrain.training.batches import IGNORED, Batcher, BatchPlan
-from elmo.pretrain.training.reading import Text, text_of_words, texts_of_store
+from elmo.pretrain.training.batches import IGNORED, Batcher, BatchPlan, Text, text_of_words, texts_of_store
 from elmo.tokeniser import Tokenise, Tokeniser
 
 TERMS = "full softmax, each sentence from a zero state, cased, </S> predicted, <UNK> predicted"

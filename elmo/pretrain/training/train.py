@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections import deque
 from collections.abc import Callable, Generator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
+from itertools import count
 
 import numpy as np
 import torch
@@ -22,13 +22,13 @@ from rich.progress import Progress, TaskProgressColumn
 
 from elmo.common.errors import InputError
 from elmo.common.progress import print_line, progress_bar
+from elmo.common.threads import ahead
 from elmo.pretrain.corpus.token_store import Sentences
 from elmo.pretrain.model.language_model import LanguageModel
-from elmo.pretrain.training.batches import Batcher, BatchPlan
+from elmo.pretrain.training.batches import Batcher, BatchPlan, Text
 from elmo.pretrain.training.checkpoint import CurveRow, Position, RunFolder
 from elmo.pretrain.training.parallel import ALONE, Workers
 from elmo.pretrain.training.perplexity import Perplexity, perplexity
-from elmo.pretrain.training.reading import Text
 from elmo.pretrain.training.settings import Budget, Settings, Training
 from elmo.pretrain.training.step import Stepper, Upload
 
@@ -182,17 +182,7 @@ def _prepared(batcher: Batcher, seed: int, first: int, pin: bool) -> Generator[U
         return Upload.of(batcher(step), offset, pin)
 
     with ThreadPoolExecutor(PREPARERS) as pool:
-        waiting: deque[Future[Upload]] = deque()
-        step = first
-        try:
-            while True:
-                while len(waiting) < PREPARED:
-                    waiting.append(pool.submit(prepare, step))
-                    step += 1
-                yield waiting.popleft().result()
-        finally:
-            for future in waiting:
-                future.cancel()
+        yield from ahead(pool, prepare, count(first), PREPARED)
 
 
 def _warm_up(stepper: Stepper, batcher: Batcher, console: Console) -> None:

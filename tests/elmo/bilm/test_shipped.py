@@ -12,8 +12,8 @@ from elmo.bilm.weight_files import SHIPPED, shipped_names
 from elmo.embed import read_lines
 from elmo.neighbours import nearest, uses_of
 from elmo.pretrain.model.export import load_model
+from elmo.pretrain.training.batches import text_of_words
 from elmo.pretrain.training.perplexity import perplexity
-from elmo.pretrain.training.reading import text_of_words
 
 TEXT = """
 The mayor opened the new bridge on Monday and thanked the engineers who had worked on it for three years .
