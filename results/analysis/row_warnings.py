@@ -7,6 +7,7 @@ from results.analysis.rows import TableRow
 from results.records.identity import Parts, differences, flattened
 from results.records.record import RunRecord
 
+NAMES = ("features.name", "features.title", "task.title")  # no settings
 # Settings that choose the vectors; the other settings of features say how the vectors are used.
 SOURCES = ("weights", "vectors", "dim", "untrained", "untrained_seed")
 
@@ -47,13 +48,13 @@ def _arm_differences(first: RunRecord, second: RunRecord) -> tuple[list[str], bo
     found = differences(*sides)
     # A setting that only one of them has was added to the suite between the two runs; its default is the old behaviour.
     keys = [key for key, values in found.items() if key.startswith("features.") or "absent" not in values]
-    keys = [key for key in keys if not key.startswith("recipes.") or key == "recipes.task"]
+    keys = [key for key in keys if key not in NAMES and (not key.startswith("recipes.") or key == "recipes.task")]
     other = [key for key in keys if key.split(".")[0] not in ("features", "vectors", "weights")]
     if _feature_parts(sides[0]) != _feature_parts(sides[1]):
         return other, True
     of_arm = [key for key in keys if key not in other]
     sources = [key for key in of_arm if not key.startswith("features.") or key.split(".")[-1] in SOURCES]
-    settings = [key for key in keys if key not in sources and key != "features.name"]
+    settings = [key for key in keys if key not in sources]
     return settings, bool(other or sources)
 
 

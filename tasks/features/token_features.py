@@ -29,9 +29,10 @@ from tasks.modules.seeding import initialise
 
 @dataclass
 class FeaturesConfig:
-    """The parts of x_k; any of them may be null. `dropout` is applied to the joined vector."""
+    """The parts of x_k; any of them may be null. `dropout` is applied to the joined vector, `title` is for people."""
 
     name: str = "???"
+    title: str = ""
     words: WordsConfig | None = field(default_factory=WordsConfig)
     characters: CharactersConfig | None = field(default_factory=CharactersConfig)
     elmo: ElmoConfig | None = None

@@ -38,8 +38,9 @@ NOT_IN_FINGERPRINT = (
 TASK_ENTRY_POINTS = "elmo_benchmark.tasks"  # the entry point group for tasks of installed packages
 
 BY_NAME_OR_PATH = (("words", "vectors"), ("elmo", "weights"))  # settings of features
+TITLES = ("task.title", "features.title")  # names for people, in tables and reports
 # Where the data are and how many are expected; the fingerprint has the hash of their content.
-NOT_IN_VARIANT = ("data.expected.", "data.hub.")
+NOT_IN_VARIANT = ("data.expected.", "data.hub.", *TITLES)
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,7 @@ def _parsed(tree: DictConfig, task_class: type[Task[Any, Any]]) -> RunConfig:
     data: DataConfig = OmegaConf.to_object(_chosen_data(tree))  # type: ignore[assignment]
     if data.task not in (None, name):
         raise InputError(f"data={data.name} is for task={data.task}, found task={name}")
-    settings = {key: value for key, value in values.task.items() if key != "_target_"}
+    settings = {key: value for key, value in values.task.items() if key not in ("_target_", "title")}
     task = task_class(
         _checked(task_class.settings_type, settings, "task"),
         _checked(task_class.reader_type, data.reader, "data.reader"),
@@ -216,7 +217,7 @@ def own_settings(resolved: Mapping[str, Any], task: type[Task[Any, Any]]) -> dic
     there = _flat({**defaults, "reader": OmegaConf.to_container(OmegaConf.structured(task.reader_type))})
     here = _flat({**{key: resolved[key] for key in kinds}, "reader": resolved["data"]["reader"]})
     # The identity has the name, and the fingerprint the hash of the content.
-    left_out = ("task._target_", "features.name", *(f"features.{part}.{key}" for part, key in BY_NAME_OR_PATH))
+    left_out = ("task._target_", "features.name", *TITLES, *(f"features.{part}.{key}" for part, key in BY_NAME_OR_PATH))
     return {k: value for k, value in here.items() if k not in left_out and (k not in there or there[k] != value)}
 
 

@@ -13,13 +13,13 @@ from typing import Any
 from elmo.common.errors import InputError
 from results.records.identity import flattened
 from tasks.features.token_features import features_recipes
-from tasks.running.config import BY_NAME_OR_PATH, typed_config
+from tasks.running.config import BY_NAME_OR_PATH, TITLES, typed_config
 from tasks.running.schema import group_options
 
 PINS = Path(__file__).with_suffix(".json")
 COMMAND = "python -m tests.tasks.pinned_defaults"
 ROOTS = ("task", "features", "trainer")
-NAMES = ("task._target_", "features.name", *(f"features.{part}.{key}" for part, key in BY_NAME_OR_PATH))
+NAMES = ("task._target_", "features.name", *TITLES, *(f"features.{part}.{key}" for part, key in BY_NAME_OR_PATH))
 
 Pins = dict[str, dict[str, dict[str, Any]]]
 

@@ -13,7 +13,7 @@ from tasks.features.characters import CharactersConfig
 from tasks.features.frozen_layers import ElmoConfig
 from tasks.features.token_features import FeaturesConfig
 from tasks.features.words import WordsConfig
-from tasks.running.config import run_config
+from tasks.running.config import own_settings, run_config
 from tasks.running.schema import compose_config
 from tasks.training.trainer import TrainerConfig
 from tests.tasks.making import run_of
@@ -200,6 +200,17 @@ class TestUsersFiles:
         assert not (tmp_path / "runs").exists()
 
 
+def test_titles_are_recorded_and_change_no_fingerprint():
+    """Names for people, for example in a user's YAML of features called mine."""
+    plain = run_of("features=glove")
+    titled = run_of("features=glove", "features.title=My vectors", "+task.title=My task")
+    assert titled.variant == plain.variant == {}
+    assert (titled.resolved["task"]["title"], titled.resolved["features"]["title"]) == ("My task", "My vectors")
+    renamed = [{**run.resolved, "features": {**run.resolved["features"], "name": "mine"}} for run in (plain, titled)]
+    before, after = (own_settings(resolved, type(plain.task)) for resolved in renamed)
+    assert before == after != {}
+
+
 class TestShippedFiles:
     @pytest.mark.parametrize(("task", "data"), [(task, data) for task in TASKS for data in data_of(task)])
     def test_arms_compose_and_differ_only_under_features(self, task, data):
@@ -261,7 +272,7 @@ class TestShippedFiles:
         def fields(kind):
             return {field.name for field in dataclasses.fields(kind)}
 
-        assert fields(FeaturesConfig) == {"name", "words", "characters", "elmo", "dropout"}
+        assert fields(FeaturesConfig) == {"name", "title", "words", "characters", "elmo", "dropout"}
         assert fields(WordsConfig) == {"vectors", "dim", "lowercase", "trainable"}
         assert fields(CharactersConfig) == {"dim", "filters", "width"}
         elmo = {"enabled", "weights", "untrained", "untrained_seed", "places", "layers", "l2", "layer_norm", "dropout"}
