@@ -19,11 +19,13 @@ from elmo.common.packing import Packing
 # mypy: disable-error-code="misc,no-untyped-def,no-untyped-call,untyped-decorator,import-not-found,import-untyped"
 # ruff: noqa: ANN001, ANN202, N803
 
-ROWS = 16  # the fewest that a matrix unit multiplies; 32 are slower, with one program and with a full GPU
-SIZES = ["n_steps", "packed"]  # differ between batches; Triton would compile another kernel if 16 divides one
+ROWS = tl.constexpr(16)  # the fewest that a matrix unit multiplies; 32 are slower, with one program and with a full GPU
+DEPTH = tl.constexpr(16)  # rows of the weights multiplied at once
+STAGES = tl.constexpr(
+    3
+)  # tiles in flight; with four gates of 128 columns 68 kB, which every GPU with asynchronous copies has
 WIDEST_BLOCK = 128  # columns of a product computed at once
-DEPTH = 16  # rows of the weights multiplied at once
-STAGES = 3  # tiles in flight; with four gates of 128 columns 68 kB, which every GPU with asynchronous copies has
+SIZES = ["n_steps", "packed"]  # differ between batches; Triton would compile another kernel if 16 divides one
 
 
 @triton.jit
@@ -55,176 +57,29 @@ def _plus(total, left, right, k, depth, columns, width, HIDDEN: tl.constexpr, PR
     return tl.dot(left, right, total, input_precision=PRECISION)
 
 
-@triton.jit
-def _product(
-    total,
-    left,
-    rows,
-    live,
-    depth,
-    right,
-    columns,
-    HIDDEN: tl.constexpr,
-    DEPTH: tl.constexpr,
-    STAGES: tl.constexpr,
-    PRECISION: tl.constexpr,
-):
-    """`total` plus the product of some rows of `left`, `depth` wide, and some of the HIDDEN columns of `right`."""
-    for first in tl.range(0, depth, DEPTH, num_stages=STAGES):
-        k = first + tl.arange(0, DEPTH)
-        a = _rows(left, rows, k, depth, live[:, None] & (k < depth)[None, :])
-        total = _plus(total, a, right, k, depth, columns, HIDDEN, HIDDEN, PRECISION)
-    return total
-
-
 @triton.jit(do_not_specialize=SIZES)
-def _lstm_forward(
-    gates,
-    by_state,
-    cells,
-    squashed,
+def _forward(
+    gates,  # (2, packed, GATES * HIDDEN): o, i, f, g of an LSTM, r, z, n of a GRU
+    by_state,  # (2, HIDDEN, GATES * HIDDEN)
+    bias,  # of a GRU, (2, GATES * HIDDEN)
+    carried,  # what a step takes over from the one before: cells of an LSTM, states of a GRU, (2, packed, HIDDEN)
+    kept,  # for the backward pass: tanh of the cells, or the state's part of the candidate, (2, packed, HIDDEN)
     states,
     steps,
     n_steps,
     packed,
+    GATES: tl.constexpr,
     HIDDEN: tl.constexpr,
     BLOCK: tl.constexpr,
-    ROWS: tl.constexpr,
-    DEPTH: tl.constexpr,
-    STAGES: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
     block, direction = tl.program_id(0), tl.program_id(1)
-    gates += direction * packed * 4 * HIDDEN
-    by_state += direction * HIDDEN * 4 * HIDDEN
-    cells += direction * packed * HIDDEN
-    squashed += direction * packed * HIDDEN
-    states += direction * packed * HIDDEN
-    ranks = block * ROWS + tl.arange(0, ROWS)
-    earlier = 0
-    for step in range(n_steps):
-        start, size = _step(steps, n_steps, step)
-        if block * ROWS < size:
-            live = ranks < size
-            now, past = start + ranks, earlier + ranks
-            for first in range(0, HIDDEN, BLOCK):
-                at = first + tl.arange(0, BLOCK)
-                inside = live[:, None] & (at < HIDDEN)[None, :]
-                o = _rows(gates, now, at, 4 * HIDDEN, inside)
-                i = _rows(gates + HIDDEN, now, at, 4 * HIDDEN, inside)
-                f = _rows(gates + 2 * HIDDEN, now, at, 4 * HIDDEN, inside)
-                g = _rows(gates + 3 * HIDDEN, now, at, 4 * HIDDEN, inside)
-                before = tl.zeros_like(o)
-                if step > 0:
-                    before = _rows(cells, past, at, HIDDEN, inside)
-                    for deep in tl.range(0, HIDDEN, DEPTH, num_stages=STAGES):
-                        k = deep + tl.arange(0, DEPTH)
-                        a = _rows(states, past, k, HIDDEN, live[:, None] & (k < HIDDEN)[None, :])
-                        o = _plus(o, a, by_state, k, HIDDEN, at, 4 * HIDDEN, HIDDEN, PRECISION)
-                        i = _plus(i, a, by_state + HIDDEN, k, HIDDEN, at, 4 * HIDDEN, HIDDEN, PRECISION)
-                        f = _plus(f, a, by_state + 2 * HIDDEN, k, HIDDEN, at, 4 * HIDDEN, HIDDEN, PRECISION)
-                        g = _plus(g, a, by_state + 3 * HIDDEN, k, HIDDEN, at, 4 * HIDDEN, HIDDEN, PRECISION)
-                o, i, f, g = tl.sigmoid(o), tl.sigmoid(i), tl.sigmoid(f), _tanh(g)
-                cell = f * before + i * g
-                flat = _tanh(cell)
-                _put(cells, now, at, HIDDEN, inside, cell)
-                _put(squashed, now, at, HIDDEN, inside, flat)
-                _put(states, now, at, HIDDEN, inside, o * flat)
-                _put(gates, now, at, 4 * HIDDEN, inside, o)
-                _put(gates + HIDDEN, now, at, 4 * HIDDEN, inside, i)
-                _put(gates + 2 * HIDDEN, now, at, 4 * HIDDEN, inside, f)
-                _put(gates + 3 * HIDDEN, now, at, 4 * HIDDEN, inside, g)
-            tl.debug_barrier()
-        earlier = start
-
-
-@triton.jit(do_not_specialize=SIZES)
-def _lstm_backward(
-    grad,
-    gates,
-    cells,
-    squashed,
-    weight,
-    grad_gates,
-    grad_cells,
-    steps,
-    n_steps,
-    packed,
-    HIDDEN: tl.constexpr,
-    BLOCK: tl.constexpr,
-    ROWS: tl.constexpr,
-    DEPTH: tl.constexpr,
-    STAGES: tl.constexpr,
-    PRECISION: tl.constexpr,
-):
-    block, direction = tl.program_id(0), tl.program_id(1)
-    grad += direction * packed * HIDDEN
-    gates += direction * packed * 4 * HIDDEN
-    cells += direction * packed * HIDDEN
-    squashed += direction * packed * HIDDEN
-    weight += direction * 4 * HIDDEN * HIDDEN
-    grad_gates += direction * packed * 4 * HIDDEN
-    grad_cells += direction * packed * HIDDEN
-    ranks = block * ROWS + tl.arange(0, ROWS)
-    later, later_size = 0, 0
-    for back in range(n_steps):
-        step = n_steps - 1 - back
-        start, size = _step(steps, n_steps, step)
-        if block * ROWS < size:
-            live = ranks < size
-            goes_on = ranks < later_size
-            now, after = start + ranks, later + ranks
-            past = _step(steps, n_steps, tl.maximum(step - 1, 0))[0] + ranks
-            for first in range(0, HIDDEN, BLOCK):
-                at = first + tl.arange(0, BLOCK)
-                inside = live[:, None] & (at < HIDDEN)[None, :]
-                follows = goes_on[:, None] & (at < HIDDEN)[None, :]
-                state = _rows(grad, now, at, HIDDEN, inside)
-                if block * ROWS < later_size:
-                    state = _product(
-                        state, grad_gates, after, goes_on, 4 * HIDDEN, weight, at, HIDDEN, DEPTH, STAGES, PRECISION
-                    )
-                o = _rows(gates, now, at, 4 * HIDDEN, inside)
-                i = _rows(gates + HIDDEN, now, at, 4 * HIDDEN, inside)
-                f = _rows(gates + 2 * HIDDEN, now, at, 4 * HIDDEN, inside)
-                g = _rows(gates + 3 * HIDDEN, now, at, 4 * HIDDEN, inside)
-                flat = _rows(squashed, now, at, HIDDEN, inside)
-                carried = _rows(grad_cells, after, at, HIDDEN, follows) * _rows(
-                    gates + 2 * HIDDEN, after, at, 4 * HIDDEN, follows
-                )
-                before = _rows(cells, past, at, HIDDEN, inside & (step > 0))
-                cell = state * o * (1 - flat * flat) + carried
-                _put(grad_cells, now, at, HIDDEN, inside, cell)
-                _put(grad_gates, now, at, 4 * HIDDEN, inside, state * flat * o * (1 - o))
-                _put(grad_gates + HIDDEN, now, at, 4 * HIDDEN, inside, cell * g * i * (1 - i))
-                _put(grad_gates + 2 * HIDDEN, now, at, 4 * HIDDEN, inside, cell * before * f * (1 - f))
-                _put(grad_gates + 3 * HIDDEN, now, at, 4 * HIDDEN, inside, cell * i * (1 - g * g))
-            tl.debug_barrier()
-        later, later_size = start, size
-
-
-@triton.jit(do_not_specialize=SIZES)
-def _gru_forward(
-    gates,
-    by_state,
-    bias,
-    added,
-    states,
-    steps,
-    n_steps,
-    packed,
-    HIDDEN: tl.constexpr,
-    BLOCK: tl.constexpr,
-    ROWS: tl.constexpr,
-    DEPTH: tl.constexpr,
-    STAGES: tl.constexpr,
-    PRECISION: tl.constexpr,
-):
-    block, direction = tl.program_id(0), tl.program_id(1)
-    gates += direction * packed * 3 * HIDDEN
-    by_state += direction * HIDDEN * 3 * HIDDEN
-    bias += direction * 3 * HIDDEN
-    added += direction * packed * HIDDEN
+    WIDTH: tl.constexpr = GATES * HIDDEN
+    gates += direction * packed * WIDTH
+    by_state += direction * HIDDEN * WIDTH
+    bias += direction * WIDTH
+    carried += direction * packed * HIDDEN
+    kept += direction * packed * HIDDEN
     states += direction * packed * HIDDEN
     ranks = block * ROWS + tl.arange(0, ROWS)
     earlier = 0
@@ -237,58 +92,73 @@ def _gru_forward(
                 at = first + tl.arange(0, BLOCK)
                 within = at < HIDDEN
                 inside = live[:, None] & within[None, :]
-                r = _rows(gates, now, at, 3 * HIDDEN, inside) + tl.load(bias + at, within, other=0.0)[None, :]
-                z = (
-                    _rows(gates + HIDDEN, now, at, 3 * HIDDEN, inside)
-                    + tl.load(bias + HIDDEN + at, within, other=0.0)[None, :]
-                )
-                n = _rows(gates + 2 * HIDDEN, now, at, 3 * HIDDEN, inside)
-                more = tl.zeros_like(n) + tl.load(bias + 2 * HIDDEN + at, within, other=0.0)[None, :]
-                before = tl.zeros_like(n)
+                # The gates before their nonlinearity; `last` is g, or the state's part of n, which r will scale.
+                one = _rows(gates, now, at, WIDTH, inside)
+                two = _rows(gates + HIDDEN, now, at, WIDTH, inside)
+                three = _rows(gates + 2 * HIDDEN, now, at, WIDTH, inside)
+                if GATES == 4:
+                    last = _rows(gates + 3 * HIDDEN, now, at, WIDTH, inside)
+                else:
+                    one += tl.load(bias + at, within, other=0.0)[None, :]
+                    two += tl.load(bias + HIDDEN + at, within, other=0.0)[None, :]
+                    last = tl.zeros_like(three) + tl.load(bias + 2 * HIDDEN + at, within, other=0.0)[None, :]
+                before = tl.zeros_like(one)
                 if step > 0:
-                    before = _rows(states, past, at, HIDDEN, inside)
+                    before = _rows(carried, past, at, HIDDEN, inside)
                     for deep in tl.range(0, HIDDEN, DEPTH, num_stages=STAGES):
                         k = deep + tl.arange(0, DEPTH)
                         a = _rows(states, past, k, HIDDEN, live[:, None] & (k < HIDDEN)[None, :])
-                        r = _plus(r, a, by_state, k, HIDDEN, at, 3 * HIDDEN, HIDDEN, PRECISION)
-                        z = _plus(z, a, by_state + HIDDEN, k, HIDDEN, at, 3 * HIDDEN, HIDDEN, PRECISION)
-                        more = _plus(more, a, by_state + 2 * HIDDEN, k, HIDDEN, at, 3 * HIDDEN, HIDDEN, PRECISION)
-                r, z = tl.sigmoid(r), tl.sigmoid(z)
-                n = _tanh(n + r * more)
-                _put(added, now, at, HIDDEN, inside, more)
-                _put(states, now, at, HIDDEN, inside, n + z * (before - n))
-                _put(gates, now, at, 3 * HIDDEN, inside, r)
-                _put(gates + HIDDEN, now, at, 3 * HIDDEN, inside, z)
-                _put(gates + 2 * HIDDEN, now, at, 3 * HIDDEN, inside, n)
+                        one = _plus(one, a, by_state, k, HIDDEN, at, WIDTH, HIDDEN, PRECISION)
+                        two = _plus(two, a, by_state + HIDDEN, k, HIDDEN, at, WIDTH, HIDDEN, PRECISION)
+                        if GATES == 4:
+                            three = _plus(three, a, by_state + 2 * HIDDEN, k, HIDDEN, at, WIDTH, HIDDEN, PRECISION)
+                        last = _plus(last, a, by_state + WIDTH - HIDDEN, k, HIDDEN, at, WIDTH, HIDDEN, PRECISION)
+                one, two = tl.sigmoid(one), tl.sigmoid(two)
+                if GATES == 4:
+                    three, last = tl.sigmoid(three), _tanh(last)
+                    cell = three * before + two * last
+                    flat = _tanh(cell)
+                    _put(carried, now, at, HIDDEN, inside, cell)
+                    _put(kept, now, at, HIDDEN, inside, flat)
+                    _put(states, now, at, HIDDEN, inside, one * flat)
+                    _put(gates + 3 * HIDDEN, now, at, WIDTH, inside, last)
+                else:
+                    three = _tanh(three + one * last)
+                    _put(kept, now, at, HIDDEN, inside, last)
+                    _put(states, now, at, HIDDEN, inside, three + two * (before - three))
+                _put(gates, now, at, WIDTH, inside, one)
+                _put(gates + HIDDEN, now, at, WIDTH, inside, two)
+                _put(gates + 2 * HIDDEN, now, at, WIDTH, inside, three)
             tl.debug_barrier()
         earlier = start
 
 
 @triton.jit(do_not_specialize=SIZES)
-def _gru_backward(
-    grad,
+def _backward(
+    grad,  # of the states; of a GRU it becomes the sum over all that reads a state
     gates,
-    added,
-    states,
-    weight,
-    grad_recurrent,
+    carried,
+    kept,
+    weight,  # (2, GATES * HIDDEN, HIDDEN)
+    grad_gates,
+    grad_cells,  # of an LSTM
     steps,
     n_steps,
     packed,
+    GATES: tl.constexpr,
     HIDDEN: tl.constexpr,
     BLOCK: tl.constexpr,
-    ROWS: tl.constexpr,
-    DEPTH: tl.constexpr,
-    STAGES: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
     block, direction = tl.program_id(0), tl.program_id(1)
+    WIDTH: tl.constexpr = GATES * HIDDEN
     grad += direction * packed * HIDDEN
-    gates += direction * packed * 3 * HIDDEN
-    added += direction * packed * HIDDEN
-    states += direction * packed * HIDDEN
-    weight += direction * 3 * HIDDEN * HIDDEN
-    grad_recurrent += direction * packed * 3 * HIDDEN
+    gates += direction * packed * WIDTH
+    carried += direction * packed * HIDDEN
+    kept += direction * packed * HIDDEN
+    weight += direction * WIDTH * HIDDEN
+    grad_gates += direction * packed * WIDTH
+    grad_cells += direction * packed * HIDDEN
     ranks = block * ROWS + tl.arange(0, ROWS)
     later, later_size = 0, 0
     for back in range(n_steps):
@@ -296,35 +166,41 @@ def _gru_backward(
         start, size = _step(steps, n_steps, step)
         if block * ROWS < size:
             live = ranks < size
-            goes_on = ranks < later_size
+            continues = ranks < later_size
             now, after = start + ranks, later + ranks
             past = _step(steps, n_steps, tl.maximum(step - 1, 0))[0] + ranks
             for first in range(0, HIDDEN, BLOCK):
                 at = first + tl.arange(0, BLOCK)
                 inside = live[:, None] & (at < HIDDEN)[None, :]
-                follows = goes_on[:, None] & (at < HIDDEN)[None, :]
+                follows = continues[:, None] & (at < HIDDEN)[None, :]
                 state = _rows(grad, now, at, HIDDEN, inside)
-                state += _rows(grad, after, at, HIDDEN, follows) * _rows(gates + HIDDEN, after, at, 3 * HIDDEN, follows)
+                if GATES == 3:
+                    state += _rows(grad, after, at, HIDDEN, follows) * _rows(gates + HIDDEN, after, at, WIDTH, follows)
                 if block * ROWS < later_size:
-                    state = _product(
-                        state, grad_recurrent, after, goes_on, 3 * HIDDEN, weight, at, HIDDEN, DEPTH, STAGES, PRECISION
-                    )
-                r = _rows(gates, now, at, 3 * HIDDEN, inside)
-                z = _rows(gates + HIDDEN, now, at, 3 * HIDDEN, inside)
-                n = _rows(gates + 2 * HIDDEN, now, at, 3 * HIDDEN, inside)
-                before = _rows(states, past, at, HIDDEN, inside & (step > 0))
-                to_n = state * (1 - z) * (1 - n * n)
-                _put(grad, now, at, HIDDEN, inside, state)
-                _put(
-                    grad_recurrent,
-                    now,
-                    at,
-                    3 * HIDDEN,
-                    inside,
-                    to_n * _rows(added, now, at, HIDDEN, inside) * r * (1 - r),
-                )
-                _put(grad_recurrent + HIDDEN, now, at, 3 * HIDDEN, inside, state * (before - n) * z * (1 - z))
-                _put(grad_recurrent + 2 * HIDDEN, now, at, 3 * HIDDEN, inside, to_n * r)
+                    for deep in tl.range(0, WIDTH, DEPTH, num_stages=STAGES):
+                        k = deep + tl.arange(0, DEPTH)
+                        a = _rows(grad_gates, after, k, WIDTH, continues[:, None] & (k < WIDTH)[None, :])
+                        state = _plus(state, a, weight, k, WIDTH, at, HIDDEN, HIDDEN, PRECISION)
+                one = _rows(gates, now, at, WIDTH, inside)
+                two = _rows(gates + HIDDEN, now, at, WIDTH, inside)
+                three = _rows(gates + 2 * HIDDEN, now, at, WIDTH, inside)
+                before = _rows(carried, past, at, HIDDEN, inside & (step > 0))
+                held = _rows(kept, now, at, HIDDEN, inside)
+                if GATES == 4:
+                    last = _rows(gates + 3 * HIDDEN, now, at, WIDTH, inside)
+                    next_f = _rows(gates + 2 * HIDDEN, after, at, WIDTH, follows)
+                    cell = state * one * (1 - held * held) + _rows(grad_cells, after, at, HIDDEN, follows) * next_f
+                    _put(grad_cells, now, at, HIDDEN, inside, cell)
+                    _put(grad_gates, now, at, WIDTH, inside, state * held * one * (1 - one))
+                    _put(grad_gates + HIDDEN, now, at, WIDTH, inside, cell * last * two * (1 - two))
+                    _put(grad_gates + 2 * HIDDEN, now, at, WIDTH, inside, cell * before * three * (1 - three))
+                    _put(grad_gates + 3 * HIDDEN, now, at, WIDTH, inside, cell * two * (1 - last * last))
+                else:
+                    to_n = state * (1 - two) * (1 - three * three)
+                    _put(grad, now, at, HIDDEN, inside, state)
+                    _put(grad_gates, now, at, WIDTH, inside, to_n * held * one * (1 - one))
+                    _put(grad_gates + HIDDEN, now, at, WIDTH, inside, state * (before - three) * two * (1 - two))
+                    _put(grad_gates + 2 * HIDDEN, now, at, WIDTH, inside, to_n * one)
             tl.debug_barrier()
         later, later_size = start, size
 
@@ -334,7 +210,7 @@ def lstm_forward(gates: Tensor, weight: Tensor, packing: Packing) -> tuple[Tenso
     cells = gates.new_empty(2, gates.shape[1], weight.shape[2])
     squashed, states = torch.empty_like(cells), torch.empty_like(cells)
     by_state = weight.transpose(1, 2).contiguous()
-    _walk(_lstm_forward, (gates, by_state, cells, squashed, states), weight, packing)
+    _walk(_forward, (gates, by_state, by_state, cells, squashed, states), weight, packing)
     return cells, squashed, states
 
 
@@ -343,7 +219,7 @@ def lstm_backward(
 ) -> Tensor:
     """The gradients of the gates before their nonlinearity."""
     grad_gates, grad_cells = torch.empty_like(gates), torch.empty_like(cells)
-    _walk(_lstm_backward, (grad, gates, cells, squashed, weight, grad_gates, grad_cells), weight, packing)
+    _walk(_backward, (grad, gates, cells, squashed, weight, grad_gates, grad_cells), weight, packing)
     return grad_gates
 
 
@@ -351,7 +227,8 @@ def gru_forward(gates: Tensor, weight: Tensor, bias: Tensor, packing: Packing) -
     """The previous state's part of the candidate, and the states; overwrites `gates` with their values."""
     added = gates.new_empty(2, gates.shape[1], weight.shape[2])
     states = torch.empty_like(added)
-    _walk(_gru_forward, (gates, weight.transpose(1, 2).contiguous(), bias, added, states), weight, packing)
+    by_state = weight.transpose(1, 2).contiguous()
+    _walk(_forward, (gates, by_state, bias, states, added, states), weight, packing)
     return added, states
 
 
@@ -360,22 +237,20 @@ def gru_backward(
 ) -> Tensor:
     """The gradients of the state's part of the gates; `grad` becomes the gradients of the states."""
     grad_recurrent = torch.empty_like(gates)
-    _walk(_gru_backward, (grad, gates, added, states, weight, grad_recurrent), weight, packing)
+    _walk(_backward, (grad, gates, states, added, weight, grad_recurrent, grad), weight, packing)
     return grad_recurrent
 
 
 def _walk(kernel, tensors: tuple[Tensor, ...], weight: Tensor, packing: Packing) -> None:
     hidden, packed = weight.shape[2], tensors[0].shape[1]
-    kernel[(triton.cdiv(packing.sizes[0], ROWS), 2)](
+    kernel[(triton.cdiv(packing.sizes[0], ROWS.value), 2)](
         *tensors,
         packing.steps,
         packing.steps.shape[1],
         packed,
+        GATES=weight.shape[1] // hidden,
         HIDDEN=hidden,
         BLOCK=max(16, min(triton.next_power_of_2(hidden), WIDEST_BLOCK)),
-        ROWS=ROWS,
-        DEPTH=DEPTH,
-        STAGES=STAGES,
         # The same setting as for cuDNN's recurrences, which use TF32 by default.
         PRECISION="tf32" if torch.backends.cudnn.allow_tf32 else "ieee",
         num_warps=8,
