@@ -22,6 +22,7 @@ from tasks.running.config import run_config
 from tasks.running.config_errors import explain, explain_null
 from tasks.running.experiment import Ended, RunFailed, run
 from tasks.running.schema import group_options
+from tasks.sweeps import experiment_sweeper
 from tasks.sweeps.callback import Sweep
 from tasks.sweeps.launcher_errors import explain_launcher, explain_stop
 from tasks.sweeps.process_end import Terminated, end_children, sigterm_as_interrupt
@@ -29,6 +30,8 @@ from tasks.training.trainer import NonFiniteLoss, OutOfMemory
 
 # Errors with a message that is meant for the user.
 EXPLAINED = (InputError, RecordConflict, RecordUnreadable, ScorersDisagree, NonFiniteLoss, OutOfMemory, OSError)
+experiment_sweeper.register()
+
 MOST_BREAKS = 3  # a sweep stops after this many killed processes in a row without a run that ended
 
 HELP = """\
@@ -105,6 +108,8 @@ def main() -> None:
         explained = explain_launcher(error) or explain_null(error)
         if explained is None and isinstance(error, HydraException | OmegaConfBaseException):
             explained = explain(error)
+        if explained is None and isinstance(error, InputError):  # in the file of an experiment, or the choice of cells
+            explained = str(error)
         if explained is None and isinstance(error, OSError):  # in the sweep's own folder
             explained = f"{error}. If the folder for results is not writable, use another runs_dir=DIR"
         if explained is None:

@@ -19,14 +19,22 @@ ROOM_FOR_HYDRA = {
         "tasks/running/dataset_file.py",
         "tasks/running/schema.py",
         "tasks/sweeps/callback.py",
+        "tasks/sweeps/experiment_sweeper.py",
         "elmo/common/config_errors.py",
         "elmo/pretrain/__main__.py",
     ),
 }
 # Who makes records, and of results/ all that making one needs.
-MAKERS = {"tasks/run.py", "tasks/running/experiment.py", "tasks/running/plan.py", "tasks/sweeps/callback.py"}
+MAKERS = {
+    "tasks/run.py",
+    "tasks/running/experiment.py",
+    "tasks/running/plan.py",
+    "tasks/sweeps/callback.py",
+    "tasks/sweeps/experiment_sweeper.py",
+}
 FOR_MAKERS = tuple(
-    f"results.records.{name}." for name in ("environment", "identity", "record", "run_lock", "sweep_manifest")
+    f"results.records.{name}."
+    for name in ("environment", "experiment_file", "identity", "record", "run_lock", "sweep_manifest")
 )
 FOR_TASKS = "results.records.metric."  # how they declare their metrics
 MIGRATES = "tasks/running/migrate.py"  # reads records of schema 1

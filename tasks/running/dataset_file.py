@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import yaml
 from hydra.core.config_search_path import ConfigSearchPath
@@ -21,23 +21,24 @@ from hydra.plugins.config_source import ConfigResult, ConfigSource
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import OmegaConf
 
-GROUP = "data/"
-SUFFIX = ".yaml"
 DEEPEST = 10  # levels of nesting; a dataset has four
 
 
 class DatasetFiles(ConfigSource):
     """Hydra's config source for data=PATH.yaml; datasets by name are in conf/ and --config-dir."""
 
+    group: ClassVar[str] = "data/"
+    suffix: ClassVar[str] = ".yaml"
+
     @staticmethod
     def scheme() -> str:  # noqa: D102
         return "dataset-file"
 
     def is_config(self, config_path: str) -> bool:  # noqa: D102
-        return config_path.startswith(GROUP) and config_path.endswith(SUFFIX)
+        return config_path.startswith(self.group) and config_path.endswith(self.suffix)
 
     def load_config(self, config_path: str) -> ConfigResult:  # noqa: D102
-        path = config_path.removeprefix(GROUP)
+        path = config_path.removeprefix(self.group)
         content = OmegaConf.create({"dataset_file": path, "data": read_dataset(path)})
         return ConfigResult(self.provider, path, content, header={"package": "_global_"})
 

@@ -26,6 +26,7 @@ from elmo.common.durations import duration
 from elmo.common.errors import InputError
 from elmo.common.files import expanded
 from elmo.common.progress import Reporter
+from results.records.experiment_file import sweep_name
 from results.records.identity import record_path
 from results.records.record import RecordConflict, RecordUnreadable, decide, read_record, timestamp
 from results.records.run_lock import LOCK_NAME
@@ -33,6 +34,7 @@ from results.records.sweep_manifest import Manifest, write_manifest
 from tasks.running.config import RunConfig, run_config
 from tasks.running.experiment import Ended, RunFailed
 from tasks.running.plan import RunPlan, identity_of
+from tasks.sweeps.experiment_sweeper import SWEEPER, experiment_runs
 
 ENDS = {
     "finished": "runs finished",
@@ -91,7 +93,7 @@ class Sweep(Callback):
             folder.mkdir(parents=True, exist_ok=True)
             for left in folder.glob("*.partial"):  # by killed sweeps
                 left.unlink(missing_ok=True)
-        except (OSError, OmegaConfBaseException):
+        except (OSError, OmegaConfBaseException, HydraException, InputError):
             return  # Hydra is about to find the same, and main() explains it
         self.launcher = config.hydra.launcher._target_
         Sweep.latest = self
@@ -169,10 +171,13 @@ def end_line(overrides: str, ended: Ended | RunFailed) -> str:
 def runs_in(config: DictConfig) -> list[list[str]] | None:
     """The runs of a multirun, each as what it overrides, or None where only its sweeper can know."""
     sweeper = config.hydra.sweeper
+    parser = OverridesParser.create(config_loader=GlobalHydra.instance().config_loader())
+    arguments = list(config.hydra.overrides.task)
+    if sweeper._target_ == SWEEPER:
+        return experiment_runs(sweeper.experiment, parser.parse_overrides(arguments))
     if sweeper._target_ != f"{BasicSweeper.__module__}.{BasicSweeper.__qualname__}":
         return None
-    arguments = [f"{key}={value}" for key, value in (sweeper.params or {}).items()] + list(config.hydra.overrides.task)
-    parser = OverridesParser.create(config_loader=GlobalHydra.instance().config_loader())
+    arguments = [f"{key}={value}" for key, value in (sweeper.params or {}).items()] + arguments
     (runs,) = BasicSweeper.split_arguments(parser.parse_overrides(arguments), None)
     return runs
 
@@ -207,7 +212,7 @@ def manifest_of(config: DictConfig, configs: Mapping[str, RunConfig | str]) -> M
     # The same runs are the same sweep, whichever other keys say where they take place.
     digest = hashlib.sha256("\n".join(identity.title for identity in identities).encode()).hexdigest()[:8]
     return Manifest(
-        name=config.hydra.runtime.choices.get("experiment") or f"sweep-{digest}",
+        name=sweep_name(config.hydra.runtime.choices.get("experiment") or f"sweep-{digest}"),
         command=shlex.join(["python", "-m", "tasks.run", "-m", *config.hydra.overrides.task]),
         runs=identities,
         refused=[f"{overrides}: {found}" for overrides, found in configs.items() if not isinstance(found, RunConfig)],

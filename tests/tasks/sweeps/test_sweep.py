@@ -1,4 +1,4 @@
-"""Sweeps: the experiments that ship, runs side by side, one line for each, and what comes of a failure or of Ctrl-C."""
+"""Sweeps: runs side by side, one line for each, and what comes of a failure or of Ctrl-C."""
 
 import os
 import pickle
@@ -8,20 +8,17 @@ import subprocess
 import sys
 import time
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 
 import hydra_plugins.hydra_joblib_launcher.config  # noqa: F401 (registers the launcher that a test takes away)
 import pytest
 from hydra import compose, initialize_config_module
 from hydra.core.config_store import ConfigStore
-from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from results.records.identity import record_path
 from results.records.record import RunError, read_record
 from results.records.sweep_manifest import read_manifests
 from results.status import main as status
-from tasks.data.datasets import DataSource
 from tasks.running.config import run_config
 from tasks.running.experiment import Ended, RunFailed
 from tasks.running.plan import identity_of
@@ -38,56 +35,6 @@ LINE = re.compile(
 )
 
 
-def runs_of(experiment):
-    """What the experiment's sweep sets, run by run."""
-    with initialize_config_module("conf", version_base="1.3"):
-        settings = compose("config", [f"experiment={experiment}"], return_hydra_config=True).hydra
-        arguments = [f"{key}={value}" for key, value in settings.sweeper.params.items()]
-        parsed = OverridesParser.create().parse_overrides(arguments)
-        (runs,) = callback.BasicSweeper.split_arguments(parsed, None)
-    assert settings.mode.name == "MULTIRUN"
-    return [dict(setting.split("=") for setting in run) for run in runs], settings
-
-
-class TestExperiments:
-    def test_mini_is_four_tasks_in_three_arms_with_three_seeds(self):
-        runs, settings = runs_of("mini")
-        assert len({tuple(sorted(run.items())) for run in runs}) == len(runs) == 36
-        assert {run["task"] for run in runs} == {"ner", "sst5", "snli", "squad"}
-        assert {run["features"] for run in runs} == {"glove", "elmo", "elmo_random"}
-        assert {run["seed"] for run in runs} == {"1", "2", "3"}
-        assert (settings.launcher.n_jobs, settings.launcher.batch_size) == (-1, "1")
-
-    def test_runs_that_need_the_same_layers_are_far_apart(self):
-        runs, _ = runs_of("mini")
-        places = {}
-        for place, run in enumerate(runs):
-            places.setdefault((run["task"], run["features"]), []).append(place)
-        assert all(later - place == 12 for group in places.values() for place, later in pairwise(group))
-
-    def test_an_experiment_changes_no_setting_of_a_run(self):
-        for arm in ("glove", "elmo"):
-            choice = ["task=squad", f"features={arm}", "device=cpu", "seed=2"]
-            assert compose_config([*choice, "experiment=mini"]) == compose_config([*choice, "data=mini"])
-
-    def test_table1_is_a_product_on_the_papers_data(self):
-        runs, settings = runs_of("table1")
-        assert len({tuple(sorted(run.items())) for run in runs}) == len(runs) == 4 * 2 * 5
-        assert compose_config(["experiment=table1"]).data.name == "paper"
-        assert settings.launcher._target_.endswith("BasicLauncher")
-        assert compose_config(["experiment=table1", "task=snli", "data=standin"]).data.name == "standin"
-
-    def test_fewer_labels_start_from_150_sentences_of_mini_ner(self):
-        runs, _ = runs_of("fewer_labels")
-        assert len({tuple(sorted(run.items())) for run in runs}) == len(runs) == 4 * 2 * 4 * 3
-        config = run_config(compose_config(["experiment=fewer_labels", "task=ner"]))
-        sizes = set()
-        for fraction in {float(run["train_fraction"]) for run in runs}:
-            source = DataSource(config.data, config.data_dir, train_fraction=fraction, seed=1)
-            sizes.add(len(source.load(config.task, "train").examples))
-        assert sizes == {150, 300, 600, 900}
-
-
 def manifest_of(*overrides, runs=None):
     """The list of runs of a command, or of these."""
     with initialize_config_module("conf", version_base="1.3"):
@@ -98,7 +45,7 @@ def manifest_of(*overrides, runs=None):
 
 class TestManifest:
     def test_the_experiments_name_and_runs(self):
-        manifest = manifest_of("experiment=mini", "hydra.sweeper.params.task=ner")
+        manifest = manifest_of("experiment=mini", "task=ner")
         assert manifest.name == "mini"
         names = [(run.data, run.task, run.features, run.seed) for run in manifest.runs]
         assert names == [("mini", "ner", arm, seed) for seed in (1, 2, 3) for arm in ("glove", "elmo", "elmo_random")]

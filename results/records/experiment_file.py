@@ -1,0 +1,321 @@
+"""Experiment files: a table of runs as TOML. Rows and arms are overrides of `python -m tasks.run`.
+
+The same file says what a sweep runs and what a table of its records shows. Ours are in results/paper; a user's own is
+named by its path:
+
+    title = "NER on two datasets"
+    seeds = [1, 2, 3]
+    compare = ["words", "bilm"]                        # the gain: the second arm minus the first
+
+    [arms]                                             # the columns
+    words = ["features=glove"]
+    bilm = ["features=elmo", "features.elmo.layers=last"]
+
+    [[rows]]                                           # several values: one row for each, the first key slowest
+    overrides = ["task=ner", "data=wnut17,mine.yaml"]
+
+    [[rows]]
+    overrides = ["task=ner", "data=paper"]
+    paper = {words = 90.15, bilm = 92.22}              # printed next to ours
+    source = "Table 1, row NER"
+"""
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from itertools import product
+from pathlib import Path
+
+from elmo.common.errors import InputError
+from results.records.identity import Identity
+from results.records.typed_json import decode
+
+FOLDER = Path(__file__).parents[1] / "paper"
+SUFFIX = ".toml"
+NAMED = ("task", "data", "features")  # what every cell names
+NOT_HERE = ("seed", "experiment")  # what a row or an arm cannot set
+_OVERRIDE = re.compile(r"(\+\+?|~)?[\w./@-]+(=.*)?", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class ExperimentRow:
+    """A row of the table.
+
+    Attributes:
+        overrides: What its runs set, as typed; always a task and a dataset.
+        title: Its name for people; by default made from task and data.
+        metric: The metric of its cells; by default the task's main one.
+        split: The split of its cells, "test" or "dev".
+        paper: Arm -> the number that the paper prints, in percent; by default that of paper/scores.toml.
+        paper_std: Arm -> the standard deviation that the paper prints.
+        source: Where the paper prints them.
+    """
+
+    overrides: Sequence[str]
+    title: str = ""
+    metric: str = ""
+    split: str = "test"
+    paper: Mapping[str, float] = field(default_factory=dict)
+    paper_std: Mapping[str, float] = field(default_factory=dict)
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of an experiment.
+
+    Attributes:
+        named: What its row and its arm set: key -> value, as typed.
+        extra: What a user has set for all cells.
+    """
+
+    row: ExperimentRow
+    arm: str
+    seed: int
+    named: Mapping[str, str]
+    extra: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """All that the run sets but its seed: key -> value, as typed."""
+        return {**self.named, **self.extra}
+
+    @property
+    def overrides(self) -> list[str]:
+        """All that the run sets, as typed."""
+        return [f"seed={self.seed}", *map(_typed, self.settings.items())]
+
+    def value(self, key: str) -> str | None:
+        """The value that the row, the arm or the seed has for a key, or None."""
+        return str(self.seed) if key == "seed" else self.named.get(key)
+
+    @property
+    def identity(self) -> Identity:
+        """The name of the run, if each of its settings differs from the default."""
+        names = {key: Path(value).stem if value.endswith(".yaml") else value for key, value in self.settings.items()}
+        return Identity(names["data"], names["task"], names["features"], self.seed, self._recorded_settings())
+
+    def is_run(self, identity: Identity, config: Mapping[str, object]) -> bool:
+        """Whether a run is this cell's: same names, the settings of the cell, and no other ones.
+
+        Args:
+            identity: the run's name.
+            config: its resolved config; empty where it is not known, and settings not in the name then count as equal.
+        """
+        own, settings = self.identity, self._recorded_settings()
+        names = (own.data, own.task, own.features, own.seed)
+        if names != (identity.data, identity.task, identity.features, identity.seed):
+            return False
+        if identity.fold is not None or not identity.variant.keys() <= settings.keys():
+            return False
+        recorded = {**{key: _looked_up(config, key) for key in settings}, **identity.variant}
+        return all(found is ... or same_value(settings[key], found) for key, found in recorded.items())
+
+    def _recorded_settings(self) -> dict[str, str]:
+        """The settings other than the names, by the keys of a record."""
+        datasets = f"datasets.{self.settings['data']}."
+        found = {}
+        for typed, value in self.settings.items():
+            key = typed.lstrip("+")
+            if key not in NAMED:
+                found[f"data.{key.removeprefix(datasets)}" if key.startswith(datasets) else key] = value
+        return found
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A table of runs; see the top of this file.
+
+    Attributes:
+        name: The file's name, or the path as given.
+        chosen: The cells that a user has chosen; None for all.
+    """
+
+    title: str
+    seeds: Sequence[int]
+    arms: Mapping[str, Sequence[str]]
+    rows: Sequence[ExperimentRow]
+    compare: Sequence[str] = ()
+    name: str = ""
+    chosen: Sequence[Cell] | None = None
+
+    @property
+    def cells(self) -> Sequence[Cell]:
+        """All runs: seeds vary slowest, then rows, then arms, so that the table is whole early, with one seed."""
+        if self.chosen is not None:
+            return self.chosen
+        return [
+            Cell(row, arm, seed, dict(map(_split, [*row.overrides, *overrides])))
+            for seed in self.seeds
+            for row in self.rows
+            for arm, overrides in self.arms.items()
+        ]
+
+    @property
+    def sweep_name(self) -> str:
+        """The name under which sweeps of it are listed."""
+        return sweep_name(self.name)
+
+    def narrowed(self, given: Mapping[str, Sequence[str]]) -> "Experiment":
+        """The cells with these values; keys that no cell names are further settings of all cells.
+
+        Args:
+            given: Key -> values, as typed.
+
+        Raises:
+            InputError: No cell has one of the values, or no cell has all of them.
+        """
+        cells, extra = list(self.cells), dict[str, Sequence[str]]()
+        for key, values in given.items():
+            known = dict.fromkeys(value for cell in self.cells if (value := cell.value(key)) is not None)
+            if not known:
+                extra[key] = values
+                continue
+            for value in values:
+                if not any(same_value(value, other) for other in known):
+                    raise InputError(
+                        f"{key}={value}: no cell of experiment={self.name} has it, only {', '.join(known)}. For other "
+                        f"runs, start a sweep without an experiment, or copy the experiment's file, change it, and use "
+                        f"experiment=PATH{SUFFIX}"
+                    )
+            cells = [cell for cell in cells if any(same_value(value, cell.value(key)) for value in values)]
+        if not cells:
+            chosen = " ".join(f"{key}={','.join(values)}" for key, values in given.items() if key not in extra)
+            lines = dict.fromkeys(" ".join(cell.overrides[1:]) for cell in self.cells)
+            raise InputError(
+                f"{chosen}: no cell of experiment={self.name} has all of these. Its cells, without seeds:\n  "
+                + "\n  ".join(lines)
+            )
+        further = [dict(zip(extra, combination, strict=True)) for combination in product(*extra.values())]
+        return replace(self, chosen=[replace(cell, extra=settings) for cell in cells for settings in further])
+
+
+def sweep_name(given: str) -> str:
+    """The name of a sweep of an experiment that was given by name or by path."""
+    return Path(given).stem if given.endswith(SUFFIX) else given
+
+
+def experiment_names() -> list[str]:
+    """The experiments of the suite."""
+    return sorted(path.stem for path in FOLDER.glob(f"*{SUFFIX}") if "[[rows]]" in path.read_text(encoding="utf-8"))
+
+
+def load_experiment(given: str) -> Experiment:
+    """Reads an experiment of the suite by its name, or a user's own by its path.
+
+    Raises:
+        InputError: There is no such experiment, or its file is wrong.
+    """
+    path = Path(given).expanduser() if given.endswith(SUFFIX) else FOLDER / f"{given}{SUFFIX}"
+    if not path.is_file() or (path.parent == FOLDER and path.stem not in experiment_names()):
+        raise InputError(
+            f"experiment={given}: expected {', '.join(experiment_names())}, or the path of a {SUFFIX} file, found none"
+        )
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        _refuse_unknown_keys(Experiment, values, "")
+        rows = values.get("rows")
+        for number, row in enumerate(rows if isinstance(rows, list) else []):
+            _refuse_unknown_keys(ExperimentRow, row, f"rows[{number}].")
+        found: Experiment = decode(Experiment, values)
+        _check(found)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: {error}") from error
+    rows = [replace(row, overrides=chosen) for row in found.rows for chosen in _combinations(row.overrides)]
+    return replace(found, rows=rows, compare=tuple(found.compare), name=given)
+
+
+def values_of(override: str) -> tuple[str, list[str]]:
+    """The key of KEY=A,B and its values; commas inside brackets or quotes do not separate."""
+    key, value = _split(override)
+    parts, depth, quote = [""], 0, ""
+    for character in value:
+        quote = "" if character == quote else quote or (character if character in "'\"" else "")
+        depth += 0 if quote else (character in "[{(") - (character in "]})")
+        if character == "," and depth == 0 and not quote:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return key, parts
+
+
+def same_value(typed: str, value: object) -> bool:
+    """Whether a value of a record, or another typed one, is what was typed."""
+    if isinstance(value, list):
+        value = f"[{','.join(map(str, value))}]"
+    typed = typed.strip("'\"")
+    text = {True: "true", False: "false", None: "null"}[value] if value is None or isinstance(value, bool) else value
+    if str(text).strip("'\"").replace(" ", "") == typed.replace(" ", ""):
+        return True
+    if isinstance(text, str) and "/" in typed and text.removeprefix("./") == Path(typed).name:
+        return True  # records name weights and vectors by the last part of their path
+    try:
+        return float(str(text)) == float(typed)
+    except ValueError:
+        return False
+
+
+def _combinations(overrides: Sequence[str]) -> Iterable[list[str]]:
+    choices = [[_typed((key, value)) for value in values] for key, values in map(values_of, overrides)]
+    return (list(chosen) for chosen in product(*choices))
+
+
+def _check(experiment: Experiment) -> None:
+    if not (experiment.seeds and experiment.arms and experiment.rows):
+        raise ValueError("expected at least one of each: seeds, arms, rows")
+    if len(set(experiment.seeds)) < len(experiment.seeds):
+        raise ValueError(f"seeds: expected each once, found {', '.join(map(str, experiment.seeds))}")
+    compared = set(experiment.compare)
+    if experiment.compare and (len(compared) != 2 or not compared <= experiment.arms.keys()):
+        raise ValueError(
+            f"compare: expected two of {', '.join(experiment.arms)}, found {', '.join(experiment.compare)}"
+        )
+    places = {f"arms.{arm}": overrides for arm, overrides in experiment.arms.items()}
+    places |= {f"rows[{number}].overrides": row.overrides for number, row in enumerate(experiment.rows)}
+    for place, overrides in places.items():
+        for override in overrides:
+            key = override.partition("=")[0].lstrip("+~")
+            if not _OVERRIDE.fullmatch(override) or ("=" not in override and not override.startswith("~")):
+                raise ValueError(f"{place}: expected KEY=VALUE, as typed after python -m tasks.run, found {override!r}")
+            if key in NOT_HERE or key.split(".")[0].split("/")[0] == "hydra":
+                raise ValueError(f"{place}: expected settings of a run, found {override!r}; `seeds` has the seeds")
+    for number, row in enumerate(experiment.rows):
+        if row.split not in ("test", "dev"):
+            raise ValueError(f"rows[{number}].split: expected test or dev, found {row.split!r}")
+        if unknown := sorted({*row.paper, *row.paper_std} - set(experiment.arms)):
+            raise ValueError(f"rows[{number}].paper: expected names of arms, found {', '.join(unknown)}")
+        for arm, overrides in experiment.arms.items():
+            missing = [key for key in NAMED if key not in dict(map(_split, [*row.overrides, *overrides]))]
+            if missing:
+                raise ValueError(
+                    f"rows[{number}] with arms.{arm}: expected {', '.join(NAMED)}, found none of {', '.join(missing)}"
+                )
+
+
+def _refuse_unknown_keys(kind: type, values: object, where: str) -> None:
+    """The decoder ignores unknown keys; in a file that a person writes, one is a mistake."""
+    known = [f.name for f in fields(kind) if f.name not in ("name", "chosen")]
+    for key in values if isinstance(values, Mapping) else ():
+        if key not in known:
+            raise ValueError(f"{where}{key}: expected one of {', '.join(known)}")
+
+
+def _split(override: str) -> tuple[str, str]:
+    key, _, value = override.partition("=")
+    return key, value
+
+
+def _typed(setting: tuple[str, str]) -> str:
+    key, value = setting
+    return key if key.startswith("~") and not value else f"{key}={value}"
+
+
+def _looked_up(config: Mapping[str, object], key: str) -> object:
+    """The value of a dotted key, or ... where the config has none."""
+    value: object = config
+    for part in key.split("."):
+        if not isinstance(value, Mapping) or part not in value:
+            return ...
+        value = value[part]
+    return value

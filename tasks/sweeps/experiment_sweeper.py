@@ -1,0 +1,88 @@
+"""Hydra's sweeper for experiments, whose runs are the cells of a table, and experiment=PATH.toml.
+
+Hydra's own sweeper makes a product, which cannot say "task A with data X, task B with data Y".
+"""
+
+from __future__ import annotations
+
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.config_search_path import ConfigSearchPath
+from hydra.core.override_parser.types import Override
+from hydra.core.plugins import Plugins
+from hydra.errors import ConfigCompositionException
+from hydra.plugins.config_source import ConfigResult
+from hydra.plugins.search_path_plugin import SearchPathPlugin
+from omegaconf import OmegaConf
+
+from results.records.experiment_file import SUFFIX, load_experiment
+from tasks.running.dataset_file import DatasetFiles
+
+# Hydra takes sweepers by names below hydra_plugins only (Plugins.is_in_toplevel_plugins_module), so this one is known
+# to it under such a name. A package of that name at the top of the repository would have no other purpose.
+SWEEPER = "hydra_plugins.elmo_suite.ExperimentSweeper"
+
+
+class ExperimentSweeper(BasicSweeper):
+    """Runs the cells of an experiment; keys on the command line choose among them, or set the same in all.
+
+    conf/hydra/sweeper/table.yaml names it.
+    """
+
+    def __init__(self, experiment: str, max_batch_size: int | None = None) -> None:
+        super().__init__(max_batch_size)
+        self._experiment = experiment
+
+    def split_arguments(  # type: ignore[override]  # static there, but called on the instance
+        self, overrides: list[Override], max_batch_size: int | None
+    ) -> list[list[list[str]]]:
+        """The runs of the sweep in batches, each run as what it overrides."""
+        runs = experiment_runs(self._experiment, overrides)
+        return list(self.split_overrides_to_chunks(runs, max_batch_size))
+
+
+def experiment_runs(experiment: str, overrides: list[Override]) -> list[list[str]]:
+    """The runs of an experiment, each as what it overrides.
+
+    Raises:
+        InputError: the experiment's file is wrong, or no cell has what the overrides ask for.
+    """
+    given = {}
+    for override in overrides:
+        key = override.get_key_element()
+        if not override.is_sweep_override():
+            given[key] = [str(override.get_value_element_as_str())]
+        elif override.is_discrete_sweep():
+            given[key] = list(override.sweep_string_iterator())
+        else:
+            raise ConfigCompositionException(f"{override.input_line}: expected values, found a range without steps")
+    return [cell.overrides for cell in load_experiment(experiment).narrowed(given).cells]
+
+
+class ExperimentFiles(DatasetFiles):
+    """Hydra's config source for experiment=PATH.toml; the suite's own experiments are in conf/experiment."""
+
+    group = "experiment/"
+    suffix = SUFFIX
+
+    @staticmethod
+    def scheme() -> str:  # noqa: D102
+        return "experiment-file"
+
+    def load_config(self, config_path: str) -> ConfigResult:  # noqa: D102
+        path = config_path.removeprefix(self.group)
+        content = {"defaults": [{"override /hydra/sweeper": "table"}], "hydra": {"mode": "MULTIRUN"}}
+        return ConfigResult(self.provider, path, OmegaConf.create(content), header={"package": "_global_"})
+
+
+class ExperimentFilesFirst(SearchPathPlugin):
+    """Adds experiment files to what Hydra searches."""
+
+    def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:  # noqa: D102
+        search_path.append("tasks", f"{ExperimentFiles.scheme()}://")
+
+
+def register() -> None:
+    """Registers experiments with Hydra in this process."""
+    Plugins.instance().class_name_to_class[SWEEPER] = ExperimentSweeper
+    Plugins.instance().register(ExperimentFiles)
+    Plugins.instance().register(ExperimentFilesFirst)

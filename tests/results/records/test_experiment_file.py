@@ -1,0 +1,204 @@
+"""Experiment files: the cells of a table, choosing among them, which runs are theirs, and what is refused."""
+
+from itertools import product
+
+import pytest
+
+from elmo.common.errors import InputError
+from results.records.experiment_file import experiment_names, load_experiment, same_value, values_of
+from results.records.identity import Identity
+
+TWO_ROWS = """
+title = "Two tasks, each with its own data"
+seeds = [1, 2]
+compare = ["a", "b"]
+[arms]
+a = ["features=glove"]
+b = ["features=elmo", "features.elmo.places=[input,output]"]
+[[rows]]
+overrides = ["task=ner", "data=paper,wnut17"]
+[[rows]]
+overrides = ["task=snli", "data=standin", "trainer.lr=1e-4"]
+"""
+
+
+@pytest.fixture
+def experiment(tmp_path):
+    def load(content=TWO_ROWS):
+        path = tmp_path / "mine.toml"
+        path.write_text(content, encoding="utf-8")
+        return load_experiment(str(path))
+
+    return load
+
+
+def values(cells, *keys):
+    return [tuple(cell.value(key) for key in keys) for cell in cells]
+
+
+class TestCells:
+    def test_seeds_vary_slowest_then_rows_then_arms(self, experiment):
+        rows = [("ner", "paper"), ("ner", "wnut17"), ("snli", "standin")]
+        expected = [(str(s), *row, arm) for s, row, arm in product((1, 2), rows, ("glove", "elmo"))]
+        assert values(experiment().cells, "seed", "task", "data", "features") == expected
+
+    def test_what_a_run_sets(self, experiment):
+        assert experiment().cells[-1].overrides == [
+            *("seed=2", "task=snli", "data=standin", "trainer.lr=1e-4"),
+            *("features=elmo", "features.elmo.places=[input,output]"),
+        ]
+
+    def test_the_arm_wins_where_the_row_sets_the_same_key(self, experiment):
+        cells = experiment(TWO_ROWS.replace('"features=glove"', '"features=glove", "trainer.lr=1"')).cells
+        assert {(cell.arm, cell.value("trainer.lr")) for cell in cells if cell.value("task") == "snli"} == {
+            ("a", "1"),
+            ("b", "1e-4"),
+        }
+
+    @pytest.mark.parametrize(
+        ("override", "expected"),
+        [
+            ("task=ner,sst5", ["ner", "sst5"]),
+            ("a.places=[input,output]", ["[input,output]"]),
+            ("a.places=[input],[input,output]", ["[input]", "[input,output]"]),
+            ("data='a,b.yaml',c", ["'a,b.yaml'", "c"]),
+            ("a=", [""]),
+        ],
+    )
+    def test_commas_separate_values(self, override, expected):
+        assert values_of(override)[1] == expected
+
+    def test_the_suite_s_own_can_all_be_read(self):
+        assert {"fewer_labels", "mini", "table1"} <= set(experiment_names())
+        for name in experiment_names():
+            found = load_experiment(name)
+            assert len({tuple(cell.overrides) for cell in found.cells}) == len(found.cells)
+
+
+class TestNarrowing:
+    def test_names_choose_cells(self, experiment):
+        cells = experiment().narrowed({"task": ["ner"], "seed": ["2"]}).cells
+        assert values(cells, "data", "features") == list(product(("paper", "wnut17"), ("glove", "elmo")))
+        assert {cell.seed for cell in cells} == {2}
+
+    def test_several_values_keep_the_order_of_the_table(self, experiment):
+        cells = experiment().narrowed({"data": ["standin", "paper"], "features": ["glove"], "seed": ["1"]}).cells
+        assert values(cells, "data") == [("paper",), ("standin",)]
+
+    def test_any_key_of_a_row_or_an_arm_does(self, experiment):
+        assert {cell.arm for cell in experiment().narrowed({"features.elmo.places": ["[input,output]"]}).cells} == {"b"}
+        assert values(experiment().narrowed({"trainer.lr": ["0.0001"], "seed": ["1"]}).cells, "task") == [("snli",)] * 2
+
+    def test_other_keys_are_set_in_all_cells(self, experiment):
+        chosen = experiment().narrowed({"limit": ["40"], "seed": ["1"], "task": ["snli"]})
+        assert [cell.overrides[-1] for cell in chosen.cells] == ["limit=40"] * 2
+        swept = experiment().narrowed({"limit": ["40", "80"], "threads": ["1", "2"], "seed": ["1"], "task": ["snli"]})
+        assert [cell.extra for cell in swept.cells[:4]] == [
+            {"limit": limit, "threads": threads} for limit, threads in product(("40", "80"), "12")
+        ]
+        assert len(swept.cells) == 2 * 4
+
+    def test_a_value_that_no_cell_has(self, experiment):
+        with pytest.raises(InputError, match=r"^task=srl: no cell .* only ner, snli\. .* experiment=PATH\.toml$"):
+            experiment().narrowed({"task": ["ner", "srl"]})
+        with pytest.raises(InputError, match=r"^seed=7: no cell .* only 1, 2\. "):
+            experiment().narrowed({"seed": ["7"]})
+
+    def test_values_that_no_cell_has_together(self, experiment):
+        with pytest.raises(InputError, match=r"^task=ner data=standin: no cell .* has all of these") as error:
+            experiment().narrowed({"task": ["ner"], "data": ["standin"], "limit": ["3"]})
+        assert "\n  task=snli data=standin trainer.lr=1e-4 features=glove\n" in str(error.value)
+
+
+class TestRuns:
+    def cell(self, experiment, **given):
+        (cell,) = experiment().narrowed({key: [value] for key, value in given.items()}).cells
+        return cell
+
+    def test_a_run_with_the_settings_of_the_cell(self, experiment):
+        cell = self.cell(experiment, task="snli", features="elmo", seed="1")
+        variant = {"trainer.lr": 0.0001}
+        config = {"features": {"elmo": {"places": ["input", "output"]}}, "trainer": {"lr": 0.0001}}
+        run = Identity("standin", "snli", "elmo", 1, variant)
+        assert cell.is_run(run, config)  # the places are the default, so the name does not have them
+        assert not cell.is_run(run, {"features": {"elmo": {"places": ["input"]}}})
+        assert not cell.is_run(Identity("standin", "snli", "elmo", 1), {**config, "trainer": {"lr": 0.001}})
+        for other in (("paper", "snli", "elmo", 1), ("standin", "ner", "elmo", 1), ("standin", "snli", "glove", 1)):
+            assert not cell.is_run(Identity(*other, variant), config)
+        assert not cell.is_run(Identity("standin", "snli", "elmo", 2, variant), config)
+
+    def test_a_run_with_a_further_setting_is_another(self, experiment):
+        cell = self.cell(experiment, data="paper", features="glove", seed="1")
+        assert cell.is_run(Identity("paper", "ner", "glove", 1), {})
+        assert not cell.is_run(Identity("paper", "ner", "glove", 1, {"limit": 40}), {"limit": 40})
+        assert not cell.is_run(Identity("paper", "ner", "glove", 1, fold=1), {})
+        limited = self.cell(experiment, data="paper", features="glove", seed="1", limit="40")
+        assert limited.is_run(Identity("paper", "ner", "glove", 1, {"limit": 40}), {"limit": 40})
+
+    def test_datasets_of_the_task_and_files(self, experiment):
+        reader = TWO_ROWS.replace("trainer.lr=1e-4", "+datasets.standin.reader.comments=true")
+        (cell,) = experiment(reader).narrowed({"task": ["snli"], "features": ["glove"], "seed": ["1"]}).cells
+        assert cell.is_run(Identity("standin", "snli", "glove", 1, {"data.reader.comments": True}), {})
+        assert not cell.is_run(Identity("standin", "snli", "glove", 1, {"data.reader.comments": False}), {})
+        (cell,) = (
+            experiment(TWO_ROWS.replace("wnut17", "my/own.yaml"))
+            .narrowed({"data": ["my/own.yaml"], "features": ["glove"], "seed": ["1"]})
+            .cells
+        )
+        assert cell.is_run(Identity("own", "ner", "glove", 1), {})
+
+    @pytest.mark.parametrize(
+        ("typed", "value", "same"),
+        [
+            ("1e-4", 0.0001, True),
+            ("1", 1.0, True),
+            ("true", True, True),
+            ("1", True, False),
+            ("null", None, True),
+            ("[input, output]", ["input", "output"], True),
+            ("[input,output]", "[input,output]", True),
+            ("'it is'", "it is", True),
+            ("runs/export/small", "./small", True),
+            ("allennlp/original", "allennlp/original", True),
+            ("allennlp/original", "allennlp/small", False),
+            ("0.5", 0.25, False),
+            ("small", None, False),
+        ],
+    )
+    def test_values_as_typed_and_as_recorded(self, typed, value, same):
+        assert same_value(typed, value) is same
+
+
+class TestRefused:
+    @pytest.mark.parametrize(
+        ("old", "new", "reason"),
+        [
+            ("seeds = [1, 2]", "seeds = []", "expected at least one of each: seeds, arms, rows"),
+            ("seeds = [1, 2]", "seeds = [1, 1]", "seeds: expected each once, found 1, 1"),
+            ("seeds = [1, 2]", 'seeds = ["a"]', r"seeds\[0\]: expected int"),
+            ("seeds = [1, 2]", "", "seeds: missing"),
+            ("seeds = [1, 2]", "seeds = [1, 2]\nseed = 3", "seed: expected one of title, seeds"),
+            ('["a", "b"]', '["a", "c"]', "compare: expected two of a, b, found a, c"),
+            ('"features=glove"', '"features glove"', r"arms\.a: expected KEY=VALUE.* found 'features glove'"),
+            ('"features=glove"', '"features=glove", "seed=3"', r"arms\.a: expected settings of a run, found 'seed=3'"),
+            ('"task=ner"', '"task=ner", "hydra/launcher=ray"', r"rows\[0\]\.overrides: expected settings of a run"),
+            ('"features=glove"', "", r"rows\[0\] with arms\.a: .* found none of features"),
+            (
+                'overrides = ["task=snli"',
+                'paper = {c = 1.0}\noverrides = ["task=snli"',
+                r"rows\[1\]\.paper: .* found c",
+            ),
+            ('overrides = ["task=snli"', 'split = "x"\noverrides = ["task=snli"', r"rows\[1\]\.split: .* found 'x'"),
+            ('overrides = ["task=snli"', 'number = 3\noverrides = ["task=snli"', r"rows\[1\]\.number: expected one of"),
+            ("[arms]", "[arms", "line 5"),
+        ],
+    )
+    def test_a_file_with_a_mistake(self, experiment, old, new, reason):
+        assert old in TWO_ROWS
+        with pytest.raises(InputError, match=rf"mine\.toml: .*{reason}"):
+            experiment(TWO_ROWS.replace(old, new, 1))
+
+    def test_an_experiment_that_does_not_exist(self):
+        for name in ("nowhere", "scores", "nowhere.toml"):
+            with pytest.raises(InputError, match=rf"experiment={name}: expected .*mini.* found none"):
+                load_experiment(name)

@@ -1,0 +1,204 @@
+"""Experiments as sweeps: the runs of those that ship, choosing among them, launchers, and a user's own."""
+
+from itertools import pairwise, product
+
+import pytest
+from hydra import initialize_config_module
+from hydra.core.global_hydra import GlobalHydra
+from hydra.types import RunMode
+
+from elmo.common.errors import InputError
+from results.records.record import read_record
+from results.records.sweep_manifest import read_manifests
+from tasks.data.datasets import DataSource
+from tasks.running.config import run_config, typed_config
+from tasks.running.schema import compose_config
+from tasks.sweeps import callback, experiment_sweeper
+from tests.tasks.making import SMALL
+
+TASKS = ("ner", "sst5", "snli", "squad")
+TINY = ["device=cpu", "limit=6", "trainer.epochs=1", "task.hidden=8", *SMALL]
+TINY += ["features.elmo.untrained=true", "features.elmo.weights=tiny"]
+OWN = """
+title = "Two rows with data of their own"
+seeds = [1, 2]
+[arms]
+words = ["features=glove"]
+bilm = ["features=elmo", "features.elmo.places=[input]"]
+[[rows]]
+overrides = ["task=ner", "data=mini"]
+[[rows]]
+overrides = ["task=ner", "data=OWN/half.yaml", "train_fraction=0.5"]
+"""
+HALF = "task: ner\nshipped: true\nsplits: {train: [ner/dev.txt], dev: [ner/dev.txt], test: [ner/test.txt]}\n"
+
+
+def composed(*overrides):
+    """The config of a sweep, with Hydra's own part, and its runs."""
+    experiment_sweeper.register()
+    with initialize_config_module("conf", version_base="1.3"):
+        config = GlobalHydra.instance().config_loader().load_configuration("config", list(overrides), RunMode.MULTIRUN)
+        assert config.hydra.mode.name == "MULTIRUN"
+        return config, [dict(setting.split("=", 1) for setting in run) for run in callback.runs_in(config)]
+
+
+def runs_of(*overrides):
+    return composed(*overrides)[1]
+
+
+def names(runs, *keys):
+    return [tuple(run[key] for key in keys) for run in runs]
+
+
+@pytest.fixture
+def own(tmp_path):
+    """The path of a user's experiment, outside the repository."""
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "half.yaml").write_text(HALF)
+    path = tmp_path / "own" / "mine.toml"
+    path.write_text(OWN.replace("OWN", str(tmp_path / "own")))
+    return path
+
+
+class TestShipped:
+    def test_mini_is_four_tasks_in_three_arms_with_three_seeds(self):
+        config, runs = composed("experiment=mini")
+        arms = ("glove", "elmo", "elmo_random")
+        assert names(runs, "seed", "task", "features") == list(product("123", TASKS, arms))
+        assert {run["data"] for run in runs} == {"mini"}
+        assert (config.hydra.launcher.n_jobs, config.hydra.launcher.batch_size) == (-1, "1")
+
+    def test_runs_that_need_the_same_layers_are_far_apart(self):
+        places = {}
+        for place, run in enumerate(runs_of("experiment=mini")):
+            places.setdefault((run["task"], run["features"]), []).append(place)
+        assert all(later - place == 12 for group in places.values() for place, later in pairwise(group))
+
+    def test_an_experiment_changes_no_setting_of_a_run(self):
+        for run in runs_of("experiment=mini", "seed=2"):
+            typed = [f"{key}={value}" for key, value in run.items() if key != "experiment"]
+            assert compose_config([*typed, "experiment=mini"]) == compose_config([*typed, "device=cpu"])
+            assert typed_config(typed).variant == {}
+
+    def test_what_an_experiment_sets_beside_its_runs_is_a_default(self):
+        assert compose_config(["experiment=mini"]).device == "cpu"
+        assert compose_config(["experiment=mini", "device=cuda"]).device == "cuda"
+
+    def test_table1_has_each_task_with_its_own_data(self):
+        config, runs = composed("experiment=table1")
+        rows = [*product(("ner", "sst5", "squad", "snli"), ["paper"]), ("snli", "standin")]
+        expected = [(seed, *row, arm) for seed, row, arm in product("12345", rows, ("glove", "elmo"))]
+        assert names(runs, "seed", "task", "data", "features") == expected
+        assert config.hydra.launcher._target_.endswith("BasicLauncher")
+
+    def test_fewer_labels_start_from_150_sentences_of_mini_ner(self):
+        runs = runs_of("experiment=fewer_labels")
+        shares = ("1.0", "0.6667", "0.3333", "0.1667")
+        expected = list(product("123", shares, TASKS, ("glove", "elmo")))
+        assert names(runs, "seed", "train_fraction", "task", "features") == expected
+        config = run_config(compose_config(["task=ner", "data=mini"]))
+        sizes = set()
+        for share in shares:
+            source = DataSource(config.data, config.data_dir, train_fraction=float(share), seed=1)
+            sizes.add(len(source.load(config.task, "train").examples))
+        assert sizes == {150, 300, 600, 900}
+
+
+class TestChoosing:
+    @pytest.mark.parametrize(
+        ("typed", "expected"),
+        [
+            (["task=ner,sst5,squad"], 3 * 2 * 5),
+            (["task=snli", "data=standin"], 2 * 5),
+            (["data=paper", "seed=1"], 4 * 2),
+            (["task=ner", "seed=range(2,4)", "features=elmo"], 2),
+            (["task=ner", "seed=1", "trainer.lr=0.1,0.2"], 2 * 2),
+        ],
+    )
+    def test_keys_of_the_command_choose_cells(self, typed, expected):
+        runs = runs_of("experiment=table1", *typed, "limit=40", "+task.more=1")
+        assert len({tuple(run.items()) for run in runs}) == len(runs) == expected
+        assert {(run["experiment"], run["limit"], run["+task.more"]) for run in runs} == {("table1", "40", "1")}
+
+    @pytest.mark.parametrize("typed", [["seed=9"], ["task=ner", "data=standin"], ["features=word2vec"]])
+    def test_nothing_to_run_is_an_error(self, typed, command, tmp_path):
+        with pytest.raises(InputError, match="no cell of experiment=table1 has"):
+            runs_of("experiment=table1", *typed)
+        code, _, err = command("-m", "experiment=table1", *typed, f"runs_dir={tmp_path}")
+        assert code == 1
+        assert "no cell of experiment=table1 has" in err
+        assert "Traceback" not in err
+        assert list(tmp_path.rglob("record.json")) == []
+
+    @pytest.mark.parametrize("launcher", ["basic", "cores", "slurm", "submitit_local"])
+    def test_the_runs_are_the_same_under_every_launcher(self, launcher):
+        typed = ["experiment=table1", "task=ner", "seed=1,2"]
+        config, runs = composed(*typed, f"hydra/launcher={launcher}")
+        assert runs == runs_of(*typed)
+        assert config.hydra.sweeper._target_ == experiment_sweeper.SWEEPER
+
+
+class TestOwn:
+    def test_one_file_outside_the_repository(self, own):
+        runs = runs_of(f"experiment={own}", "seed=2")
+        assert names(runs, "data", "features") == list(
+            product(("mini", str(own.parent / "half.yaml")), ("glove", "elmo"))
+        )
+
+    def test_a_file_with_a_mistake(self, own, command, tmp_path):
+        own.write_text(OWN.replace("seeds", "seed"))
+        code, _, err = command("-m", f"experiment={own}", f"runs_dir={tmp_path}")
+        assert code == 1
+        assert "mine.toml: seed: expected one of title, seeds" in err
+        code, _, err = command("-m", "experiment=nowhere.toml", f"runs_dir={tmp_path}")
+        assert code == 1
+        assert "experiment=nowhere.toml: expected fewer_labels, mini" in err
+
+    def test_a_name_that_is_not_there(self, command, tmp_path):
+        code, _, err = command("-m", "experiment=table9", f"runs_dir={tmp_path}")
+        assert code == 1
+        assert "experiment=table9: no such choice. Did you mean experiment=table1?" in err
+
+    def test_a_config_folder_may_name_it_and_choose_a_launcher(self, own, command, tmp_path):
+        folder = tmp_path / "conf" / "experiment"
+        folder.mkdir(parents=True)
+        (folder / "ours.yaml").write_text(
+            "# @package _global_\ndefaults: [override /hydra/sweeper: table]\nlimit: 4\n"
+            f"hydra: {{mode: MULTIRUN, sweeper: {{experiment: {own}}}}}\n"
+        )
+        settings = [f"runs_dir={tmp_path / 'runs'}", *TINY[2:], "seed=1", "features=glove", "data=mini"]
+        code, _, err = command("--config-dir", tmp_path / "conf", "experiment=ours", *settings)
+        assert code == 0, err
+        (path,) = (tmp_path / "runs").rglob("record.json")
+        assert read_record(path).limit == 4
+
+    @pytest.mark.integration
+    def test_it_runs_and_resumes_under_every_launcher(self, own, command, tmp_path):
+        """One by one, side by side, and as submitit would hand the runs to SLURM."""
+        found = {}
+        for launcher in ("basic", "cores"):
+            runs = tmp_path / launcher
+            settings = [f"experiment={own}", f"runs_dir={runs}", f"hydra/launcher={launcher}", *TINY]
+            code, _, err = command("-m", *settings, "data=mini")
+            assert code == 0, err
+            code, _, err = command("-m", *settings, "seed=1")
+            assert code == 0, err
+            assert "sweep  2 runs finished, 2 were done already" in err
+            found[launcher] = scores(runs)
+            assert len(found[launcher]) == 6, "two rows, two arms and two seeds, without one row of seed 2"
+            (manifest,), problems = read_manifests(runs)
+            assert (manifest.name, len(manifest.runs), problems) == ("mine", 4, [])
+            assert command("-m", *settings, "seed=1")[2].strip() == "sweep  all 4 runs were done already"
+        assert found["basic"] == found["cores"]
+        runs = tmp_path / "submitit"
+        settings = [f"experiment={own}", f"runs_dir={runs}", "hydra/launcher=submitit_local", *TINY]
+        code, _, err = command("-m", *settings, "data=mini", "features=glove", "seed=1")
+        assert code == 0, err
+        assert len(scores(runs)) == 1
+        assert scores(runs).items() <= found["basic"].items()
+
+
+def scores(runs):
+    """Fingerprint and scores of each record, by its path."""
+    records = {path.relative_to(runs): read_record(path) for path in runs.rglob("record.json")}
+    return {path: (record.fingerprint, record.scores) for path, record in records.items()}
