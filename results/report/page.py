@@ -111,7 +111,7 @@ def _answer(summary: Summary, gain: Sequence[Figure]) -> str:
             kind = "open" if interval and interval.low <= 0 <= interval.high else "up" if points > 0 else "down"
             between = shown_interval(interval, " to ") or "no interval"
             share = "" if cut is None else f"{cut:.0f} % of errors gone" if cut > 0 else "no errors gone"
-            if cut_between := shown_interval(row.cut_interval(panel.label), " to "):
+            if cut_between := shown_interval(row.cut_interval(panel.label), " to ", sign="-"):
                 share += f" ({cut_between})"
             tiles.append(
                 f'<div class="tile {kind}"><h3>{escape(row.task)}{_where(panel)}</h3>'
@@ -173,7 +173,7 @@ def _table(summary: Summary, panels: Sequence[Panel]) -> str:
         cells = [_score(groups.get(first)), _score(groups.get(second))]
         cells += ["" if gain is None else f"<b>{gain:+.2f}</b>"]
         cells += [shown_interval(interval, " to "), escape(shown_p(interval)) if interval else ""]
-        cut_between = f"<small>{shown_interval(row.cut_interval(label), ' to ')}</small>"
+        cut_between = f"<small>{shown_interval(row.cut_interval(label), ' to ', sign='-')}</small>"
         cells += ["" if cut is None else f"{cut:.1f} %{cut_between}"]
         cells += [_paper(row, label)] * with_paper + [_score(groups.get(features)) for features in others]
         body = "".join(_cell(header, cell) for header, cell in zip(headers[1:], cells, strict=True))

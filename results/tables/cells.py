@@ -106,11 +106,12 @@ def gain_cells(row: TableRow, label: str) -> dict[str, str]:
     }
 
 
-def shown_interval(interval: Interval | None, between: str) -> str:
+def shown_interval(interval: Interval | None, between: str, sign: str = "+") -> str:
     """Both ends, with a mark where an arm has few seeds; empty if there is no interval."""
     if interval is None:
         return ""
-    return f"{interval.low:+.1f}{between}{interval.high:+.1f}{MARK * interval.few_seeds}"
+    low, high = (format(end, f"{sign}.1f") for end in (interval.low, interval.high))
+    return f"{low}{between}{high}{MARK * interval.few_seeds}"
 
 
 def _cut(cut: float | None, interval: Interval | None) -> str:

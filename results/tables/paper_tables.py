@@ -60,7 +60,8 @@ def readme_table(summary: Summary) -> str:
         cells = [_name(panel), _score(row.group(BASELINE, label)), _score(row.group(WITH_ELMO, label)), _gain(panel)]
         cells += [_error_cut(panel), _paper(row), _paper_cut(row), _verdicts(panel)]
         lines.append([*cells, *(_score(row.group(features, label)) for features in (RANDOM, STATIC))])
-    return f"{Grid(headers, lines)}\n\n{' '.join(f'{line}.' for line in _interval_lines(panels))}\n"
+    notes = " ".join(f"{line[0].upper()}{line[1:]}." for line in _interval_lines(panels))
+    return f"{Grid(headers, lines)}\n\n{notes}\n"
 
 
 def split_panels(summary: Summary) -> tuple[list[Panel], list[Panel]]:
@@ -201,8 +202,8 @@ def _p(panel: Panel) -> str:
 
 
 def _error_cut(panel: Panel) -> str:
-    interval = panel.row.cut_interval(panel.label)
-    return ", ".join(filter(None, [_cut(panel.row.error_cut(panel.label)), shown_interval(interval, " to ")]))
+    interval = shown_interval(panel.row.cut_interval(panel.label), " to ", sign="-")
+    return ", ".join(filter(None, [_cut(panel.row.error_cut(panel.label)), interval]))
 
 
 def _cut(share: float | None) -> str:

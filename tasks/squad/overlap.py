@@ -14,10 +14,11 @@ import numpy as np
 from elmo.common.errors import InputError
 from elmo.pretrain.corpus.overlap import WINDOW, shared
 from elmo.pretrain.corpus.sources import find_sources
-from results.analysis.interval import Interval, paired_intervals
+from results.analysis.interval import FEW_SEEDS, paired_intervals
 from results.records.collect import collect
 from results.records.example_scores import read_examples
 from results.records.identity import EXAMPLES_NAME
+from results.tables.cells import MARK, shown_interval
 from results.tables.run_options import PUBLISHED
 from tasks.squad.data import SquadReader, read_squad
 
@@ -89,13 +90,11 @@ def score_lines(
         lines.append(
             f"{name}: {chosen.sum():,} questions of {len(set(articles[chosen].tolist()))} articles, "
             f"{compared[0]} {means[0]:.2f} ({len(first)}), {compared[1]} {means[1]:.2f} ({len(second)}), "
-            f"gain {gain:+.2f} ({_ends(found.gain)}), errors removed {cut:.1f} % ({_ends(found.cut)})"
+            f"gain {gain:+.2f} ({shown_interval(found.gain, ' to ')}), "
+            f"errors removed {cut:.1f} % ({shown_interval(found.cut, ' to ', sign='-')})"
         )
-    return lines
-
-
-def _ends(interval: Interval | None) -> str:
-    return f"{interval.low:+.1f} to {interval.high:+.1f}" if interval else "no interval"
+    few = f"; {MARK} fewer than {FEW_SEEDS} seeds in an arm" * any(len(arm) < FEW_SEEDS for arm in (first, second))
+    return [*lines, f"in brackets the number of seeds, and 95 % intervals over articles and seeds{few}"]
 
 
 def main(given: Sequence[str] | None = None) -> int:

@@ -50,7 +50,7 @@ def test_scores_on_clean_and_overlapping_questions(files, capsys):
         save_run(files / "runs", "elmo", seed, [90.0] * 2 + [60.0] * 6)
     command = [str(files / "dev.json"), str(files / "text.txt"), "--records", str(files / "runs")]
     assert main(command) == 0
-    clean, overlapping, whole = capsys.readouterr().out.splitlines()[2:]
+    clean, overlapping, whole, _ = capsys.readouterr().out.splitlines()[2:]
     assert clean.startswith("clean: 6 questions of 2 articles, glove 50.00 (3), elmo 60.00 (3), gain +10.00 (")
     assert "errors removed 20.0 %" in clean
     assert overlapping.startswith(
