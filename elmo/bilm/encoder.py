@@ -7,21 +7,24 @@ Both encoders have `encode_words(words) -> (words, projection_dim)`. `encoder_of
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from elmo.bilm.characters import PADDING, character_ids
+from elmo.bilm import fast
+from elmo.bilm.characters import character_ids
 from elmo.bilm.options import N_CHARACTERS, UNKNOWN_WORD, BilmOptions
 from elmo.bilm.prepared_weights import Prepared
 from elmo.common.device import upload
 from elmo.common.threads import at_once, side_by_side
-from elmo.kernels.cpu import Kernel, Panels, WindowTable, kernel
+
+if TYPE_CHECKING:
+    from elmo.kernels.cpu import EncoderPanels
 
 WORDS_AT_ONCE = 512  # limits the memory of the convolutions: 512 words x 2048 filters x 50 positions are 200 MB
 # Batches of words are padded to a multiple of this: libraries compute small products and convolutions in another order
@@ -29,15 +32,6 @@ WORDS_AT_ONCE = 512  # limits the memory of the convolutions: 512 words x 2048 f
 # to the last bit, on how many others are encoded with it. See also elmo.bilm.lstm.LEAST_ROWS.
 WORDS_IN_A_BLOCK = 32
 REMEMBERED_WORDS = 200_000
-
-
-@dataclass(frozen=True)
-class _CompiledWeights:
-    """A character encoder's weights in the layout of `elmo.kernels.cpu`."""
-
-    tables: list[WindowTable]
-    highways: list[tuple[Panels, Panels]]  # carry and transform
-    projection: Panels | None
 
 
 class Highway(nn.Module):
@@ -68,7 +62,7 @@ class CharacterEncoder(nn.Module):
         self.highways = nn.ModuleList(Highway(options.n_filters) for _ in range(options.n_highway))
         projection = nn.Linear(options.n_filters, options.projection_dim)
         self.projection = projection if options.has_projection else nn.Identity()
-        self._compiled: Prepared[_CompiledWeights] = Prepared()
+        self._panels: Prepared[EncoderPanels] = Prepared()
 
     def forward(self, ids: Tensor) -> Tensor:
         """The vectors of spelled words: (words, characters) -> (words, projection_dim)."""
@@ -95,14 +89,15 @@ class CharacterEncoder(nn.Module):
         widest = max(width for width, _ in options.filters)
         by_length = np.argsort([len(word.encode("utf-8", "ignore")) for word in words], kind="stable")
 
-        compiled = self._kernel()
-        weights = self._compiled.of(list(self.parameters()), partial(self._compile, compiled)) if compiled else None
+        differentiable = torch.is_grad_enabled() and any(parameter.requires_grad for parameter in self.parameters())
+        compiled = None if differentiable else fast.compiled(self.characters.weight)
+        panels = compiled and self._panels.of(list(self.parameters()), partial(compiled.encoder_panels, self))
 
         def encode(rows: slice) -> None:
             spelled = [words[i] for i in by_length[rows].tolist()]
-            if compiled and weights:
+            if compiled and panels:
                 ids = character_ids(spelled, options.max_characters, room=widest)
-                vectors[rows] = _run_compiled(compiled, weights, torch.from_numpy(ids), options.activation)
+                vectors[rows] = compiled.encode(torch.from_numpy(ids), panels)
                 return
             ids = character_ids(_pad_to_blocks(spelled), options.max_characters, room=widest)
             vectors[rows] = self(upload(ids, device))[: len(spelled)]
@@ -117,27 +112,6 @@ class CharacterEncoder(nn.Module):
                 encode(rows)
         return vectors.index_select(0, upload(np.argsort(by_length), device))
 
-    def _kernel(self) -> Kernel | None:
-        """The compiled functions where they can replace `forward`: float32 on a CPU, without gradients."""
-        weight = self.characters.weight
-        supported = weight.device.type == "cpu" and weight.dtype == torch.float32
-        differentiable = torch.is_grad_enabled() and any(parameter.requires_grad for parameter in self.parameters())
-        return kernel() if supported and not differentiable else None
-
-    def _compile(self, compiled: Kernel) -> _CompiledWeights:
-        def panels(linear: nn.Linear) -> Panels:
-            return compiled.panels(linear.weight, linear.bias)
-
-        convolutions = cast(Iterable[nn.Conv1d], self.convolutions)
-        return _CompiledWeights(
-            [
-                compiled.window_table(self.characters.weight, conv.weight, cast(Tensor, conv.bias))
-                for conv in convolutions
-            ],
-            [(panels(way.carry), panels(way.transform)) for way in cast(Iterable[Highway], self.highways)],
-            panels(self.projection) if isinstance(self.projection, nn.Linear) else None,
-        )
-
 
 def _max_over_windows(convolution: nn.Conv1d, x: Tensor) -> Tensor:
     """Each filter's maximum over the windows of a word: (words, characters, char_dim) -> (words, filters)."""
@@ -146,14 +120,6 @@ def _max_over_windows(convolution: nn.Conv1d, x: Tensor) -> Tensor:
     # On a GPU as a product in single precision: cuDNN's convolutions use TF32 by default.
     windows = x.unfold(1, convolution.kernel_size[0], 1).flatten(2)  # (words, windows, char_dim * width)
     return nn.functional.linear(windows, convolution.weight.flatten(1), convolution.bias).amax(dim=1)
-
-
-def _run_compiled(compiled: Kernel, weights: _CompiledWeights, ids: Tensor, activation: str) -> Tensor:
-    """`CharacterEncoder.forward`, compiled."""
-    x = compiled.windows(ids, weights.tables, PADDING, activation)  # (words, n_filters)
-    for carry, transform in weights.highways:
-        compiled.highway(x, carry, transform)
-    return compiled.product(x, weights.projection) if weights.projection else x
 
 
 class WordEncoder(nn.Module):

@@ -1,7 +1,7 @@
 """LSTM with a projected, clipped state: one direction of one layer, over a batch packed by length.
 
 torch's LSTM with `proj_size` is the same recurrence without clipping. The trained models need the clipping, so the
-steps are written out here. On a CPU they run in compiled C (`elmo.kernels.cpu`) if there is a compiler and the
+steps are written out here. On a CPU they run in compiled C (`elmo.bilm.fast`) if there is a compiler and the
 precision is float32, otherwise in torch. A GPU runs both directions in parallel (`elmo.bilm.lstm_on_gpu`).
 """
 
@@ -9,14 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from elmo.bilm import fast
 from elmo.bilm.prepared_weights import Prepared
-from elmo.kernels.cpu import LstmPanels, kernel
+
+if TYPE_CHECKING:
+    from elmo.kernels.cpu import LstmPanels
 
 # Libraries multiply few rows with other kernels than many, and these add in another order. With at least this many rows
 # in every product a sentence's vectors do not depend, to the last bit, on how many others are computed with it.
@@ -132,7 +136,7 @@ class ProjectedLstm(nn.Module):
                 last token of each sentence.
             cell: cell of each sentence, (sentences, cell_dim); overwritten in the same way.
         """
-        compiled = kernel() if x.device.type == "cpu" and x.dtype == torch.float32 == self.weight.dtype else None
+        compiled = fast.compiled(x, self.weight)
         weights = self.weight, self.bias, self.projection
         if compiled is not None:
             panels = self._panels.of(

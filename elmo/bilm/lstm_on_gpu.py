@@ -2,8 +2,8 @@
 
 On a GPU steps are so short that launching kernels dominates. So a step of both directions takes three launches, or four
 if the projection is clipped: a product with the states, added to the products with the inputs, which are computed for
-all steps at once; the pointwise part (`elmo.bilm.pointwise`); and the projection. Without clipping, cuDNN's LSTM is
-used instead.
+all steps at once; the pointwise part (`elmo.bilm.fast`); and the projection. Without clipping, cuDNN's LSTM is used
+instead.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
+from elmo.bilm.fast import pointwise
 from elmo.bilm.lstm import Numbers, ProjectedLstm, in_parts
-from elmo.bilm.pointwise import pointwise
 from elmo.bilm.prepared_weights import Prepared
 from elmo.common.device import recurrences_in_single_precision, upload
 

@@ -1,7 +1,7 @@
 """The loop over the steps of a recurrence in compiled C; see `tasks.modules.recurrence.Loops`.
 
 At the widths of task heads a step in torch is mostly the overhead of a dozen calls. The library is built on first use
-(see `elmo.kernels.cpu.build`) and computes in float32 on a CPU. For other tensors, without a compiler, or with
+(see `elmo.common.c_library`) and computes in float32 on a CPU. For other tensors, without a compiler, or with
 ELMO_KERNEL=0, `recurrence_in_torch` computes the same values up to the last bits. The bits of a sentence's result do
 not depend on its batch.
 """
@@ -16,8 +16,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from elmo.common.packing import Packing
-from elmo.kernels.cpu.build import library
+from elmo.common.c_library import library
+from tasks.modules.packing import Packing
 
 SOURCE = Path(__file__).with_name("loops.c")
 

@@ -15,9 +15,9 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from elmo.common.packing import Packing
 from tasks.modules import recurrence_in_torch
 from tasks.modules.fast import fast_loops
+from tasks.modules.packing import Packing
 
 __all__ = ["Loops", "Packing", "bidirectional", "loops_for"]
 

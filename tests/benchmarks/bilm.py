@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from elmo import SIZES, Bilm, random_bilm
+from elmo.bilm import fast
 from elmo.bilm.lstm_on_gpu import unclipped_torch_lstm
-from elmo.kernels.cpu import SWITCH, kernel
+from elmo.common.c_library import SWITCH
 from elmo.store.cached_layers import CachedLayers
 from tests.benchmarks import text
 from tests.benchmarks.bilm_gpu import cudnn_layers
@@ -90,7 +91,7 @@ def cpu_rows(work: Workload, device: torch.device) -> Iterator[Measurement]:
     bilm = random_bilm(work.size, seed=1)
     batch = work.batch()
     paths: dict[str, Path] = {"compiled": bilm.layers, "in torch": partial(torch_alone, bilm)}
-    if kernel() is None:
+    if fast.compiled() is None:
         del paths["compiled"]
     sentences, words = CHECKED
     agree(paths, bilm, [sentence[:words] for sentence in batch[:sentences]], TOLERANCE / 2)

@@ -1,6 +1,6 @@
 """The biLM in compiled C, for float32 on a CPU: `kernel()` returns it, or None if torch must be used.
 
-The library is built on first use (see `elmo.kernels.cpu.build`). Without a compiler, or with ELMO_KERNEL=0, torch
+The library is built on first use (see `elmo.common.c_library`). Without a compiler, or with ELMO_KERNEL=0, torch
 computes everything. Its values differ only in the last bits, since it sums in another order. In both cases the layers
 of a sentence are the same bits in any batch and with any number of threads. The layer store does not distinguish the
 two, nor CPU and GPU, so its rows may differ in the last bits depending on which one computed them.
@@ -10,18 +10,21 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from elmo.kernels.cpu.build import SWITCH, library
+from elmo.bilm.characters import PADDING
+from elmo.common.c_library import library
 
-__all__ = ["SWITCH", "Kernel", "LstmPanels", "Panels", "WindowTable", "kernel"]
+if TYPE_CHECKING:
+    from elmo.bilm.encoder import CharacterEncoder, Highway
 
 SOURCE = Path(__file__).with_name("bilm.c")
 
@@ -59,12 +62,13 @@ class LstmPanels:
 
 
 @dataclass(frozen=True)
-class WindowTable:
-    """The contribution of each character to each filter at each position of a window, (width, characters, filters)."""
+class EncoderPanels:
+    """The weights of a `CharacterEncoder` in the layout of the library."""
 
-    values: Tensor
-    bias: Tensor
-    filters: int
+    tables: list[Panels]  # of the convolutions, see `_window_table`
+    highways: list[tuple[Panels, Panels]]  # carry and transform
+    projection: Panels | None
+    activation: str
 
 
 class Kernel:
@@ -110,13 +114,28 @@ class Kernel:
             cell_dim,
         )
 
-    def window_table(self, characters: Tensor, weight: Tensor, bias: Tensor) -> WindowTable:
-        """The table of one convolution: weight (filters, char_dim, width), characters (characters, char_dim)."""
-        filters = len(weight)
-        missing = -filters % (4 * self.lanes)
+    def encoder_panels(self, encoder: CharacterEncoder) -> EncoderPanels:
+        """Converts the weights of a `CharacterEncoder`."""
+
+        def panels(linear: nn.Linear) -> Panels:
+            return self.panels(linear.weight, linear.bias)
+
+        highways = cast(Iterable["Highway"], encoder.highways)
+        convolutions = cast(Iterable[nn.Conv1d], encoder.convolutions)
+        return EncoderPanels(
+            [self._window_table(encoder.characters.weight, convolution) for convolution in convolutions],
+            [(panels(highway.carry), panels(highway.transform)) for highway in highways],
+            panels(encoder.projection) if isinstance(encoder.projection, nn.Linear) else None,
+            encoder.options.activation,
+        )
+
+    def _window_table(self, characters: Tensor, convolution: nn.Conv1d) -> Panels:
+        """What each character adds to each filter at each place of a window, (width, characters, filters)."""
+        weight, bias = convolution.weight.detach(), cast(Tensor, convolution.bias).detach()
+        missing = -len(weight) % (4 * self.lanes)
         # In double precision, rounded once: summing these has fewer rounding errors than the convolution.
-        values = torch.einsum("cd,fdw->wcf", characters.detach().double(), weight.detach().double()).float()
-        return WindowTable(pad(values, (0, missing)).contiguous(), pad(bias.detach(), (0, missing)), filters)
+        values = torch.einsum("cd,fdw->wcf", characters.detach().double(), weight.double()).float()
+        return Panels(pad(values, (0, missing)).contiguous(), pad(bias, (0, missing)), len(weight))
 
     def product(self, x: Tensor, weights: Panels) -> Tensor:
         """The product with weights, plus their bias: (rows, inputs) -> (rows, columns)."""
@@ -162,25 +181,23 @@ class Kernel:
         )
         return outputs
 
-    def windows(self, ids: Tensor, tables: Sequence[WindowTable], padding: int, activation: str) -> Tensor:
-        """Each filter's maximum over the windows of a word, activated: (words, characters) -> (words, filters)."""
+    def encode(self, ids: Tensor, weights: EncoderPanels) -> Tensor:
+        """As `CharacterEncoder.forward`."""
         words, characters = ids.shape
-        out = torch.empty(words, sum(table.filters for table in tables))
+        x = torch.empty(words, sum(table.columns for table in weights.tables))
         first = 0
-        for table in tables:
+        for table in weights.tables:
             width, n_characters, _ = table.values.shape
             self._windows(
-                *(ids.data_ptr(), words, characters, padding, table.values.data_ptr(), table.bias.data_ptr()),
-                *(width, n_characters, table.filters, activation == "tanh"),
-                *(out.data_ptr() + first * out.element_size(), out.shape[1]),
+                *(ids.data_ptr(), words, characters, PADDING, table.values.data_ptr(), table.bias.data_ptr()),
+                *(width, n_characters, table.columns, weights.activation == "tanh"),
+                *(x.data_ptr() + first * x.element_size(), x.shape[1]),
             )
-            first += table.filters
-        return out
-
-    def highway(self, x: Tensor, carry: Panels, transform: Panels) -> None:
-        """Overwrites x, (words, dim), with sigmoid(carry) * relu(transform) + (1 - sigmoid(carry)) * x."""
-        gate, transformed = self.product(x, carry), self.product(x, transform)
-        self._highway(*_pointers(gate, transformed, x), x.numel())
+            first += table.columns
+        for carry, transform in weights.highways:
+            gate, transformed = self.product(x, carry), self.product(x, transform)
+            self._highway(*_pointers(gate, transformed, x), x.numel())
+        return self.product(x, weights.projection) if weights.projection else x
 
 
 def kernel() -> Kernel | None:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from elmo.bilm.pointwise import pointwise
+from elmo.bilm.fast import pointwise
 
 Clips = tuple[float | None, float | None]
 """Bounds of the cell and of the projected state, None for no bound; no gradient passes where one was reached."""

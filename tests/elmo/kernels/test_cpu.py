@@ -11,17 +11,17 @@ import numpy as np
 import pytest
 import torch
 
-import elmo.kernels.cpu
-import elmo.kernels.cpu.build
 from elmo import random_bilm
+from elmo.bilm import fast
 from elmo.bilm.encoder import CharacterEncoder
 from elmo.bilm.lstm import ProjectedLstm, ReadingOrder
 from elmo.bilm.options import BilmOptions
-from elmo.kernels.cpu import kernel
+from elmo.common import c_library
 
-pytestmark = pytest.mark.skipif(
-    not any(map(shutil.which, elmo.kernels.cpu.build.COMPILERS)), reason="needs a C compiler"
-)
+cpu = pytest.importorskip("elmo.kernels.cpu", reason="elmo/kernels is not there")
+kernel = cpu.kernel
+
+pytestmark = pytest.mark.skipif(not any(map(shutil.which, c_library.COMPILERS)), reason="needs a C compiler")
 WORDS = [
     "",
     "a",
@@ -44,8 +44,8 @@ def _switched_on(monkeypatch):
 
 def forget():
     """Resets the caches of this process."""
-    elmo.kernels.cpu.build._load.cache_clear()
-    elmo.kernels.cpu.build._warn_once.cache_clear()
+    c_library._load.cache_clear()
+    c_library._warn_once.cache_clear()
 
 
 @pytest.fixture
@@ -141,7 +141,7 @@ def test_the_encoder_equals_torch_in_double_precision(activation, n_highway):
     options = BilmOptions(8, 10, filters=filters, char_dim=5, n_highway=n_highway, activation=activation)
     encoder = random_bilm(options, seed=3).encoder
     assert isinstance(encoder, CharacterEncoder)
-    assert encoder._kernel() is not None
+    assert fast.compiled(*encoder.parameters()) is not None
     right = copy.deepcopy(encoder).double().encode_words(WORDS)
     found = encoder.encode_words(WORDS)
     np.testing.assert_allclose(found.numpy(), right.numpy(), atol=5e-6)
@@ -195,15 +195,16 @@ class TestBuilding:
         assert kernel() is not None
         (library,) = libraries(fresh)
         forget()
-        monkeypatch.setattr(elmo.kernels.cpu.build, "_compile", None)
+        monkeypatch.setattr(c_library, "_compile", None)
         assert kernel() is not None
         assert libraries(fresh) == [library]
 
     def test_another_source_is_another_library(self, fresh, monkeypatch, tmp_path):
         assert kernel() is not None
         source = tmp_path / "bilm.c"
-        source.write_text(elmo.kernels.cpu.SOURCE.read_text() + "/* changed */\n")
-        monkeypatch.setattr(elmo.kernels.cpu, "SOURCE", source)
+        source.write_text(cpu.SOURCE.read_text() + "/* changed */\n")
+        shutil.copy(cpu.SOURCE.with_name("panels.h"), tmp_path)
+        monkeypatch.setattr(cpu, "SOURCE", source)
         forget()
         assert kernel() is not None
         assert len(libraries(fresh)) == 2
@@ -280,8 +281,8 @@ class TestBuilding:
             (tmp_path / "theirs").rename(planted.parent)
             return built(*arguments)
 
-        built = elmo.kernels.cpu.build._compile
-        monkeypatch.setattr(elmo.kernels.cpu.build, "_compile", swap_and_build)
+        built = c_library._compile
+        monkeypatch.setattr(c_library, "_compile", swap_and_build)
         assert kernel() is not None
         assert len(list((tmp_path / "moved away").iterdir())) == 1
         assert not (tmp_path / "ran").exists()
@@ -293,10 +294,10 @@ class TestBuilding:
             "#include <stdio.h>\n__attribute__((constructor)) static void run(void)"
             f' {{ fclose(fopen("{tmp_path}/ran", "w")); }}\n'
         )
-        compiler = next(filter(None, map(shutil.which, elmo.kernels.cpu.build.COMPILERS)))
+        compiler = next(filter(None, map(shutil.which, c_library.COMPILERS)))
         subprocess.run([compiler, "-shared", "-fPIC", "-o", tmp_path / "planted.so", source], check=True)
         content = (tmp_path / "planted.so").read_bytes()
-        key = elmo.kernels.cpu.build._cache_key(compiler, elmo.kernels.cpu.SOURCE)
+        key = c_library._cache_key(compiler, cpu.SOURCE)
         folder = fresh / f"kernel-{os.geteuid()}"
         folder.mkdir(parents=True, mode=0o700)
         planted = folder / f"bilm-{key}-{hashlib.sha256(content).hexdigest()[:32]}.so"
@@ -306,7 +307,7 @@ class TestBuilding:
     def test_the_planted_library_is_loaded_from_a_private_folder(self, fresh, tmp_path):
         """Shows that the tests above can fail."""
         self.plant(fresh, tmp_path)
-        elmo.kernels.cpu.build.library(elmo.kernels.cpu.SOURCE)
+        c_library.library(cpu.SOURCE)
         assert (tmp_path / "ran").exists()
 
     def assert_built_elsewhere(self, caplog, planted, tmp_path):

@@ -24,7 +24,6 @@ from pathlib import Path
 from elmo.common.files import replacing
 
 SWITCH = "ELMO_KERNEL"
-SHARED = Path(__file__).with_name("panels.h")  # sources may include it
 COMPILERS = ("cc", "gcc", "clang")
 # -fno-schedule-insns: on ARM gcc otherwise loads values too early, and the sums of a product do not fit into registers.
 FLAGS = ("-O3", "-std=gnu11", "-ffp-contract=fast", "-fno-schedule-insns", "-fPIC", "-shared")
@@ -101,7 +100,7 @@ def load_library(source: Path, folder: Path, *defines: str) -> ctypes.CDLL:
         with _open_private(folder) as inside:
             path = min(inside.glob(f"{name}-*.so"), default=None)
             if path is None:
-                content = _compile([compiler, *FLAGS, *defines, f"-I{SHARED.parent}"], source)
+                content = _compile([compiler, *FLAGS, *defines], source)
                 path = inside / f"{name}-{_hash(content)}.so"
                 with replacing(path) as partial:  # two processes may build it at once; both files are valid
                     partial.write_bytes(content)
@@ -139,7 +138,8 @@ def _hash(content: bytes) -> str:
 
 def _cache_key(compiler: str, source: Path, defines: Sequence[str] = ()) -> str:
     """A hash of everything that a library depends on: the source, the flags, the compiler and the processor."""
-    digest = hashlib.sha256(source.read_bytes() + SHARED.read_bytes())
+    headers = sorted(source.parent.glob("*.h"))  # what it may include
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in (source, *headers)))
     version = subprocess.run([compiler, "--version"], capture_output=True, check=True, timeout=TIMEOUT_S).stdout
     digest.update(
         repr((FLAGS, defines, FOR_THIS_PROCESSOR, compiler, version, platform.machine(), _processor())).encode()
