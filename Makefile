@@ -10,7 +10,7 @@ RAY_STAMP := $(RAY_VENV)/.installed
 # Threads that wait must not spin: tests and runs share the cores.
 export OMP_WAIT_POLICY ?= PASSIVE
 
-.PHONY: help setup demo test test-cluster check lint lines bench clean
+.PHONY: help setup demo test test-without-kernels test-cluster check lint lines bench clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -37,6 +37,9 @@ demo: $(STAMP)  ## baseline, baseline + ELMo and the control on the shipped mini
 
 test: $(STAMP)  ## run the whole default test suite
 	$(BIN)/python -m pytest -n 2
+
+test-without-kernels: $(STAMP)  ## the fast tests of what uses kernels, in a copy of the tree that has none
+	$(BIN)/python -m tests.without_kernels
 
 test-cluster: $(STAMP) $(RAY_STAMP)  ## sweeps on a real SLURM and a real Ray, on loopback; says what is not installed
 	$(BIN)/python -m pytest -m cluster tests/cluster/test_slurm.py

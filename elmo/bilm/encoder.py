@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -22,9 +22,6 @@ from elmo.bilm.options import N_CHARACTERS, UNKNOWN_WORD, BilmOptions
 from elmo.bilm.prepared_weights import Prepared
 from elmo.common.device import upload
 from elmo.common.threads import at_once, side_by_side
-
-if TYPE_CHECKING:
-    from elmo.kernels.cpu import EncoderPanels
 
 WORDS_AT_ONCE = 512  # limits the memory of the convolutions: 512 words x 2048 filters x 50 positions are 200 MB
 # Batches of words are padded to a multiple of this: libraries compute small products and convolutions in another order
@@ -62,7 +59,7 @@ class CharacterEncoder(nn.Module):
         self.highways = nn.ModuleList(Highway(options.n_filters) for _ in range(options.n_highway))
         projection = nn.Linear(options.n_filters, options.projection_dim)
         self.projection = projection if options.has_projection else nn.Identity()
-        self._panels: Prepared[EncoderPanels] = Prepared()
+        self._panels: Prepared[fast.EncoderPanels] = Prepared()
 
     def forward(self, ids: Tensor) -> Tensor:
         """The vectors of spelled words: (words, characters) -> (words, projection_dim)."""

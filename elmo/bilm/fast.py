@@ -17,7 +17,9 @@ from torch import Tensor
 from elmo.bilm import pointwise_in_torch
 
 if TYPE_CHECKING:
+    from elmo.kernels.cpu import EncoderPanels as EncoderPanels
     from elmo.kernels.cpu import Kernel
+    from elmo.kernels.cpu import LstmPanels as LstmPanels
 
 _log = logging.getLogger(__name__)
 

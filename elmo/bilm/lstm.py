@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -18,9 +17,6 @@ from torch import Tensor, nn
 
 from elmo.bilm import fast
 from elmo.bilm.prepared_weights import Prepared
-
-if TYPE_CHECKING:
-    from elmo.kernels.cpu import LstmPanels
 
 # Libraries multiply few rows with other kernels than many, and these add in another order. With at least this many rows
 # in every product a sentence's vectors do not depend, to the last bit, on how many others are computed with it.
@@ -112,7 +108,7 @@ class ProjectedLstm(nn.Module):
         self.weight = nn.Parameter(torch.empty(4 * cell_dim, input_dim + projection_dim))  # reads [input; state]
         self.bias = nn.Parameter(torch.empty(4 * cell_dim))
         self.projection = nn.Parameter(torch.empty(projection_dim, cell_dim))
-        self._panels: Prepared[LstmPanels] = Prepared()
+        self._panels: Prepared[fast.LstmPanels] = Prepared()
         self._transposed: Prepared[_Transposed] = Prepared()
 
     @property

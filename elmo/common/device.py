@@ -7,7 +7,6 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
-from importlib.util import find_spec
 from itertools import accumulate, count
 from pathlib import Path
 
@@ -107,12 +106,6 @@ def unpacked(buffer: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
 def _byte_places(tensors: Sequence[Tensor]) -> list[int]:
     """The offset of each tensor in a buffer, then the buffer's size."""
     return list(accumulate((-(-tensor.nbytes // ALIGNED) * ALIGNED for tensor in tensors), initial=0))
-
-
-@cache
-def has_triton() -> bool:
-    """Whether Triton is installed: it comes with torch builds for GPUs, except on Windows."""
-    return find_spec("triton") is not None
 
 
 @contextmanager

@@ -1,0 +1,51 @@
+"""Runs tests in a copy of the checkout that has no kernels: python -m tests.without_kernels [TESTS].
+
+Without arguments it runs the fast tests of the modules that kernels accelerate, and of what stands on them: CI has no
+time to run all tests twice, and others reach no kernel. `python -m tests.without_kernels tests` runs all fast tests.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+KERNELS = ("elmo/kernels", "tasks/kernels")
+FAST = "not integration and not slow and not gpu and not cluster"
+TESTS = (
+    *("tests/elmo/kernels", "tests/elmo/bilm", "tests/elmo/store", "tests/elmo/pretrain/model"),
+    *("tests/tasks/kernels", "tests/tasks/modules", "tests/tasks/features", "tests/tasks/training"),
+    *("tests/tasks/ner/test_head.py", "tests/tasks/snli/test_head.py", "tests/tasks/squad/test_head.py"),
+    *("tests/tasks/sst5/test_head.py", "tests/test_layout.py"),
+)
+# Python runs it at the start of every process: the finder of an editable install would find the original kernels.
+NO_FINDER = """\
+import sys
+sys.meta_path = [finder for finder in sys.meta_path if "editable" not in getattr(finder, "__module__", "")]
+"""
+ABSENT = """\
+from importlib.util import find_spec
+assert find_spec("elmo.kernels") is None and find_spec("tasks.kernels") is None, "the kernels are still found"
+"""
+
+
+def main() -> int:
+    """The exit status of pytest."""
+    with tempfile.TemporaryDirectory() as scratch:
+        copy = Path(scratch) / "checkout"
+        shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "runs"))
+        for folder in KERNELS:
+            shutil.rmtree(copy / folder)
+        (copy / "sitecustomize.py").write_text(NO_FINDER, encoding="utf-8")
+        environment = os.environ | {"PYTHONPATH": str(copy)}
+        for command in (["-c", ABSENT], ["-m", "pytest", "-n", "2", "-m", FAST, *(sys.argv[1:] or TESTS)]):
+            done = subprocess.run([sys.executable, *command], cwd=copy, env=environment, check=False)
+            if done.returncode:
+                return done.returncode
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
