@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import signal
 import sys
-import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from types import FrameType
 
@@ -25,7 +24,7 @@ from elmo.bilm.model import Bilm, CarriedState
 from elmo.bilm.weight_files import bilm_files, load_bilm, weights_choices
 from elmo.common.device import CHOICES, choose_device
 from elmo.common.errors import InputError
-from elmo.common.files import interrupts_held_back, replacing
+from elmo.common.files import handling, interrupts_held_back, replacing, require_space
 from elmo.common.progress import Reporter, progress_bar
 from elmo.store import ShelfDescription, open_shelf
 from elmo.store.cached_layers import TOKENS_AT_ONCE, TOKENS_AT_ONCE_ON_A_GPU, CachedLayers, require_half_holds
@@ -83,14 +82,8 @@ def read_lines(path: Path) -> Iterator[InputLine]:
 
 def batches_in_order(lines: Iterable[InputLine], size: int) -> Iterator[list[InputLine]]:
     """The lines in file order, `size` at a time."""
-    batch: list[InputLine] = []
-    for line in lines:
-        batch.append(line)
-        if len(batch) == size:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
+    remaining = iter(lines)
+    return iter(lambda: list(islice(remaining, size)), [])
 
 
 def batches_by_length(
@@ -139,7 +132,8 @@ def embed_file(
     total, kept = len(lengths), bilm.n_layers if layers == "all" else 1
     needed = sum(lengths) * kept * bilm.dim * np.dtype(precision).itemsize
     needed += total * BYTES_A_LINE + BYTES_A_FILE + source.stat().st_size * BYTES_A_BYTE_OF_TEXT
-    _check_room(target, needed)
+    if target.parent.is_dir():
+        require_space(target.parent, needed, target.name, MORE_SPACE)
     lines = read_lines(source)
     on_cpu = bilm.device.type == "cpu"
     size = batch_size or (BATCH_SIZE if on_cpu or carried else BATCH_SIZE_ON_A_GPU)
@@ -197,35 +191,15 @@ def _refuse_overwrite(what: str, file: Path, target: Path) -> None:
         raise InputError(f"{target}: cannot write there: it would overwrite {what}; name another file")
 
 
-def _check_room(target: Path, needed: int) -> None:
-    """Refuses a disk with too little free space, before any work."""
-    if target.parent.is_dir() and needed > (free := shutil.disk_usage(target.parent).free):
-        raise InputError(
-            f"{target}: needs up to {needed / 1e6:,.1f} MB, and {free / 1e6:,.1f} MB are free there; {MORE_SPACE}"
-        )
-
-
-@contextmanager
-def _removed_on_sigterm(partial: Path) -> Iterator[None]:
-    """Removes a file if SIGTERM ends the process in the block, unless the caller already handles that signal.
-
-    The handler does not raise: h5py callbacks swallow exceptions.
-    """
-    in_main_thread = threading.current_thread() is threading.main_thread()  # only this thread may set handlers
-    if not in_main_thread or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
-        yield
-        return
+def _removed_on_sigterm(partial: Path) -> AbstractContextManager[None]:
+    """Removes a file if SIGTERM ends the process in the block. It does not raise: h5py callbacks swallow exceptions."""
 
     def end(number: int, frame: FrameType | None) -> None:
         partial.unlink(missing_ok=True)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.raise_signal(signal.SIGTERM)
 
-    signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    return handling(signal.SIGTERM, end, signal.SIG_DFL)
 
 
 def _create(partial: Path, target: Path, needed: int) -> h5py.File:
@@ -236,10 +210,8 @@ def _create(partial: Path, target: Path, needed: int) -> h5py.File:
             _reserve(partial, target, needed)
             return h5py.File(partial, "r+")  # closing it releases the space that was not used
     except OSError as error:
-        folder = target.absolute().parent
-        reason = (
-            "its folder does not exist" if not folder.is_dir() else os.strerror(error.errno) if error.errno else error
-        )
+        there = target.absolute().parent.is_dir()
+        reason = "its folder does not exist" if not there else os.strerror(error.errno) if error.errno else error
         raise InputError(f"{target}: cannot write there: {reason}") from error
 
 

@@ -36,21 +36,31 @@ class CarriedState:
     """
 
     def __init__(self) -> None:
-        self._rows: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
+        self._rows: dict[tuple[int, int], list[Tensor]] = {}  # state and cell of each direction and layer
 
-    def take(self, direction: int, layer: int, start: tuple[Tensor, Tensor]) -> None:
-        """Overwrites the first rows of `start` with the final states of the last batch, if any."""
-        for into, saved in zip(start, self._rows.get((direction, layer), ()), strict=False):
-            n = min(len(into), len(saved))
-            into[:n] = saved[:n]
+    def take(self, directions: Sequence[int], layer: int, order: Numbers, start: Sequence[Tensor]) -> None:
+        """Overwrites states and cells at the start of a batch with the last batch's final ones, as far as there are.
 
-    def put(self, direction: int, layer: int, end: tuple[Tensor, Tensor]) -> None:
-        """Keeps the final states of a batch; further rows of an earlier, larger batch stay."""
-        earlier = self._rows.get((direction, layer), end)
-        self._rows[direction, layer] = (
-            torch.cat([end[0], earlier[0][len(end[0]) :]]),
-            torch.cat([end[1], earlier[1][len(end[1]) :]]),
-        )
+        Args:
+            directions: which of them `start` holds.
+            layer: number of the LSTM layer.
+            order: the sentence of each row.
+            start: state and cell, (directions, sentences, width) each.
+        """
+        for row, direction in enumerate(directions):
+            for into, saved in zip(start, self._rows.get((direction, layer), ()), strict=False):
+                known = order < len(saved)
+                into[row, upload(np.flatnonzero(known), into.device)] = saved[upload(order[known], into.device)]
+
+    def put(self, directions: Sequence[int], layer: int, order: Numbers, end: Sequence[Tensor]) -> None:
+        """Keeps the final states and cells of a batch; further rows of an earlier, larger batch stay."""
+        back = upload(np.argsort(order), end[0].device)
+        for row, direction in enumerate(directions):
+            last = [values[row, back] for values in end]
+            earlier = self._rows.get((direction, layer), last)
+            self._rows[direction, layer] = [
+                torch.cat([now, before[len(now) :]]) for now, before in zip(last, earlier, strict=True)
+            ]
 
 
 class Bilm(nn.Module):
@@ -152,89 +162,52 @@ class Bilm(nn.Module):
         vectors = (self._memory or self.encoder).encode_words(text.words)  # (words, projection_dim)
         result = vectors.new_empty(self.n_layers, len(text.inside), self.dim)
         result[0] = vectors[upload(text.numbers[text.inside], self.device)].repeat(1, 2)
-        read = self._read_in_threads if self.device.type == "cpu" else self._read_together
-        read(text, vectors, state, result)
+        self._read_all(text, vectors, state, result)
         return result
 
-    def _read_in_threads(self, text: _Text, vectors: Tensor, carried: CarriedState | None, result: Tensor) -> None:
-        """Writes the layers of the LSTMs; each direction of each share of sentences is one job."""
-
-        def read(direction: int, share: _Text, rows: slice) -> None:
-            packing = share.packing
-            x = vectors[share.numbers[packing.positions[direction]]]  # (words and marks, projection_dim), packed
-            kept = packing.rows[direction, share.inside]
-            lstms = cast(Sequence[ProjectedLstm], self.directions[direction])
-            for layer, lstm in enumerate(lstms):
-                state, cell = self._start(packing, lstm, x, carried, [direction], layer)
-                output = lstm(x, packing.step_sizes, state[0], cell[0])
-                self._end(packing, state, cell, carried, [direction], layer)
-                x = self._with_skip(layer, output, x)
-                result[layer + 1, rows, self._half(direction)] = x[kept]
-
+    def _read_all(self, text: _Text, vectors: Tensor, carried: CarriedState | None, result: Tensor) -> None:
+        """Writes the layers of the LSTMs: on a CPU each direction of each share of sentences in a thread of its own."""
+        if self.device.type != "cpu":
+            self._read([FORWARD, BACKWARD], text, slice(None), vectors, carried, result)
+            return
         # Carried states need all sentences together.
         shares = min(at_once() // 2, len(text.lengths) // SENTENCES_IN_A_SHARE) if carried is None else 1
         jobs, first = [], 0
         for share in text.shares(max(1, shares)):
             rows = slice(first, first + len(share.inside))
-            jobs += [partial(read, direction, share, rows) for direction in (FORWARD, BACKWARD)]
+            jobs += [partial(self._read, [way], share, rows, vectors, carried, result) for way in (FORWARD, BACKWARD)]
             first = rows.stop
         side_by_side(jobs)
 
-    def _read_together(self, text: _Text, vectors: Tensor, carried: CarriedState | None, result: Tensor) -> None:
-        """Writes the layers of the LSTMs; both directions run in parallel, step by step."""
-        packing, directions = text.packing, [FORWARD, BACKWARD]
-        x = vectors[upload(text.numbers[packing.positions], self.device)]  # (2, words and marks, projection_dim)
-        kept = upload(packing.rows[:, text.inside], self.device)
-        for layer, pair in enumerate(self._pairs):
-            state, cell = self._start(packing, pair.lstms[0], x, carried, directions, layer)
-            output = pair(x, packing.step_sizes, state, cell)
-            self._end(packing, state, cell, carried, directions, layer)
-            x = self._with_skip(layer, output, x)
-            for direction in directions:
-                result[layer + 1, :, self._half(direction)] = x[direction].index_select(0, kept[direction])
-
-    def _with_skip(self, layer: int, output: Tensor, x: Tensor) -> Tensor:
-        """The result of a layer: its output, plus its input above the first layer if there are skip connections."""
-        return output + x if self.options.skip_connections and layer > 0 else output
-
-    def _half(self, direction: int) -> slice:
-        """A direction's columns of a layer."""
-        return slice(direction * self.options.projection_dim, (direction + 1) * self.options.projection_dim)
-
-    @staticmethod
-    def _start(
-        packing: ReadingOrder,
-        lstm: ProjectedLstm,
-        x: Tensor,
+    def _read(
+        self,
+        directions: list[int],
+        text: _Text,
+        rows: slice,
+        vectors: Tensor,
         carried: CarriedState | None,
-        directions: Sequence[int],
-        layer: int,
-    ) -> tuple[Tensor, Tensor]:
-        """State and cell of every sentence at its start, longest sentences first, (directions, sentences, width)."""
-        shape = len(directions), len(packing.order)
-        state, cell = x.new_zeros(*shape, lstm.projection_dim), x.new_zeros(*shape, lstm.cell_dim)
-        if carried is None:
-            return state, cell
-        for row, direction in enumerate(directions):
-            carried.take(direction, layer, (state[row], cell[row]))
-        order = upload(packing.order, x.device)
-        return state[:, order], cell[:, order]
-
-    @staticmethod
-    def _end(
-        packing: ReadingOrder,
-        state: Tensor,
-        cell: Tensor,
-        carried: CarriedState | None,
-        directions: Sequence[int],
-        layer: int,
+        result: Tensor,
     ) -> None:
-        """Keeps the final states of the sentences for the next batch."""
-        if carried is None:
-            return
-        back = upload(np.argsort(packing.order), state.device)
-        for row, direction in enumerate(directions):
-            carried.put(direction, layer, (state[row, back], cell[row, back]))
+        """Writes the layers of one direction, or of both in parallel, step by step, to these rows of the result."""
+        options, packing = self.options, text.packing
+        # (directions, words and marks, projection_dim), packed
+        x = vectors[upload(text.numbers[packing.positions[directions]], self.device)]
+        kept = upload(packing.rows[directions][:, text.inside], self.device)
+        for layer, pair in enumerate(self._pairs):
+            # State and cell of every sentence, longest sentences first, (directions, sentences, width) each.
+            ends = [x.new_zeros(len(x), len(packing.order), n) for n in (options.projection_dim, options.cell_dim)]
+            if carried is not None:
+                carried.take(directions, layer, packing.order, ends)
+            if len(directions) == 2:
+                output = pair(x, packing.step_sizes, *ends)
+            else:
+                output = pair.lstms[directions[0]](x[0], packing.step_sizes, *(end[0] for end in ends))[None]
+            if carried is not None:
+                carried.put(directions, layer, packing.order, ends)
+            x = output + x if options.skip_connections and layer > 0 else output
+            for direction, values, inside in zip(directions, x, kept, strict=True):
+                half = slice(direction * options.projection_dim, (direction + 1) * options.projection_dim)
+                result[layer + 1, rows, half] = values.index_select(0, inside)
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,10 @@ import shutil
 import signal
 import stat
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from elmo.common.errors import InputError
@@ -134,25 +135,40 @@ def interrupts_held_back() -> Iterator[None]:
     Python raises KeyboardInterrupt wherever it happens to be. In h5py that is often a callback of a weak reference,
     where exceptions are printed and dropped: Ctrl-C would be lost.
     """
+    pressed = threading.Event()
+    with handling(signal.SIGINT, lambda *_: pressed.set(), signal.default_int_handler):
+        yield
+    if pressed.is_set():
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def handling(
+    number: signal.Signals,
+    handler: Callable[[int, FrameType | None], object],
+    default: Callable[[int, FrameType | None], object] | signal.Handlers,
+) -> Iterator[None]:
+    """Handles a signal in the block, unless the caller has replaced the default, or this is not the main thread."""
     in_main_thread = threading.current_thread() is threading.main_thread()  # the only one that may set handlers
-    if not in_main_thread or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+    if not in_main_thread or signal.getsignal(number) is not default:
         yield
         return
-    pressed = threading.Event()
-    signal.signal(signal.SIGINT, lambda *_: pressed.set())
+    signal.signal(number, handler)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-    if pressed.is_set():
-        raise KeyboardInterrupt
+        signal.signal(number, default)
 
 
 def require_space(folder: Path, need: float, purpose: str, remedy: str) -> None:
     """Raises an InputError if the disk of a folder has fewer than `need` bytes free."""
     free = shutil.disk_usage(folder).free
     if free < need:
-        raise InputError(f"{folder}: {purpose} needs about {need / 1e9:.2f} GB, {free / 1e9:.2f} GB are free; {remedy}")
+        raise InputError(f"{folder}: {purpose} needs about {_size(need)}, {_size(free)} are free; {remedy}")
+
+
+def _size(size: float) -> str:
+    return f"{size / 1e9:,.2f} GB" if size >= 1e9 else f"{size / 1e6:,.1f} MB"
 
 
 @contextmanager

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -21,7 +20,7 @@ from rich.console import Console
 from rich.progress import DownloadColumn, TransferSpeedColumn
 
 from elmo.common.errors import InputError
-from elmo.common.files import expanded, replacing, sha256_of
+from elmo.common.files import expanded, replacing, require_space, sha256_of
 from elmo.common.processes import locked
 from elmo.common.progress import print_line, progress_bar
 from elmo.download.content import MOST, wrong_kind
@@ -207,24 +206,18 @@ def _unpack(name: str, vectors: PublishedVectors, target: Path) -> None:
     try:
         with zipfile.ZipFile(archive) as opened, _progress_shown(name, f"unpacking {target}") as progress:
             total = opened.getinfo(vectors.member).file_size
-            free = shutil.disk_usage(target.parent).free
-            if total > free:
-                raise InputError(
-                    f"{target}: needs {total / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free there; free some space"
-                )
+            require_space(target.parent, total, target.name, "free some space")
             partial.unlink(missing_ok=True)  # never write through a link
             with opened.open(vectors.member) as source, partial.open("xb") as file:
                 while chunk := source.read(CHUNK):
                     file.write(chunk)
                     digest.update(chunk)
                     progress(file.tell(), total)
+            partial.replace(target)
     except (zipfile.BadZipFile, zlib.error, EOFError, KeyError) as error:  # KeyError: no such member
-        partial.unlink(missing_ok=True)
         raise InputError(f"{archive}: cannot extract {vectors.member}: {error}; remove the archive") from error
-    except (InputError, OSError):
+    finally:
         partial.unlink(missing_ok=True)
-        raise
-    partial.replace(target)
     _write_note(target, digest.hexdigest())
     only_member = sum(other.archive == vectors.archive for other in VECTORS.values()) == 1
     if downloaded and only_member:  # it holds nothing else; an archive that the user put there stays

@@ -9,7 +9,6 @@ tested against a local server.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 # Two URLs of one bucket; the second is the one in AllenNLP's older configs.
@@ -36,14 +35,6 @@ class PublishedFile:
 
 
 @dataclass(frozen=True)
-class PublishedBilm:
-    """A biLM as AllenNLP publishes it: options.json and weights in HDF5."""
-
-    options: PublishedFile
-    weights: PublishedFile
-
-
-@dataclass(frozen=True)
 class PublishedVectors:
     """Word vectors: a text file in an archive.
 
@@ -58,10 +49,11 @@ class PublishedVectors:
     dim: int
 
 
-def _bilm(shape: str, size: int | None = None, sha256: str | None = None) -> PublishedBilm:
+def _bilm(shape: str, size: int | None = None, sha256: str | None = None) -> tuple[PublishedFile, PublishedFile]:
+    """A biLM as AllenNLP publishes it: options.json and weights in HDF5."""
     folders = tuple(f"{folder}/{shape}" for folder in ALLENNLP)
     weights = PublishedFile(f"elmo_{shape}_weights.hdf5", folders, size, sha256)
-    return PublishedBilm(PublishedFile(f"elmo_{shape}_options.json", folders), weights)
+    return PublishedFile(f"elmo_{shape}_options.json", folders), weights
 
 
 GLOVE_6B = PublishedFile(
@@ -71,7 +63,7 @@ GLOVE_840B = PublishedFile(
     "glove.840B.300d.zip", STANFORD, 2_176_768_927, "c06db255e65095393609f19a4cfca20bf3a71e20cc53e892aafa490347e3849f"
 )
 
-BILMS: dict[str, PublishedBilm] = {
+BILMS: dict[str, tuple[PublishedFile, PublishedFile]] = {
     "allennlp/small": _bilm("2x1024_128_2048cnn_1xhighway", 54_402_456),
     "allennlp/medium": _bilm("2x2048_256_2048cnn_1xhighway"),
     "allennlp/original": _bilm(
@@ -96,10 +88,6 @@ def is_published(name: str) -> bool:
     return name in BILMS or name in VECTORS
 
 
-def files_of(name: str) -> Iterator[PublishedFile]:
+def files_of(name: str) -> tuple[PublishedFile, ...]:
     """The files behind a name."""
-    if name in BILMS:
-        yield BILMS[name].options
-        yield BILMS[name].weights
-    else:
-        yield VECTORS[name].archive
+    return BILMS[name] if name in BILMS else (VECTORS[name].archive,)

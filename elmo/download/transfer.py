@@ -10,7 +10,6 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import shutil
 import time
 import urllib.error
 import urllib.request
@@ -21,7 +20,7 @@ from pathlib import Path
 from typing import IO
 
 from elmo.common.errors import InputError
-from elmo.common.files import sha256_of
+from elmo.common.files import require_space, sha256_of
 
 PATIENCE_S = 60.0  # how long a server may be silent
 TRIES = 5  # in a row without new bytes
@@ -140,7 +139,7 @@ def _attempt(url: str, partial: Path, progress: Progress, size: int | None, most
         if most is not None and total is not None and total > most:
             raise TransferError(f"{url}: expected a file of at most {most:,} bytes, the server offers {total:,}")
         limit = total if total is not None else size if size is not None else most
-        _check_space(partial, (total or size or 0) - start)
+        require_space(partial.parent, (total or size or 0) - start, "the download", "free some space")
         pace = _SpeedCheck(url, start)
         try:
             with _open_partial(partial, start) as file:
@@ -254,14 +253,6 @@ def _same_version(version: _Version, headers: Message) -> bool:
     return headers.get("Last-Modified") in (None, version.validator)
 
 
-def _check_space(partial: Path, missing: int) -> None:
-    free = shutil.disk_usage(partial.parent).free
-    if missing > free:
-        raise InputError(
-            f"{partial.parent}: needs {missing / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free there; free some space"
-        )
-
-
 def _version_path(partial: Path) -> Path:
     return partial.with_name(f"{partial.name}.json")
 
@@ -274,10 +265,7 @@ def _read_version(partial: Path) -> _Version:
 
 
 def _length(partial: Path) -> int:
-    try:
-        return partial.stat().st_size
-    except FileNotFoundError:
-        return 0
+    return partial.stat().st_size if partial.exists() else 0
 
 
 def _discard(partial: Path) -> None:

@@ -14,6 +14,7 @@ from elmo.bilm.lstm import ReadingOrder
 from elmo.bilm.model import Bilm
 from elmo.store import ShelfDescription, open_shelf
 from elmo.store.cached_layers import CachedLayers
+from tests.elmo.bilm.test_lstm_on_gpu import read_together
 
 SENTENCES = [*[["a", "short", "one", f"{i}"] for i in range(23)], [f"w{i % 50}" for i in range(300)]]
 TOKENS = sum(map(len, SENTENCES))
@@ -47,8 +48,8 @@ def layer_bytes(bilm):
 
 
 def test_the_bilm_makes_nothing_larger_than_its_result(bilm, monkeypatch):
-    for read in (Bilm._read_in_threads, Bilm._read_together):
-        monkeypatch.setattr(Bilm, "_read_in_threads", read)
+    for read in (Bilm._read_all, read_together):
+        monkeypatch.setattr(Bilm, "_read_all", read)
         with Largest() as largest:
             bilm.token_layers(SENTENCES)
         assert largest.bytes == layer_bytes(bilm)

@@ -1,6 +1,7 @@
 """Tests of published names in place of paths: biLMs, vectors, and the command."""
 
 import hashlib
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -27,11 +28,11 @@ class TestTable:
             f"glove/{corpus}.{dim}d": dim
             for corpus, dim in [("6B", 50), ("6B", 100), ("6B", 200), ("6B", 300), ("840B", 300)]
         }
-        assert BILMS["allennlp/small"].weights.size == 54_402_456
+        assert BILMS["allennlp/small"][1].size == 54_402_456
 
     def test_the_urls_without_a_mirror(self, cache, monkeypatch):
         monkeypatch.delenv("ELMO_MIRROR", raising=False)
-        file = BILMS["allennlp/original-5.5b"].weights
+        file = BILMS["allennlp/original-5.5b"][1]
         assert downloads._urls("allennlp/original-5.5b", file)[0] == (
             "https://allennlp.s3.amazonaws.com/models/elmo/2x4096_512_2048cnn_2xhighway_5.5B/"
             "elmo_2x4096_512_2048cnn_2xhighway_5.5B_weights.hdf5"
@@ -158,8 +159,8 @@ class TestVectors:
     def test_no_room(self, site, cache, monkeypatch):
         (cache / "glove").mkdir(parents=True)
         (cache / "glove" / "glove.6B.zip").write_bytes(SIX)
-        monkeypatch.setattr(downloads.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 10}))
-        with pytest.raises(InputError, match=r"glove\.6B\.50d\.txt: needs 0\.0 GB, and 0\.0 GB are free there"):
+        monkeypatch.setattr(shutil, "disk_usage", lambda _: type("Usage", (), {"free": 10}))
+        with pytest.raises(InputError, match=r"glove\.6B\.50d\.txt needs about 0\.0 MB, 0\.0 MB are free"):
             obtain("glove/6B.50d")
 
 

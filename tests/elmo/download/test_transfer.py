@@ -1,5 +1,6 @@
 import hashlib
 import itertools
+import shutil
 import socket
 import urllib.error
 import urllib.request
@@ -329,8 +330,8 @@ def test_an_unknown_host(target):
 
 
 def test_not_enough_disk_space(get, target, monkeypatch):
-    monkeypatch.setattr(transfer.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 999_999}))
-    with pytest.raises(InputError, match=r"needs 0\.0 GB, and 0\.0 GB are free there"):
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: type("Usage", (), {"free": 999_999}))
+    with pytest.raises(InputError, match=r"the download needs about 1\.0 MB, 1\.0 MB are free"):
         get()
     assert not target.exists()
 
