@@ -23,7 +23,7 @@ from torch import Tensor
 from elmo.bilm.model import Bilm, CarriedState
 from elmo.bilm.weight_files import bilm_files, load_bilm, weights_choices
 from elmo.common.device import CHOICES, choose_device
-from elmo.common.errors import InputError
+from elmo.common.errors import InputError, command_parser, exit_status
 from elmo.common.files import handling, interrupts_held_back, replacing, require_space
 from elmo.common.progress import Reporter, progress_bar
 from elmo.store import ShelfDescription, open_shelf
@@ -228,12 +228,7 @@ def _reserve(partial: Path, target: Path, needed: int) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m elmo.embed",
-        description=DESCRIPTION,
-        epilog=EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("elmo.embed", DESCRIPTION, EXAMPLE)
     parser.add_argument("source", metavar="IN.txt", type=Path, help="sentences, one a line, words split at whitespace")
     parser.add_argument("target", metavar="OUT.hdf5", type=Path, help="output file; replaced if it exists")
     parser.add_argument("--weights", metavar="W", required=True, help=weights_choices())
@@ -262,7 +257,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"--batch-size must be at least 1, found {options.batch_size}")
     if options.store is not None and options.state == "carried":
         parser.error("--store holds layers that depend on their sentence alone; it cannot be used with --state carried")
-    try:
+
+    def work() -> None:
         for file in bilm_files(options.weights, options.options):
             _refuse_overwrite("the biLM", file, options.target)
         bilm = load_bilm(options.weights, options.options).to(choose_device(options.device))
@@ -276,14 +272,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options.precision,
             options.store,
         )
-    except (InputError, OSError) as error:  # OSError: the disk is full or was removed
-        print(f"elmo.embed: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("elmo.embed: interrupted; nothing was written", file=sys.stderr)
-        return 130
-    print(f"{options.target}: {n_tokens:,} tokens")
-    return 0
+        print(f"{options.target}: {n_tokens:,} tokens")
+
+    return exit_status("elmo.embed", work, "interrupted; nothing was written")
 
 
 if __name__ == "__main__":

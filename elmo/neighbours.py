@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from elmo.bilm.model import Bilm
 from elmo.bilm.weight_files import load_bilm, weights_choices
 from elmo.common.device import CHOICES, choose_device
-from elmo.common.errors import InputError
+from elmo.common.errors import InputError, command_parser, exit_status
 from elmo.download import VECTORS
 from elmo.embed import InputLine, batches_by_length, read_lines
 from elmo.word_vectors import GLOVE_50D, WORD2VEC, open_vectors
@@ -146,12 +146,7 @@ def _show(options: argparse.Namespace) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status of the command: 0, or 1 after an error message, or 130 after Ctrl-C."""
-    parser = argparse.ArgumentParser(
-        prog="python -m elmo.neighbours",
-        description=DESCRIPTION,
-        epilog=EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("elmo.neighbours", DESCRIPTION, EXAMPLE)
     parser.add_argument("sentences", metavar="SENTENCES", type=Path, help="one a line, words split at whitespace")
     parser.add_argument("word", metavar="WORD", help="as spelled in the sentences")
     parser.add_argument("--weights", metavar="W", default="small", help=f"{weights_choices()}; default: small")
@@ -170,14 +165,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.k < 1 or options.queries < 1:
         parser.error("-k and --queries must be at least 1")
-    try:
-        _show(options)
-    except InputError as error:
-        print(f"elmo.neighbours: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
-    return 0
+    return exit_status("elmo.neighbours", lambda: _show(options))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,3 @@
-# ruff: noqa: RUF001, RUF002 - this module distinguishes characters that look alike
 """Tokeniser and sentence splitter: plain text to sentences of Penn Treebank (PTB) tokens.
 
 Why no library. Penn Treebank style is what CoNLL-2003, SST, SNLI and SQuAD systems use, so the biLM should read it. Of
@@ -15,6 +14,7 @@ Rules in short:
     typographic and LaTeX quotes become plain " and ', brackets stay, dashes (— –) stand alone and keep their form.
 An abbreviation that ends a sentence gets an additional full stop ("the U.S. ."), as in the Treebank.
 """
+# ruff: noqa: RUF001, RUF002 (this module distinguishes characters that look alike)
 
 from __future__ import annotations
 

@@ -77,8 +77,8 @@ def in_parts(step_sizes: Sequence[int], tokens: int) -> Iterator[tuple[slice, Se
 
 
 @dataclass(frozen=True)
-class _Transposed:
-    """The weights, transposed for fast products in torch."""
+class TransposedWeights:
+    """The weights of an LSTM, transposed for products in torch; of both directions with a first axis of 2."""
 
     by_input: Tensor  # (input_dim, 4 * cell_dim)
     recurrent: Tensor  # (projection_dim, 4 * cell_dim)
@@ -109,7 +109,7 @@ class ProjectedLstm(nn.Module):
         self.bias = nn.Parameter(torch.empty(4 * cell_dim))
         self.projection = nn.Parameter(torch.empty(projection_dim, cell_dim))
         self._panels: Prepared[fast.LstmPanels] = Prepared()
-        self._transposed: Prepared[_Transposed] = Prepared()
+        self._transposed: Prepared[TransposedWeights] = Prepared()
 
     @property
     def cell_dim(self) -> int:
@@ -151,9 +151,9 @@ class ProjectedLstm(nn.Module):
         bias[self.cell_dim : 2 * self.cell_dim] += 1.0
         return bias
 
-    def _transpose_weights(self) -> _Transposed:
+    def _transpose_weights(self) -> TransposedWeights:
         # Copies, not views: OpenBLAS multiplies few rows by a transposed view several times slower.
-        return _Transposed(
+        return TransposedWeights(
             self.weight[:, : self.input_dim].t().contiguous(),
             self.weight[:, self.input_dim :].t().contiguous(),
             self.used_bias(),
@@ -161,7 +161,13 @@ class ProjectedLstm(nn.Module):
         )
 
     def _in_torch(
-        self, x: Tensor, step_sizes: Sequence[int], state: Tensor, cell: Tensor, weights: _Transposed, outputs: Tensor
+        self,
+        x: Tensor,
+        step_sizes: Sequence[int],
+        state: Tensor,
+        cell: Tensor,
+        weights: TransposedWeights,
+        outputs: Tensor,
     ) -> None:
         # The inputs of all steps in one product; only the recurrent half depends on the step before.
         from_input = torch.addmm(weights.bias, _pad_rows(x), weights.by_input)  # (tokens, 4 * cell_dim)

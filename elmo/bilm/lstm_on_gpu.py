@@ -9,7 +9,6 @@ instead.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -17,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from elmo.bilm.fast import pointwise
-from elmo.bilm.lstm import Numbers, ProjectedLstm, in_parts
+from elmo.bilm.lstm import Numbers, ProjectedLstm, TransposedWeights, in_parts
 from elmo.bilm.prepared_weights import Prepared
 from elmo.common.device import recurrences_in_single_precision, upload
 
@@ -27,22 +26,12 @@ GATES_AHEAD = 2**28
 CUDNN_WHERE_UNCLIPPED = True  # a benchmark sets it to False to compare
 
 
-@dataclass(frozen=True)
-class _StackedWeights:
-    """The weights of both directions, transposed for batched products."""
-
-    by_input: Tensor  # (2, input_dim, 4 * cell_dim)
-    recurrent: Tensor  # (2, projection_dim, 4 * cell_dim)
-    bias: Tensor  # (2, 4 * cell_dim), with one added for the forget gate
-    projection: Tensor  # (2, cell_dim, projection_dim)
-
-
 class LstmPair:
     """Runs two `ProjectedLstm` of the same shape, the forward and the backward one of a layer, in parallel."""
 
     def __init__(self, forward: ProjectedLstm, backward: ProjectedLstm) -> None:
         self.lstms = forward, backward
-        self._stacked: Prepared[_StackedWeights] = Prepared()
+        self._stacked: Prepared[TransposedWeights] = Prepared()
         self._cudnn: Prepared[list[nn.LSTM]] = Prepared()
 
     @torch.no_grad()
@@ -98,10 +87,10 @@ class LstmPair:
     def _weights(self) -> list[Tensor]:
         return [tensor for lstm in self.lstms for tensor in (lstm.weight, lstm.bias, lstm.projection)]
 
-    def _stack(self) -> _StackedWeights:
+    def _stack(self) -> TransposedWeights:
         weight = torch.stack([lstm.weight for lstm in self.lstms]).transpose(1, 2)
         input_dim = self.lstms[0].input_dim
-        return _StackedWeights(
+        return TransposedWeights(
             weight[:, :input_dim],
             weight[:, input_dim:],
             torch.stack([lstm.used_bias() for lstm in self.lstms]),

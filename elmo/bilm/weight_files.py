@@ -192,27 +192,16 @@ def save_bilm(bilm: Bilm, path: Path | str, dtype: torch.dtype = torch.float32) 
 
 def _check_shapes(options: BilmOptions, found: Mapping[str, tuple[int, ...]], path: Path) -> None:
     """Refuses a file whose tensors do not match the options, and names the first one."""
-    known = set()
-    for item in _entries(options):
-        shape = found.get(item.file_name)
-        if shape is None:
-            raise InputError(
-                f"{path}: tensor {item.file_name!r} is missing; its options define one of shape {item.shape}. "
-                "Check that options and weights belong together"
-            )
-        if shape != item.shape:
-            raise InputError(
-                f"{path}: tensor {item.file_name!r} should have shape {item.shape} by its options, "
-                f"found {shape}. Check that options and weights belong together"
-            )
-        known.add(item.file_name)
+    expected = {item.file_name: item.shape for item in _entries(options)}
     # Further tensors of the network mean that the options belong to another model.
-    extra = sorted(name for name in found if name.startswith(("CNN", "RNN_", "word_")) and name not in known)
-    if extra:
-        raise InputError(
-            f"{path}: tensor {extra[0]!r} is not part of the model that its options describe "
-            f"({len(extra)} such). Check that options and weights belong together"
-        )
+    extra = sorted(name for name in found if name.startswith(("CNN", "RNN_", "word_")) and name not in expected)
+    for name in (*expected, *extra):
+        wanted, there = (f"shape {shapes[name]}" if name in shapes else "none" for shapes in (expected, found))
+        if wanted != there:
+            raise InputError(
+                f"{path}: tensor {name!r}: expected {wanted} by its options, found {there}. Check that options and "
+                "weights belong together"
+            )
 
 
 def _module_tensors(options: BilmOptions, read: Callable[[str], Tensor], path: Path) -> dict[str, Tensor]:

@@ -1,4 +1,10 @@
-"""Errors: InputError for unusable input, and excerpts of values for messages."""
+"""Errors: InputError for unusable input, excerpts of values for messages, and commands that report errors."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
 
 
 class InputError(ValueError):
@@ -12,3 +18,31 @@ def excerpt(value: object, most: int = 80) -> str:
     """The repr of a value, shortened for an error message: a line of a broken file may be megabytes long."""
     shown = repr(value[: most + 1] if isinstance(value, str | bytes) else value)
     return shown if len(shown) <= most + 2 else f"{shown[:most]}..."
+
+
+def command_parser(module: str, description: str, epilog: str | None = None) -> argparse.ArgumentParser:
+    """A parser for `python -m MODULE` whose help keeps the line breaks of these texts."""
+    return argparse.ArgumentParser(
+        prog=f"python -m {module}",
+        description=description,
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+
+def exit_status(module: str, work: Callable[[], int | None], interrupted: str = "interrupted") -> int:
+    """The exit status of a command: that of `work`, or 1 after an error message, or 130 after Ctrl-C.
+
+    Args:
+        module: starts each message.
+        work: does everything; None is 0.
+        interrupted: what Ctrl-C means for the user.
+    """
+    try:
+        return work() or 0
+    except (InputError, OSError) as error:  # OSError: for example a full disk
+        print(f"{module}: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f"{module}: {interrupted}", file=sys.stderr)
+        return 130

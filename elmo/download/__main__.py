@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 
-from elmo.common.errors import InputError
+from elmo.common.errors import InputError, command_parser
 from elmo.download import BILMS, VECTORS, files_of, is_here, obtain
 
 DESCRIPTION = """\
@@ -31,12 +30,8 @@ def _listed() -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status of the command: 0, or 1 after an error message, or 130 after Ctrl-C."""
-    parser = argparse.ArgumentParser(
-        prog="python -m elmo.download",
-        description=DESCRIPTION,
-        epilog=f"{_listed()}\n\nexample: python -m elmo.download allennlp/small glove/6B.300d",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    example = "example: python -m elmo.download allennlp/small glove/6B.300d"
+    parser = command_parser("elmo.download", DESCRIPTION, f"{_listed()}\n\n{example}")
     parser.add_argument("names", metavar="NAME", nargs="+", help="of weights or word vectors; see below")
     options = parser.parse_args(arguments)
     status = 0

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import lmdb
 
-from elmo.common.errors import InputError
+from elmo.common.errors import InputError, command_parser, exit_status
 from elmo.common.files import expanded
 from elmo.store import Shelf, ShelfDescription, StoreFull, default_store, disk_bytes, read_about, shelves
 from elmo.store.index import IndexCut
@@ -29,18 +29,18 @@ Inspect, verify and prune the store of frozen layers.
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status of the command: 0, or 1 after an error message or damage."""
-    try:
-        options = _parser().parse_args(arguments)
-        store = expanded(options.store, "--store")
-        if not store.is_dir():
-            raise InputError(f"{store}: no store there yet; runs make it, or name one with --store or ELMO_STORE")
-        if options.command == "info":
-            return _info(store)
-        if options.command == "verify":
-            return _verify(store, options.drop)
-        return _prune(store, _to_remove(store, options), options.dry_run)
-    except (InputError, OSError) as error:
-        return _report_error(error)
+    return exit_status("elmo.store", lambda: _run(_parser().parse_args(arguments)))
+
+
+def _run(options: argparse.Namespace) -> int:
+    store = expanded(options.store, "--store")
+    if not store.is_dir():
+        raise InputError(f"{store}: no store there yet; runs make it, or name one with --store or ELMO_STORE")
+    if options.command == "info":
+        return _info(store)
+    if options.command == "verify":
+        return _verify(store, options.drop)
+    return _prune(store, _to_remove(store, options), options.dry_run)
 
 
 def _info(store: Path) -> int:
@@ -153,9 +153,7 @@ def _from_zero(text: str) -> float:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m elmo.store", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser("elmo.store", DESCRIPTION)
     parser.add_argument(
         "--store", metavar="DIR", type=Path, default=default_store(), help=f"the store (default: {default_store()})"
     )

@@ -80,6 +80,7 @@ class Kernel:
         self._product.argtypes = [_pointer] * 4 + [_long] * 3 + [_float]
         self._lstm = library.elmo_lstm
         self._lstm.argtypes = [_pointer] * 2 + [_long] + [_pointer] * 5 + [_long] * 3 + [_float] * 2 + [_pointer] * 3
+        self._product.errcheck = self._lstm.errcheck = _check_status  # type: ignore[assignment]
         self._windows = library.elmo_windows
         self._windows.argtypes = [_pointer, _long, _long, ctypes.c_int64, _pointer, _pointer, _long, _long, _long]
         self._windows.argtypes += [ctypes.c_int, _pointer, _long]
@@ -141,11 +142,8 @@ class Kernel:
         """The product with weights, plus their bias: (rows, inputs) -> (rows, columns)."""
         out = x.new_empty(len(x), weights.columns)
         _check(x, (len(x), weights.depth))
-        _check_status(
-            self._product(
-                *_pointers(x, weights.values, weights.bias, out), len(x), weights.depth, weights.columns, math.inf
-            )
-        )
+        pointers = _pointers(x, weights.values, weights.bias, out)
+        self._product(*pointers, len(x), weights.depth, weights.columns, math.inf)
         return out
 
     def lstm(
@@ -166,18 +164,12 @@ class Kernel:
         outputs = x.new_empty(len(x), state_dim)
         sizes = torch.tensor(step_sizes, dtype=torch.int64)
         parts = weights.by_input.values, weights.by_input.bias, weights.recurrent.values
-        _check_status(
-            self._lstm(
-                *_pointers(x, sizes),
-                len(step_sizes),
-                *_pointers(*parts, weights.projection.values, weights.projection.bias),
-                weights.by_input.depth,
-                weights.cell_dim,
-                state_dim,
-                math.inf if cell_clip is None else cell_clip,
-                math.inf if projection_clip is None else projection_clip,
-                *_pointers(state, cell, outputs),
-            )
+        clips = (math.inf if clip is None else clip for clip in (cell_clip, projection_clip))
+        self._lstm(
+            *(*_pointers(x, sizes), len(step_sizes)),
+            *_pointers(*parts, weights.projection.values, weights.projection.bias),
+            *(weights.by_input.depth, weights.cell_dim, state_dim, *clips),
+            *_pointers(state, cell, outputs),
         )
         return outputs
 
@@ -222,6 +214,7 @@ def _check(tensor: Tensor, shape: tuple[int, ...]) -> None:
         raise ValueError(f"expected contiguous float32 values of shape {shape} on the CPU, found {found}")
 
 
-def _check_status(failed: int) -> None:
+def _check_status(failed: int, function: object, arguments: object) -> None:
+    """What ctypes calls with the result of a function."""
     if failed:
         raise MemoryError("the biLM's kernel could not allocate memory; embed fewer sentences at once")

@@ -161,7 +161,7 @@ def rewritten(folder, suffix, change):
 @pytest.mark.parametrize("name", ["char_embed", "CNN/b_cnn_3", "CNN_high_1/W_carry", "CNN_proj/W_proj", LSTM])
 def test_missing_tensor(folder, tensors, suffix, name):
     path = rewritten(folder, suffix, lambda content: content.pop(name))
-    with pytest.raises(InputError, match="is missing") as raised:
+    with pytest.raises(InputError, match=r"expected shape \(.+\) by its options, found none") as raised:
         load_bilm(path)
     for part in (str(path), repr(name), str(tensors[name].shape)):
         assert part in str(raised.value)
@@ -172,7 +172,7 @@ def test_missing_tensor(folder, tensors, suffix, name):
 def test_misshaped_tensor(folder, tensors, suffix, name):
     wrong = np.zeros((*tensors[name].shape[:-1], 99), dtype=np.float32)
     path = rewritten(folder, suffix, lambda content: content.update({name: wrong}))
-    with pytest.raises(InputError, match="should have shape") as raised:
+    with pytest.raises(InputError, match=r"expected shape \(.+\) by its options, found shape \(") as raised:
         load_bilm(path)
     for part in (str(path), repr(name), str(tensors[name].shape), str(wrong.shape)):
         assert part in str(raised.value)
@@ -190,7 +190,7 @@ def test_a_transposed_square_matrix_is_not_detected_by_shape(folder, tensors):
 def test_extra_tensor(folder, suffix):
     extra = "RNN_0/RNN/MultiRNNCell/Cell2/LSTMCell/B"
     path = rewritten(folder, suffix, lambda content: content.update({extra: np.zeros(80, dtype=np.float32)}))
-    with pytest.raises(InputError, match="is not part of the model") as raised:
+    with pytest.raises(InputError, match="expected none by its options, found shape") as raised:
         load_bilm(path)
     assert repr(extra) in str(raised.value)
 
@@ -231,7 +231,7 @@ def test_no_model_is_made_for_options_that_do_not_fit(folder, suffix, monkeypatc
     content["lstm"] |= {"dim": 60_000, "n_layers": 90}
     (folder / "options.json").write_text(json.dumps(content), encoding="utf-8")
     monkeypatch.setattr(weight_files, "Bilm", lambda options: pytest.fail("a model was made"))
-    with pytest.raises(InputError, match=r"W_0' should have shape \(12, 240000\) by its options, found \(12, 80\)"):
+    with pytest.raises(InputError, match=r"W_0': expected shape \(12, 240000\) by its options, found shape \(12, 80\)"):
         load_bilm(path)
 
 
