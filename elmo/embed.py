@@ -26,8 +26,9 @@ from elmo.common.device import CHOICES, choose_device
 from elmo.common.errors import InputError, command_parser, exit_status
 from elmo.common.files import handling, interrupts_held_back, replacing, require_space
 from elmo.common.progress import Reporter, progress_bar
-from elmo.store import ShelfDescription, open_shelf
 from elmo.store.cached_layers import TOKENS_AT_ONCE, TOKENS_AT_ONCE_ON_A_GPU, CachedLayers, require_half_holds
+from elmo.store.opening import open_shelf
+from elmo.store.shelf import ShelfDescription
 
 # A batch has at most --batch-size sentences, and at most as many tokens as the cache embeds at once (or one sentence):
 # memory grows with the tokens. A GPU needs many sentences in parallel to be busy.

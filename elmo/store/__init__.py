@@ -18,29 +18,3 @@ hashes of token lists, never text. LMDB needs a local disk.
 
 `elmo.store.cached_layers.CachedLayers` fills and reads a store; `python -m elmo.store` inspects and prunes it.
 """
-
-from elmo.store.opening import open_shelf
-from elmo.store.shelf import (
-    LIMIT_GB,
-    PRECISIONS,
-    Shelf,
-    ShelfDescription,
-    StoreFull,
-    default_store,
-    disk_bytes,
-    read_about,
-    shelves,
-)
-
-__all__ = [
-    "LIMIT_GB",
-    "PRECISIONS",
-    "Shelf",
-    "ShelfDescription",
-    "StoreFull",
-    "default_store",
-    "disk_bytes",
-    "open_shelf",
-    "read_about",
-    "shelves",
-]

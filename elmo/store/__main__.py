@@ -13,10 +13,19 @@ import lmdb
 
 from elmo.common.errors import InputError, command_parser, exit_status
 from elmo.common.files import expanded
-from elmo.store import Shelf, ShelfDescription, StoreFull, default_store, disk_bytes, read_about, shelves
 from elmo.store.index import IndexCut
 from elmo.store.opening import remove
-from elmo.store.shelf import ABOUT, FORMAT
+from elmo.store.shelf import (
+    ABOUT,
+    FORMAT,
+    Shelf,
+    ShelfDescription,
+    StoreFull,
+    default_store,
+    disk_bytes,
+    read_about,
+    shelves,
+)
 
 DESCRIPTION = """\
 Inspect, verify and prune the store of frozen layers.

@@ -21,7 +21,6 @@ from elmo.common.errors import InputError
 from elmo.common.progress import Reporter
 from elmo.common.threads import in_background
 from elmo.sources.source import FrozenSource, Sentence, dim_of
-from elmo.store import PRECISIONS, Shelf, StoreFull
 from elmo.store.row_numbers import (
     NOWHERE,
     Key,
@@ -34,6 +33,7 @@ from elmo.store.row_numbers import (
     running_numbers,
     starts_from,
 )
+from elmo.store.shelf import PRECISIONS, Shelf, StoreFull
 
 # Tokens that are embedded at once; memory grows with them. Only thousands of parallel sentences keep a GPU busy.
 TOKENS_AT_ONCE = 8192

@@ -14,8 +14,9 @@ from elmo.common import checks
 from elmo.common.errors import InputError
 from elmo.common.files import expanded
 from elmo.mix import LayerChoice
-from elmo.store import LIMIT_GB, PRECISIONS, ShelfDescription, open_shelf
 from elmo.store.cached_layers import MEMORY_GB, CachedLayers
+from elmo.store.opening import open_shelf
+from elmo.store.shelf import LIMIT_GB, PRECISIONS, ShelfDescription
 from tasks.interface import PLACES
 
 

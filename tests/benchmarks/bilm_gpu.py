@@ -32,8 +32,9 @@ import elmo.store.cached_layers
 from elmo import SIZES, Bilm, random_bilm
 from elmo.bilm import lstm_on_gpu
 from elmo.bilm.lstm_on_gpu import unclipped_torch_lstm
-from elmo.store import ShelfDescription, open_shelf
 from elmo.store.cached_layers import CachedLayers
+from elmo.store.opening import open_shelf
+from elmo.store.shelf import ShelfDescription
 from tests.benchmarks import text
 from tests.benchmarks.measuring import anchor
 

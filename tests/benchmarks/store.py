@@ -17,8 +17,9 @@ from pathlib import Path
 import torch
 
 from elmo import Bilm, load_bilm
-from elmo.store import Shelf, ShelfDescription, disk_bytes, open_shelf
 from elmo.store.cached_layers import CachedLayers
+from elmo.store.opening import open_shelf
+from elmo.store.shelf import Shelf, ShelfDescription, disk_bytes
 from tests.benchmarks import bilm, epochs, text
 from tests.benchmarks.measuring import anchor
 from tests.benchmarks.measuring.rows import Measurement, show

@@ -3,7 +3,8 @@
 import pytest
 
 from elmo import random_bilm
-from elmo.store import ShelfDescription, open_shelf
+from elmo.store.opening import open_shelf
+from elmo.store.shelf import ShelfDescription
 
 
 @pytest.fixture

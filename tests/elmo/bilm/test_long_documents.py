@@ -12,8 +12,9 @@ from elmo import BilmOptions, embed, random_bilm
 from elmo.bilm import lstm, lstm_on_gpu
 from elmo.bilm.lstm import ReadingOrder
 from elmo.bilm.model import Bilm
-from elmo.store import ShelfDescription, open_shelf
 from elmo.store.cached_layers import CachedLayers
+from elmo.store.opening import open_shelf
+from elmo.store.shelf import ShelfDescription
 from tests.elmo.bilm.test_lstm_on_gpu import read_together
 
 SENTENCES = [*[["a", "short", "one", f"{i}"] for i in range(23)], [f"w{i % 50}" for i in range(300)]]

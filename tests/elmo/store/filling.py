@@ -13,8 +13,9 @@ from pathlib import Path
 import elmo.store.cached_layers
 from elmo import random_bilm
 from elmo.common.progress import Reporter
-from elmo.store import ShelfDescription, open_shelf
 from elmo.store.cached_layers import CachedLayers
+from elmo.store.opening import open_shelf
+from elmo.store.shelf import ShelfDescription
 
 DRAW = random.Random(5)
 SENTENCES = [tuple(f"w{DRAW.randrange(300)}" for _ in range(DRAW.randint(1, 12))) for _ in range(600)]

@@ -15,10 +15,10 @@ import torch
 import elmo.store.cached_layers
 from elmo import InputError, random_bilm
 from elmo.common.progress import Reporter
-from elmo.store import Shelf, ShelfDescription, StoreFull, open_shelf
 from elmo.store.__main__ import main
 from elmo.store.cached_layers import CachedLayers
-from elmo.store.shelf import key_of
+from elmo.store.opening import open_shelf
+from elmo.store.shelf import Shelf, ShelfDescription, StoreFull, key_of
 from tests.elmo.store.stores import DISTINCT, SENTENCES, sentences_embedded
 
 

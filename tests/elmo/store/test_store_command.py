@@ -11,10 +11,9 @@ import pytest
 import torch
 
 from elmo import InputError
-from elmo.store import Shelf, ShelfDescription
 from elmo.store.__main__ import main
 from elmo.store.cached_layers import CachedLayers
-from elmo.store.shelf import key_of
+from elmo.store.shelf import Shelf, ShelfDescription, key_of
 from tests.elmo.store.stores import DISTINCT, SENTENCES, sentences_embedded
 
 

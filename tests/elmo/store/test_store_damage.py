@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from elmo.store import Shelf, ShelfDescription, StoreFull, open_shelf
 from elmo.store.__main__ import main
 from elmo.store.cached_layers import CachedLayers
+from elmo.store.opening import open_shelf
+from elmo.store.shelf import Shelf, ShelfDescription, StoreFull
 from tests.elmo.store import filling
 from tests.elmo.store.stores import DISTINCT, SENTENCES, sentences_embedded
 

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 import torch
 
-from elmo.store import open_shelf
 from elmo.store.cached_layers import CachedLayers
+from elmo.store.opening import open_shelf
 from tests.elmo.store import filling
 
 
