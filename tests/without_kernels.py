@@ -5,6 +5,7 @@ trainer, store, pretraining. CI has a minute for it, not for all tests twice; th
 kernel. `python -m tests.without_kernels tests` runs all fast tests.
 """
 
+import argparse
 import os
 import shutil
 import subprocess
@@ -37,6 +38,9 @@ assert find_spec("elmo.kernels") is None and find_spec("tasks.kernels") is None,
 
 def main() -> int:
     """The exit status of pytest."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tests", metavar="TESTS", nargs="*", default=TESTS, help="files or folders; default: see above")
+    tests = parser.parse_args().tests
     with tempfile.TemporaryDirectory() as scratch:
         copy = Path(scratch) / "checkout"
         shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "runs"))
@@ -44,7 +48,7 @@ def main() -> int:
             shutil.rmtree(copy / folder)
         (copy / "sitecustomize.py").write_text(NO_FINDER, encoding="utf-8")
         environment = os.environ | {"PYTHONPATH": str(copy)}
-        for command in (["-c", ABSENT], ["-m", "pytest", "-n", "2", "-m", FAST, *(sys.argv[1:] or TESTS)]):
+        for command in (["-c", ABSENT], ["-m", "pytest", "-n", "2", "-m", FAST, *tests]):
             done = subprocess.run([sys.executable, *command], cwd=copy, env=environment, check=False)
             if done.returncode:
                 return done.returncode
