@@ -92,6 +92,7 @@ class DataSource:
                 f"data={config.name}: expected files for {', '.join(missing)} under data.splits, found none"
             )
         self._config = config
+        self._hub = config.hub or HubConfig()
         self._root = SHIPPED if config.shipped else data_dir
         self._limit = limit
         self._train_fraction = train_fraction
@@ -136,11 +137,11 @@ class DataSource:
         return Loaded(wanted, counts, warnings)
 
     def _paths(self, split: Split) -> list[Path]:
-        return [self._root / name for name in self._config.splits[split]]
+        return [self._root / name for name in self._config.splits.get(split, [])]
 
     def _has_files(self, split: Split) -> bool:
         """Whether the split's files exist. If not, and there is no hub, raises an error that says where to put them."""
-        paths = self._paths(split) if self._config.splits.get(split) else []
+        paths = self._paths(split)
         absent = [path for path in paths if not path.is_file()]
         if paths and not absent:
             return True
@@ -175,22 +176,56 @@ class DataSource:
 
     def _check_columns(self, needed: Sequence[str]) -> None:
         """Raises an InputError if data.hub.columns lacks a column that the task needs."""
-        named = self._config.hub.columns if self._config.hub is not None else {}
-        if any(column not in named for column in needed):
-            raise _wrong_columns(self._config, f"a name for each of the columns {', '.join(needed)}", list(named))
+        named = list(self._hub.columns)
+        if not set(needed) <= set(named):
+            raise self._wrong_columns(f"a name for each of the columns {', '.join(needed)}", named)
 
     def _hub_rows(self, split: Split, task: Task[Any, Any] | None = None) -> Sequence[dict[str, Any]]:
-        names = self._config.hub.splits if self._config.hub is not None else {}
-        name = names[split] if task is None else task.hub_split(split, names)
+        name = self._hub.splits[split] if task is None else task.hub_split(split, self._hub.splits)
         if name not in self._rows:
-            if not self._rows and self._config.hub is not None:  # a request may take long
-                named = " and ".join(map(str, self._paths(split))) if self._config.splits.get(split) else "a file"
-                print(
-                    f"data={self._config.name}: without {named}, asking the hub for {self._config.hub.path}",
-                    file=sys.stderr,
-                )
-            self._rows[name] = _read_hub(self._config, split, name, self._root)
+            self._rows[name] = self._read_hub(split, name)
         return self._rows[name]
+
+    def _read_hub(self, split: Split, name: str) -> list[dict[str, Any]]:
+        """The rows of a split of the hub, with our column names and with label names instead of numbers."""
+        import datasets
+
+        data, hub = f"data={self._config.name}", self._hub
+        files = " and ".join(map(str, self._paths(split))) or "a file"
+        if not self._rows:  # a request may take long
+            print(f"{data}: without {files}, asking the hub for {hub.path}", file=sys.stderr)
+        try:
+            rows = datasets.load_dataset(hub.path, hub.name, revision=hub.revision, split=name)
+        except (OSError, ValueError, RuntimeError) as error:  # datasets raises all three if the hub is unreachable
+            raise InputError(
+                f"{data}: the {split} split was found neither as {files}, nor on the hub as {hub.path!r} "
+                f"({type(error).__name__}: {error}). Put the official files there, or name their folder with "
+                "data_dir=DIR or the variable ELMO_DATA"
+            ) from error
+        absent = [theirs for theirs in hub.columns.values() if theirs not in rows.column_names]
+        if absent:
+            raise self._wrong_columns(f"the columns {', '.join(absent)}", rows.column_names)
+        columns: dict[str, list[Any]] = {}
+        for ours, theirs in hub.columns.items():
+            values = list(rows[theirs])
+            if None in values:
+                raise InputError(
+                    f"{data}, on the hub {hub.path}, {name}: expected {theirs} in each row, row {values.index(None)} "
+                    f"has none. Check {self._key}.hub.columns, or name files in {self._key}.splits"
+                )
+            columns[ours] = _labelled(values, rows.features[theirs])
+        return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+    def _wrong_columns(self, expected: str, found: Sequence[str]) -> InputError:
+        return InputError(
+            f"data={self._config.name}, on the hub {self._hub.path}: expected {expected}, "
+            f"found {', '.join(found) or 'none'}. Name the dataset's columns in {self._key}.hub.columns"
+        )
+
+    @property
+    def _key(self) -> str:
+        """The config key of the dataset: `data`, or the task's part of a dataset that several tasks share."""
+        return "data" if self._config.task else f"datasets.{self._config.name}"
 
 
 def _drawn(examples: list[Example], fraction: float, seed: int) -> list[Example]:
@@ -198,51 +233,6 @@ def _drawn(examples: list[Example], fraction: float, seed: int) -> list[Example]
     order = list(range(len(examples)))
     random.Random(seed).shuffle(order)
     return [examples[index] for index in sorted(order[: max(1, round(fraction * len(examples)))])]
-
-
-def _read_hub(config: DataConfig, split: Split, name: str, root: Path) -> list[dict[str, Any]]:
-    """The rows of a split of the hub, with our column names and with label names instead of numbers."""
-    import datasets
-
-    hub = config.hub
-    if hub is None:
-        raise InputError(f"data={config.name} names no dataset on the hub")
-    try:
-        rows = datasets.load_dataset(hub.path, hub.name, revision=hub.revision, split=name)
-    except (OSError, ValueError, RuntimeError) as error:  # datasets raises all three if the hub is unreachable
-        files = ", ".join(str(root / name) for name in config.splits.get(split, [])) or "no files"
-        raise InputError(
-            f"data={config.name}: the {split} split was found neither as {files}, nor on the hub as {hub.path!r} "
-            f"({type(error).__name__}: {error}). Put the official files there, or name their folder with data_dir=DIR "
-            "or the variable ELMO_DATA"
-        ) from error
-    absent = [theirs for theirs in hub.columns.values() if theirs not in rows.column_names]
-    if absent:
-        raise _wrong_columns(config, f"the columns {', '.join(absent)}", rows.column_names)
-    columns: dict[str, list[Any]] = {}
-    for ours, theirs in hub.columns.items():
-        values = list(rows[theirs])
-        if None in values:
-            raise InputError(
-                f"data={config.name}, on the hub {hub.path}, {name}: expected {theirs} in each row, row "
-                f"{values.index(None)} has none. Check {_part(config)}.hub.columns, or name files in "
-                f"{_part(config)}.splits"
-            )
-        columns[ours] = _labelled(values, rows.features[theirs])
-    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
-
-
-def _wrong_columns(config: DataConfig, expected: str, found: Sequence[str]) -> InputError:
-    path = config.hub.path if config.hub is not None else ""
-    return InputError(
-        f"data={config.name}, on the hub {path}: expected {expected}, found {', '.join(found) or 'none'}. "
-        f"Name the dataset's columns in {_part(config)}.hub.columns"
-    )
-
-
-def _part(config: DataConfig) -> str:
-    """The config key of the dataset: `data`, or the task's part of a dataset that several tasks share."""
-    return "data" if config.task else f"datasets.{config.name}"
 
 
 def _labelled(values: Sequence[Any], feature: Any) -> list[Any]:  # noqa: ANN401 (a type of the datasets library)

@@ -166,7 +166,7 @@ INLINE void gru_gradients(const long n, long at, long hidden, const float *gates
 }
 
 int heads_gru_backward(const int32_t *starts, const int32_t *sizes, long steps, long hidden, const float *weight,
-                       const float *gates, const float *added, const float *states, float *grad,
+                       const float *gates, const float *states, const float *added, float *grad,
                        float *grad_recurrent) {
     const long width = 3 * hidden, panels = room_for_panels(width, hidden);
     float *memory = malloc((panels + room_for_rows(sizes[0], width) + 2 * hidden) * sizeof(float));

@@ -27,41 +27,36 @@ class CompiledLoops:
 
     def __init__(self, compiled: ctypes.CDLL) -> None:
         self.lanes: int = compiled.heads_lanes()
+        self._by_gates = {
+            4: (compiled.heads_lstm_forward, compiled.heads_lstm_backward),
+            3: (compiled.heads_gru_forward, compiled.heads_gru_backward),
+        }
         steps, pointer = [ctypes.c_void_p] * 2 + [ctypes.c_long] * 2, ctypes.c_void_p
-        self._lstm_forward, self._lstm_backward = compiled.heads_lstm_forward, compiled.heads_lstm_backward
-        self._gru_forward, self._gru_backward = compiled.heads_gru_forward, compiled.heads_gru_backward
-        self._lstm_forward.argtypes = self._gru_forward.argtypes = steps + [pointer] * 5
-        self._lstm_backward.argtypes = self._gru_backward.argtypes = steps + [pointer] * 6
+        for forward, backward in self._by_gates.values():
+            forward.argtypes, backward.argtypes = steps + [pointer] * 5, steps + [pointer] * 6
 
-    def lstm_forward(self, gates: Tensor, weight: Tensor, packing: Packing) -> tuple[Tensor, Tensor, Tensor]:
-        """Cells, their tanh, and states; overwrites `gates` with their values."""
-        cells = gates.new_empty(2, gates.shape[1], weight.shape[2])
-        squashed, states = torch.empty_like(cells), torch.empty_like(cells)
-        _walk(self._lstm_forward, packing, [weight], [gates, cells, squashed, states])
-        return cells, squashed, states
+    def forward(
+        self, gates: Tensor, weight: Tensor, bias: Tensor | None, packing: Packing
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """What a step takes over, the states, and what the backward pass needs; overwrites `gates`."""
+        function, _ = self._by_gates[weight.shape[1] // weight.shape[2]]
+        states = gates.new_empty(2, gates.shape[1], weight.shape[2])
+        kept = torch.empty_like(states)
+        if bias is not None:
+            _walk(function, packing, [weight, bias], [gates, kept, states])
+            return states, states, kept
+        cells = torch.empty_like(states)
+        _walk(function, packing, [weight], [gates, cells, kept, states])
+        return cells, states, kept
 
-    def lstm_backward(
-        self, grad: Tensor, gates: Tensor, cells: Tensor, squashed: Tensor, weight: Tensor, packing: Packing
+    def backward(
+        self, grad: Tensor, gates: Tensor, carried: Tensor, kept: Tensor, weight: Tensor, packing: Packing
     ) -> Tensor:
-        """The gradients of the gates before their nonlinearity."""
+        """The gradients of the state's part of the gates; overwrites `grad`."""
+        _, function = self._by_gates[weight.shape[1] // weight.shape[2]]
         grad_gates = torch.empty_like(gates)
-        _walk(self._lstm_backward, packing, [weight], [gates, cells, squashed, grad, grad_gates])
+        _walk(function, packing, [weight], [gates, carried, kept, grad, grad_gates])
         return grad_gates
-
-    def gru_forward(self, gates: Tensor, weight: Tensor, bias: Tensor, packing: Packing) -> tuple[Tensor, Tensor]:
-        """The previous state's part of the candidate, and the states; overwrites `gates` with their values."""
-        added = gates.new_empty(2, gates.shape[1], weight.shape[2])
-        states = torch.empty_like(added)
-        _walk(self._gru_forward, packing, [weight, bias], [gates, added, states])
-        return added, states
-
-    def gru_backward(
-        self, grad: Tensor, gates: Tensor, added: Tensor, states: Tensor, weight: Tensor, packing: Packing
-    ) -> Tensor:
-        """The gradients of the state's part of the gates; `grad` becomes the gradients of the states."""
-        grad_recurrent = torch.empty_like(gates)
-        _walk(self._gru_backward, packing, [weight], [gates, added, states, grad, grad_recurrent])
-        return grad_recurrent
 
 
 def compiled_loops(x: Tensor) -> CompiledLoops | None:

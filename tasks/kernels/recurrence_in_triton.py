@@ -205,40 +205,21 @@ def _backward(
         later, later_size = start, size
 
 
-def lstm_forward(gates: Tensor, weight: Tensor, packing: Packing) -> tuple[Tensor, Tensor, Tensor]:
-    """Cells, their tanh, and states; overwrites `gates` with their values."""
-    cells = gates.new_empty(2, gates.shape[1], weight.shape[2])
-    squashed, states = torch.empty_like(cells), torch.empty_like(cells)
+def forward(gates: Tensor, weight: Tensor, bias: Tensor | None, packing: Packing) -> tuple[Tensor, Tensor, Tensor]:
+    """What a step takes over, the states, and what the backward pass needs; overwrites `gates`."""
+    states = gates.new_empty(2, gates.shape[1], weight.shape[2])
+    carried, kept = torch.empty_like(states) if bias is None else states, torch.empty_like(states)
     by_state = weight.transpose(1, 2).contiguous()
-    _walk(_forward, (gates, by_state, by_state, cells, squashed, states), weight, packing)
-    return cells, squashed, states
+    unused = by_state  # an LSTM adds no bias here
+    _walk(_forward, (gates, by_state, unused if bias is None else bias, carried, kept, states), weight, packing)
+    return carried, states, kept
 
 
-def lstm_backward(
-    grad: Tensor, gates: Tensor, cells: Tensor, squashed: Tensor, weight: Tensor, packing: Packing
-) -> Tensor:
-    """The gradients of the gates before their nonlinearity."""
-    grad_gates, grad_cells = torch.empty_like(gates), torch.empty_like(cells)
-    _walk(_backward, (grad, gates, cells, squashed, weight, grad_gates, grad_cells), weight, packing)
+def backward(grad: Tensor, gates: Tensor, carried: Tensor, kept: Tensor, weight: Tensor, packing: Packing) -> Tensor:
+    """The gradients of the state's part of the gates; overwrites `grad`."""
+    grad_gates, grad_cells = torch.empty_like(gates), torch.empty_like(carried)
+    _walk(_backward, (grad, gates, carried, kept, weight, grad_gates, grad_cells), weight, packing)
     return grad_gates
-
-
-def gru_forward(gates: Tensor, weight: Tensor, bias: Tensor, packing: Packing) -> tuple[Tensor, Tensor]:
-    """The previous state's part of the candidate, and the states; overwrites `gates` with their values."""
-    added = gates.new_empty(2, gates.shape[1], weight.shape[2])
-    states = torch.empty_like(added)
-    by_state = weight.transpose(1, 2).contiguous()
-    _walk(_forward, (gates, by_state, bias, states, added, states), weight, packing)
-    return added, states
-
-
-def gru_backward(
-    grad: Tensor, gates: Tensor, added: Tensor, states: Tensor, weight: Tensor, packing: Packing
-) -> Tensor:
-    """The gradients of the state's part of the gates; `grad` becomes the gradients of the states."""
-    grad_recurrent = torch.empty_like(gates)
-    _walk(_backward, (grad, gates, states, added, weight, grad_recurrent, grad), weight, packing)
-    return grad_recurrent
 
 
 def _walk(kernel, tensors: tuple[Tensor, ...], weight: Tensor, packing: Packing) -> None:

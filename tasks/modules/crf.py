@@ -117,16 +117,9 @@ class ConstrainedCrf(CRF):  # type: ignore[misc]
         """
         emissions = emissions.float()
         forbidden = float("-inf")
-        paths = (
-            walks_for(emissions)
-            .best_paths(
-                emissions,
-                self.transitions.masked_fill(~self.allowed, forbidden),
-                self.start_transitions.masked_fill(~self.allowed_first, forbidden),
-                self.end_transitions.masked_fill(~self.allowed_last, forbidden),
-                mask,
-            )
-            .tolist()
-        )
+        between = self.transitions.masked_fill(~self.allowed, forbidden)
+        first = self.start_transitions.masked_fill(~self.allowed_first, forbidden)
+        last = self.end_transitions.masked_fill(~self.allowed_last, forbidden)
+        paths = walks_for(emissions).best_paths(emissions, between, first, last, mask)
         lengths = mask.sum(dim=1).tolist()
-        return [tags[:length] for tags, length in zip(paths, lengths, strict=True)]
+        return [tags[:length] for tags, length in zip(paths.tolist(), lengths, strict=True)]

@@ -23,36 +23,33 @@ __all__ = ["Loops", "Packing", "bidirectional", "loops_for"]
 
 
 class Loops(Protocol):
-    """The loop over the steps, for both directions at once. H is the width of the state."""
+    """The loop over the steps, for both directions at once. H is the width of the state.
 
-    def lstm_forward(self, gates: Tensor, weight: Tensor, packing: Packing) -> tuple[Tensor, Tensor, Tensor]:
-        """Cells, their tanh, and states, (2, packed, H) each.
+    An LSTM has four gates, o, i, f, g; a GRU three, r, z, n, and a bias of its own for the state.
+    """
+
+    def forward(
+        self, gates: Tensor, weight: Tensor, bias: Tensor | None, packing: Packing
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Three tensors, (2, packed, H) each: what a step takes over from the one before, the states, and `kept`.
+
+        A step takes over the cells of an LSTM, the states of a GRU. `kept` is the tanh of the cells, or the previous
+        state's part of the candidate, before r is applied.
 
         Args:
-            gates: the inputs' part of the gates o, i, f, g, (2, packed, 4 * H); overwritten by the gates' values.
-            weight: from the previous state to the gates, (2, 4 * H, H).
+            gates: the inputs' part of the gates, (2, packed, gates * H); overwritten by the gates' values.
+            weight: from the previous state to the gates, (2, gates * H, H).
+            bias: of that product, (2, gates * H); None for an LSTM.
             packing: the rows of each step.
         """
 
-    def lstm_backward(
-        self, grad: Tensor, gates: Tensor, cells: Tensor, squashed: Tensor, weight: Tensor, packing: Packing
+    def backward(
+        self, grad: Tensor, gates: Tensor, carried: Tensor, kept: Tensor, weight: Tensor, packing: Packing
     ) -> Tensor:
-        """The gradients of the gates before their nonlinearity, (2, packed, 4 * H); `grad` may be overwritten."""
+        """The gradients of the state's part of the gates, before their nonlinearity, (2, packed, gates * H).
 
-    def gru_forward(self, gates: Tensor, weight: Tensor, bias: Tensor, packing: Packing) -> tuple[Tensor, Tensor]:
-        """The previous state's part of the candidate, before r is applied, and the states, (2, packed, H) each.
-
-        Args:
-            gates: the inputs' part of r, z, n, (2, packed, 3 * H); overwritten by the gates' values.
-            weight: from the previous state to the gates, (2, 3 * H, H).
-            bias: of that product, (2, 3 * H).
-            packing: the rows of each step.
+        `grad`, of the states, is overwritten; of a GRU it becomes the sum over all that reads a state.
         """
-
-    def gru_backward(
-        self, grad: Tensor, gates: Tensor, added: Tensor, states: Tensor, weight: Tensor, packing: Packing
-    ) -> Tensor:
-        """The gradients of the state's part of r, z, n, (2, packed, 3 * H); `grad` becomes that of the states."""
 
 
 def loops_for(x: Tensor) -> Loops:
@@ -91,12 +88,8 @@ class _Layer(torch.autograd.Function):
         # Both directions in one product. Gates are narrower than inputs, so the gates are reordered.
         read = torch.addmm(bias.flatten(), packed, _as_right_factor(outer)).to(inner.dtype)
         gates = read.view(-1, inner.shape[1]).index_select(0, packing.apart).view(2, -1, inner.shape[1])
-        loops = loops_for(gates)
-        if lstm:
-            *kept, states = loops.lstm_forward(gates, inner, packing)
-        else:
-            *kept, states = loops.gru_forward(gates, inner, of_state, packing)
-        ctx.save_for_backward(packed, inner, outer, gates, states, *kept)
+        carried, states, kept = loops_for(gates).forward(gates, inner, None if lstm else of_state, packing)
+        ctx.save_for_backward(packed, inner, outer, gates, carried, states, kept)
         ctx.about = packing, lstm, x.shape, x.dtype
         padded = states.new_zeros(batch * tokens * 2, hidden).index_copy_(0, packing.halves, states.flatten(0, 1))
         return padded.view(batch, tokens, 2 * hidden)
@@ -104,16 +97,12 @@ class _Layer(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad_padded: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
-        packed, inner, outer, gates, states, *kept = ctx.saved_tensors
+        packed, inner, outer, gates, carried, states, kept = ctx.saved_tensors
         packing, lstm, shape, dtype = ctx.about
-        loops, hidden = loops_for(gates), inner.shape[2]
+        hidden = inner.shape[2]
         grad = grad_padded.reshape(-1, hidden).index_select(0, packing.halves).view_as(states)
-        if lstm:
-            cells, squashed = kept
-            at_state = at_input = loops.lstm_backward(grad, gates, cells, squashed, inner, packing)
-        else:
-            (added,) = kept
-            at_state = loops.gru_backward(grad, gates, added, states, inner, packing)
+        at_state = at_input = loops_for(gates).backward(grad, gates, carried, kept, inner, packing)
+        if not lstm:
             _, z, n = gates.chunk(3, dim=-1)
             at_input = torch.cat([at_state[..., : 2 * hidden], grad * (1 - z) * (1 - n * n)], dim=-1)
         by_inner = torch.bmm(at_state[:, packing.sizes[0] :].transpose(1, 2), states.index_select(1, packing.before))

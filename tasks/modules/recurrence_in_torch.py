@@ -8,8 +8,18 @@ from torch import Tensor
 from tasks.modules.packing import Packing
 
 
-def lstm_forward(gates: Tensor, weight: Tensor, packing: Packing) -> tuple[Tensor, Tensor, Tensor]:
-    """Cells, their tanh, and states; overwrites `gates` with their values."""
+def forward(gates: Tensor, weight: Tensor, bias: Tensor | None, packing: Packing) -> tuple[Tensor, Tensor, Tensor]:
+    """What a step takes over, the states, and what the backward pass needs; overwrites `gates`."""
+    return _lstm_forward(gates, weight, packing) if bias is None else _gru_forward(gates, weight, bias, packing)
+
+
+def backward(grad: Tensor, gates: Tensor, carried: Tensor, kept: Tensor, weight: Tensor, packing: Packing) -> Tensor:
+    """The gradients of the state's part of the gates; overwrites `grad`."""
+    function = _lstm_backward if weight.shape[1] == 4 * weight.shape[2] else _gru_backward
+    return function(grad, gates, carried, kept, weight, packing)
+
+
+def _lstm_forward(gates: Tensor, weight: Tensor, packing: Packing) -> tuple[Tensor, Tensor, Tensor]:
     hidden = weight.shape[2]
     # In this order one call computes the sigmoids of o, i and f.
     sigmoids, candidates = gates[..., : 3 * hidden], gates[..., 3 * hidden :]
@@ -31,13 +41,12 @@ def lstm_forward(gates: Tensor, weight: Tensor, packing: Packing) -> tuple[Tenso
         torch.tanh(cell, out=squashed[:, now])
         torch.mul(o[:, now], squashed[:, now], out=states[:, now])
         earlier = start
-    return cells, squashed, states
+    return cells, states, squashed
 
 
-def lstm_backward(
+def _lstm_backward(
     grad: Tensor, gates: Tensor, cells: Tensor, squashed: Tensor, weight: Tensor, packing: Packing
 ) -> Tensor:
-    """The gradients of the gates before their nonlinearity."""
     hidden, packed = weight.shape[2], gates.shape[1]
     o, i, f, g = gates.chunk(4, dim=-1)
     before = torch.zeros_like(cells)
@@ -63,8 +72,7 @@ def lstm_backward(
     return grad_gates
 
 
-def gru_forward(gates: Tensor, weight: Tensor, bias: Tensor, packing: Packing) -> tuple[Tensor, Tensor]:
-    """The previous state's part of the candidate, and the states; overwrites `gates` with their values."""
+def _gru_forward(gates: Tensor, weight: Tensor, bias: Tensor, packing: Packing) -> tuple[Tensor, Tensor, Tensor]:
     hidden = weight.shape[2]
     sigmoids, candidates = gates[..., : 2 * hidden], gates[..., 2 * hidden :]
     r, z = sigmoids.chunk(2, dim=-1)
@@ -84,13 +92,12 @@ def gru_forward(gates: Tensor, weight: Tensor, bias: Tensor, packing: Packing) -
         else:
             torch.mul(candidate, 1 - z[:, now], out=states[:, now])
         earlier = start
-    return recurrent[..., 2 * hidden :], states
+    return states, states, recurrent[..., 2 * hidden :]
 
 
-def gru_backward(
-    grad: Tensor, gates: Tensor, added: Tensor, states: Tensor, weight: Tensor, packing: Packing
+def _gru_backward(
+    grad: Tensor, gates: Tensor, states: Tensor, added: Tensor, weight: Tensor, packing: Packing
 ) -> Tensor:
-    """The gradients of the state's part of the gates; `grad` becomes the gradients of the states."""
     r, z, n = gates.chunk(3, dim=-1)
     before = torch.zeros_like(states)
     before[:, packing.sizes[0] :] = states[:, packing.before]

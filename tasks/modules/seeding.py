@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -26,14 +25,6 @@ def drawing_from(seed: int, *names: str | int) -> Iterator[None]:
         yield
 
 
-@runtime_checkable
-class StartsByParameter(Protocol):
-    """A recurrent module that initialises one parameter at a time."""
-
-    def start_parameter(self, name: str, parameter: Tensor) -> None:
-        """Draws one parameter again."""
-
-
 def initialise(module: nn.Module, seed: int, name: str) -> None:
     """Draws the module's parameters again, each from the generator of its name.
 
@@ -43,7 +34,7 @@ def initialise(module: nn.Module, seed: int, name: str) -> None:
     for path, part in module.named_modules(prefix=name):
         if isinstance(part, nn.RNNBase):
             # All layers are one module: drawn together, a wider input would change the draws of the upper layers.
-            start = part.start_parameter if isinstance(part, StartsByParameter) else partial(_as_torch_does, part)
+            start = getattr(part, "start_parameter", None) or partial(_as_torch_does, part)
             for parameter_name, parameter in part.named_parameters():
                 with drawing_from(seed, path, parameter_name):
                     start(parameter_name, parameter)

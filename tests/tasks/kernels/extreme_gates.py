@@ -18,16 +18,10 @@ def largest_error(loops, kind, device):
     packing = Packing.of(torch.full((SENTENCES,), STEPS), STEPS, device)
     weight, bias = torch.zeros(2, width, HIDDEN, device=device), torch.zeros(2, width, device=device)
     gates, grad = gates.to(device), grad.to(device)
-    if kind == "lstm":
-        cells, squashed, states = loops.lstm_forward(gates, weight, packing)
-        found = states, loops.lstm_backward(grad, gates, cells, squashed, weight, packing)
-    else:
-        added, states = loops.gru_forward(gates, weight, bias, packing)
-        # With no recurrent weights, the reset gate and its gradient have no part in the result.
-        found = (
-            states,
-            loops.gru_backward(grad, gates, added.contiguous(), states, weight, packing)[..., HIDDEN : 2 * HIDDEN],
-        )
+    carried, states, kept = loops.forward(gates, weight, None if kind == "lstm" else bias, packing)
+    gradients = loops.backward(grad, gates, carried, kept.contiguous(), weight, packing)
+    # With no recurrent weights, the reset gate of a GRU and its gradient have no part in the result.
+    found = states, gradients if kind == "lstm" else gradients[..., HIDDEN : 2 * HIDDEN]
     return max(
         ((ours.double().cpu() - right).abs() / right.abs().clamp_min(1)).max().item()
         for ours, right in zip(found, exact, strict=True)

@@ -65,13 +65,9 @@ def walked(loops, kind, lengths, hidden, scale=1.0):
         for shape in ((packed, width), (packed, hidden), (width, hidden), (width,))
     )
     gates, weight = gates * scale, weight * (scale / hidden**0.5)
-    if kind == "lstm":
-        cells, squashed, states = loops.lstm_forward(gates, weight, packing)
-        return gates, cells, squashed, states, loops.lstm_backward(grad, gates, cells, squashed, weight, packing)
-    added, states = loops.gru_forward(gates, weight, bias, packing)
-    added = added.contiguous()
-    grad_recurrent = loops.gru_backward(grad, gates, added, states, weight, packing)
-    return gates, added, states, grad_recurrent, grad
+    carried, states, kept = loops.forward(gates, weight, None if kind == "lstm" else bias, packing)
+    at_gates = loops.backward(grad, gates, carried, kept.contiguous(), weight, packing)
+    return gates, carried, states, kept, at_gates, *([grad] if kind == "gru" else [])
 
 
 @pytest.mark.parametrize("lengths", LENGTHS.values(), ids=list(LENGTHS))
@@ -142,12 +138,8 @@ def test_a_sentence_has_the_same_bits_in_any_batch(kind):
     def states_and_gradients(chosen):
         packing = Packing.of(torch.full((len(chosen),), tokens), tokens, CPU)
         rows, upstream = (part[:, :, chosen].reshape(2, tokens * len(chosen), -1).clone() for part in (gates, grad))
-        if kind == "lstm":
-            cells, squashed, states = loops.lstm_forward(rows, weight, packing)
-            gradients = loops.lstm_backward(upstream, rows, cells, squashed, weight, packing)
-        else:
-            added, states = loops.gru_forward(rows, weight, bias, packing)
-            gradients = loops.gru_backward(upstream, rows, added, states, weight, packing)
+        carried, states, kept = loops.forward(rows, weight, None if kind == "lstm" else bias, packing)
+        gradients = loops.backward(upstream, rows, carried, kept, weight, packing)
         return [part.view(2, tokens, len(chosen), -1) for part in (states, gradients)]
 
     together = states_and_gradients(list(range(sentences)))
@@ -164,11 +156,7 @@ def test_nan_and_infinity_stay_within_their_sentence(kind):
     width = hidden * (4 if kind == "lstm" else 3)
     gates, weight = torch.randn(2, 8, width), torch.randn(2, width, hidden)
     gates[:, 1] = float("nan")  # the first token of the second sentence
-    states = (
-        loops.lstm_forward(gates, weight, packing)[2]
-        if kind == "lstm"
-        else loops.gru_forward(gates, weight, torch.zeros(2, width), packing)[1]
-    )
+    _, states, _ = loops.forward(gates, weight, None if kind == "lstm" else torch.zeros(2, width), packing)
     assert states[0].isnan().all(dim=1).tolist() == [False, True, False, False, True, False, False, True]
     assert states[0].isnan().any(dim=1).tolist() == states[0].isnan().all(dim=1).tolist()
 
@@ -180,7 +168,7 @@ def test_pointers_to_anything_else_are_refused(wrong):
     loops = compiled_loops(torch.zeros(1))
     packing = Packing.of(torch.tensor([2, 1]), 2, CPU)
     with pytest.raises(ValueError, match=r"expected contiguous float32 values of shape \(2, 3, ...\) on the CPU"):
-        loops.lstm_forward(wrong, torch.zeros(2, 8, 2), packing)
+        loops.forward(wrong, torch.zeros(2, 8, 2), None, packing)
 
 
 class TestWhoWalks:

@@ -1,4 +1,4 @@
-"""The kernels of recurrences and of the CRF, against the same walks in plain torch.
+"""Triton kernels of recurrences and of the CRF, compared with the loops in plain torch.
 
 On a GPU: python -m pytest -m gpu tests/tasks/kernels/test_triton.py. Where Triton is installed without one, its
 interpreter runs them, slowly: TRITON_INTERPRET=1 python -m pytest -m gpu tests/tasks/kernels/test_triton.py.
@@ -39,30 +39,18 @@ def draw(*shape):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape))).to(DEVICE)
 
 
+@pytest.mark.parametrize("kind", ["lstm", "gru"])
 @pytest.mark.parametrize(("hidden", "lengths"), SIZES)
-def test_lstm_walks_as_torch_does(hidden, lengths):
+def test_a_recurrence_equals_the_one_in_torch(kind, hidden, lengths):
     packing = Packing.of(torch.tensor(lengths), max(lengths), DEVICE)
-    weight, tokens = draw(2, 4 * hidden, hidden) / hidden**0.5, sum(lengths)
+    width, tokens = hidden * (4 if kind == "lstm" else 3), sum(lengths)
+    weight, bias = draw(2, width, hidden) / hidden**0.5, None if kind == "lstm" else draw(2, width)
     found = []
     for loops in (tasks.modules.recurrence_in_torch, tasks.kernels.recurrence_in_triton):
-        gates = draw(2, tokens, 4 * hidden)
-        cells, squashed, states = loops.lstm_forward(gates, weight, packing)
-        back = loops.lstm_backward(draw(2, tokens, hidden), gates, cells, squashed, weight, packing)
-        found.append([gates, cells, squashed, states, back])
-    for theirs, ours in zip(*found, strict=True):
-        torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-4)
-
-
-@pytest.mark.parametrize(("hidden", "lengths"), SIZES)
-def test_gru_walks_as_torch_does(hidden, lengths):
-    packing = Packing.of(torch.tensor(lengths), max(lengths), DEVICE)
-    weight, bias, tokens = draw(2, 3 * hidden, hidden) / hidden**0.5, draw(2, 3 * hidden), sum(lengths)
-    found = []
-    for loops in (tasks.modules.recurrence_in_torch, tasks.kernels.recurrence_in_triton):
-        gates, grad = draw(2, tokens, 3 * hidden), draw(2, tokens, hidden)
-        added, states = loops.gru_forward(gates, weight, bias, packing)
-        back = loops.gru_backward(grad, gates, added, states, weight, packing)
-        found.append([gates, added, states, back, grad])
+        gates, grad = draw(2, tokens, width), draw(2, tokens, hidden)
+        carried, states, kept = loops.forward(gates, weight, bias, packing)
+        back = loops.backward(grad, gates, carried, kept, weight, packing)
+        found.append([gates, carried, states, kept, back, *([grad] if kind == "gru" else [])])
     for theirs, ours in zip(*found, strict=True):
         torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-4)
 
@@ -74,7 +62,7 @@ def test_extreme_gates(kind):
 
 @pytest.mark.parametrize("n_tags", [3, 17, 40])
 @pytest.mark.parametrize("lengths", [[7, 1, 4, 10, 2], [1], [3, 3]], ids=str)
-def test_crf_walks_as_torch_does(n_tags, lengths):
+def test_the_crf_equals_the_one_in_torch(n_tags, lengths):
     mask = (torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]).to(DEVICE)
     emissions, starts, between, ends, weight = (
         draw(*shape)
