@@ -33,7 +33,7 @@ from tasks.features.token_features import TokenFeatures
 from tasks.interface import Scores, Split
 from tasks.modules.seeding import initialise
 from tasks.running.config import RunConfig
-from tasks.running.loggers import make_logger
+from tasks.running.loggers import Logger
 from tasks.running.plan import RunPlan
 from tasks.running.saved_model import save_weights
 from tasks.training.peak_memory import forget_peak, peak_mb
@@ -177,7 +177,7 @@ def _carry_out(plan: RunPlan, lock: Lock, device: torch.device, reporter: Report
         logger.epoch(state.curve[-1])
 
     lock.progress(0, config.trainer.epochs)
-    with make_logger(config.logger, plan.logged, reporter) as logger:
+    with Logger(config.logger, plan.logged, reporter) as logger:
         try:
             model = train_and_test(plan, device, reporter, outcome, on_epoch)
             if config.keep_weights:

@@ -10,12 +10,12 @@ from types import TracebackType
 from typing import Any
 
 from elmo.common.errors import InputError
+from elmo.common.experiment_log import start_wandb
 from elmo.common.progress import Reporter
 
 NAMES = ("none", "wandb")
 MODES = ("online", "offline", "disabled")
 FOLDER = ".wandb"  # below runs_dir
-LONGEST = 64  # characters of a tag; names and groups may have twice as many
 
 
 @dataclass
@@ -56,40 +56,26 @@ class Logged:
 
 
 class Logger:
-    """A logger that does nothing, and the interface of the others; a context manager."""
-
-    def epoch(self, values: Mapping[str, float]) -> None:
-        """Logs the values of one epoch."""
-
-    def final(self, values: Mapping[str, object]) -> None:
-        """Logs the summary of the final record."""
-
-    def __enter__(self) -> Logger:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Closes the logger; `kind` is set if the run failed or was stopped."""
-
-
-class WandbLogger(Logger):
-    """Logs a run to Weights & Biases, until something there fails."""
+    """Logs a run until something fails, or nothing at all with logger=none; a context manager."""
 
     def __init__(self, config: LoggerConfig, run: Logged, reporter: Reporter) -> None:
         self._reporter = reporter
-        self._run: Any = None
-        self._attempt(lambda: self._start(config, run))
+        self._run: Any = None  # of wandb
+        if config.name == "wandb":
+            self._attempt(lambda: self._start(config, run))
 
     def epoch(self, values: Mapping[str, float]) -> None:
-        """Streams the values of one epoch."""
+        """Logs the values of one epoch."""
         if self._run is not None:
             self._attempt(lambda: self._run.log(dict(values)))
 
     def final(self, values: Mapping[str, object]) -> None:
-        """Writes the record's summary into that of the wandb run."""
+        """Logs the summary of the final record."""
         if self._run is not None:
             self._attempt(lambda: self._run.summary.update(dict(values)))
+
+    def __enter__(self) -> Logger:
+        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -102,20 +88,17 @@ class WandbLogger(Logger):
         folder = (run.runs_dir / FOLDER).absolute()
         folder.mkdir(parents=True, exist_ok=True)  # otherwise wandb writes to the system's temporary folder
         os.environ.setdefault("WANDB_CACHE_DIR", str(folder / "cache"))  # read when wandb is first imported
-        import wandb  # imported only when used: it takes a second
-
-        self._run = wandb.init(
-            id=run.id,
-            name=run.title[: 2 * LONGEST],
-            group=run.group[: 2 * LONGEST],
-            tags=[tag[:LONGEST] for tag in run.tags],
-            config=dict(run.settings),
-            project=config.project,
+        self._run = start_wandb(
+            config.project,
+            folder,
+            run.settings,
             entity=config.entity,
             mode=config.mode,  # type: ignore[arg-type]  # one of MODES
-            dir=str(folder),
-            resume="allow" if config.mode == "online" else None,  # `wandb sync` joins offline files of one id
-            settings=wandb.Settings(silent=True, console="off", login_timeout=30),
+            run_id=run.id,
+            name=run.title,
+            group=run.group,
+            tags=run.tags,
+            quiet=True,
         )
         self._run.define_metric("*", step_metric="epoch")  # also if a resumed run trains an epoch again
 
@@ -126,8 +109,3 @@ class WandbLogger(Logger):
         except Exception as error:  # noqa: BLE001 (no fault of wandb may stop the training)
             self._run = None
             self._reporter.warn(f"warning: wandb: {type(error).__name__}: {error}; the run continues without it")
-
-
-def make_logger(config: LoggerConfig, run: Logged, reporter: Reporter) -> Logger:
-    """Creates the logger that the config names."""
-    return WandbLogger(config, run, reporter) if config.name == "wandb" else Logger()

@@ -1,4 +1,4 @@
-"""logger=wandb: what it is told offline and for real, and that no failure of it is one of the run."""
+"""logger=wandb: what it logs, offline and for real, and that a failing logger does not fail the run."""
 
 import json
 import struct
@@ -9,7 +9,7 @@ import pytest
 
 from elmo.common.progress import Reporter
 from results.records.record import read_record
-from tasks.running.loggers import Logged, Logger, LoggerConfig, WandbLogger, make_logger
+from tasks.running.loggers import Logged, Logger, LoggerConfig
 from tasks.running.plan import RunPlan
 from tests.tasks.making import run_of
 from tests.tasks.user import arguments, outcome, path_of, start
@@ -20,7 +20,7 @@ VARIANT = {"trainer.epochs": 3}
 
 @pytest.fixture
 def home(tmp_path, monkeypatch):
-    """A home folder in which nobody has logged in, and nothing that points elsewhere."""
+    """A home folder without a login, and no variable that points elsewhere."""
     folder = tmp_path / "home"
     folder.mkdir()
     monkeypatch.setenv("HOME", str(folder))
@@ -50,7 +50,7 @@ def offline_records(file):
 
 
 def read_offline(runs):
-    """What lies in the one offline file: the run, the rows of its history, its summary, its exit status."""
+    """The content of the one offline file: the run, the rows of its history, its summary, its exit status."""
     (file,) = (runs / ".wandb").rglob("run-*.wandb")
     run, rows, summary, code = None, [], {}, None
     for record in offline_records(file):
@@ -70,7 +70,7 @@ def read_offline(runs):
 
 @pytest.mark.integration
 class TestOffline:
-    def test_the_curve_and_the_record_arrive_and_nothing_lands_elsewhere(self, place, command, tmp_path, home):
+    def test_logs_the_curve_and_the_record_and_writes_nothing_elsewhere(self, place, command, tmp_path, home):
         runs = tmp_path / "runs"
         process = start(place, runs, *SETTINGS, "logger.mode=offline", "logger.project=mine", features="elmo_tiny")
         _, err = process.communicate(timeout=120)
@@ -101,7 +101,7 @@ class TestOffline:
         calm = read_record(path_of(tmp_path / "calm", "elmo_tiny", **VARIANT))
         assert (outcome(calm), calm.fingerprint) == (outcome(record), record.fingerprint)
 
-    def test_a_failed_run_is_told_as_such(self, place, tmp_path, home):
+    def test_a_failed_run_is_marked_as_failed(self, place, tmp_path, home):
         process = start(place, tmp_path, *SETTINGS, "logger.mode=offline", "trainer.lr=1e30", "trainer.grad_norm=null")
         _, err = process.communicate(timeout=120)
         assert process.returncode == 1
@@ -111,7 +111,7 @@ class TestOffline:
         assert summary["status"] == "failed"
         assert summary["error"]["type"] == "NonFiniteLoss"
 
-    def test_without_a_login_online_is_warned_about_once(self, place, tmp_path, home):
+    def test_warns_once_if_online_without_a_login(self, place, tmp_path, home):
         process = start(place, tmp_path, *SETTINGS)
         _, err = process.communicate(timeout=120)
         assert process.returncode == 0, err
@@ -129,14 +129,14 @@ class TestFailures:
         assert (record.status, len(record.epochs)) == ("finished", 3)
         return err
 
-    def test_disabled_it_writes_nothing(self, place, command, tmp_path, home):
+    def test_writes_nothing_if_disabled(self, place, command, tmp_path, home):
         code, _, err = command(*arguments(place, tmp_path / "runs", *SETTINGS, "logger.mode=disabled"))
         assert code == 0
         assert "warning: wandb" not in err
         assert [path for path in (tmp_path / "runs" / ".wandb").rglob("*") if path.is_file()] == []
 
-    def test_one_that_breaks_on_the_way(self, place, command, tmp_path, home, monkeypatch):
-        """The connection goes in the second epoch; nothing is tried after that."""
+    def test_a_connection_that_breaks_during_the_run(self, place, command, tmp_path, home, monkeypatch):
+        """The connection breaks in the second epoch; nothing is logged after that."""
         import wandb
 
         calls = []
@@ -160,7 +160,7 @@ class TestFailures:
         assert "warning: wandb: CommError: the network is gone; the run continues without it" in err
 
     @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), RuntimeError("odd"), KeyError("x")])
-    def test_one_that_does_not_start(self, place, command, tmp_path, home, monkeypatch, error):
+    def test_wandb_that_does_not_start(self, place, command, tmp_path, home, monkeypatch, error):
         import wandb
 
         def refuse(**_):
@@ -169,16 +169,24 @@ class TestFailures:
         monkeypatch.setattr(wandb, "init", refuse)
         assert f"warning: wandb: {type(error).__name__}: " in self.run(place, command, tmp_path)
 
-    def test_one_that_is_not_installed(self, place, command, tmp_path, home, monkeypatch):
+    def test_wandb_that_is_not_installed(self, place, command, tmp_path, home, monkeypatch):
         monkeypatch.setitem(sys.modules, "wandb", None)
         assert "warning: wandb: ModuleNotFoundError: " in self.run(place, command, tmp_path)
 
 
-def test_nobody_pays_for_it_who_does_without():
-    source = "import sys, tasks.run; assert 'wandb' not in sys.modules"
+def test_without_a_logger_wandb_is_not_imported(tmp_path):
+    source = """
+import sys
+import tasks.run
+from elmo.common.progress import Reporter
+from tasks.running.loggers import Logged, Logger, LoggerConfig
+
+with Logger(LoggerConfig(), Logged("id", "title", "group", (), {}, None), Reporter("t", quiet=True)) as logger:
+    logger.epoch({"epoch": 1})
+    logger.final({})
+assert "wandb" not in sys.modules
+"""
     subprocess.run([sys.executable, "-c", source], check=True)
-    nothing = Logged("id", "title", "group", (), {}, None)
-    assert type(make_logger(LoggerConfig(), nothing, Reporter("t", quiet=True))) is Logger
 
 
 def test_ctrl_c_passes_through(monkeypatch, tmp_path, home):
@@ -189,7 +197,7 @@ def test_ctrl_c_passes_through(monkeypatch, tmp_path, home):
 
     monkeypatch.setattr(wandb, "init", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        WandbLogger(LoggerConfig("wandb"), Logged("id", "t", "g", (), {}, tmp_path), Reporter("t", quiet=True))
+        Logger(LoggerConfig("wandb"), Logged("id", "t", "g", (), {}, tmp_path), Reporter("t", quiet=True))
 
 
 class TestNames:
