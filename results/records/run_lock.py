@@ -26,7 +26,7 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -308,9 +308,8 @@ def _create_without_links(draft: Path, path: Path) -> bool:
 
 def _sweep_up(folder: Path) -> None:
     """Removes unfinished files of killed processes; only the lock's holder may do that."""
-    for pattern in ("*.partial", f"{LOCK_NAME}.*"):
-        for left in folder.glob(pattern):
-            left.unlink(missing_ok=True)
+    for left in [*folder.glob("*.partial"), *folder.glob(f"{LOCK_NAME}.*")]:
+        left.unlink(missing_ok=True)
 
 
 def _modified(path: Path) -> int | None:
@@ -323,8 +322,7 @@ def _modified(path: Path) -> int | None:
 
 
 def _text(owner: Owner) -> bytes:
-    content: Mapping[str, object] = asdict(owner)
-    return (json.dumps(content).ljust(_SIZE - 1) + "\n").encode()
+    return (json.dumps(asdict(owner)).ljust(_SIZE - 1) + "\n").encode()
 
 
 def _birth_and_state(pid: int) -> tuple[str | None, str | None]:

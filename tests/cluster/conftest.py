@@ -1,4 +1,4 @@
-"""The sweep that those on clusters are compared with."""
+"""A sweep on this machine, to compare those on clusters with."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What must come of a sweep wherever its runs take place: the records of the same sweep, one run after the other."""
+"""Checks of sweeps on clusters: the records must equal those of sequential runs."""
 
 import os
 import re
@@ -7,8 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from results.records.record import read_record
 from tests.tasks.making import NO_COLUMN, WORD_COLUMN
+from tests.tasks.user import outcomes
 
 HERE = Path(__file__).resolve().parent
 LOOPBACK = str(HERE / "loopback.sh")
@@ -19,7 +19,7 @@ SETTINGS = r"mini ner (glove|elmo) seed (\d) .*"
 
 
 def loopback_reason():
-    """Why nothing can be shut off from other machines here; empty if it can."""
+    """Why a process cannot be isolated from other machines here; empty if it can."""
     if sys.platform != "linux" or shutil.which("unshare") is None or shutil.which("ip") is None:
         return "needs Linux with unshare and ip: apt-get install util-linux iproute2"
     tried = subprocess.run([LOOPBACK, "true"], capture_output=True, text=True)
@@ -27,24 +27,12 @@ def loopback_reason():
 
 
 def sweep(runs, *settings, inside=(), environment=None):
-    """python -m tasks.run -m, started by `inside`: the process with its exit status and what it printed."""
+    """Runs python -m tasks.run -m, started by `inside`; returns the process with its exit status and output."""
     command = [*inside, sys.executable, "-m", "tasks.run", "-m", f"runs_dir={runs}", *TINY, *settings]
     # Should it take too long, loopback.sh is killed, and all that it has started with it.
     return subprocess.run(
         command, env={**os.environ, **(environment or {})}, capture_output=True, text=True, timeout=300
     )
-
-
-def outcomes(runs):
-    """What must be equal to the last digit, for each record by its path."""
-    found = {}
-    for path in runs.rglob("record.json"):
-        record = read_record(path)
-        curve = [{key: value for key, value in epoch.items() if key != "seconds"} for epoch in record.epochs]
-        examples = path.with_name("examples.json")
-        scores = examples.read_bytes() if examples.exists() else None
-        found[path.relative_to(runs)] = (record.status, record.fingerprint, record.scores, record.mixes, curve, scores)
-    return found
 
 
 def table(runs):
@@ -64,7 +52,7 @@ def check_four(done, runs, one_by_one):
 
 
 def check_one_of_four_fails(done, runs):
-    """One run fails: three do not, and both the exit status and a line that says why speak of the one."""
+    """One run of four fails: the exit status and a line with the reason say so, and the others finish."""
     assert done.returncode == 1, done.stdout + done.stderr
     assert sorted(outcome[0] for outcome in outcomes(runs).values()) == ["failed", *["finished"] * 3]
     assert re.search(rf"word_column={NO_COLUMN} .*failed: InputError: ", done.stderr)
@@ -73,7 +61,7 @@ def check_one_of_four_fails(done, runs):
 
 
 def check_merged(runs, one_by_one, merged):
-    """Seed 1 of one machine, seed 2 of another, their folders copied into one: one table, and nothing left to do."""
+    """Seed 1 of one machine and seed 2 of another, copied into one folder: one table, and nothing left to do."""
     for machine, seed in ((one_by_one, 1), (runs, 2)):
         others = shutil.ignore_patterns(f"seed-{3 - seed}", ".sweep")
         shutil.copytree(machine, merged, ignore=others, dirs_exist_ok=True)

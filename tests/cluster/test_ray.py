@@ -21,9 +21,9 @@ from tests.cluster.sweeps import (
 pytestmark = pytest.mark.cluster
 
 
-@pytest.fixture(scope="session")  # before the sweep to compare with is run for nothing
+@pytest.fixture(scope="session")  # first, so that a skip costs no sweep
 def ray():
-    """Nothing but the reason to skip, where Ray cannot be had."""
+    """Skips the test if Ray is not installed."""
     if importlib.util.find_spec("hydra_plugins.hydra_ray_launcher") is None:
         pytest.skip("needs Ray, in an environment of its own: pip install -c constraints-ray.txt -e '.[glove,ray,dev]'")
     if reason := loopback_reason():
@@ -32,14 +32,14 @@ def ray():
 
 @pytest.fixture
 def room(tmp_path):
-    """Where Ray keeps its files, which it does not remove by itself, and tells nobody that it is used."""
+    """Folders for the files that Ray leaves, and no usage reports."""
     home = tmp_path / "home"
     home.mkdir()
     with tempfile.TemporaryDirectory(prefix="ray-") as folder:  # its sockets need a short path
         yield {"HOME": str(home), "RAY_TMPDIR": folder, "RAY_USAGE_STATS_ENABLED": "0"}
 
 
-def test_four_runs_and_the_records_are_those_of_one_after_the_other(ray, room, tmp_path, one_by_one):
+def test_records_equal_those_of_sequential_runs(ray, room, tmp_path, one_by_one):
     runs = tmp_path / "runs"
     done = sweep(runs, *FOUR, "hydra/launcher=ray", inside=[LOOPBACK], environment=room)
     print(done.stderr)
@@ -51,14 +51,14 @@ def test_four_runs_and_the_records_are_those_of_one_after_the_other(ray, room, t
     check_merged(runs, one_by_one, tmp_path / "merged")
 
 
-def test_one_that_fails_leaves_the_others_alone(ray, room, tmp_path):
+def test_a_failed_run_does_not_stop_the_others(ray, room, tmp_path):
     runs = tmp_path / "runs"
     done = sweep(runs, *ONE_OF_FOUR_FAILS, "hydra/launcher=ray", inside=[LOOPBACK], environment=room)
     print(done.stderr)
     check_one_of_four_fails(done, runs)
 
 
-def test_a_cluster_that_somebody_has_started(ray, room, tmp_path, one_by_one):
+def test_joining_a_cluster_that_is_running(ray, room, tmp_path, one_by_one):
     """From another folder, as on another machine: runs_dir is an absolute path."""
     start = f"cd / && {sys.executable} -m ray.scripts.scripts start --head --include-dashboard=false --port=6379"
     inside = [LOOPBACK, "sh", "-c", f'({start}) >/dev/null && "$@"', "sh"]
@@ -69,7 +69,7 @@ def test_a_cluster_that_somebody_has_started(ray, room, tmp_path, one_by_one):
     check_four(done, runs, one_by_one)
 
 
-def test_a_cluster_that_is_not_there(ray, room, tmp_path):
+def test_no_cluster_to_join(ray, room, tmp_path):
     settings = [*FOUR, "hydra/launcher=ray", "hydra.launcher.ray.init.address=auto"]
     done = sweep(tmp_path / "runs", *settings, inside=[LOOPBACK], environment=room)
     assert done.returncode == 1

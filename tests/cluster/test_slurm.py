@@ -24,9 +24,9 @@ INSTALL = "apt-get install --no-install-recommends slurmctld slurmd slurm-client
 WITH_DAEMONS = [LOOPBACK, str(HERE / "slurm.sh")]
 
 
-@pytest.fixture(scope="session")  # before the sweep to compare with is run for nothing
+@pytest.fixture(scope="session")  # first, so that a skip costs no sweep
 def slurm():
-    """Nothing but the reason to skip, where SLURM cannot be had."""
+    """Skips the test if SLURM is not installed."""
     pytest.importorskip("submitit", reason="needs pip install -c constraints.txt -e '.[slurm]'")
     missing = [name for name in DAEMONS if shutil.which(name) is None and shutil.which(f"/usr/sbin/{name}") is None]
     if missing:
@@ -37,13 +37,13 @@ def slurm():
 
 @pytest.fixture
 def room():
-    """Where the daemons keep their files; nothing of that may be left."""
+    """The folder for the files of the daemons, which must remove them."""
     with tempfile.TemporaryDirectory(prefix="slurm-") as folder:  # their sockets need a short path
         yield {"TMPDIR": folder}
         assert list(Path(folder).glob("daemons-*")) == []
 
 
-def test_four_runs_and_the_records_are_those_of_one_after_the_other(slurm, room, tmp_path, one_by_one):
+def test_records_equal_those_of_sequential_runs(slurm, room, tmp_path, one_by_one):
     runs = tmp_path / "runs"
     done = sweep(runs, *FOUR, "hydra/launcher=slurm", inside=WITH_DAEMONS, environment=room)
     print(done.stderr)
@@ -54,7 +54,7 @@ def test_four_runs_and_the_records_are_those_of_one_after_the_other(slurm, room,
     check_merged(runs, one_by_one, tmp_path / "merged")
 
 
-def test_one_that_fails_leaves_the_others_alone(slurm, room, tmp_path):
+def test_a_failed_run_does_not_stop_the_others(slurm, room, tmp_path):
     runs = tmp_path / "runs"
     done = sweep(runs, *ONE_OF_FOUR_FAILS, "hydra/launcher=slurm", inside=WITH_DAEMONS, environment=room)
     print(done.stderr)

@@ -1,4 +1,4 @@
-"""Runs that fail, that failed before, that somebody else is at work on: what is said, what is left, what is done."""
+"""Runs that fail, failed before, or run in another process: messages, files and exit status."""
 
 import json
 import shutil
@@ -79,7 +79,7 @@ class TestFailure:
         record = read_record(path)
         assert record.fingerprinted["data"]["test"] == sha256(sha256(before).digest()).hexdigest()
 
-    def test_one_of_a_sweep_does_not_stop_the_others(self, place, command, tmp_path):
+    def test_a_failed_run_of_a_sweep_does_not_stop_the_others(self, place, command, tmp_path):
         code, _, err = command("-m", *arguments(place, tmp_path, features="broken,words"))
         assert code == 1
         assert "'nowhere.txt' is neither" in err
@@ -104,7 +104,7 @@ class TestFailure:
         assert "runs_dir=DIR" in err
         assert "Traceback" not in err
 
-    def test_a_loss_that_is_no_number(self, place, command, tmp_path):
+    def test_a_loss_that_is_not_finite(self, place, command, tmp_path):
         code, _, err = command(*arguments(place, tmp_path, "trainer.lr=1e30", "trainer.grad_norm=null"))
         assert code == 1
         assert "train.txt:" in err, "the batch is named"
@@ -137,7 +137,7 @@ class TestFailedBefore:
     ASTRAY = ("trainer.lr=1e30", "trainer.grad_norm=null", "trainer.epochs=1")
     VARIANT = {"trainer.lr": 1e30, "trainer.grad_norm": None, "trainer.epochs": 1}  # noqa: RUF012
 
-    def test_it_is_reported_and_left_alone_until_retry_asks_for_it(self, place, command, tmp_path):
+    def test_runs_again_only_with_retry(self, place, command, tmp_path):
         path = path_of(tmp_path, **self.VARIANT)
         assert command(*arguments(place, tmp_path, *self.ASTRAY))[0] == 1
         before = path.read_bytes()
@@ -169,7 +169,7 @@ class TestFailedBefore:
         assert code == 1
         assert "sweep  0 runs finished, 1 were done already, 1 failed; retry=failed runs those again" in err
 
-    def test_retry_knows_one_word(self, place, command, tmp_path):
+    def test_an_unknown_value_of_retry(self, place, command, tmp_path):
         code, _, err = command(*arguments(place, tmp_path, "retry=all"))
         assert code == 1
         assert "retry: expected null or failed, found 'all'" in err
@@ -190,7 +190,7 @@ class TestElsewhere:
         assert command(*arguments(place, tmp_path, "trainer.epochs=1"))[0] == 0
         assert {file.name for file in path.parent.iterdir()} == {"record.json", "examples.json"}
 
-    def test_of_two_processes_one_does_it(self, place, tmp_path):
+    def test_only_one_of_two_processes_does_the_run(self, place, tmp_path):
         processes = [start(place, tmp_path, "trainer.epochs=30") for _ in range(2)]
         said = [process.communicate(timeout=120)[1] for process in processes]
         assert [process.returncode for process in processes] == [0, 0], said
@@ -200,7 +200,7 @@ class TestElsewhere:
         folder = path_of(tmp_path, **{"trainer.epochs": 30}).parent
         assert {file.name for file in folder.iterdir()} == {"record.json", "examples.json"}
 
-    def test_a_kill_when_all_was_written_leaves_nothing_in_the_end(self, place, command, tmp_path):
+    def test_files_left_by_a_kill_after_the_record_are_removed(self, place, command, tmp_path):
         path = path_of(tmp_path, **{"trainer.epochs": 1})
         assert command(*arguments(place, tmp_path, "trainer.epochs=1"))[0] == 0
         before = path.read_bytes()
@@ -216,7 +216,7 @@ class TestElsewhere:
         assert path.read_bytes() == before
 
 
-def test_sigterm_stops_a_run_and_gives_its_lock_back(place, tmp_path):
+def test_sigterm_stops_a_run_and_releases_its_lock(place, tmp_path):
     process = start(place, tmp_path, "trainer.epochs=10000", "trainer.patience=null")
     folder = path_of(tmp_path, **{"trainer.epochs": 10000}).parent
     deadline = time.monotonic() + 60
@@ -231,7 +231,7 @@ def test_sigterm_stops_a_run_and_gives_its_lock_back(place, tmp_path):
 
 
 class TestBrokenPools:
-    """Joblib gives up all its processes when one was killed; test_kills.py does that for real."""
+    """Joblib ends all its processes if one is killed; test_kills.py does that for real."""
 
     def broken(self, monkeypatch, ended):
         """The command breaks every time; before the n-th break `ended[n]` runs have ended."""
@@ -247,14 +247,14 @@ class TestBrokenPools:
         monkeypatch.setattr(tasks.run, "_hydra_main", hydra_main)
         return starts
 
-    def test_it_gives_up_when_nothing_moves(self, command, monkeypatch):
+    def test_stops_if_no_run_ends(self, command, monkeypatch):
         starts = self.broken(monkeypatch, [0] * 10)
         code, _, err = command()
         assert (code, len(starts)) == (1, tasks.run.MOST_BREAKS)
         assert "hydra.launcher.n_jobs=N" in err
         assert "Traceback" not in err
 
-    def test_it_goes_on_while_runs_end(self, command, monkeypatch):
+    def test_continues_while_runs_end(self, command, monkeypatch):
         starts = self.broken(monkeypatch, [1, 0, 2, 0, 1, 3])
         code, _, err = command()
         assert (code, len(starts)) == (0, 7)

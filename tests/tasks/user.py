@@ -6,7 +6,8 @@ import sys
 from types import SimpleNamespace
 
 from elmo import random_bilm, save_bilm
-from results.records.identity import Identity, record_path
+from results.records.identity import EXAMPLES_NAME, RECORD_NAME, Identity, record_path
+from results.records.record import read_record
 
 PEOPLE, PLACES = ("Niamh", "Theo", "Iyer Moss", "Ada"), ("Bern", "Cork", "New Delhi")
 ARMS = ("words", "elmo_tiny")
@@ -82,3 +83,13 @@ def outcome(record):
     """What must be equal to the last digit: all scores and the curve, without its seconds."""
     curve = [{key: value for key, value in epoch.items() if key != "seconds"} for epoch in record.epochs]
     return record.scores, record.details, curve, record.mixes
+
+
+def outcomes(runs):
+    """For each record by its path: the status, the fingerprint, what `outcome` returns, and the scores of examples."""
+    found = {}
+    for path in runs.rglob(RECORD_NAME):
+        record, examples = read_record(path), path.with_name(EXAMPLES_NAME)
+        scores = examples.read_bytes() if examples.exists() else None
+        found[path.relative_to(runs)] = (record.status, record.fingerprint, *outcome(record), scores)
+    return found

@@ -51,8 +51,8 @@ def test_one_line_says_what_is_wrong(place, command, tmp_path, monkeypatch, sett
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_model_that_finds_no_memory(place, command, tmp_path, monkeypatch):
-    """Widths may each be meant and be too much together. No machine has what is asked for here, so none tries."""
+def test_a_model_that_does_not_fit_in_memory(place, command, tmp_path, monkeypatch):
+    """Each width is in range, but together they need too much memory; here, more than any machine can address."""
     monkeypatch.setattr(Ner, "build_head", lambda *_: torch.empty(1 << 60))
     code, _, err = command(*arguments(place, tmp_path))
     assert code == 1
@@ -67,18 +67,18 @@ def test_a_model_that_finds_no_memory(place, command, tmp_path, monkeypatch):
 class TestHome:
     @pytest.fixture(autouse=True)
     def home(self, tmp_path, monkeypatch):
-        """A home and a current folder that hold nothing."""
+        """An empty home folder and an empty current folder."""
         (tmp_path / "here").mkdir()
         monkeypatch.chdir(tmp_path / "here")
         monkeypatch.setenv("HOME", str(tmp_path / "home"))
         return tmp_path / "home"
 
-    def test_a_run_goes_there(self, place, command, home, tmp_path):
+    def test_a_run_writes_below_it(self, place, command, home, tmp_path):
         assert command(*arguments(place, "'~/x'", "trainer.epochs=1"))[0] == 0
         assert read_record(path_of(home / "x", **{"trainer.epochs": 1})).status == "finished"
         assert list((tmp_path / "here").iterdir()) == []
 
-    def test_a_sweep_goes_there(self, place, command, home, tmp_path):
+    def test_a_sweep_writes_below_it(self, place, command, home, tmp_path):
         code, _, err = command("-m", *arguments(place, "'~/x'", "trainer.epochs=1,2"))
         assert code == 0, err
         for epochs in (1, 2):
@@ -93,14 +93,14 @@ class TestSweep:
         assert code == 1
         assert err == "tasks.run: hydra.sweep.dir: Interpolation key 'nope' not found\n"
 
-    def test_no_runs_at_once(self, place, command, tmp_path):
+    def test_zero_parallel_runs(self, place, command, tmp_path):
         at_once = ("hydra/launcher=cores", "hydra.launcher.n_jobs=0")
         code, _, err = command("-m", *arguments(place, tmp_path, "seed=1,2", *at_once))
         assert code == 1
         assert err.startswith("tasks.run: hydra.launcher.n_jobs: expected a number of runs at once, or -1")
         assert "Traceback" not in err
 
-    def test_hydra_adds_no_line_of_its_own(self, place, command, tmp_path):
+    def test_hydra_prints_no_extra_line(self, place, command, tmp_path):
         code, _, err = command("-m", *arguments(place, tmp_path, "trainer.lr=0,-1"))
         assert code == 1
         assert [line.partition(":")[0] for line in err.splitlines()[:2]] == ["tasks.run"] * 2

@@ -1,3 +1,5 @@
+"""Run configuration: errors that name the key, the shipped YAML files, and the identity of a run."""
+
 import dataclasses
 import itertools
 import re
@@ -35,7 +37,7 @@ def flat(values, prefix=""):
 
 
 def data_of(task):
-    """The datasets that a task can be run on: its own of those that every task has, and those made for it."""
+    """The datasets that a task can use: those that every task has, and those made for it."""
     return [data for data in DATA if yaml.safe_load((CONF / f"data/{data}.yaml").read_text()).get("task", task) == task]
 
 
@@ -65,7 +67,7 @@ class TestUnknownAndWrong:
             ("+data.reader.comments=true", "set datasets.mini.reader instead"),
         ],
     )
-    def test_is_refused_with_what_could_stand_there(self, command, override, expected, tmp_path):
+    def test_the_error_names_the_key_and_what_is_known(self, command, override, expected, tmp_path):
         code, _, err = command(override, f"runs_dir={tmp_path}")
         assert code == 1
         assert expected in err
@@ -110,8 +112,8 @@ class TestUnknownAndWrong:
             ("task=sst5 task.maxout_dropout=[0.2,1.3]", "task.maxout_dropout: expected at least 0 and below 1"),
         ],
     )
-    def test_a_value_that_cannot_be_meant_is_refused_when_the_run_is_composed(self, overrides, expected):
-        """So nothing has been read or embedded for it, and it leaves no failed record."""
+    def test_a_value_out_of_range_is_refused_when_the_run_is_composed(self, overrides, expected):
+        """Before anything is read or embedded; no failed record is left."""
         with pytest.raises(InputError, match=re.escape(expected)):
             run_of(*overrides.split())
 
@@ -139,7 +141,7 @@ class TestUnknownAndWrong:
         )
         assert (named.variant, named.resolved) == (plain.variant, plain.resolved)
 
-    def test_of_a_path_only_the_last_name_is_identity(self):
+    def test_only_the_last_part_of_a_path_is_in_the_identity(self):
         config = run_config(compose_config(["features=elmo", "features.elmo.weights=/some/where/mine"]))
         assert config.variant == {"features.elmo.weights": "mine"}
         assert config.features.elmo.weights == "/some/where/mine"
@@ -160,13 +162,13 @@ class TestUnknownAndWrong:
             ("features.words.vectors", "glove/6B.50d", "glove/6B.50d"),
         ],
     )
-    def test_no_path_is_recorded_like_a_name(self, key, given, recorded):
+    def test_a_path_is_never_recorded_like_a_name(self, key, given, recorded):
         config = run_of("features=elmo", f"{key}={given}")
         assert config.variant == {key: recorded}
         assert flat(config.resolved)[key] == recorded
 
     @pytest.mark.parametrize("name", ["small", "allennlp/small"])
-    def test_a_folder_here_is_not_recorded_like_the_name_it_goes_before(self, tmp_path, monkeypatch, name):
+    def test_a_folder_that_has_the_name_of_weights_is_recorded_as_a_path(self, tmp_path, monkeypatch, name):
         (tmp_path / name).mkdir(parents=True)
         monkeypatch.chdir(tmp_path)
         config = run_of("features=elmo", f"features.elmo.weights={name}")
@@ -227,7 +229,7 @@ class TestShippedFiles:
         for first, second in itertools.combinations(FEATURES, 2):
             assert recipes[first] == recipes[second], f"{first} and {second}"
 
-    def test_every_dataset_is_of_some_task(self):
+    def test_every_dataset_belongs_to_a_task(self):
         assert {data for task in TASKS for data in data_of(task)} == set(DATA)
 
     def test_the_control_differs_from_elmo_in_the_weights_alone(self):
@@ -236,7 +238,7 @@ class TestShippedFiles:
         assert differing == {"features.name", "features.elmo.untrained"}
 
     @pytest.mark.parametrize("path", sorted((CONF / "tuned").glob("*.yaml")), ids=lambda path: path.stem)
-    def test_what_is_tuned_is_features_alone(self, path):
+    def test_tuned_files_set_only_features(self, path):
         task, _, features = path.stem.partition("_")
         assert task in TASKS
         assert features in FEATURES
@@ -248,8 +250,8 @@ class TestShippedFiles:
         assert all(key.startswith("features.") for key in differing)
 
     @pytest.mark.parametrize("task", TASKS)
-    def test_features_made_from_elmo_s_are_tuned_as_elmo_is(self, command, tmp_path, task):
-        """They differ in what their own file says, which wins."""
+    def test_features_based_on_elmo_are_tuned_like_elmo(self, command, tmp_path, task):
+        """Except for what their own file sets."""
         own = "name: mine\nelmo: {weights: mybilm, places: [output]}\n"
         (tmp_path / "features").mkdir()
         (tmp_path / "features" / "mine.yaml").write_text(f"defaults: [elmo, _self_]\n{own}")
@@ -260,14 +262,14 @@ class TestShippedFiles:
         elmo, mine = (flat(yaml.safe_load(printed[name])["features"]) for name in ("elmo", "mine"))
         assert elmo | flat(yaml.safe_load(own)) == mine
 
-    def test_what_an_arm_s_file_says_goes_before_the_task_s_features(self, command, tmp_path):
+    def test_a_features_file_overrides_the_task(self, command, tmp_path):
         (tmp_path / "features").mkdir()
         (tmp_path / "features" / "mine.yaml").write_text("defaults: [glove, _self_]\nname: mine\ncharacters: null\n")
         out = command("--config-dir", tmp_path, "--cfg", "job", "task=ner", "features=mine")[1]
         assert yaml.safe_load(out)["features"]["characters"] is None
 
-    def test_features_hold_features_alone(self):
-        """No optimiser, schedule, epochs or head: a key that is added here has to be argued for."""
+    def test_features_have_no_settings_of_training_or_heads(self):
+        """No optimiser, schedule, epochs or head. A new key needs a reason."""
 
         def fields(kind):
             return {field.name for field in dataclasses.fields(kind)}
@@ -278,7 +280,7 @@ class TestShippedFiles:
         elmo = {"enabled", "weights", "untrained", "untrained_seed", "places", "layers", "l2", "layer_norm", "dropout"}
         assert fields(ElmoConfig) == elmo | {"precision"}
 
-    def test_the_paper_s_settings_of_ner(self):
+    def test_ner_has_the_settings_of_the_paper(self):
         """Facts B.1: AllenNLP's presets ner.jsonnet and ner_elmo.jsonnet."""
         config = run_of("task=ner", "features=elmo", "data=paper")
         assert vars(config.task.settings) == {"hidden": 200, "layers": 2, "dropout": 0.5}
@@ -296,8 +298,7 @@ class TestIdentity:
         config = run_of("features=elmo", "trainer.epochs=2", "features.elmo.places=[input,output]", "limit=5", "seed=7")
         assert config.variant == {"trainer.epochs": 2, "features.elmo.places": "[input,output]", "limit": 5}
 
-    def test_what_says_the_same_is_the_same(self):
-        """The order of the overrides and repeating a default make no other run."""
+    def test_order_and_repeated_defaults_do_not_change_a_run(self):
         first = run_of("trainer.epochs=2", "limit=5", "features=elmo")
         second = run_of(
             "features=elmo", "limit=5", "trainer.grad_norm=5.0", "trainer.epochs=2", "features.elmo.weights=small"
@@ -326,18 +327,18 @@ class TestIdentity:
         again = run_of(*names, *(f"{key}={shown(value)}" for key, value in variant.items()))
         assert (again.variant, again.resolved) == (config.variant, config.resolved)
 
-    def test_a_deleted_part_is_the_run_that_it_would_be(self):
+    def test_a_deleted_part_gets_its_default_settings(self):
         assert (run_of("~seed").variant, run_of("~seed").resolved) == ({}, run_of().resolved)
         config = run_of("~trainer", "task=squad", "data=paper")
         assert config.resolved["trainer"] == vars(TrainerConfig())
         assert config.variant["trainer.optimizer"] == "adam"
 
-    def test_seeds_share_a_variant_but_no_fingerprint(self):
+    def test_seeds_share_a_variant_but_not_a_fingerprint(self):
         first, second = run_of("seed=1"), run_of("seed=2")
         assert first.variant == second.variant == {}
         assert fingerprint(first.resolved) != fingerprint(second.resolved)
 
-    def test_machine_and_paths_enter_neither(self, monkeypatch):
+    def test_machine_and_paths_are_not_in_the_identity(self, monkeypatch):
         plain = run_of()
         moved = run_of("device=cpu", "threads=3", "runs_dir=/elsewhere", "data_dir=/there")
         monkeypatch.setenv("ELMO_DATA", "/another")
@@ -348,7 +349,7 @@ class TestIdentity:
             assert config.variant == plain.variant == {}
             assert config.resolved == plain.resolved
 
-    def test_resolved_holds_the_chosen_dataset_and_no_other(self):
+    def test_resolved_has_only_the_chosen_dataset(self):
         resolved = run_of("data=paper").resolved
         assert resolved["data"]["expected"]["train"]["sentences"] == 14041
         assert "datasets" not in resolved
@@ -359,7 +360,7 @@ class TestIdentity:
         assert (first.resolved, first.variant) == (second.resolved, second.variant)
 
 
-def test_a_name_that_is_not_the_file_s(tmp_path):
+def test_a_name_that_differs_from_the_file_name(tmp_path):
     tree = compose_config([])
     tree.features.name = "glov"
     with pytest.raises(InputError, match="features/glov: no such config"):

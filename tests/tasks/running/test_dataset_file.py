@@ -1,4 +1,4 @@
-"""data=PATH.yaml: what it takes, what it refuses, and that nothing in it runs."""
+"""data=PATH.yaml: accepted files, refused files, and that a file cannot run code."""
 
 import re
 from pathlib import Path
@@ -31,9 +31,9 @@ def write(tmp_path, monkeypatch):
     return write
 
 
-class TestTaken:
+class TestAccepted:
     @pytest.mark.parametrize("name", ["mine.yaml", "sub/mine.yaml", "../mine.yaml", "sub/it's mine.yaml"])
-    def test_is_the_dataset_by_the_file_s_name(self, write, tmp_path, monkeypatch, name):
+    def test_the_dataset_has_the_name_of_the_file(self, write, tmp_path, monkeypatch, name):
         (tmp_path / "here").mkdir()
         monkeypatch.chdir(tmp_path / "here")
         write(PLAIN, name)
@@ -43,15 +43,15 @@ class TestTaken:
             assert config.variant == {}
             assert str(tmp_path) not in str(config.resolved), "where the file is cannot change a score"
 
-    def test_its_own_name_goes_before(self, write):
+    def test_a_name_in_the_file_wins(self, write):
         assert typed_config([f"data={write('name: ours' + chr(10) + PLAIN)}"]).data.name == "ours"
 
-    def test_a_file_is_never_taken_for_a_dataset_of_the_suite(self, write):
+    def test_a_file_is_never_mistaken_for_a_dataset_of_the_suite(self, write):
         """Hydra alone reads conf/data/wnut17.yaml for data=wnut17.yaml."""
         write(f"name: ours\n{PLAIN}", "wnut17.yaml")
         assert typed_config(["data=wnut17.yaml"]).data.splits["test"] == ["c.txt"]
 
-    def test_what_is_typed_beside_it_is_a_variant(self, write):
+    def test_typed_settings_make_a_variant(self, write):
         write(f"{PLAIN}reader: {{comments: true}}\n")
         config = typed_config(["data=mine.yaml", "data.reader.comments=false", "+data.reader.ragged=true"])
         assert config.variant == {"data.reader.comments": False, "data.reader.ragged": True}
@@ -118,7 +118,7 @@ class TestRefused:
         assert not made.exists()
 
     @pytest.mark.filterwarnings("ignore:Callback NoneType")  # what os.mkdir returns is no callback
-    def test_a_config_folder_can_do_it(self, command, write, tmp_path):
+    def test_a_config_folder_can_run_code(self, command, write, tmp_path):
         """The same attack works through --config-dir, which --help says is trusted like code."""
         made = tmp_path / "made"
         write(f"# @package _global_\n{CALLBACK.replace('FILE', str(made))}", "conf/data/mine.yaml")

@@ -28,7 +28,7 @@ def test_prints_each_training_sentence_once_in_order(capsys):
     assert not set(found) & (set(columns("dev")) - set(columns("train")))
 
 
-def test_settings_of_the_reader_count(capsys):
+def test_uses_the_settings_of_the_reader(capsys):
     sentences = printed(capsys, "task=sst5")
     with_phrases = printed(capsys, "task=sst5", "datasets.mini.reader.train_phrases=true")
     lines = (SHIPPED / "sst5" / "train.txt").read_text(encoding="utf-8").splitlines()
@@ -44,24 +44,24 @@ def test_a_passage_comes_once_for_all_its_questions(capsys):
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "expected"),
     [(["task=nerr"], "nerr"), (["task=ner", "data=wnut17", "data_dir=/nowhere"], "/nowhere")],
 )
-def test_says_what_is_wrong(capsys, settings, told):
+def test_names_what_is_wrong(capsys, settings, expected):
     assert main(settings) == 1
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.startswith("tasks.text: ")
-    assert told in captured.err
+    assert expected in captured.err
 
 
-def test_help_shows_the_way_to_a_tuned_bilm(capsys):
+def test_help_shows_how_to_tune_a_bilm(capsys):
     assert main(["--help"]) == 0
     assert "elmo.pretrain init=small" in capsys.readouterr().out
 
 
-def test_a_reader_that_has_enough_ends_it_quietly():
-    """As in `python -m tasks.text task=ner | head -1`, of which the pipe is closed before all is written."""
+def test_a_closed_pipe_is_no_error():
+    """As in `python -m tasks.text task=ner | head -1`."""
     reading, writing = os.pipe()
     os.close(reading)
     try:

@@ -1,4 +1,4 @@
-"""Records of schema 1, as earlier versions wrote them, brought to schema 2."""
+"""Records of schema 1, as earlier versions wrote them, migrated to schema 2."""
 
 import json
 
@@ -57,7 +57,7 @@ def test_the_run_is_found_again_with_its_scores(old, tmp_path, capsys):
     assert capsys.readouterr().out == "1 records migrated\n0 records migrated\n"
 
 
-def test_a_command_that_was_killed_between_the_two_files_can_be_repeated(old, tmp_path, monkeypatch):
+def test_can_be_repeated_after_a_kill_between_the_two_files(old, tmp_path, monkeypatch):
     path, plan = old
 
     def killed(*_):
@@ -84,7 +84,7 @@ def test_a_command_that_was_killed_between_the_two_files_can_be_repeated(old, tm
         (lambda c: c.pop("identity"), "identity"),
     ],
 )
-def test_what_was_edited_is_named_and_left_alone(old, tmp_path, capsys, edit, message):
+def test_an_edited_record_is_reported_and_left_alone(old, tmp_path, capsys, edit, message):
     path, _ = old
     content = json.loads(path.read_text())
     edit(content)

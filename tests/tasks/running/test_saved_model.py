@@ -1,4 +1,4 @@
-"""Models that runs have kept: they name a task, and a file chooses no code to run."""
+"""Saved models: a file names its task, but cannot choose code to run."""
 
 import shutil
 
@@ -20,7 +20,7 @@ KEPT = ["task=ner", "data=mini", *WORDS, "task.hidden=3"]
 
 @pytest.fixture
 def kept(tmp_path):
-    """The weights of an NER model that was trained not at all."""
+    """The weights of an untrained NER model."""
     config = run_of(*KEPT)
     train = DataSource(config.data, config.data_dir, 12).load(config.task, "train").examples
     path = tmp_path / "weights.pt"
@@ -53,17 +53,17 @@ def test_the_file_names_a_task_and_no_class(kept):
 
 
 @pytest.mark.parametrize("target", ["planted.Ner", "tasks.planted.task.Ner", "planted", "tasks.ner.task.os.system", 5])
-def test_a_class_that_a_stranger_names_is_not_imported(kept, planted, target):
+def test_a_class_named_in_the_file_is_not_imported(kept, planted, target):
     config = torch.load(kept, weights_only=True)["config"]
     change(kept, task=None, config={**config, "task": {**config["task"], "_target_": target}})
     with pytest.raises(InputError, match="expected a model of task=ner, found one of task="):
         load_weights(kept, "ner")
     change(kept, task="ner")
-    assert load_weights(kept, "ner")[0].task.name == "ner", "what stands there is not looked at"
+    assert load_weights(kept, "ner")[0].task.name == "ner", "the class in the file is ignored"
     assert not planted.exists()
 
 
-def test_a_task_that_nobody_installed(kept, planted):
+def test_a_task_that_is_not_installed(kept, planted):
     change(kept, task="planted")
     with pytest.raises(InputError, match=rf"task=planted: expected one of ner, .* entry point .*{TASK_ENTRY_POINTS}"):
         load_weights(kept, "planted")
@@ -97,7 +97,7 @@ def test_a_file_of_an_earlier_version(kept, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("parts", "told"),
+    ("parts", "expected"),
     [
         ({"labels": 5}, "expected a list as labels, found 5"),
         ({"paths": "x"}, "expected a dict as paths, found 'x'"),
@@ -105,17 +105,17 @@ def test_a_file_of_an_earlier_version(kept, tmp_path):
         ({"config": {"task": {"hidden": "${oc.env:"}}}, "hidden"),
     ],
 )
-def test_a_file_with_other_content_is_refused_in_words(kept, parts, told):
+def test_wrong_content_is_explained(kept, parts, expected):
     change(kept, **parts)
     with pytest.raises(InputError) as caught:
         load_weights(kept, "ner")
     assert str(caught.value).startswith(f"{kept}: ")
-    assert told in str(caught.value)
+    assert expected in str(caught.value)
 
 
 @pytest.mark.integration
 class TestRun:
-    def test_a_kept_model_of_ner_scores_as_the_run_did(self, place, command, tmp_path):
+    def test_a_saved_model_scores_as_the_run_did(self, place, command, tmp_path):
         code, _, err = command(*arguments(place, tmp_path, "keep_weights=true"))
         assert code == 0, err
         record = read_record(path_of(tmp_path))
@@ -131,11 +131,11 @@ class TestRun:
         folder = path_of(tmp_path, **{"trainer.epochs": 1}).parent
         assert command(*asked)[0] == 0
         code, _, err = command(*asked, "keep_weights=true")
-        told = " ".join(err.split())
+        printed = " ".join(err.split())
         assert code == 0
-        assert "is done already, and kept no weights" in told
-        assert "runs_dir=DIR" in told
-        assert f"delete {folder} first" in told
+        assert "is done already, and kept no weights" in printed
+        assert "runs_dir=DIR" in printed
+        assert f"delete {folder} first" in printed
         assert not (folder / "weights.pt").exists()
         shutil.rmtree(folder)
         assert command(*asked, "keep_weights=true")[0] == 0

@@ -1,4 +1,4 @@
-"""Kill -9 of a worker, of the parent, of all processes at random moments: the records are as if nothing had been."""
+"""Kill -9 of workers, the parent or all processes at random moments does not change the records."""
 
 import contextlib
 import os
@@ -11,9 +11,9 @@ import time
 import pytest
 
 from results.records.identity import RECORD_NAME
-from results.records.record import read_record
 from results.records.run_lock import LOCK_NAME, read_lock
 from tests.tasks.making import SMALL
+from tests.tasks.user import outcomes
 
 pytestmark = pytest.mark.integration
 
@@ -43,7 +43,7 @@ class Sweep:
         return self.process.poll() is None
 
     def workers(self):
-        """The processes that are at work on a run now, by their locks."""
+        """The processes that hold a lock on a run."""
         owners = [owner for path in self.runs.rglob(LOCK_NAME) if (owner := read_lock(path)) is not None]
         return [owner.process.pid for owner in owners if owner.process.alive()]
 
@@ -61,9 +61,9 @@ class Sweep:
             os.kill(choice.choice(workers), signal.SIGKILL)
 
     def end(self, orphans=False):
-        """What it said; by then all its processes must have gone, or where there may be orphans, all that were at work.
+        """Its output, after all its processes have ended; with orphans, after all that held a lock have ended.
 
-        An orphan that was waiting for its first run waits on for joblib's five minutes.
+        An orphan that was waiting for its first run stays for joblib's five minutes.
         """
         self.process.wait(10 * PATIENCE)
         deadline = time.monotonic() + PATIENCE
@@ -86,21 +86,8 @@ class Sweep:
             os.killpg(self.process.pid, signal.SIGKILL)
 
 
-def outcomes(runs):
-    """What must be equal to the last digit, for each record by its path."""
-    found = {}
-    for path in runs.rglob(RECORD_NAME):
-        record = read_record(path)
-        curve = [{key: value for key, value in epoch.items() if key != "seconds"} for epoch in record.epochs]
-        found[path.relative_to(runs)] = (
-            *(record.status, record.fingerprint, record.scores, record.details, record.mixes, curve),
-            path.with_name("examples.json").read_bytes(),
-        )
-    return found
-
-
 def left_behind(runs):
-    """Files that are no result, without the folder where sweeps keep their lists."""
+    """Files that are not results, and the names of those in the folder of sweeps."""
     names = {RECORD_NAME, "examples.json"}
     strange = [path for path in runs.rglob("*") if path.is_file() and path.name not in names]
     lists = [path.name for path in strange if path.parent.name == ".sweep"]

@@ -26,7 +26,7 @@ def launcher_of(*overrides):
 
 
 class TestPresets:
-    def test_slurm_asks_for_what_a_run_needs(self):
+    def test_slurm_requests_what_a_run_needs(self):
         settings = launcher_of("hydra/launcher=slurm", "threads=4")
         assert settings._target_.endswith(".SlurmLauncher")
         assert (settings.cpus_per_task, settings.nodes, settings.tasks_per_node) == (4, 1, 1)
@@ -38,7 +38,7 @@ class TestPresets:
         assert (settings.ray.remote.num_cpus, settings.ray.remote.num_gpus) == (4, 0.5)
         assert settings.ray.init.include_dashboard is False
 
-    def test_every_extra_is_one_that_the_package_has(self, repository):
+    def test_every_extra_exists_in_the_package(self, repository):
         package = tomllib.loads((repository / "pyproject.toml").read_text())["project"]
         assert set(LAUNCHER_EXTRAS.values()) <= package["optional-dependencies"].keys()
 
@@ -68,7 +68,7 @@ class TestMissing:
         assert "Traceback" not in err
 
 
-def test_errors_of_a_cluster_say_that_the_sweep_can_go_on():
+def test_errors_of_a_cluster_say_how_to_continue():
     lost = submitit.core.utils.UncompletedJobError("Job 7_1 (task: 0) with path /somewhere has not produced any output")
     assert "Job 7_1 (task: 0)" in explain_launcher(lost)
     assert "the same command continues with the others" in explain_launcher(lost)
@@ -95,7 +95,7 @@ def test_the_sweep_says_where_runs_on_a_cluster_print(tmp_path, monkeypatch):
 
 @pytest.mark.integration
 def test_the_sweep_prints_a_line_for_each_run_that_writes_to_a_log(tmp_path):
-    """With submitit, on this machine: what SLURM does to a run's output, without SLURM."""
+    """With submitit on this machine, which writes the output of a run to a log as SLURM does."""
     settings = ["hydra/launcher=submitit_local", f"{WORD_COLUMN}=0,{NO_COLUMN}", f"runs_dir={tmp_path}", *TINY]
     done = subprocess.run(
         [sys.executable, "-m", "tasks.run", "-m", *settings],

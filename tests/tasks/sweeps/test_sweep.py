@@ -1,4 +1,4 @@
-"""Sweeps: runs side by side, one line for each, and what comes of a failure or of Ctrl-C."""
+"""Sweeps: parallel runs, one line for each run, failures and Ctrl-C."""
 
 import os
 import pickle
@@ -16,7 +16,7 @@ from hydra import compose, initialize_config_module
 from hydra.core.config_store import ConfigStore
 
 from results.records.identity import record_path
-from results.records.record import RunError, read_record
+from results.records.record import RunError
 from results.records.sweep_manifest import read_manifests
 from results.status import main as status
 from tasks.running.config import run_config
@@ -26,6 +26,7 @@ from tasks.running.schema import compose_config
 from tasks.sweeps import callback
 from tests.results.making import make_record, save
 from tests.tasks.making import NO_COLUMN, SMALL, WORD_COLUMN
+from tests.tasks.user import outcomes
 
 TINY = ["device=cpu", "limit=6", "trainer.epochs=1", "task.hidden=8", *SMALL]
 TINY += ["features.elmo.untrained=true", "features.elmo.weights=tiny"]
@@ -36,7 +37,7 @@ LINE = re.compile(
 
 
 def manifest_of(*overrides, runs=None):
-    """The list of runs of a command, or of these."""
+    """The list of runs of a command, or of the given runs."""
     with initialize_config_module("conf", version_base="1.3"):
         config = compose("config", list(overrides), return_hydra_config=True)
         configs = callback.configs_of(config, callback.runs_in(config) if runs is None else runs)
@@ -66,7 +67,7 @@ class TestManifest:
         (refused,) = manifest.refused
         assert refused.startswith("data=wnut17 task=squad: data=wnut17 is for task=ner")
 
-    def test_what_hydra_will_refuse_is_left_to_hydra(self):
+    def test_no_list_of_runs_if_hydra_will_refuse_one(self):
         assert manifest_of(runs=[["task=ner"], ["task=nerd"]]) is None
 
 
@@ -140,24 +141,11 @@ def start(runs, *more):
     )
 
 
-def outcomes(runs):
-    """What must be equal to the last digit, for each record by its path."""
-    records = {path.relative_to(runs): read_record(path) for path in runs.rglob("record.json")}
-    return {
-        path: (
-            *(record.status, record.fingerprint, record.scores, record.details, record.mixes),
-            [{key: value for key, value in epoch.items() if key != "seconds"} for epoch in record.epochs],
-            path_scores.read_bytes() if (path_scores := runs / path.with_name("examples.json")).exists() else None,
-        )
-        for path, record in records.items()
-    }
-
-
 @pytest.mark.integration
 class TestSideBySide:
-    def test_records_are_those_of_one_after_the_other(self, command, tmp_path, capsys):
+    def test_records_equal_those_of_sequential_runs(self, command, tmp_path, capsys):
         grid = ["features=glove,elmo", "seed=1,2"]
-        process = start(tmp_path / "beside", *SIDE_BY_SIDE, *grid)
+        process = start(tmp_path / "parallel", *SIDE_BY_SIDE, *grid)
         out, err = process.communicate(timeout=240)
         assert process.returncode == 0, err
         assert out == ""
@@ -168,34 +156,34 @@ class TestSideBySide:
         assert {total for _, _, _, total in lines} == {"4"}
         assert len(err.strip().splitlines()) == 4, "one line for each run, and no other"
 
-        code, _, err = command("-m", f"runs_dir={tmp_path / 'after'}", *TINY, *grid)
+        code, _, err = command("-m", f"runs_dir={tmp_path / 'sequential'}", *TINY, *grid)
         assert code == 0
         assert [done for _, _, done, _ in LINE.findall(err)] == ["1", "2", "3", "4"]
-        assert outcomes(tmp_path / "beside") == outcomes(tmp_path / "after")
-        assert len(outcomes(tmp_path / "after")) == 4
-        (manifest,), problems = read_manifests(tmp_path / "beside")
+        assert outcomes(tmp_path / "parallel") == outcomes(tmp_path / "sequential")
+        assert len(outcomes(tmp_path / "sequential")) == 4
+        (manifest,), problems = read_manifests(tmp_path / "parallel")
         assert problems == []
-        assert {record_path(Path(), identity) for identity in manifest.runs} == set(outcomes(tmp_path / "beside"))
-        assert status(["--runs", str(tmp_path / "beside")]) == 0
+        assert {record_path(Path(), identity) for identity in manifest.runs} == set(outcomes(tmp_path / "parallel"))
+        assert status(["--runs", str(tmp_path / "parallel")]) == 0
         assert capsys.readouterr().out.startswith(f"{manifest.name}: 4 of 4 done; ")
 
-        code, _, err = command("-m", f"runs_dir={tmp_path / 'after'}", *TINY, "features=glove,elmo", "seed=1,2,3")
+        code, _, err = command("-m", f"runs_dir={tmp_path / 'sequential'}", *TINY, "features=glove,elmo", "seed=1,2,3")
         assert code == 0
         lines = LINE.findall(err)
         assert [(seed, total) for _, seed, _, total in lines] == [("3", "6"), ("3", "6")]
         assert lines[-1][2] == "6"
         assert err.strip().splitlines()[-1] == "sweep  2 runs finished, 4 were done already"
 
-        code, _, err = command("-m", f"runs_dir={tmp_path / 'after'}", *TINY, "features=glove,elmo", "seed=3,1")
+        code, _, err = command("-m", f"runs_dir={tmp_path / 'sequential'}", *TINY, "features=glove,elmo", "seed=3,1")
         assert (code, err.strip()) == (0, "sweep  all 4 runs were done already")
 
-        left = next((tmp_path / "after").rglob("record.json")).with_name("checkpoint.pt")
+        left = next((tmp_path / "sequential").rglob("record.json")).with_name("checkpoint.pt")
         left.touch()  # killed when its record was written
-        code, _, err = command("-m", f"runs_dir={tmp_path / 'after'}", *TINY, "features=glove,elmo", "seed=3,2,1")
+        code, _, err = command("-m", f"runs_dir={tmp_path / 'sequential'}", *TINY, "features=glove,elmo", "seed=3,2,1")
         assert (code, err.strip()) == (0, "sweep  0 runs finished, 6 were done already")
         assert not left.exists()
 
-    def test_one_that_fails_does_not_stop_the_others(self, tmp_path):
+    def test_a_failed_run_does_not_stop_the_others(self, tmp_path):
         process = start(tmp_path, *SIDE_BY_SIDE, "features=glove", f"{WORD_COLUMN}={NO_COLUMN},0")
         _, err = process.communicate(timeout=240)
         assert process.returncode == 1
@@ -208,7 +196,7 @@ class TestSideBySide:
         assert left[0] == "multirun.yaml"
         assert len(left) == 2, "and the list of its runs"
 
-    def test_ctrl_c_stops_them_and_the_same_command_goes_on(self, command, tmp_path):
+    def test_ctrl_c_stops_all_and_the_same_command_continues(self, command, tmp_path):
         settings = ["limit=40", "trainer.epochs=30", "trainer.patience=null", "features=glove,elmo"]
         process = start(tmp_path, *SIDE_BY_SIDE, *settings)
         deadline = time.monotonic() + 120
@@ -231,7 +219,7 @@ class TestSideBySide:
         code, _, err = command("-m", f"runs_dir={tmp_path}", *TINY, *settings)
         assert code == 0
         assert len(LINE.findall(err)) == 2
-        assert [len(record[-2]) for record in outcomes(tmp_path).values()] == [30, 30]
+        assert [len(curve) for *_, curve, _, _ in outcomes(tmp_path).values()] == [30, 30]
         assert list(tmp_path.rglob("checkpoint.pt")) == []
 
 
