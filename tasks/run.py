@@ -20,7 +20,7 @@ from results.records.record import RecordConflict, RecordUnreadable
 from tasks.interface import ScorersDisagree
 from tasks.running.config import run_config
 from tasks.running.config_errors import explain, explain_null
-from tasks.running.experiment import Ended, RunFailed, run
+from tasks.running.experiment import Ended, run
 from tasks.running.schema import group_options
 from tasks.sweeps import experiment_sweeper
 from tasks.sweeps.callback import Sweep
@@ -64,17 +64,17 @@ def _hydra_main(tree: DictConfig) -> Ended:
     side_by_side = in_sweep and not settings.launcher._target_.endswith(".BasicLauncher")
     end_with_parent()
     try:
-        return run(run_config(tree), in_sweep, side_by_side)
-    except RunFailed:
-        raise
-    except Exception as error:
+        ended = run(run_config(tree), in_sweep, side_by_side)
+    except Exception as error:  # noqa: BLE001 (a failed run must not end the other runs of a sweep)
         reason = _explain_failure(error)
         if reason is None:
             traceback.print_exc()
         else:
             print(f"tasks.run: {reason}", file=sys.stderr)
-        # Not every exception can be pickled, and one that cannot would end the other runs of a sweep.
-        raise RunFailed(f"{type(error).__name__}: {error}") from error
+        ended = Ended("failed", f"{type(error).__name__}: {error}")
+    if ended.failed and not in_sweep:
+        sys.exit(1)
+    return ended
 
 
 def _explain_failure(error: Exception) -> str | None:
@@ -98,8 +98,6 @@ def main() -> None:
     try:
         with sigterm_as_interrupt():
             _run_until_unbroken()
-    except RunFailed:
-        sys.exit(1)
     except KeyboardInterrupt as stop:
         end_children()
         print(f"tasks.run: {explain_stop(Sweep.latest.launcher if Sweep.latest else '')}", file=sys.stderr)

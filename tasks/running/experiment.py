@@ -45,35 +45,23 @@ LEAST_COVERAGE = 0.5  # warn where fewer of a split's words have a pretrained ve
 
 @dataclass(frozen=True)
 class Ended:
-    """How a run ended that did not fail.
+    """How a run ended.
 
     Attributes:
-        status: "skipped" if it was done before, "elsewhere" if another process works on it.
-        title: the run's name.
-        text: its scores, for people.
+        status: "skipped" if it was done before, "elsewhere" if another process works on it, "failed before" if it
+            failed in an earlier command and was not run again.
+        text: its scores, for people, or the type and the message of the error.
+        title: the run's name; empty if it failed.
     """
 
-    status: Literal["finished", "skipped", "elsewhere"]
-    title: str
-    text: str
+    status: Literal["finished", "skipped", "elsewhere", "failed", "failed before"]
+    text: str = ""
+    title: str = ""
 
-
-class RunFailed(RuntimeError):  # noqa: N818
-    """A run that failed; the process that ran it has printed the reason.
-
-    Attributes:
-        reason: the type and the message of the error.
-        status: "failed before" if it failed in an earlier command, and was not run again.
-    """
-
-    def __init__(self, reason: str, status: Literal["failed", "failed before"] = "failed") -> None:
-        super().__init__(reason, status)  # passed to the base class too: pickling needs it
-        self.reason = reason
-        self.status = status
-
-    def __str__(self) -> str:
-        hint = ", and runs again with retry=failed" if self.status == "failed before" else ""
-        return f"{self.status}{hint}: {self.reason}"
+    @property
+    def failed(self) -> bool:
+        """Whether it failed, now or before."""
+        return self.status.startswith("failed")
 
 
 @dataclass
@@ -90,15 +78,12 @@ class RunOutcome:
 
 
 def run(config: RunConfig, in_sweep: bool = False, side_by_side: bool = False) -> Ended:
-    """Carries out one run, unless it is done, and writes its record.
+    """Carries out one run, unless it is done or has failed before, and writes its record; errors are raised.
 
     Args:
         config: the run.
         in_sweep: print warnings only; the sweep prints how the run ended.
         side_by_side: other runs may print at the same time.
-
-    Raises:
-        RunFailed: it failed before with the same settings, and `retry` is not set.
     """
     torch.set_num_threads(config.threads)
     device = own_device(config.device)
@@ -114,7 +99,7 @@ def run(config: RunConfig, in_sweep: bool = False, side_by_side: bool = False) -
         if done == "skip":  # that process is about to end
             return _ended_before(plan, done, reporter)
         reporter.warn(f"is running elsewhere: {lock}")
-        return Ended("elsewhere", plan.title, "")
+        return Ended("elsewhere")
     with lock:
         done = decide(plan.path, plan.hashed)  # another process may have ended it before the lock
         if done == "skip" or (done == "failed" and not config.retry_failed):
@@ -124,7 +109,7 @@ def run(config: RunConfig, in_sweep: bool = False, side_by_side: bool = False) -
 
 
 def _ended_before(plan: RunPlan, done: Literal["run", "skip", "failed"], reporter: Reporter) -> Ended:
-    """Reports that an earlier command did the run; raises RunFailed if it failed then."""
+    """Reports that an earlier command did the run, or tried to."""
     if done == "skip":
         if plan.config.keep_weights and not plan.path.with_name(WEIGHTS_NAME).exists():
             reporter.warn(
@@ -133,11 +118,11 @@ def _ended_before(plan: RunPlan, done: Literal["run", "skip", "failed"], reporte
             )
         else:
             reporter.say(f"is done already: {plan.path}")
-        return Ended("skipped", plan.title, "")
+        return Ended("skipped")
     error = read_record(plan.path).error
-    failed = RunFailed(error.last_line if error else "", "failed before")
-    reporter.warn(f"{failed}  {plan.path}")
-    raise failed
+    reason = error.last_line if error else ""
+    reporter.warn(f"failed before, and runs again with retry=failed: {reason}  {plan.path}")
+    return Ended("failed before", reason)
 
 
 def _carry_out(plan: RunPlan, lock: Lock, device: torch.device, reporter: Reporter) -> Ended:
@@ -198,7 +183,7 @@ def _carry_out(plan: RunPlan, lock: Lock, device: torch.device, reporter: Report
     dev, test = finished.scores["dev"][task.metric], finished.scores["test"][task.metric]
     text = f"{task.metric}: dev {dev:.2f}, test {test:.2f}  {finished.seconds:.0f} s"
     reporter.say(f"{text}  {path}")
-    return Ended("finished", plan.title, text)
+    return Ended("finished", text, plan.title)
 
 
 def train_and_test(

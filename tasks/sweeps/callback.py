@@ -32,7 +32,7 @@ from results.records.record import RecordConflict, RecordUnreadable, decide, rea
 from results.records.run_lock import LOCK_NAME
 from results.records.sweep_manifest import Manifest, write_manifest
 from tasks.running.config import RunConfig, run_config
-from tasks.running.experiment import Ended, RunFailed
+from tasks.running.experiment import Ended
 from tasks.running.plan import RunPlan, identity_of
 from tasks.sweeps.experiment_sweeper import SWEEPER, experiment_runs
 
@@ -46,21 +46,13 @@ ENDS = {
 TITLE_WIDTH = 30  # so that the scores of most runs stand below each other
 
 
-class _Failed(JobReturn):
-    """A failed single run, which has printed why: Hydra's own line would only list the overrides."""
-
-    @property  # type: ignore[misc]
-    def return_value(self) -> Any:  # noqa: ANN401
-        raise self._return_value
-
-
 class _InSweep(JobReturn):
-    """A run of a sweep. Hydra asks each for its value in the sweep's own process, after the last run has ended."""
+    """The end of a run. Hydra reads each `return_value` in the sweep's own process, after the last run has ended."""
 
     @property  # type: ignore[misc]
     def return_value(self) -> Any:  # noqa: ANN401
         if Sweep.latest is not None:
-            Sweep.latest.ends[" ".join(self.overrides or [])] = self._return_value
+            Sweep.latest.ends[" ".join(self.overrides or [])] = self._return_value  # Hydra does not pass it on
         return self._return_value
 
 
@@ -80,7 +72,7 @@ class Sweep(Callback):
 
     def __init__(self) -> None:
         self.launcher = ""
-        self.ends: dict[str, Ended | RunFailed] = {}
+        self.ends: dict[str, Ended] = {}
         self._since = 0.0
         self._total = 0  # 0: not known
         self._to_do: dict[Path, int | None] = {}  # records to write, with the time of the failed one that is there
@@ -122,13 +114,11 @@ class Sweep(Callback):
         return sum(_written(path) != before for path, before in self._to_do.items())
 
     def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:  # noqa: ANN401, D102
-        ended: Ended | RunFailed = job_return._return_value  # `return_value` would raise what the run raised
-        if self.launcher:
-            job_return.__class__ = _InSweep  # Hydra has no other way to keep its line back
+        ended = job_return._return_value  # of Hydra's own errors, `return_value` would raise them
+        if self.launcher and isinstance(ended, Ended):
+            job_return.__class__ = _InSweep
             if ended.status == "finished":
                 print(f"{end_line('', ended)}{self._progress()}", file=sys.stderr)
-        elif isinstance(ended, RunFailed):
-            job_return.__class__ = _Failed
 
     def _progress(self) -> str:
         if not self._total:
@@ -144,7 +134,7 @@ class Sweep(Callback):
                     print(line, file=sys.stderr)
         if closing := summary(self.ends.values()):
             Reporter("sweep").warn(closing)
-        if any(isinstance(ended, RunFailed) for ended in self.ends.values()):
+        if any(ended.failed for ended in self.ends.values()):
             raise SystemExit(1)  # Hydra only warns about other exceptions of a callback
 
 
@@ -159,10 +149,10 @@ def where_to_look(config: DictConfig) -> str:
     return f"{logs}To follow them: python -m results.status --watch --runs {shlex.quote(str(config.runs_dir))}"
 
 
-def end_line(overrides: str, ended: Ended | RunFailed) -> str:
+def end_line(overrides: str, ended: Ended) -> str:
     """How a run ended, in one line; empty for one that was done before."""
-    if isinstance(ended, RunFailed):
-        return f"{overrides}  {' '.join(str(ended).splitlines())}"
+    if ended.failed:
+        return f"{overrides}  {ended.status}: {' '.join(ended.text.splitlines())}"
     if ended.status == "finished":
         return f"{ended.title:<{TITLE_WIDTH}}  {ended.text}"
     return f"{overrides}  is running elsewhere" if ended.status == "elsewhere" else ""
@@ -268,7 +258,7 @@ def progress(total: int, left: int, ended: int, under_way: int, elapsed: float) 
     return f"{text}, about {duration(elapsed * (left - begun) / (max(ended, 1) + begun))} left"
 
 
-def summary(ends: Iterable[Ended | RunFailed]) -> str:
+def summary(ends: Iterable[Ended]) -> str:
     """The last line, if it says more than the lines of the runs: what was skipped, what failed."""
     count: Counter[str] = Counter(ended.status for ended in ends)
     parts = [f"{count[status]} {words}" for status, words in ENDS.items() if count[status] or status == "finished"]

@@ -1,7 +1,6 @@
 """Sweeps: parallel runs, one line for each run, failures and Ctrl-C."""
 
 import os
-import pickle
 import re
 import signal
 import subprocess
@@ -20,7 +19,7 @@ from results.records.record import RunError
 from results.records.sweep_manifest import read_manifests
 from results.status import main as status
 from tasks.running.config import run_config
-from tasks.running.experiment import Ended, RunFailed
+from tasks.running.experiment import Ended
 from tasks.running.plan import identity_of
 from tasks.running.schema import compose_config
 from tasks.sweeps import callback
@@ -83,18 +82,19 @@ class TestProgress:
         assert callback.progress(3, left=0, ended=2, under_way=0, elapsed=5) == "3 of 3 done"
 
     def test_the_last_line_counts_skipped_and_failed_runs(self):
-        finished, skipped = Ended("finished", "a", "f1: 1"), Ended("skipped", "b", "")
-        failed, failed_before = RunFailed("ValueError: 1"), RunFailed("ValueError: 2", "failed before")
+        finished, skipped = Ended("finished", "f1: 1", "a"), Ended("skipped")
+        failed, failed_before = Ended("failed", "ValueError: 1"), Ended("failed before", "ValueError: 2")
         assert callback.summary([finished] * 3) == ""
         assert callback.summary([skipped] * 3) == "0 runs finished, 3 were done already"
-        assert callback.summary([finished, Ended("elsewhere", "c", "")]) == "1 runs finished, 1 are running elsewhere"
+        assert callback.summary([finished, Ended("elsewhere")]) == "1 runs finished, 1 are running elsewhere"
         expected = "1 runs finished, 2 failed, 1 had failed before; retry=failed runs those again"
         assert callback.summary([failed, finished, failed_before, failed]) == expected
 
-    def test_a_failed_run_keeps_its_reason_on_the_way_from_another_process(self):
-        failed = pickle.loads(pickle.dumps(RunFailed("ValueError: 2\nof two", "failed before")))  # noqa: S301
-        line = "seed=1  failed before, and runs again with retry=failed: ValueError: 2 of two"
-        assert callback.end_line("seed=1", failed) == line
+    def test_a_failed_run_gets_one_line_with_its_reason(self):
+        failed, failed_before = Ended("failed", "ValueError: 2\nof two"), Ended("failed before", "ValueError")
+        assert callback.end_line("seed=1", failed) == "seed=1  failed: ValueError: 2 of two"
+        assert callback.end_line("seed=1", failed_before) == "seed=1  failed before: ValueError"
+        assert callback.end_line("seed=1", Ended("skipped")) == ""
 
 
 def runs_with(runs_dir, *overrides):
