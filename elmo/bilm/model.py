@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import chain
-from typing import Self, cast
+from typing import Self
 
 import numpy as np
 import torch
@@ -76,21 +76,13 @@ class Bilm(nn.Module):
         # or the same seed would give a model another start with ELMo than without.
         with torch.random.fork_rng(devices=[]):
             self.encoder = encoder_of(options)
-        # directions[d][j] is LSTM layer j of direction d; both read projection_dim wide inputs.
-        self.directions = nn.ModuleList(
-            nn.ModuleList(
-                ProjectedLstm(
-                    options.projection_dim,
-                    options.cell_dim,
-                    options.projection_dim,
-                    options.cell_clip,
-                    options.projection_clip,
-                )
-                for _ in range(options.n_layers)
-            )
-            for _ in (FORWARD, BACKWARD)
-        )
-        forward, backward = (cast(Iterable[ProjectedLstm], direction) for direction in self.directions)
+        width = options.projection_dim  # of the inputs and outputs of all layers
+
+        def lstm() -> ProjectedLstm:
+            return ProjectedLstm(width, options.cell_dim, width, options.cell_clip, options.projection_clip)
+
+        forward, backward = ([lstm() for _ in range(options.n_layers)] for _ in (FORWARD, BACKWARD))
+        self.directions = nn.ModuleList(map(nn.ModuleList, (forward, backward)))  # [direction][layer]
         self._pairs = [LstmPair(*lstms) for lstms in zip(forward, backward, strict=True)]
         self.requires_grad_(False)
         self._memory: WordMemory | None = None
