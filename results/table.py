@@ -12,8 +12,8 @@ from results.tables.run_options import add_choices, choose
 from results.tables.terminal import can_draw, print_rich
 
 _DESCRIPTION = """\
-Shows the scores of finished runs: per task and data set the baseline (glove), the baseline plus ELMo (elmo), the gain
-with its 95 % interval and p, the share of the baseline's errors that is gone, and any other features. If the data are
+Shows the scores of finished runs: per task and data set the baseline, the arm that is compared with it, the gain with
+its 95 % interval and p, the share of the baseline's errors that is gone, and any other features. If the data are
 the paper's, it also shows the paper's numbers and how ours compare. A mean is only taken over runs that differ in
 nothing but the seed."""
 
@@ -23,7 +23,7 @@ examples:
   python -m results.table --published                          the runs behind the README's tables
   python -m results.table --runs sweep-a --runs sweep-b        two folders together; copies count once
   python -m results.table --data paper --format tex > table1.tex
-  python -m results.table --compare elmo_random elmo           a trained against an untrained biLM
+  python -m results.table --compare A B                        other features than the default two
   python -m results.table --best-of 3                          the expected best dev score of three seeds
 
 --check fails (status 1) if

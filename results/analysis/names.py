@@ -101,6 +101,12 @@ def arm_title(features: str, record: RunRecord | None = None) -> str:
     return _own_title(record, "features") or (known.title if known else features)
 
 
+def short_title(features: str) -> str:
+    """The arm's name where room is narrow."""
+    known = load_names().arms.get(features)
+    return (known.short if known else "") or features
+
+
 def task_title(data: str, task: str, record: RunRecord | None = None) -> str:
     """The name for people of a task on a data set."""
     own, known = _own_title(record, "task"), load_names().tasks.get(task)

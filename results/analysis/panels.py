@@ -71,11 +71,6 @@ def curve(record: RunRecord) -> list[tuple[float, float]]:
     return [(epoch, score) for epoch, score in points if epoch is not None and score is not None]
 
 
-def shown_metric(metric: str) -> str:
-    """The metric as papers write it."""
-    return {"f1": "F1", "em": "exact match"}.get(metric, metric.replace("_", " "))
-
-
 def layer_name(index: int, layers: int) -> str:
     """The layer's name; the paper's biLM has three."""
     return LAYERS[index] if layers == len(LAYERS) else f"layer {index}"

@@ -1,8 +1,8 @@
 """The paper's scores, from `paper/scores.toml`."""
 
 import tomllib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
@@ -13,7 +13,7 @@ SCORES = Path(__file__).parents[1] / "paper" / "scores.toml"
 
 @dataclass(frozen=True)
 class PaperScore:
-    """One baseline and +ELMo pair as printed, in percent, with its table and row.
+    """Scores of some arms as printed, in percent by arm, with their table and row.
 
     A difference below `margin`, in points, does not matter to us.
     """
@@ -21,22 +21,24 @@ class PaperScore:
     task: str
     metric: str
     split: str
-    baseline: float
-    elmo: float
+    scores: Mapping[str, float]
     source: str
     compared: bool
     margin: float
-    elmo_std: float | None = None
+    std: Mapping[str, float] = field(default_factory=dict)
     runs: int | None = None
+
+    def error_cut(self, compared: tuple[str, str]) -> float | None:
+        """How much of the first arm's error the second removes, in percent."""
+        return relative_error_cut(*(self.scores[arm] for arm in compared))
 
 
 @dataclass(frozen=True)
 class Band:
-    """The range of scores that others reached with the task's head on the paper's data, in percent: low and high."""
+    """The range that others reached with the task's head on the paper's data, in percent by arm: low and high."""
 
     task: str
-    baseline: Sequence[float]
-    elmo: Sequence[float]
+    scores: Mapping[str, Sequence[float]]
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,6 @@ def distance(score: float, band: Sequence[float]) -> float:
     return min(score - low, 0.0) + max(score - high, 0.0)
 
 
-def relative_error_cut(baseline: float, elmo: float) -> float | None:
-    """How much of the baseline's error ELMo removes, in percent, as in Table 1; None if the baseline has no error."""
-    return 100 * (elmo - baseline) / (100 - baseline) if baseline < 100 else None
+def relative_error_cut(first: float, second: float) -> float | None:
+    """How much of the first score's error the second removes, in percent, as in Table 1; None if there is no error."""
+    return 100 * (second - first) / (100 - first) if first < 100 else None

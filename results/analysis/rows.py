@@ -8,7 +8,7 @@ from operator import itemgetter
 
 from results.analysis.expected_best import expected_best
 from results.analysis.interval import Interval, Intervals, can_resample, paired_intervals, seed_intervals
-from results.analysis.names import metric_of
+from results.analysis.names import default_pair, load_names, metric_of, place
 from results.analysis.paper_scores import PaperScore, relative_error_cut
 from results.analysis.units import unit_numbers
 from results.records.collect import Finding, FoundRecord
@@ -16,8 +16,6 @@ from results.records.example_scores import Example
 from results.records.identity import Parts, without_seed
 from results.records.record import RunRecord
 
-BASELINE = "glove"
-WITH_ELMO = "elmo"
 MINI = "mini"  # the data set that comes with the suite
 
 
@@ -98,7 +96,7 @@ class TableRow:
     groups: Sequence[Group]
     failed: Sequence[FoundRecord] = ()
     paper: PaperScore | None = None
-    compared: tuple[str, str] = (BASELINE, WITH_ELMO)
+    compared: tuple[str, str] = field(default_factory=default_pair)
     _intervals: dict[str, Intervals | None] = field(default_factory=dict, compare=False, repr=False)  # computed once
 
     def group(self, features: str, label: str = "") -> Group | None:
@@ -158,7 +156,7 @@ class Summary:
 
     rows: Sequence[TableRow]
     findings: Sequence[Finding]
-    compared: tuple[str, str] = (BASELINE, WITH_ELMO)
+    compared: tuple[str, str] = field(default_factory=default_pair)
     best_of: int | None = None
 
     @cached_property
@@ -171,7 +169,7 @@ class Summary:
     @property
     def with_paper(self) -> bool:
         """Whether the comparison is the paper's, so that its numbers are shown."""
-        return self.compared == (BASELINE, WITH_ELMO)
+        return self.compared == default_pair()
 
 
 def train_fraction(record: RunRecord) -> float:
@@ -186,9 +184,8 @@ def comparable_parts(record: RunRecord) -> Parts:
 
 
 def column_order(features: str, compared: tuple[str, str]) -> tuple[object, ...]:
-    """Sort key: the two that are compared, then the baseline, ELMo, and the rest by name."""
-    first = compared.index(features) if features in compared else len(compared)
-    return (first, features != BASELINE, features != WITH_ELMO, features)
+    """Sort key: the two that are compared, then the others in the order of names.toml, then the rest by name."""
+    return (place(features, compared)[0], *place(features, load_names().arms))
 
 
 def _intervals(first: Group, second: Group) -> Intervals | None:

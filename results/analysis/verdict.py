@@ -10,14 +10,15 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from results.analysis.names import default_pair, metric_title
 from results.analysis.paper_scores import PaperScore, load_paper
-from results.analysis.rows import BASELINE, WITH_ELMO, Group
+from results.analysis.rows import Group, TableRow
 from results.analysis.student import Part, combined, quantile
 
 
 def verdict_legend() -> str:
     """Explains the verdicts, with the margins."""
-    margins = dict.fromkeys(f"{score.margin:g} {score.metric}" for score in load_paper().score)
+    margins = dict.fromkeys(f"{score.margin:g} {metric_title(score.metric)}" for score in load_paper().score)
     return (
         "our mean less the paper's, with its 95 % interval over seeds (Welch; where the paper prints no deviation, "
         "its number counts as one run with ours); 'equivalent' only if two one-sided tests at 5 % exclude a difference "
@@ -57,12 +58,17 @@ def verdict(group: Group | None, paper: PaperScore | None) -> Verdict | None:
     """The verdict on a group; None if the paper has no such number: other arms, other metrics, or limited data."""
     if group is None or paper is None:
         return None
-    printed = {BASELINE: paper.baseline, WITH_ELMO: paper.elmo}.get(group.features)
-    # "f1" of ours is "F1" or "average F1" of the paper's
-    if printed is None or group.cut or group.metric.casefold() not in paper.metric.casefold():
+    printed = paper.scores.get(group.features)
+    if printed is None or group.cut or group.metric != paper.metric:
         return None
-    deviation = paper.elmo_std if group.features == WITH_ELMO else None
+    deviation = paper.std.get(group.features)
     return compared_means(group.scores, group.mean - printed, deviation, paper.runs or 1, paper.margin)
+
+
+def verdicts(row: TableRow, label: str) -> list[Verdict | None]:
+    """The verdicts on the two arms of a row, if they are the ones that the paper compares."""
+    groups = [row.group(features, label) if row.compared == default_pair() else None for features in row.compared]
+    return [verdict(group, row.paper) for group in groups]
 
 
 def compared_means(

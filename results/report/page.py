@@ -6,16 +6,17 @@ from html import escape
 from pathlib import Path
 
 from elmo.common.durations import duration
-from results.analysis.panels import Panel, panels_of, shown_metric
+from results.analysis.names import load_names, short_title
+from results.analysis.panels import Panel, panels_of
 from results.analysis.paper_scores import relative_error_cut
 from results.analysis.rows import Group, Summary, TableRow
-from results.analysis.verdict import verdict
+from results.analysis.verdict import verdict, verdicts
 from results.records.collect import Finding, FoundRecord
 from results.report.cards import counted, failure_cards, run_cards
 from results.report.figures import PALETTE, Figure
 from results.report.sections import Section
 from results.report.svg import inline_svg
-from results.tables.cells import PAPER_ARMS, legend, shown_interval, shown_p
+from results.tables.cells import legend, shown_interval, shown_p
 
 STYLE = Path(__file__).with_name("page.css")
 MOST_FOLDED = 50  # figures of other settings per section; each has about 5 kB
@@ -51,7 +52,7 @@ def page(summary: Summary, sections: Sequence[Section], about: PageInfo) -> str:
     gain = [figure for section in sections if section.key == "gain" for figure in section.figures]
     folders = escape(", ".join(map(str, about.folders)))
     first, second = summary.compared
-    title = "What does ELMo add?" if summary.with_paper else f"{second} against {first}"
+    title = load_names().question if summary.with_paper else f"{second} against {first}"
     return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -123,7 +124,7 @@ def _answer(summary: Summary, gain: Sequence[Figure]) -> str:
 
 def _where(panel: Panel) -> str:
     """Data, metric and settings of a panel."""
-    text = escape(", ".join(part for part in (panel.row.data, shown_metric(panel.metric), panel.label) if part))
+    text = escape(", ".join(part for part in (panel.row.data, panel.metric_title(), panel.label) if part))
     return f'<small title="{text}">{text}</small>'
 
 
@@ -198,14 +199,16 @@ def _score(group: Group | None) -> str:
 
 def _paper(row: TableRow, label: str) -> str:
     """The paper's numbers, and the verdict on ours."""
-    verdicts = [verdict(row.group(features, label), row.paper) for features in PAPER_ARMS]
-    if row.paper is None or not any(verdicts):
+    found = verdicts(row, label)
+    if row.paper is None or not any(found):
         return ""
-    lines = [f"{name} {found.with_interval}" for name, found in zip(("base", "+ELMo"), verdicts, strict=True) if found]
-    cut = relative_error_cut(row.paper.baseline, row.paper.elmo)
+    first, second = (row.paper.scores[arm] for arm in row.compared)
+    names = map(short_title, row.compared)
+    lines = [f"{name} {own.with_interval}" for name, own in zip(names, found, strict=True) if own]
+    cut = relative_error_cut(first, second)
     lines += [] if cut is None else [f"errors cut {cut:.1f} %"]
     below = "".join(f"<small>{escape(line)}</small>" for line in lines)
-    return f"{row.paper.baseline} → {row.paper.elmo}{below}"
+    return f"{first} → {second}{below}"
 
 
 def _findings(findings: Sequence[Finding]) -> str:

@@ -4,25 +4,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from results.analysis.interval import FEW_SEEDS, Interval, can_resample
-from results.analysis.paper_scores import load_paper, relative_error_cut
-from results.analysis.rows import BASELINE, WITH_ELMO, Group, Summary, TableRow
-from results.analysis.verdict import verdict, verdict_legend
+from results.analysis.names import short_title
+from results.analysis.paper_scores import load_paper
+from results.analysis.rows import Group, Summary, TableRow
+from results.analysis.verdict import verdict, verdict_legend, verdicts
 from results.records.printing import printable
 
 EMPTY = "-"
 MARK = "†"  # fewer than FEW_SEEDS seeds
-PAPER_ARMS = (BASELINE, WITH_ELMO)  # the arms that the paper has
-# (header, alignment) of the columns about a gain; OPTIONAL ones are left out if they are empty
+VERDICT = " vs\npaper"  # the end of the headers of verdicts
+# (header, alignment) of the columns about a gain, which end with the verdicts on both arms
 GAIN_COLUMNS = {
     "gain": ("gain", "r"),
     "interval": ("95 %\ninterval", "l"),
     "p": ("p", "r"),
     "cut": ("error\ncut", "r"),
     "paper cut": ("paper\ncut", "r"),
-    "baseline": ("base vs\npaper", "l"),
-    "elmo": ("+ELMo vs\npaper", "l"),
 }
-OPTIONAL = ("interval", "p", "paper cut", "baseline", "elmo")
+OPTIONAL = [GAIN_COLUMNS[name][0] for name in ("interval", "p", "paper cut")]  # left out if empty, and the verdicts
 TITLES = {
     "failed": "Failed runs",
     "empty": "Commands that fill the empty cells",
@@ -45,8 +44,10 @@ def sheets(summary: Summary) -> list[Sheet]:
     first, second, *others = map(printable, summary.features)
     head = [("data", "l"), ("task", "l"), ("metric", "l")]
     arms = [(first, "l"), (second, "l")]
-    tail = [*GAIN_COLUMNS.values(), *((name, "l") for name in others)]
-    main = [("paper\nbase", "l"), arms[0], ("paper\n+ELMo", "l"), arms[1]] if summary.with_paper else arms
+    short = list(map(short_title, summary.compared))
+    tail = [*GAIN_COLUMNS.values(), *((name + VERDICT, "l") for name in short), *((name, "l") for name in others)]
+    paper = [(f"paper\n{name}", "l") for name in short]
+    main = [paper[0], arms[0], paper[1], arms[1]] if summary.with_paper else arms
     found = [
         _without_empty_columns(
             "Test scores in percent: mean±std (number of seeds)",
@@ -61,8 +62,9 @@ def sheets(summary: Summary) -> list[Sheet]:
 
 def _without_empty_columns(title: str, columns: Sequence[tuple[str, str]], lines: Sequence[Sequence[str]]) -> Sheet:
     """The sheet without empty optional columns."""
-    optional = [GAIN_COLUMNS[name] for name in OPTIONAL]
-    kept = [i for i, column in enumerate(columns) if column not in optional or any(line[i] != EMPTY for line in lines)]
+    headers = [header for header, _ in columns]
+    optional = [header in OPTIONAL or header.endswith(VERDICT) for header in headers]
+    kept = [i for i in range(len(columns)) if not optional[i] or any(line[i] != EMPTY for line in lines)]
     return Sheet(title, [columns[i] for i in kept], [[printable(line[i]) for i in kept] for line in lines])
 
 
@@ -73,37 +75,40 @@ def _main_line(row: TableRow, summary: Summary) -> list[str]:
         return _score(group) if group else "below" if apart else EMPTY
 
     first, second, *others = summary.features
-    paper = row.paper
-    std = f"±{paper.elmo_std:.2f}" if paper and paper.elmo_std is not None else ""
-    line = [row.data, row.task, row.metric or EMPTY, cell(first), cell(second)]
+    arms = [cell(first), cell(second)]
     if summary.with_paper:
-        line.insert(3, str(paper.baseline) if paper else "n/a")
-        line.insert(5, f"{paper.elmo}{std}" if paper else "n/a")
-    return [*line, *gain_cells(row, "").values(), *map(cell, others)]
+        arms = [_paper(row, first), arms[0], _paper(row, second), arms[1]]
+    return [row.data, row.task, row.metric or EMPTY, *arms, *gain_cells(row, ""), *map(cell, others)]
+
+
+def _paper(row: TableRow, arm: str) -> str:
+    """The score that the paper prints."""
+    if row.paper is None or arm not in row.paper.scores:
+        return "n/a"
+    std = row.paper.std.get(arm)
+    return f"{row.paper.scores[arm]}{'' if std is None else f'±{std:.2f}'}"
 
 
 def _settings_line(row: TableRow, label: str, summary: Summary) -> list[str]:
     groups = {name: row.group(name, label) for name in summary.features}
     metric = next(group.metric for group in groups.values() if group)
     scores = [_score(group) if group else EMPTY for group in groups.values()]
-    return [row.data, row.task, metric, label, *scores[:2], *gain_cells(row, label).values(), *scores[2:]]
+    return [row.data, row.task, metric, label, *scores[:2], *gain_cells(row, label), *scores[2:]]
 
 
-def gain_cells(row: TableRow, label: str) -> dict[str, str]:
-    """The cells about the gain, in the order of GAIN_COLUMNS."""
+def gain_cells(row: TableRow, label: str) -> list[str]:
+    """The cells about the gain, in the order of GAIN_COLUMNS, and the verdicts on both arms."""
     gain, cut, interval = row.gain(label), row.error_cut(label), row.interval(label)
-    with_paper = row.compared == PAPER_ARMS
-    verdicts = [verdict(row.group(features, label), row.paper) if with_paper else None for features in PAPER_ARMS]
-    paper = relative_error_cut(row.paper.baseline, row.paper.elmo) if row.paper and any(verdicts) else None
-    return {
-        "gain": EMPTY if gain is None else f"{gain:+.2f}",
-        "interval": shown_interval(interval, "..") or EMPTY,
-        "p": shown_p(interval),
-        "cut": _cut(cut, row.cut_interval(label)),
-        "paper cut": EMPTY if paper is None else f"{paper:.1f}%",
-        "baseline": str(verdicts[0] or EMPTY),
-        "elmo": str(verdicts[1] or EMPTY),
-    }
+    found = verdicts(row, label)
+    paper = row.paper.error_cut(row.compared) if row.paper and any(found) else None
+    return [
+        EMPTY if gain is None else f"{gain:+.2f}",
+        shown_interval(interval, "..") or EMPTY,
+        shown_p(interval),
+        _cut(cut, row.cut_interval(label)),
+        EMPTY if paper is None else f"{paper:.1f}%",
+        *(str(own or EMPTY) for own in found),
+    ]
 
 
 def shown_interval(interval: Interval | None, between: str, sign: str = "+") -> str:

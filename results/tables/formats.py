@@ -8,10 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 
 from results.analysis.interval import Interval
+from results.analysis.names import default_pair
 from results.analysis.paper_scores import relative_error_cut
 from results.analysis.rows import Group, Summary, TableRow
 from results.analysis.verdict import verdict
-from results.tables.cells import PAPER_ARMS, TITLES, Sheet, sections, sheets
+from results.tables.cells import TITLES, Sheet, sections, sheets
 
 
 def to_text(summary: Summary) -> str:
@@ -43,17 +44,10 @@ def to_tex(summary: Summary) -> str:
 def to_csv(summary: Summary) -> str:
     """One line per row with every column, including other settings; six decimals, empty where unknown."""
     names = list(dict.fromkeys([*summary.features, *(group.name for row in summary.rows for group in row.groups)]))
-    header = ["data", "task", "metric", "paper_baseline", "paper_elmo", "paper_elmo_std", "gain", "gain_low"]
-    header += [
-        "gain_high",
-        "gain_p",
-        "relative_error_cut",
-        "error_cut_low",
-        "error_cut_high",
-        "compared",
-        "verdict_baseline",
-        "verdict_elmo",
-    ]
+    pair = default_pair()
+    header = ["data", "task", "metric", *(f"paper_{arm}" for arm in pair), *(f"paper_{arm}_std" for arm in pair)]
+    header += ["gain", "gain_low", "gain_high", "gain_p", "relative_error_cut", "error_cut_low", "error_cut_high"]
+    header += ["compared", *(f"verdict_{arm}" for arm in pair)]
     header += [f"{name} {column}" for name in names for column in ("mean", "std", "n")]
     output = io.StringIO()
     writer = csv.writer(output, lineterminator="\n")
@@ -61,14 +55,14 @@ def to_csv(summary: Summary) -> str:
     for row in summary.rows:
         paper = row.paper
         cells: list[object] = [row.data, row.task, row.metric]
-        cells += [paper.baseline, paper.elmo, paper.elmo_std] if paper else [None, None, None]
+        cells += [column.get(arm) for column in ((paper.scores, paper.std) if paper else ({}, {})) for arm in pair]
         interval = row.interval()
         cells += [_clean(row.gain())]
         cells += [_clean(interval.low), _clean(interval.high), interval.p] if interval else [None, None, None]
         cut = row.cut_interval()
         cells += [_clean(row.error_cut()), *([_clean(cut.low), _clean(cut.high)] if cut else [None, None])]
         cells += [" ".join(row.compared)]
-        cells += [str(found) if (found := verdict(row.group(name), paper)) else None for name in PAPER_ARMS]
+        cells += [str(found) if (found := verdict(row.group(name), paper)) else None for name in pair]
         groups = {group.name: group for group in row.groups}
         for name in names:
             group = groups.get(name)
@@ -101,6 +95,7 @@ MACHINE_FORMATS = ("csv", "json")
 def _json_row(row: TableRow, summary: Summary) -> dict[str, object]:
     own = [finding for finding in summary.findings if finding.row == (row.data, row.task)]
     paper = row.paper
+    first, second = (paper.scores[arm] for arm in default_pair()) if paper else (0.0, 0.0)
     labels = [label for label in row.labels if row.pair(label)]
     return {
         "data": row.data,
@@ -123,8 +118,8 @@ def _json_row(row: TableRow, summary: Summary) -> dict[str, object]:
         },
         "paper": {
             **asdict(paper),
-            "gain": _clean(paper.elmo - paper.baseline),
-            "relative_error_cut": _clean(relative_error_cut(paper.baseline, paper.elmo)),
+            "gain": _clean(second - first),
+            "relative_error_cut": _clean(relative_error_cut(first, second)),
         }
         if paper
         else None,

@@ -4,28 +4,16 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from results.analysis.panels import Panel, panels_of, shown_metric
-from results.analysis.paper_scores import distance, load_paper, relative_error_cut
-from results.analysis.rows import BASELINE, MINI, WITH_ELMO, Group, Summary, TableRow
-from results.analysis.verdict import verdict, verdict_legend
+from results.analysis.names import arm_title, default_pair, task_title
+from results.analysis.panels import Panel, panels_of
+from results.analysis.paper_scores import distance, load_paper
+from results.analysis.rows import MINI, Group, Summary, TableRow, column_order
+from results.analysis.verdict import verdict_legend, verdicts
 from results.records.identity import flattened
 from results.tables.cells import interval_legend, shown_interval, shown_p
 from results.tables.rerun_commands import commands_of, commit_of
 
-STATIC = "word2vec"  # static vectors trained on the biLM's text
-RANDOM = "elmo_random"  # an untrained biLM of the same width
-NAMES = {
-    ("paper", "squad"): "SQuAD 1.1, official dev",
-    ("paper", "snli"): "SNLI",
-    ("paper", "ner"): "NER, CoNLL-2003",
-    ("paper", "sst5"): "SST-5",
-    ("standin", "snli"): "SNLI, stand-in training set",
-    ("wnut17", "ner"): "NER, WNUT-17",
-    (MINI, "squad"): "mini SQuAD",
-    (MINI, "snli"): "mini SNLI",
-    (MINI, "ner"): "mini NER",
-    (MINI, "sst5"): "mini SST-5",
-}
+GAIN_HEADERS = ("gain, 95 % interval", "errors cut, 95 % interval")
 
 
 @dataclass(frozen=True)
@@ -43,25 +31,24 @@ class Grid:
 
 def readme_table(summary: Summary) -> str:
     """README's first table: one line for each task at full size. The mini data have a table in the demo section."""
-    headers = [
-        "test score: mean ± std (seeds)",
-        "GloVe",
-        "+ ELMo",
-        "gain, 95 % interval",
-        "errors cut, 95 % interval",
-        "paper",
-        "its cut",
-    ]
-    headers += ["ours to paper's", "GloVe + untrained biLM", "word2vec"]
-    lines = []
     panels = [panel for panel in split_panels(summary)[0] if panel.row.data != MINI]
+    arms = arms_of_panels(panels)
+    titles = [arm_title(arm) for arm in arms]
+    headers = ["test score: mean ± std (seeds)", *titles[:2], *GAIN_HEADERS, "paper", "its cut", "ours to paper's"]
+    lines = []
     for panel in panels:
-        row, label = panel.row, panel.label
-        cells = [_name(panel), _score(row.group(BASELINE, label)), _score(row.group(WITH_ELMO, label)), _gain(panel)]
-        cells += [_error_cut(panel), _paper(row), _paper_cut(row), _verdicts(panel)]
-        lines.append([*cells, *(_score(row.group(features, label)) for features in (RANDOM, STATIC))])
+        scores = [_score(panel.row.group(arm, panel.label)) for arm in arms]
+        cells = [_name(panel), *scores[:2], _gain(panel), _error_cut(panel), _paper(panel.row), _paper_cut(panel.row)]
+        lines.append([*cells, _verdicts(panel), *scores[2:]])
     notes = " ".join(f"{line[0].upper()}{line[1:]}." for line in _interval_lines(panels))
-    return f"{Grid(headers, lines)}\n\n{notes}\n"
+    return f"{Grid([*headers, *titles[2:]], lines)}\n\n{notes}\n"
+
+
+def arms_of_panels(panels: Sequence[Panel]) -> list[str]:
+    """The arms of these panels; first the two whose gain is shown."""
+    pair = default_pair()
+    found = {group.features for panel in panels for group in panel.groups} | set(pair)
+    return sorted(found, key=lambda features: column_order(features, pair))
 
 
 def split_panels(summary: Summary) -> tuple[list[Panel], list[Panel]]:
@@ -72,32 +59,32 @@ def split_panels(summary: Summary) -> tuple[list[Panel], list[Panel]]:
 
 
 def gain_table(panels: Sequence[Panel]) -> Grid:
-    """Baseline, ELMo and the gain, next to the paper's numbers."""
-    arms = (BASELINE, WITH_ELMO)
-    headers = ["task", *arms, "gain, 95 % interval", "p", "errors cut, 95 % interval", "paper", "its cut"]
-    headers += [f"{features} to paper's" for features in arms] + ["glove to the band"]
+    """The two arms and the gain, next to the paper's numbers."""
+    arms = default_pair()
+    headers = ["task", *arms, GAIN_HEADERS[0], "p", GAIN_HEADERS[1], "paper", "its cut"]
+    headers += [f"{features} to paper's" for features in arms] + [f"{arms[0]} to the band"]
     lines = []
     for panel in panels:
-        row, groups = panel.row, [panel.row.group(features, panel.label) for features in arms]
-        cells = [_name(panel), *map(_score, groups), _gain(panel), _p(panel), _error_cut(panel)]
-        verdicts = [found.with_interval if (found := verdict(group, row.paper)) else "" for group in groups]
-        lines.append([*cells, _paper(row), _paper_cut(row), *verdicts, _to_band(panel)])
+        row, scores = panel.row, [_score(panel.row.group(features, panel.label)) for features in arms]
+        cells = [_name(panel), *scores, _gain(panel), _p(panel), _error_cut(panel), _paper(row), _paper_cut(row)]
+        found = [own.with_interval if own else "" for own in verdicts(row, panel.label)]
+        lines.append([*cells, *found, _to_band(panel)])
     return Grid(headers, lines)
 
 
-def controls_table(panels: Sequence[Panel]) -> Grid:
-    """All arms, and the gain of ELMo over static vectors; for panels of `against_static`."""
-    arms = (BASELINE, RANDOM, STATIC, WITH_ELMO)
+def controls_table(panels: Sequence[Panel], arms: Sequence[str]) -> Grid:
+    """These arms, and the gain of one over another; for panels of `panels_comparing`."""
     lines = []
     for panel in panels:
         scores = [_score(panel.row.group(features, panel.label)) for features in arms]
         lines.append([_name(panel), *scores, _gain(panel), _p(panel), _error_cut(panel)])
-    return Grid(["task", *arms, f"{WITH_ELMO} over {STATIC}", "p", "errors cut, 95 % interval"], lines)
+    first, second = panels[0].row.compared
+    return Grid(["task", *arms, f"{second} over {first}", "p", GAIN_HEADERS[1]], lines)
 
 
 def other_metrics_table(panels: Sequence[Panel]) -> Grid:
-    """Test scores by the other metrics, such as exact match where F1 is the main one."""
-    arms = (BASELINE, WITH_ELMO, RANDOM, STATIC)
+    """Test scores by the metrics that are not the main one."""
+    arms = arms_of_panels(panels)
     lines = []
     for panel in panels:
         groups = [panel.row.group(features, panel.label) for features in arms]
@@ -110,39 +97,37 @@ def other_metrics_table(panels: Sequence[Panel]) -> Grid:
 
 def variants_table(panels: Sequence[Panel]) -> Grid:
     """Runs with other settings than the recipe's, with their dev scores."""
-    arms = [BASELINE, WITH_ELMO, RANDOM, STATIC]
+    arms = arms_of_panels(panels)
     lines = []
     for panel in panels:
-        row, label = panel.row, panel.label
-        dev = [f"{found:.2f}" for features in arms[:2] if (found := _dev(row.group(features, label))) is not None]
-        scores = {features: _score(row.group(features, label)) for features in arms}
-        cells = [_name(panel), " → ".join(dev), scores[BASELINE], scores[WITH_ELMO], _gain(panel)]
-        lines.append([*cells, _error_cut(panel), scores[RANDOM], scores[STATIC]])
-    return Grid(
-        ["task, settings", "dev", *arms[:2], "gain, 95 % interval", "errors cut, 95 % interval", *arms[2:]], lines
-    )
+        groups = [panel.row.group(features, panel.label) for features in arms]
+        dev = [f"{found:.2f}" for group in groups[:2] if (found := _dev(group)) is not None]
+        scores = list(map(_score, groups))
+        lines.append([_name(panel), " → ".join(dev), *scores[:2], _gain(panel), _error_cut(panel), *scores[2:]])
+    return Grid(["task, settings", "dev", *arms[:2], *GAIN_HEADERS, *arms[2:]], lines)
 
 
-def against_static(panels: Sequence[Panel]) -> list[Panel]:
-    """The panels that have a control arm, with the gain of ELMo over static vectors of the same text."""
+def panels_comparing(panels: Sequence[Panel], compared: tuple[str, str], arms: Sequence[str]) -> list[Panel]:
+    """The panels that have one of these arms besides the usual two, with the gain between two others."""
     return [
-        replace(panel, row=replace(panel.row, compared=(STATIC, WITH_ELMO), _intervals={}))
+        replace(panel, row=replace(panel.row, compared=compared, _intervals={}))
         for panel in panels
-        if any(group.features in (STATIC, RANDOM) for group in panel.groups)
+        if any(group.features in set(arms) - set(default_pair()) for group in panel.groups)
     ]
 
 
 def _with_baseline(panel: Panel) -> Panel:
-    """Adds the baseline that has equal settings apart from `features.elmo.*`, if the panel has no baseline.
+    """Adds the baseline that has equal settings apart from parts that it lacks, if the panel has no baseline.
 
-    Its label may differ: where a task's defaults differ between ELMo and the baseline, giving ELMo the baseline's value
-    is a changed setting for ELMo but the default for the baseline.
+    Its label may differ: where a task's defaults differ between the arms, giving one the other's value is a changed
+    setting for it, but the default for the other.
     """
     row = panel.row
-    own = next((group for group in panel.groups if group.features == WITH_ELMO), None)
-    if own is None or row.group(BASELINE, panel.label):
+    first, second = default_pair()
+    own = next((group for group in panel.groups if group.features == second), None)
+    if own is None or row.group(first, panel.label):
         return panel
-    like_it = [group for group in row.groups if group.features == BASELINE and _equal_settings(group, own)]
+    like_it = [group for group in row.groups if group.features == first and _equal_settings(group, own)]
     if len(like_it) != 1:
         return panel
     baseline = replace(like_it[0], settings=own.settings)
@@ -150,17 +135,18 @@ def _with_baseline(panel: Panel) -> Panel:
 
 
 def _equal_settings(baseline: Group, own: Group) -> bool:
-    """Whether the settings changed in either group have the same value in both, apart from `features.elmo.*`."""
-    changed = {key for key in {**baseline.settings, **own.settings} if not key.startswith("features.elmo.")}
-    first, second = flattened(baseline.parts), flattened(own.parts)
-    return all(key in first and key in second and first[key] == second[key] for key in changed)
+    """Whether settings changed in either group have the same value in both, apart from parts that the baseline lacks."""
+    first, second = (flattened(group.records[0].config) for group in (baseline, own))
+    changed = {**baseline.settings, **own.settings}.keys()
+    shared = [key for key in changed if key in first or not key.startswith("features.")]
+    return all(key in first and key in second and first[key] == second[key] for key in shared)
 
 
 def _name(panel: Panel, metric: str = "") -> str:
     """The task, the metric (by default the main one) and the settings."""
     row = panel.row
-    task = NAMES.get((row.data, row.task), f"{row.data} {row.task}")
-    name = f"{task}, {shown_metric(metric or panel.metric)}"
+    task = task_title(row.data, row.task, panel.groups[0].records[0])
+    name = f"{task}, {panel.metric_title(metric)}"
     return f"{name}, `{panel.label}`" if panel.label else name
 
 
@@ -211,41 +197,37 @@ def _cut(share: float | None) -> str:
 
 
 def _paper(row: TableRow) -> str:
-    return f"{row.paper.baseline} → {row.paper.elmo}" if row.paper else ""
+    return " → ".join(str(row.paper.scores[arm]) for arm in default_pair()) if row.paper else ""
 
 
 def _paper_cut(row: TableRow) -> str:
-    return _cut(relative_error_cut(row.paper.baseline, row.paper.elmo)) if row.paper else ""
+    return _cut(row.paper.error_cut(default_pair())) if row.paper else ""
 
 
 def _verdicts(panel: Panel) -> str:
-    row = panel.row
-    found = [verdict(row.group(features, panel.label), row.paper) for features in (BASELINE, WITH_ELMO)]
-    return "; ".join(f"{name} {own.with_interval}" for name, own in zip(("GloVe", "+ ELMo"), found, strict=True) if own)
+    found = zip(default_pair(), verdicts(panel.row, panel.label), strict=True)
+    return "; ".join(f"{arm_title(arm)} {own.with_interval}" for arm, own in found if own)
 
 
 def _to_band(panel: Panel) -> str:
     """The baseline's distance to the band that others reached with larger vectors."""
-    row, baseline = panel.row, panel.row.group(BASELINE, panel.label)
-    band = load_paper().expected(row.data, row.task)
+    row, (first, _) = panel.row, default_pair()
+    band, baseline = load_paper().expected(row.data, row.task), row.group(first, panel.label)
     if band is None or baseline is None or baseline.cut:
         return ""
-    low, high = band.baseline
-    away = distance(baseline.mean, band.baseline)
+    low, high = band.scores[first]
+    away = distance(baseline.mean, band.scores[first])
     return f"{f'{away:+.2f} outside' if away else 'in'} {low} to {high}"
 
 
-def table_legend(panels: Sequence[Panel]) -> str:
-    """Explains the columns that the tables of these panels have."""
+def table_legend(panels: Sequence[Panel], band: str) -> str:
+    """Explains the columns that the tables of these panels have, with this text on the band."""
     lines = [
         *_interval_lines(panels),
         "errors cut: the share of the baseline's errors (100 less its score) that is gone",
     ]
     if any(panel.row.paper for panel in panels):
-        lines += [f"to paper's: {verdict_legend()}"]
-        lines += [
-            "band: our judgement, from what others reached with these heads and GloVe 840B 300-d; see paper/scores.toml"
-        ]
+        lines += [f"to paper's: {verdict_legend()}", band]
     lines += ["no paper's numbers: other data than the paper's, so no verdict"]
     return "\n".join(f"- {line}" for line in lines)
 

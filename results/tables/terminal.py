@@ -4,7 +4,7 @@ from importlib.util import find_spec
 from typing import TextIO
 
 from results.analysis.rows import Summary
-from results.tables.cells import EMPTY, GAIN_COLUMNS, Sheet, sections, sheets
+from results.tables.cells import EMPTY, GAIN_COLUMNS, VERDICT, Sheet, sections, sheets
 
 NAMES = ("data", "task", "metric", "settings")  # the columns that name a line
 
@@ -67,6 +67,6 @@ def _style(column: tuple[str, str], cell: str) -> str:
         return "dim"
     if column == GAIN_COLUMNS["gain"]:
         return "bold green" if cell.startswith("+") else "bold red"
-    if column in (GAIN_COLUMNS["baseline"], GAIN_COLUMNS["elmo"]):
+    if column[0].endswith(VERDICT):
         return {"short": "yellow", "equivalent": "green", "above": "green"}.get(cell.rsplit(" ", 1)[-1], "")
     return ""
