@@ -98,7 +98,7 @@ def metric_title(metric: str, record: RunRecord | None = None) -> str:
 def arm_title(features: str, record: RunRecord | None = None) -> str:
     """The arm's name for people: the title in its YAML, ours, or its name."""
     known = load_names().arms.get(features)
-    return _own_title(record, "features") or (known.title if known else features)
+    return own_title(record, "features") or (known.title if known else features)
 
 
 def short_title(features: str) -> str:
@@ -109,13 +109,13 @@ def short_title(features: str) -> str:
 
 def task_title(data: str, task: str, record: RunRecord | None = None) -> str:
     """The name for people of a task on a data set."""
-    own, known = _own_title(record, "task"), load_names().tasks.get(task)
+    own, known = own_title(record, "task"), load_names().tasks.get(task)
     if known and not own and data in known.data:
         return known.data[data]
     return f"{data} {own or (known.title if known else task)}"
 
 
-def _own_title(record: RunRecord | None, group: str) -> str:
-    """The `title` in a user's YAML of a task or of features."""
+def own_title(record: RunRecord | None, group: str) -> str:
+    """The `title` in a user's YAML of a task or of features; empty if there is none."""
     settings = record.config.get(group) if record else None
     return str(settings.get("title") or "") if isinstance(settings, Mapping) else ""

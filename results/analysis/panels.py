@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from results.analysis.names import metric_title
+from results.analysis.names import metric_title, own_title
 from results.analysis.rows import Group, TableRow, train_fraction
 from results.records.record import RunRecord
 
@@ -34,9 +34,14 @@ class Panel:
         return [group for group in self.row.groups if group.label == self.label]
 
     @property
+    def task(self) -> str:
+        """The title in the task's YAML, or its name."""
+        return own_title(self.groups[0].records[0] if self.groups else None, "task") or self.row.task
+
+    @property
     def title(self) -> str:
         """Task, data and settings."""
-        return f"{self.row.task} · {self.row.data}" + f" · {self.label}" * bool(self.label)
+        return f"{self.task} · {self.row.data}" + f" · {self.label}" * bool(self.label)
 
     @property
     def stem(self) -> str:

@@ -8,7 +8,7 @@ from operator import itemgetter
 
 from results.analysis.expected_best import expected_best
 from results.analysis.interval import Interval, Intervals, can_resample, paired_intervals, seed_intervals
-from results.analysis.names import default_pair, load_names, metric_of, place
+from results.analysis.names import default_pair, load_names, metric_of, own_title, place
 from results.analysis.paper_scores import PaperScore, relative_error_cut
 from results.analysis.units import unit_numbers
 from results.records.collect import Finding, FoundRecord
@@ -165,6 +165,12 @@ class Summary:
         others = {group.features for row in self.rows for group in row.groups}
         others |= {item.record.identity.features for row in self.rows for item in row.failed}
         return sorted(others | set(self.compared), key=lambda features: column_order(features, self.compared))
+
+    @cached_property
+    def titles(self) -> dict[str, str]:
+        """The columns' headers: the title in the YAML of the features, or their name."""
+        records = {group.features: group.records[0] for row in self.rows for group in row.groups}
+        return {features: own_title(records.get(features), "features") or features for features in self.features}
 
     @property
     def with_paper(self) -> bool:

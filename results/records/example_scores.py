@@ -1,9 +1,7 @@
-"""Scores of single test examples: reads the file next to a record, and computes the run's score from it."""
+"""Scores of single test examples: reads the file next to a record."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from itertools import chain
-from operator import add, itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -46,30 +44,6 @@ def read_examples(path: Path, fingerprint: str) -> list[Example] | None:
     if not isinstance(scores, list) or not _are_examples(scores):
         raise ExamplesUnreadable(f"{path}: scores: expected a list of objects with finite numbers; {remedy}")
     return scores
-
-
-def parts(run: Sequence[Example], metric: str) -> tuple[list[float], list[float]] | None:
-    """Each example's contribution to the numerator and denominator of a score; None for an unknown metric.
-
-    F1 is micro-averaged, from true positives and errors; any other metric is the mean over examples. All in percent.
-    """
-    if metric == "f1":
-        with suppress(KeyError):
-            right, wrong, missed = (list(map(itemgetter(name), run)) for name in ("tp", "fp", "fn"))
-            errors = map(add, wrong, missed)
-            return [200 * tp for tp in right], [2 * tp + other for tp, other in zip(right, errors, strict=True)]
-    with suppress(KeyError):
-        return list(map(itemgetter(metric), run)), [1] * len(run)
-    if metric == "accuracy":
-        with suppress(KeyError):
-            return [100 * correct for correct in map(itemgetter("correct"), run)], [1] * len(run)
-    return None
-
-
-def score_of(run: Sequence[Example], metric: str) -> float | None:
-    """The run's score in percent, computed from its examples; None if they do not have this metric."""
-    found = parts(run, metric) if run else None
-    return float(sum(found[0]) / max(sum(found[1]), 1)) if found else None
 
 
 def _are_examples(scores: Sequence[Any]) -> bool:

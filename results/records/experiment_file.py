@@ -3,21 +3,21 @@
 The same file says what a sweep runs and what a table of its records shows. Ours are in results/paper; a user's own is
 named by its path:
 
-    title = "NER on two datasets"
+    title = "One task on two datasets"
     seeds = [1, 2, 3]
     compare = ["words", "bilm"]                        # the gain: the second arm minus the first
 
     [arms]                                             # the columns
-    words = ["features=glove"]
-    bilm = ["features=elmo", "features.elmo.layers=last"]
+    words = ["features=WORDS"]
+    bilm = ["features=BILM", "trainer.epochs=10"]
 
     [[rows]]                                           # several values: one row for each, the first key slowest
-    overrides = ["task=ner", "data=wnut17,mine.yaml"]
+    overrides = ["task=TASK", "data=mini,mine.yaml"]
 
     [[rows]]
-    overrides = ["task=ner", "data=paper"]
+    overrides = ["task=TASK", "data=paper"]
     paper = {words = 90.15, bilm = 92.22}              # printed next to ours
-    source = "Table 1, row NER"
+    source = "Table 1, row TASK"
 """
 
 import re

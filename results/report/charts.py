@@ -73,7 +73,7 @@ def seed_scatter(panel: Panel, arms: Arms) -> Figure:
         arm, y = arms[group.features], lane * LANE + 30
         deviation = "" if group.std is None else f" ± {group.std:.2f}"
         mean = scale.at(group.mean)
-        marks.append(Label(LEFT, y - 14, group.features, "ink", 12, bold=True))
+        marks.append(Label(LEFT, y - 14, arm.title, "ink", 12, bold=True))
         marks.append(Label(RIGHT, y - 14, f"{group.mean:.2f}{deviation}", "muted", 12, "end"))
         marks.append(ChartLine([(mean, y - 8), (mean, y + 8)], arm.colour, 2.5, title=f"mean {group.mean:.2f}"))
         for record in group.records:
@@ -249,8 +249,8 @@ def _legend(features: Sequence[str], arms: Arms) -> list[Mark]:
     x = LEFT
     for name in dict.fromkeys(features):
         arm = arms[name]
-        marks += [Dot(x + 5, 10, arm.colour, arm.shape, 4.5), Label(x + 15, 14, name, "ink", 12)]
-        x += 15 + text_width(name) + 14
+        marks += [Dot(x + 5, 10, arm.colour, arm.shape, 4.5), Label(x + 15, 14, arm.title, "ink", 12)]
+        x += 15 + text_width(arm.title) + 14
     return marks
 
 

@@ -6,7 +6,7 @@ value, a file the light one.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -110,19 +110,19 @@ class Figure:
 class Arm:
     """Colour and marker of one kind of features in every figure; the marker helps readers who cannot tell colours."""
 
-    features: str
+    title: str
     colour: str
     shape: Shape
 
 
-def arms_of(features: Sequence[str]) -> dict[str, Arm]:
-    """Colour and marker for each of the features: fixed for the known ones, the remaining ones in turn for others."""
+def arms_of(features: Mapping[str, str]) -> dict[str, Arm]:
+    """Title, colour and marker by features, given their titles: the known ones have fixed looks, others those left."""
     known = {name: arm for name, arm in load_names().arms.items() if name in features and arm.colour}
-    looks = {name: Arm(name, arm.colour, arm.shape) for name, arm in known.items()}
+    looks = {name: Arm(features[name], arm.colour, arm.shape) for name, arm in known.items()}
     taken = {arm.colour for arm in looks.values()}
     left = [look for look in SPARE_LOOKS if look[0] not in taken] or SPARE_LOOKS
     others = [name for name in features if name not in looks]
-    return looks | {name: Arm(name, *left[i % len(left)]) for i, name in enumerate(others)}
+    return looks | {name: Arm(features[name], *left[i % len(left)]) for i, name in enumerate(others)}
 
 
 @dataclass(frozen=True)

@@ -115,7 +115,7 @@ def _answer(summary: Summary, gain: Sequence[Figure]) -> str:
             if cut_between := shown_interval(row.cut_interval(panel.label), " to ", sign="-"):
                 share += f" ({cut_between})"
             tiles.append(
-                f'<div class="tile {kind}"><h3>{escape(row.task)}{_where(panel)}</h3>'
+                f'<div class="tile {kind}"><h3>{escape(panel.task)}{_where(panel)}</h3>'
                 f'<p class="number">{points:+.1f}</p>'
                 f"<p>{escape(between)}</p><p>{escape(share)}</p></div>"
             )
@@ -163,14 +163,15 @@ def _table(summary: Summary, panels: Sequence[Panel]) -> str:
         verdict(group, panel.row.paper) for panel in panels for group in panel.groups
     )
     first, second, *others = summary.features
-    headers = ["task", first, second, "gain", "95 % interval", "p", "errors cut"]
-    headers += ["paper"] * with_paper + others
+    titles = [summary.titles[features] for features in summary.features]
+    headers = ["task", *titles[:2], "gain", "95 % interval", "p", "errors cut"]
+    headers += ["paper"] * with_paper + titles[2:]
     lines = []
     for panel in panels:
         groups = {group.features: group for group in panel.groups}
         row, label = panel.row, panel.label
         gain, interval, cut = row.gain(label), row.interval(label), row.error_cut(label)
-        name = f"{escape(row.task)}{_where(panel)}"
+        name = f"{escape(panel.task)}{_where(panel)}"
         cells = [_score(groups.get(first)), _score(groups.get(second))]
         cells += ["" if gain is None else f"<b>{gain:+.2f}</b>"]
         cells += [shown_interval(interval, " to "), escape(shown_p(interval)) if interval else ""]

@@ -39,7 +39,7 @@ class Section:
 
 def sections_of(summary: Summary) -> list[Section]:
     """All sections that have figures; the first has the gains."""
-    arms = arms_of(summary.features)
+    arms = arms_of(summary.titles)
     split = [panels_of(row) for row in summary.rows]
     first = [panel for panels, _ in split for panel in panels]
     others = [panel for _, panels in split for panel in panels]

@@ -33,7 +33,8 @@ def readme_table(summary: Summary) -> str:
     """README's first table: one line for each task at full size. The mini data have a table in the demo section."""
     panels = [panel for panel in split_panels(summary)[0] if panel.row.data != MINI]
     arms = arms_of_panels(panels)
-    titles = [arm_title(arm) for arm in arms]
+    records = {group.features: group.records[0] for panel in panels for group in panel.groups}
+    titles = [arm_title(arm, records.get(arm)) for arm in arms]
     headers = ["test score: mean ± std (seeds)", *titles[:2], *GAIN_HEADERS, "paper", "its cut", "ours to paper's"]
     lines = []
     for panel in panels:
@@ -135,7 +136,7 @@ def _with_baseline(panel: Panel) -> Panel:
 
 
 def _equal_settings(baseline: Group, own: Group) -> bool:
-    """Whether settings changed in either group have the same value in both, apart from parts that the baseline lacks."""
+    """Whether settings changed in either have equal values in both, apart from parts that the baseline lacks."""
     first, second = (flattened(group.records[0].config) for group in (baseline, own))
     changed = {**baseline.settings, **own.settings}.keys()
     shared = [key for key in changed if key in first or not key.startswith("features.")]

@@ -1,11 +1,11 @@
-"""Scores of test examples: reading, refusing, and computing the run's score."""
+"""Scores of test examples: reading and refusing."""
 
 import json
 import math
 
 import pytest
 
-from results.records.example_scores import ExamplesUnreadable, read_examples, score_of
+from results.records.example_scores import ExamplesUnreadable, read_examples
 
 
 def written(path, **content):
@@ -41,12 +41,3 @@ def test_a_file_cut_short_is_refused(tmp_path, text):
     path.write_text(text)
     with pytest.raises(ExamplesUnreadable, match="restore the file from a copy"):
         read_examples(path, "ab")
-
-
-def test_the_score_is_made_again():
-    """By hand: 3 of 4; 2 tp, 1 fp, 3 fn -> 4 / 8; the mean of 40 and 60."""
-    assert score_of([{"correct": c} for c in (1, 0, 1, 1)], "accuracy") == 75
-    assert score_of([{"tp": 2, "fp": 0, "fn": 3}, {"tp": 0, "fp": 1, "fn": 0}], "f1") == 50
-    assert score_of([{"f1": 40.0}, {"f1": 60.0}], "f1") == 50
-    assert score_of([{"tp": 0, "fp": 0, "fn": 0}], "f1") == 0
-    assert score_of([{"em": 1.0}], "f1") is None

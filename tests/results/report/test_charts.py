@@ -14,7 +14,7 @@ from results.report.figures import Box, ChartLine, Dot, Label, Scale, arms_of, f
 from results.report.svg import inline_svg, standalone_svg
 from tests.results.making import make_record
 
-ARMS = arms_of(["glove", "elmo"])
+ARMS = arms_of({"glove": "glove", "elmo": "elmo"})
 
 
 def group(features, *scores, settings=None, **fields):
@@ -59,7 +59,7 @@ def test_numbers_and_names_are_shown_short():
 
 
 def test_an_arm_looks_the_same_whatever_else_is_there():
-    alone, many = arms_of(["elmo"]), arms_of(["bert", "elmo", "glove", "mine"])
+    alone, many = arms_of({"elmo": "elmo"}), arms_of({name: name for name in ("bert", "elmo", "glove", "mine")})
     assert alone["elmo"] == many["elmo"]
     assert len({(arm.colour, arm.shape) for arm in many.values()}) == 4
 

@@ -59,7 +59,7 @@ def test_json_is_a_list_of_rows_in_percent(capsys, runs):
     assert ner["features"]["elmo note=a|b_ & 50%, {x}"]["mean"] == 91.4
     assert ner["gain"] == 2.07
     assert ner["relative_error_cut"] == pytest.approx(21.0, abs=0.05)
-    assert (ner["paper"]["baseline"], ner["paper"]["elmo"], ner["paper"]["elmo_std"]) == (90.15, 92.22, 0.1)
+    assert (ner["paper"]["scores"], ner["paper"]["std"]) == ({"glove": 90.15, "elmo": 92.22}, {"elmo": 0.1})
     assert ner["paper"]["gain"] == 2.07
     assert rows[0]["gain"] is None
     assert rows[0]["empty"][0].startswith("python -m tasks.run task=squad features=elmo data=paper seed=1")
@@ -73,7 +73,7 @@ def test_csv_has_every_column_and_survives_a_reader(capsys, runs):
     _, out, _ = run_table(capsys, "--runs", runs, "--format", "csv")
     squad, ner, sst5 = csv.DictReader(io.StringIO(out))
     assert (ner["glove mean"], ner["glove std"], ner["glove n"]) == ("90.15", "0.15", "3")
-    assert (ner["paper_baseline"], ner["paper_elmo"], ner["gain"]) == ("90.15", "92.22", "2.07")
+    assert (ner["paper_glove"], ner["paper_elmo"], ner["gain"]) == ("90.15", "92.22", "2.07")
     assert ner["elmo note=a|b_ & 50%, {x} mean"] == "91.4"
     assert (squad["elmo mean"], squad["gain"], squad["paper_elmo"]) == ("", "", "85.6")
     assert (sst5["data"], sst5["paper_elmo"], sst5["glove n"]) == ("mini", "", "")

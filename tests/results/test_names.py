@@ -1,0 +1,151 @@
+"""results/ computes and shows from data alone: no task, arm or metric is named in its code."""
+
+import re
+import tomllib
+from dataclasses import replace
+
+import pytest
+
+import results.report.__main__
+import results.status
+from results.analysis.names import NAMES, default_pair, load_names, metric_of, task_title
+from results.records.metric import Metric, Ratio
+from results.records.record import write_examples, write_record
+from results.report.figures import PALETTE
+from tests.results.making import make_record, run_table, save
+
+KNOWN = ("ner", "sst5", "sst", "snli", "squad", "srl", "coref", "glove", "word2vec", "elmo_random", "gpt2", "bert")
+MEASURES = ("f1", "accuracy", "em", "exact match")
+WORD = re.compile(rf"(?<![a-z0-9])({'|'.join((*KNOWN, *MEASURES))})(?![a-z0-9])", re.IGNORECASE)
+# The package, its cache and its modules have the name of an arm.
+ARM = re.compile(r"(?<![a-z0-9])elmo(?!\.[a-z]|-[a-z]|_cache|[a-z0-9])|\.elmo(?![a-z0-9])", re.IGNORECASE)
+
+
+def named(source):
+    """The lines of a module, comments and docstrings included, that name a task, an arm or a metric."""
+    lines = enumerate(source.splitlines(), start=1)
+    return [(number, line.strip()) for number, line in lines if WORD.search(line) or ARM.search(line)]
+
+
+def test_results_name_no_task_arm_or_metric(repository):
+    files = sorted((repository / "results").rglob("*.py"))
+    assert len(files) > 20
+    found = [
+        f"{path.relative_to(repository)}:{number}: {line}"
+        for path in files
+        for number, line in named(path.read_text(encoding="utf-8"))
+    ]
+    assert not found, "names belong to results/paper/*.toml, or to the record:\n" + "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("line", "seen"),
+    [
+        ('if metric == "f1":', True),
+        ("WITH_ELMO = 1", True),
+        ("paper.elmo_std", True),
+        ('"""The gain of ELMo."""', True),
+        ('STATIC = "word2vec"', True),
+        ("# as in SQuAD", True),
+        ("from elmo.common.files import read_json", False),
+        ("pip install 'elmo-benchmark[figures]'", False),
+        ('os.environ.get("ELMO_CACHE")', False),
+        ("the inner system remembers", False),
+    ],
+)
+def test_the_search_sees_names_and_no_more(line, seen):
+    assert bool(named(line)) is seen
+
+
+def test_the_names_are_whole():
+    """Every colour exists, and the default arms are known."""
+    names = load_names()
+    assert set(default_pair()) <= names.arms.keys()
+    assert {arm.colour for arm in names.arms.values()} - {""} <= PALETTE.keys()
+    content = tomllib.loads(NAMES.read_text(encoding="utf-8"))
+    assert content["tasks"].keys() == names.tasks.keys()
+
+
+@pytest.mark.parametrize(
+    ("metric", "examples", "expected"),
+    [
+        ("f1", [{"tp": 2, "fp": 0, "fn": 3}, {"tp": 0, "fp": 1, "fn": 0}], 50),
+        ("f1", [{"f1": 40.0, "em": 0.0}, {"f1": 60.0, "em": 0.0}], 50),
+        ("accuracy", [{"correct": c} for c in (1, 0, 1, 1)], 75),
+        ("kappa", [{"kappa": 40.0}, {"kappa": 60.0}], 50),  # known to nothing: the mean of its column
+        ("f1", [{"em": 1.0}], None),
+    ],
+)
+def test_records_without_a_declaration(metric, examples, expected):
+    found = metric_of(make_record(metric=metric), examples[0])
+    assert (found and found.of_examples(examples)) == expected
+
+
+def test_a_declaration_wins_over_the_names():
+    declared = Metric([[Ratio({"tp": 100}, {"tp": 1, "fn": 1})]])
+    record = replace(make_record(metric="f1"), metrics={"f1": declared})
+    assert metric_of(record, {"tp", "fp", "fn"}) is declared
+    assert metric_of(record, {"f1"}) is None
+
+
+class TestUsersOwn:
+    """A task, two arms and a metric that results/ has never heard of."""
+
+    HALVES = Metric([[Ratio({"hits": 100}, {"tries": 1})]], title="hit rate")
+
+    @pytest.fixture
+    def runs(self, tmp_path):
+        for features, title, hits in (("mywords", "", (1, 2, 3)), ("mybilm", "My biLM", (3, 4, 4))):
+            for seed in (1, 2):
+                examples = [{"hits": hit + (seed - 1) * (i == 0), "tries": 5} for i, hit in enumerate(hits)]
+                score = 100 * sum(example["hits"] for example in examples) / 15
+                record = make_record(score, data="mine", task="toxicity", features=features, seed=seed, metric="hits")
+                config = {
+                    **record.config,
+                    "task": {"title": "Toxicity"},
+                    "features": {"name": features, "title": title},
+                }
+                record = replace(record, metrics={"hits": self.HALVES}, config=config)
+                write_examples(save(tmp_path, record).with_name("examples.json"), record.fingerprint, examples)
+        return tmp_path
+
+    def test_the_table_computes_their_gain_and_interval(self, capsys, runs):
+        """By hand: 6 + 7 of 15 and 11 + 12 of 15 hits, so 33.33 points."""
+        status, out, err = run_table(capsys, "--runs", runs, "--compare", "mywords", "mybilm", "--check")
+        assert (status, "nothing is wrong" in err) == (0, True)
+        (line,) = [line for line in out.splitlines() if line.startswith("mine")]
+        assert line.split()[:3] == ["mine", "toxicity", "hits"]
+        assert "43.33±4.71 (2)" in line
+        assert "76.67±4.71 (2)" in line
+        assert "+33.33" in line
+        assert ".." in line, "an interval, from the declared metric"
+
+    def test_a_score_that_their_examples_contradict_is_reported(self, capsys, runs):
+        path = next(runs.rglob("record.json"))
+        record = results.records.record.read_record(path)
+        write_record(path, replace(record, scores={"test": {"hits": record.score + 1}}))
+        status, _, err = run_table(capsys, "--runs", runs, "--compare", "mywords", "mybilm", "--check")
+        assert status == 1
+        assert "but the examples next to it give" in err
+
+    def test_the_report_shows_their_titles(self, runs, tmp_path):
+        out = tmp_path / "report.html"
+        arguments = ["--runs", str(runs), "--out", str(out), "--compare", "mywords", "mybilm"]
+        assert results.report.__main__.main(arguments) == 0
+        page = out.read_text()
+        assert "<h3>Toxicity<small" in page
+        assert "Test hit rate of every run" in page
+        assert "<th>mywords</th><th>My biLM</th>" in page
+        assert ">My biLM</text>" in page, "in figures"
+
+    def test_the_status_lists_them(self, capsys, runs):
+        assert results.status.main(["--runs", str(runs), "--format", "json"]) == 0
+        assert "mine toxicity mybilm seed 1" in capsys.readouterr().out
+
+
+def test_titles_by_data():
+    assert task_title("paper", "ner") == "NER, CoNLL-2003"
+    assert task_title("mini", "ner") == "mini NER"
+    assert task_title("mine", "toxicity") == "mine toxicity"
+    titled = replace(make_record(), config={"task": {"title": "Toxicity"}})
+    assert task_title("mine", "toxicity", titled) == "mine Toxicity"
