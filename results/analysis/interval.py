@@ -5,7 +5,7 @@ the seeds of either arm, and the test examples. Examples are paired: one that is
 the other. Their part is measured by leaving out one at a time, or one cluster (an article, a document) at a time where
 examples of a cluster are alike. Seeds are not paired, since equal seeds of two arms were found to be unrelated.
 
-The intervals hold for the biLM at hand: another one, trained on the same text, is not drawn.
+The intervals are for one trained biLM and one untrained control: what training them again would change is not in them.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class _Arm:
         return statistics.variance(self.scores)
 
 
-def can_resample() -> bool:
+def has_numpy() -> bool:
     """Whether numpy is installed; without it a table has no intervals over examples."""
     return find_spec("numpy") is not None
 

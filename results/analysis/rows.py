@@ -7,7 +7,7 @@ from functools import cached_property
 from operator import itemgetter
 
 from results.analysis.expected_best import expected_best
-from results.analysis.interval import Interval, Intervals, can_resample, paired_intervals, seed_intervals
+from results.analysis.interval import Interval, Intervals, has_numpy, paired_intervals, seed_intervals
 from results.analysis.names import default_pair, load_names, metric_of, own_title, place
 from results.analysis.paper_scores import PaperScore, relative_error_cut
 from results.analysis.units import unit_numbers
@@ -199,7 +199,7 @@ def _intervals(first: Group, second: Group) -> Intervals | None:
     runs = [run for group in (first, second) for run in group.examples if run]
     metric = metric_of(first.records[0], runs[0][0]) if runs else None
     whole = len(runs) == len(first.records) + len(second.records) and len({len(run) for run in runs}) == 1
-    if metric is None or not whole or not can_resample():
+    if metric is None or not whole or not has_numpy():
         return seed_intervals(first.scores, second.scores)
     import numpy as np  # imported here: the table itself needs only the standard library
 

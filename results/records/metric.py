@@ -29,7 +29,7 @@ class Metric:
     Attributes:
         terms: The score is the mean of the terms. A term is one ratio, or two, such as precision and recall, of which
             it is the harmonic mean.
-        unit: The column that numbers what to resample, such as documents; if empty, each example for itself.
+        unit: The column that numbers what intervals leave out at a time, such as documents; if empty, single examples.
         title: The name for people; if empty, the metric's key.
     """
 

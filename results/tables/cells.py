@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from results.analysis.interval import FEW_SEEDS, Interval, can_resample
+from results.analysis.interval import FEW_SEEDS, Interval, has_numpy
 from results.analysis.names import short_title
 from results.analysis.paper_scores import load_paper
 from results.analysis.rows import Group, Summary, TableRow
@@ -187,7 +187,7 @@ def _interval_legend(summary: Summary) -> list[str]:
     pairs = [(row, label) for row in summary.rows for label in ["", *row.labels] if row.pair(label)]
     found = [(f"{row.data} {row.task} {label}".rstrip(), row.interval(label)) for row, label in pairs]
     lines = interval_legend(found)
-    if found and not can_resample():
+    if found and not has_numpy():
         lines.append("no intervals over test examples: numpy is not installed (pip install numpy)")
     elif without := [name for name, interval in found if interval is None]:
         lines.append(
@@ -214,7 +214,9 @@ def interval_legend(found: Sequence[tuple[str, Interval | None]]) -> list[str]:
     lines = []
     for over in kinds:
         where = _named([name for name, interval in known if interval.over == over]) if len(kinds) > 1 else ""
-        lines.append(f"95 % intervals and p{where}: {texts[over]}; Student's, for these trained and untrained biLMs")
+        lines.append(
+            f"95 % intervals and p{where}: {texts[over]}; what training the biLM again would change is not in them"
+        )
     for unit in dict.fromkeys(interval.unit for _, interval in known if interval.unit):
         of_unit = [(name, interval) for name, interval in known if interval.unit == unit and interval.over != "seeds"]
         if together := [name for name, interval in of_unit if interval.clusters]:

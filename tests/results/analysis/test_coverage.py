@@ -1,5 +1,7 @@
 """Coverage of the 95 % intervals in simulated experiments whose true gain is known."""
 
+from statistics import NormalDist
+
 import numpy as np
 import pytest
 
@@ -41,8 +43,6 @@ def drawn_counts(generator, seeds, deviations, clustered):
 
 def true_scores(deviations, clustered, score):
     """The expected score of a run on endless examples: an average over a fine grid of seeds' abilities."""
-    from statistics import NormalDist
-
     normal = NormalDist()
     rest = SHARED**2 + OWN**2 + RUN**2 + (SHARED_CLUSTER**2 + OWN_CLUSTER**2) * clustered
     grid = [normal.inv_cdf((i + 0.5) / 2000) for i in range(2000)]
