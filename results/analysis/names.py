@@ -117,5 +117,4 @@ def task_title(data: str, task: str, record: RunRecord | None = None) -> str:
 
 def own_title(record: RunRecord | None, group: str) -> str:
     """The `title` in a user's YAML of a task or of features; empty if there is none."""
-    settings = record.config.get(group) if record else None
-    return str(settings.get("title") or "") if isinstance(settings, Mapping) else ""
+    return str(record.settings(group).get("title") or "") if record else ""

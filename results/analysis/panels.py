@@ -70,6 +70,12 @@ def panels_of(row: TableRow) -> tuple[list[Panel], list[Panel]]:
     return first, [panel for panel in panels if panel not in first]
 
 
+def split_panels(rows: Sequence[TableRow]) -> tuple[list[Panel], list[Panel]]:
+    """The panels of all rows to show first, and the others."""
+    split = [panels_of(row) for row in rows]
+    return [panel for first, _ in split for panel in first], [panel for _, others in split for panel in others]
+
+
 def curve(record: RunRecord) -> list[tuple[float, float]]:
     """The dev score by epoch; epochs without one are left out."""
     points = [(_number(epoch.get("epoch")), _number(epoch.get(record.metric))) for epoch in record.epochs]
@@ -123,20 +129,16 @@ def _classes(record: RunRecord) -> dict[str, Mapping[str, object]]:
 
 def confusion(group: Group) -> tuple[list[str], list[list[float]]] | None:
     """(classes, counts by gold and predicted class, summed over seeds); None where the records have none."""
-    total: list[list[float]] = []
-    names: list[str] = []
-    for record in group.records:
-        details = record.details.get("confusion")
-        labels = details.get("labels") if isinstance(details, Mapping) else None
-        counts = details.get("gold_by_predicted") if isinstance(details, Mapping) else None
-        if not isinstance(labels, list) or not isinstance(counts, list) or not _is_square(counts, len(labels)):
-            return None
-        if total and labels != names:
-            return None
-        before = total or [[0.0] * len(labels)] * len(labels)
-        rows = [zip(*pair, strict=True) for pair in zip(before, counts, strict=True)]
-        names, total = labels, [[so_far + own for so_far, own in row] for row in rows]
-    return ([str(name) for name in names], total) if names else None
+    found = [record.details.get("confusion") for record in group.records]
+    matrices = [details if isinstance(details, Mapping) else {} for details in found]
+    names, counts = matrices[0].get("labels"), [matrix.get("gold_by_predicted") for matrix in matrices]
+    if not isinstance(names, list) or not names or any(matrix.get("labels") != names for matrix in matrices):
+        return None
+    if not all(isinstance(own, list) and _is_square(own, len(names)) for own in counts):
+        return None
+    # (seeds, gold, predicted) -> (gold, predicted)
+    total = [[float(sum(cells)) for cells in zip(*rows, strict=True)] for rows in zip(*counts, strict=True)]
+    return [str(name) for name in names], total
 
 
 def training_examples(record: RunRecord) -> float | None:

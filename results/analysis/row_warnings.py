@@ -1,7 +1,6 @@
 """Warnings about a row: mixed commits, uncommitted changes, arms that differ in more than their features."""
 
 from collections import defaultdict
-from collections.abc import Mapping
 
 from results.analysis.rows import TableRow
 from results.records.identity import Parts, differences, flattened
@@ -20,8 +19,7 @@ def row_warnings(row: TableRow) -> list[tuple[str, bool]]:
         seeds: dict[str, list[str]] = defaultdict(list)
         dirty = []
         for record in group.records:
-            commit = record.environment.commit if record.environment else None
-            seeds[commit[:10] if commit else "no commit"].append(str(record.identity.seed))
+            seeds[record.commit[:10] if record.commit else "no commit"].append(str(record.identity.seed))
             if record.environment and record.environment.dirty:
                 dirty.append(str(record.identity.seed))
         if len(seeds) > 1:
@@ -60,11 +58,10 @@ def _arm_differences(first: RunRecord, second: RunRecord) -> tuple[list[str], bo
 
 def _settings_and_content(record: RunRecord) -> Parts:
     """A run's settings and content hashes by the keys that a user types, without paths of data and classes."""
-    data, task = record.config.get("data"), record.config.get("task")
     return {
-        **{key: record.config.get(key, {}) for key in ("features", "trainer")},
-        "task": {key: value for key, value in task.items() if key != "_target_"} if isinstance(task, Mapping) else {},
-        "data.reader": data.get("reader", {}) if isinstance(data, Mapping) else {},
+        **{key: record.settings(key) for key in ("features", "trainer")},
+        "task": {key: value for key, value in record.settings("task").items() if key != "_target_"},
+        "data.reader": record.settings("data").get("reader", {}),
         **record.fingerprinted,
         "metric": record.metric,
     }

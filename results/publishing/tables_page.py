@@ -16,8 +16,8 @@ from results.tables.paper_tables import (
     other_metrics_table,
     panels_comparing,
     rerun_block,
-    split_panels,
     table_legend,
+    table_panels,
     variants_table,
 )
 
@@ -70,7 +70,7 @@ def tables_page(summary: Summary, folder: str) -> TablesPage:
         folder: Where the figures are, relative to the page.
     """
     texts: PageTexts = decode(PageTexts, tomllib.loads(TEXTS.read_text(encoding="utf-8")))
-    panels, others = split_panels(summary)
+    panels, others = table_panels(summary)
     first, second = texts.controls.compared
     controls = panels_comparing(panels, (first, second), texts.controls.arms)
     by_others = other_metrics_table(panels)

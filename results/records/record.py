@@ -147,6 +147,16 @@ class RunRecord:
         return limit if isinstance(limit, int) else None
 
     @property
+    def commit(self) -> str | None:
+        """The commit of the code, if it is known."""
+        return self.environment.commit if self.environment else None
+
+    def settings(self, group: str) -> Mapping[str, object]:
+        """The part of the config under this key, such as "features"; empty if there is none."""
+        found = self.config.get(group)
+        return found if isinstance(found, Mapping) else {}
+
+    @property
     def hashed(self) -> dict[str, object]:
         """All that the fingerprint covers: the run's name and everything else that may change its score."""
         return hashed(self.identity, self.fingerprinted)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from elmo.common.durations import duration
 from results.analysis.names import load_names, short_title
-from results.analysis.panels import Panel, panels_of
+from results.analysis.panels import Panel, split_panels
 from results.analysis.paper_scores import relative_error_cut
 from results.analysis.rows import Group, Summary, TableRow
 from results.analysis.verdict import verdict, verdicts
@@ -16,7 +16,7 @@ from results.report.cards import counted, failure_cards, run_cards
 from results.report.figures import PALETTE, Figure
 from results.report.sections import Section
 from results.report.svg import inline_svg
-from results.tables.cells import legend, shown_interval, shown_p
+from results.tables.cells import TITLES, legend, shown_interval, shown_p
 
 STYLE = Path(__file__).with_name("page.css")
 MOST_FOLDED = 50  # figures of other settings per section; each has about 5 kB
@@ -94,7 +94,7 @@ def _lead(about: PageInfo) -> str:
     parts = [f"{finished} finished of {counted(len(records))}"]
     parts += [f"{failed} failed"] * bool(failed)
     parts += [f"{duration(spent)} of training"] if (spent := sum(record.seconds or 0 for record in records)) else []
-    commits = {record.environment.commit if record.environment else None for record in records}
+    commits = {record.commit for record in records}
     known = [commit[:10] for commit in commits if commit]
     if known:
         parts.append(f"commit {known[0]}" if len(commits) == 1 else "several commits")
@@ -104,21 +104,21 @@ def _lead(about: PageInfo) -> str:
 def _answer(summary: Summary, gain: Sequence[Figure]) -> str:
     """The gains: a tile with a large number for each task, and all intervals on one scale."""
     tiles = []
-    for row in summary.rows:
-        for panel in panels_of(row)[0]:
-            points, interval, cut = row.gain(panel.label), row.interval(panel.label), row.error_cut(panel.label)
-            if points is None:
-                continue
-            kind = "open" if interval and interval.low <= 0 <= interval.high else "up" if points > 0 else "down"
-            between = shown_interval(interval, " to ") or "no interval"
-            share = "" if cut is None else f"{cut:.0f} % of errors gone" if cut > 0 else "no errors gone"
-            if cut_between := shown_interval(row.cut_interval(panel.label), " to ", sign="-"):
-                share += f" ({cut_between})"
-            tiles.append(
-                f'<div class="tile {kind}"><h3>{escape(panel.task)}{_where(panel)}</h3>'
-                f'<p class="number">{points:+.1f}</p>'
-                f"<p>{escape(between)}</p><p>{escape(share)}</p></div>"
-            )
+    for panel in split_panels(summary.rows)[0]:
+        row = panel.row
+        points, interval, cut = row.gain(panel.label), row.interval(panel.label), row.error_cut(panel.label)
+        if points is None:
+            continue
+        kind = "open" if interval and interval.low <= 0 <= interval.high else "up" if points > 0 else "down"
+        between = shown_interval(interval, " to ") or "no interval"
+        share = "" if cut is None else f"{cut:.0f} % of errors gone" if cut > 0 else "no errors gone"
+        if cut_between := shown_interval(row.cut_interval(panel.label), " to ", sign="-"):
+            share += f" ({cut_between})"
+        tiles.append(
+            f'<div class="tile {kind}"><h3>{escape(panel.task)}{_where(panel)}</h3>'
+            f'<p class="number">{points:+.1f}</p>'
+            f"<p>{escape(between)}</p><p>{escape(share)}</p></div>"
+        )
     return f'<div class="answer"><div class="tiles">{"".join(tiles)}</div>{_figures(gain)}</div>' if tiles else ""
 
 
@@ -150,9 +150,7 @@ def _figures(figures: Sequence[Figure]) -> str:
 
 def _scores(summary: Summary) -> str:
     """The table, the table of other settings on demand, and the legend."""
-    split = [(row, *panels_of(row)) for row in summary.rows]
-    first = [panel for _, panels, _ in split for panel in panels]
-    others = [panel for _, _, panels in split for panel in panels]
+    first, others = split_panels(summary.rows)
     notes = "".join(f"<li>{escape(line)}</li>" for line in legend(summary) if not line.startswith("n/a"))
     more = f"<details><summary>{len(others)} rows of other settings</summary>{_table(summary, others)}</details>"
     return f'{_table(summary, first)}{more if others else ""}<ul class="notes">{notes}</ul>'
@@ -214,9 +212,9 @@ def _paper(row: TableRow, label: str) -> str:
 
 def _findings(findings: Sequence[Finding]) -> str:
     """Unreadable files, notes, and the commands that fill empty cells."""
-    titles = {"unreadable": "Not read", "note": "Notes", "empty": "Commands that fill the empty cells"}
     blocks = []
-    for kind, title in titles.items():
+    for kind in ("unreadable", "note", "empty"):
+        title = TITLES[kind]
         own = [finding for finding in findings if finding.kind == kind]
         if own and kind == "empty":
             commands = "\n".join(finding.text for finding in own)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from results.analysis.panels import Panel, efficiencies, panels_of
+from results.analysis.panels import Panel, efficiencies, split_panels
 from results.analysis.rows import Summary
 from results.report.charts import (
     Arms,
@@ -40,9 +40,7 @@ class Section:
 def sections_of(summary: Summary) -> list[Section]:
     """All sections that have figures; the first has the gains."""
     arms = arms_of(summary.titles)
-    split = [panels_of(row) for row in summary.rows]
-    first = [panel for panels, _ in split for panel in panels]
-    others = [panel for _, panels in split for panel in panels]
+    first, others = split_panels(summary.rows)
 
     def drawn(draw: Callable[[Panel, Arms], Figure | None]) -> tuple[list[Figure], list[Figure]]:
         seen, more = ([draw(panel, arms) for panel in panels] for panels in (first, others))
@@ -57,37 +55,16 @@ def sections_of(summary: Summary) -> list[Section]:
         if group.features in summary.compared and (figure := confusion_matrix(panel, group))
     ]
     classes = drawn(per_class)
+    seeds = "One mark is one run: how much do scores vary between seeds?"
+    labels = "What a smaller training set costs each arm (the paper's Figure 1)."
+    curves = "Scores on the dev set, on which each run chose its epoch. The test set was read once, afterwards."
+    layers = "How a task weights the biLM's layers, at each place where it uses them (the paper's Figure 2)."
     found = [
-        Section(
-            "gain",
-            "The gain",
-            "",
-            [gains(paired, summary.compared)] if paired else [],
-        ),
-        Section(
-            "seeds",
-            "Seeds",
-            "One mark is one run: how much do scores vary between seeds?",
-            *drawn(seed_scatter),
-        ),
-        Section(
-            "efficiency",
-            "Fewer labels",
-            "What a smaller training set costs each arm (the paper's Figure 1).",
-            sizes,
-        ),
-        Section(
-            "curves",
-            "Learning curves",
-            "Scores on the dev set, on which each run chose its epoch. The test set was read once, afterwards.",
-            *drawn(learning_curves),
-        ),
-        Section(
-            "layers",
-            "Layers",
-            "How a task weights the biLM's layers, at each place where it uses them (the paper's Figure 2).",
-            *drawn(layer_weights),
-        ),
+        Section("gain", "The gain", "", [gains(paired, summary.compared)] if paired else []),
+        Section("seeds", "Seeds", seeds, *drawn(seed_scatter)),
+        Section("efficiency", "Fewer labels", labels, sizes),
+        Section("curves", "Learning curves", curves, *drawn(learning_curves)),
+        Section("layers", "Layers", layers, *drawn(layer_weights)),
         Section("classes", "Classes", "Where does the gain come from?", [*classes[0], *matrices], classes[1]),
     ]
     return _with_unique_names([section for section in found if section.figures or section.more])

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from results.analysis.names import arm_title, default_pair, task_title
-from results.analysis.panels import Panel, panels_of
+from results.analysis.panels import Panel, split_panels
 from results.analysis.paper_scores import distance, load_paper
 from results.analysis.rows import MINI, Group, Summary, TableRow, column_order
 from results.analysis.verdict import verdict_legend, verdicts
@@ -31,7 +31,7 @@ class Grid:
 
 def readme_table(summary: Summary) -> str:
     """README's first table: one line for each task at full size. The mini data have a table in the demo section."""
-    panels = [panel for panel in split_panels(summary)[0] if panel.row.data != MINI]
+    panels = [panel for panel in split_panels(summary.rows)[0] if panel.row.data != MINI]
     arms = arms_of_panels(panels)
     records = {group.features: group.records[0] for panel in panels for group in panel.groups}
     titles = [arm_title(arm, records.get(arm)) for arm in arms]
@@ -52,11 +52,10 @@ def arms_of_panels(panels: Sequence[Panel]) -> list[str]:
     return sorted(found, key=lambda features: column_order(features, pair))
 
 
-def split_panels(summary: Summary) -> tuple[list[Panel], list[Panel]]:
-    """The panels of the main table, and those of other settings."""
-    split = [panels_of(row) for row in summary.rows]
-    others = [panel for _, panels in split for panel in panels]
-    return [panel for panels, _ in split for panel in panels], [_with_baseline(panel) for panel in others]
+def table_panels(summary: Summary) -> tuple[list[Panel], list[Panel]]:
+    """The panels of the main table, and those of other settings with their baselines."""
+    first, others = split_panels(summary.rows)
+    return first, list(map(_with_baseline, others))
 
 
 def gain_table(panels: Sequence[Panel]) -> Grid:
@@ -109,7 +108,7 @@ def variants_table(panels: Sequence[Panel]) -> Grid:
 
 
 def panels_comparing(panels: Sequence[Panel], compared: tuple[str, str], arms: Sequence[str]) -> list[Panel]:
-    """The panels that have one of these arms besides the usual two, with the gain between two others."""
+    """The panels that have one of these arms apart from the usual two, with the gain between two others."""
     return [
         replace(panel, row=replace(panel.row, compared=compared, _intervals={}))
         for panel in panels

@@ -30,15 +30,15 @@ def commands_of(groups: Sequence[Group]) -> list[str]:
 def commit_of(groups: Sequence[Group]) -> str:
     """The commits of the runs, as text."""
     records = [record for group in groups for record in group.records]
-    commits = {record.environment.commit if record.environment else None for record in records}
+    commits = {record.commit for record in records}
     known = sorted(commit[:10] for commit in commits if commit)
     unknown = ["no commit recorded"] if None in commits else []
     return ", ".join([f"at {' and '.join(known)}"] * bool(known) + unknown)
 
 
 def _settings(record: RunRecord) -> list[str]:
-    """The settings of a run besides arm and seed, including device and threads."""
-    data = _data(record)
+    """The settings of a run without arm and seed, including device and threads."""
+    data = record.settings("data")
     settings = [f"{_typed(key, data)}={shown(value)}" for key, value in sorted(record.identity.variant.items())]
     settings += [] if data.get("shipped", True) else ["data_dir=DIR"]
     if record.environment:
@@ -52,8 +52,3 @@ def _typed(key: str, data: Mapping[str, object]) -> str:
     if key.startswith("data.") and data.get("task") is None:
         return f"datasets.{data.get('name')}.{key.removeprefix('data.')}"
     return key
-
-
-def _data(record: RunRecord) -> Mapping[str, object]:
-    data = record.config.get("data")
-    return data if isinstance(data, Mapping) else {}

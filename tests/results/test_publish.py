@@ -251,7 +251,7 @@ class TestCommit:
         assert main([str(runs)], root) == 0  # what was filled in stays
         assert capsys.readouterr().out == "left      2 that are there already\n"
 
-    def test_a_commit_that_nobody_has_made(self, runs, root, capsys):
+    def test_an_unknown_commit(self, runs, root, capsys):
         assert main([str(runs), "--commit", "0" * 40], root) == 2
         assert "expected a commit of this repository" in capsys.readouterr().err
         assert published(root) == []
@@ -296,7 +296,7 @@ class TestTables:
         assert "† fewer than 3 seeds in an arm" in first
         assert other == ""
 
-    def test_a_setting_of_elmo_alone_stands_beside_the_plain_baseline(self, runs, root):
+    def test_a_setting_of_elmo_alone_is_shown_with_the_plain_baseline(self, runs, root):
         save_run(runs, 70, task="sst5", features="elmo", variant={"features.elmo.l2": 0.1})
         _, _, other = self.page(runs, root)
         assert "`features.elmo.l2=0.1` | 50.00 → 50.00 | 51.00 ± 1.41 (2) | 70.00 (1) | +19.00, " in other
@@ -313,7 +313,7 @@ class TestTables:
         _, _, other = self.page(runs, root)
         assert "`trainer.lr=0.001` | 50.00 → 50.00 | 51.00 ± 1.41 (2) | 70.00 (1) | +19.00, " in other
 
-    def test_a_setting_of_elmo_beside_the_baseline_with_the_same_other_settings(self, runs, root):
+    def test_a_setting_of_elmo_with_the_baseline_of_the_same_other_settings(self, runs, root):
         save_run(runs, 40, task="sst5", features="glove", variant={"trainer.lr": 0.1}, lr=0.1)
         settings = {"features.elmo.l2": 0.1, "trainer.lr": 0.1}
         save_run(runs, 70, task="sst5", features="elmo", variant=settings, lr=0.1)
@@ -355,7 +355,7 @@ class TestTables:
         assert "python -m tasks.run -m task=sst5 data=paper features=word2vec seed=1,3 device=cpu\n" in first
         assert "python -m tasks.run task=sst5 data=paper features=word2vec seed=2 device=cuda\n" in first
 
-    def test_metrics_beside_the_main_one(self, runs, root):
+    def test_other_metrics_than_the_main_one(self, runs, root):
         for seed, em in ((1, 30.0), (2, 33.0)):
             path = record_path(runs, make_record(task="sst5", features="elmo", seed=seed).identity)
             record = read_record(path)

@@ -213,7 +213,7 @@ class TestWatch:
         states = ["0 of 3 done, 1 failed, 2 missing", "1 of 3 done, 1 failed, 1 missing", "2 of 3 done, 1 failed"]
         assert heads == [f"mini: {state}" for state in states], "once for each change"
 
-    def test_it_ends_when_nobody_will_start_what_is_missing(self, tmp_path, shown, monkeypatch):
+    def test_it_ends_when_no_process_will_start_what_is_missing(self, tmp_path, shown, monkeypatch):
         sweep_of_six(tmp_path)
         replace_process(tmp_path, born="1")  # of a process that is gone
         monkeypatch.setattr(time, "sleep", lambda _: record_path(tmp_path, identity(3)).with_name(LOCK_NAME).unlink())

@@ -70,7 +70,7 @@ def test_the_default_folder_is_that_of_the_runs(capsys, tmp_path, monkeypatch):
     assert "  python -m tasks.run task=ner features=elmo data=paper seed=1\n" in out
 
 
-def test_published_records_alone_or_beside_runs(capsys, tmp_path, monkeypatch):
+def test_published_records_alone_or_with_runs(capsys, tmp_path, monkeypatch):
     save(tmp_path / "published", make_record(90.15))
     save(tmp_path / "mine", make_record(61.0, data="mini"))
     save(tmp_path / "results" / "runs", make_record(62.0, data="mini"))
@@ -154,7 +154,7 @@ def test_help_says_what_check_means(capsys):
     assert "python -m results.table --published" in out
 
 
-def test_the_papers_numbers_stand_only_beside_its_own_data(capsys, tmp_path):
+def test_the_papers_numbers_are_shown_for_its_own_data_only(capsys, tmp_path):
     save(tmp_path, make_record(60.0, data="mini"))
     save(tmp_path, make_record(70.0, data="mini", features="elmo"))
     _, out, _ = run_table(capsys, "--runs", tmp_path)
@@ -206,14 +206,14 @@ def test_any_two_features_are_compared(capsys, tmp_path):
     assert "51.4" not in out  # only the paper's comparison has the paper's columns
 
 
-def test_features_that_nobody_ran_are_refused_with_those_that_there_are(capsys, good):
+def test_features_without_records_are_refused_and_the_known_ones_listed(capsys, good):
     status, out, err = run_table(capsys, "--runs", good, "--compare", "glove", "elmoo")
     assert (status, out) == (2, "")
     assert err == "--compare: no records with features=elmoo; there are elmo, glove\n"
     assert run_table(capsys, "--runs", good, "--compare", "elmo", "elmo")[0] == 2
 
 
-def test_p_stands_beside_the_interval_and_says_what_it_is_over(capsys, tmp_path):
+def test_p_is_shown_next_to_the_interval_with_its_kind(capsys, tmp_path):
     save_pairs(tmp_path, "glove", 40)
     save_pairs(tmp_path, "elmo", 60)
     _, out, _ = run_table(capsys, "--runs", tmp_path)
