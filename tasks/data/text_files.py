@@ -1,11 +1,14 @@
-"""Text files: strict UTF-8 lines, and the treebank escapes in them."""
+"""Lines of text files and rows of the hub, with errors that name them; treebank escapes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any, TypeVar
 
-from elmo.common.errors import InputError
+from elmo.common.errors import InputError, excerpt
+
+Parsed = TypeVar("Parsed")
 
 # Treebanks escape brackets and quotes. Word vectors and biLMs are trained on plain text, which has no escapes.
 TREEBANK_ESCAPES = {
@@ -33,3 +36,34 @@ def utf8_lines(path: Path) -> Iterator[str]:
                 yield text
     except UnicodeDecodeError as error:
         raise InputError(f"{path}, line {number}: expected UTF-8: {error.reason} at byte {error.start}") from error
+
+
+def parsed_lines(
+    lines: Iterable[str], path: Path, remedy: str, parse: Callable[[str, str], Parsed]
+) -> Iterator[Parsed]:
+    """What `parse` makes of each line of a file, given the line's name, FILE:NUMBER, and text.
+
+    Raises:
+        InputError: `parse` raised a ValueError; file, line and remedy are added to its message.
+    """
+    for number, line in enumerate(lines, start=1):
+        try:
+            yield parse(f"{path.name}:{number}", line)
+        except ValueError as error:
+            found = f": {excerpt(line)}" if line else ""
+            raise InputError(f"{path}, line {number}: {error}{found}. {remedy}") from error
+
+
+def parsed_rows(
+    rows: Iterable[Mapping[str, Any]], split: str, parse: Callable[[str, Mapping[str, Any]], Parsed]
+) -> Iterator[Parsed]:
+    """What `parse` makes of each row of the hub, given the row's name, SPLIT:NUMBER, and its columns.
+
+    Raises:
+        InputError: `parse` raised a ValueError; the row and a remedy are added to its message.
+    """
+    for number, row in enumerate(rows):
+        try:
+            yield parse(f"{split}:{number}", row)
+        except ValueError as error:
+            raise InputError(f"{split}, row {number}: {error}. Check data.hub.columns") from error

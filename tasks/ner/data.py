@@ -9,7 +9,7 @@ from typing import Any
 
 from elmo.common.errors import InputError, excerpt
 from tasks.data.tag_schemes import Span, parse_tag, spans_of
-from tasks.data.text_files import utf8_lines
+from tasks.data.text_files import parsed_rows, utf8_lines
 from tasks.interface import Sentence, Split
 
 DOCUMENT_START = "-DOCSTART-"
@@ -57,18 +57,16 @@ def read_columns(path: Path, reader: ColumnReader) -> list[NerExample]:
 
 def read_rows(rows: Sequence[Mapping[str, Any]], split: Split, reader: ColumnReader) -> list[NerExample]:
     """The sentences in rows of the hub with `words` and `tags`."""
-    examples = []
-    for number, row in enumerate(rows):
+
+    def sentence(name: str, row: Mapping[str, Any]) -> NerExample | None:
         words, tags = row["words"], row["tags"]
         if not words or words[0] == DOCUMENT_START:
-            continue
-        try:
-            if len(words) != len(tags):
-                raise ValueError(f"expected a tag for each word, found {len(words)} words and {len(tags)} tags")
-            examples.append(_example(f"{split}:{number}", words, tags, reader))
-        except ValueError as error:
-            raise InputError(f"{split}, row {number}: {error}. Check data.hub.columns") from error
-    return examples
+            return None
+        if len(words) != len(tags):
+            raise ValueError(f"expected a tag for each word, found {len(words)} words and {len(tags)} tags")
+        return _example(name, words, tags, reader)
+
+    return list(filter(None, parsed_rows(rows, split, sentence)))
 
 
 def _example(name: str, words: Sequence[str], tags: Sequence[str], reader: ColumnReader) -> NerExample:

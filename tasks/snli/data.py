@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from elmo.common.errors import InputError, excerpt
+from elmo.common.errors import excerpt
 from elmo.common.files import parse_json
 from elmo.tokeniser import Tokeniser
-from tasks.data.text_files import TREEBANK_ESCAPES, utf8_lines
+from tasks.data.text_files import TREEBANK_ESCAPES, parsed_lines, parsed_rows, utf8_lines
 from tasks.interface import Sentence, Split
 
 LABELS = ("entailment", "neutral", "contradiction")
@@ -44,30 +44,22 @@ class PairExample:
 def read_pairs(path: Path, reader: PairReader) -> list[PairExample]:
     """The pairs of a jsonl file, including those without a label."""
     words = _Words(reader)
-    examples = []
-    for number, line in enumerate(utf8_lines(path), start=1):
-        if not line.strip():
-            continue
-        try:
-            examples.append(_example(f"{path.name}:{number}", _parsed(line), words))
-        except ValueError as error:
-            raise InputError(
-                f"{path}, line {number}: {error}: {excerpt(line)}. Is this a file of SNLI's format?"
-            ) from error
-    return examples
+
+    def pair(name: str, line: str) -> PairExample | None:
+        return _example(name, _parsed(line), words) if line.strip() else None
+
+    return list(filter(None, parsed_lines(utf8_lines(path), path, "Is this a file of SNLI's format?", pair)))
 
 
 def read_rows(rows: Sequence[Mapping[str, Any]], split: Split, reader: PairReader) -> list[PairExample]:
     """The pairs in rows of the hub with `gold_label`, `sentence1` and `sentence2`."""
     words = _Words(reader)
-    examples = []
-    for number, row in enumerate(rows):
-        labelled = {**row, "gold_label": NO_LABEL if row["gold_label"] is None else row["gold_label"]}
-        try:
-            examples.append(_example(f"{split}:{number}", labelled, words))
-        except ValueError as error:
-            raise InputError(f"{split}, row {number}: {error}. Check data.hub.columns") from error
-    return examples
+
+    def pair(name: str, row: Mapping[str, Any]) -> PairExample:
+        label = row["gold_label"]
+        return _example(name, {**row, "gold_label": NO_LABEL if label is None else label}, words)
+
+    return list(parsed_rows(rows, split, pair))
 
 
 def _parsed(line: str) -> Mapping[str, Any]:

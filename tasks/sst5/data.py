@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from elmo.common.errors import InputError, excerpt
-from tasks.data.text_files import TREEBANK_ESCAPES, utf8_lines
+from elmo.common.errors import excerpt
+from tasks.data.text_files import TREEBANK_ESCAPES, parsed_lines, parsed_rows, utf8_lines
 from tasks.interface import Sentence, Split
 
 LABELS = ("very negative", "negative", "neutral", "positive", "very positive")
@@ -67,39 +67,20 @@ def read_trees(path: Path, split: Split, reader: TreeReader) -> list[SentimentEx
 
     Sentences come first so that a limit keeps them: they are rarer and harder than phrases.
     """
-
-    def trees() -> Iterator[tuple[str, Sentence, list[Node]]]:
-        blank = 0
-        for number, line in enumerate(utf8_lines(path), start=1):
-            if not line.strip():
-                blank = blank or number
-                continue
-            try:
-                if blank:  # only blank lines at the end of a file are allowed
-                    number, line = blank, ""
-                    raise ValueError(f"expected {SHAPE}, found an empty line")
-                words, nodes = parse_tree(line)
-            except ValueError as error:
-                found = f": {excerpt(line)}" if line else ""
-                hint = "Correct or remove the line, or check data.splits: each line of a file for this task is one tree"
-                raise InputError(f"{path}, line {number}: {error}{found}. {hint}") from error
-            yield f"{path.name}:{number}", words, nodes
-
-    return _examples(trees(), split, reader)
+    remedy = "Correct or remove the line, or check data.splits: each line of a file for this task is one tree"
+    lines = list(utf8_lines(path))
+    while lines and not lines[-1].strip():  # only blank lines at the end of a file are allowed
+        lines.pop()
+    return _examples(parsed_lines(lines, path, remedy, _named_tree), split, reader)
 
 
 def read_rows(rows: Sequence[Mapping[str, Any]], split: Split, reader: TreeReader) -> list[SentimentExample]:
     """The examples in rows of the hub with a `tree` each."""
+    return _examples(parsed_rows(rows, split, lambda name, row: _named_tree(name, row["tree"])), split, reader)
 
-    def trees() -> Iterator[tuple[str, Sentence, list[Node]]]:
-        for number, row in enumerate(rows):
-            try:
-                words, nodes = parse_tree(row["tree"])
-            except ValueError as error:
-                raise InputError(f"{split}, row {number}: {error}. Check data.hub.columns") from error
-            yield f"{split}:{number}", words, nodes
 
-    return _examples(trees(), split, reader)
+def _named_tree(name: str, text: str) -> tuple[str, Sentence, list[Node]]:
+    return name, *parse_tree(text)
 
 
 def _examples(
@@ -148,7 +129,8 @@ def parse_tree(text: str) -> tuple[Sentence, list[Node]]:
         ValueError: brackets do not match, a label is not from 0 to 4, or a node holds neither one word nor nodes.
     """
     if not text.lstrip(" \t").startswith("("):
-        raise ValueError(f"expected {SHAPE}, found a line that begins with no bracket")
+        found = "a line that begins with no bracket" if text.strip() else "an empty line"
+        raise ValueError(f"expected {SHAPE}, found {found}")
     words: list[str] = []
     nodes: list[Node] = []
     path: list[_Open] = []  # from the root to the current node
