@@ -88,12 +88,7 @@ def read_squad(path: Path, split: Split, reader: SquadReader, answered: bool = T
             return []
     tokenise = OffsetTokeniser()
     examples: list[SquadExample] = []
-    articles = _articles(path)
-    titles = [_get(article, "title", str, f"{path}, article {number}") for number, article in enumerate(articles)]
-    wanted = _wanted(titles, split, reader)
-    for title, article in zip(titles, articles, strict=True):
-        if title not in wanted:
-            continue
+    for _, title, article in _wanted(_articles(path), f"{path}, article", split, reader):
         where = f"{path}, article {excerpt(title)}"
         for row, paragraph in enumerate(_get(article, "paragraphs", list, where)):
             inside = f"{where}, paragraph {row}"
@@ -103,13 +98,12 @@ def read_squad(path: Path, split: Split, reader: SquadReader, answered: bool = T
     return examples
 
 
-def _wanted(titles: Iterable[str], split: Split, reader: SquadReader) -> frozenset[str]:
-    """The titles of the articles that a split takes from its file."""
-    titles = frozenset(titles)
-    if reader.select_on != "train_articles" or split == "test":
-        return titles
-    dev = held_out(titles, reader.dev_share)
-    return dev if split == "dev" else titles - dev
+def _wanted(titled: Sequence[Any], where: str, split: Split, reader: SquadReader) -> list[tuple[int, str, Any]]:
+    """Number, title and content of those articles or rows that a split takes from its file."""
+    titles = [_get(one, "title", str, f"{where} {number}") for number, one in enumerate(titled)]
+    dev = held_out(titles, reader.dev_share) if reader.select_on == "train_articles" and split != "test" else None
+    numbered = enumerate(zip(titles, titled, strict=True))
+    return [(n, title, one) for n, (title, one) in numbered if dev is None or (title in dev) == (split == "dev")]
 
 
 def read_rows(rows: Sequence[Mapping[str, Any]], split: Split, reader: SquadReader) -> list[SquadExample]:
@@ -117,11 +111,7 @@ def read_rows(rows: Sequence[Mapping[str, Any]], split: Split, reader: SquadRead
     tokenise = OffsetTokeniser()
     passages: dict[tuple[str, str], Passage] = {}
     examples = []
-    titles = [_get(row, "title", str, f"{split}, row {number}") for number, row in enumerate(rows)]
-    wanted = _wanted(titles, split, reader)
-    for number, (title, row) in enumerate(zip(titles, rows, strict=True)):
-        if title not in wanted:
-            continue
+    for number, title, row in _wanted(rows, f"{split}, row", split, reader):
         where = f"{split}, row {number}"
         context = _get(row, "context", str, where)
         if (title, context) not in passages:
