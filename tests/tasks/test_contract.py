@@ -61,7 +61,7 @@ def setup(request):
 
 @pytest.fixture(scope="module")
 def fitted(setup):
-    """A model trained on the eight examples until it knows them."""
+    """A model that has learned the eight examples."""
     model = setup.model()
     state = setup.trainer(epochs=80, lr=0.01).fit(model, setup.train, setup.train)
     return model, state
@@ -132,7 +132,7 @@ class TestContract:
 
     @pytest.mark.integration
     def test_a_batch_of_one_equals_a_batch_of_eight(self, setup, fitted):
-        """Padding and batch mates leak into nothing; a loss is a sum or a mean over examples."""
+        """Padding and other examples change nothing; a loss is a sum or a mean over examples."""
         for model in (fitted[0], setup.model(seed=3)):
             model.eval()
             with torch.no_grad():

@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from results.records.example_scores import read_examples
-from results.records.record import EXAMPLES_NAME, Identity, read_record, record_path
+from results.records.identity import EXAMPLES_NAME, Identity, record_path
+from results.records.record import read_record
 from tasks.interface import Batch
 from tests.tasks.toy_tasks import Documents, NoSettings
 

@@ -1,3 +1,5 @@
+"""Metrics, compared with conlleval, seqeval, scikit-learn and values worked out by hand."""
+
 import random
 
 import pytest
@@ -140,7 +142,7 @@ def test_agrees_with_seqeval_to_the_last_digit(sample):
     }
 
 
-def test_the_examples_alone_give_the_score_again(sample):
+def test_the_score_follows_from_the_examples_counts(sample):
     scores = span_scores(*sample[:2])
     tp, fp, fn = (sum(example[key] for example in scores.examples) for key in ("tp", "fp", "fn"))
     assert scores.values == pytest.approx(percent(tp, tp + fp, tp + fn))
@@ -157,13 +159,13 @@ def test_labels_with_dashes_stay_whole():
     assert list(scores.details["labels"]) == ["creative-work"]
 
 
-def test_nothing_to_find_and_nothing_found():
+def test_no_gold_and_no_predicted_spans():
     scores = span_scores([[]], [[]])
     assert scores.values == {"f1": 0, "precision": 0, "recall": 0}
     assert scores.details == {"labels": {}}
 
 
-def test_a_prediction_too_few_is_an_error():
+def test_a_missing_prediction_is_an_error():
     with pytest.raises(ValueError, match="zip"):
         span_scores([[], []], [[]])
 

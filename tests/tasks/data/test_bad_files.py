@@ -56,7 +56,7 @@ def answer(text, start=0):
     ],
     ids=lambda value: value if len(value) < 10 else f"{value[:20]}...",
 )
-def test_what_is_said_is_short(tmp_path, task, content):
+def test_messages_are_short(tmp_path, task, content):
     (tmp_path / "f.txt").write_text(content)
     with pytest.raises(InputError) as caught:
         READERS[task](tmp_path / "f.txt")
@@ -68,12 +68,12 @@ def test_what_is_said_is_short(tmp_path, task, content):
 
 
 @pytest.mark.parametrize("value", ["abc", "x" * 80, b"abc", ["a", 1], None])
-def test_what_is_short_is_shown_whole(value):
+def test_short_text_is_shown_whole(value):
     assert excerpt(value) == repr(value)
 
 
 @pytest.mark.parametrize("value", ["x" * 81, b"x" * 500, ["x" * 500], "\n" * 79])
-def test_what_is_long_is_cut(value):
+def test_long_text_is_cut(value):
     assert excerpt(value).endswith("...")
     assert excerpt(value)[:80] == repr(value)[:80]
     assert len(excerpt(value)) == 83

@@ -1,3 +1,5 @@
+"""Datasets from files and from the hub: examples, counts, hashes and errors."""
+
 import hashlib
 import sys
 
@@ -71,7 +73,7 @@ class TestFiles:
         assert len(drawn(0.0001, 1)[0]) == 1
         assert drawn(0.25, 1, "dev") == drawn(1.0, 2, "dev")
 
-    def test_what_is_not_usable_is_dropped_and_counted(self, ner, files, monkeypatch):
+    def test_unusable_examples_are_dropped_and_counted(self, ner, files, monkeypatch):
         monkeypatch.setattr(ner, "usable", lambda example: bool(example.spans))
         loaded = DataSource(config(expected={"train": {"sentences": 2}}), files, limit=1).load(ner, "train")
         assert [example.words[0] for example in loaded.examples] == ["EU"]
@@ -89,7 +91,7 @@ class TestFiles:
             "train: expected 2 EVENT as published, found 0",
         ]
 
-    def test_a_missing_file_says_what_to_put_where(self, ner, files):
+    def test_a_missing_file_is_named_with_its_folder(self, ner, files):
         (files / "dev.txt").unlink()
         with pytest.raises(InputError) as caught:
             DataSource(config(), files).load(ner, "dev")
@@ -124,7 +126,7 @@ class TestFiles:
         assert (after["train"], after["dev"]) == (before["train"], before["dev"])
 
     @pytest.mark.parametrize("split", ["train", "dev", "test"])
-    def test_what_is_loaded_is_what_was_hashed(self, ner, files, split):
+    def test_a_split_that_changed_after_hashing_is_an_error(self, ner, files, split):
         source = DataSource(config(), files)
         hashed = source.fingerprint()
         assert source.load(ner, split).examples
@@ -216,7 +218,7 @@ class TestHub:
         (files / "dev.txt").write_text("Other O\n")
         assert DataSource(config(hub=hub), files).load(ner, "dev").examples[0].words == ("Other",)
 
-    def test_the_hub_comes_in_where_files_are_absent(self, ner, files, hub):
+    def test_the_hub_is_used_where_files_are_absent(self, ner, files, hub):
         (files / "dev.txt").unlink()
         assert DataSource(config(hub=hub), files).load(ner, "dev").examples[0].words == ("Paris",)
 
@@ -228,14 +230,14 @@ class TestHub:
         assert first == again
         assert other == {**first, "dev": first["test"]}
 
-    def test_rows_do_not_stand_in_for_files_that_were_hashed(self, ner, files, hub):
+    def test_rows_do_not_replace_files_that_were_hashed(self, ner, files, hub):
         source = DataSource(config(hub=hub), files)
         source.fingerprint()
         (files / "test.txt").unlink()
         with pytest.raises(InputError, match="the test split changed"):
             source.load(ner, "test")
 
-    def test_files_do_not_stand_in_for_rows_that_were_hashed(self, ner, files, hub):
+    def test_files_do_not_replace_rows_that_were_hashed(self, ner, files, hub):
         (files / "test.txt").unlink()
         source = DataSource(config(hub=hub), files)
         source.fingerprint()
@@ -278,7 +280,7 @@ class TestHub:
             f"{', '.join(chosen.task.columns)}, found {left}. Name the dataset's columns in datasets.paper.hub.columns"
         )
 
-    def test_it_says_that_it_asks(self, ner, files, hub, capsys):
+    def test_a_request_to_the_hub_is_reported(self, ner, files, hub, capsys):
         source = DataSource(config(hub=hub), files)
         source.load(ner, "dev")
         assert capsys.readouterr().err == ""
@@ -289,7 +291,7 @@ class TestHub:
         line = f"data=mine: without {files / 'dev.txt'}, asking the hub for {hub.path}\n"
         assert capsys.readouterr().err.count(line) == 1
 
-    def test_out_of_reach_it_names_the_files_to_place(self, ner, cache, tmp_path):
+    def test_an_unreachable_hub_names_the_files_to_add(self, ner, cache, tmp_path):
         absent = HubConfig(path="nobody/no-such-dataset", columns={"words": "tokens", "tags": "ner_tags"})
         with pytest.raises(InputError) as caught:
             DataSource(config(hub=absent), tmp_path / "empty").load(ner, "dev")

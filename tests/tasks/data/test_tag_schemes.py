@@ -1,3 +1,5 @@
+"""Tag schemes: tags to spans and back, compared with seqeval and with enumeration."""
+
 import itertools
 import random
 
@@ -24,7 +26,7 @@ class TestParseTag:
         assert parse_tag(tag) == expected
 
     @pytest.mark.parametrize("tag", ["", "B", "B-", "-PER", "X-PER", "PER", "BPER", "o", "b-PER", "0"])
-    def test_anything_else_is_refused_by_name(self, tag):
+    def test_any_other_tag_is_an_error_that_shows_it(self, tag):
         with pytest.raises(ValueError, match=r"expected a tag such as O, B-PER or I-PER, found") as caught:
             parse_tag(tag)
         assert repr(tag) in str(caught.value)

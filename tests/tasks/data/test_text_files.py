@@ -1,3 +1,5 @@
+"""Lines of text files: line ends and encoding."""
+
 import pytest
 
 from elmo.common.errors import InputError
@@ -11,7 +13,7 @@ def read(tmp_path, content):
 
 
 @pytest.mark.parametrize("content", ["a O\nb O\n", "a O\r\nb O\r\n", "a O\nb O\r\n", "a O\r\nb O\r", "\ufeffa O\nb O"])
-def test_ends_of_lines_that_do_no_harm(tmp_path, content):
+def test_accepted_line_ends(tmp_path, content):
     assert read(tmp_path, content) == ["a O", "b O"]
 
 

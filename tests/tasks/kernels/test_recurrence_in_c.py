@@ -73,7 +73,7 @@ def walked(loops, kind, lengths, hidden, scale=1.0):
 @pytest.mark.parametrize("lengths", LENGTHS.values(), ids=list(LENGTHS))
 @pytest.mark.parametrize("hidden", HIDDEN)
 @pytest.mark.parametrize("kind", ["lstm", "gru"])
-def test_all_that_comes_out_is_what_torch_gives(kind, hidden, lengths):
+def test_all_results_equal_those_of_torch(kind, hidden, lengths):
     loops = compiled_loops(torch.zeros(1))
     assert loops is not None
     for found, right in zip(
@@ -171,7 +171,7 @@ def test_pointers_to_anything_else_are_refused(wrong):
         loops.forward(wrong, torch.zeros(2, 8, 2), None, packing)
 
 
-class TestWhoWalks:
+class TestChoiceOfImplementation:
     def test_single_precision_is_compiled(self):
         assert isinstance(loops_for(torch.zeros(2, 3)), CompiledLoops)
 
@@ -180,7 +180,7 @@ class TestWhoWalks:
         [torch.zeros(2, 3).double(), torch.zeros(2, 3).bfloat16(), torch.zeros(2, 3).t()],
         ids=["float64", "bfloat16", "not contiguous"],
     )
-    def test_torch_does_the_rest(self, x):
+    def test_other_tensors_use_torch(self, x):
         assert loops_for(x) is recurrence_in_torch
 
     def test_switched_off(self, fresh, monkeypatch, caplog):
@@ -189,7 +189,7 @@ class TestWhoWalks:
         assert not fresh.exists()
         assert not caplog.records
 
-    def test_without_a_compiler_one_line_is_said_for_the_bilm_and_the_heads(self, fresh, monkeypatch, caplog):
+    def test_without_a_compiler_the_log_says_so_once_for_bilm_and_heads(self, fresh, monkeypatch, caplog):
         monkeypatch.setenv("PATH", "")
         with caplog.at_level(logging.WARNING):
             assert fast.compiled() is None

@@ -54,7 +54,7 @@ def number(cell):
 class TestFormat:
     @EVERY_TASK
     @EVERY_SPLIT
-    def test_the_reader_has_no_complaint(self, task, split):
+    def test_every_file_can_be_read(self, task, split):
         config = config_of(task)
         loaded = DataSource(config.data, config.data_dir).load(config.task, split)
         assert loaded.warnings == []
@@ -85,7 +85,7 @@ class TestFormat:
             assert len({(pair.hypothesis, pair.label) for pair in pairs}) == 6, name
 
     @EVERY_SPLIT
-    def test_answers_are_where_they_are_said_to_be_and_made_of_whole_tokens(self, split):
+    def test_answers_are_at_their_offsets_and_whole_tokens(self, split):
         tokenise = OffsetTokeniser()
         for article in json.loads(path_of("squad", split).read_text(encoding="utf-8"))["data"]:
             for paragraph in article["paragraphs"]:
@@ -112,14 +112,14 @@ class TestCounts:
 
     @EVERY_TASK
     @EVERY_SPLIT
-    def test_the_card_counts_right(self, task, split):
+    def test_counts_on_the_card_are_right(self, task, split):
         found, stated = figures(task, examples_of(task)[split]), counts_in_card(task)
         assert {row: cells[split] for row, cells in stated.items()} == {row: found[row] for row in stated}
         assert {f"{label}, %" for label in labels_of(task, examples_of(task)[split])} <= stated.keys()
 
     @EVERY_TASK
     @pytest.mark.integration
-    def test_the_card_counts_the_original_right(self, task, shared, tmp_path):
+    def test_counts_of_the_original_on_the_card_are_right(self, task, shared, tmp_path):
         config = run_of(f"task={task}", "data=paper")
         path = tmp_path / config.data.splits[ORIGINALS[task]][0]
         folder = path.parent.name
@@ -191,7 +191,7 @@ class TestShortcuts:
     def test_the_card_states_chance(self, task):
         assert str(chance.chance(task)) in section(task, "Chance").splitlines()
 
-    def test_a_hypothesis_says_nothing_about_the_label(self):
+    def test_the_hypothesis_alone_does_not_predict_the_label(self):
         def score(kind):
             pairs = {
                 split: [(getattr(example, kind), example.label) for example in examples]

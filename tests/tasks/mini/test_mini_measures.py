@@ -15,7 +15,7 @@ def test_equal():
     assert equal(texts) == [(first, third)]
 
 
-def test_alike():
+def test_similarity():
     first, second, *_ = texts = planted("a b c d E .", "a b c d e f g h ?", "a b c d x y", "a b c d")
     assert alike(texts, 5 / 8) == [(first, second)]
     assert alike(texts, 0.63) == []

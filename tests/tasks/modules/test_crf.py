@@ -1,3 +1,5 @@
+"""The CRF: likelihood, gradients and decoding, compared with pytorch-crf and with enumeration."""
+
 import itertools
 import random
 
@@ -96,7 +98,7 @@ def test_scores_that_differ_by_hundreds_keep_their_gradients():
     assert torch.allclose(emissions.grad, expected)
 
 
-def test_what_stands_behind_the_end_of_a_sentence_does_not_count():
+def test_values_after_the_end_of_a_sentence_do_not_count():
     crf = make_crf(BIOES)
     emissions, mask = make_batch([3, 6], len(BIOES))
     gold = torch.randint(len(BIOES), mask.shape, generator=torch.Generator().manual_seed(3))
@@ -130,7 +132,7 @@ def test_the_constraint_matters():
 
 
 @torch.no_grad()
-def test_decoding_never_leaves_the_scheme():
+def test_decoded_tags_follow_the_scheme():
     draw = random.Random(0)
     for seed in range(20):
         lengths = [draw.randrange(1, 15) for _ in range(6)]
@@ -143,7 +145,7 @@ def test_decoding_never_leaves_the_scheme():
 
 @torch.no_grad()
 @pytest.mark.parametrize("wrong", ["I-PER", "E-PER", "B-PER"])
-def test_emissions_that_scream_for_a_forbidden_tag_do_not_get_it(wrong):
+def test_a_forbidden_tag_is_never_chosen_whatever_its_score(wrong):
     """A sentence of one token may only be O or S, and one of two never begins with I or E nor ends with B or I."""
     crf = make_crf(BIOES, scale=0.0)
     emissions = torch.zeros(2, 2, len(BIOES))
@@ -163,7 +165,7 @@ def test_without_constraints_it_decodes_as_the_library_does():
 
 
 @torch.no_grad()
-def test_batch_mates_and_padding_change_nothing():
+def test_other_sentences_and_padding_change_nothing():
     crf = make_crf(BIOES)
     lengths = [7, 1, 4, 10, 2]
     emissions, mask = make_batch(lengths, len(BIOES))

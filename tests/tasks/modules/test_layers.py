@@ -94,7 +94,7 @@ def test_masked_softmax_is_the_softmax_of_what_is_left():
     assert not weights[~mask].any()
 
 
-def test_pooling_sees_a_sentence_s_own_tokens_alone():
+def test_pooling_uses_only_the_tokens_of_each_sentence():
     x = torch.randn(3, 4, 5)
     mask = torch.arange(4) < torch.tensor([1, 4, 2])[:, None]
     x[~mask] = 1e6
@@ -121,12 +121,12 @@ class TestStarts:
             else:
                 assert not parameter.any()
 
-    def test_a_wider_input_changes_what_reads_it_alone(self):
+    def test_a_wider_input_changes_only_the_weights_that_read_it(self):
         narrow, wide = self.started(10), self.started(15)
         unequal = {name for name in narrow if not torch.equal(narrow[name], wide[name])}
         assert unequal == {"rnn.rnn.weight_ih_l0", "rnn.rnn.weight_ih_l0_reverse"}
 
-    def test_without_a_seed_they_start_alike(self):
+    def test_without_a_seed_they_start_equal(self):
         lstm = OrthogonalLstm(3, 4)
         torch.testing.assert_close(lstm.weight_hh_l0.T @ lstm.weight_hh_l0, torch.eye(4))
         assert lstm.bias_hh_l0.sum() == 4

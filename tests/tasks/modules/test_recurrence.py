@@ -36,7 +36,7 @@ def test_states_and_gradients_are_those_of_torch(cell, layers, lengths):
 
 
 @pytest.mark.parametrize("cell", [nn.LSTM, nn.GRU])
-def test_padding_neither_counts_nor_comes_out(cell):
+def test_padding_is_ignored_and_comes_out_as_zeros(cell):
     torch.manual_seed(1)
     layer = BiRnn(3, 2, cell=cell)
     x = torch.randn(2, 6, 3)
@@ -47,7 +47,7 @@ def test_padding_neither_counts_nor_comes_out(cell):
     assert not states[1, 2:].any()
 
 
-def test_dropout_between_layers_is_of_training_alone():
+def test_dropout_between_layers_only_in_training():
     torch.manual_seed(1)
     layer = BiRnn(3, 2, 2, 0.5)
     x, lengths = torch.randn(4, 6, 3), torch.tensor([6, 2, 4, 6])
@@ -56,7 +56,7 @@ def test_dropout_between_layers_is_of_training_alone():
     torch.testing.assert_close(layer(x, lengths), by_torch(layer, x, lengths))
 
 
-def test_batches_read_together_are_read_as_if_alone():
+def test_batches_read_together_give_the_states_of_each_alone():
     torch.manual_seed(1)
     layer = BiRnn(3, 2)
     texts = [(torch.randn(2, 6, 3), torch.tensor([6, 2])), (torch.randn(3, 4, 3), torch.tensor([1, 4, 3]))]

@@ -1,3 +1,5 @@
+"""CoNLL column files and rows: their contents, errors with file and line, and the tags of batches."""
+
 import random
 import re
 
@@ -160,7 +162,7 @@ class TestTask:
         for row, gold in zip(rows, task.gold(examples), strict=True):
             assert [task.tags[number] for number in row] == gold + ["O"] * (23 - len(gold))
 
-    def test_a_label_that_training_never_showed_is_a_miss_not_a_crash(self, task, tmp_path):
+    def test_a_label_that_is_not_in_training_counts_as_a_miss(self, task, tmp_path):
         task.learn_labels(read(tmp_path, "EU I-ORG\n"))
         new = read(tmp_path, "Paris I-LOC\n")
         assert task.collate(new).targets["tags"].tolist() == [[task.tags.index("O")]]

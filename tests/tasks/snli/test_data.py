@@ -55,7 +55,7 @@ class TestWords:
     @pytest.mark.parametrize(
         "line", [BARE, {**PAIR, "sentence1_binary_parse": "", "sentence2_binary_parse": None}, PAIR]
     )
-    def test_without_a_parse_the_text_is_cut_alike(self, read, line):
+    def test_without_a_parse_the_text_is_tokenised_the_same_way(self, read, line):
         (pair,) = read(line, parses=line is not PAIR)
         assert (pair.premise, pair.hypothesis) == (read(PAIR)[0].premise, read(PAIR)[0].hypothesis)
 
@@ -69,7 +69,7 @@ class TestWords:
 
 
 class TestFiles:
-    def test_blank_lines_byte_order_mark_and_crlf_do_no_harm(self, tmp_path):
+    def test_blank_lines_byte_order_mark_and_crlf_are_accepted(self, tmp_path):
         path = tmp_path / "pairs.jsonl"
         path.write_bytes(
             b"\xef\xbb\xbf" + b"\r\n".join([json.dumps(BARE).encode(), b"", json.dumps(PAIR).encode(), b""])

@@ -54,7 +54,7 @@ class TestAlign:
             np.testing.assert_allclose(for_a[i, :m].numpy(), found(own, other), atol=1e-5)
             np.testing.assert_allclose(for_b[i, :n].numpy(), found(other, own), atol=1e-5)
 
-    def test_one_word_is_all_there_is_to_find(self):
+    def test_all_attention_goes_to_a_single_word(self):
         a, b = torch.randn(1, 4, 3), torch.randn(1, 1, 3)
         for_a, _ = align(a, b, torch.ones(1, 4, dtype=torch.bool), torch.ones(1, 1, dtype=torch.bool))
         torch.testing.assert_close(for_a, b.expand(1, 4, 3))
@@ -98,7 +98,7 @@ def test_scores_are_those_of_each_pair_alone(output_dim):
 
 
 @torch.no_grad()
-def test_what_is_placed_at_the_output_takes_part_in_the_alignment():
+def test_output_features_take_part_in_the_alignment():
     """With all words' own states equal, only the output vectors tell them apart."""
     head = head_of(output_dim=2)
     premise, hypothesis = text([3], 2, 1), text([3], 2, 2)

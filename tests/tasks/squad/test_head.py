@@ -110,7 +110,7 @@ class TestBestSpans:
             spans = [(i, j) for i in range(9) for j in range(i, min(i + longest, 9))]
             assert (first[b].item(), last[b].item()) == max(spans, key=lambda s: start[b, s[0]] + end[b, s[1]])
 
-    def test_the_end_never_comes_before_the_start(self):
+    def test_the_end_is_never_before_the_start(self):
         start, end = torch.tensor([[0.0, 0.0, 5.0]]), torch.tensor([[5.0, 0.0, 1.0]])
         assert [part.item() for part in best_spans(start, end, 17)] == [2, 2]
 
@@ -126,7 +126,7 @@ class TestHead:
         return [text_of(self.lengths, 5, output_dim, 1), text_of(self.words, 5, output_dim, 2)]
 
     @pytest.mark.parametrize("output_dim", [0, 2])
-    def test_padding_and_batch_mates_do_not_matter(self, output_dim):
+    def test_padding_and_other_examples_do_not_matter(self, output_dim):
         head, features = self.head(output_dim), self.features(output_dim)
         with torch.no_grad():
             start, end = head._scores(features)

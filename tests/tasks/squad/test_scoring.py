@@ -123,7 +123,7 @@ def test_all_questions_against_torchmetrics():
     assert ours.values["f1"] == pytest.approx(theirs["f1"].item(), abs=1e-3)
 
 
-def test_nothing_in_common_is_zero_even_of_two_answers_of_which_nothing_is_left():
+def test_no_common_word_is_zero_also_for_two_empty_answers():
     """The official script of version 1.1 says so; that of 2.0, for questions without an answer, does not."""
     assert (exact_match("the", "A."), word_f1("the", "A.")) == (1.0, 0.0)
 

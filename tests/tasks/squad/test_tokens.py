@@ -1,5 +1,5 @@
-# ruff: noqa: RUF001 - signs that look alike are what is tested
 """The tokens of SQuAD: the offsets of every token are exact for any text."""
+# ruff: noqa: RUF001 - characters that look alike are tested
 
 import random
 from itertools import pairwise

@@ -1,3 +1,5 @@
+"""Sentiment trees: parsing, which phrases are read, errors with file and line, and scores."""
+
 import re
 import subprocess
 
@@ -46,7 +48,7 @@ class TestParsing:
             Node(3, 0, 3),
         ]
 
-    def test_a_no_break_space_stands_within_a_word(self):
+    def test_a_no_break_space_is_part_of_a_word(self):
         assert parse_tree("(2 (2 2\u00a01\\/2) (2 stars))")[0] == ("2\u00a01\\/2", "stars")
 
     def test_a_label_may_be_a_word_too(self):
@@ -64,7 +66,7 @@ class TestParsing:
 
 
 class TestExamples:
-    def test_phrases_in_training_sentences_otherwise(self, tmp_path):
+    def test_training_reads_phrases_dev_and_test_sentences(self, tmp_path):
         content = f"{WORKS}\n{FAILS}\n"
         sentences = [("It works .", 3), ("It fails .", 1)]
         phrases = [("It", 2), ("works", 3), (".", 2), ("works .", 3), ("fails", 1), ("fails .", 1)]
@@ -74,13 +76,13 @@ class TestExamples:
             assert simple(read(tmp_path, content, split, eval_phrases=True)) == sentences + phrases
         assert simple(read(tmp_path, content, train_phrases=False)) == sentences
 
-    def test_names_lead_to_the_line_and_are_unique(self, tmp_path):
+    def test_ids_name_the_line_and_are_unique(self, tmp_path):
         examples = read(tmp_path, f"{WORKS}\n{FAILS}\n")
         assert [example.id for example in examples[:2]] == ["trees.txt:1", "trees.txt:2"]
         assert examples[2] == SentimentExample("trees.txt:1.0", ("It",), 2, whole=False)
         assert len({example.id for example in examples}) == len(examples)
 
-    def test_copies(self, tmp_path):
+    def test_phrases_that_occur_again(self, tmp_path):
         """A phrase with its label is read once, with two labels twice; sentences are all kept."""
         content = f"{WORKS}\n{WORKS}\n(3 works)\n(4 works)\n"
         whole = [("It works .", 3), ("It works .", 3), ("works", 3), ("works", 4)]
@@ -88,7 +90,7 @@ class TestExamples:
         four = [("It", 2), ("works", 3), (".", 2), ("works .", 3)]
         assert simple(read(tmp_path, content, unique_phrases=False)) == whole + 2 * four
 
-    def test_short_phrases_are_left_out_short_sentences_never(self, tmp_path):
+    def test_short_phrases_are_left_out_but_not_short_sentences(self, tmp_path):
         content = f"{WORKS}\n(3 Good)\n"
         assert simple(read(tmp_path, content, min_phrase_tokens=2)) == [("It works .", 3), ("Good", 3), ("works .", 3)]
         assert len(read(tmp_path, content, min_phrase_tokens=4)) == 2
@@ -104,7 +106,7 @@ class TestExamples:
         [f"{WORKS}\r\n{FAILS}\r\n", f"\ufeff{WORKS}\n{FAILS}", f"{WORKS}\n{FAILS}\n\n \n"],
         ids=["CRLF", "byte order mark", "blank at the end"],
     )
-    def test_harmless_differences(self, tmp_path, content):
+    def test_accepted_differences_between_files(self, tmp_path, content):
         assert read(tmp_path, content) == read(tmp_path, f"{WORKS}\n{FAILS}\n")
 
     def test_rows_of_the_hub(self, tmp_path):
@@ -163,7 +165,7 @@ class TestBadInput:
         with pytest.raises(InputError, match="line 2: expected UTF-8"):
             read(tmp_path, f"{WORKS}\n(2 caf".encode() + b"\xe9)\n")
 
-    def test_the_command_says_it_in_one_line(self, command, tmp_path):
+    def test_the_command_prints_the_error_in_one_line(self, command, tmp_path):
         for split in ("train", "dev", "test"):
             (tmp_path / f"{split}.txt").write_text(f"{WORKS}\n(7 bad)\n")
         names = "{" + ",".join(f"{split}:[{split}.txt]" for split in ("train", "dev", "test")) + "}"
@@ -231,7 +233,7 @@ class TestTask:
         }
 
 
-def test_the_preset_s_settings():
+def test_settings_of_the_preset():
     """Facts B.2: AllenNLP's presets without and with ELMo."""
     for arm, dropout in (("glove", 0.25), ("elmo", 0.5), ("elmo_random", 0.5)):
         config = run_of("task=sst5", f"features={arm}", "data=paper")
@@ -254,7 +256,7 @@ def test_the_preset_s_settings():
     assert (elmo.places, elmo.l2, elmo.dropout, elmo.layer_norm) == (["input"], 0.001, 0.0, False)
 
 
-def test_what_is_read_can_be_switched():
+def test_which_phrases_are_read_is_a_setting():
     config = run_of("task=sst5", "data=paper", "datasets.paper.reader.min_phrase_tokens=4")
     assert config.task.reader == TreeReader(min_phrase_tokens=4)
     assert config.variant == {"data.reader.min_phrase_tokens": 4}

@@ -91,7 +91,7 @@ def test_against_numpy(output_dim):
         np.testing.assert_allclose(logits[i], expected, rtol=1e-4, atol=1e-5)
 
 
-def test_what_stands_in_the_padding_does_not_matter():
+def test_values_in_the_padding_do_not_matter():
     """Also where it is far from zero: the reference's mean would be wrong then."""
     network = head()
     torch.testing.assert_close(network.logits(features(padding=0.0)), network.logits(features(padding=1e4)))

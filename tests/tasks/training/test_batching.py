@@ -1,3 +1,5 @@
+"""Batches: every example once, within the bounds, decided by the seed."""
+
 import random
 
 import pytest
@@ -21,13 +23,13 @@ def test_every_example_once_and_within_bounds(max_examples, max_tokens, shuffle_
         assert len(batch) == 1 or len(batch) * max(sizes[example] for example in batch) <= max_tokens
 
 
-def test_bounds_are_used_up():
+def test_batches_are_as_large_as_the_bounds_allow():
     assert [len(batch) for batch in plan_batches([5] * 10, 4, 10**9)] == [4, 4, 2]
     assert [len(batch) for batch in plan_batches([5] * 10, 100, 20)] == [4, 4, 2]
 
 
 @pytest.mark.parametrize("shuffle_seed", [None, 1])
-def test_an_example_over_the_bound_is_alone_rather_than_dropped(shuffle_seed):
+def test_an_example_over_the_bound_is_a_batch_by_itself(shuffle_seed):
     batches = plan_batches([3, 999, 4, 5], 64, 100, shuffle_seed)
     assert [1] in batches
     assert sorted(map(sorted, batches)) == [[0, 2, 3], [1]]
@@ -56,7 +58,7 @@ def test_seeds_decide_the_batches_and_their_order():
     assert longest != sorted(longest)
 
 
-def test_the_global_generator_is_left_alone():
+def test_the_global_generator_is_unchanged():
     random.seed(5)
     expected = random.Random(5).random()
     plan_batches([1, 2, 3], 2, 10, shuffle_seed=1)

@@ -18,7 +18,7 @@ def hold_for_a_moment(megabytes):
 @pytest.mark.skipif(
     not (tasks.training.peak_memory.PROCESS / "clear_refs").exists(), reason="only Linux can reset the peak"
 )
-def test_what_an_earlier_run_held_does_not_count():
+def test_memory_of_an_earlier_run_does_not_count():
     forget_peak(CPU)
     before = peak_mb(CPU)
     hold_for_a_moment(300)
@@ -29,7 +29,7 @@ def test_what_an_earlier_run_held_does_not_count():
     assert before + 100 < peak_mb(CPU) < before + 250
 
 
-def test_elsewhere_it_is_the_peak_of_the_process(monkeypatch, tmp_path):
+def test_without_proc_it_is_the_peak_of_the_process(monkeypatch, tmp_path):
     monkeypatch.setattr(tasks.training.peak_memory, "PROCESS", tmp_path / "not" / "there")
     hold_for_a_moment(200)
     forget_peak(CPU)

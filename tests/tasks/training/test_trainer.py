@@ -1,3 +1,5 @@
+"""The training loop: stopping, steps, checkpoints and errors, on a model of one weight."""
+
 import math
 import re
 from dataclasses import replace
@@ -133,7 +135,7 @@ class TestStopping:
             {"ema": 0.0},
         ],
     )
-    def test_settings_that_cannot_be_meant(self, settings):
+    def test_settings_out_of_range_are_errors(self, settings):
         with pytest.raises(InputError, match=rf"trainer\.{next(iter(settings))}: expected"):
             fit(Line(), **settings)
 

@@ -92,7 +92,7 @@ class TestDeterminism:
 @pytest.mark.integration
 class TestCheckpoint:
     @pytest.mark.parametrize("stop", [1, 3])
-    def test_going_on_ends_as_if_nothing_had_happened(self, undisturbed, tmp_path, stop):
+    def test_a_resumed_run_ends_like_one_that_was_never_stopped(self, undisturbed, tmp_path, stop):
         path = tmp_path / "checkpoint.pt"
         Real(ELMO, epochs=stop, plateau_factor=0.5).fit(path, "mine", LAST_IS_BEST)
         torch.rand(7)
@@ -100,7 +100,7 @@ class TestCheckpoint:
         assert curve == undisturbed[0]
         assert same(weights, undisturbed[1])
 
-    def test_going_on_with_averaged_weights(self, averaged, undisturbed, tmp_path):
+    def test_resuming_with_averaged_weights(self, averaged, undisturbed, tmp_path):
         path = tmp_path / "checkpoint.pt"
         Real(ELMO, epochs=2, plateau_factor=0.5, ema=0.9).fit(path, "mine", LAST_IS_BEST)
         curve, weights = Real(ELMO, plateau_factor=0.5, ema=0.9).fit(path, "mine", LAST_IS_BEST)
@@ -119,7 +119,7 @@ class TestCheckpoint:
         assert "epoch 3/3" in err
         assert "epoch 2/3" not in err
 
-    def test_another_run_s_is_ignored(self, tmp_path):
+    def test_a_checkpoint_of_another_run_is_ignored(self, tmp_path):
         path = tmp_path / "checkpoint.pt"
         Real(WORDS, seed=2, epochs=2).fit(path, "other")
         curve, weights = Real(WORDS, epochs=2).fit(path, "mine")
@@ -146,7 +146,7 @@ class TestCheckpoint:
 
 @pytest.mark.integration
 class TestFrozen:
-    def test_training_leaves_the_bilm_alone(self):
+    def test_training_does_not_change_the_bilm(self):
         real = Real(ELMO, epochs=2)
         source = real.model.features.elmo.source
         before = {name: value.clone() for name, value in source.state_dict().items()}

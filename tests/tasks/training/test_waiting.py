@@ -54,14 +54,14 @@ def one_step(task, arm, device):
 
 @pytest.mark.parametrize("arm", ["words", "elmo"])
 @pytest.mark.parametrize("task", TASKS)
-def test_no_operation_of_a_step_makes_its_host_wait(task, arm):
+def test_no_operation_of_a_step_makes_the_host_wait(task, arm):
     step = one_step(task, arm, torch.device("cpu"))
     with Waiting() as waiting:
         step()
     assert waiting.seen == []
 
 
-def test_the_test_would_see_one():
+def test_a_step_that_waits_is_detected():
     mask = torch.tensor([True, False])
     with Waiting() as waiting:
         mask.nonzero()
@@ -75,7 +75,7 @@ def test_the_test_would_see_one():
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")
 @pytest.mark.parametrize("arm", ["words", "elmo"])
 @pytest.mark.parametrize("task", TASKS)
-def test_no_host_waits_for_its_gpu(task, arm):
+def test_the_host_does_not_wait_for_the_gpu(task, arm):
     step = one_step(task, arm, torch.device("cuda"))
     torch.cuda.set_sync_debug_mode("error")
     try:
