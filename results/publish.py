@@ -5,12 +5,14 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from elmo.common.errors import InputError
 from results.analysis.aggregate import Selection, summarise
 from results.analysis.rows import MINI
 from results.publishing.rules import publish_runs
 from results.publishing.tables_page import tables_page
 from results.records.collect import collect
 from results.records.environment import full_commit
+from results.records.experiment_file import load_experiment
 from results.records.printing import write
 from results.report.svg import standalone_svg
 from results.tables.formats import to_text
@@ -32,6 +34,7 @@ _EPILOG = """\
 examples:
   python -m results.publish results/runs            all finished runs
   python -m results.publish sweep/paper/TASK        some of them
+  python -m results.publish results/runs --experiment table1   the runs of one experiment
   python -m results.publish                         only updates the tables and figures
   python -m results.publish --check                 status 1 if one of them is out of date; writes nothing
   python -m results.publish runs --commit 6d569d5   fills in the commit of records that have none
@@ -55,7 +58,15 @@ def main(argv: Sequence[str] | None = None, root: Path = ROOT) -> int:
     if options.commit and commit is None:
         write(f"--commit: expected a commit of this repository, found {options.commit!r}\n", sys.stderr)
         return 2
-    outcomes = publish_runs(options.runs, root / PUBLISHED, commit) if options.runs else []
+    try:
+        experiment = load_experiment(options.experiment) if options.experiment else None
+    except InputError as error:
+        write(f"--experiment: {error}\n", sys.stderr)
+        return 2
+    if experiment and not options.runs:
+        write("--experiment: expected folders with its runs too, such as results/runs, found none\n", sys.stderr)
+        return 2
+    outcomes = publish_runs(options.runs, root / PUBLISHED, commit, experiment) if options.runs else []
     for outcome in outcomes:
         if outcome.kind != "left":
             write(f"{outcome.kind:9} {outcome.title}: {outcome.text}\n", sys.stdout)
@@ -88,6 +99,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("runs", nargs="*", type=Path, metavar="RUNS", help="folders with runs, such as results/runs")
+    parser.add_argument("--experiment", metavar="NAME", help="only the runs of this experiment, or of your PATH.toml")
     parser.add_argument("--commit", metavar="HASH", help="the commit of records that have none")
     parser.add_argument("--check", action="store_true", help="only report what is out of date")
     return parser

@@ -12,7 +12,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from elmo.common.durations import duration
+from elmo.common.errors import InputError
 from results.analysis.sweep_state import STATES, Overview, RunState, SweepState, look
+from results.records.experiment_file import Experiment, load_experiment, sweep_name
 from results.records.printing import printable, printable_lines, write
 
 DEFAULT_RUNS = Path("results", "runs")
@@ -37,16 +39,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Prints the status; returns the exit status: 1 for an unknown experiment."""
     options = _parser().parse_args(argv)
     runs_dir = Path(options.runs)
+    try:
+        experiment = load_experiment(options.experiment) if options.experiment else None
+    except InputError:
+        experiment = None  # a sweep that has no table, such as one of a user's YAML
+    name = options.experiment and sweep_name(options.experiment)
     if options.watch:
         try:
-            return _watch(runs_dir, options.experiment)
+            return _watch(runs_dir, name, experiment)
         except KeyboardInterrupt:
             return 130
-    overview = look(runs_dir)
-    if (complaint := _unknown(overview, options.experiment)) is not None:
+    overview = look(runs_dir, experiment)
+    if (complaint := _unknown(overview, name)) is not None:
         write(f"{complaint}\n", sys.stderr)
         return 1
-    overview = _chosen(overview, options.experiment)
+    overview = _chosen(overview, name)
     shown = json.dumps(_plain(overview), indent=1) if options.format == "json" else text(overview, runs_dir)
     write(f"{shown}\n", sys.stdout)
     return 0
@@ -126,16 +133,16 @@ def _chosen(overview: Overview, experiment: str | None) -> Overview:
     return Overview([sweep for sweep in overview.sweeps if sweep.name == experiment], overview.problems)
 
 
-def _watch(runs_dir: Path, experiment: str | None) -> int:
+def _watch(runs_dir: Path, name: str | None, experiment: Experiment | None) -> int:
     """Shows the status repeatedly until nothing can change any more."""
     with _screen() as show:
         before, changed_at = None, time.monotonic()
         while True:
-            overview = look(runs_dir)
-            if (complaint := _unknown(overview, experiment)) is not None:
+            overview = look(runs_dir, experiment)
+            if (complaint := _unknown(overview, name)) is not None:
                 write(f"{complaint}\n", sys.stderr)
                 return 1
-            overview = _chosen(overview, experiment)
+            overview = _chosen(overview, name)
             if overview != before:
                 before, changed_at = overview, time.monotonic()
             end = _end(overview, time.monotonic() - changed_at)
@@ -191,7 +198,7 @@ def _parser() -> argparse.ArgumentParser:
         default=str(DEFAULT_RUNS),
         help=f"folder with records, the runs_dir of tasks.run (default: {DEFAULT_RUNS})",
     )
-    parser.add_argument("--experiment", metavar="NAME", help="only this sweep, such as mini or table1")
+    parser.add_argument("--experiment", metavar="NAME", help="only this sweep, such as mini, table1 or PATH.toml")
     shape = parser.add_mutually_exclusive_group()
     shape.add_argument("--watch", action="store_true", help="update until nothing can change any more")
     shape.add_argument("--format", choices=("text", "json"), default="text", help="default: text")

@@ -4,11 +4,16 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from elmo.common.errors import InputError
 from results.analysis.aggregate import summarise
-from results.analysis.rows import Summary
+from results.records.collect import Finding, collect
+from results.records.experiment_file import load_experiment, values_of
 from results.records.printing import write
+from results.tables.cells import sections, sheets
+from results.tables.experiment_rows import fill
+from results.tables.experiment_table import experiment_page, experiment_text
 from results.tables.formats import FORMATS, MACHINE_FORMATS
-from results.tables.run_options import add_choices, choose
+from results.tables.run_options import add_choices, choose, folders_of
 from results.tables.terminal import can_draw, print_rich
 
 _DESCRIPTION = """\
@@ -24,6 +29,8 @@ examples:
   python -m results.table --runs sweep-a --runs sweep-b        two folders together; copies count once
   python -m results.table --data paper --format tex > table1.tex
   python -m results.table --compare A B                        other features than the default two
+  python -m results.table --experiment table1                  its rows and arms, and commands for empty cells
+  python -m results.table --experiment table1 seed=1 limit=40   some of its cells, run with a further setting
   python -m results.table --best-of 3                          the expected best dev score of three seeds
 
 --check fails (status 1) if
@@ -39,7 +46,14 @@ The reasons are written to stderr. Without --check the status is 0 for any runs.
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Prints the table; returns the exit status."""
-    options = _parser().parse_args(argv)
+    parser = _parser()
+    options = parser.parse_args(argv)
+    if options.experiment is not None:
+        if options.data or options.best_of:
+            parser.error("--data, --best-of: not with --experiment; data=NAME after it chooses rows")
+        return _show_experiment(options)
+    if options.cells:
+        parser.error(f"{' '.join(options.cells)}: expected --experiment NAME before keys that choose its cells")
     chosen = choose(options, options.best_of)
     if chosen.mistake:
         write(chosen.mistake, sys.stderr)
@@ -49,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for_people = options.format not in MACHINE_FORMATS
     notes = sys.stdout if for_people else sys.stderr  # keeps machine-readable output clean
     if summary.rows and options.format == "text" and can_draw(sys.stdout):
-        print_rich(summary)
+        print_rich(sheets(summary), sections(summary))
     elif summary.rows or not for_people:
         write(FORMATS[options.format](summary), sys.stdout)
     if not summary.rows:
@@ -57,7 +71,29 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not summary.rows or not for_people:
         for finding in summary.findings:
             write(f"{finding.kind}: {finding.text}\n", notes)
-    return _check(summary) if options.check else 0
+    no_rows = [] if summary.rows else ["no rows"]
+    return _check(summary.findings, no_rows) if options.check else 0
+
+
+def _show_experiment(options: argparse.Namespace) -> int:
+    """Prints the table of an experiment; returns the exit status."""
+    folders, runs_dir = folders_of(options)
+    try:
+        experiment = load_experiment(options.experiment).narrowed(dict(map(values_of, options.cells)))
+        if options.compare:
+            experiment = experiment.comparing(*options.compare)
+    except InputError as error:
+        write(f"results.table: {error}\n", sys.stderr)
+        return 2
+    table = fill(collect(folders), experiment, runs_dir)
+    if options.format == "text" and can_draw(sys.stdout):
+        print_rich(*experiment_page(table))
+    else:
+        write(experiment_text(table, options.format), sys.stdout)
+    if options.format in MACHINE_FORMATS:
+        for finding in table.findings:
+            write(f"{finding.kind}: {finding.text}\n", sys.stderr)
+    return _check(table.findings, []) if options.check else 0
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -68,6 +104,12 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_choices(parser)
+    parser.add_argument(
+        "--experiment", metavar="NAME", help="the table of an experiment, such as table1, or of your own PATH.toml"
+    )
+    parser.add_argument(
+        "cells", nargs="*", metavar="KEY=VALUE", help="of the experiment only these cells, such as seed=1"
+    )
     parser.add_argument("--format", choices=FORMATS, default="text", help="default: text")
     parser.add_argument(
         "--best-of",
@@ -85,11 +127,9 @@ def _at_least_one(text: str) -> int:
     return int(text)
 
 
-def _check(summary: Summary) -> int:
+def _check(findings: Sequence[Finding], reasons: Sequence[str]) -> int:
     kinds = {"failed": "failed run", "empty": "empty cell, filled by", "unreadable": "not read", "note": "wrong"}
-    reasons = [f"{kinds[finding.kind]}: {finding.text}" for finding in summary.findings if finding.wrong]
-    if not summary.rows:
-        reasons.append("no rows")
+    reasons = [*(f"{kinds[finding.kind]}: {finding.text}" for finding in findings if finding.wrong), *reasons]
     for reason in reasons:
         write(f"check: {reason}\n", sys.stderr)
     write(f"check: {len(reasons)} reasons to fail\n" if reasons else "check: nothing is wrong\n", sys.stderr)

@@ -49,7 +49,7 @@ def summarise(collection: Collection, selection: Selection) -> Summary:
         if item.record.limit is not None and not selection.include_limited:
             limited += 1
             if item.record.status == "failed":  # failures are always reported
-                findings.append(Finding("failed", _failure(item), wrong=True))
+                findings.append(Finding("failed", failure_text(item), wrong=True))
         else:
             by_row[identity.data, identity.task].append(item)
     if limited:
@@ -83,25 +83,25 @@ def _row(
             cells[record.identity.features, fingerprint(_settings(record))].append(record)
     groups: list[Group] = []
     for cell in cells.values():
-        groups += (cell_groups := _groups(cell))
+        groups += (cell_groups := groups_of(cell))
         if len(cell_groups) > 1:
             keys = sorted({k for g in cell_groups for k in differences(cell_groups[0].parts, g.parts)})
             text = f"{data} {task} {cell_groups[0].features}: runs that differ in {', '.join(keys)} are not averaged"
             findings.append(Finding("note", text, wrong=True, row=key))
-    examples = {id(item.record): _examples(item, findings) for item in found if item.record.status == "finished"}
+    examples = {id(item.record): examples_of(item, findings) for item in found if item.record.status == "finished"}
     groups = [replace(group, examples=[examples[id(record)] for record in group.records]) for group in groups]
     # Plain runs have an empty label and come first.
     groups.sort(key=lambda group: (group.label, column_order(group.features, compared)))
     failed = [item for item in found if item.record.status == "failed"]
     row = TableRow(data, task, groups, failed, load_paper().compared(data, task), compared)
-    findings += [Finding("failed", _failure(item), wrong=True, row=key) for item in row.failed]
+    findings += [Finding("failed", failure_text(item), wrong=True, row=key) for item in row.failed]
     findings += [Finding("note", text, wrong, row=key) for text, wrong in row_warnings(row)]
     if running := sum(item.record.status == "running" for item in found):
         findings.append(Finding("note", f"{data} {task}: {running} running", wrong=False, row=key))
     return row
 
 
-def _examples(item: FoundRecord, findings: list[Finding]) -> list[Example] | None:
+def examples_of(item: FoundRecord, findings: list[Finding]) -> list[Example] | None:
     """The run's test examples, or None; reports a score that the examples contradict."""
     record, path = item.record, item.path.with_name(EXAMPLES_NAME)
     row = (record.identity.data, record.identity.task)
@@ -126,7 +126,7 @@ def _settings(record: RunRecord) -> dict[str, str]:
     return settings if record.limit is None else {**settings, "limit": str(record.limit)}
 
 
-def _groups(records: Sequence[RunRecord]) -> list[Group]:
+def groups_of(records: Sequence[RunRecord]) -> list[Group]:
     """Splits records of one name into groups that differ only in the seed, labelled by the settings that differ."""
     equal: dict[str, list[RunRecord]] = defaultdict(list)
     for record in sorted(records, key=lambda record: record.identity.seed):
@@ -145,7 +145,8 @@ def _groups(records: Sequence[RunRecord]) -> list[Group]:
     return groups
 
 
-def _failure(item: FoundRecord) -> str:
+def failure_text(item: FoundRecord) -> str:
+    """The run that failed, why, and its record."""
     record, error = item.record, item.record.error
     settings = "".join(f" {key}={value}" for key, value in _settings(record).items())
     identity = record.identity

@@ -1,6 +1,7 @@
 """Warnings about a row: mixed commits, uncommitted changes, arms that differ in more than their features."""
 
 from collections import defaultdict
+from collections.abc import Collection
 
 from results.analysis.rows import TableRow
 from results.records.identity import Parts, differences, flattened
@@ -11,8 +12,13 @@ NAMES = ("features.name", "features.title", "task.title")  # no settings
 SOURCES = ("weights", "vectors", "dim", "untrained", "untrained_seed")
 
 
-def row_warnings(row: TableRow) -> list[tuple[str, bool]]:
-    """Warnings about the row's numbers, each with whether `--check` should fail: mixed code, or unequal arms."""
+def row_warnings(row: TableRow, wanted: Collection[str] = ()) -> list[tuple[str, bool]]:
+    """Warnings about the row's numbers, each with whether `--check` should fail: mixed code, or unequal arms.
+
+    Args:
+        row: The row.
+        wanted: Settings in which its arms differ on purpose.
+    """
     warnings = []
     for group in row.groups:
         where = f"{row.data} {row.task} {group.name}"
@@ -30,13 +36,13 @@ def row_warnings(row: TableRow) -> list[tuple[str, bool]]:
     for label in ["", *row.labels]:
         first, second = (row.group(features, label) for features in row.compared)
         if first and second:
-            keys, wrong = _arm_differences(first.records[0], second.records[0])
+            keys, wrong = _arm_differences(first.records[0], second.records[0], wanted)
             where, names = f"{row.data} {row.task} {label}".rstrip(), " and ".join(row.compared)
             warnings += [(f"{where}: {names}: arms differ in {', '.join(keys)}", wrong)] * bool(keys)
     return warnings
 
 
-def _arm_differences(first: RunRecord, second: RunRecord) -> tuple[list[str], bool]:
+def _arm_differences(first: RunRecord, second: RunRecord, wanted: Collection[str]) -> tuple[list[str], bool]:
     """The settings in which two arms differ unexpectedly, and whether that makes their gain doubtful.
 
     Arms of different kinds (with a biLM and without) always differ in `features`. Arms of the same kind should differ
@@ -46,7 +52,8 @@ def _arm_differences(first: RunRecord, second: RunRecord) -> tuple[list[str], bo
     found = differences(*sides)
     # A setting that only one of them has was added to the suite between the two runs; its default is the old behaviour.
     keys = [key for key, values in found.items() if key.startswith("features.") or "absent" not in values]
-    keys = [key for key in keys if key not in NAMES and (not key.startswith("recipes.") or key == "recipes.task")]
+    keys = [key for key in keys if not key.startswith("recipes.") or key == "recipes.task"]
+    keys = [key for key in keys if key not in (*NAMES, *wanted)]
     other = [key for key in keys if key.split(".")[0] not in ("features", "vectors", "weights")]
     if _feature_parts(sides[0]) != _feature_parts(sides[1]):
         return other, True

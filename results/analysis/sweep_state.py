@@ -1,12 +1,14 @@
 """State of sweeps and their runs, from the files in a folder: lists of runs, records and locks."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 from typing import Literal
 
-from results.records.collect import FoundRecord, collect
+from results.records.collect import FoundRecord, collect, runs_of_cells
+from results.records.experiment_file import Experiment
 from results.records.identity import RECORD_NAME, Identity, record_path
 from results.records.run_lock import LOCK_NAME, SILENCE, Owner, read_lock, silence
 from results.records.sweep_manifest import Manifest, read_manifests
@@ -92,10 +94,17 @@ class Overview:
     problems: Sequence[str] = field(default_factory=list)
 
 
-def look(runs_dir: Path) -> Overview:
-    """The state of every sweep and every run below a folder."""
+def look(runs_dir: Path, experiment: Experiment | None = None) -> Overview:
+    """The state of every sweep and every run below a folder.
+
+    Args:
+        runs_dir: The folder.
+        experiment: Shown as a sweep even if none was started with this folder, with the runs that are there already.
+    """
     manifests, problems = read_manifests(runs_dir)
     collection = collect([runs_dir])
+    if experiment and experiment.sweep_name not in [manifest.name for manifest in manifests]:
+        manifests.append(_not_started(experiment, collection.found))
     problems += [finding.text for finding in collection.findings if finding.wrong]
     records = {_name(item.record.identity): item for item in collection.found}
     locks = {path.parent: owner for path in sorted(runs_dir.rglob(LOCK_NAME)) if (owner := read_lock(path)) is not None}
@@ -114,6 +123,14 @@ def look(runs_dir: Path) -> Overview:
     if others:
         sweeps.append(SweepState("", "", "", others))
     return Overview(sweeps, problems)
+
+
+def _not_started(experiment: Experiment, found: Sequence[FoundRecord]) -> Manifest:
+    """The list of an experiment's runs, as its sweep would write it, with the names that records have."""
+    filled = zip(experiment.cells, runs_of_cells(found, experiment.cells), strict=True)
+    runs = [items[0].record.identity if items else cell.identity for cell, items in filled]
+    command = shlex.join(["python", "-m", "tasks.run", "-m", f"experiment={experiment.name}"])
+    return Manifest(experiment.sweep_name, command, runs)
 
 
 def _sweep(

@@ -14,8 +14,9 @@ from typing import Literal
 from elmo.common.files import read_json
 from results.analysis.aggregate import ROUNDING
 from results.analysis.names import recomputed
-from results.records.collect import FoundRecord, collect
+from results.records.collect import FoundRecord, collect, runs_of_cells
 from results.records.example_scores import ExamplesUnreadable, read_examples
+from results.records.experiment_file import Experiment
 from results.records.identity import EXAMPLES_NAME, RECORD_NAME, differences, record_path
 from results.records.record import RecordUnreadable, RunRecord, read_record, write_record
 
@@ -34,22 +35,32 @@ class PublishOutcome:
     text: str
 
 
-def publish_runs(folders: Sequence[Path], published: Path, commit: str | None = None) -> list[PublishOutcome]:
+def publish_runs(
+    folders: Sequence[Path], published: Path, commit: str | None = None, experiment: Experiment | None = None
+) -> list[PublishOutcome]:
     """Copies publishable runs from below the folders; returns an outcome for each run.
 
     Args:
         folders: Folders with records anywhere below.
         published: The target folder; the path below it follows from a run's identity.
         commit: The commit to fill into records that have none.
+        experiment: Only the runs of its cells.
     """
     collection = collect(folders)
+    found = collection.found
+    if experiment:
+        found = [item for items in runs_of_cells(found, experiment.cells) for item in items]
     outcomes = [PublishOutcome("refused", "not read", finding.text) for finding in collection.findings if finding.wrong]
     for folder in folders:
         if not folder.is_dir():
             outcomes.append(PublishOutcome("refused", str(folder), "expected a folder with runs, found no such folder"))
         elif next(folder.rglob(RECORD_NAME), None) is None:
             outcomes.append(PublishOutcome("refused", str(folder), f"expected runs, found no {RECORD_NAME} below it"))
-    return outcomes + [_publish(item, published, commit) for item in collection.found]
+    if experiment and not found:
+        outcomes.append(
+            PublishOutcome("refused", experiment.sweep_name, "expected runs of this experiment, found none")
+        )
+    return outcomes + [_publish(item, published, commit) for item in found]
 
 
 def _publish(item: FoundRecord, published: Path, commit: str | None) -> PublishOutcome:

@@ -1,12 +1,14 @@
 """Collects records from folders, without duplicates, and reports problems as findings."""
 
 import os
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
+from results.records.experiment_file import Cell
 from results.records.identity import RECORD_NAME, fingerprint, shown
 from results.records.record import RecordUnreadable, RunRecord, read_record
 
@@ -58,6 +60,20 @@ def collect(folders: Iterable[Path]) -> Collection:
     kept = _without_copies(found, findings)
     findings += [finding for item in kept if (finding := _clock(item))]
     return Collection(kept, findings)
+
+
+def runs_of_cells(found: Sequence[FoundRecord], cells: Sequence[Cell]) -> list[list[FoundRecord]]:
+    """The records of each cell."""
+    by_name: dict[tuple[str, str, str, int], list[FoundRecord]] = defaultdict(list)
+    for item in found:
+        name = item.record.identity
+        by_name[name.data, name.task, name.features, name.seed].append(item)
+    runs = []
+    for cell in cells:
+        name = cell.identity
+        known = by_name[name.data, name.task, name.features, name.seed]
+        runs.append([item for item in known if cell.is_run(item.record.identity, item.record.config)])
+    return runs
 
 
 def _record_files(folders: Iterable[Path], findings: list[Finding]) -> list[Path]:

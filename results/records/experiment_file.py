@@ -34,6 +34,8 @@ from results.records.typed_json import decode
 FOLDER = Path(__file__).parents[1] / "paper"
 SUFFIX = ".toml"
 NAMED = ("task", "data", "features")  # what every cell names
+# Settings that cannot change a score, so that records do not have them.
+NOT_RECORDED = ("device", "threads", "runs_dir", "data_dir", "dataset_file", "keep_weights", "store", "retry", "logger")
 NOT_HERE = ("seed", "experiment")  # what a row or an arm cannot set
 _OVERRIDE = re.compile(r"(\+\+?|~)?[\w./@-]+(=.*)?", re.DOTALL)
 
@@ -86,6 +88,11 @@ class Cell:
         """All that the run sets, as typed."""
         return [f"seed={self.seed}", *map(_typed, self.settings.items())]
 
+    @property
+    def extra_overrides(self) -> list[str]:
+        """What a user has set for all cells, as typed."""
+        return list(map(_typed, self.extra.items()))
+
     def value(self, key: str) -> str | None:
         """The value that the row, the arm or the seed has for a key, or None."""
         return str(self.seed) if key == "seed" else self.named.get(key)
@@ -101,7 +108,7 @@ class Cell:
 
         Args:
             identity: the run's name.
-            config: its resolved config; empty where it is not known, and settings not in the name then count as equal.
+            config: its resolved config, as its record has it.
         """
         own, settings = self.identity, self._recorded_settings()
         names = (own.data, own.task, own.features, own.seed)
@@ -109,8 +116,9 @@ class Cell:
             return False
         if identity.fold is not None or not identity.variant.keys() <= settings.keys():
             return False
+        # A setting that is the default is in the config, but not in the name.
         recorded = {**{key: _looked_up(config, key) for key in settings}, **identity.variant}
-        return all(found is ... or same_value(settings[key], found) for key, found in recorded.items())
+        return all(same_value(settings[key], found) for key, found in recorded.items())
 
     def _recorded_settings(self) -> dict[str, str]:
         """The settings other than the names, by the keys of a record."""
@@ -118,7 +126,7 @@ class Cell:
         found = {}
         for typed, value in self.settings.items():
             key = typed.lstrip("+")
-            if key not in NAMED:
+            if key not in NAMED and key.split(".")[0] not in NOT_RECORDED:
                 found[f"data.{key.removeprefix(datasets)}" if key.startswith(datasets) else key] = value
         return found
 
@@ -130,6 +138,7 @@ class Experiment:
     Attributes:
         name: The file's name, or the path as given.
         chosen: The cells that a user has chosen; None for all.
+        given: What the user has typed to choose them.
     """
 
     title: str
@@ -139,6 +148,7 @@ class Experiment:
     compare: Sequence[str] = ()
     name: str = ""
     chosen: Sequence[Cell] | None = None
+    given: Sequence[str] = ()
 
     @property
     def cells(self) -> Sequence[Cell]:
@@ -181,14 +191,25 @@ class Experiment:
                     )
             cells = [cell for cell in cells if any(same_value(value, cell.value(key)) for value in values)]
         if not cells:
-            chosen = " ".join(f"{key}={','.join(values)}" for key, values in given.items() if key not in extra)
+            asked = " ".join(f"{key}={','.join(values)}" for key, values in given.items() if key not in extra)
             lines = dict.fromkeys(" ".join(cell.overrides[1:]) for cell in self.cells)
             raise InputError(
-                f"{chosen}: no cell of experiment={self.name} has all of these. Its cells, without seeds:\n  "
+                f"{asked}: no cell of experiment={self.name} has all of these. Its cells, without seeds:\n  "
                 + "\n  ".join(lines)
             )
         further = [dict(zip(extra, combination, strict=True)) for combination in product(*extra.values())]
-        return replace(self, chosen=[replace(cell, extra=settings) for cell in cells for settings in further])
+        chosen = [replace(cell, extra=settings) for cell in cells for settings in further]
+        return replace(self, chosen=chosen, given=[f"{key}={','.join(values)}" for key, values in given.items()])
+
+    def comparing(self, first: str, second: str) -> "Experiment":
+        """The experiment with another pair of arms to compare.
+
+        Raises:
+            InputError: One of them is not an arm, or both are the same.
+        """
+        if first == second or not {first, second} <= self.arms.keys():
+            raise InputError(f"--compare: expected two of {', '.join(self.arms)}, found {first} {second}")
+        return replace(self, compare=(first, second))
 
 
 def sweep_name(given: str) -> str:
@@ -295,7 +316,7 @@ def _check(experiment: Experiment) -> None:
 
 def _refuse_unknown_keys(kind: type, values: object, where: str) -> None:
     """The decoder ignores unknown keys; in a file that a person writes, one is a mistake."""
-    known = [f.name for f in fields(kind) if f.name not in ("name", "chosen")]
+    known = [f.name for f in fields(kind) if f.name not in ("name", "chosen", "given")]
     for key in values if isinstance(values, Mapping) else ():
         if key not in known:
             raise ValueError(f"{where}{key}: expected one of {', '.join(known)}")

@@ -8,6 +8,7 @@ from results.analysis.names import short_title
 from results.analysis.paper_scores import load_paper
 from results.analysis.rows import Group, Summary, TableRow
 from results.analysis.verdict import verdict, verdict_legend, verdicts
+from results.records.collect import Finding
 from results.records.printing import printable
 
 EMPTY = "-"
@@ -72,7 +73,7 @@ def _main_line(row: TableRow, summary: Summary) -> list[str]:
     def cell(features: str) -> str:
         group = row.group(features)
         apart = any(g.features == features and g.label for g in row.groups)
-        return _score(group) if group else "below" if apart else EMPTY
+        return shown_score(group) if group else "below" if apart else EMPTY
 
     first, second, *others = summary.features
     arms = [cell(first), cell(second)]
@@ -92,7 +93,7 @@ def _paper(row: TableRow, arm: str) -> str:
 def _settings_line(row: TableRow, label: str, summary: Summary) -> list[str]:
     groups = {name: row.group(name, label) for name in summary.features}
     metric = next(group.metric for group in groups.values() if group)
-    scores = [_score(group) if group else EMPTY for group in groups.values()]
+    scores = [shown_score(group) if group else EMPTY for group in groups.values()]
     return [row.data, row.task, metric, label, *scores[:2], *gain_cells(row, label), *scores[2:]]
 
 
@@ -148,18 +149,24 @@ def _best_sheet(summary: Summary) -> list[Sheet]:
     return [_without_empty_columns(title, columns, lines)]
 
 
-def _score(group: Group) -> str:
+def shown_score(group: Group) -> str:
+    """Mean, standard deviation and number of seeds."""
     std = "" if group.std is None else f"±{group.std:.2f}"
     return f"{group.mean:.2f}{std} ({len(group.records)})"
 
 
 def sections(summary: Summary) -> list[tuple[str, list[str]]]:
     """The text below the table: (title, lines)."""
+    return findings_sections(summary.findings, legend(summary))
+
+
+def findings_sections(findings: Sequence[Finding], notes: Sequence[str]) -> list[tuple[str, list[str]]]:
+    """Findings by kind, and further notes: (title, lines)."""
     sections = [
-        (title, [" ".join(finding.text.split()) for finding in summary.findings if finding.kind == kind])
+        (title, [" ".join(finding.text.split()) for finding in findings if finding.kind == kind])
         for kind, title in TITLES.items()
     ]
-    sections[-1][1].extend(legend(summary))
+    sections[-1][1].extend(notes)
     return [(title, list(map(printable, lines))) for title, lines in sections if lines]
 
 

@@ -14,18 +14,18 @@ from results.analysis.rows import Group, Summary, TableRow
 from results.analysis.verdict import verdict
 from results.tables.cells import TITLES, Sheet, sections, sheets
 
+Sections = Sequence[tuple[str, Sequence[str]]]  # text below the tables: (title, lines)
 
-def to_text(summary: Summary) -> str:
-    """The table for a plain terminal, with notes below."""
-    blocks = [_text_sheet(sheet) for sheet in sheets(summary)]
-    blocks += ["\n".join([f"{title}:", *(f"  {line}" for line in lines)]) for title, lines in sections(summary)]
+
+def _as_text(found: Sequence[Sheet], below: Sections) -> str:
+    blocks = [_text_sheet(sheet) for sheet in found]
+    blocks += ["\n".join([f"{title}:", *(f"  {line}" for line in lines)]) for title, lines in below]
     return "\n\n".join(blocks) + "\n"
 
 
-def to_markdown(summary: Summary) -> str:
-    """The table in GitHub's Markdown; commands in a code block, for copying."""
-    blocks = [_markdown_sheet(sheet) for sheet in sheets(summary)]
-    for title, lines in sections(summary):
+def _as_markdown(found: Sequence[Sheet], below: Sections) -> str:
+    blocks = [_markdown_sheet(sheet) for sheet in found]
+    for title, lines in below:
         if title == TITLES["empty"]:
             blocks.append("\n".join([f"{title}:", "", "```sh", *lines, "```"]))
         else:
@@ -33,12 +33,34 @@ def to_markdown(summary: Summary) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
-def to_tex(summary: Summary) -> str:
-    """The table as LaTeX tabulars, with notes as comments."""
-    blocks = ["% needs \\usepackage{booktabs}", *(_tex_sheet(sheet) for sheet in sheets(summary))]
-    for title, lines in sections(summary):
+def _as_tex(found: Sequence[Sheet], below: Sections) -> str:
+    blocks = ["% needs \\usepackage{booktabs}", *map(_tex_sheet, found)]
+    for title, lines in below:
         blocks.append("\n".join(f"% {line}" for line in [f"{title}:", *lines]))
     return "\n\n".join(blocks) + "\n"
+
+
+# Formats for people, of tables and the text below them.
+LAYOUTS: Mapping[str, Callable[[Sequence[Sheet], Sections], str]] = {
+    "text": _as_text,
+    "md": _as_markdown,
+    "tex": _as_tex,
+}
+
+
+def to_text(summary: Summary) -> str:
+    """The table for a plain terminal, with notes below."""
+    return _as_text(sheets(summary), sections(summary))
+
+
+def to_markdown(summary: Summary) -> str:
+    """The table in GitHub's Markdown; commands in a code block, for copying."""
+    return _as_markdown(sheets(summary), sections(summary))
+
+
+def to_tex(summary: Summary) -> str:
+    """The table as LaTeX tabulars, with notes as comments."""
+    return _as_tex(sheets(summary), sections(summary))
 
 
 def to_csv(summary: Summary) -> str:
@@ -51,27 +73,27 @@ def to_csv(summary: Summary) -> str:
     header += [f"{name} {column}" for name in names for column in ("mean", "std", "n")]
     output = io.StringIO()
     writer = csv.writer(output, lineterminator="\n")
-    writer.writerow(map(_csv, header))
+    writer.writerow(map(csv_cell, header))
     for row in summary.rows:
         paper = row.paper
         cells: list[object] = [row.data, row.task, row.metric]
         cells += [column.get(arm) for column in ((paper.scores, paper.std) if paper else ({}, {})) for arm in pair]
         interval = row.interval()
-        cells += [_clean(row.gain())]
-        cells += [_clean(interval.low), _clean(interval.high), interval.p] if interval else [None, None, None]
+        cells += [clean(row.gain())]
+        cells += [clean(interval.low), clean(interval.high), interval.p] if interval else [None, None, None]
         cut = row.cut_interval()
-        cells += [_clean(row.error_cut()), *([_clean(cut.low), _clean(cut.high)] if cut else [None, None])]
+        cells += [clean(row.error_cut()), *([clean(cut.low), clean(cut.high)] if cut else [None, None])]
         cells += [" ".join(row.compared)]
         cells += [str(found) if (found := verdict(row.group(name), paper)) else None for name in pair]
         groups = {group.name: group for group in row.groups}
         for name in names:
             group = groups.get(name)
-            cells += [_clean(group.mean), _clean(group.std), len(group.records)] if group else [None, None, None]
-        writer.writerow(map(_csv, cells))
+            cells += [clean(group.mean), clean(group.std), len(group.records)] if group else [None, None, None]
+        writer.writerow(map(csv_cell, cells))
     return output.getvalue()
 
 
-def _csv(cell: object) -> object:
+def csv_cell(cell: object) -> object:
     """Puts a quote before text that a spreadsheet would read as a formula."""
     return f"'{cell}" if isinstance(cell, str) and cell.startswith(("=", "@", "+", "-", "\t", "\r")) else cell
 
@@ -103,23 +125,23 @@ def _json_row(row: TableRow, summary: Summary) -> dict[str, object]:
         "metric": row.metric,
         "features": {group.name: _json_group(group, row) for group in row.groups},
         "compared": list(row.compared),
-        "gain": _clean(row.gain()),
+        "gain": clean(row.gain()),
         "gain_interval": _json_interval(row.interval()),
-        "relative_error_cut": _clean(row.error_cut()),
+        "relative_error_cut": clean(row.error_cut()),
         "error_cut_interval": _json_interval(row.cut_interval()),
         "other_settings": {
             label: {
-                "gain": _clean(row.gain(label)),
+                "gain": clean(row.gain(label)),
                 "gain_interval": _json_interval(row.interval(label)),
-                "relative_error_cut": _clean(row.error_cut(label)),
+                "relative_error_cut": clean(row.error_cut(label)),
                 "error_cut_interval": _json_interval(row.cut_interval(label)),
             }
             for label in labels
         },
         "paper": {
             **asdict(paper),
-            "gain": _clean(second - first),
-            "relative_error_cut": _clean(relative_error_cut(first, second)),
+            "gain": clean(second - first),
+            "relative_error_cut": clean(relative_error_cut(first, second)),
         }
         if paper
         else None,
@@ -132,18 +154,18 @@ def _json_row(row: TableRow, summary: Summary) -> dict[str, object]:
 def _json_group(group: Group, row: TableRow) -> dict[str, object]:
     found = verdict(group, row.paper)
     return {
-        "mean": _clean(group.mean),
-        "std": _clean(group.std),
+        "mean": clean(group.mean),
+        "std": clean(group.std),
         "n": len(group.records),
-        "scores": [_clean(score) for score in group.scores],
+        "scores": [clean(score) for score in group.scores],
         "seeds": group.seeds,
         "features": group.features,
         "settings": dict(group.settings),
         "limit": group.records[0].limit,
-        "verdict": {key: value if isinstance(value, str) else _clean(value) for key, value in asdict(found).items()}
+        "verdict": {key: value if isinstance(value, str) else clean(value) for key, value in asdict(found).items()}
         if found
         else None,
-        "expected_best_dev": [_clean(group.best_of(n)) for n in range(1, len(group.records) + 1)],
+        "expected_best_dev": [clean(group.best_of(n)) for n in range(1, len(group.records) + 1)],
     }
 
 
@@ -151,7 +173,7 @@ def _json_interval(interval: Interval | None) -> dict[str, object] | None:
     return asdict(interval) if interval else None
 
 
-def _clean(number: float | None) -> float | None:
+def clean(number: float | None) -> float | None:
     """Rounds off the noise of binary fractions: 2.07, not 2.069999999999993."""
     return None if number is None else round(number, 6)
 

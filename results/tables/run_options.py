@@ -58,20 +58,23 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
         "--compare",
         nargs=2,
         metavar=("A", "B"),
-        default=default_pair(),
         help=f"the two features whose difference is the gain, B minus A (default: {' '.join(default_pair())})",
     )
 
 
 def choose(options: argparse.Namespace, best_of: int | None = None) -> Chosen:
     """Reads the runs that the options choose."""
-    folders = [Path(folder) for folder in options.runs] + ([PUBLISHED] if options.published else [])
-    folders = folders or [DEFAULT_RUNS]
-    runs_dir = Path(options.runs[0]) if len(options.runs) == 1 else None
-    first, second = options.compare
+    folders, runs_dir = folders_of(options)
+    first, second = options.compare or default_pair()
     collection = collect(folders)
     selection = Selection(options.data, options.include_limited, runs_dir, (first, second), best_of)
     return Chosen(folders, collection, selection, _mistake(collection, (first, second)))
+
+
+def folders_of(options: argparse.Namespace) -> tuple[list[Path], Path | None]:
+    """The folders to read, and the one for suggested commands, if not the default."""
+    folders = [Path(folder) for folder in options.runs] + ([PUBLISHED] if options.published else [])
+    return folders or [DEFAULT_RUNS], Path(options.runs[0]) if len(options.runs) == 1 else None
 
 
 def _mistake(collection: Collection, compared: tuple[str, str]) -> str:

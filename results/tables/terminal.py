@@ -1,12 +1,12 @@
 """The results table on a terminal, drawn with rich: gain and verdict in colour."""
 
+from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import TextIO
 
-from results.analysis.rows import Summary
-from results.tables.cells import EMPTY, GAIN_COLUMNS, VERDICT, Sheet, sections, sheets
+from results.tables.cells import EMPTY, GAIN_COLUMNS, VERDICT, Sheet
 
-NAMES = ("data", "task", "metric", "settings")  # the columns that name a line
+NAMES = ("data", "task", "row", "metric", "settings")  # the columns that name a line
 
 
 def can_draw(stream: TextIO) -> bool:
@@ -15,16 +15,16 @@ def can_draw(stream: TextIO) -> bool:
     return stream.isatty() and encoding == "utf8" and find_spec("rich") is not None
 
 
-def print_rich(summary: Summary) -> None:
+def print_rich(sheets: Sequence[Sheet], sections: Sequence[tuple[str, Sequence[str]]]) -> None:
     """Draws the sheets as tables, with notes below."""
     from rich.console import Console
     from rich.text import Text
 
     console = Console()
-    for sheet in sheets(summary):
+    for sheet in sheets:
         _print_sheet(sheet)
         console.print()
-    for title, lines in sections(summary):
+    for title, lines in sections:
         console.print(Text(title, style="bold"))
         for line in lines:  # not wrapped: a command must stay one line to be copied
             console.print(Text(f"  {line}"), soft_wrap=True)

@@ -60,6 +60,21 @@ def test_records_and_examples_are_copied_and_nothing_else(runs, root, capsys):
     assert "added     paper sst5 elmo seed 2: accuracy 63.00" in out
 
 
+def test_only_the_runs_of_an_experiment(runs, root, tmp_path, capsys):
+    save_run(runs, 44, task="sst5", features="word2vec")
+    save_run(runs, 44, task="sst5", features="glove", variant={"trainer.lr": 0.5}, lr=0.5)
+    assert main([str(runs), "--experiment", "table1"], root) == 0
+    assert {Path(name).parts[:-1] for name in published(root)} == {
+        ("paper", "sst5", arm, f"seed-{seed}") for arm in ("glove", "elmo") for seed in (1, 2)
+    }
+    capsys.readouterr()
+    assert main([str(runs), "--experiment", "mini"], root) == 1
+    assert "refused   mini: expected runs of this experiment, found none" in capsys.readouterr().out
+    assert main(["--experiment", "table1"], root) == 2
+    assert main([str(runs), "--experiment", "nowhere"], root) == 2
+    assert "--experiment: experiment=nowhere: expected fewer_labels, mini" in capsys.readouterr().err
+
+
 def test_what_is_made_from_them_is_written_and_then_up_to_date(runs, root, capsys):
     main([str(runs)], root)
     page = (root / "results" / "tables.md").read_text()

@@ -173,12 +173,32 @@ class TestFolder:
         assert "runs of no sweep" not in shown("--experiment", "table1")[1]
 
     def test_an_unknown_experiment(self, tmp_path, shown):
-        code, out, err = shown("--experiment", "mini")
+        code, out, err = shown("--experiment", "ours")
         assert (code, out) == (1, "")
-        assert "no sweep 'mini' was started with this folder; none was started yet" in err
+        assert "no sweep 'ours' was started with this folder; none was started yet" in err
         sweep_of_six(tmp_path)
-        err = shown("--experiment", "mini")[2]
-        assert "there are: table1. Start it with: python -m tasks.run -m experiment=mini" in err
+        err = shown("--experiment", "ours")[2]
+        assert "there are: table1. Start it with: python -m tasks.run -m experiment=ours" in err
+
+    def test_an_experiment_that_was_not_started_is_its_table(self, tmp_path, shown):
+        """Records from another machine count, in whichever way their names say the same."""
+        file = tmp_path / "mine.toml"
+        file.write_text(
+            'title = "mine"\nseeds = [1, 2]\n[arms]\na = ["features=glove"]\nb = ["features=elmo"]\n'
+            '[[rows]]\noverrides = ["task=ner", "data=paper", "trainer.lr=1e-3"]\n'
+        )
+        save(tmp_path, make_record())
+        save(tmp_path, make_record(features="elmo", seed=2))
+        save(tmp_path, make_record(features="elmo", seed=1, variant={"trainer.lr": 0.5}, lr=0.5))
+        code, out, _ = shown("--experiment", str(file))
+        assert code == 0
+        first, command, *missing = out.splitlines()
+        assert first.startswith("mine: 2 of 4 done, 2 missing; ")
+        assert command.strip() == f"python -m tasks.run -m experiment={file}"
+        assert [line.split()[:6] for line in missing] == [
+            ["missing", "paper", "ner", "elmo", "seed", "1"],
+            ["missing", "paper", "ner", "glove", "seed", "2"],
+        ]
 
     def test_nothing_at_all(self, tmp_path, shown):
         assert "experiment=mini" in shown()[1]
@@ -246,7 +266,7 @@ class TestWatch:
         assert "no process will start what is missing (1)." in shown("--watch")[1]
 
     def test_an_unknown_experiment(self, shown):
-        assert shown("--watch", "--experiment", "mini")[0] == 1
+        assert shown("--watch", "--experiment", "ours")[0] == 1
 
     @pytest.mark.integration
     def test_on_a_terminal_it_redraws(self, tmp_path):

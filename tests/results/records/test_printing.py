@@ -18,6 +18,7 @@ from results.records.record import RecordConflict, RecordUnreadable, RunError, d
 from results.records.run_lock import LOCK_NAME, Owner, Process
 from results.records.sweep_manifest import Manifest, write_manifest
 from results.report.__main__ import main as report
+from results.tables.cells import sections, sheets
 from results.tables.terminal import print_rich
 from tests.results.making import make_record, run_table, save
 
@@ -58,7 +59,8 @@ def test_the_table_only_prints(capsys, runs, form):
 
 
 def test_the_table_on_a_terminal_only_prints(capsys, runs):
-    print_rich(summarise(collect([runs]), Selection()))
+    summary = summarise(collect([runs]), Selection())
+    print_rich(sheets(summary), sections(summary))
     out = capsys.readouterr().out
     assert acts(out) == set()
     assert HARMLESS in out

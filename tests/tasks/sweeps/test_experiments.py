@@ -8,10 +8,11 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.types import RunMode
 
 from elmo.common.errors import InputError
+from results.records.experiment_file import NOT_RECORDED
 from results.records.record import read_record
 from results.records.sweep_manifest import read_manifests
 from tasks.data.datasets import DataSource
-from tasks.running.config import run_config, typed_config
+from tasks.running.config import NOT_IN_FINGERPRINT, run_config, typed_config
 from tasks.running.schema import compose_config
 from tasks.sweeps import callback, experiment_sweeper
 from tests.tasks.making import SMALL
@@ -102,6 +103,10 @@ class TestShipped:
             source = DataSource(config.data, config.data_dir, train_fraction=float(share), seed=1)
             sizes.add(len(source.load(config.task, "train").examples))
         assert sizes == {150, 300, 600, 900}
+
+
+def test_settings_that_records_do_not_have_are_those_of_the_config():
+    assert set(NOT_RECORDED) == set(NOT_IN_FINGERPRINT)
 
 
 class TestChoosing:

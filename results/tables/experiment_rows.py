@@ -1,0 +1,163 @@
+"""Rows of an experiment's table: its cells, filled with records, and commands for the empty ones."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from results.analysis.aggregate import examples_of, failure_text, groups_of
+from results.analysis.names import task_title
+from results.analysis.paper_scores import PaperScore, load_paper
+from results.analysis.row_warnings import row_warnings
+from results.analysis.rows import Group, TableRow
+from results.records.collect import Collection, Finding, FoundRecord, runs_of_cells
+from results.records.experiment_file import Cell, Experiment, ExperimentRow
+from results.records.identity import differences
+from results.records.record import RunRecord
+
+PARTIAL = ("limit", "train_fraction")  # settings under which the paper's numbers do not apply
+
+Filled = Sequence[tuple[Cell, Sequence[FoundRecord]]]  # cells of one row and arm, each with its records
+
+
+@dataclass(frozen=True)
+class ExperimentLine:
+    """A row of the table: what the experiment's file says, and our runs.
+
+    Attributes:
+        title: Its name for people.
+        spec: The row in the file.
+        runs: Our runs, with the arms of the experiment in place of features.
+        paper: Arm -> the paper's number.
+        paper_std: Arm -> the standard deviation that the paper prints.
+    """
+
+    title: str
+    spec: ExperimentRow
+    runs: TableRow
+    paper: Mapping[str, float]
+    paper_std: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class ExperimentTable:
+    """The table of an experiment; the gain is the difference between the two arms in `compared`."""
+
+    title: str
+    arms: Sequence[str]
+    compared: tuple[str, str] | None
+    lines: Sequence[ExperimentLine]
+    findings: Sequence[Finding]
+
+
+def fill(collection: Collection, experiment: Experiment, runs_dir: Path | None = None) -> ExperimentTable:
+    """The rows of the experiment in its order, with findings about them and commands that fill empty cells.
+
+    Args:
+        collection: The records to take runs from; other runs than the experiment's are left out.
+        experiment: The experiment, or what was chosen of it.
+        runs_dir: The folder for suggested commands, if not the default.
+    """
+    compared = (experiment.compare[0], experiment.compare[1]) if experiment.compare else None
+    rows: dict[tuple[str, ...], dict[str, list[tuple[Cell, list[FoundRecord]]]]] = {}
+    for cell, found in zip(experiment.cells, runs_of_cells(collection.found, experiment.cells), strict=True):
+        row = rows.setdefault((*cell.row.overrides, *cell.extra_overrides), {})
+        row.setdefault(cell.arm, []).append((cell, found))
+    findings = [finding for finding in collection.findings if finding.row is None]
+    lines = [_line(row, compared, findings) for row in rows.values()]
+    if not any(line.runs.groups for line in lines):
+        findings.append(Finding("empty", _command(experiment, [], runs_dir), wrong=True))
+    else:
+        for row in rows.values():
+            for arm, cells in row.items():
+                missing = [(cell, found) for cell, found in cells if not _finished(found)]
+                if missing:
+                    wrong = compared is not None and arm in compared and len(missing) == len(cells)
+                    name = missing[0][0].identity
+                    command = _command(experiment, missing, runs_dir)
+                    findings.append(Finding("empty", command, wrong, row=(name.data, name.task)))
+    return ExperimentTable(experiment.title, list(experiment.arms), compared, lines, findings)
+
+
+def _line(row: Mapping[str, Filled], compared: tuple[str, str] | None, findings: list[Finding]) -> ExperimentLine:
+    cell = next(iter(row.values()))[0][0]
+    spec, name = cell.row, cell.identity
+    key = (name.data, name.task)
+    title = " ".join([spec.title or _default_title(cell), *cell.extra_overrides])
+    groups, failed, running = list[Group](), list[FoundRecord](), 0
+    for arm, cells in row.items():
+        items = [item for _, found in cells for item in found]
+        failed += [item for item in items if item.record.status == "failed"]
+        running += sum(item.record.status == "running" for item in items)
+        groups += _groups(f"{title} {arm}", arm, spec, items, findings)
+    runs = TableRow(*key, groups, failed, None, compared or ("", ""))
+    findings += [Finding("failed", failure_text(item), wrong=True, row=key) for item in failed]
+    wanted = {key for cells in row.values() for key in cells[0][0].identity.variant}
+    findings += [Finding("note", text, wrong, row=key) for text, wrong in row_warnings(runs, wanted)]
+    if running:
+        findings.append(Finding("note", f"{title}: {running} running", wrong=False, row=key))
+    known = None if spec.paper else _known_scores(cell)
+    if known is None:
+        return ExperimentLine(title, spec, runs, spec.paper, spec.paper_std)
+    return ExperimentLine(title, spec, replace(runs, paper=known), known.scores, known.std)
+
+
+def _groups(
+    where: str, arm: str, spec: ExperimentRow, items: Sequence[FoundRecord], findings: list[Finding]
+) -> list[Group]:
+    """The numbers of one cell: one, or several with different labels if its runs cannot be averaged."""
+    finished = {id(item.record): item for item in items if item.record.status == "finished"}
+    found = groups_of([item.record for item in finished.values()]) if finished else []
+    keys = sorted({key for group in found for key in differences(found[0].parts, group.parts)})
+    groups = []
+    if keys:
+        findings.append(Finding("note", f"{where}: runs that differ in {', '.join(keys)} are not averaged", wrong=True))
+    for group in found:
+        examples = [examples_of(finished[id(record)], findings) for record in group.records]
+        kept = [(_shown(record, spec), run) for record, run in zip(group.records, examples, strict=True)]
+        scored = [(record, run) for record, run in kept if record is not None]
+        if len(scored) < len(kept):
+            text = (
+                f"{where}: {len(kept) - len(scored)} runs have no {spec.split} score by {spec.metric or 'the metric'}"
+            )
+            findings.append(Finding("note", text, wrong=True))
+        if scored:
+            settings = {key: value for key, value in group.settings.items() if key in keys}
+            runs = [run if spec.split == "test" else None for _, run in scored]  # examples are those of test
+            groups.append(Group(arm, settings, [record for record, _ in scored], runs))
+    return groups
+
+
+def _shown(record: RunRecord, spec: ExperimentRow) -> RunRecord | None:
+    """The record with the row's metric and split in place of its main score; None if it has no such score."""
+    metric, scores = spec.metric or record.metric, record.scores.get(spec.split, {})
+    return replace(record, metric=metric, scores={**record.scores, "test": scores}) if metric in scores else None
+
+
+def _default_title(cell: Cell) -> str:
+    """The name of the task on the data, and what else the row sets."""
+    others = [override for override in cell.row.overrides if override.partition("=")[0] not in ("task", "data")]
+    return " ".join([task_title(cell.identity.data, cell.identity.task), *others])
+
+
+def _known_scores(cell: Cell) -> PaperScore | None:
+    """The numbers of paper/scores.toml, if they apply to the cell's row."""
+    if cell.row.metric or cell.row.split != "test" or any(key in cell.settings for key in PARTIAL):
+        return None
+    return load_paper().compared(cell.identity.data, cell.identity.task)
+
+
+def _finished(found: Sequence[FoundRecord]) -> bool:
+    return any(item.record.status == "finished" for item in found)
+
+
+def _command(experiment: Experiment, missing: Filled, runs_dir: Path | None) -> str:
+    """The command that makes these runs of one row and arm, or all runs if there are none."""
+    words = [f"experiment={experiment.name}"]
+    if missing:
+        words += [*missing[0][0].overrides[1:], f"seed={','.join(str(cell.seed) for cell, _ in missing)}"]
+        words += ["retry=failed"] * any(found for _, found in missing)
+    else:
+        words += experiment.given
+    words += [f"runs_dir={runs_dir}"] if runs_dir else []
+    return f"python -m tasks.run -m {shlex.join(words)}"

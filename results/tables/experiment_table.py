@@ -1,0 +1,128 @@
+"""The table of an experiment in every output format: its rows and arms next to the paper's numbers."""
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from results.analysis.verdict import verdict, verdict_legend
+from results.records.printing import printable
+from results.tables.cells import (
+    EMPTY,
+    GAIN_COLUMNS,
+    VERDICT,
+    Sheet,
+    findings_sections,
+    gain_cells,
+    interval_legend,
+    shown_score,
+)
+from results.tables.experiment_rows import ExperimentLine, ExperimentTable
+from results.tables.formats import LAYOUTS, clean, csv_cell
+
+GAINS = ("gain", "interval", "p", "cut")  # the first of GAIN_COLUMNS
+
+
+def experiment_text(table: ExperimentTable, form: str) -> str:
+    """The table in one of the formats of results.table."""
+    if form == "json":
+        return json.dumps([_plain(line, table) for line in table.lines], indent=2, ensure_ascii=False) + "\n"
+    if form == "csv":
+        return _csv(table)
+    return LAYOUTS[form](*experiment_page(table))
+
+
+def experiment_page(table: ExperimentTable) -> tuple[list[Sheet], list[tuple[str, list[str]]]]:
+    """The table to lay out, and the text below it."""
+    printed = [arm for arm in table.arms if any(arm in line.paper for line in table.lines)]
+    columns = [("row", "l"), ("metric", "l")]
+    for arm in table.arms:
+        columns += [(f"paper\n{printable(arm)}", "l")] * (arm in printed) + [(printable(arm), "l")]
+    columns += [GAIN_COLUMNS[name] for name in GAINS] if table.compared else []
+    judged = [arm for arm in table.arms if any(_verdict(line, arm) for line in table.lines)]
+    columns += [(f"{arm}{VERDICT}", "l") for arm in map(printable, judged)]
+    lines = []
+    for line in table.lines:
+        cells = [line.title, f"{line.spec.split} {_metric(line)}".removeprefix("test ")]
+        for arm in table.arms:
+            group = line.runs.group(arm)
+            cells += [_paper(line, arm)] * (arm in printed) + [shown_score(group) if group else EMPTY]
+        cells += gain_cells(line.runs, "")[: len(GAINS)] if table.compared else []
+        cells += [_verdict(line, arm) or EMPTY for arm in judged]
+        lines.append([printable(cell) for cell in cells])
+    title = f"{table.title}: scores in percent, mean±std (number of seeds)"
+    notes = interval_legend([(line.title, line.runs.interval()) for line in table.lines]) if table.compared else []
+    notes += [f"vs paper: {verdict_legend()}"] if judged else []
+    notes += [f"{line.title}: {line.spec.source}" for line in table.lines if line.spec.paper and line.spec.source]
+    for line in table.lines:
+        if line.runs.paper and line.runs.paper.split != "test":
+            notes.append(f"{line.title}: the paper's {line.runs.paper.split} scores, on the examples that we test on")
+    if separate := [line.title for line in table.lines if line.runs.labels]:
+        notes.append(f"{', '.join(separate)}: runs under different settings, which have no mean; see the notes")
+    return [Sheet(printable(title), columns, lines)], findings_sections(table.findings, notes)
+
+
+def _metric(line: ExperimentLine) -> str:
+    printed = line.runs.paper.metric if line.runs.paper else EMPTY
+    return line.spec.metric or line.runs.metric or printed
+
+
+def _paper(line: ExperimentLine, arm: str) -> str:
+    if arm not in line.paper:
+        return EMPTY
+    std = f"±{line.paper_std[arm]:.2f}" if arm in line.paper_std else ""
+    return f"{line.paper[arm]}{std}"
+
+
+def _verdict(line: ExperimentLine, arm: str) -> str:
+    """How ours compares with the number of paper/scores.toml; the file of an experiment has no margins."""
+    return str(verdict(line.runs.group(arm), line.runs.paper) or "")
+
+
+def _plain(line: ExperimentLine, table: ExperimentTable) -> dict[str, object]:
+    arms = {}
+    for arm in table.arms:
+        group = line.runs.group(arm)
+        arms[arm] = {
+            "mean": clean(group.mean) if group else None,
+            "std": clean(group.std) if group else None,
+            "scores": [clean(score) for score in group.scores] if group else [],
+            "seeds": group.seeds if group else [],
+            "paper": line.paper.get(arm),
+            "paper_std": line.paper_std.get(arm),
+        }
+    interval = line.runs.interval() if table.compared else None
+    return {
+        "row": line.title,
+        "data": line.runs.data,
+        "task": line.runs.task,
+        "metric": _metric(line),
+        "split": line.spec.split,
+        "arms": arms,
+        "compared": list(table.compared or ()),
+        "gain": clean(line.runs.gain()),
+        "gain_interval": asdict(interval) if interval else None,
+        "relative_error_cut": clean(line.runs.error_cut()),
+    }
+
+
+def _csv(table: ExperimentTable) -> str:
+    """One line per row with every column; six decimals, empty where unknown."""
+    of_arm = ("mean", "std", "seeds", "paper", "paper_std")
+    header = ["row", "data", "task", "metric", "split", *(f"{arm} {name}" for arm in table.arms for name in of_arm)]
+    header += ["gain", "gain_low", "gain_high", "gain_p", "relative_error_cut"]
+    output = io.StringIO()
+    writer = csv.writer(output, lineterminator="\n")
+    writer.writerow(map(csv_cell, header))
+    for line in table.lines:
+        cells: list[object] = [line.title, line.runs.data, line.runs.task, _metric(line), line.spec.split]
+        for arm in table.arms:
+            group = line.runs.group(arm)
+            own: Sequence[object] = (clean(group.mean), clean(group.std), len(group.records)) if group else [None] * 3
+            cells += [*own, line.paper.get(arm), line.paper_std.get(arm)]
+        interval = line.runs.interval() if table.compared else None
+        cells += [clean(line.runs.gain())]
+        cells += [clean(interval.low), clean(interval.high), interval.p] if interval else [None, None, None]
+        writer.writerow(map(csv_cell, [*cells, clean(line.runs.error_cut())]))
+    return output.getvalue()

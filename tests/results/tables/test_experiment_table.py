@@ -1,0 +1,203 @@
+"""The table of an experiment, on records made by hand."""
+
+import csv
+import json
+import shlex
+from dataclasses import replace
+
+import pytest
+
+from results.records.identity import EXAMPLES_NAME
+from results.records.record import RunError, write_examples
+from tests.results.making import make_record, run_table, save
+
+OWN = """
+title = "Two rows"
+seeds = [1, 2]
+compare = ["a", "b"]
+[arms]
+a = ["features=glove"]
+b = ["features=elmo", "trainer.lr=0.5"]
+c = ["features=word2vec"]
+[[rows]]
+overrides = ["task=ner", "data=wnut17"]
+paper = {a = 40.0, c = 50.5}
+paper_std = {c = 0.25}
+source = "Table 9, row 3"
+[[rows]]
+overrides = ["task=ner", "data=wnut17", "train_fraction=0.1"]
+title = "a tenth"
+"""
+
+
+@pytest.fixture
+def own(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text(OWN, encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def runs(tmp_path):
+    """The first row: a has 40 and 44, b 61 and failed, c nothing; and runs that are no cells."""
+    folder = tmp_path / "runs"
+    save(folder, make_record(40.0, data="wnut17"))
+    save(folder, make_record(44.0, data="wnut17", seed=2))
+    save(folder, make_record(61.0, data="wnut17", features="elmo", variant={"trainer.lr": 0.5}, lr=0.5))
+    broken = RunError("ValueError", "too wide")
+    save(folder, make_record(data="wnut17", features="elmo", seed=2, variant={"trainer.lr": 0.5}, lr=0.5, error=broken))
+    save(folder, make_record(11.0, data="wnut17", features="elmo"))
+    save(folder, make_record(12.0, data="wnut17", seed=3))
+    save(folder, make_record(13.0, data="wnut17", limit=5))
+    save(folder, make_record(14.0))
+    return folder
+
+
+def commands(out):
+    return [shlex.split(line)[4:] for line in out.splitlines() if line.strip().startswith("python -m tasks.run")]
+
+
+class TestRows:
+    def test_cells_next_to_the_paper_s_numbers(self, own, runs, capsys):
+        code, out, _ = run_table(capsys, "--runs", runs, "--experiment", own)
+        assert code == 0
+        lines = out.splitlines()
+        assert lines[0] == "Two rows: scores in percent, mean±std (number of seeds)"
+        assert lines[2].split() == ["row", "metric", "paper", "a", "b", "paper", "c", "gain", *lines[2].split()[8:]]
+        first, second = (line for line in lines[4:] if line.startswith(("wnut17", "NER", "a tenth")))
+        # The mean of 40 and 44, with a deviation of 2 * sqrt(2), and 61 - 42.
+        for cell in ("f1", "40.0", "42.00±2.83 (2)", "61.00 (1)", "50.5±0.25", "+19.00"):
+            assert cell in first
+        assert set(second.removeprefix("a tenth").split()) == {"-"}
+        assert all(f"{score}.00" not in out for score in (11, 12, 13, 14))
+        assert "Table 9, row 3" in out
+
+    def test_commands_for_the_empty_cells(self, own, runs, capsys):
+        out = run_table(capsys, "--runs", runs, "--experiment", own)[1]
+        row, end = ["task=ner", "data=wnut17"], f"runs_dir={runs}"
+        tenth = [*row, "train_fraction=0.1"]
+        b = ["features=elmo", "trainer.lr=0.5"]
+        assert commands(out) == [
+            [f"experiment={own}", *row, *b, "seed=2", "retry=failed", end],
+            [f"experiment={own}", *row, "features=word2vec", "seed=1,2", end],
+            [f"experiment={own}", *tenth, "features=glove", "seed=1,2", end],
+            [f"experiment={own}", *tenth, *b, "seed=1,2", end],
+            [f"experiment={own}", *tenth, "features=word2vec", "seed=1,2", end],
+        ]
+        assert "ValueError: too wide" in out
+
+    def test_nothing_was_run(self, own, tmp_path, capsys):
+        out = run_table(capsys, "--runs", tmp_path, "--experiment", own, "seed=1", "limit=5")[1]
+        assert commands(out) == [[f"experiment={own}", "seed=1", "limit=5", f"runs_dir={tmp_path}"]]
+
+    def test_a_choice_of_cells_and_a_further_setting(self, own, runs, capsys):
+        out = run_table(capsys, "--runs", runs, "--experiment", own, "limit=5", "seed=1", "features=glove")[1]
+        assert "13.00 (1)" in out
+        assert "40.00" not in out
+        code, _, err = run_table(capsys, "--runs", runs, "--experiment", own, "seed=9")
+        assert (code, err[:15]) == (2, "results.table: ")
+        assert "no cell of experiment=" in err
+
+    def test_another_metric_on_another_split(self, own, tmp_path, capsys):
+        own.write_text(OWN.replace('source = "Table 9, row 3"', 'metric = "em"\nsplit = "dev"'))
+        scores = {"test": {"f1": 40.0, "em": 30.0}, "dev": {"f1": 20.0, "em": 10.0}}
+        save(tmp_path / "runs", replace(make_record(40.0, data="wnut17"), scores=scores))
+        save(tmp_path / "runs", make_record(40.0, data="wnut17", seed=2))
+        out = run_table(capsys, "--runs", tmp_path / "runs", "--experiment", own)[1]
+        assert "dev em" in out
+        assert "10.00 (1)" in out
+        assert "1 runs have no dev score by em" in out
+
+    def test_runs_under_different_settings_are_not_averaged(self, own, tmp_path, capsys):
+        for folder, score, lr in (("x", 40.0, 0.1), ("y", 50.0, 0.2)):
+            save(tmp_path / folder, make_record(score, data="wnut17", lr=lr))
+        code, out, err = run_table(capsys, "--runs", tmp_path, "--experiment", own, "--check")
+        assert code == 1
+        assert "runs that differ in trainer.lr are not averaged" in err
+        assert "45.00" not in out
+
+    def test_the_paper_s_numbers_are_those_of_scores_toml(self, tmp_path, capsys):
+        """Table 1: NER 90.15 and 92.22 ± 0.10, SNLI 88.0 and 88.7 ± 0.17; the stand-in data have none."""
+        out = run_table(capsys, "--runs", tmp_path, "--experiment", "table1", "--format", "json")[1]
+        rows = {(row["data"], row["task"]): row["arms"] for row in json.loads(out)}
+        found = {key: (arms["glove"]["paper"], arms["elmo"]["paper"]) for key, arms in rows.items()}
+        assert found["paper", "ner"] == (90.15, 92.22)
+        assert found["paper", "snli"] == (88.0, 88.7)
+        assert found["standin", "snli"] == (None, None)
+        assert rows["paper", "ner"]["elmo"]["paper_std"] == 0.1
+
+    def test_table1_with_other_ingredients_takes_its_own_runs_only(self, tmp_path, capsys):
+        """The same names with the settings of table1_paper, and a record whose default is what the table asks for."""
+        save(tmp_path, make_record(80.0, task="squad"))
+        variant = {"features.words.vectors": "glove/840B.300d", "features.words.lowercase": False}
+        save(tmp_path, make_record(81.0, task="squad", variant=variant))
+        ours, theirs = (
+            run_table(capsys, "--runs", tmp_path, "--experiment", name, "task=squad")[1]
+            for name in ("table1", "table1_paper")
+        )
+        assert ("80.00 (1)" in ours, "81.00" in ours) == (True, False)
+        assert ("81.00 (1)" in theirs, "80.00" in theirs) == (True, False)
+
+
+class TestFormats:
+    def test_json_and_csv_have_the_same_numbers(self, own, runs, capsys):
+        _, out, err = run_table(capsys, "--runs", runs, "--experiment", own, "--format", "json")
+        first, second = json.loads(out)
+        assert first["arms"]["a"]["scores"] == [40.0, 44.0]
+        assert first["arms"]["c"] == {
+            **{"mean": None, "std": None, "scores": [], "seeds": []},
+            **{"paper": 50.5, "paper_std": 0.25},
+        }
+        assert (first["gain"], first["compared"], second["gain"]) == (19.0, ["a", "b"], None)
+        assert second["row"] == "a tenth"
+        assert "empty: python -m tasks.run" in err
+        out = run_table(capsys, "--runs", runs, "--experiment", own, "--format", "csv")[1]
+        rows = list(csv.DictReader(out.splitlines()))
+        assert [row["row"] for row in rows] == [first["row"], "a tenth"]
+        assert (rows[0]["a mean"], rows[0]["a seeds"], rows[0]["c paper"]) == ("42.0", "2", "50.5")
+        assert (rows[0]["gain"], rows[1]["a mean"]) == ("19.0", "")
+
+    @pytest.mark.parametrize(("form", "mark"), [("md", "| a tenth |"), ("tex", r"\begin{tabular}")])
+    def test_markdown_and_tex(self, own, runs, capsys, form, mark):
+        out = run_table(capsys, "--runs", runs, "--experiment", own, "--format", form)[1]
+        assert mark in out
+        assert "61.00 (1)" in out
+
+    def test_another_pair_is_compared(self, own, runs, capsys):
+        out = run_table(capsys, "--runs", runs, "--experiment", own, "--compare", "b", "a", "--format", "json")[1]
+        assert json.loads(out)[0]["gain"] == -19.0
+        code, _, err = run_table(capsys, "--runs", runs, "--experiment", own, "--compare", "glove", "a")
+        assert (code, err) == (2, "results.table: --compare: expected two of a, b, c, found glove a\n")
+
+    def test_the_gain_has_an_interval_over_examples(self, own, tmp_path, capsys):
+        for features, right, extra in (("glove", 50, {}), ("elmo", 80, {"variant": {"trainer.lr": 0.5}, "lr": 0.5})):
+            for seed in (1, 2):
+                record = make_record(
+                    right + seed, data="wnut17", features=features, seed=seed, metric="accuracy", **extra
+                )
+                path = save(tmp_path / "runs", record)
+                scores = [{"correct": int(i < right + seed)} for i in range(100)]
+                write_examples(path.with_name(EXAMPLES_NAME), record.fingerprint, scores)
+        out = run_table(capsys, "--runs", tmp_path / "runs", "--experiment", own, "--format", "json")[1]
+        interval = json.loads(out)[0]["gain_interval"]
+        assert interval["low"] < 30 < interval["high"]
+        assert interval["over"] == "examples and seeds"
+
+    def test_check_fails_for_an_empty_arm_of_the_comparison(self, own, runs, capsys):
+        code, _, err = run_table(capsys, "--runs", runs, "--experiment", own, "--check")
+        assert code == 1
+        assert "empty cell, filled by: python -m tasks.run -m" in err
+        assert "features=word2vec" not in err, "not one of the two that are compared"
+        assert "arms differ" not in err, "the rate is part of the arm"
+
+
+class TestMistakes:
+    def test_an_unknown_experiment(self, capsys):
+        code, _, err = run_table(capsys, "--experiment", "table9")
+        assert (code, err.startswith("results.table: experiment=table9: expected fewer_labels, mini")) == (2, True)
+
+    @pytest.mark.parametrize("arguments", [["task=ner"], ["--experiment", "mini", "--data", "mini"]])
+    def test_options_that_do_not_go_together(self, arguments, capsys):
+        with pytest.raises(SystemExit):
+            run_table(capsys, *arguments)
+        assert "--experiment" in capsys.readouterr().err
