@@ -67,10 +67,11 @@ class Loaded(Generic[Example]):
     warnings: list[str]
 
 
+@dataclass
 class DataSource:
     """The splits of one dataset for one task.
 
-    Args:
+    Attributes:
         config: the dataset.
         data_dir: the folder of the official files.
         limit: examples to keep of each split; None keeps all.
@@ -78,25 +79,20 @@ class DataSource:
         seed: of that draw. Under the same seed a smaller share is a subset of a larger one.
     """
 
-    def __init__(
-        self,
-        config: DataConfig,
-        data_dir: Path,
-        limit: int | None = None,
-        train_fraction: float = 1.0,
-        seed: int = 0,
-    ) -> None:
-        missing = [split for split in SPLITS if not config.splits.get(split)]
-        if missing and config.hub is None:
+    config: DataConfig
+    data_dir: Path
+    limit: int | None = None
+    train_fraction: float = 1.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        missing = [split for split in SPLITS if not self.config.splits.get(split)]
+        if missing and self.config.hub is None:
             raise InputError(
-                f"data={config.name}: expected files for {', '.join(missing)} under data.splits, found none"
+                f"data={self.config.name}: expected files for {', '.join(missing)} under data.splits, found none"
             )
-        self._config = config
-        self._hub = config.hub or HubConfig()
-        self._root = SHIPPED if config.shipped else data_dir
-        self._limit = limit
-        self._train_fraction = train_fraction
-        self._seed = seed
+        self._hub = self.config.hub or HubConfig()
+        self._root = SHIPPED if self.config.shipped else self.data_dir
         self._rows: dict[str, list[dict[str, Any]]] = {}  # by the hub's names, since two splits may share one
         self._hashes: dict[str, str] = {}  # by split
 
@@ -119,11 +115,11 @@ class DataSource:
         self._check_unchanged(split)
         usable = [example for example in examples if task.usable(example)]
         if not usable:
-            raise InputError(f"data={self._config.name}: the {split} split has no examples")
+            raise InputError(f"data={self.config.name}: the {split} split has no examples")
         dropped = len(examples) - len(usable)
-        wanted = usable[: self._limit]
-        if split == "train" and self._train_fraction < 1:
-            wanted = _drawn(wanted, self._train_fraction, self._seed)
+        wanted = usable[: self.limit]
+        if split == "train" and self.train_fraction < 1:
+            wanted = _drawn(wanted, self.train_fraction, self.seed)
         counts = {
             **task.counts(usable),
             **({"dropped": dropped} if dropped else {}),
@@ -131,13 +127,13 @@ class DataSource:
         }
         warnings = [
             f"{split}: expected {published:,} {what} as published, found {counts.get(what, 0):,}"
-            for what, published in self._config.expected.get(split, {}).items()
+            for what, published in self.config.expected.get(split, {}).items()
             if counts.get(what) != published
         ]
         return Loaded(wanted, counts, warnings)
 
     def _paths(self, split: Split) -> list[Path]:
-        return [self._root / name for name in self._config.splits.get(split, [])]
+        return [self._root / name for name in self.config.splits.get(split, [])]
 
     def _has_files(self, split: Split) -> bool:
         """Whether the split's files exist. If not, and there is no hub, raises an error that says where to put them."""
@@ -145,9 +141,9 @@ class DataSource:
         absent = [path for path in paths if not path.is_file()]
         if paths and not absent:
             return True
-        if self._config.hub is None:
+        if self.config.hub is None:
             raise InputError(
-                f"data={self._config.name}: the {split} split needs {', '.join(map(str, absent))}, which is not there. "
+                f"data={self.config.name}: the {split} split needs {', '.join(map(str, absent))}, which is not there. "
                 "Put the official files there, or name their folder with data_dir=DIR or the variable ELMO_DATA"
             )
         return False
@@ -169,7 +165,7 @@ class DataSource:
         found = self._hash(split)
         if found != self._hashes[split]:
             raise InputError(
-                f"data={self._config.name}: the {split} split changed during the run: expected the content with sha256 "
+                f"data={self.config.name}: the {split} split changed during the run: expected the content with sha256 "
                 f"{self._hashes[split][:12]}, found {found[:12]}. Run again to start over with the new content, or put "
                 "the old content back and run with retry=failed"
             )
@@ -190,7 +186,7 @@ class DataSource:
         """The rows of a split of the hub, with our column names and with label names instead of numbers."""
         import datasets
 
-        data, hub = f"data={self._config.name}", self._hub
+        data, hub = f"data={self.config.name}", self._hub
         files = " and ".join(map(str, self._paths(split))) or "a file"
         if not self._rows:  # a request may take long
             print(f"{data}: without {files}, asking the hub for {hub.path}", file=sys.stderr)
@@ -218,14 +214,14 @@ class DataSource:
 
     def _wrong_columns(self, expected: str, found: Sequence[str]) -> InputError:
         return InputError(
-            f"data={self._config.name}, on the hub {self._hub.path}: expected {expected}, "
+            f"data={self.config.name}, on the hub {self._hub.path}: expected {expected}, "
             f"found {', '.join(found) or 'none'}. Name the dataset's columns in {self._key}.hub.columns"
         )
 
     @property
     def _key(self) -> str:
         """The config key of the dataset: `data`, or the task's part of a dataset that several tasks share."""
-        return "data" if self._config.task else f"datasets.{self._config.name}"
+        return "data" if self.config.task else f"datasets.{self.config.name}"
 
 
 def _drawn(examples: list[Example], fraction: float, seed: int) -> list[Example]:

@@ -126,10 +126,11 @@ class FitState:
     curve: list[dict[str, float]] = field(default_factory=list)
 
 
+@dataclass
 class Trainer:
     """Trains a model on a task.
 
-    Args:
+    Attributes:
         task: collates and scores.
         config: the recipe.
         seed: determines the batches and the dropout of every epoch.
@@ -140,26 +141,17 @@ class Trainer:
         on_epoch: called after each epoch that is trained here.
     """
 
-    def __init__(
-        self,
-        task: Task[Any, Any],
-        config: TrainerConfig,
-        seed: int,
-        device: torch.device,
-        reporter: Reporter,
-        checkpoint: Path | None = None,
-        fingerprint: str = "",
-        on_epoch: Callable[[FitState], None] | None = None,
-    ) -> None:
-        config.check()
-        self.task = task
-        self.config = config
-        self.seed = seed
-        self.device = device
-        self.reporter = reporter
-        self.checkpoint = checkpoint
-        self.fingerprint = fingerprint
-        self.on_epoch = on_epoch
+    task: Task[Any, Any]
+    config: TrainerConfig
+    seed: int
+    device: torch.device
+    reporter: Reporter
+    checkpoint: Path | None = None
+    fingerprint: str = ""
+    on_epoch: Callable[[FitState], None] | None = None
+
+    def __post_init__(self) -> None:
+        self.config.check()
 
     def fit(
         self, model: TaskModel, train: Sequence[Any], dev: Sequence[Any], state: FitState | None = None
