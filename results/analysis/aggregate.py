@@ -147,11 +147,9 @@ def groups_of(records: Sequence[RunRecord]) -> list[Group]:
 
 def failure_text(item: FoundRecord) -> str:
     """The run that failed, why, and its record."""
-    record, error = item.record, item.record.error
-    settings = "".join(f" {key}={value}" for key, value in _settings(record).items())
-    identity = record.identity
+    error = item.record.error
     reason = f"{error.type}: {' '.join(error.message.split())}" if error else "no reason recorded"
-    return f"{identity.data} {identity.task} {identity.features}{settings} seed {identity.seed}: {reason} ({item.path})"
+    return f"{item.record.identity.title}: {reason} ({item.path})"
 
 
 def _empty_cells(row: TableRow, features: Sequence[str], runs_dir: Path | None) -> list[Finding]:

@@ -77,9 +77,14 @@ class Group:
 
     def best_of(self, n: int) -> float | None:
         """The expected best dev score of n seeds; None if fewer were run or a dev score is missing."""
-        found = [record.scores.get("dev", {}).get(record.metric) for record in self.records]
-        scores = [score for score in found if score is not None]
-        return expected_best(scores, n) if len(scores) == len(found) and n <= len(scores) else None
+        scores = self.scores_by("dev", self.metric)
+        return expected_best(scores, n) if n <= len(scores) else None
+
+    def scores_by(self, split: str, metric: str) -> list[float]:
+        """The scores on a split by a metric, in the order of the seeds; empty where a run lacks it."""
+        found = [record.scores.get(split, {}).get(metric) for record in self.records]
+        known = [score for score in found if score is not None]
+        return known if len(known) == len(found) else []
 
     @property
     def parts(self) -> Parts:

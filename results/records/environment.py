@@ -8,15 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PACKAGES = (
-    "torch",
-    "numpy",
-    "datasets",
-    "pytorch-crf",
-    "seqeval",
-    "hydra-core",
-    "h5py",
-    "safetensors",
-    "elmo-benchmark",
+    *("torch", "numpy", "datasets", "pytorch-crf", "seqeval", "hydra-core", "h5py", "safetensors", "elmo-benchmark"),
 )
 
 # `git archive` writes the commit's hash here (.gitattributes says so); in a checkout the line stays as it is.

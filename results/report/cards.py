@@ -20,7 +20,7 @@ def failure_cards(failed: Sequence[FoundRecord]) -> str:
         lines = "\n".join(error.traceback) if error else ""
         trace = f"<pre>{escape(lines)}</pre>" if lines else ""
         cards.append(
-            f'<article class="card failed"><h3>{escape(run_name(item.record))}</h3>'
+            f'<article class="card failed"><h3>{escape(item.record.identity.title)}</h3>'
             f'<p class="reason">{escape(reason)}</p>{trace}<p class="path">{escape(str(item.path))}</p></article>'
         )
     return "\n".join(cards)
@@ -42,13 +42,6 @@ def run_cards(found: Sequence[FoundRecord]) -> str:
     if len(found) > MOST_CARDS:
         blocks.insert(0, f"<p>Cards are shown for up to {MOST_CARDS} runs; choose some with --runs and --data.</p>")
     return "\n".join(blocks)
-
-
-def run_name(record: RunRecord) -> str:
-    """Data, task, features, settings and seed on one line."""
-    identity = record.identity
-    settings = "".join(f" {key}={shown(value)}" for key, value in sorted(identity.variant.items()))
-    return f"{identity.data} {identity.task} {identity.features}{settings} seed {identity.seed}"
 
 
 def counted(runs: int) -> str:

@@ -90,7 +90,7 @@ def other_metrics_table(panels: Sequence[Panel]) -> Grid:
         groups = [panel.row.group(features, panel.label) for features in arms]
         found = [record.scores.get("test", {}) for group in groups if group for record in group.records]
         for metric in sorted({metric for scores in found for metric in scores} - {panel.metric}):
-            cells = [_spread(_scores_by(group, metric)) for group in groups]
+            cells = [_spread(group.scores_by("test", metric)) if group else "" for group in groups]
             lines.append([_name(panel, metric), *cells])
     return Grid(["task", *arms], lines)
 
@@ -101,9 +101,10 @@ def variants_table(panels: Sequence[Panel]) -> Grid:
     lines = []
     for panel in panels:
         groups = [panel.row.group(features, panel.label) for features in arms]
-        dev = [f"{found:.2f}" for group in groups[:2] if (found := _dev(group)) is not None]
+        dev = [group.scores_by("dev", group.metric) for group in groups[:2] if group]
+        means = " → ".join(f"{statistics.fmean(own):.2f}" for own in dev if own)
         scores = list(map(_score, groups))
-        lines.append([_name(panel), " → ".join(dev), *scores[:2], _gain(panel), _error_cut(panel), *scores[2:]])
+        lines.append([_name(panel), means, *scores[:2], _gain(panel), _error_cut(panel), *scores[2:]])
     return Grid(["task, settings", "dev", *arms[:2], *GAIN_HEADERS, *arms[2:]], lines)
 
 
@@ -154,25 +155,11 @@ def _score(group: Group | None) -> str:
     return _spread(group.scores) if group else ""
 
 
-def _scores_by(group: Group | None, metric: str) -> list[float]:
-    """The test scores by another metric than the main one, or none where a run lacks it."""
-    found = [record.scores.get("test", {}).get(metric) for record in group.records] if group else []
-    known = [score for score in found if score is not None]
-    return known if len(known) == len(found) else []
-
-
 def _spread(scores: Sequence[float]) -> str:
     if not scores:
         return ""
     std = f" ± {statistics.stdev(scores):.2f}" if len(scores) > 1 else ""
     return f"{statistics.fmean(scores):.2f}{std} ({len(scores)})"
-
-
-def _dev(group: Group | None) -> float | None:
-    """The mean score on dev, where all runs have one."""
-    found = [record.scores.get("dev", {}).get(record.metric) for record in group.records] if group else [None]
-    known = [score for score in found if score is not None]
-    return statistics.fmean(known) if len(known) == len(found) else None
 
 
 def _gain(panel: Panel) -> str:

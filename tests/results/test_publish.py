@@ -296,14 +296,14 @@ class TestTables:
         ends = [min(s for s in starts if s > start) if start >= 0 else 0 for start in starts[:-1]]
         return [page[max(start, 0) : end] for start, end in zip(starts, ends, strict=False)]
 
-    def test_plain_runs_are_preferred_and_variants_stand_apart(self, runs, root):
+    def test_plain_runs_are_preferred_and_variants_listed_separately(self, runs, root):
         for features in ("glove", "elmo"):
             save_run(runs, 55, task="sst5", features=features, variant={"trainer.epochs": 5})
         first, _, other = self.page(runs, root)
         assert "trainer.epochs=5" not in first
         assert "| SST-5, accuracy, `trainer.epochs=5` | 50.00 → 50.00 | 55.00 (1) | 55.00 (1) | +0.00" in other
 
-    def test_variants_stand_first_where_there_is_nothing_else(self, tmp_path, root):
+    def test_variants_come_first_if_there_are_no_plain_runs(self, tmp_path, root):
         for features, right in (("glove", 50), ("elmo", 55)):
             save_run(tmp_path / "few", right, task="sst5", features=features, variant={"trainer.epochs": 5})
         first, _, other = self.page(tmp_path / "few", root)
@@ -344,7 +344,7 @@ class TestTables:
         assert "| 51.00 ± 1.41 (2) | 56.00 ± 0.00 (2) | 61.50 ± 2.12 (2) | +5.50, " in controls
         assert "| 12.5 %, " in controls
 
-    def test_the_controls_of_the_first_screen_stand_under_their_names(self, runs, root):
+    def test_control_arms_have_their_titles_in_the_first_table(self, runs, root):
         save_run(runs, 41, task="sst5", features="elmo_random")
         save_run(runs, 56, task="sst5", features="word2vec")
         self.page(runs, root)
@@ -381,7 +381,7 @@ class TestTables:
         # 3 / sqrt(2) = 2.12; the baseline has no such score
         assert "| task | elmo |\n| --- | --- |\n| SST-5, exact match | 31.50 ± 2.12 (2) |" in page
 
-    def test_a_mean_over_several_commits_is_told(self, runs, root):
+    def test_a_mean_over_several_commits_is_reported(self, runs, root):
         save_run(runs, 55, task="sst5", features="elmo", seed=3, environment=replace(CLEAN, commit="b" * 40))
         self.page(runs, root)
         page = (root / "results" / "tables.md").read_text()

@@ -48,7 +48,7 @@ def test_without_records_it_says_how_to_make_one(capsys, tmp_path, monkeypatch):
     assert run_table(capsys, "--check")[0] == 1
 
 
-def test_data_that_are_not_there_are_told_with_those_that_are(capsys, good):
+def test_unknown_data_are_reported_with_the_known_ones(capsys, good):
     status, out, _ = run_table(capsys, "--runs", good, "--data", "papre")
     assert status == 0
     assert "No records with data=papre" in out

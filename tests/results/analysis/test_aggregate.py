@@ -102,7 +102,7 @@ def test_runs_that_differ_in_more_than_the_seed_are_never_averaged(tmp_path, cha
     assert texts(summary, "empty") == []  # there are runs: the cell is contested, not empty
 
 
-def test_one_identity_with_two_fingerprints_is_told(tmp_path):
+def test_one_identity_with_two_fingerprints_is_reported(tmp_path):
     save(tmp_path / "a", make_record(90.0, lr=0.001))
     save(tmp_path / "b", make_record(91.0, lr=0.002))
     summary = summary_of(tmp_path)
@@ -158,7 +158,7 @@ def test_a_finished_copy_outweighs_a_failed_one_in_either_order(tmp_path):
         assert texts(summary, "failed") == []
 
 
-def test_mixed_commits_and_uncommitted_changes_are_told(tmp_path):
+def test_mixed_commits_and_uncommitted_changes_are_reported(tmp_path):
     other = dataclasses.replace(CLEAN, commit="b" * 40)
     save(tmp_path, make_record(90.0, seed=1))
     save(tmp_path, make_record(90.0, seed=2, environment=other))
@@ -169,7 +169,7 @@ def test_mixed_commits_and_uncommitted_changes_are_told(tmp_path):
     ]
 
 
-def test_arms_that_differ_in_more_than_features_are_told(tmp_path):
+def test_arms_that_differ_in_more_than_features_are_reported(tmp_path):
     save(tmp_path, make_record(90.0, lr=0.001))
     save(tmp_path, make_record(92.0, features="elmo", lr=0.002))
     assert texts(summary_of(tmp_path), "note", wrong=True) == ["paper ner: glove and elmo: arms differ in trainer.lr"]
@@ -183,7 +183,7 @@ def test_other_word_vectors_and_weights_are_other_features(tmp_path):
     assert texts(summary_of(tmp_path), "note", wrong=True) == []
 
 
-def test_limited_runs_wait_to_be_asked_for_and_are_marked(tmp_path):
+def test_limited_runs_are_shown_on_request_and_marked(tmp_path):
     save(tmp_path, make_record(90.0))
     save(tmp_path, make_record(50.0, seed=2, limit=200))  # even if its name does not say so
     save(tmp_path, make_record(51.0, seed=3, limit=200, variant={"limit": 200}))
@@ -196,10 +196,10 @@ def test_limited_runs_wait_to_be_asked_for_and_are_marked(tmp_path):
     assert groups[0].scores == [90.0]
 
 
-def test_a_failed_run_is_told_even_if_it_was_limited(tmp_path):
+def test_a_failed_run_is_reported_even_if_it_was_limited(tmp_path):
     save(tmp_path, make_record(features="elmo", seed=4, error=RunError("RuntimeError", "out of\n memory"), limit=9))
     (text,) = texts(summary_of(tmp_path), "failed", wrong=True)
-    assert text.startswith("paper ner elmo limit=9 seed 4: RuntimeError: out of memory (")
+    assert text.startswith("paper ner elmo seed 4 limit=9: RuntimeError: out of memory (")
 
 
 def test_every_empty_cell_has_its_command(tmp_path):
@@ -252,7 +252,7 @@ def test_what_cannot_be_read_does_not_hide_the_rest(tmp_path):
     assert text.startswith(f"{broken}: ")
 
 
-def test_a_dangling_link_is_told(tmp_path):
+def test_a_dangling_link_is_reported(tmp_path):
     save(tmp_path, make_record(90.0))
     (tmp_path / "record.json").symlink_to(tmp_path / "gone.json")
     (text,) = texts(summary_of(tmp_path), "unreadable", wrong=True)

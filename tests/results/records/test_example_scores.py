@@ -28,7 +28,7 @@ def test_a_missing_file_is_none_and_a_whole_one_is_read(tmp_path):
         ({"scores": [{"correct": math.nan}]}, "NaN is not a JSON number"),
     ],
 )
-def test_what_is_not_of_the_run_is_refused_with_the_reason(tmp_path, content, reason):
+def test_examples_of_another_run_are_refused_with_the_reason(tmp_path, content, reason):
     path = written(tmp_path / "examples.json", **content)
     with pytest.raises(ExamplesUnreadable, match=reason) as caught:
         read_examples(path, "ab")

@@ -89,7 +89,7 @@ def test_a_record_that_contradicts_itself_is_refused(change, message):
         dataclasses.replace(make_record(), **change)
 
 
-def test_a_value_that_json_has_no_form_for_is_named_and_leaves_no_file(tmp_path):
+def test_a_value_that_json_cannot_hold_is_named_and_leaves_no_file(tmp_path):
     record = dataclasses.replace(make_record(), details={"test": [{"LOC": {1, 2}}]})
     with pytest.raises(TypeError, match=r"details\.test\[0\]\.LOC.*set"):
         write_record(tmp_path / "record.json", record)
@@ -195,7 +195,7 @@ def test_a_schema_from_the_future_asks_for_an_update(tmp_path):
         read_record(path)
 
 
-def test_a_key_that_we_do_not_know_is_ignored(tmp_path):
+def test_an_unknown_key_is_ignored(tmp_path):
     path = save(tmp_path, make_record())
     edit(path, lambda c: c.update(carbon=1))
     assert read_record(path) == make_record()
@@ -242,14 +242,14 @@ def test_decide_does_not_run_over_what_it_cannot_read(tmp_path):
         decide(path, make_record().hashed)
 
 
-def test_a_folder_that_cannot_be_written_is_told_before_the_run(tmp_path):
+def test_a_folder_that_cannot_be_written_is_reported_before_the_run(tmp_path):
     (tmp_path / "runs").write_text("a file where a folder should be")
     with pytest.raises(OSError, match=r"runs_dir=DIR"):
         prepare_folder(tmp_path / "runs" / "seed-1" / "record.json")
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write anywhere")
-def test_a_read_only_folder_is_told_before_the_run(tmp_path):
+def test_a_read_only_folder_is_reported_before_the_run(tmp_path):
     tmp_path.chmod(0o500)
     try:
         with pytest.raises(OSError, match=r"runs_dir=DIR"):

@@ -184,7 +184,7 @@ def test_other_data_are_left_out(runs):
     assert "90.15 → 92.22" in text.replace("&rarr;", "→")
 
 
-def test_a_place_that_cannot_be_written_is_named(capsys, runs):
+def test_a_path_that_cannot_be_written_is_reported(capsys, runs):
     taken = runs.parent / "file"
     taken.write_text("")
     assert main(["--runs", str(runs), "--out", str(taken / "report.html")]) == 2

@@ -139,7 +139,7 @@ def table_process(*arguments, **environment):
     )
 
 
-def test_a_terminal_without_the_sign_gets_plain_ascii(runs):
+def test_a_terminal_without_plus_minus_gets_plain_ascii(runs):
     done = table_process("-m", "results.table", "--runs", str(runs), PYTHONIOENCODING="ascii")
     assert b"90.15+-0.15 (3)" in done.stdout
     assert done.stderr == b""
