@@ -1,11 +1,12 @@
-"""Range checks for settings."""
+"""Checks of settings: ranges, choices, names of classes."""
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Collection, Mapping
 
-from elmo.common.errors import InputError
+from elmo.common.errors import InputError, excerpt
 
 WIDEST = 1 << 16  # of a layer; a larger one is a typing error and would fill the memory
 MOST_LAYERS = 100
@@ -59,3 +60,19 @@ def one_of(known: Collection[str], key: str, value: str) -> None:
     """Raises an InputError for an unknown choice."""
     if value not in known:
         raise InputError(f"{key}: expected {' or '.join(known)}, found {value!r}")
+
+
+def importable(key: str, target: object) -> object:
+    """The object that a dotted name, module.NAME, stands for; None if the module does not have it.
+
+    Raises:
+        InputError: the module cannot be imported.
+    """
+    module, _, name = str(target).rpartition(".")
+    try:
+        return getattr(importlib.import_module(module), name, None) if module else None
+    except ImportError as error:
+        raise InputError(
+            f"{key}: {excerpt(target)} cannot be imported: {error}. A file of your own is found in the current folder "
+            "or in a folder of PYTHONPATH"
+        ) from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from torch import Tensor
@@ -14,6 +14,7 @@ from elmo.common.errors import InputError
 Sentence = Sequence[str]
 
 
+@runtime_checkable
 class FrozenSource(Protocol):
     """A frozen representation: a biLM, the hidden states of a transformer, a control.
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, cast
 
 import torch
 from torch import Tensor, nn
 
+from elmo.bilm.characters import character_ids
 from elmo.bilm.options import N_CHARACTERS
 from elmo.common import checks
 from elmo.common.errors import InputError
-from tasks.features.word_index import LONGEST_WORD
+from tasks.features.parts import LocatedText, Part
+from tasks.features.word_index import LONGEST_WORD, WordNumbers
 
 
 @dataclass
@@ -34,15 +37,32 @@ class CharactersConfig:
             )
 
 
-class CharacterCnn(nn.Module):
+class CharacterCnn(Part):
     """A vector for the spelling of a word: convolution over its bytes, maximum over positions, ReLU."""
 
     def __init__(self, config: CharactersConfig) -> None:
         super().__init__()
         self.width = config.width
-        self.dim = config.filters
+        self.widths = {"input": config.filters}
         self.embedding = nn.Embedding(N_CHARACTERS, config.dim)
         self.convolution = nn.Conv1d(config.dim, config.filters, config.width)
+        self.register_buffer("_spelling", torch.zeros(1, LONGEST_WORD, dtype=torch.long), persistent=False)
+        self.register_buffer("_spelled", torch.zeros(1, dtype=torch.long), persistent=False)
+        self._spelling: Tensor  # of each word by its number, (words, characters)
+        self._spelled: Tensor  # how many characters it has, (words,)
+
+    def add_words(self, new: Sequence[str], index: WordNumbers) -> None:
+        """Spells each word."""
+        device = self._spelling.device
+        self._spelling = torch.cat([self._spelling, torch.from_numpy(character_ids(new, LONGEST_WORD)).to(device)])
+        self._spelled = torch.from_numpy(index.characters).to(device)
+
+    def vectors(self, texts: Sequence[LocatedText]) -> Iterator[dict[str, Tensor]]:
+        """The vectors of words; each distinct word of a text is computed once."""
+        for text in texts:
+            spelling = self._spelling[text.distinct, : max(text.longest, self.width)]
+            by_word = self(spelling, self._spelled[text.distinct])
+            yield {"input": nn.functional.embedding(text.places, by_word)}
 
     def forward(self, spelling: Tensor, lengths: Tensor) -> Tensor:
         """The vectors of some words: (words, characters), (words,) -> (words, filters).

@@ -1,35 +1,36 @@
-"""Frozen layers from a config: the biLM, its store, its mixes, and the hash of its weights."""
+"""Frozen layers from a config: the source, its store, its mixes, and the hash of its content."""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import ClassVar, cast
+from typing import Any, ClassVar, cast
 
-from elmo import SIZES, Bilm, Elmo, load_bilm, random_bilm
-from elmo.bilm.options import BilmOptions
-from elmo.bilm.weight_files import WEIGHTS_SUFFIXES, find_weights, shipped_names
+from torch import Tensor
+
+from elmo import Elmo, FrozenSource
 from elmo.common import checks
-from elmo.common.errors import InputError
+from elmo.common.errors import InputError, excerpt
 from elmo.common.files import expanded
+from elmo.common.progress import Reporter
 from elmo.mix import LayerChoice
-from elmo.store.cached_layers import MEMORY_GB, CachedLayers
+from elmo.sources import bilm, controls
+from elmo.store.cached_layers import MEMORY_GB, CachedLayers, Located
 from elmo.store.opening import open_shelf
 from elmo.store.shelf import LIMIT_GB, PRECISIONS, ShelfDescription
-from tasks.interface import PLACES
+from tasks.features.parts import LocatedText, Part
+from tasks.interface import PLACES, Sentence
 
 
 @dataclass
-class ElmoConfig:
-    """The frozen layers and their mixes; see `elmo.Elmo`.
+class FrozenConfig:
+    """What all frozen layers have: their mixes, see `elmo.Elmo`, and their precision.
 
     Attributes:
-        enabled: false leaves ELMo out, whatever else is set here; one sweep can then set weights for all arms.
-        weights: a name, shipped or published, a file or a folder; see `elmo.bilm.weight_files.find_weights`.
-        untrained: draw random weights of the same shape: the control, with the width of ELMo but without training.
-        untrained_seed: the seed for these weights; not the run's seed, so that all runs share one biLM as with elmo.
-        places: where ELMo enters: some of input, hidden and output, as far as the task's head offers them.
+        places: where they enter: some of input, hidden and output, as far as the task's head offers them.
         layers: mix, last, or the number of a layer.
         l2: lambda, on the raw mix weights.
         precision: float16 or float32, of the frozen layers before they are mixed. It changes the last digits of scores.
@@ -37,10 +38,6 @@ class ElmoConfig:
 
     recipe: ClassVar[int] = 1
 
-    enabled: bool = True
-    weights: str = "small"
-    untrained: bool = False
-    untrained_seed: int = 0
     places: list[str] = field(default_factory=lambda: ["input"])
     layers: str = "mix"
     l2: float = 0.001
@@ -48,18 +45,125 @@ class ElmoConfig:
     dropout: float = 0.5
     precision: str = "float16"
 
-    def check(self) -> None:
-        """Raises an InputError for a value out of range."""
+    def check(self, key: str) -> None:
+        """Raises an InputError for a value out of range; `key` is where these settings are in the config."""
         wrong = [place for place in self.places if place not in PLACES]
         if wrong or not self.places:
-            raise InputError(f"features.elmo.places: expected some of {', '.join(PLACES)}, found {wrong or 'none'}")
+            raise InputError(f"{key}.places: expected some of {', '.join(PLACES)}, found {wrong or 'none'}")
         if not (self.layers in ("mix", "last") or self.layers.isdigit()):
+            raise InputError(f"{key}.layers: expected mix, last or the number of a layer, found {self.layers!r}")
+        checks.one_of(PRECISIONS, f"{key}.precision", self.precision)
+        checks.at_least(0, f"{key}.l2", self.l2)
+        checks.dropout(f"{key}.dropout", self.dropout)
+
+    def open(self) -> FrozenSource:
+        """The source of the layers."""
+        raise NotImplementedError
+
+    def fingerprint(self) -> str:
+        """The hash of the source's content."""
+        return self.open().fingerprint()
+
+
+@dataclass
+class ElmoConfig(FrozenConfig):
+    """ELMo: the layers of a biLM.
+
+    Attributes:
+        enabled: false leaves ELMo out, whatever else is set here; one sweep can then set weights for all arms.
+        weights: a name, shipped or published, a file or a folder; see `elmo.bilm.weight_files.find_weights`.
+        untrained: draw random weights of the same shape, the control elmo_random.
+        untrained_seed: the seed for these weights; not the run's seed, so that all runs share one biLM as with elmo.
+        control: shuffled or centred, see `elmo.sources.controls`.
+        draw: the seed of the control; not the run's seed either.
+    """
+
+    enabled: bool = True
+    weights: str = "small"
+    untrained: bool = False
+    untrained_seed: int = 0
+    control: str | None = None
+    draw: int = 0
+
+    def check(self, key: str) -> None:
+        """Raises an InputError for a value out of range."""
+        super().check(key)
+        if self.control is not None:
+            checks.one_of(tuple(controls.CONTROLS), f"{key}.control", self.control)
+            if self.untrained:
+                raise InputError(f"{key}: control={self.control} and untrained=true exclude each other; keep one")
+        elif self.draw:
             raise InputError(
-                f"features.elmo.layers: expected mix, last or the number of a layer, found {self.layers!r}"
+                f"{key}.draw: expected a control that is drawn, features=elmo_centred or elmo_shuffled, found "
+                f"draw={self.draw} without one. Leave draw out"
             )
-        checks.one_of(PRECISIONS, "features.elmo.precision", self.precision)
-        checks.at_least(0, "features.elmo.l2", self.l2)
-        checks.dropout("features.elmo.dropout", self.dropout)
+
+    def open(self) -> FrozenSource:
+        """The biLM, or the control."""
+        if self.untrained:
+            return controls.untrained(self.weights, self.untrained_seed)
+        if self.control is not None:
+            return controls.CONTROLS[self.control](self.weights, self.draw)
+        return bilm.trained(self.weights)
+
+    def fingerprint(self) -> str:
+        """The hash, cached until a file in the weights' folder changes, since a sweep asks often."""
+        named = controls.only_a_size(self.weights) and (self.untrained or self.control == "centred")
+        state = () if named else bilm.file_states(self.weights)
+        return _remembered_fingerprint(
+            self.weights, self.untrained, self.untrained_seed, self.control, self.draw, state
+        )
+
+
+@lru_cache(maxsize=16)
+def _remembered_fingerprint(
+    weights: str, untrained: bool, seed: int, control: str | None, draw: int, state: tuple[bilm.FileState, ...]
+) -> str:
+    config = ElmoConfig(weights=weights, untrained=untrained, untrained_seed=seed, control=control, draw=draw)
+    return config.open().fingerprint()
+
+
+@dataclass
+class SourceConfig(FrozenConfig):
+    """Frozen layers of any other source.
+
+    Attributes:
+        source: `_target_`, the class of the source as module.Class, and the arguments of its constructor.
+    """
+
+    source: dict[str, Any] = field(default_factory=dict)
+
+    def check(self, key: str) -> None:
+        """Raises an InputError for a value out of range. Imports nothing: the settings may come from a file."""
+        super().check(key)
+        target = self.source.get("_target_")
+        if not (isinstance(target, str) and "." in target):
+            raise InputError(
+                f"{key}.source._target_: expected the class of a source as module.Class, found {excerpt(target)}"
+            )
+
+    def open(self) -> FrozenSource:
+        """An object of the class.
+
+        Raises:
+            InputError: it cannot be imported, does not accept these arguments, or lacks something of a source.
+        """
+        target = str(self.source["_target_"])
+        kind = checks.importable("features.frozen", target)
+        arguments = {name: value for name, value in self.source.items() if name != "_target_"}
+        if not callable(kind):
+            raise InputError(f"features.frozen: expected a class, found {target} = {excerpt(kind)}")
+        try:
+            inspect.signature(kind).bind(**arguments)
+        except TypeError as error:
+            raise InputError(f"features.frozen: {target} does not accept these settings: {error}") from error
+        source = kind(**arguments)
+        if not isinstance(source, FrozenSource):
+            raise InputError(
+                f"features.frozen: expected {target} to have widths, fingerprint() and token_layers(sentences), see "
+                "elmo.FrozenSource"
+            )
+        return source
 
 
 @dataclass
@@ -91,52 +195,47 @@ class StoreUnusable(InputError):  # noqa: N818
     """The store cannot be opened. The run itself did not fail: it would work without a store."""
 
 
-def build_elmo(config: ElmoConfig, store: StoreConfig) -> Elmo:
-    """The ELMo layer of a config; each prepared sentence is embedded once."""
-    layers: str | int = int(config.layers) if config.layers.isdigit() else config.layers
-    bilm = _bilm(config)
-    bilm.remember_words()
-    shelf = None
-    if (folder := store.folder()) is not None:
-        about = ShelfDescription(bilm.fingerprint(), bilm.widths, config.precision)
-        try:
-            shelf = open_shelf(folder, about, store.limit_gb)
-        except InputError as error:
-            raise StoreUnusable(str(error)) from error
-    return Elmo(
-        CachedLayers(bilm, shelf, config.precision, store.memory_gb),
-        config.places,
-        cast(LayerChoice, layers),
-        config.layer_norm,
-        config.l2,
-        config.dropout,
-    )
+class FrozenLayers(Elmo, Part):
+    """Frozen layers as a part: cached, with one mix for each place.
 
+    Args:
+        name: of the part, for `LocatedText.layers`.
+        config: the source and its mixes.
+        store: where the layers are stored.
+    """
 
-def _bilm(config: ElmoConfig) -> Bilm:
-    if not config.untrained:
-        return load_bilm(config.weights)
-    options: str | BilmOptions = config.weights if _only_a_size(config) else load_bilm(config.weights).options
-    return random_bilm(options, config.untrained_seed)
+    source: CachedLayers
 
+    def __init__(self, name: str, config: FrozenConfig, store: StoreConfig) -> None:
+        source, shelf = config.open(), None
+        if (folder := store.folder()) is not None:
+            about = ShelfDescription(source.fingerprint(), tuple(source.widths), config.precision)
+            try:
+                shelf = open_shelf(folder, about, store.limit_gb)
+            except InputError as error:
+                raise StoreUnusable(str(error)) from error
+        layers: str | int = int(config.layers) if config.layers.isdigit() else config.layers
+        super().__init__(
+            CachedLayers(source, shelf, config.precision, store.memory_gb),
+            config.places,
+            cast(LayerChoice, layers),
+            config.layer_norm,
+            config.l2,
+            config.dropout,
+        )
+        self.name = name
+        self.widths = dict.fromkeys(self.mixes, self.dim)
 
-def _only_a_size(config: ElmoConfig) -> bool:
-    """Whether a control has only a named size; if shipped weights have that name, it takes their shape and clipping."""
-    return config.untrained and config.weights in SIZES and config.weights not in shipped_names()
+    def prepare(self, sentences: Iterable[Sentence], reporter: Reporter | None) -> int:
+        """Embeds the sentences that are not cached yet."""
+        return self.source.prepare(sentences, reporter)
 
+    def locate(self, sentences: Sequence[Sentence]) -> Located:
+        """Where the layers of a padded batch are; a store starts to read those that it has."""
+        return self.source.locate(sentences)
 
-def bilm_fingerprint(config: ElmoConfig) -> str:
-    """The hash of a biLM's weights. It is cached until a file in their folder changes, since a sweep asks often."""
-    state: list[tuple[str, int, int]] = []
-    if not _only_a_size(config):
-        path = find_weights(config.weights).absolute()
-        folder = path if path.is_dir() else path.parent
-        suffixes = (*WEIGHTS_SUFFIXES, ".json")
-        files = [file for file in sorted(folder.iterdir()) if file.suffix in suffixes]
-        state = [(str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in files]
-    return _remembered_fingerprint(config.weights, config.untrained, config.untrained_seed, tuple(state))
-
-
-@lru_cache(maxsize=16)
-def _remembered_fingerprint(weights: str, untrained: bool, seed: int, state: tuple[tuple[str, int, int], ...]) -> str:
-    return _bilm(ElmoConfig(weights=weights, untrained=untrained, untrained_seed=seed)).fingerprint()
+    def vectors(self, texts: Sequence[LocatedText]) -> Iterator[dict[str, Tensor]]:
+        """The mixed layers; a sentence that occurs several times in a batch is embedded once."""
+        held = self.source.embed([text.layers[self.name] for text in texts])
+        for text in texts:
+            yield self.mixed(self.source.layers_at(text.layers[self.name], held), text.mask)

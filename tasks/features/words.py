@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import ClassVar
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from elmo.common import checks
 from elmo.common.errors import InputError
 from elmo.word_vectors import Vectors, open_vectors
+from tasks.features.parts import LocatedText, Part
+from tasks.features.word_index import WordNumbers
 from tasks.interface import Sentence
 from tasks.modules.seeding import drawing_from
 
@@ -99,3 +101,43 @@ class WordRows:
             return None
         words = set(map(self._form, chain.from_iterable(sentences)))
         return {"words": len(words), "with_vector": len(words & self._pretrained)}
+
+
+class WordVectors(Part):
+    """The vectors of words: a table of the training words, and the pretrained vectors of others.
+
+    Args:
+        config: which vectors.
+        training: the sentences trained on; their words get trainable vectors.
+        seed: the run's seed.
+    """
+
+    def __init__(self, config: WordsConfig, training: Iterable[Sentence], seed: int) -> None:
+        super().__init__()
+        self.index = WordRows(config, training)
+        self.widths = {"input": self.index.dim}
+        self.table = nn.Parameter(self.index.initial_table(seed), requires_grad=config.trainable)
+        self.register_buffer("_rows", torch.full((1,), NO_VECTOR), persistent=False)
+        self.register_buffer("_more", torch.zeros(0, self.index.dim), persistent=False)
+        self._rows: Tensor  # of each word by its number; those after the table are rows of `_more`
+        self._more: Tensor  # the pretrained vectors of words that are not training words
+
+    def add_words(self, new: Sequence[str], index: WordNumbers) -> None:
+        """Gives each word its row. Words that are not training words get their pretrained vector, or zeros."""
+        rows, vectors = self.index.add(new)
+        self._more = torch.cat([self._more, vectors.to(self._more.device)])
+        self._rows = torch.cat([self._rows, torch.tensor(rows).to(self._rows.device)])
+
+    def vectors(self, texts: Sequence[LocatedText]) -> Iterator[dict[str, Tensor]]:
+        """The vectors of words, zero where there is none."""
+        for text in texts:
+            yield {"input": self._vectors(self._rows[text.words])}
+
+    def _vectors(self, rows: Tensor) -> Tensor:
+        """The vectors of word rows: (batch, tokens) -> (batch, tokens, dim)."""
+        trained = len(self.table)
+        vectors = nn.functional.embedding(rows.clamp(0, trained - 1), self.table)
+        if not self.training and len(self._more):  # training batches have only training words
+            further = self._more[(rows - trained).clamp(min=0)]
+            vectors = torch.where((rows >= trained).unsqueeze(-1), further, vectors)
+        return vectors * (rows >= 0).unsqueeze(-1)

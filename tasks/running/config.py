@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import entry_points
@@ -22,7 +22,7 @@ from elmo.common.files import expanded
 from elmo.download import is_published
 from elmo.word_vectors import GLOVE_50D, WORD2VEC
 from tasks.data.datasets import DataConfig
-from tasks.features.frozen_layers import ElmoConfig, StoreConfig
+from tasks.features.frozen_layers import ElmoConfig, SourceConfig, StoreConfig
 from tasks.features.token_features import FeaturesConfig
 from tasks.interface import Task
 from tasks.running.config_errors import explain
@@ -38,6 +38,7 @@ NOT_IN_FINGERPRINT = (
 TASK_ENTRY_POINTS = "elmo_benchmark.tasks"  # the entry point group for tasks of installed packages
 
 BY_NAME_OR_PATH = (("words", "vectors"), ("elmo", "weights"))  # settings of features
+SOURCE = re.compile(r"features\.frozen\.\w+\.source\.")  # what a source is made from
 TITLES = ("task.title", "features.title")  # names for people, in tables and reports
 # Where the data are and how many are expected; the fingerprint has the hash of their content.
 NOT_IN_VARIANT = ("data.expected.", "data.hub.", *TITLES)
@@ -177,11 +178,7 @@ def _parsed(tree: DictConfig, task_class: type[Task[Any, Any]]) -> RunConfig:
 
 def _task_class(target: object) -> type[Task[Any, Any]]:
     """Imports the class that a task's YAML names."""
-    module, _, name = str(target).rpartition(".")
-    try:
-        found = getattr(importlib.import_module(module), name, None) if module else None
-    except ImportError as error:
-        raise InputError(f"task._target_: {excerpt(target)} cannot be imported: {error}") from error
+    found = checks.importable("task._target_", target)
     if not (isinstance(found, type) and issubclass(found, Task)):
         raise InputError(
             f"task._target_: expected the class of a task such as tasks.ner.task.Ner, found {excerpt(target)}"
@@ -214,11 +211,14 @@ def own_settings(resolved: Mapping[str, Any], task: type[Task[Any, Any]]) -> dic
     kinds = {"task": task.settings_type, "features": FeaturesConfig, "trainer": TrainerConfig}
     defaults: dict[str, Any] = {key: OmegaConf.to_container(OmegaConf.structured(kind)) for key, kind in kinds.items()}
     defaults["features"]["elmo"] = OmegaConf.to_container(OmegaConf.structured(ElmoConfig))
+    of_source = OmegaConf.to_container(OmegaConf.structured(SourceConfig))
+    defaults["features"]["frozen"] = dict.fromkeys(resolved["features"].get("frozen", ()), of_source)
     there = _flat({**defaults, "reader": OmegaConf.to_container(OmegaConf.structured(task.reader_type))})
     here = _flat({**{key: resolved[key] for key in kinds}, "reader": resolved["data"]["reader"]})
     # The identity has the name, and the fingerprint the hash of the content.
     left_out = ("task._target_", "features.name", *TITLES, *(f"features.{part}.{key}" for part, key in BY_NAME_OR_PATH))
-    return {k: value for k, value in here.items() if k not in left_out and (k not in there or there[k] != value)}
+    differing = {key: value for key, value in here.items() if key not in there or there[key] != value}
+    return {key: value for key, value in differing.items() if key not in left_out and not SOURCE.match(key)}
 
 
 def _one_in_the_other(first: str, second: str) -> bool:
@@ -266,7 +266,14 @@ def _resolved(tree: DictConfig, anywhere: bool = False) -> dict[str, Any]:
         settings = values["features"][part]
         if settings and settings[key]:
             settings[key] = _without_folder(settings[key], anywhere)
+    for part in values["features"]["frozen"].values():
+        part["source"] = {key: _last_of_path(value) for key, value in part["source"].items()}
     return {key: value for key, value in values.items() if key not in (*NOT_IN_FINGERPRINT, "datasets")}
+
+
+def _last_of_path(value: object) -> object:
+    """An absolute path as its last part: where a file is does not change a score, and its content is in the hash."""
+    return Path(value).name if isinstance(value, str) and value.startswith(("/", "~")) else value
 
 
 def _without_folder(given: str, anywhere: bool) -> str:

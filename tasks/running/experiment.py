@@ -229,8 +229,7 @@ def train_and_test(
     meet({"train": train, "dev": dev})
     trainer = Trainer(task, config.trainer, config.seed, device, reporter, plan.checkpoint, plan.fingerprint, on_epoch)
     outcome.dev = Scores(task.fit(trainer, model, train, dev, outcome.fit))
-    if features.elmo is not None:
-        outcome.mixes = {place: Mix(mix["layers"], mix["gamma"]) for place, mix in features.elmo.weights().items()}  # type: ignore[arg-type]
+    outcome.mixes = {place: Mix(mix["layers"], mix["gamma"]) for place, mix in features.mix_weights().items()}  # type: ignore[arg-type]
 
     test = load("test").examples  # read once, after model selection
     meet({"test": test})
@@ -243,7 +242,8 @@ def _weights_note(config: RunConfig, parts: dict[str, Any]) -> dict[str, object]
     if elmo is None:
         return None
     name = config.resolved["features"]["elmo"]["weights"]
-    return {"name": name, "untrained": elmo.untrained, "sha256": parts["weights"], "state": "zero"}
+    control = {} if elmo.control is None else {"control": elmo.control, "draw": elmo.draw}
+    return {"name": name, "untrained": elmo.untrained, **control, "sha256": parts["weights"], "state": "zero"}
 
 
 def _device_name(device: torch.device) -> str:

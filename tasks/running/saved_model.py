@@ -65,6 +65,11 @@ def load_weights(path: Path, task: str) -> tuple[RunConfig, TaskModel]:
             setattr(settings, key, str(given))
             if not Path(str(given)).exists():
                 raise InputError(f"{path}: the model was trained with {given}, which no longer exists. Put it back")
+    if config.features.frozen:
+        raise InputError(
+            f"{path}: expected features of the suite's own parts, found features.frozen. A file may not choose what is "
+            "imported, so models with it cannot be loaded"
+        )
     here = features_fingerprint(config.features)
     changed = [str(name) for name, value in saved["features"].items() if value != here.get(name)]
     if changed:

@@ -20,7 +20,8 @@ from elmo.common import checks
 from elmo.common.errors import InputError
 from elmo.common.progress import Reporter
 from elmo.common.tensor_files import check_optimizer, check_tensors, naming, read_tensors, write_tensors
-from tasks.features.token_features import LocatedText, TokenFeatures
+from tasks.features.parts import LocatedText
+from tasks.features.token_features import TokenFeatures
 from tasks.interface import Batch, FeatureBatch, Head, Scores, Task
 from tasks.modules.seeding import named_seed
 from tasks.training.batching import plan_batches

@@ -7,7 +7,7 @@ import torch
 from elmo import SIZES, InputError, random_bilm, save_bilm
 from elmo.bilm.weight_files import WEIGHTS_SUFFIXES
 from tasks.features.characters import CharacterCnn, CharactersConfig
-from tasks.features.frozen_layers import ElmoConfig, bilm_fingerprint
+from tasks.features.frozen_layers import ElmoConfig
 from tasks.features.token_features import TokenFeatures, features_fingerprint
 from tasks.features.words import WordsConfig
 from tasks.modules.layers import BiRnn
@@ -254,9 +254,9 @@ class TestFingerprint:
         for seed, path in enumerate((first, second)):
             save_bilm(random_bilm("tiny", seed), path)
         config = ElmoConfig(weights=str(first))
-        assert bilm_fingerprint(config) == random_bilm("tiny", 0).fingerprint()
+        assert config.fingerprint() == random_bilm("tiny", 0).fingerprint()
         second.replace(first)
-        assert bilm_fingerprint(config) == random_bilm("tiny", 1).fingerprint()
+        assert config.fingerprint() == random_bilm("tiny", 1).fingerprint()
 
 
 def test_the_texts_of_a_batch_go_through_the_bilm_once(monkeypatch):
@@ -355,7 +355,9 @@ class TestDropout:
 
     @pytest.mark.parametrize("share", [0.0, 0.25])
     def test_that_of_elmo_is_the_one_that_was_asked_for(self, share):
-        elmo = ElmoConfig("tiny", untrained=True, places=["input", "output"], dropout=share, precision="float32")
+        elmo = ElmoConfig(
+            weights="tiny", untrained=True, places=["input", "output"], dropout=share, precision="float32"
+        )
         batch = TokenFeatures(features_config(elmo=elmo), self.sentences, 1).train()(self.sentences)
         assert (batch.output == 0).float().mean().item() == pytest.approx(share, abs=0.05)
 

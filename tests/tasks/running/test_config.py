@@ -274,10 +274,11 @@ class TestShippedFiles:
         def fields(kind):
             return {field.name for field in dataclasses.fields(kind)}
 
-        assert fields(FeaturesConfig) == {"name", "title", "words", "characters", "elmo", "dropout"}
+        assert fields(FeaturesConfig) == {"name", "title", "words", "characters", "elmo", "frozen", "dropout"}
         assert fields(WordsConfig) == {"vectors", "dim", "lowercase", "trainable"}
         assert fields(CharactersConfig) == {"dim", "filters", "width"}
         elmo = {"enabled", "weights", "untrained", "untrained_seed", "places", "layers", "l2", "layer_norm", "dropout"}
+        elmo |= {"control", "draw"}
         assert fields(ElmoConfig) == elmo | {"precision"}
 
     def test_ner_has_the_settings_of_the_paper(self):

@@ -1,0 +1,166 @@
+"""Several parts at once, frozen layers of a user's own class, and the controls as the config builds them."""
+
+from dataclasses import asdict, replace
+
+import pytest
+import torch
+
+from elmo import InputError, random_bilm, save_bilm
+from tasks.features.frozen_layers import SourceConfig
+from tasks.features.token_features import TokenFeatures, features_fingerprint, features_recipes
+from tasks.running.saved_model import load_weights, save_weights
+from tests.tasks.making import features_config, model_of, run_of
+
+SENTENCES = [("Ada", "plays", "chess"), ("They", "play")]
+
+
+class Lengths:
+    """Layer j of a word is its length plus j."""
+
+    def __init__(self, dim=3, layers=2):
+        self.widths = (dim,) * layers
+
+    def fingerprint(self):
+        return f"lengths {self.widths}"
+
+    def token_layers(self, sentences):
+        lengths = torch.tensor([float(len(word)) for sentence in sentences for word in sentence])
+        return torch.stack([(lengths + j)[:, None].expand(-1, self.widths[0]) for j in range(len(self.widths))])
+
+
+class Nothing:
+    """No source."""
+
+
+def source(name="Lengths", **settings):
+    return {"_target_": f"{__name__}.{name}", **settings}
+
+
+def with_lengths(places=("input",), elmo=("input",), **settings):
+    own = SourceConfig(source=source(), places=list(places), dropout=0.0, precision="float32")
+    return features_config(elmo, frozen={"lengths": own}, **settings)
+
+
+class TestTwoSources:
+    def test_widths_add_up_and_vectors_follow_each_other(self):
+        features = TokenFeatures(with_lengths(["input", "output"]), SENTENCES, 1).eval()
+        before = TokenFeatures(features_config(), SENTENCES, 1).eval()
+        assert features.widths == {"input": before.widths["input"] + 3, "hidden": 0, "output": 3}
+        batch, earlier = features(SENTENCES), before(SENTENCES)
+        assert torch.equal(batch.input[..., :-3], earlier.input)
+        mixed = torch.tensor([[3, 5, 5], [4, 4, -0.5]]) + 0.5  # the mean of layers 0 and 1, zero at padding
+        for vectors in (batch.input[..., -3:], batch.output):
+            torch.testing.assert_close(vectors, mixed[..., None].expand(-1, -1, 3))
+
+    def test_both_mixes_learn_and_are_penalised(self):
+        features = TokenFeatures(with_lengths(), SENTENCES, 1)
+        (features(SENTENCES).input.square().sum() + features.penalty()).backward()
+        for part in (features.elmo, features.frozen["lengths"]):
+            mix = part.mixes["input"]
+            assert mix.scalars.grad.abs().sum() > 0
+            assert mix.gamma.grad.abs() > 0
+        with torch.no_grad():
+            features.elmo.mixes["input"].scalars.fill_(1.0)
+            features.frozen["lengths"].mixes["input"].scalars.fill_(2.0)
+        assert features.penalty().item() == pytest.approx(0.001 * (3 * 1 + 2 * 4))
+        assert list(features.mix_weights()) == ["input", "lengths.input"]
+
+    def test_without_elmo_words_or_characters(self):
+        features = TokenFeatures(with_lengths(elmo=None, words=None, characters=None), SENTENCES, 1)
+        assert features.widths == {"input": 3, "hidden": 0, "output": 0}
+        assert features(SENTENCES).input.shape == (2, 3, 3)
+
+    def test_the_record_names_hash_and_recipe(self):
+        config = with_lengths(words=None)
+        bilm = random_bilm("tiny", 0).fingerprint()
+        expected = {"vectors": None, "weights": bilm, "frozen": {"lengths": "lengths (3, 3)"}}
+        assert features_fingerprint(config) == expected
+        assert features_recipes(config) == {"characters": 1, "elmo": 1, "frozen.lengths": 1}
+
+
+class TestErrors:
+    @pytest.mark.parametrize(
+        ("given", "message"),
+        [
+            ({"_target_": "no_such_file.Source"}, r"\'no_such_file\.Source\' cannot be imported.*PYTHONPATH"),
+            (source("Missing"), "expected a class, found .*Missing = None"),
+            (source(wide=3), ".*Lengths does not accept these settings: got an unexpected keyword argument 'wide'"),
+            (source("Nothing"), r"expected .*Nothing to have widths, fingerprint\(\) and token_layers"),
+        ],
+    )
+    def test_a_source_that_cannot_be_used(self, given, message):
+        with pytest.raises(InputError, match=f"features.frozen: {message}"):
+            SourceConfig(source=given).open()
+
+    @pytest.mark.parametrize("target", [None, "Lengths", 3])
+    def test_no_class(self, target):
+        config = features_config(frozen={"mine": SourceConfig(source={"_target_": target})})
+        with pytest.raises(InputError, match=r"features\.frozen\.mine\.source\._target_: expected the class"):
+            config.check()
+
+    @pytest.mark.parametrize("name", ["my-own", "keys", "a b"])
+    def test_names(self, name):
+        with pytest.raises(InputError, match=rf"features\.frozen\.{name}: expected another name"):
+            features_config(frozen={name: SourceConfig(source=source())}).check()
+
+    def test_a_place_that_the_head_does_not_offer(self):
+        with pytest.raises(InputError, match=r"features\.frozen\.lengths\.places: found hidden.*task=sst5"):
+            run_of("task=sst5").task.check_places(with_lengths(["input", "hidden"]).places())
+
+    def test_a_saved_model_imports_nothing(self, tmp_path):
+        plain, features = run_of("task=sst5", "data=mini"), with_lengths(elmo=None, words=None)
+        resolved = {**plain.resolved, "features": asdict(features)}
+        config = replace(plain, features=features, resolved=resolved)
+        save_weights(tmp_path / "weights.pt", model_of(config, []), config)
+        with pytest.raises(InputError, match=r"weights\.pt: expected features of the suite's own parts"):
+            load_weights(tmp_path / "weights.pt", "sst5")
+
+
+class TestControls:
+    @pytest.fixture
+    def weights(self, tmp_path):
+        save_bilm(random_bilm("tiny", 5), tmp_path / "weights.safetensors")
+        return f"features.elmo.weights={tmp_path}"
+
+    def elmo_of(self, *overrides):
+        return run_of(*overrides).features.elmo
+
+    def test_each_is_a_source_of_its_own_and_a_draw_is_another(self, weights):
+        arms = ("elmo", "elmo_random", "elmo_shuffled", "elmo_centred")
+        found = {arm: self.elmo_of(f"features={arm}", weights).fingerprint() for arm in arms}
+        assert len(set(found.values())) == 4
+        assert self.elmo_of("features=elmo_layer0", weights).fingerprint() == found["elmo"], "the same stored layers"
+        for arm in ("elmo_shuffled", "elmo_centred"):
+            drawn = [self.elmo_of(f"features={arm}", weights, f"features.elmo.draw={n}").fingerprint() for n in (1, 2)]
+            assert len({found[arm], *drawn}) == 3
+
+    def test_a_draw_is_part_of_the_run_s_name(self):
+        assert run_of("features=elmo_centred", "features.elmo.draw=2").variant == {"features.elmo.draw": 2}
+        assert run_of("features=elmo_centred", "features.elmo.draw=0").variant == {}
+
+    @pytest.mark.parametrize(
+        ("settings", "message"),
+        [
+            ({"draw": 1}, r"features\.elmo\.draw: expected a control that is drawn"),
+            ({"control": "centered"}, r"features\.elmo\.control: expected shuffled or centred"),
+            ({"control": "centred", "untrained": True}, "exclude each other"),
+        ],
+    )
+    def test_bad_settings(self, settings, message):
+        with pytest.raises(InputError, match=message):
+            run_of("features=elmo", *(f"features.elmo.{key}={value}" for key, value in settings.items()))
+
+    def test_all_are_as_wide_as_elmo(self, weights):
+        arms = ("elmo", "elmo_random", "elmo_layer0", "elmo_shuffled", "elmo_centred")
+        parts = [f"features={arm}" for arm in arms]
+        config = [run_of("task=snli", part, weights, "features.words.vectors=null").features for part in parts]
+        assert len({tuple(TokenFeatures(one, SENTENCES, 1).widths.values()) for one in config}) == 1
+
+    def test_layer0_of_a_word_does_not_depend_on_its_sentence(self, weights):
+        def vectors(arm):
+            config = run_of(f"features={arm}", weights, "features.words=null", "features.characters=null").features
+            batch = TokenFeatures(config, [], 1).eval()([("They", "play", "chess"), ("A", "play", "closed", "early")])
+            return batch.input[:, 1]
+
+        assert torch.equal(*vectors("elmo_layer0"))
+        assert not torch.equal(*vectors("elmo"))

@@ -1,0 +1,66 @@
+"""A representation of the user's own, outside the suite: CONTRIBUTING's example as it stands."""
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from results.records.identity import Identity, record_path
+from results.records.record import read_record
+
+SMALL = ["features.words.vectors=null", "features.words.dim=8", "features.characters.filters=8", "task.hidden=8"]
+LIMITED = ["task=ner", "data=mini", "device=cpu", "limit=20", "trainer.epochs=1"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, repository):
+    """One Python file and one YAML, cut out of CONTRIBUTING."""
+    page = (repository / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```(?:python|yaml)\n(.*?)```", page[page.index("`mine/endings.py`") :], re.DOTALL)
+    root = tmp_path_factory.mktemp("mine")
+    (root / "configs" / "features").mkdir(parents=True)
+    (root / "endings.py").write_text(blocks[0], encoding="utf-8")
+    (root / "configs" / "features" / "endings.yaml").write_text(blocks[1], encoding="utf-8")
+    return root
+
+
+def run(folder, *more):
+    arguments = ["--config-dir", "configs", *LIMITED, "features=endings", *SMALL, "runs_dir=runs", *more]
+    environment = {**os.environ, "OMP_WAIT_POLICY": "PASSIVE", "ELMO_STORE": str(folder / "store")}
+    done = subprocess.run(
+        [sys.executable, "-m", "tasks.run", *arguments],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+@pytest.mark.integration
+def test_it_runs_is_stored_and_its_record_says_what_it_is(folder):
+    said = run(folder, "seed=1")
+    assert re.search(r"[1-9]\d* of \d+ sentences to embed", said)
+    again = run(folder, "seed=2")
+    assert not re.search(r"[1-9]\d* of \d+ sentences to embed", again), "the store has them"
+    variant = {"limit": 20, "trainer.epochs": 1, "features.words.vectors": None, "features.words.dim": 8}
+    variant |= {"features.characters.filters": 8, "task.hidden": 8}
+    records = [
+        read_record(record_path(folder / "runs", Identity("mini", "ner", "endings", seed, variant))) for seed in (1, 2)
+    ]
+    spec = importlib.util.spec_from_file_location("endings", folder / "endings.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    for record in records:
+        assert record.status == "finished"
+        assert record.fingerprinted["frozen"] == {"endings": module.Endings().fingerprint()}
+        assert record.fingerprinted["recipes"]["frozen.endings"] == 1
+        assert not any("source" in key for key in record.fingerprinted["settings"])
+        assert record.fingerprinted["settings"]["features.frozen.endings.dropout"] == 0.0
+        assert list(record.mixes) == ["endings.input"]
+    assert records[0].fingerprint != records[1].fingerprint
