@@ -13,7 +13,7 @@ from elmo.bilm.characters import character_ids
 from elmo.bilm.options import N_CHARACTERS
 from elmo.common import checks
 from elmo.common.errors import InputError
-from tasks.features.parts import LocatedText, Part
+from tasks.features.parts import FeaturePart, LocatedText
 from tasks.features.word_index import LONGEST_WORD, WordNumbers
 
 
@@ -37,7 +37,7 @@ class CharactersConfig:
             )
 
 
-class CharacterCnn(Part):
+class CharacterCnn(FeaturePart):
     """A vector for the spelling of a word: convolution over its bytes, maximum over positions, ReLU."""
 
     def __init__(self, config: CharactersConfig) -> None:

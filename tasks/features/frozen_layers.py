@@ -21,7 +21,7 @@ from elmo.sources import bilm, controls
 from elmo.store.cached_layers import MEMORY_GB, CachedLayers, Located
 from elmo.store.opening import open_shelf
 from elmo.store.shelf import LIMIT_GB, PRECISIONS, ShelfDescription
-from tasks.features.parts import LocatedText, Part
+from tasks.features.parts import FeaturePart, LocatedText
 from tasks.interface import PLACES, Sentence
 
 
@@ -195,7 +195,7 @@ class StoreUnusable(InputError):  # noqa: N818
     """The store cannot be opened. The run itself did not fail: it would work without a store."""
 
 
-class FrozenLayers(Elmo, Part):
+class FrozenLayers(Elmo, FeaturePart):
     """Frozen layers as a part: cached, with one mix for each place.
 
     Args:

@@ -57,7 +57,7 @@ class LocatedText:
         return LocatedText(self.lengths, self.longest, words, distinct, places, layers)
 
 
-class Part(nn.Module):
+class FeaturePart(nn.Module):
     """A part of the features. `TokenFeatures` joins the vectors of all parts at each place.
 
     Attributes:

@@ -20,7 +20,7 @@ from elmo.common.errors import InputError
 from elmo.common.progress import Reporter
 from tasks.features.characters import CharacterCnn, CharactersConfig
 from tasks.features.frozen_layers import ElmoConfig, FrozenConfig, FrozenLayers, SourceConfig, StoreConfig
-from tasks.features.parts import LocatedText, Part
+from tasks.features.parts import FeaturePart, LocatedText
 from tasks.features.word_index import WordNumbers
 from tasks.features.words import WordsConfig, WordVectors
 from tasks.interface import PLACES, FeatureBatch, Sentence
@@ -123,7 +123,7 @@ class TokenFeatures(nn.Module):
         self.widths = {place: sum(part.widths.get(place, 0) for part in self._parts) for place in PLACES}
 
     @property
-    def _parts(self) -> list[Part]:
+    def _parts(self) -> list[FeaturePart]:
         """The parts in the order in which their vectors are joined."""
         every = (self.word_vectors, self.characters, *self._all_frozen)
         return [part for part in every if part is not None]

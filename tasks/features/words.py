@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from elmo.common import checks
 from elmo.common.errors import InputError
 from elmo.word_vectors import Vectors, open_vectors
-from tasks.features.parts import LocatedText, Part
+from tasks.features.parts import FeaturePart, LocatedText
 from tasks.features.word_index import WordNumbers
 from tasks.interface import Sentence
 from tasks.modules.seeding import drawing_from
@@ -103,7 +103,7 @@ class WordRows:
         return {"words": len(words), "with_vector": len(words & self._pretrained)}
 
 
-class WordVectors(Part):
+class WordVectors(FeaturePart):
     """The vectors of words: a table of the training words, and the pretrained vectors of others.
 
     Args:
