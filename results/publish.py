@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from elmo.common.errors import InputError
+from elmo.common.errors import InputError, command_parser
 from results.analysis.aggregate import Selection, summarise
 from results.analysis.rows import MINI
 from results.publishing.rules import publish_runs
@@ -92,12 +92,7 @@ def main(argv: Sequence[str] | None = None, root: Path = ROOT) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m results.publish",
-        description=_DESCRIPTION,
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("results.publish", _DESCRIPTION, _EPILOG)
     parser.add_argument("runs", nargs="*", type=Path, metavar="RUNS", help="folders with runs, such as results/runs")
     parser.add_argument("--experiment", metavar="NAME", help="only the runs of this experiment, or of your PATH.toml")
     parser.add_argument("--commit", metavar="HASH", help="the commit of records that have none")

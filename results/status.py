@@ -12,12 +12,12 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from elmo.common.durations import duration
-from elmo.common.errors import InputError
+from elmo.common.errors import InputError, command_parser
 from results.analysis.sweep_state import STATES, Overview, RunState, SweepState, look
 from results.records.experiment_file import Experiment, load_experiment, sweep_name
 from results.records.printing import printable, printable_lines, write
+from results.tables.run_options import DEFAULT_RUNS
 
-DEFAULT_RUNS = Path("results", "runs")
 LONGEST_LIST = 12  # runs listed for each state
 LOOKS_EVERY = 2.0  # seconds between updates with --watch
 QUIET = 300.0  # seconds without a change after which a sweep on another machine counts as dead
@@ -186,12 +186,7 @@ def _screen() -> Iterator[Callable[[str], None]]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m results.status",
-        description=_DESCRIPTION,
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("results.status", _DESCRIPTION, _EPILOG)
     parser.add_argument(
         "--runs",
         metavar="DIR",

@@ -4,7 +4,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from elmo.common.errors import InputError
+from elmo.common.errors import InputError, command_parser
 from results.analysis.aggregate import summarise
 from results.records.collect import Finding, collect
 from results.records.experiment_file import load_experiment, values_of
@@ -97,12 +97,7 @@ def _show_experiment(options: argparse.Namespace) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m results.table",
-        description=_DESCRIPTION,
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("results.table", _DESCRIPTION, _EPILOG)
     add_choices(parser)
     parser.add_argument(
         "--experiment", metavar="NAME", help="the table of an experiment, such as table1, or of your own PATH.toml"
