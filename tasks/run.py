@@ -37,6 +37,9 @@ MOST_BREAKS = 3  # a sweep stops after this many killed processes in a row witho
 HELP = """\
 python -m tasks.run [KEY=VALUE ...]      one run: train, select on dev, test once, write a record
 python -m tasks.run -m KEY=A,B,C ...     one run for each combination
+python -m tasks.run -m experiment=NAME   the runs of a table: {experiments}, or your own PATH.toml;
+                                         task=ner seed=1 chooses among them, other keys apply to all
+                                         (python -m results.table --experiment NAME shows it)
 
   task={tasks}
   features=glove|elmo|elmo_random        the arm: baseline, baseline + ELMo, baseline + untrained biLM
@@ -92,7 +95,7 @@ def _explain_failure(error: Exception) -> str | None:
 def main() -> None:
     """Runs the command; the exit status is 1 if a run failed, now or before."""
     if any(argument in ("--help", "-h") for argument in sys.argv[1:]):
-        print(HELP.format(tasks="|".join(group_options("task"))))
+        print(HELP.format(tasks="|".join(group_options("task")), experiments=", ".join(group_options("experiment"))))
         return
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # let exceptions pass; they are explained here
     try:

@@ -49,7 +49,9 @@ def experiment_runs(experiment: str, overrides: list[Override]) -> list[list[str
     given = {}
     for override in overrides:
         key = override.get_key_element()
-        if not override.is_sweep_override():
+        if override.is_delete() and override.value() is None:
+            given[key] = [""]
+        elif not override.is_sweep_override():
             given[key] = [str(override.get_value_element_as_str())]
         elif override.is_discrete_sweep():
             given[key] = list(override.sweep_string_iterator())

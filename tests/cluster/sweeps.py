@@ -14,6 +14,7 @@ HERE = Path(__file__).resolve().parent
 LOOPBACK = str(HERE / "loopback.sh")
 TINY = ["data=mini", "limit=20", "trainer.epochs=1", "device=cpu"]
 FOUR = ["task.hidden=8", "features=glove,elmo", "seed=1,2"]
+FOUR_CELLS = ["experiment=mini", "task=ner", *FOUR]  # the same runs, chosen from a table
 ONE_OF_FOUR_FAILS = ["features=glove", "task.hidden=8", f"{WORD_COLUMN}=0,1,-2,{NO_COLUMN}"]
 SETTINGS = r"mini ner (glove|elmo) seed (\d) .*"
 

@@ -9,6 +9,7 @@ import pytest
 
 from tests.cluster.sweeps import (
     FOUR,
+    FOUR_CELLS,
     LOOPBACK,
     ONE_OF_FOUR_FAILS,
     check_four,
@@ -41,7 +42,7 @@ def room(tmp_path):
 
 def test_records_equal_those_of_sequential_runs(ray, room, tmp_path, one_by_one):
     runs = tmp_path / "runs"
-    done = sweep(runs, *FOUR, "hydra/launcher=ray", inside=[LOOPBACK], environment=room)
+    done = sweep(runs, *FOUR_CELLS, "hydra/launcher=ray", inside=[LOOPBACK], environment=room)
     print(done.stderr)
     check_four(done, runs, one_by_one)
     logs = f"{room['RAY_TMPDIR']}/ray/session_latest/logs"

@@ -8,6 +8,7 @@ import pytest
 
 from tests.cluster.sweeps import (
     FOUR,
+    FOUR_CELLS,
     HERE,
     LOOPBACK,
     ONE_OF_FOUR_FAILS,
@@ -45,7 +46,7 @@ def room():
 
 def test_records_equal_those_of_sequential_runs(slurm, room, tmp_path, one_by_one):
     runs = tmp_path / "runs"
-    done = sweep(runs, *FOUR, "hydra/launcher=slurm", inside=WITH_DAEMONS, environment=room)
+    done = sweep(runs, *FOUR_CELLS, "hydra/launcher=slurm", inside=WITH_DAEMONS, environment=room)
     print(done.stderr)
     check_four(done, runs, one_by_one)
     assert f"sweep  4 runs are handed to slurm. Logs: {runs}/.sweep/.submitit. " in done.stderr

@@ -1,5 +1,6 @@
 """Experiment files: the cells of a table, choosing among them, which runs are theirs, and what is refused."""
 
+import re
 from itertools import product
 
 import pytest
@@ -73,6 +74,12 @@ class TestCells:
         for name in experiment_names():
             found = load_experiment(name)
             assert len({tuple(cell.overrides) for cell in found.cells}) == len(found.cells)
+
+    def test_the_example_of_the_documents(self, experiment, repository):
+        text = (repository / "CONTRIBUTING.md").read_text(encoding="utf-8")
+        (example,) = (block for block in re.findall(r"```toml\n(.*?)```", text, re.DOTALL) if "[arms]" in block)
+        found = experiment(example)
+        assert len(found.cells) == len(found.seeds) * len(found.arms) * 2
 
 
 class TestNarrowing:

@@ -5,15 +5,16 @@ from itertools import pairwise, product
 import pytest
 from hydra import initialize_config_module
 from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.types import RunMode
 
 from elmo.common.errors import InputError
-from results.records.experiment_file import NOT_RECORDED
+from results.records.experiment_file import NOT_RECORDED, experiment_names
 from results.records.record import read_record
 from results.records.sweep_manifest import read_manifests
 from tasks.data.datasets import DataSource
 from tasks.running.config import NOT_IN_FINGERPRINT, run_config, typed_config
-from tasks.running.schema import compose_config
+from tasks.running.schema import compose_config, group_options
 from tasks.sweeps import callback, experiment_sweeper
 from tests.tasks.making import SMALL
 
@@ -62,6 +63,9 @@ def own(tmp_path):
 
 
 class TestShipped:
+    def test_each_has_a_table_and_a_config(self):
+        assert experiment_names() == group_options("experiment")
+
     def test_mini_is_four_tasks_in_three_arms_with_three_seeds(self):
         config, runs = composed("experiment=mini")
         arms = ("glove", "elmo", "elmo_random")
@@ -124,6 +128,11 @@ class TestChoosing:
         runs = runs_of("experiment=table1", *typed, "limit=40", "+task.more=1")
         assert len({tuple(run.items()) for run in runs}) == len(runs) == expected
         assert {(run["experiment"], run["limit"], run["+task.more"]) for run in runs} == {("table1", "40", "1")}
+
+    def test_a_deleted_key_stays_one(self):
+        parsed = OverridesParser.create().parse_overrides(["~trainer.patience", "~logger.mode=online", "seed=1"])
+        for run in experiment_sweeper.experiment_runs("mini", parsed):
+            assert run[-2:] == ["~trainer.patience", "~logger.mode=online"]
 
     @pytest.mark.parametrize("typed", [["seed=9"], ["task=ner", "data=standin"], ["features=word2vec"]])
     def test_nothing_to_run_is_an_error(self, typed, command, tmp_path):

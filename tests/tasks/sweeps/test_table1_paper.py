@@ -11,7 +11,7 @@ import pytest
 from elmo.bilm.model import random_bilm
 from elmo.bilm.options import BilmOptions
 from elmo.bilm.weight_files import save_bilm
-from elmo.download import BILMS, VECTORS
+from elmo.download import BILMS, VECTORS, files_of
 from results.records.experiment_file import load_experiment
 from results.records.record import read_record
 from tasks.running.config import typed_config
@@ -47,17 +47,17 @@ def ingredients(tmp_path, monkeypatch):
 
     # The original's format and its two highways, but narrow: its 93.6 M parameters would take the test minutes.
     options = BilmOptions(cell_dim=16, projection_dim=8, n_highway=2, filters=((1, 4), (2, 8)))
-    published = BILMS["allennlp/original"]
-    monkeypatch.setitem(BILMS, "allennlp/original", replace(published, weights=unchecked(published.weights)))
     save_bilm(random_bilm(options, 5), tmp_path / "made" / "weights.hdf5")
     folder = cache / "allennlp" / "original"
     folder.mkdir(parents=True)
-    shutil.copy(tmp_path / "made" / "options.json", folder / published.options.name)
-    shutil.copy(tmp_path / "made" / "weights.hdf5", folder / published.weights.name)
+    files = [replace(file, size=None, sha256=None) for file in files_of("allennlp/original")]
+    monkeypatch.setitem(BILMS, "allennlp/original", tuple(files))
+    for made, file in zip(("options.json", "weights.hdf5"), files, strict=True):
+        assert file.name.endswith(made)
+        shutil.copy(tmp_path / "made" / made, folder / file.name)
 
-    words = sorted(
-        {line.partition(" ")[0] for line in (MINI / "ner" / "train.txt").read_text("utf-8").split("\n")} - {""}
-    )
+    text = (MINI / "ner" / "train.txt").read_text(encoding="utf-8")
+    words = sorted({line.partition(" ")[0] for line in text.split("\n")} - {""})
     vectors = np.random.default_rng(0).normal(size=(len(words), 300)).round(3)
     lines = [f"{word} {' '.join(map(str, row))}" for word, row in zip(words, vectors, strict=True)]
     (cache / "glove").mkdir()
@@ -65,10 +65,6 @@ def ingredients(tmp_path, monkeypatch):
     monkeypatch.setenv("ELMO_CACHE", str(cache))
     monkeypatch.setenv("ELMO_MIRROR", "http://127.0.0.1:9")  # nothing is downloaded
     return data
-
-
-def unchecked(file):
-    return replace(file, size=None, sha256=None)
 
 
 def conll(path):
