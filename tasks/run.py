@@ -43,6 +43,8 @@ python -m tasks.run -m experiment=NAME   the runs of a table: {experiments}, or 
 
   task={tasks}
   features=glove|elmo|elmo_random        the arm: baseline, baseline + ELMo, baseline + untrained biLM
+           elmo_layer0|elmo_shuffled     more controls: no context; trained weights, permuted
+           elmo_centred                  and an untrained biLM minus its mean
            word2vec                      baseline with vectors of the biLM's own text (python -m tasks.word2vec)
   data=mini|paper|NAME                   shipped data, official files under data_dir, or a conf/data/NAME.yaml
   data=PATH.yaml                         a dataset from a file; only the keys of a dataset, so it cannot run code

@@ -6,10 +6,11 @@ import pytest
 import torch
 
 from elmo import InputError, random_bilm, save_bilm
+from tasks.data.datasets import DataSource
 from tasks.features.frozen_layers import SourceConfig
 from tasks.features.token_features import TokenFeatures, features_fingerprint, features_recipes
 from tasks.running.saved_model import load_weights, save_weights
-from tests.tasks.making import features_config, model_of, run_of
+from tests.tasks.making import ELMO, features_config, model_of, run_of
 
 SENTENCES = [("Ada", "plays", "chess"), ("They", "play")]
 
@@ -76,6 +77,17 @@ class TestTwoSources:
         expected = {"vectors": None, "weights": bilm, "frozen": {"lengths": "lengths (3, 3)"}}
         assert features_fingerprint(config) == expected
         assert features_recipes(config) == {"characters": 1, "elmo": 1, "frozen.lengths": 1}
+
+
+def test_at_every_place_of_ner_all_that_trains_gets_a_gradient():
+    config = run_of("task=ner", "data=mini", *ELMO, "features.elmo.places=[input,hidden,output]", "task.layers=2")
+    examples = DataSource(config.data, config.data_dir).load(config.task, "train").examples[:4]
+    model = model_of(config, examples).train()
+    model.loss(config.task.collate(examples)).backward()
+    trained = model.trained()
+    assert sum("joining" in name for name in trained) == 2
+    assert sum("mixes" in name for name in trained) == 3 * 2
+    assert [name for name, value in trained.items() if value.grad is None or not value.grad.any()] == []
 
 
 class TestErrors:
