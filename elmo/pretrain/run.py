@@ -17,7 +17,7 @@ from elmo.common.errors import InputError
 from elmo.common.experiment_log import start_wandb
 from elmo.common.files import explain_full_disk, read_own_json, replacing, write_json
 from elmo.common.processes import alone
-from elmo.common.progress import print_line
+from elmo.common.progress import Meter, print_line
 from elmo.pretrain.corpus.build import build_store
 from elmo.pretrain.corpus.token_store import CorpusSettings, TokenStore
 from elmo.pretrain.model.export import export, load_model
@@ -83,21 +83,23 @@ def _pretrain(
     train_text, heldout = texts_of_store(store, model.bilm.options.max_characters, given)
     if not len(train_text.sentences):
         raise InputError(f"{store.folder}: the corpus has no training sentence; give more text")
-    before = _before(folder, model, heldout) if given and workers.first else None
+    before = _before(folder, model, heldout, console) if given and workers.first else None
     workers.wait()
     with _watching(settings, workers) as watch:
         position = train(model, train_text, heldout, settings, folder, console, workers, watch)
     if workers.first:
-        trained = _measured(model, heldout, precision(settings.training.precision, device))
+        trained = _measured(model, heldout, console, "perplexity", precision(settings.training.precision, device))
         check_perplexity(trained, "the trained model")
-        target = export(model, vocabulary, tokenise, out / "export", settings.name)
-        exported = _measured(load_model(target)[0].to(device), heldout)
+        print_line(console, f"exporting to {out / 'export'}")
+        target = export(model, vocabulary, tokenise, out / "export", settings.name, settings.export.softmax_mb)
+        exported = _measured(load_model(target)[0].to(device), heldout, console, "perplexity of exported files")
         check_perplexity(exported, f"the exported files, {target}, in half precision")
         measured = {"before": before, "trained": trained, "exported": exported}
         facts = {
             "command": command,
             "settings": asdict(settings),
             "sources": store.header["sources"],
+            "exclude": store.header.get("exclude", []),
             "counts": store.header["counts"],
             "vocabulary": len(vocabulary),
             "parameters": _size(model.bilm),
@@ -122,7 +124,7 @@ def _store(settings: Settings, console: Console, workers: Workers) -> TokenStore
     """The token store; the first process builds it, the others wait."""
     folder = Path(settings.store or Path(settings.out) / "store")
     shared = {name: value for name, value in vars(settings).items() if name in CorpusSettings.__dataclass_fields__}
-    wanted = CorpusSettings(settings.corpus, **shared)  # checked in every process
+    wanted = CorpusSettings(settings.corpus, **shared, recase=settings.training.recase)  # checked in every process
     if workers.first:
         build_store(wanted, folder, console)
     workers.wait()
@@ -149,19 +151,25 @@ def _given(settings: Settings) -> Start | None:
     return Start(model, output.vocabulary, output.tokenise)
 
 
-def _before(folder: RunFolder, model: LanguageModel, heldout: Text) -> Perplexity | None:
+def _before(folder: RunFolder, model: LanguageModel, heldout: Text, console: Console) -> Perplexity | None:
     """Held-out perplexity of the given weights, stored for resumed runs, which start with other weights."""
     path = folder.path / "before.json"
     if path.exists():
         return Perplexity(**read_own_json(path))
-    found = _measured(model, heldout)
+    found = _measured(model, heldout, console, "perplexity before training")
     if found is not None:
         write_json(path, asdict(found))
     return found
 
 
-def _measured(model: LanguageModel, heldout: Text, dtype: torch.dtype = torch.float32) -> Perplexity | None:
-    return perplexity(model, heldout, dtype) if len(heldout.sentences) else None
+def _measured(
+    model: LanguageModel, heldout: Text, console: Console, title: str, dtype: torch.dtype = torch.float32
+) -> Perplexity | None:
+    """Held-out perplexity, with progress: on a CPU, or with much held-out text, it takes minutes."""
+    if not len(heldout.sentences):
+        return None
+    with Meter(console, title, heldout.predictions) as meter:
+        return perplexity(model, heldout, dtype, meter)
 
 
 @contextmanager

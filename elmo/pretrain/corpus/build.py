@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import math
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,7 +28,7 @@ from elmo.pretrain.corpus.sources import SourceFile, find_sources
 from elmo.pretrain.corpus.token_store import DTYPES, FORMAT, VERSION, CorpusSettings, TokenStore, read_header, require
 from elmo.tokeniser import MAX_WORD_BYTES, TOKENISER_VERSION
 
-_SHARD_VERSION: Final = 2
+_SHARD_VERSION: Final = 3
 _DISK_PER_TEXT: Final = 1.9  # bytes on disk, shards and store together, for a byte of text: measured 1.7 on English
 
 
@@ -43,9 +43,10 @@ def build_store(settings: CorpusSettings, folder: str | Path, console: Console |
     folder = Path(folder)
     console = console or Console(stderr=True)
     sources = find_sources(settings.sources)
+    exclude = tuple(find_sources(settings.exclude)) if settings.exclude else ()
     work = folder.with_name(folder.name + ".partial")
     if folder.exists():
-        store = _finished(folder, settings, sources)
+        store = _finished(folder, settings, sources, exclude)
         print_line(console, f"{folder}: the token store is complete ({_summary(store)}); nothing to do.")
         return store
     text_bytes = sum(source.text_bytes() for source in sources)
@@ -54,24 +55,25 @@ def build_store(settings: CorpusSettings, folder: str | Path, console: Console |
     full = "no room left on this disk. Make room and run again: it continues with the shards that are done"
     with (
         explain_full_disk(f"{work}: {full}. Delete that folder to give up."),
-        _work_folder(work, _shard_identity(settings, sources)),
+        _work_folder(work, _shard_identity(settings, sources, exclude)),
     ):
         done = sum(path.stat().st_size for path in work.glob("*.npz"))
         need = text_bytes * _DISK_PER_TEXT - done
         require_space(work, need, "the corpus", "make room or name a folder on another disk")
         with Meter(console, "tokenising", sum(source.size for source in sources)) as meter:
-            shards = make_shards(sources, work, settings, workers, meter)
+            shards = make_shards(sources, exclude, work, settings, workers, meter)
         unfinished = work / "store"
         unfinished.mkdir()
         with Meter(console, "merging", 2 * len(shards)) as meter:
-            counts = merge(shards, unfinished, settings, meter)
+            counts = merge(shards, unfinished, settings, [source.weight for source in sources], meter)
         files = {name: (unfinished / name).stat().st_size // np.dtype(kind).itemsize for name, kind in DTYPES.items()}
         header = {
             "format": FORMAT,
             "version": VERSION,
             "tokeniser": TOKENISER_VERSION,
             "settings": settings.identity(),
-            "sources": [{"name": s.name, "bytes": s.size, "sha256": s.sha256} for s in sources],
+            "sources": [source.description() for source in sources],
+            **({"exclude": [text.description() for text in exclude]} if exclude else {}),
             "counts": counts,
             "files": files,
         }
@@ -83,22 +85,36 @@ def build_store(settings: CorpusSettings, folder: str | Path, console: Console |
     return store
 
 
-def _finished(folder: Path, settings: CorpusSettings, sources: list[SourceFile]) -> TokenStore:
+def _finished(
+    folder: Path, settings: CorpusSettings, sources: Sequence[SourceFile], exclude: Sequence[SourceFile]
+) -> TokenStore:
     """Return the store that exists in `folder`, after checking its settings and sources."""
     header = read_header(folder)
-    found = _hashes((source["name"], source["sha256"]) for source in header["sources"])
     require(folder, "settings", header["settings"], settings.identity())
     require(folder, "rules", {"tokeniser": header["tokeniser"]}, {"tokeniser": TOKENISER_VERSION})
-    require(folder, "sources", found, _hashes((source.name, source.sha256) for source in sources))
+    for what, found, files in (
+        ("sources", header["sources"], sources),
+        ("excluded texts", header.get("exclude", []), exclude),
+    ):
+        require(folder, what, _described(found), _described([file.description() for file in files]))
     return TokenStore.open(folder)
 
 
-def _hashes(files: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return hashes by position and name, since files of several folders may share a name."""
-    return {f"source {i}, {name}": f"sha256 {sha256[:16]}" for i, (name, sha256) in enumerate(files)}
+def _described(files: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Return hashes and weights by position and name, since files of several folders may share a name."""
+    return {
+        f"source {i}, {file['name']}": f"sha256 {file['sha256'][:16]}" + _times(file.get("weight", 1))
+        for i, file in enumerate(files)
+    }
 
 
-def _shard_identity(settings: CorpusSettings, sources: list[SourceFile]) -> dict[str, Any]:
+def _times(weight: float) -> str:
+    return f", weight {weight:g}" if weight != 1 else ""
+
+
+def _shard_identity(
+    settings: CorpusSettings, sources: Sequence[SourceFile], exclude: Sequence[SourceFile]
+) -> dict[str, Any]:
     """Return what shards depend on: less than a store, so a killed run may continue with another vocabulary or seed."""
     return {
         "shards": _SHARD_VERSION,
@@ -108,6 +124,7 @@ def _shard_identity(settings: CorpusSettings, sources: list[SourceFile]) -> dict
         "max_word_bytes": MAX_WORD_BYTES,
         "block_bytes": settings.block_bytes,
         **{f"source {i}, {source.name}": source.sha256 for i, source in enumerate(sources)},
+        **{f"exclude {i}, {text.name}": text.sha256 for i, text in enumerate(exclude)},
     }
 
 

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from elmo.common.errors import InputError
 from elmo.common.files import require_space
 from elmo.common.progress import Meter
+from elmo.pretrain.corpus.drawing import cases, copies, mix, recased, uniform
 from elmo.pretrain.corpus.shards import Shard, load_arrays
 from elmo.pretrain.corpus.sources import CONTINUES, NEW_DOCUMENT, NEW_FILE
 from elmo.pretrain.corpus.token_store import DTYPES, SPECIALS, UNKNOWN, CorpusSettings, offsets_of
@@ -32,27 +33,71 @@ from elmo.pretrain.corpus.token_store import DTYPES, SPECIALS, UNKNOWN, CorpusSe
 LONGEST_STRETCH: Final = 500  # paragraphs: several articles, so that the ends of a stretch cut few of them
 FEWEST_DOCUMENTS: Final = 20  # with fewer, a fraction of them cannot be held out
 
-_DROPPED, _TRAIN, _HELDOUT = range(3)
+_DROPPED, _TRAIN, _HELDOUT, _EXCLUDED = range(4)
 _SIDES: Final = {"train": _TRAIN, "heldout": _HELDOUT}
 _ZEROS: Final = bytes(8 << 20)
 _SHUFFLE: Final = 1 << 63  # keeps the order of sentences independent of the choice of held-out paragraphs
 
 
 @dataclass(frozen=True)
-class Order:
-    """Positions of one side's sentences: `starts` by sentence in reading order, `offsets` of the written file."""
+class SentenceOrder:
+    """The training or the held-out sentences in reading order, and where they are written.
 
+    Attributes:
+        sentences: their numbers in the whole text, rising; a repeated sentence occurs several times.
+        cases: AS_IS, UPPER or TITLE, for each.
+        starts: position of each in the written file.
+        offsets: of the written file.
+    """
+
+    sentences: NDArray[np.int64]
+    cases: NDArray[np.uint8]
     starts: NDArray[np.int64]
     offsets: NDArray[np.int64]
 
     @classmethod
-    def by(cls, rank: NDArray[np.uint64], lengths: NDArray[np.uint32]) -> Order:
-        """Return the order of sentences of `lengths` tokens by rising `rank`; equal ranks keep their order."""
+    def by(
+        cls,
+        rank: NDArray[np.uint64],
+        lengths: NDArray[np.uint32],
+        sentences: NDArray[np.int64],
+        cases: NDArray[np.uint8],
+    ) -> SentenceOrder:
+        """Return the order whose sentences are written by rising `rank`; equal ranks keep their order.
+
+        Args:
+            rank: of each of `sentences`.
+            lengths: in tokens, of all sentences of the text.
+            sentences: as in the attributes.
+            cases: as in the attributes.
+        """
         order = np.argsort(rank, kind="stable")
-        offsets = offsets_of(lengths[order])
-        starts = np.empty(len(lengths), np.int64)
+        offsets = offsets_of(lengths[sentences[order]])
+        starts = np.empty(len(sentences), np.int64)
         starts[order] = offsets[:-1]
-        return cls(starts, offsets)
+        return cls(sentences, cases, starts, offsets)
+
+    def read(self, shard: Shard, first: int) -> tuple[list[bytes], NDArray[np.uint32], NDArray[np.int64]]:
+        """Return this part's sentences in a shard.
+
+        Args:
+            shard: to read.
+            first: number of its first sentence in the whole text.
+
+        Returns:
+            The spelling of the numbers, the tokens as numbers, and the position of each token in the written file.
+        """
+        mine = slice(*np.searchsorted(self.sentences, [first, first + len(shard.sentence_lengths)]))
+        chosen = self.sentences[mine] - first
+        lengths = shard.sentence_lengths[chosen].astype(np.int64)
+        here = np.cumsum(lengths) - lengths
+        within = np.arange(lengths.sum()) - np.repeat(here, lengths)  # position in its sentence, of each token
+        tokens = shard.tokens[np.repeat(offsets_of(shard.sentence_lengths)[chosen], lengths) + within]
+        places = np.repeat(self.starts[mine], lengths) + within
+        cases = self.cases[mine]
+        if not cases.any():  # all AS_IS
+            return shard.words, tokens, places
+        return *recased(shard.words, tokens, np.repeat(cases, lengths)), places
 
 
 class Types:
@@ -67,7 +112,7 @@ class Types:
         ids = self.ids(words)
         if len(self._numbers) > len(self._counts):
             self._counts = np.concatenate([self._counts, np.zeros(len(self._numbers), np.int64)])
-        self._counts[ids] += counts
+        np.add.at(self._counts, ids, counts)  # a recased word may equal another
 
     def number(self) -> tuple[list[bytes], NDArray[np.int64]]:
         """Return all words by id and their counts: special ones first, then by falling count, then by spelling."""
@@ -86,66 +131,74 @@ class Types:
         return np.fromiter((numbers.setdefault(word, len(numbers)) for word in words), np.int64, len(words))
 
 
-def merge(shards: Sequence[Path], folder: Path, settings: CorpusSettings, meter: Meter) -> dict[str, Any]:
-    """Write all files of the store but the header into `folder`; return the counts for the header."""
-    outlines = [load_arrays(path, "keys", "places", "paragraph_lengths", "sentence_lengths") for path in shards]
-    sizes = [len(keys) for keys, *_ in outlines]
-    if not sum(sizes):
+def merge(
+    shards: Sequence[Path], folder: Path, settings: CorpusSettings, weights: Sequence[float], meter: Meter
+) -> dict[str, Any]:
+    """Write all files of the store but the header into `folder`; return the counts for the header.
+
+    Args:
+        shards: files of the first pass, in reading order.
+        folder: of the store.
+        settings: of the store.
+        weights: of its sources.
+        meter: advanced by 2 for each shard.
+    """
+    names = ("sentence_lengths", "paragraph_lengths", "keys", "places", "sources", "excluded")
+    outlines = [load_arrays(path, *names) for path in shards]
+    if not any(len(keys) for _, _, keys, *_ in outlines):
         raise InputError("The corpus holds no words: all its files are empty or blank. Name files with text.")
-    keys, places, paragraph_lengths, lengths = (np.concatenate(arrays) for arrays in zip(*outlines, strict=True))
+    firsts = offsets_of([len(sentence_lengths) for sentence_lengths, *_ in outlines])[:-1].tolist()
+    lengths, paragraph_lengths, keys, places, sources, excluded = (
+        np.concatenate(arrays) for arrays in zip(*outlines, strict=True)
+    )
     seed, fraction, by_document = settings.seed, settings.heldout_fraction, settings.heldout_unit == "document"
     begins, stretch = document_begins(places, fraction) if by_document else (np.ones(len(keys), np.bool_), 1)
     sides = _choose(keys, begins, fraction, seed)
-    per_shard = np.split(sides, np.cumsum(sizes)[:-1])
+    sides[excluded & (sides != _DROPPED)] = _EXCLUDED  # after the choice, which does not depend on them
     sentence_sides = np.repeat(sides, paragraph_lengths)
-    train, heldout = sentence_sides == _TRAIN, sentence_sides == _HELDOUT
-    orders = {
-        "train": Order.by(mix(np.arange(train.sum(), dtype=np.uint64), seed ^ _SHUFFLE), lengths[train]),
-        # By hash of paragraph, so that the first part of the file is a fair sample whatever the order of sources.
-        "heldout": Order.by(np.repeat(mix(keys, seed), paragraph_lengths)[heldout], lengths[heldout]),
+    occurs = copies(np.repeat(np.array(weights)[sources], paragraph_lengths), seed)
+    train = np.repeat(np.arange(len(lengths)), np.where(sentence_sides == _TRAIN, occurs, 0))
+    heldout = np.flatnonzero(sentence_sides == _HELDOUT)
+    order = mix(np.arange(len(train), dtype=np.uint64), seed ^ _SHUFFLE)
+    # By hash of paragraph, so that the first part of the file is a fair sample whatever the order of sources.
+    ranks = np.repeat(mix(keys, seed), paragraph_lengths)[heldout]
+    parts = {
+        "train": SentenceOrder.by(order, lengths, train, cases(len(train), settings.recase, seed)),
+        "heldout": SentenceOrder.by(ranks, lengths, heldout, np.zeros(len(heldout), np.uint8)),
     }
     held = np.logical_or.reduceat(sides == _HELDOUT, np.flatnonzero(begins))  # (documents,)
     documents = {"documents": len(held), "heldout_documents": int(held.sum()), "stretch_paragraphs": stretch}
-    del outlines, keys, places, begins, paragraph_lengths, lengths, sentence_sides, train, heldout  # they are large
+    del outlines, keys, places, sources, excluded, begins, paragraph_lengths, lengths  # they are large
+    del sentence_sides, occurs, train, heldout, order, ranks
 
     types = Types()
-    for path, side in zip(shards, per_shard, strict=True):
-        shard = Shard.load(path)
-        mask = np.repeat(np.repeat(side, shard.paragraph_lengths) == _TRAIN, shard.sentence_lengths)
-        types.add(shard.words, np.bincount(shard.tokens[mask], minlength=len(shard.words)))
+    for path, first in zip(shards, firsts, strict=True):
+        spelled, tokens, _ = parts["train"].read(Shard.load(path), first)
+        types.add(spelled, np.bincount(tokens, minlength=len(spelled)))
         meter.advance(1)
     words, counts = types.number()
 
-    need = sum(4 * int(order.offsets[-1]) + 8 * len(order.offsets) for order in orders.values())
+    need = sum(4 * int(part.offsets[-1]) + 8 * len(part.offsets) for part in parts.values())
     need += sum(map(len, words)) + 20 * len(words)
     require_space(folder, need, "the store", "make room and run again: it continues with the shards that are done")
     frequent = int((counts[len(SPECIALS) :] >= settings.min_count).sum())
     known = min(settings.vocabulary, frequent) + len(SPECIALS)
     _write_types(folder, words, counts, known)
-    missed = _write_tokens(folder, shards, per_shard, types, orders, known, meter)
-    tokens = {name: int(order.offsets[-1]) for name, order in orders.items()}
+    missed = _write_tokens(folder, shards, firsts, types, parts, known, meter)
+    written = {name: int(part.offsets[-1]) for name, part in parts.items()}
     return {
         "paragraphs": len(sides),
         "duplicates": int((sides == _DROPPED).sum()),
+        **({"excluded_paragraphs": int((sides == _EXCLUDED).sum())} if settings.exclude else {}),
         **(documents if by_document else {}),
         **{f"{name}_paragraphs": int((sides == side).sum()) for name, side in _SIDES.items()},
-        **{f"{name}_sentences": len(order.starts) for name, order in orders.items()},
-        **{f"{name}_tokens": tokens[name] for name in orders},
+        **{f"{name}_sentences": len(part.starts) for name, part in parts.items()},
+        **({"recased_sentences": int(np.count_nonzero(parts["train"].cases))} if settings.recase else {}),
+        **{f"{name}_tokens": count for name, count in written.items()},
         "types": len(words),
         "vocabulary_size": known,
-        **{f"{name}_unknown": missed[name] / tokens[name] if tokens[name] else 0.0 for name in orders},
+        **{f"{name}_unknown": missed[name] / count if count else 0.0 for name, count in written.items()},
     }
-
-
-def mix(numbers: NDArray[np.uint64], seed: int) -> NDArray[np.uint64]:
-    """Return `numbers` hashed to 64 bits with `seed` (splitmix64, one to one).
-
-    It does not use numpy's generator, whose streams may change between versions; a store must not change.
-    """
-    x = numbers + np.uint64((seed * 0x9E3779B97F4A7C15 + 0x632BE59BD9B4E019) % (1 << 64))
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
-    return x ^ (x >> np.uint64(31))
 
 
 def document_begins(places: NDArray[np.uint8], fraction: float) -> tuple[NDArray[np.bool_], int]:
@@ -181,7 +234,7 @@ def _choose(keys: NDArray[np.uint64], begins: NDArray[np.bool_], fraction: float
     _, first = np.unique(keys, return_index=True)
     document = (np.cumsum(begins) - 1)[first]
     ranks = mix(np.add.reduceat(keys, np.flatnonzero(begins)), seed)[document]
-    held = (ranks >> np.uint64(11)).astype(np.float64) / (1 << 53) < fraction
+    held = uniform(ranks) < fraction
     if fraction > 0 and not held.any():
         held = ranks == ranks.min()
     sides[first] = np.where(held, _HELDOUT, _TRAIN)
@@ -204,32 +257,25 @@ def _write_types(folder: Path, words: list[bytes], counts: NDArray[np.int64], kn
 def _write_tokens(
     folder: Path,
     shards: Sequence[Path],
-    sides: Sequence[NDArray[np.uint8]],
+    firsts: Sequence[int],
     types: Types,
-    orders: dict[str, Order],
+    parts: dict[str, SentenceOrder],
     known: int,
     meter: Meter,
 ) -> dict[str, int]:
     """Write tokens and offsets of both sides; return how many tokens of each are outside the vocabulary."""
     files = {}
-    for name, order in orders.items():
-        order.offsets.tofile(folder / f"{name}.offsets.bin")
-        files[name] = _allocate(folder / f"{name}.tokens.bin", int(order.offsets[-1]))
-    done = dict.fromkeys(orders, 0)
-    missed = dict.fromkeys(orders, 0)
-    for path, side in zip(shards, sides, strict=True):
+    for name, part in parts.items():
+        part.offsets.tofile(folder / f"{name}.offsets.bin")
+        files[name] = _allocate(folder / f"{name}.tokens.bin", int(part.offsets[-1]))
+    missed = dict.fromkeys(parts, 0)
+    for path, first in zip(shards, firsts, strict=True):
         shard = Shard.load(path)
-        tokens = types.ids(shard.words).astype(np.uint32)[shard.tokens]
-        sentence_sides = np.repeat(side, shard.paragraph_lengths)
-        token_sides = np.repeat(sentence_sides, shard.sentence_lengths)
-        for name, order in orders.items():
-            lengths = shard.sentence_lengths[sentence_sides == _SIDES[name]].astype(np.int64)
-            mine = tokens[token_sides == _SIDES[name]]
-            starts = order.starts[done[name] : done[name] + len(lengths)]
-            here = np.cumsum(lengths) - lengths
-            files[name][np.repeat(starts - here, lengths) + np.arange(len(mine))] = mine
-            done[name] += len(lengths)
-            missed[name] += int(((mine >= known) | (mine == UNKNOWN)).sum())
+        for name, part in parts.items():
+            spelled, tokens, places = part.read(shard, first)
+            ids = types.ids(spelled).astype(np.uint32)[tokens]
+            files[name][places] = ids
+            missed[name] += int(((ids >= known) | (ids == UNKNOWN)).sum())
         meter.advance(1)
     for file in files.values():
         if isinstance(file, np.memmap):

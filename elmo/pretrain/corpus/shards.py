@@ -7,7 +7,6 @@ numbers its own words; the second pass gives words the same ids in all shards.
 from __future__ import annotations
 
 import functools
-import hashlib
 import multiprocessing
 import signal
 from collections import defaultdict
@@ -26,12 +25,14 @@ from elmo.common.files import read_own_json, replacing, write_json
 from elmo.common.processes import end_with_parent
 from elmo.common.progress import Meter
 from elmo.common.threads import ahead
+from elmo.pretrain.corpus.overlap import Excluded
 from elmo.pretrain.corpus.sources import CONTINUES, Block, SourceFile, lines, read_blocks
 from elmo.pretrain.corpus.token_store import CorpusSettings
 from elmo.tokeniser import Tokenise, Tokeniser, parts
 
 _ALL_DONE = "complete.json"
 _tokeniser = functools.cache(Tokeniser)
+_excluded = functools.cache(Excluded)
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,8 @@ class Shard:
     paragraph_lengths: NDArray[np.uint32]  # sentences of each paragraph
     keys: NDArray[np.uint64]  # hash of each paragraph's bytes: equal for equal paragraphs
     places: NDArray[np.uint8]  # of each paragraph: CONTINUES, NEW_DOCUMENT or NEW_FILE
+    sources: NDArray[np.uint32]  # of each paragraph: the number of its file
+    excluded: NDArray[np.bool_]  # whether each paragraph occurs in an excluded text
     words: list[bytes]
 
     @classmethod
@@ -67,7 +70,12 @@ def load_arrays(path: Path, *names: str) -> list[NDArray[Any]]:
 
 
 def make_shards(
-    sources: Iterable[SourceFile], folder: Path, settings: CorpusSettings, workers: int, meter: Meter
+    sources: Iterable[SourceFile],
+    exclude: tuple[SourceFile, ...],
+    folder: Path,
+    settings: CorpusSettings,
+    workers: int,
+    meter: Meter,
 ) -> list[Path]:
     """Return the shards of all text in reading order; existing ones in `folder` are kept."""
     complete = folder / _ALL_DONE
@@ -85,27 +93,34 @@ def make_shards(
             else:
                 yield block
 
-    make = functools.partial(make_shard, folder=folder, tokenise=settings.tokenise, max_tokens=settings.max_tokens)
+    make = functools.partial(
+        make_shard, folder=folder, tokenise=settings.tokenise, max_tokens=settings.max_tokens, exclude=exclude
+    )
     for cost, tokens in _in_processes(make, missing(), workers):
         meter.advance(cost, tokens)
     write_json(complete, {"shards": len(shards)})
     return shards
 
 
-def make_shard(block: Block, folder: Path, tokenise: Tokenise, max_tokens: int) -> tuple[int, int]:
+def make_shard(
+    block: Block, folder: Path, tokenise: Tokenise, max_tokens: int, exclude: tuple[SourceFile, ...]
+) -> tuple[int, int]:
     """Write `block` as a shard into `folder`; return its cost and its number of tokens."""
-    shard = tokenise_block(block, tokenise, max_tokens)
+    shard = tokenise_block(block, tokenise, max_tokens, exclude)
     shard.save(_path(folder, block.index))
     return block.cost, len(shard.tokens)
 
 
-def tokenise_block(block: Block, tokenise: Tokenise, max_tokens: int) -> Shard:
+def tokenise_block(block: Block, tokenise: Tokenise, max_tokens: int, exclude: tuple[SourceFile, ...]) -> Shard:
     """Return the shard of a block."""
     paragraph = _tokeniser(tokenise).paragraph
+    excludes = _excluded(exclude) if exclude else None
     flat: list[str] = []
     sentence_lengths: list[int] = []
     paragraph_lengths: list[int] = []
-    keys, places = bytearray(), bytearray()
+    keys: list[int] = []
+    places, excluded = bytearray(), bytearray()
+    sources: list[int] = []
     for piece in block.pieces:
         place = CONTINUES
         for line in lines(piece):
@@ -117,8 +132,10 @@ def tokenise_block(block: Block, tokenise: Tokenise, max_tokens: int) -> Shard:
                     sentence_lengths.append(len(part))
             if len(sentence_lengths) > before:
                 paragraph_lengths.append(len(sentence_lengths) - before)
-                keys += hashlib.blake2b(line.raw, digest_size=8).digest()
+                keys.append(line.key)
                 places.append(place)
+                sources.append(piece.source)
+                excluded.append(excludes is not None and line.text in excludes)
                 place = CONTINUES
     numbers: defaultdict[str, int] = defaultdict()
     numbers.default_factory = numbers.__len__  # a new word gets the next number
@@ -127,8 +144,10 @@ def tokenise_block(block: Block, tokenise: Tokenise, max_tokens: int) -> Shard:
         tokens,
         np.array(sentence_lengths, np.uint32),
         np.array(paragraph_lengths, np.uint32),
-        np.frombuffer(bytes(keys), "<u8").astype(np.uint64),
+        np.array(keys, np.uint64),
         np.frombuffer(bytes(places), np.uint8),
+        np.array(sources, np.uint32),
+        np.frombuffer(bytes(excluded), np.bool_),
         [word.encode() for word in numbers],
     )
 

@@ -7,13 +7,15 @@ tokenise it with the same result.
 from __future__ import annotations
 
 import gzip
+import hashlib
 import lzma
 import os
+import re
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Final, NamedTuple
+from typing import IO, Any, Final, NamedTuple
 
 from elmo.common.errors import InputError
 from elmo.common.files import sha256_of
@@ -30,18 +32,25 @@ _MAGIC: Final = {
 }
 _WRITTEN: Final = ("train.tokens.bin", "run.json", "output.hdf5")  # in a token store, a run, an output layer
 _BOM: Final = b"\xef\xbb\xbf"
+_WEIGHTED: Final = re.compile(r"(.+)\*([0-9.]+)")  # FILE*4
 
 CONTINUES, NEW_DOCUMENT, NEW_FILE = range(3)  # how a line relates to the one before it
 
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A text file: its path, and what identifies its content (name, size and hash of the file as stored)."""
+    """A text file: its path, what identifies its content (name, size and hash of the file as stored), its weight."""
 
     path: Path
     name: str
     size: int
     sha256: str
+    weight: float = 1.0  # how often each training sentence occurs in a pass, on average
+
+    def description(self) -> dict[str, Any]:
+        """Return the file for the header of a store; a weight of 1 is left out, as in stores from before weights."""
+        known = {"name": self.name, "bytes": self.size, "sha256": self.sha256}
+        return known if self.weight == 1 else {**known, "weight": self.weight}
 
     def text_bytes(self) -> int:
         """Return about how many bytes of text the file has, unpacked."""
@@ -57,6 +66,7 @@ class Piece:
     start: int
     data: bytes
     after_blank: bool = False  # whether the line before the first is blank
+    source: int = 0  # number of the file in the corpus
 
 
 class TextLine(NamedTuple):
@@ -72,6 +82,11 @@ class TextLine(NamedTuple):
     text: str
     place: int
 
+    @property
+    def key(self) -> int:
+        """Hash of its bytes, 64 bits: finds repeated paragraphs and decides which are held out."""
+        return int.from_bytes(hashlib.blake2b(self.raw, digest_size=8).digest(), "little")
+
 
 @dataclass(frozen=True)
 class Block:
@@ -85,19 +100,21 @@ class Block:
 def find_sources(paths: Iterable[str | Path]) -> list[SourceFile]:
     """Return the files under `paths` in the order given; a folder means its text files, sorted, subfolders included.
 
+    `FILE*4` or `FOLDER*0.5` gives files a weight: how often each training sentence occurs in a pass, on average.
+
     Files that a pretraining wrote below a folder are skipped: otherwise vocabularies would be read as sentences, and
     the corpus of a run next to its text would change with every run.
     """
     files: dict[Path, str] = {}  # a file named twice is read once
-    for path in map(Path, paths):
+    weights: dict[Path, float] = {}
+    for path, weight in map(_weighted, paths):
         if path.is_dir():
             found = sorted(p for p in _files(path) if p.suffix.lower() in EXTENSIONS and p.is_file())
             if not found:
                 raise InputError(
                     f"{path}: no {', '.join(EXTENSIONS)} file in this folder; name a folder or file with text."
                 )
-            for file in found:
-                files.setdefault(file.resolve(), file.relative_to(path).as_posix())
+            named = {file.resolve(): file.relative_to(path).as_posix() for file in found}
         elif not path.exists():
             raise InputError(f"{path}: no such file or folder; check the corpus sources.")
         elif path.suffix.lower() not in EXTENSIONS:
@@ -105,10 +122,28 @@ def find_sources(paths: Iterable[str | Path]) -> list[SourceFile]:
         elif not path.is_file():
             raise InputError(f"{path}: expected a file, since it is read twice; write the text to one first.")
         else:
-            files.setdefault(path.resolve(), path.name)
+            named = {path.resolve(): path.name}
+        for file, name in named.items():
+            if weights.setdefault(file, weight) != weight:
+                raise InputError(f"{file}: named twice, with weights {weights[file]:g} and {weight:g}; name it once.")
+            files.setdefault(file, name)
     if not files:
         raise InputError("The corpus has no sources; name at least one text file or folder.")
-    return [SourceFile(path, name, path.stat().st_size, sha256_of(path)) for path, name in files.items()]
+    return [SourceFile(path, name, path.stat().st_size, sha256_of(path), weights[path]) for path, name in files.items()]
+
+
+def _weighted(entry: str | Path) -> tuple[Path, float]:
+    """Return the path and the weight of an entry such as news.txt or news.txt*4."""
+    match = _WEIGHTED.fullmatch(str(entry))
+    if not match:
+        return Path(entry), 1.0
+    try:
+        weight = float(match[2])
+    except ValueError:
+        weight = 0.0
+    if not weight > 0:
+        raise InputError(f"{entry}: expected a weight above 0 after *, such as *4 or *0.5, found {match[2]!r}.")
+    return Path(match[1]), weight
 
 
 def _files(folder: Path) -> Iterator[Path]:
@@ -126,8 +161,8 @@ def read_blocks(sources: Iterable[SourceFile], block_bytes: int = BLOCK_BYTES) -
     """Yield the text as blocks of about `block_bytes`, numbered from 0."""
     pieces: list[Piece] = []
     index = size = cost = 0
-    for source in sources:
-        for piece, read in _pieces(source, block_bytes):
+    for number, source in enumerate(sources):
+        for piece, read in _pieces(source, number, block_bytes):
             pieces.append(piece)
             size += len(piece.data)
             cost += read
@@ -162,7 +197,7 @@ def lines(piece: Piece) -> Iterator[TextLine]:
             place = max(place, NEW_DOCUMENT)
 
 
-def _pieces(source: SourceFile, block_bytes: int) -> Iterator[tuple[Piece, int]]:
+def _pieces(source: SourceFile, number: int, block_bytes: int) -> Iterator[tuple[Piece, int]]:
     """Yield a file as pieces of at most about `block_bytes`, each with the bytes of the file read for it."""
     path = str(source.path)
     line, start, done = 1, 0, 0
@@ -179,12 +214,12 @@ def _pieces(source: SourceFile, block_bytes: int) -> Iterator[tuple[Piece, int]]
                     f"{path}, line {line}, byte {start}: {len(rest):,} bytes without a line end or space; "
                     "expected one paragraph or sentence a line."
                 )
-            yield Piece(path, line, start, rest[:cut], after_blank), stored.tell() - done
+            yield Piece(path, line, start, rest[:cut], after_blank, number), stored.tell() - done
             after_blank = rest[cut - 1 : cut] == b"\n" and not rest[rest.rfind(b"\n", 0, cut - 1) + 1 : cut].strip()
             line, start, done = line + rest.count(b"\n", 0, cut), start + cut, stored.tell()
             rest = rest[cut:]
         if rest or stored.tell() > done:
-            yield Piece(path, line, start, rest, after_blank), stored.tell() - done
+            yield Piece(path, line, start, rest, after_blank, number), stored.tell() - done
 
 
 def _chunks(path: Path, stored: IO[bytes], size: int) -> Iterator[bytes]:

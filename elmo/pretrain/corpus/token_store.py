@@ -54,7 +54,11 @@ class CorpusSettings:
     """Settings of a token store; equal sources and settings give equal bytes, whatever `workers` says.
 
     Attributes:
-        sources: Files (.txt, .gz, .xz) and folders of them, one paragraph or sentence per line.
+        sources: Files (.txt, .gz, .xz) and folders of them, one paragraph or sentence per line. `FILE*4` has a weight:
+            each training sentence of the file occurs 4 times in a pass. With a weight of 2.5, it occurs twice, and a
+            third time with probability 0.5, drawn by the seed; 0.5 keeps half of the sentences. Held-out text is never
+            repeated. Counts of words, which decide the vocabulary, include the copies. A paragraph that several files
+            share belongs to the first of them.
         tokenise: "ptb" for running text, "whitespace" for text that is already split into sentences and tokens.
         vocabulary: Number of words that are targets, the most frequent of the training text (special ids not counted).
         min_count: Words rarer than this in the training text are left out of the vocabulary even if it is not full.
@@ -64,11 +68,15 @@ class CorpusSettings:
             stretches, and so is all text that has fewer than 20 documents. A stretch has at most 500 paragraphs; its
             length is chosen so that about ten stretches are held out. "paragraph": single paragraphs, as in stores
             made before this setting existed.
-        seed: Decides which paragraphs are held out, and the order of training sentences.
+        seed: Decides which paragraphs are held out, the order of training sentences, their copies and their recasing.
         max_tokens: Longer sentences are cut into equal parts of at most this length; nothing is dropped. 200 affects
             one sentence in 25,000 of English prose, mostly lists, and bounds the memory of a batch.
         block_bytes: Text that one process handles at a time: the size of a shard.
         workers: Processes; None for one per core that this process may use.
+        exclude: Text files. Paragraphs that share 45 letters and digits in a row with one of them are left out; case,
+            white space and punctuation do not count, so tokenised text finds running text.
+        recase: Share of the training sentences whose case is changed, drawn by the seed: two thirds of these are
+            upper-cased, in one third every word begins with a capital. Held-out text keeps its case.
     """
 
     sources: Sequence[str | Path]
@@ -81,6 +89,8 @@ class CorpusSettings:
     max_tokens: int = 200
     block_bytes: int = BLOCK_BYTES
     workers: int | None = None
+    exclude: Sequence[str | Path] = ()
+    recase: float = 0.0
 
     def __post_init__(self) -> None:
         checks.one_of(get_args(Tokenise), "tokenise", self.tokenise)
@@ -89,12 +99,16 @@ class CorpusSettings:
         for name, low in least.items():
             checks.at_least(low, name, getattr(self, name))
         checks.dropout("heldout_fraction", self.heldout_fraction)
+        checks.dropout("recase", self.recase)
 
     def identity(self) -> dict[str, Any]:
-        """Return the settings that decide the content of a store, apart from its sources."""
-        without = ["sources", "workers"]
+        """Return the settings that decide the content of a store, apart from its sources and excluded texts."""
+        without = ["sources", "workers", "exclude"]
+        # As in stores made before these settings existed:
         if self.heldout_unit == "paragraph":
-            without.append("heldout_unit")  # as in stores made before this setting existed
+            without.append("heldout_unit")
+        if self.recase == 0:
+            without.append("recase")
         return {key: value for key, value in asdict(self).items() if key not in without}
 
 
@@ -150,7 +164,8 @@ class TokenStore:
     @property
     def fingerprint(self) -> str:
         """Hash of sources and settings; equal for stores of equal content, in any folder."""
-        made_of = {key: self.header[key] for key in ("format", "version", "tokeniser", "settings", "sources")}
+        keys = ("format", "version", "tokeniser", "settings", "sources", "exclude")
+        made_of = {key: self.header[key] for key in keys if key in self.header}
         return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()
 
     def __len__(self) -> int:

@@ -6,9 +6,9 @@
         vocabulary.txt.gz   one word per line, in the order of rows
         output.hdf5         weight (words, dim) int8, scale (words,) and bias (words,) float16; attribute `tokenise`
 
-Rows are compressed. If they are still too large, rare words are rounded more coarsely: the cost of an error in
-perplexity grows with the square of its size times the frequency of its word, and frequency falls as one over the rank,
-so the error may grow as the square root of the rank.
+Rows are compressed. If they are larger than `export.softmax_mb` allows, rare words are rounded more coarsely: the cost
+of an error in perplexity grows with the square of its size times the frequency of its word, and frequency falls as one
+over the rank, so the error may grow as the square root of the rank.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from __future__ import annotations
 import gzip
 import shutil
 import zlib
+from bisect import bisect_left
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,7 +35,9 @@ from elmo.pretrain.model.softmax import OutputLayer
 
 VOCABULARY, WEIGHTS = "vocabulary.txt.gz", "output.hdf5"
 LEVELS = 127  # on either side of zero, at most
-MOST_BYTES = 13_000_000  # of the folder
+# Of compression: with few levels, 9 is 30 times slower and saves 9 %.
+_EFFORT = 4
+_SAMPLE = 1 << 21  # weights, to estimate the size of a file
 
 
 @dataclass(frozen=True)
@@ -46,28 +49,42 @@ class Output:
     tokenise: str
 
 
-def save_output(output: Output, folder: Path, most_bytes: int = MOST_BYTES) -> None:
-    """Writes an output layer to a folder of at most `most_bytes` bytes, as far as rounding allows."""
+def save_output(output: Output, folder: Path, most_bytes: int | None = None) -> None:
+    """Writes an output layer to a folder of at most `most_bytes` bytes, as far as rounding allows; None: any size."""
     folder.mkdir(parents=True, exist_ok=True)
     text = "".join(f"{word}\n" for word in output.vocabulary).encode()
     with replacing(folder / VOCABULARY) as partial:
         partial.write_bytes(gzip.compress(text, 9, mtime=0))  # no time stamp: equal contents give equal files
-    left = most_bytes - (folder / VOCABULARY).stat().st_size
     weight, bias = output.layer.weight.detach().float().cpu(), output.layer.bias.detach().float().cpu()
-    ranks = torch.arange(1, len(weight) + 1)
-    fine = len(weight)  # words with all levels
-    while True:
-        levels = (LEVELS * (fine / ranks).sqrt()).round().clamp(2, LEVELS)
-        if fine <= 1 or _estimated(weight, levels) <= left:
-            break
-        fine = fine * 7 // 8
+    levels = torch.full((len(weight),), float(LEVELS))
+    if most_bytes is not None:
+        levels = _fitting(weight, most_bytes - (folder / VOCABULARY).stat().st_size)
     with replacing(folder / WEIGHTS) as partial, h5py.File(partial, "w") as file:
         rounded, scale = _rounded(weight, levels)
         chunk = (min(1024, len(weight)), weight.shape[1])  # whole rows, of words that are rounded alike
-        file.create_dataset("weight", data=rounded.numpy(), chunks=chunk, compression="gzip", compression_opts=9)
+        file.create_dataset("weight", data=rounded.numpy(), chunks=chunk, compression="gzip", compression_opts=_EFFORT)
         file.create_dataset("scale", data=scale.numpy())
         file.create_dataset("bias", data=bias.half().numpy())
         file.attrs["tokenise"] = output.tokenise
+
+
+def _fitting(weight: Tensor, most_bytes: int) -> Tensor:
+    """The levels of each row, as fine as `most_bytes` allow, (words,)."""
+
+    def levels(fine: int) -> Tensor:
+        ranks = torch.arange(1, len(weight) + 1)
+        return (LEVELS * (fine / ranks).sqrt()).round().clamp(2, LEVELS)
+
+    def fits(fine: int) -> bool:
+        return _estimated(weight, levels(fine)) <= most_bytes
+
+    choices = [len(weight)]  # words with all levels; fewer give a smaller file
+    while choices[-1] > 1:
+        choices.append(choices[-1] * 7 // 8)
+    # The first is tried alone: a second level count in a file may cost more than it saves.
+    return levels(
+        choices[0] if fits(choices[0]) else choices[bisect_left(choices, True, 1, len(choices) - 1, key=fits)]
+    )
 
 
 def _rounded(weight: Tensor, levels: Tensor) -> tuple[Tensor, Tensor]:
@@ -79,9 +96,9 @@ def _rounded(weight: Tensor, levels: Tensor) -> tuple[Tensor, Tensor]:
 
 def _estimated(weight: Tensor, levels: Tensor) -> int:
     """Estimates the size of the file in bytes from a sample of its rows, slightly too high."""
-    every = max(1, len(weight) // 16_384)
+    every = max(1, weight.numel() // _SAMPLE)
     sample = _rounded(weight[::every], levels[::every])[0].numpy().tobytes()
-    per_row = len(zlib.compress(sample, 9)) / len(weight[::every]) + 4  # scale and bias
+    per_row = len(zlib.compress(sample, _EFFORT)) / len(weight[::every]) + 4  # scale and bias
     return int(per_row * 1.004 * len(weight)) + 20_000
 
 
@@ -149,8 +166,23 @@ def load_model(weights: str | Path, softmax: str | Path | None = None) -> tuple[
     return LanguageModel(bilm, output.layer), output
 
 
-def export(model: LanguageModel, vocabulary: list[str], tokenise: str, folder: Path, name: str) -> Path:
+def export(
+    model: LanguageModel,
+    vocabulary: list[str],
+    tokenise: str,
+    folder: Path,
+    name: str,
+    softmax_mb: float | None = None,
+) -> Path:
     """Writes all files but the card into a folder that appears only when it is complete; it replaces an earlier one.
+
+    Args:
+        model: to write.
+        vocabulary: words that it predicts.
+        tokenise: how its text was tokenised.
+        folder: of the export.
+        name: of the biLM.
+        softmax_mb: most megabytes of the output layer; None: any size.
 
     Returns:
         The folder of the biLM.
@@ -159,7 +191,8 @@ def export(model: LanguageModel, vocabulary: list[str], tokenise: str, folder: P
     shutil.rmtree(partial, ignore_errors=True)
     save_bilm(model.bilm, partial / name / "weights.safetensors", torch.float16)
     save_bilm(model.bilm, partial / "bilm-tf" / "weights.hdf5")
-    save_output(Output(model.output, vocabulary, tokenise), partial / f"{name}-softmax")
+    most_bytes = None if softmax_mb is None else int(softmax_mb * 1e6)
+    save_output(Output(model.output, vocabulary, tokenise), partial / f"{name}-softmax", most_bytes)
     shutil.rmtree(folder, ignore_errors=True)
     partial.rename(folder)
     return folder / name

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from elmo.pretrain.corpus.overlap import WINDOW
 from elmo.pretrain.training.perplexity import TERMS, Perplexity
 
 
@@ -25,12 +26,33 @@ def card(facts: Mapping[str, Any]) -> str:
     """The text of card.md, from what finished.json holds."""
     settings, position = facts["settings"], facts["position"]
     model, how = settings["model"], settings["training"]
-    sources = "\n".join(f"| {item['name']} | {item['bytes']:,} | `{item['sha256']}` |" for item in facts["sources"])
+    weighted = any("weight" in item for item in facts["sources"])
+    sources = "\n".join(
+        f"| {item['name']} | {item['bytes']:,} | `{item['sha256']}` |"
+        + (f" {item.get('weight', 1):g} |" if weighted else "")
+        for item in facts["sources"]
+    )
     counts = ", ".join(f"{name.replace('_', ' ')} {_shown(value)}" for name, value in facts["counts"].items())
     wiki = any("wiki" in item["name"].lower() for item in facts["sources"])
     notes = [f"Licence of the text: {settings['licence'] or 'not stated'}."]
     if wiki:
         notes.append("The text holds Wikipedia articles: paragraphs of the SQuAD dev set may occur in it.")
+    if weighted:
+        notes.append(
+            "A weight is how often each training sentence occurs in a pass; counts include the copies. "
+            "Held-out text is not repeated."
+        )
+    if how.get("recase"):
+        notes.append(
+            f"{how['recase']:.1%} of the training sentences are recased: two thirds of them in capitals, one third "
+            "with a capital at the beginning of every word. Held-out text keeps its case."
+        )
+    if facts.get("exclude"):
+        names = ", ".join(item["name"] for item in facts["exclude"])
+        notes.append(
+            f"Paragraphs left out: {facts['counts']['excluded_paragraphs']:,}, which share {WINDOW} letters and digits "
+            f"in a row with {names}."
+        )
     shape = f"LSTM {model['cell_dim']}/{model['projection_dim']}, {model['n_layers']} layers each way"
     shape = f"{shape}, input {settings['input']}"
     if settings["init"]:
@@ -50,8 +72,8 @@ vocabulary chosen on the training text only; {_held_out(facts)}.
 
 ## Text
 
-| file | bytes | sha256 |
-|---|---|---|
+| file | bytes | sha256 |{" weight |" * weighted}
+|---|---|---|{"---|" * weighted}
 {sources}
 
 Tokenised with `tokenise={settings["tokenise"]}`. {counts[:1].upper()}{counts[1:]}.

@@ -17,23 +17,42 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast, get_args
 
+import numpy as np
 import torch
 
 from elmo.common.device import CHOICES, choose_device
 from elmo.common.errors import InputError
+from elmo.common.progress import Meter
+from elmo.pretrain.corpus.drawing import mix, uniform
 from elmo.pretrain.corpus.overlap import WINDOW, shared
 from elmo.pretrain.corpus.sources import CONTINUES, find_sources, lines, read_blocks
-from elmo.pretrain.corpus.token_store import TokenStore
+from elmo.pretrain.corpus.token_store import CorpusSettings, TokenStore
 from elmo.pretrain.model.export import Output, load_model
 from elmo.pretrain.model.language_model import LanguageModel, word_vectors
 from elmo.pretrain.training.batches import IGNORED, Batcher, BatchPlan, Text, text_of_words, texts_of_store
-from elmo.tokeniser import Tokenise, Tokeniser
+from elmo.tokeniser import Tokenise, Tokeniser, parts
 
 TERMS = "full softmax, each sentence from a zero state, cased, </S> predicted, <UNK> predicted"
 TOKENS_AT_ONCE = 16_384
 # Share of a document's lines. Of 48 Wikipedia articles, those in a text of 108 M words shared 81 % of their lines or
 # more with it, the others 46 % or less: titles, quotations, lists of names.
 SEEN = 0.5
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """The paragraphs that a token store with heldout_unit=paragraph holds out, by `key`: `key in HeldOut(0.005, 1)`.
+
+    Attributes:
+        fraction: held out.
+        seed: of the store.
+    """
+
+    fraction: float
+    seed: int
+
+    def __contains__(self, key: int) -> bool:
+        return bool(uniform(mix(np.array([key], np.uint64), self.seed))[0] < self.fraction)
 
 
 @dataclass(frozen=True)
@@ -68,13 +87,16 @@ class Perplexity:
 
 
 @torch.no_grad()
-def perplexity(model: LanguageModel, text: Text, dtype: torch.dtype = torch.float32) -> Perplexity:
+def perplexity(
+    model: LanguageModel, text: Text, dtype: torch.dtype = torch.float32, meter: Meter | None = None
+) -> Perplexity:
     """The perplexity of a text under a model, on the model's device.
 
     Args:
         model: the biLM and its output layer.
         text: to predict.
         dtype: of the biLM's products; the output layer is always in single precision.
+        meter: for progress, by predictions (`text.predictions` in all).
     """
     if not len(text.sentences):
         raise InputError("perplexity needs at least one sentence, found none; give more text")
@@ -97,6 +119,8 @@ def perplexity(model: LanguageModel, text: Text, dtype: torch.dtype = torch.floa
             found = model.output.log_likelihood(top[direction][words], targets[direction][words])
             sums[direction] += found.sum(dtype=torch.float64)
         tokens += batch.tokens
+        if meter is not None:
+            meter.advance(batch.tokens, batch.tokens)
     forward, backward = (_exp(-total / tokens) for total in sums.tolist())
     return Perplexity(forward, backward, tokens, text.unknown_rate, text.n_targets)
 
@@ -106,7 +130,12 @@ def _exp(value: float) -> float:
 
 
 def read_text(
-    path: Path, output: Output, tokenise: str | None, max_characters: int, unseen_in: Sequence[str] = ()
+    path: Path,
+    output: Output,
+    tokenise: str | None,
+    max_characters: int,
+    unseen_in: Sequence[str] = (),
+    heldout: HeldOut | None = None,
 ) -> Text:
     """The text of a file or folder, or the held-out part of a token store, numbered by an output layer's vocabulary.
 
@@ -116,16 +145,20 @@ def read_text(
         tokenise: how to split words; None means as in training.
         max_characters: characters of a word that the encoder reads.
         unseen_in: text files and folders; documents that occur in them are left out.
+        heldout: reads only the paragraphs that a pretraining holds out.
     """
     if (path / "header.json").is_file():
-        if unseen_in:
-            raise InputError(f"{path}: --unseen-in needs a text, found a token store, which has no documents")
+        if unseen_in or heldout:
+            option = "--unseen-in" if unseen_in else "--heldout"
+            raise InputError(f"{path}: {option} needs a text, found a token store, whose held-out part is fixed")
         return texts_of_store(TokenStore.open(path), max_characters, output.vocabulary)[1]
-    documents = _documents(path)
+    documents = _documents(path, heldout)
     if unseen_in:
         documents = _unseen(documents, unseen_in)
     tokeniser = Tokeniser(cast(Tokenise, tokenise or output.tokenise))
     found = [sentence for document in documents for line in document for sentence in tokeniser.paragraph(line)]
+    if heldout:
+        found = [part for sentence in found for part in parts(sentence, CorpusSettings.max_tokens)]  # as in a store
     if not found:
         raise InputError(f"{path}: expected text, found no word in it" + " that is unseen" * bool(unseen_in))
     return text_of_words(found, output.vocabulary, max_characters)
@@ -143,12 +176,17 @@ def _unseen(documents: list[list[str]], corpus: Sequence[str]) -> list[list[str]
     return unseen
 
 
-def _documents(path: Path) -> list[list[str]]:
+def _documents(path: Path, heldout: HeldOut | None) -> list[list[str]]:
     """The lines of a file or folder, by document; a blank line or the end of a file ends a document."""
     documents: list[list[str]] = []
+    read: set[int] = set()  # keys of held-out paragraphs, since a store has each once
     for block in read_blocks(find_sources([path])):
         for piece in block.pieces:
             for line in lines(piece):
+                if heldout:
+                    if line.key in read or line.key not in heldout:
+                        continue
+                    read.add(line.key)
                 if line.place != CONTINUES or not documents:
                     documents.append([])
                 documents[-1].append(line.text)
@@ -184,11 +222,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help=f"what the biLM was trained on: leave out documents of TEXT (a blank line ends one) of which {SEEN:.0%} "
         f"of the lines or more share {WINDOW} characters in a row with these files and folders".replace("%", "%%"),
     )
+    parser.add_argument(
+        "--heldout",
+        metavar="SHARE",
+        type=float,
+        help="read only the paragraphs of TEXT that a pretraining with heldout_unit=paragraph and "
+        "heldout_fraction=SHARE holds out, whatever its other text, weights and recasing",
+    )
+    parser.add_argument("--seed", type=int, default=1, help="of that pretraining (default: %(default)s)")
     parser.add_argument("--device", choices=CHOICES, default="auto", help="default: a GPU if there is one")
     options = parser.parse_args(arguments)
     try:
+        heldout = HeldOut(options.heldout, options.seed) if options.heldout is not None else None
         model, output = load_model(options.weights, options.softmax)
-        text = read_text(options.text, output, options.tokenise, model.bilm.options.max_characters, options.unseen_in)
+        width = model.bilm.options.max_characters
+        text = read_text(options.text, output, options.tokenise, width, options.unseen_in, heldout)
         print(perplexity(model.to(choose_device(options.device)), text))
     except (InputError, OSError) as error:
         print(f"elmo.pretrain.perplexity: {error}", file=sys.stderr)

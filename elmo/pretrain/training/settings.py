@@ -121,6 +121,9 @@ class Training:
         evaluate_every: steps between held-out perplexities; 0 leaves only the one at the end.
         evaluate_sentences: held-out sentences for these; the one at the end uses all.
         checkpoint_every: steps between checkpoints: the most that a killed run can lose.
+        recase: share of the training sentences whose case is changed, drawn by the seed, so that headlines and
+            datelines are not rare: two thirds of these are upper-cased, in one third every word begins with a
+            capital. Held-out text keeps its case. A property of the token store: other shares need other stores.
     """
 
     batch_tokens: int = 16384
@@ -137,11 +140,12 @@ class Training:
     evaluate_every: int = 1000
     evaluate_sentences: int = 2000
     checkpoint_every: int = 2000
+    recase: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("negatives", "log_every", "evaluate_sentences", "checkpoint_every"):
             checks.at_least(1, f"training.{name}", getattr(self, name))
-        for name in ("dropout", "warmup", "beta2"):
+        for name in ("dropout", "warmup", "beta2", "recase"):
             checks.dropout(f"training.{name}", getattr(self, name))
         if not 0 <= self.final_rate <= 1:
             raise InputError(f"training.final_rate: expected from 0 to 1, found {self.final_rate}")
@@ -153,11 +157,32 @@ class Training:
 
 
 @dataclass
+class Export:
+    """What to write at the end.
+
+    Attributes:
+        softmax_mb: most megabytes (10^6 bytes) of the output layer, NAME-softmax: the weights of rare words are rounded
+            more coarsely until it fits. null rounds all to 8 bits. The shipped `small` has 13.
+    """
+
+    softmax_mb: float | None = None
+
+    def __post_init__(self) -> None:
+        checks.positive("export.softmax_mb", self.softmax_mb)
+        checks.finite(asdict(self), "export.")
+
+
+@dataclass
 class Settings:
     """Settings of a pretraining run.
 
     Attributes:
-        corpus: text files and folders of them; see `corpus.CorpusSettings` for this and the next seven.
+        corpus: text files and folders of them, each with a weight if needed: corpus=[wiki.txt.xz,news.txt.xz*4] reads
+            every training sentence of the news four times in a pass. Weights such as 2.5 and 0.5 are drawn by the seed.
+            Held-out text is never repeated; word counts, which decide the vocabulary, include the copies. See
+            `corpus.CorpusSettings` for this and the next eight.
+        exclude: text files, such as test sets; paragraphs of the corpus that share 45 letters and digits in a row with
+            one of them are left out, whatever the case, spacing and punctuation.
         tokenise: ptb or whitespace.
         vocabulary: words that are predicted.
         min_count: rarer words are <UNK>.
@@ -178,10 +203,12 @@ class Settings:
         model: shape of the biLM.
         budget: how long.
         training: how.
+        export: what to write.
     """
 
     corpus: list[str] = field(default_factory=list)
     out: str = ""
+    exclude: list[str] = field(default_factory=list)
     tokenise: str = "ptb"
     vocabulary: int = 100_000
     min_count: int = 1
@@ -200,11 +227,13 @@ class Settings:
     model: Model = field(default_factory=Model)
     budget: Budget = field(default_factory=Budget)
     training: Training = field(default_factory=Training)
+    export: Export = field(default_factory=Export)
 
     def __post_init__(self) -> None:
         checks.one_of(INPUTS, "input", self.input)
         checks.at_least(0, "seed", self.seed)
         self.corpus = [str(expanded(path, "corpus")) for path in self.corpus]
+        self.exclude = [str(expanded(path, "exclude")) for path in self.exclude]
         self.out = self.out and str(expanded(self.out, "out"))
         self.store = self.store and str(expanded(self.store, "store"))
         # It becomes a folder of the export, next to bilm-tf and NAME-softmax.
@@ -222,6 +251,7 @@ class Settings:
                 flat |= {f"{name}.{inner}": entry for inner, entry in value.items()}
             else:
                 flat[name] = value
-        for name in ("corpus", "workers", "out", "store", "device", "wandb", "name", "licence", "training.compile"):
+        of_text = ("corpus", "exclude", "workers", "store", "training.recase")
+        for name in (*of_text, "out", "device", "wandb", "name", "licence", "training.compile", "export.softmax_mb"):
             del flat[name]
         return flat

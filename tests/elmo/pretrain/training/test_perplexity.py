@@ -157,6 +157,24 @@ def test_lines_that_share_45_characters_with_a_corpus_are_found(tmp_path):
     assert overlap.shared(lines, find_sources([tmp_path])) == expected
 
 
+def test_held_out_paragraphs_of_a_text_are_those_of_its_store(exported, tmp_path, capsys):
+    """Of the files alone, without tokenising all of them; paragraphs that both files have count once."""
+    old = tmp_path / "old"
+    old.mkdir()
+    for file, numbers in ((old / "a.txt", range(200)), (old / "b.txt", range(150, 300))):
+        file.write_text("".join(f"we play chess no. {i} . we rest .\n" for i in numbers))
+    kept = {"tokenise": "whitespace", "heldout_unit": "paragraph", "heldout_fraction": 0.2, "seed": 3, "workers": 1}
+    build_store(CorpusSettings([old], **kept), tmp_path / "store", QUIET)
+    given = ["--weights", str(exported), "--device", "cpu"]
+    assert command.main([str(tmp_path / "store"), *given]) == 0
+    expected = capsys.readouterr().out
+    typed = ["--tokenise", "whitespace", "--heldout", "0.2", "--seed", "3"]
+    assert command.main([str(old), *given, *typed]) == 0
+    assert capsys.readouterr().out == expected
+    assert command.main([str(tmp_path / "store"), *given, *typed]) == 1
+    assert "--heldout needs a text, found a token store" in capsys.readouterr().err
+
+
 def test_the_command_leaves_out_documents_that_were_seen(exported, tmp_path, capsys):
     seen = "we play chess . we rest . we play chess and then we rest again ."
     corpus = tmp_path / "corpus.txt"

@@ -83,6 +83,16 @@ def test_every_size_composes_to_checked_settings(size, shape):
     assert (composed.name, composed.training.dropout, model.cell_clip) == (size, 0.2, None)
 
 
+def test_weights_and_the_other_settings_of_the_text_are_typed_without_quotes():
+    typed = ["corpus=[a.txt.xz,news/b.txt.xz*4,c.txt*0.5]", "exclude=[taken.txt]", "training.recase=0.05"]
+    with hydra.initialize_config_module("conf.pretrain", version_base="1.3"):
+        composed = settings_of(hydra.compose("config", [*typed, "export.softmax_mb=13"]))
+        before = settings_of(hydra.compose("config", []))
+    assert composed.corpus == ["a.txt.xz", "news/b.txt.xz*4", "c.txt*0.5"]
+    assert (composed.exclude, composed.training.recase, composed.export.softmax_mb) == (["taken.txt"], 0.05, 13)
+    assert composed.identity() == before.identity()  # the store identifies the text: runs from before continue
+
+
 @pytest.mark.parametrize(
     ("argument", "message"),
     [
@@ -94,6 +104,8 @@ def test_every_size_composes_to_checked_settings(size, shape):
         ("sise=tiny", "unknown key sise. Did you mean size? Known there: budget, corpus,"),
         ("seed=one", "seed: Value 'one' of type 'str' could not be converted to Integer"),
         ("training.beta2=2", "training.beta2: expected at least 0 and below 1, found 2.0"),
+        ("training.recase=1", "training.recase: expected at least 0 and below 1, found 1.0"),
+        ("export.softmax_mb=0", "export.softmax_mb: expected a positive number, found 0.0"),
         ("init=nosuch", "nosuch: no such weights file or folder"),
         ("out=/dev/null/x", "[Errno 20] Not a directory: '/dev/null/x/store.partial'. If that place cannot be written"),
     ],

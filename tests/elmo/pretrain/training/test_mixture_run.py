@@ -1,0 +1,41 @@
+"""A run on a mixture of texts: its card, and progress after the budget is spent."""
+
+import io
+from dataclasses import replace
+
+from rich.console import Console
+
+from elmo.pretrain.corpus.token_store import TokenStore
+from elmo.pretrain.run import pretrain
+from elmo.pretrain.training.settings import Export
+from tests.elmo.pretrain.training_text import settings
+
+END_OF_A_RUN = (
+    "100.0 %  step 2",
+    "perplexity: 100 %",
+    "exporting to ",
+    "perplexity of exported files: 100 %",
+    "2 steps",
+)
+
+
+def test_the_mixture_is_on_the_card_and_the_end_of_a_run_is_reported(text, tmp_path):
+    taken = tmp_path / "taken.txt"
+    taken.write_text("A paragraph of a test set , which must not occur in the text of a biLM , to be fair .\n")
+    said = io.StringIO()
+    wanted = settings(text, tmp_path / "out", 2, training={"recase": 0.1}, exclude=[str(taken)])
+    wanted = replace(wanted, corpus=[f"{text}*2", str(taken)], export=Export(softmax_mb=1.0))
+    pretrain(wanted, [], Console(file=said, width=200))
+    lines = said.getvalue().splitlines()
+    at = [next(i for i, line in enumerate(lines) if line.startswith(start)) for start in END_OF_A_RUN]
+    assert at == sorted(at)
+    card = (tmp_path / "out" / "export" / "tiny" / "card.md").read_text(encoding="utf-8")
+    counts = TokenStore.open(tmp_path / "out" / "store").header["counts"]
+    assert counts["excluded_paragraphs"] == 1
+    for expected in (
+        "| file | bytes | sha256 | weight |",
+        "` | 2 |",
+        "10.0% of the training sentences are recased",
+        "Paragraphs left out: 1, which share 45 letters and digits in a row with taken.txt.",
+    ):
+        assert expected in card
