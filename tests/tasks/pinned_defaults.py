@@ -32,8 +32,8 @@ def current() -> Pins:
             for features in group_options("features"):
                 try:
                     config = typed_config([f"task={task}", f"data={data}", f"features={features}"])
-                except InputError:  # a dataset of another task
-                    continue
+                except InputError:  # a dataset of another task, whatever the features
+                    break
                 parts = {root: config.resolved[root] for root in ROOTS}
                 settings = flattened({**parts, "reader": config.resolved["data"]["reader"]})
                 found[f"{task} {data} {features}"] = {
