@@ -10,10 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from elmo.bilm.sentences import Sentence, padded, refuse_plain_text
 from elmo.common.device import upload
 from elmo.common.errors import InputError
 from elmo.mix import LayerChoice, ScalarMix
-from elmo.sources.source import FrozenSource, Sentence, dim_of, padded, refuse_plain_text
+from elmo.sources.source import FrozenSource, dim_of
 
 
 @dataclass(frozen=True)

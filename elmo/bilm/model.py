@@ -19,10 +19,10 @@ from elmo.bilm.encoder import WordMemory, encoder_of
 from elmo.bilm.lstm import Numbers, ProjectedLstm, ReadingOrder
 from elmo.bilm.lstm_on_gpu import LstmPair
 from elmo.bilm.options import SIZES, BilmOptions
+from elmo.bilm.sentences import Sentence, padded, refuse_plain_text
 from elmo.common.device import upload
 from elmo.common.errors import InputError
 from elmo.common.threads import at_once, side_by_side
-from elmo.sources.source import Sentence, padded, refuse_plain_text
 
 FORWARD, BACKWARD = 0, 1
 SENTENCES_IN_A_SHARE = 12  # with fewer, a thread spends most of its time reading weights

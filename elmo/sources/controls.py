@@ -11,8 +11,9 @@ from torch import Tensor, nn
 
 from elmo.bilm.model import Bilm, random_bilm
 from elmo.bilm.options import SIZES
+from elmo.bilm.sentences import Sentence
 from elmo.bilm.weight_files import SHIPPED, load_bilm, shipped_names
-from elmo.sources.source import FrozenSource, Sentence
+from elmo.sources.source import FrozenSource
 
 CENTRING_TEXT = SHIPPED / "neighbours.txt"
 

@@ -15,12 +15,13 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
+from elmo.bilm.sentences import Sentence
 from elmo.common.device import begin_download, upload
 from elmo.common.durations import duration
 from elmo.common.errors import InputError
 from elmo.common.progress import Reporter
 from elmo.common.threads import in_background
-from elmo.sources.source import FrozenSource, Sentence, dim_of
+from elmo.sources.source import FrozenSource, dim_of
 from elmo.store.row_numbers import (
     NOWHERE,
     Key,

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from elmo.bilm.sentences import Sentence
 from elmo.common.errors import InputError
-from elmo.sources.source import Sentence
 from elmo.store.index import IndexCut
 from elmo.store.shelf import ABOUT, LIMIT_GB, Shelf, ShelfDescription, StoreFull
 

@@ -19,10 +19,10 @@ import lmdb
 import numpy as np
 import numpy.typing as npt
 
+from elmo.bilm.sentences import Sentence
 from elmo.common.errors import InputError
 from elmo.common.files import expanded, read_json, write_json
 from elmo.common.processes import try_lock, unlock
-from elmo.sources.source import Sentence
 from elmo.store.index import (
     DATA,
     END,

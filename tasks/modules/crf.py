@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,33 +11,7 @@ from torch.autograd.function import once_differentiable
 from torchcrf import CRF
 
 from tasks.modules import crf_in_torch
-from tasks.modules.fast import fast_walks
-
-
-class Walks(Protocol):
-    """The CRF's loops over the tokens of sentences; masks are (batch, tokens), with tokens before padding."""
-
-    def likelihood(
-        self, emissions: Tensor, transitions: Tensor, starts: Tensor, ends: Tensor, tags: Tensor, mask: Tensor
-    ) -> tuple[Tensor, Sequence[Tensor]]:
-        """The log-likelihood of the tags of each sentence, (batch,), float64, and the tensors for `gradients`.
-
-        Args:
-            emissions: scores of the tags of each token, (batch, tokens, tags).
-            transitions: scores of a tag (row) before a tag (column), (tags, tags).
-            starts: scores of the first tag, (tags,).
-            ends: scores of the last tag, (tags,).
-            tags: tag numbers, (batch, tokens), valid ones at padding too.
-            mask: true for tokens.
-        """
-
-    def gradients(
-        self, weight: Tensor, kept: Sequence[Tensor], transitions: Tensor, ends: Tensor, tags: Tensor, mask: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The gradients of emissions, transitions, starts and ends, given that of the likelihood, (batch,), float64."""
-
-    def best_paths(self, emissions: Tensor, transitions: Tensor, starts: Tensor, ends: Tensor, mask: Tensor) -> Tensor:
-        """The tag numbers of the highest sum of scores, (batch, tokens); those at padding are undefined."""
+from tasks.modules.fast import Walks, fast_walks
 
 
 def walks_for(x: Tensor) -> Walks:

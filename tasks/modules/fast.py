@@ -7,17 +7,72 @@ missing.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from tasks.modules.crf import Walks
-    from tasks.modules.recurrence import Loops
+from tasks.modules.packing import Packing
 
 _log = logging.getLogger(__name__)
+
+
+class Loops(Protocol):
+    """The loop over the steps, for both directions at once. H is the width of the state.
+
+    An LSTM has four gates, o, i, f, g; a GRU three, r, z, n, and a bias of its own for the state.
+    """
+
+    def forward(
+        self, gates: Tensor, weight: Tensor, bias: Tensor | None, packing: Packing
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Three tensors, (2, packed, H) each: what a step takes over from the one before, the states, and `kept`.
+
+        A step takes over the cells of an LSTM, the states of a GRU. `kept` is the tanh of the cells, or the previous
+        state's part of the candidate, before r is applied.
+
+        Args:
+            gates: the inputs' part of the gates, (2, packed, gates * H); overwritten by the gates' values.
+            weight: from the previous state to the gates, (2, gates * H, H).
+            bias: of that product, (2, gates * H); None for an LSTM.
+            packing: the rows of each step.
+        """
+
+    def backward(
+        self, grad: Tensor, gates: Tensor, carried: Tensor, kept: Tensor, weight: Tensor, packing: Packing
+    ) -> Tensor:
+        """The gradients of the state's part of the gates, before their nonlinearity, (2, packed, gates * H).
+
+        `grad`, of the states, is overwritten; of a GRU it becomes the sum over all that reads a state.
+        """
+
+
+class Walks(Protocol):
+    """The CRF's loops over the tokens of sentences; masks are (batch, tokens), with tokens before padding."""
+
+    def likelihood(
+        self, emissions: Tensor, transitions: Tensor, starts: Tensor, ends: Tensor, tags: Tensor, mask: Tensor
+    ) -> tuple[Tensor, Sequence[Tensor]]:
+        """The log-likelihood of the tags of each sentence, (batch,), float64, and the tensors for `gradients`.
+
+        Args:
+            emissions: scores of the tags of each token, (batch, tokens, tags).
+            transitions: scores of a tag (row) before a tag (column), (tags, tags).
+            starts: scores of the first tag, (tags,).
+            ends: scores of the last tag, (tags,).
+            tags: tag numbers, (batch, tokens), valid ones at padding too.
+            mask: true for tokens.
+        """
+
+    def gradients(
+        self, weight: Tensor, kept: Sequence[Tensor], transitions: Tensor, ends: Tensor, tags: Tensor, mask: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The gradients of emissions, transitions, starts and ends, given that of the likelihood, (batch,), float64."""
+
+    def best_paths(self, emissions: Tensor, transitions: Tensor, starts: Tensor, ends: Tensor, mask: Tensor) -> Tensor:
+        """The tag numbers of the highest sum of scores, (batch, tokens); those at padding are undefined."""
 
 
 def fast_loops(x: Tensor) -> Loops | None:

@@ -10,46 +10,16 @@ Sentences are packed: step t holds the sentences that are longer than t, longest
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from tasks.modules import recurrence_in_torch
-from tasks.modules.fast import fast_loops
+from tasks.modules.fast import Loops, fast_loops
 from tasks.modules.packing import Packing
 
 __all__ = ["Loops", "Packing", "bidirectional", "loops_for"]
-
-
-class Loops(Protocol):
-    """The loop over the steps, for both directions at once. H is the width of the state.
-
-    An LSTM has four gates, o, i, f, g; a GRU three, r, z, n, and a bias of its own for the state.
-    """
-
-    def forward(
-        self, gates: Tensor, weight: Tensor, bias: Tensor | None, packing: Packing
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Three tensors, (2, packed, H) each: what a step takes over from the one before, the states, and `kept`.
-
-        A step takes over the cells of an LSTM, the states of a GRU. `kept` is the tanh of the cells, or the previous
-        state's part of the candidate, before r is applied.
-
-        Args:
-            gates: the inputs' part of the gates, (2, packed, gates * H); overwritten by the gates' values.
-            weight: from the previous state to the gates, (2, gates * H, H).
-            bias: of that product, (2, gates * H); None for an LSTM.
-            packing: the rows of each step.
-        """
-
-    def backward(
-        self, grad: Tensor, gates: Tensor, carried: Tensor, kept: Tensor, weight: Tensor, packing: Packing
-    ) -> Tensor:
-        """The gradients of the state's part of the gates, before their nonlinearity, (2, packed, gates * H).
-
-        `grad`, of the states, is overwritten; of a GRU it becomes the sum over all that reads a state.
-        """
 
 
 def loops_for(x: Tensor) -> Loops:
