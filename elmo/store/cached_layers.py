@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import time
@@ -18,7 +19,7 @@ from torch import Tensor, nn
 from elmo.bilm.sentences import Sentence
 from elmo.common.device import begin_download, upload
 from elmo.common.durations import duration
-from elmo.common.errors import InputError
+from elmo.common.errors import InputError, excerpt
 from elmo.common.progress import Reporter
 from elmo.common.threads import in_background
 from elmo.sources.source import FrozenSource, dim_of
@@ -270,7 +271,10 @@ class CachedLayers(nn.Module):
     def _compute(self, batch: Sequence[Key]) -> tuple[Tensor, Tensor]:
         """The layers of sentences, rounded, (tokens, width), and their largest value; does not wait for a GPU."""
         with torch.no_grad():
-            layers = self.source.token_layers(batch).to(self._table.device)  # a source may stay on the CPU
+            layers = self.source.token_layers(batch)
+        if not isinstance(layers, Tensor):
+            raise InputError(f"token_layers of {_name(self.source)}: expected a tensor, found {excerpt(layers)}")
+        layers = layers.detach().to(self._table.device)  # a source may stay on the CPU
         expected = len(self.widths), sum(map(len, batch)), self.dim
         if layers.shape != expected:
             raise InputError(
@@ -376,9 +380,11 @@ def _put(table: Tensor, first: int, rows: Tensor) -> None:
 
 
 def require_half_holds(peak: float) -> None:
-    """Raises an InputError if the largest value of layers becomes infinite in float16."""
-    if not peak < HALF_OVERFLOWS:  # not >=, so that NaN is refused too
+    """Raises an InputError if the largest value of layers is NaN or becomes infinite in float16."""
+    if math.isnan(peak):
+        raise InputError("layers: expected numbers, found NaN. Check the weights and the code that computes the layers")
+    if peak >= HALF_OVERFLOWS:
         raise InputError(
             f"float16 cannot hold these layers, whose values reach {peak:g}; expected at most 65504. Use --precision "
-            "float32 with elmo.embed, features.elmo.precision=float32 in a run"
+            "float32 with elmo.embed, features.elmo.precision=float32 (or features.frozen.NAME.precision) in a run"
         )

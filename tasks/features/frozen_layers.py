@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -50,7 +51,9 @@ class FrozenConfig:
         wrong = [place for place in self.places if place not in PLACES]
         if wrong or not self.places:
             raise InputError(f"{key}.places: expected some of {', '.join(PLACES)}, found {wrong or 'none'}")
-        if not (self.layers in ("mix", "last") or self.layers.isdigit()):
+        if len(set(self.places)) < len(self.places):
+            raise InputError(f"{key}.places: expected each place once, found {self.places}")
+        if not re.fullmatch("mix|last|0|[1-9][0-9]*", self.layers):
             raise InputError(f"{key}.layers: expected mix, last or the number of a layer, found {self.layers!r}")
         checks.one_of(PRECISIONS, f"{key}.precision", self.precision)
         checks.at_least(0, f"{key}.l2", self.l2)
@@ -90,6 +93,7 @@ class ElmoConfig(FrozenConfig):
         super().check(key)
         if self.control is not None:
             checks.one_of(tuple(controls.CONTROLS), f"{key}.control", self.control)
+            checks.at_least(0, f"{key}.draw", self.draw)
             if self.untrained:
                 raise InputError(f"{key}: control={self.control} and untrained=true exclude each other; keep one")
         elif self.draw:
@@ -163,7 +167,22 @@ class SourceConfig(FrozenConfig):
                 f"features.frozen: expected {target} to have widths, fingerprint() and token_layers(sentences), see "
                 "elmo.FrozenSource"
             )
+        widths = tuple(source.widths)
+        if not widths or not all(isinstance(width, int) and width > 0 for width in widths):
+            raise InputError(
+                f"features.frozen: widths of {target}: expected a positive integer for each layer, found {widths}"
+            )
         return source
+
+    def fingerprint(self) -> str:
+        """The hash; it names the folder of the layers in the store."""
+        found = super().fingerprint()
+        if not (isinstance(found, str) and re.fullmatch("[0-9a-f]{16,}", found)):
+            raise InputError(
+                f"features.frozen: fingerprint() of {self.source['_target_']}: expected a hash of 16 or more "
+                f"hexadecimal digits, such as hashlib.sha256(...).hexdigest(), found {excerpt(found)}"
+            )
+        return found
 
 
 @dataclass

@@ -133,6 +133,17 @@ class TokenFeatures(nn.Module):
         every = (self.elmo, *self.frozen.values())
         return [part for part in every if isinstance(part, FrozenLayers)]
 
+    def check_fingerprint(self, expected: Mapping[str, Any]) -> None:
+        """Raises an InputError if frozen layers are others than those hashed before: see `features_fingerprint`."""
+        for part in self._all_frozen:
+            before = expected["weights"] if part is self.elmo else expected["frozen"][part.name.removeprefix("frozen.")]
+            now = part.source.fingerprint()
+            if now != before:
+                raise InputError(
+                    f"features.{part.name}: expected one fingerprint in a run, found {before} and then {now}. Weights "
+                    "that are drawn need a fixed seed, and files of weights must not change during a run"
+                )
+
     @property
     def device(self) -> torch.device:
         """The device of the vectors."""

@@ -205,6 +205,7 @@ def train_and_test(
     train, dev = load("train").examples, load("dev").examples
     task.learn_labels(train)
     features = TokenFeatures(config.features, sentences(train), config.seed, config.store)
+    features.check_fingerprint(plan.parts)
     head = task.build_head(features.widths)
     initialise(head, config.seed, "head")
     model = TaskModel(features, head).to(device)

@@ -1,5 +1,6 @@
 """Tests of CachedLayers: the biLM's layers, computed once, in any order."""
 
+import math
 import random
 
 import pytest
@@ -141,6 +142,13 @@ def test_what_float16_could_not_hold_is_refused_again(bilm):
         cached.layers(SENTENCES)
 
 
+def test_nan_is_no_matter_of_precision(bilm):
+    with torch.no_grad():
+        bilm.encoder.projection.bias[0] = math.nan
+    with pytest.raises(InputError, match=r"layers: expected numbers, found NaN\. Check the weights"):
+        CachedLayers(bilm, precision="float16").prepare(SENTENCES)
+
+
 class Lengths:
     """Frozen layers that are no biLM's: layer j of a word is j times its length."""
 
@@ -186,6 +194,12 @@ def test_a_module_is_frozen_and_drops_nothing():
     assert torch.equal(layers[:, 0], torch.ones(2, 2, 4))
     assert not layers.requires_grad
     assert not any(parameter.requires_grad for parameter in model.parameters())
+
+
+def test_layers_that_are_no_tensor_are_refused(monkeypatch):
+    monkeypatch.setattr(TwoValues, "token_layers", lambda self, sentences: [[1.0] * 4])
+    with pytest.raises(InputError, match=r"TwoValues: expected a tensor, found \[\[1\.0, 1\.0, 1\.0, 1\.0\]\]"):
+        CachedLayers(TwoValues()).prepare([("a", "b"), ("c",)])
 
 
 @pytest.mark.parametrize("shape", [(1, 3, 4), (2, 2, 4), (2, 3, 5)])

@@ -1,14 +1,19 @@
 """Several parts at once, frozen layers of a user's own class, and the controls as the config builds them."""
 
+import hashlib
 from dataclasses import asdict, replace
+from itertools import count
 
 import pytest
 import torch
 
 from elmo import InputError, random_bilm, save_bilm
+from elmo.common.progress import Reporter
 from tasks.data.datasets import DataSource
 from tasks.features.frozen_layers import SourceConfig
 from tasks.features.token_features import TokenFeatures, features_fingerprint, features_recipes
+from tasks.running.experiment import RunOutcome, train_and_test
+from tasks.running.plan import RunPlan
 from tasks.running.saved_model import load_weights, save_weights
 from tests.tasks.making import ELMO, features_config, model_of, run_of
 
@@ -22,11 +27,31 @@ class Lengths:
         self.widths = (dim,) * layers
 
     def fingerprint(self):
-        return f"lengths {self.widths}"
+        return hashlib.sha256(f"lengths {self.widths}".encode()).hexdigest()
 
     def token_layers(self, sentences):
         lengths = torch.tensor([float(len(word)) for sentence in sentences for word in sentence])
         return torch.stack([(lengths + j)[:, None].expand(-1, self.widths[0]) for j in range(len(self.widths))])
+
+
+class Unhashed(Lengths):
+    """Its fingerprint is a path out of the store."""
+
+    def fingerprint(self):
+        return "../../elsewhere/lengths"
+
+
+class Unseeded(Lengths):
+    """Every object draws other weights."""
+
+    drawn = count()
+
+    def __init__(self):
+        super().__init__()
+        self.weights = next(self.drawn)
+
+    def fingerprint(self):
+        return f"{self.weights:064x}"
 
 
 class Nothing:
@@ -74,7 +99,7 @@ class TestTwoSources:
     def test_the_record_names_hash_and_recipe(self):
         config = with_lengths(words=None)
         bilm = random_bilm("tiny", 0).fingerprint()
-        expected = {"vectors": None, "weights": bilm, "frozen": {"lengths": "lengths (3, 3)"}}
+        expected = {"vectors": None, "weights": bilm, "frozen": {"lengths": Lengths().fingerprint()}}
         assert features_fingerprint(config) == expected
         assert features_recipes(config) == {"characters": 1, "elmo": 1, "frozen.lengths": 1}
 
@@ -97,12 +122,46 @@ class TestErrors:
             ({"_target_": "no_such_file.Source"}, r"\'no_such_file\.Source\' cannot be imported.*PYTHONPATH"),
             (source("Missing"), "expected a class, found .*Missing = None"),
             (source(wide=3), ".*Lengths does not accept these settings: got an unexpected keyword argument 'wide'"),
+            (source(layers=0), r"widths of .*Lengths: expected a positive integer for each layer, found \(\)"),
+            (source(dim=0), r"widths of .*: expected a positive integer for each layer, found \(0, 0\)"),
+            (source(dim=3.0), r"widths of .*: expected a positive integer for each layer, found \(3\.0, 3\.0\)"),
             (source("Nothing"), r"expected .*Nothing to have widths, fingerprint\(\) and token_layers"),
         ],
     )
     def test_a_source_that_cannot_be_used(self, given, message):
         with pytest.raises(InputError, match=f"features.frozen: {message}"):
             SourceConfig(source=given).open()
+
+    def test_a_fingerprint_that_is_no_hash(self):
+        with pytest.raises(InputError, match=r"Unhashed: expected a hash of 16 .* found '\.\./\.\./elsewhere/lengths'"):
+            SourceConfig(source=source("Unhashed")).fingerprint()
+
+    def test_layers_of_other_weights_than_those_in_the_record(self):
+        same = with_lengths(words=None)
+        TokenFeatures(same, SENTENCES, 1).check_fingerprint(features_fingerprint(same))
+        config = features_config(words=None, frozen={"drawn": SourceConfig(source=source("Unseeded"))})
+        hashes = features_fingerprint(config)
+        with pytest.raises(InputError, match=r"features\.frozen\.drawn: expected one fingerprint .*fixed seed"):
+            TokenFeatures(config, SENTENCES, 1).check_fingerprint(hashes)
+        with pytest.raises(InputError, match=r"features\.elmo: expected one fingerprint .*files of weights"):
+            TokenFeatures(config, SENTENCES, 1).check_fingerprint({**hashes, "weights": "0" * 64})
+
+    def test_a_run_of_other_weights_than_its_record_says_ends_before_training(self):
+        plan = RunPlan.of(run_of("task=ner", "data=mini", *ELMO, "limit=4"))
+        plan = replace(plan, parts={**plan.parts, "weights": "0" * 64})
+        with pytest.raises(InputError, match=r"features\.elmo: expected one fingerprint in a run, found 000"):
+            train_and_test(plan, torch.device("cpu"), Reporter(quiet=True), RunOutcome(), on_epoch=print)
+
+    @pytest.mark.parametrize(
+        ("settings", "message"),
+        [
+            ({"places": ["input", "input"]}, "places: expected each place once"),
+            ({"layers": "01"}, "layers: expected mix, last or the number of a layer, found '01'"),
+        ],
+    )
+    def test_two_names_for_one_setting(self, settings, message):
+        with pytest.raises(InputError, match=rf"features\.frozen\.lengths\.{message}"):
+            features_config(frozen={"lengths": SourceConfig(source=source(), **settings)}).check()
 
     @pytest.mark.parametrize("target", [None, "Lengths", 3])
     def test_no_class(self, target):
@@ -154,6 +213,7 @@ class TestControls:
         ("settings", "message"),
         [
             ({"draw": 1}, r"features\.elmo\.draw: expected a control that is drawn"),
+            ({"control": "centred", "draw": -1}, r"features\.elmo\.draw: expected at least 0, found -1"),
             ({"control": "centered"}, r"features\.elmo\.control: expected shuffled or centred"),
             ({"control": "centred", "untrained": True}, "exclude each other"),
         ],
