@@ -32,11 +32,16 @@ def tracked(repository):
 
 
 @pytest.fixture(scope="module")
-def wheel(repository, tracked, tmp_path_factory):
+def clone(repository, tracked, tmp_path_factory):
     clone = tmp_path_factory.mktemp("clone")
     for name in tracked:
         (clone / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(repository / name, clone / name)
+    return clone
+
+
+@pytest.fixture(scope="module")
+def wheel(clone, tmp_path_factory):
     out = tmp_path_factory.mktemp("wheel")
     pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(out), str(clone))
     (found,) = out.glob("*.whl")
@@ -90,6 +95,22 @@ def test_the_command_runs_from_another_folder(installed, tmp_path):
     (tmp_path / "out.hdf5").unlink()
     call(sys.executable, str(installed / "bin" / "elmo-embed"), *arguments, cwd=tmp_path, env=environment)
     assert (tmp_path / "out.hdf5").is_file()
+
+
+def test_folders_of_the_user_do_not_hide_the_packages_of_an_editable_install(clone, tmp_path):
+    """A task of CONTRIBUTING has its YAML in `conf`, and runs leave records in `results`."""
+    build = f"import setuptools.build_meta as backend; print(backend.build_editable({str(tmp_path)!r}))"
+    call(sys.executable, "-c", build, cwd=clone)
+    site, mine = tmp_path / "site", tmp_path / "mine"
+    (wheel,) = tmp_path.glob("*.whl")
+    zipfile.ZipFile(wheel).extractall(site)
+    for name in ("conf", "results"):
+        (mine / name).mkdir(parents=True)
+    where = f"import site; site.addsitedir({str(site)!r}); import conf, results; print(conf.__file__, results.__file__)"
+    environment = {**os.environ, "PYTHONPATH": ""}
+    without_others = (sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, ''); {where}")
+    found = call(*without_others, cwd=mine, env=environment).split()
+    assert found == [str(clone / name / "__init__.py") for name in ("conf", "results")]
 
 
 def test_the_shipped_bilm_is_in_the_wheel(installed, tmp_path):
