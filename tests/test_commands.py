@@ -15,6 +15,7 @@ DOCUMENTS = ("*.md", "Makefile", "conf/**/*.yaml", "results/**/*.md", "elmo/**/*
 HOUSES = ("elmo", "tasks", "results", "tests")
 # What people have in their scripts: a document that stops naming one does not make it superfluous.
 PROMISED = {
+    "elmo.convert",
     "elmo.download",
     "elmo.embed",
     "elmo.neighbours",

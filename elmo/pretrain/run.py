@@ -91,9 +91,10 @@ def _pretrain(
         trained = _measured(model, heldout, console, "perplexity", precision(settings.training.precision, device))
         check_perplexity(trained, "the trained model")
         print_line(console, f"exporting to {out / 'export'}")
-        target = export(model, vocabulary, tokenise, out / "export", settings.name, settings.export.softmax_mb)
+        chosen = settings.export
+        target = export(model, vocabulary, tokenise, out / "export", settings.name, chosen.softmax_mb, chosen.weights)
         exported = _measured(load_model(target)[0].to(device), heldout, console, "perplexity of exported files")
-        check_perplexity(exported, f"the exported files, {target}, in half precision")
+        check_perplexity(exported, f"the exported files, {target}, in {chosen.weights}")
         measured = {"before": before, "trained": trained, "exported": exported}
         facts = {
             "command": command,

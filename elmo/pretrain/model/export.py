@@ -1,6 +1,6 @@
 """Export of a finished run: the biLM in two formats, and its output layer.
 
-    export/NAME/            options.json, weights.safetensors in half precision, card.md: for `load_bilm`
+    export/NAME/            options.json, weights.safetensors in float16 or int8, card.md: for `load_bilm`
     export/bilm-tf/         options.json, weights.hdf5 in single precision: for bilm-tf and AllenNLP
     export/NAME-softmax/    the output layer, for perplexity and further training; weights in at most eight bits:
         vocabulary.txt.gz   one word per line, in the order of rows
@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from elmo.bilm.weight_files import find_weights, load_bilm, save_bilm
+from elmo.bilm.weight_files import LEVELS, PRECISIONS, find_weights, load_bilm, save_bilm
 from elmo.common.errors import InputError
 from elmo.common.files import replacing
 from elmo.download import BILMS
@@ -34,7 +34,6 @@ from elmo.pretrain.model.language_model import LanguageModel
 from elmo.pretrain.model.softmax import OutputLayer
 
 VOCABULARY, WEIGHTS = "vocabulary.txt.gz", "output.hdf5"
-LEVELS = 127  # on either side of zero, at most
 # Of compression: with few levels, 9 is 30 times slower and saves 9 %.
 _EFFORT = 4
 _SAMPLE = 1 << 21  # weights, to estimate the size of a file
@@ -173,6 +172,7 @@ def export(
     folder: Path,
     name: str,
     softmax_mb: float | None = None,
+    weights: str = "float16",
 ) -> Path:
     """Writes all files but the card into a folder that appears only when it is complete; it replaces an earlier one.
 
@@ -183,13 +183,14 @@ def export(
         folder: of the export.
         name: of the biLM.
         softmax_mb: most megabytes of the output layer; None: any size.
+        weights: precision of weights.safetensors; bilm-tf's file is always in float32.
 
     Returns:
         The folder of the biLM.
     """
     partial = folder.with_name(f"{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
-    save_bilm(model.bilm, partial / name / "weights.safetensors", torch.float16)
+    save_bilm(model.bilm, partial / name / "weights.safetensors", PRECISIONS[weights])
     save_bilm(model.bilm, partial / "bilm-tf" / "weights.hdf5")
     most_bytes = None if softmax_mb is None else int(softmax_mb * 1e6)
     save_output(Output(model.output, vocabulary, tokenise), partial / f"{name}-softmax", most_bytes)

@@ -58,10 +58,14 @@ def card(facts: Mapping[str, Any]) -> str:
     if settings["init"]:
         shape = f"as in `{settings['init']}`"
         notes.append(f"Training continued from the weights `{settings['init']}`, with their shape and vocabulary.")
+    weights = settings.get("export", {}).get("weights", "float16")
+    if weights == "int8":
+        weights = "int8, one scale per output row; biases, filters and their projection in float16"
     precision = "bfloat16 on a GPU, float32 on a CPU" if how["precision"] == "auto" else how["precision"]
     return f"""# biLM {settings["name"]}
 
-{shape}; {facts["parameters"]:,} parameters without the output layer; {facts["vocabulary"]:,} words predicted.
+{shape}; {facts["parameters"]:,} parameters without the output layer; {facts["vocabulary"]:,} words predicted;
+weights in {weights}.
 
 ## Held-out perplexity
 

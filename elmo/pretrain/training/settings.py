@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from elmo.bilm.options import BilmOptions
+from elmo.bilm.weight_files import PRECISIONS
 from elmo.common import checks
 from elmo.common.errors import InputError
 from elmo.common.files import expanded
@@ -163,11 +164,15 @@ class Export:
     Attributes:
         softmax_mb: most megabytes (10^6 bytes) of the output layer, NAME-softmax: the weights of rare words are rounded
             more coarsely until it fits. null rounds all to 8 bits. The shipped `small` has 13.
+        weights: precision of the biLM in export/NAME: float16, float32, or int8 with one scale per output row, half the
+            size of float16. export/bilm-tf is always in float32.
     """
 
     softmax_mb: float | None = None
+    weights: str = "float16"
 
     def __post_init__(self) -> None:
+        checks.one_of(PRECISIONS, "export.weights", self.weights)
         checks.positive("export.softmax_mb", self.softmax_mb)
         checks.finite(asdict(self), "export.")
 
@@ -252,6 +257,7 @@ class Settings:
             else:
                 flat[name] = value
         of_text = ("corpus", "exclude", "workers", "store", "training.recase")
-        for name in (*of_text, "out", "device", "wandb", "name", "licence", "training.compile", "export.softmax_mb"):
+        of_export = ("name", "licence", "export.softmax_mb", "export.weights")
+        for name in (*of_text, *of_export, "out", "device", "wandb", "training.compile"):
             del flat[name]
         return flat

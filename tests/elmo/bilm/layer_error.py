@@ -1,6 +1,7 @@
 """Error of the shipped biLM's layers against float64: python -m tests.elmo.bilm.layer_error [--device cuda].
 
-The text is the test split of mini NER and one line of 301 tokens, long enough for errors to accumulate.
+The text is the test split of mini NER and one line of 301 tokens, long enough for errors to accumulate. With --rounded
+WEIGHTS, the error of the layers of rounded weights against those of --weights, on the dev split and such a line.
 """
 
 import argparse
@@ -19,9 +20,9 @@ from elmo.bilm.model import Bilm
 LONG_LINE = 301
 
 
-def sentences() -> list[list[str]]:
+def sentences(split: str = "test") -> list[list[str]]:
     """The tokens that are embedded."""
-    text = files("tasks").joinpath("mini", "ner", "test.txt").read_text(encoding="utf-8")
+    text = files("tasks").joinpath("mini", "ner", f"{split}.txt").read_text(encoding="utf-8")
     blocks = [[line.split()[0] for line in block.splitlines()] for block in text.split("\n\n")]
     lines = [block for block in blocks if block and block[0] != "-DOCSTART-"]
     running = [token for line in lines for token in line]
@@ -34,6 +35,12 @@ def layer_errors(bilm: Bilm, device: torch.device) -> Tensor:
     exact = copy.deepcopy(bilm).double().token_layers(text)
     found = copy.deepcopy(bilm).to(device).token_layers(text).cpu()
     return (found.double() - exact).abs().amax(dim=2)
+
+
+def relative_errors(rounded: Bilm, bilm: Bilm) -> Tensor:
+    """Of each layer, the length of the error of all its vectors over the length of all its vectors, (layers,)."""
+    exact, found = (item.token_layers(sentences("dev")).double().flatten(1) for item in (bilm, rounded))
+    return (found - exact).norm(dim=1) / exact.norm(dim=1)
 
 
 @contextmanager
@@ -51,8 +58,14 @@ def main() -> None:
     """Prints a table of errors for each way to compute the layers."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", type=torch.device, default=torch.device("cpu"), help="cpu (default) or cuda")
-    device = parser.parse_args().device
-    bilm = load_bilm("small")
+    parser.add_argument("--weights", default="small", help="the biLM; default: small")
+    parser.add_argument("--rounded", metavar="WEIGHTS", help="compare these, such as int8 ones, with --weights")
+    options = parser.parse_args()
+    device, bilm = options.device, load_bilm(options.weights)
+    if options.rounded:
+        shares = relative_errors(load_bilm(options.rounded), bilm)
+        print(", ".join(f"layer {number}: {share:.2%}" for number, share in enumerate(shares.tolist())))
+        return
     rows = {}
     if device.type == "cpu":
         for name, switch in (("C kernel", "1"), ("torch", "0")):

@@ -55,6 +55,23 @@ def test_both_formats_give_the_layers_of_the_model_in_training(model, tmp_path):
             torch.testing.assert_close(found[1:, : wanted.shape[1]], wanted, atol=bound, rtol=0)
 
 
+def test_int8_rounds_the_file_for_load_bilm_only(model, tmp_path):
+    export(model, VOCABULARY, "ptb", tmp_path / "float16", "tiny")
+    export(model, VOCABULARY, "ptb", tmp_path / "int8", "tiny", weights="int8")
+    exact = model.bilm.state_dict()
+    with h5py.File(tmp_path / "int8" / "bilm-tf" / "weights.hdf5") as file:
+        assert file["char_embed"].dtype == file["CNN/W_cnn_0"].dtype == "float32"
+    for name, tensor in load_bilm(tmp_path / "int8" / "bilm-tf").state_dict().items():
+        assert torch.equal(tensor, exact[name]), name
+    name = "directions.0.1.weight"
+    error = (load_bilm(tmp_path / "int8" / "tiny").state_dict()[name] - exact[name]).abs()
+    step = exact[name].abs().amax(dim=1, keepdim=True) / 127
+    assert (error <= 0.5001 * step).all()
+    assert error.max() > 0.4 * step.min()
+    before, after = ((tmp_path / kind / "tiny" / "weights.safetensors").stat().st_size for kind in ("float16", "int8"))
+    assert after < before
+
+
 def test_the_options_keep_both_clip_keys_for_other_readers(model, tmp_path):
     export(model, VOCABULARY, "ptb", tmp_path / "export", "tiny")
     for name in ("tiny", "bilm-tf"):

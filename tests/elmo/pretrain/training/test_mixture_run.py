@@ -24,7 +24,7 @@ def test_the_mixture_is_on_the_card_and_the_end_of_a_run_is_reported(text, tmp_p
     taken.write_text("A paragraph of a test set , which must not occur in the text of a biLM , to be fair .\n")
     said = io.StringIO()
     wanted = settings(text, tmp_path / "out", 2, training={"recase": 0.1}, exclude=[str(taken)])
-    wanted = replace(wanted, corpus=[f"{text}*2", str(taken)], export=Export(softmax_mb=1.0))
+    wanted = replace(wanted, corpus=[f"{text}*2", str(taken)], export=Export(softmax_mb=1.0, weights="int8"))
     pretrain(wanted, [], Console(file=said, width=200))
     lines = said.getvalue().splitlines()
     at = [next(i for i, line in enumerate(lines) if line.startswith(start)) for start in END_OF_A_RUN]
@@ -33,6 +33,7 @@ def test_the_mixture_is_on_the_card_and_the_end_of_a_run_is_reported(text, tmp_p
     counts = TokenStore.open(tmp_path / "out" / "store").header["counts"]
     assert counts["excluded_paragraphs"] == 1
     for expected in (
+        "weights in int8, one scale per output row; biases, filters and",
         "| file | bytes | sha256 | weight |",
         "` | 2 |",
         "10.0% of the training sentences are recased",

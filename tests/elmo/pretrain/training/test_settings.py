@@ -86,10 +86,11 @@ def test_every_size_composes_to_checked_settings(size, shape):
 def test_weights_and_the_other_settings_of_the_text_are_typed_without_quotes():
     typed = ["corpus=[a.txt.xz,news/b.txt.xz*4,c.txt*0.5]", "exclude=[taken.txt]", "training.recase=0.05"]
     with hydra.initialize_config_module("conf.pretrain", version_base="1.3"):
-        composed = settings_of(hydra.compose("config", [*typed, "export.softmax_mb=13"]))
+        composed = settings_of(hydra.compose("config", [*typed, "export.softmax_mb=13", "export.weights=int8"]))
         before = settings_of(hydra.compose("config", []))
     assert composed.corpus == ["a.txt.xz", "news/b.txt.xz*4", "c.txt*0.5"]
     assert (composed.exclude, composed.training.recase, composed.export.softmax_mb) == (["taken.txt"], 0.05, 13)
+    assert (composed.export.weights, before.export.weights) == ("int8", "float16")
     assert composed.identity() == before.identity()  # the store identifies the text: runs from before continue
 
 
@@ -106,6 +107,7 @@ def test_weights_and_the_other_settings_of_the_text_are_typed_without_quotes():
         ("training.beta2=2", "training.beta2: expected at least 0 and below 1, found 2.0"),
         ("training.recase=1", "training.recase: expected at least 0 and below 1, found 1.0"),
         ("export.softmax_mb=0", "export.softmax_mb: expected a positive number, found 0.0"),
+        ("export.weights=int4", "export.weights: expected float32 or float16 or int8, found 'int4'"),
         ("init=nosuch", "nosuch: no such weights file or folder"),
         ("out=/dev/null/x", "[Errno 20] Not a directory: '/dev/null/x/store.partial'. If that place cannot be written"),
     ],

@@ -1,0 +1,42 @@
+"""The command `python -m elmo.convert`: writes a biLM to another weights file, in another format or precision."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from elmo.bilm.weight_files import PRECISIONS, bilm_files, load_bilm, save_bilm, weights_choices
+from elmo.common.errors import InputError, command_parser, exit_status
+
+DESCRIPTION = """\
+Write the biLM WEIGHTS to the file OUT, whose suffix chooses the format: .safetensors, or .hdf5 for bilm-tf and
+AllenNLP. Its options are written next to it. int8 rounds the matrices of LSTMs and highways to 8 bits, with one
+scale per output row, in .safetensors only; it takes half the room of float16. All are read back as float32.
+"""
+
+EXAMPLE = "example: python -m elmo.convert small small-int8/weights.safetensors --precision int8"
+
+
+def convert(weights: str, out: Path, precision: str, options: Path | None = None) -> None:
+    """Writes a biLM to a new file; see `load_bilm` and `save_bilm`."""
+    if out.exists():
+        raise InputError(f"{out}: this file exists; name a new one, or delete it first")
+    save_bilm(load_bilm(weights, options), out, PRECISIONS[precision])
+    before, after = (path.stat().st_size / 1e6 for path in (bilm_files(weights, options)[0], out))
+    print(f"{weights}: {before:,.1f} MB; {out} in {precision}: {after:,.1f} MB")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The exit status of the command: 0, or 1 after an error message, or 130 after Ctrl-C."""
+    parser = command_parser("elmo.convert", DESCRIPTION, EXAMPLE)
+    parser.add_argument("weights", metavar="WEIGHTS", help=weights_choices())
+    parser.add_argument("out", metavar="OUT", type=Path, help="a new file ending in .safetensors or .hdf5")
+    parser.add_argument("--precision", choices=PRECISIONS, default="float32", help="of OUT; default: float32")
+    parser.add_argument("--options", type=Path, help="options.json of WEIGHTS; default: the one next to it")
+    given = parser.parse_args(arguments)
+    return exit_status("elmo.convert", lambda: convert(given.weights, given.out, given.precision, given.options))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
