@@ -14,7 +14,7 @@ from pathlib import Path
 from elmo.common.durations import duration
 from elmo.common.errors import InputError, command_parser
 from results.analysis.sweep_state import STATES, Overview, RunState, SweepState, look
-from results.records.experiment_file import Experiment, load_experiment, sweep_name
+from results.records.experiment_file import SUFFIX, Experiment, load_experiment, sweep_name
 from results.records.printing import printable, printable_lines, write
 from results.tables.run_options import DEFAULT_RUNS
 
@@ -42,7 +42,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     runs_dir = Path(options.runs)
     try:
         experiment = load_experiment(options.experiment) if options.experiment else None
-    except InputError:
+    except InputError as error:
+        if options.experiment.endswith(SUFFIX):
+            write(f"results.status: {error}\n", sys.stderr)
+            return 1
         experiment = None  # a sweep that has no table, such as one of a user's YAML
     name = options.experiment and sweep_name(options.experiment)
     if options.watch:

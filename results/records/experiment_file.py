@@ -241,9 +241,10 @@ def load_experiment(given: str) -> Experiment:
             _refuse_unknown_keys(ExperimentRow, row, f"rows[{number}].")
         found: Experiment = decode(Experiment, values)
         _check(found)
+        rows = [replace(row, overrides=chosen) for row in found.rows for chosen in _combinations(row.overrides)]
+        _refuse_equal_rows(rows)
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: {error}") from error
-    rows = [replace(row, overrides=chosen) for row in found.rows for chosen in _combinations(row.overrides)]
     return replace(found, rows=rows, compare=tuple(found.compare), name=given)
 
 
@@ -312,6 +313,15 @@ def _check(experiment: Experiment) -> None:
                 raise ValueError(
                     f"rows[{number}] with arms.{arm}: expected {', '.join(NAMED)}, found none of {', '.join(missing)}"
                 )
+
+
+def _refuse_equal_rows(rows: Sequence[ExperimentRow]) -> None:
+    shown = [(sorted(row.overrides), row.metric, row.split) for row in rows]
+    for number, row in enumerate(rows):
+        if shown[number] in shown[:number]:
+            raise ValueError(
+                f"rows: expected each row once, or with another metric or split, found {' '.join(row.overrides)} twice"
+            )
 
 
 def _refuse_unknown_keys(kind: type, values: object, where: str) -> None:

@@ -59,9 +59,9 @@ def fill(collection: Collection, experiment: Experiment, runs_dir: Path | None =
         runs_dir: The folder for suggested commands, if not the default.
     """
     compared = (experiment.compare[0], experiment.compare[1]) if experiment.compare else None
-    rows: dict[tuple[str, ...], dict[str, list[tuple[Cell, list[FoundRecord]]]]] = {}
+    rows: dict[tuple[object, ...], dict[str, list[tuple[Cell, list[FoundRecord]]]]] = {}
     for cell, found in zip(experiment.cells, runs_of_cells(collection.found, experiment.cells), strict=True):
-        row = rows.setdefault((*cell.row.overrides, *cell.extra_overrides), {})
+        row = rows.setdefault((id(cell.row), *cell.extra_overrides), {})  # two rows may show the same runs
         row.setdefault(cell.arm, []).append((cell, found))
     findings = [finding for finding in collection.findings if finding.row is None]
     lines = [_line(row, compared, findings) for row in rows.values()]

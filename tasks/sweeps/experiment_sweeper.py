@@ -41,7 +41,7 @@ class ExperimentSweeper(BasicSweeper):
 
 
 def experiment_runs(experiment: str, overrides: list[Override]) -> list[list[str]]:
-    """The runs of an experiment, each as what it overrides.
+    """The different runs of an experiment, each as what it overrides.
 
     Raises:
         InputError: the experiment's file is wrong, or no cell has what the overrides ask for.
@@ -57,7 +57,9 @@ def experiment_runs(experiment: str, overrides: list[Override]) -> list[list[str
             given[key] = list(override.sweep_string_iterator())
         else:
             raise ConfigCompositionException(f"{override.input_line}: expected values, found a range without steps")
-    return [cell.overrides for cell in load_experiment(experiment).narrowed(given).cells]
+    cells = load_experiment(experiment).narrowed(given).cells
+    different = {tuple(sorted(cell.overrides)): cell.overrides for cell in cells}  # two cells may show the same run
+    return list(different.values())
 
 
 class ExperimentFiles(DatasetFiles):

@@ -200,6 +200,13 @@ class TestFolder:
             ["missing", "paper", "ner", "glove", "seed", "2"],
         ]
 
+    def test_an_experiment_s_file_with_a_mistake(self, tmp_path, shown):
+        file = tmp_path / "mine.toml"
+        file.write_text('title = "mine"\nseed = 1\n')
+        code, _, err = shown("--experiment", str(file))
+        assert (code, err[:16]) == (1, "results.status: ")
+        assert "mine.toml: seed: expected one of title, seeds" in err
+
     def test_nothing_at_all(self, tmp_path, shown):
         assert "experiment=mini" in shown()[1]
         assert "(no such folder)" in shown("--runs", str(tmp_path / "nowhere"))[1]

@@ -197,6 +197,7 @@ class TestRefused:
             ),
             ('overrides = ["task=snli"', 'split = "x"\noverrides = ["task=snli"', r"rows\[1\]\.split: .* found 'x'"),
             ('overrides = ["task=snli"', 'number = 3\noverrides = ["task=snli"', r"rows\[1\]\.number: expected one of"),
+            ("paper,wnut17", "paper,paper", "rows: expected each row once, .* found task=ner data=paper twice"),
             ("[arms]", "[arms", "line 5"),
         ],
     )

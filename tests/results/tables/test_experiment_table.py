@@ -108,6 +108,15 @@ class TestRows:
         assert "10.00 (1)" in out
         assert "1 runs have no dev score by em" in out
 
+    def test_two_rows_with_different_metrics_of_the_same_runs(self, own, tmp_path, capsys):
+        twice = '[[rows]]\noverrides = ["task=ner", "data=wnut17"]\n'
+        own.write_text(OWN.partition("[[rows]]")[0] + twice + twice + 'metric = "em"\nsplit = "dev"\n')
+        scores = {"test": {"f1": 40.0}, "dev": {"em": 10.0}}
+        save(tmp_path / "runs", replace(make_record(40.0, data="wnut17"), scores=scores))
+        out = run_table(capsys, "--runs", tmp_path / "runs", "--experiment", own, "--format", "json")[1]
+        shown = [(line["metric"], line["split"], line["arms"]["a"]["scores"]) for line in json.loads(out)]
+        assert shown == [("f1", "test", [40.0]), ("em", "dev", [10.0])]
+
     def test_runs_under_different_settings_are_not_averaged(self, own, tmp_path, capsys):
         for folder, score, lr in (("x", 40.0, 0.1), ("y", 50.0, 0.2)):
             save(tmp_path / folder, make_record(score, data="wnut17", lr=lr))

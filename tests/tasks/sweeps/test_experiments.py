@@ -159,6 +159,14 @@ class TestOwn:
             product(("mini", str(own.parent / "half.yaml")), ("glove", "elmo"))
         )
 
+    def test_a_run_that_several_cells_show_is_made_once(self, own):
+        row = '[[rows]]\nmetric = "recall"\noverrides = ["task=ner", "data=mini"]\n'
+        text = own.read_text()
+        own.write_text(text.replace("[[rows]]", 'again = ["features.elmo.places=[input]", "features=elmo"]\n[[rows]]', 1) + row)
+        found = runs_of(f"experiment={own}")
+        own.write_text(text)
+        assert found == runs_of(f"experiment={own}")
+
     def test_a_file_with_a_mistake(self, own, command, tmp_path):
         own.write_text(OWN.replace("seeds", "seed"))
         code, _, err = command("-m", f"experiment={own}", f"runs_dir={tmp_path}")
