@@ -18,12 +18,13 @@ NAMES = Path(__file__).parents[1] / "paper" / "names.toml"
 
 @dataclass(frozen=True)
 class ArmName:
-    """An arm: its title, a short one for narrow columns, and its looks in figures."""
+    """An arm: its title, a short one for narrow columns, its looks in figures, and what it shows if it is a control."""
 
     title: str
     short: str = ""
     colour: str = ""
     shape: Shape = "circle"
+    shows: str = ""
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,12 @@ def short_title(features: str) -> str:
     """The arm's name where room is narrow."""
     known = load_names().arms.get(features)
     return (known.short if known else "") or features
+
+
+def controls_legend(arms: Iterable[str]) -> list[str]:
+    """A line for each of these arms that is a control: what it shows."""
+    known = load_names().arms
+    return [f"{arm}: {known[arm].shows}" for arm in arms if arm in known and known[arm].shows]
 
 
 def task_title(data: str, task: str, record: RunRecord | None = None) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from results.analysis.interval import FEW_SEEDS, Interval, has_numpy
-from results.analysis.names import short_title
+from results.analysis.names import controls_legend, short_title
 from results.analysis.paper_scores import load_paper
 from results.analysis.rows import Group, Summary, TableRow
 from results.analysis.verdict import verdict, verdict_legend, verdicts
@@ -172,7 +172,7 @@ def findings_sections(findings: Sequence[Finding], notes: Sequence[str]) -> list
 
 def legend(summary: Summary) -> list[str]:
     """Explains the columns that the table has."""
-    legend = _interval_legend(summary)
+    legend = [*_interval_legend(summary), *controls_legend(summary.features)]
     if summary.with_paper and any(verdict(group, row.paper) for row in summary.rows for group in row.groups):
         legend.append(f"vs paper: {verdict_legend()}")
     if summary.best_of is not None:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 
+from results.analysis.names import controls_legend
 from results.analysis.verdict import verdict, verdict_legend
 from results.records.printing import printable
 from results.tables.cells import (
@@ -53,6 +54,7 @@ def experiment_page(table: ExperimentTable) -> tuple[list[Sheet], list[tuple[str
         lines.append([printable(cell) for cell in cells])
     title = f"{table.title}: scores in percent, mean±std (number of seeds)"
     notes = interval_legend([(line.title, line.runs.interval()) for line in table.lines]) if table.compared else []
+    notes += controls_legend(table.arms)
     notes += [f"vs paper: {verdict_legend()}"] if judged else []
     notes += [f"{line.title}: {line.spec.source}" for line in table.lines if line.spec.paper and line.spec.source]
     for line in table.lines:

@@ -149,3 +149,19 @@ def test_titles_by_data():
     assert task_title("mine", "toxicity") == "mine toxicity"
     titled = replace(make_record(), config={"task": {"title": "Toxicity"}})
     assert task_title("mine", "toxicity", titled) == "mine Toxicity"
+
+
+def test_the_table_says_what_a_control_shows(tmp_path, capsys):
+    """Of the arms that are shown, and of no other."""
+    shows = {
+        name: arm["shows"]
+        for name, arm in tomllib.loads(NAMES.read_text(encoding="utf-8"))["arms"].items()
+        if "shows" in arm
+    }
+    assert set(shows) == {"elmo_random", "elmo_centred", "elmo_shuffled", "elmo_layer0"}
+    for features in ("glove", "elmo", "elmo_layer0"):
+        save(tmp_path, make_record(features=features))
+    _, out, _ = run_table(capsys, "--runs", tmp_path)
+    text = " ".join(out.split())
+    assert f"elmo_layer0: {shows.pop('elmo_layer0')}" in text
+    assert not any(line in text for line in shows.values())
