@@ -160,9 +160,10 @@ class TestOwn:
         )
 
     def test_a_run_that_several_cells_show_is_made_once(self, own):
+        arm = 'again = ["features.elmo.places=[input]", "features=elmo"]\n'
         row = '[[rows]]\nmetric = "recall"\noverrides = ["task=ner", "data=mini"]\n'
         text = own.read_text()
-        own.write_text(text.replace("[[rows]]", 'again = ["features.elmo.places=[input]", "features=elmo"]\n[[rows]]', 1) + row)
+        own.write_text(text.replace("[[rows]]", f"{arm}[[rows]]", 1) + row)
         found = runs_of(f"experiment={own}")
         own.write_text(text)
         assert found == runs_of(f"experiment={own}")
