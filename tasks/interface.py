@@ -139,8 +139,8 @@ class Task(ABC, Generic[Example, Settings]):
         reader_type: a dataclass of the differences between files of this task, checked against the data's YAML.
         columns: the columns that `from_rows` needs; the YAML of a dataset maps the hub's column names to these.
         places: those of `PLACES` where the head joins features; a head need not look at the others.
-        documents: whether an example is a document of many sentences, all of one kind. Otherwise it has one sentence of
-            each kind.
+        documents: whether an example is a document of any number of sentences, all of one kind; a batch may then have
+            none. Otherwise it has one sentence of each kind.
     """
 
     name: ClassVar[str]
@@ -206,7 +206,7 @@ class Task(ABC, Generic[Example, Settings]):
         targets = self.targets(examples)
         if not self.documents:
             return Batch(ids, tuple(map(list, zip(*texts, strict=True))), targets)
-        owners = torch.tensor([owner for owner, sentences in enumerate(texts) for _ in sentences])
+        owners = torch.tensor([owner for owner, sentences in enumerate(texts) for _ in sentences], dtype=torch.long)
         return Batch(ids, (list(chain.from_iterable(texts)),), targets, (owners,))
 
     def check_places(self, places: Mapping[str, Iterable[str]]) -> None:

@@ -48,7 +48,7 @@ class WordNumbers:
         lengths = np.array([len(row) for row in numbers], dtype=np.int64)
         inside = np.arange(lengths.max(initial=0)) < lengths[:, None]
         words = np.zeros(inside.shape, dtype=np.int64)
-        words[inside] = np.concatenate(numbers)
+        words[inside] = np.concatenate([*numbers, np.zeros(0, dtype=np.int64)])  # there may be no sentence
         return words, lengths
 
     def distinct(self, words: Numbers) -> tuple[Numbers, Numbers]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from typing import Any, Literal
 import torch
 
 from elmo.common.device import own_device
+from elmo.common.errors import InputError, excerpt
 from elmo.common.processes import parent_pid
 from elmo.common.progress import Reporter
 from results.records.environment import describe_environment
@@ -30,7 +32,8 @@ from results.records.run_lock import Lock, Owner, Process, take
 from tasks.data.datasets import Loaded
 from tasks.features.frozen_layers import StoreUnusable
 from tasks.features.token_features import TokenFeatures
-from tasks.interface import Scores, Split
+from tasks.interface import Scores, Split, Task
+from tasks.metrics import SAME_SCORE
 from tasks.modules.seeding import initialise
 from tasks.running.config import RunConfig
 from tasks.running.loggers import Logger
@@ -229,13 +232,37 @@ def train_and_test(
 
     meet({"train": train, "dev": dev})
     trainer = Trainer(task, config.trainer, config.seed, device, reporter, plan.checkpoint, plan.fingerprint, on_epoch)
-    outcome.dev = Scores(task.fit(trainer, model, train, dev, outcome.fit))
+    fitted = task.fit(trainer, model, train, dev, outcome.fit)
+    if not isinstance(fitted, dict) or task.metric not in fitted:
+        raise InputError(
+            f"fit of task={task.name}: expected the scores on dev with {task.metric}, found {excerpt(fitted)}. Return "
+            "trainer.evaluate(model, dev).values"
+        )
+    outcome.dev = Scores(fitted)
     outcome.mixes = {place: Mix(mix["layers"], mix["gamma"]) for place, mix in features.mix_weights().items()}  # type: ignore[arg-type]
 
     test = load("test").examples  # read once, after model selection
     meet({"test": test})
     outcome.test = trainer.test(model, test)
+    if problem := _metric_problem(task, outcome.test):
+        reporter.warn(f"warning: {problem}")
     return model
+
+
+def _metric_problem(task: Task[Any, Any], scores: Scores) -> str | None:
+    """Why tables cannot compute the main score from the test examples as the task declares it; None if they can."""
+    metric = task.metrics.get(task.metric)
+    if metric is None or not scores.examples:
+        return None  # a task need not have these: its tables may have intervals over seeds alone
+    score, reported = metric.of_examples(scores.examples), scores.values[task.metric]
+    if score is None:
+        return f"metrics of task={task.name}: expected {', '.join(metric.columns)} in the score of each test example"
+    if not math.isclose(score, reported, abs_tol=SAME_SCORE):
+        return (
+            f"metrics of task={task.name}: {task.metric} of the test examples is {score:.4f} as declared, but score() "
+            f"returns {reported:.4f}. Tables will report this: correct one of them, and give every example a score"
+        )
+    return None
 
 
 def _weights_note(config: RunConfig, parts: dict[str, Any]) -> dict[str, object] | None:

@@ -5,6 +5,7 @@ Both toy tasks are outside the suite: a module and a YAML in a folder given with
 
 import itertools
 import random
+import re
 
 import numpy as np
 import pytest
@@ -12,9 +13,13 @@ import torch
 
 from results.records.example_scores import read_examples
 from results.records.identity import EXAMPLES_NAME, Identity, record_path
+from results.records.metric import mean_of
 from results.records.record import read_record
+from tasks.features.token_features import TokenFeatures
 from tasks.interface import Batch
-from tests.tasks.toy_tasks import Documents, NoSettings
+from tasks.training.trainer import TaskModel
+from tests.tasks.making import features_config
+from tests.tasks.toy_tasks import Document, Documents, Neighbours, NoSettings
 
 WORDS = {"good": ("sun", "sings", "bright"), "bad": ("rain", "weeps", "dark")}
 ALL = (*WORDS["good"], *WORDS["bad"])
@@ -81,6 +86,22 @@ def test_a_batch_knows_the_example_of_each_sentence(folder):
     assert task.size(examples[0]) == sum(len(sentence) for sentence in examples[0].sentences)
 
 
+def test_a_document_without_sentences():
+    """Alone in its batch, too: it adds nothing, so its scores are those of no sentence."""
+    task, empty = Documents(NoSettings(), NoSettings()), Document("empty", (), "good")
+    full = Document("full", (("sun", "sings"), ("dark",)), "bad")
+    model = TaskModel(TokenFeatures(features_config(), full.sentences, 1), task.build_head({"input": 30})).eval()
+    assert torch.equal(model.head.logits(*vectors_and_batch(model, task, [empty])), torch.zeros(1, 2))
+    both = model.head.logits(*vectors_and_batch(model, task, [empty, full]))
+    assert torch.equal(both[:1], torch.zeros(1, 2))
+    torch.testing.assert_close(both[1:], model.head.logits(*vectors_and_batch(model, task, [full])))
+
+
+def vectors_and_batch(model, task, examples):
+    batch = task.collate(examples)
+    return model.features.of_texts(batch.texts), batch
+
+
 def test_by_default_each_example_has_one_sentence_of_each_kind():
     batch = Batch(["a", "b"], ([("x",), ("y",)], [("u",), ("v",)]), {"label": torch.zeros(2)})
     moved = batch.to(torch.device("cpu"))
@@ -118,3 +139,33 @@ def test_a_task_with_its_own_fit_runs_to_a_record(folder, command, tmp_path):
     for example, similarity, scored in zip(test, queries @ keys.T, found, strict=True):
         nearest = {train[number].label for number in np.flatnonzero(similarity > similarity.max() - 1e-6)}
         assert scored["correct"] in {int(label == example.label) for label in nearest}
+
+
+@pytest.mark.parametrize("returned", [None, {"loss": 1.0}])
+def test_a_fit_without_the_main_score_leaves_a_failed_record(returned, folder, command, tmp_path, monkeypatch):
+    monkeypatch.setattr(Neighbours, "fit", lambda *arguments: returned)
+    chosen = "task=toy_neighbours", "features=ones", f"data_dir={folder}", f"runs_dir={tmp_path}"
+    code, _, err = command("--config-dir", folder / "conf", *chosen)
+    assert code == 1
+    assert "fit of task=toy_neighbours: expected the scores on dev with accuracy, found " in err
+    record = read_record(record_path(tmp_path, Identity("mini", "toy_neighbours", "ones", 1, {})))
+    assert record.status == "failed"
+
+
+@pytest.mark.parametrize(
+    ("metric", "warning"),
+    [
+        (mean_of("correct", 100), None),
+        (mean_of("correct"), r"accuracy of the test examples is 0\.\d+ as declared, but score\(\) returns \d\d\.\d+"),
+        (mean_of("right", 100), "expected right in the score of each test example"),
+    ],
+)
+def test_a_declared_metric_that_is_not_the_score(metric, warning, folder, command, tmp_path, monkeypatch):
+    monkeypatch.setattr(Neighbours, "metrics", {"accuracy": metric})
+    chosen = "task=toy_neighbours", "features=ones", f"data_dir={folder}", f"runs_dir={tmp_path}"
+    code, _, err = command("--config-dir", folder / "conf", *chosen)
+    assert code == 0, err
+    if warning is None:
+        assert "metrics of task" not in err
+    else:
+        assert re.search(f"warning: metrics of task=toy_neighbours: {warning}", err)
