@@ -31,6 +31,7 @@ from elmo.store.row_numbers import (
     Numbers,
     first_within,
     in_batches,
+    joined_numbers,
     padded_numbers,
     running_numbers,
     starts_from,
@@ -62,12 +63,14 @@ class Located:
         rows: row numbers in memory, 0 for padding and sentences elsewhere; None if all are elsewhere.
         reading: rows that are being read from the store, (*rows, width); None if there are none.
         missing: the distinct sentences that must be embedded.
+        number: numbers the rows of these sentences from where each starts.
     """
 
     sentences: list[Key]
     rows: Tensor | None
     reading: Future[Tensor] | None
     missing: list[Key]
+    number: Numbering
 
 
 class CachedLayers(nn.Module):
@@ -302,9 +305,14 @@ class CachedLayers(nn.Module):
         self.shelf.take(rows, into.numpy())
         return into
 
-    def locate(self, sentences: Sequence[Sentence]) -> Located:
-        """Looks up the layers of a padded batch and starts to read those in the store."""
-        return self._locate(sentences, padded_numbers)
+    def locate(self, sentences: Sequence[Sentence], counts: Sequence[int] | None = None) -> Located:
+        """Looks up the layers of a padded batch and starts to read those in the store.
+
+        Args:
+            sentences: the sentences of the batch.
+            counts: if given, a row of the batch is a text of the next `counts` sentences, instead of one sentence.
+        """
+        return self._locate(sentences, padded_numbers if counts is None else partial(joined_numbers, counts=counts))
 
     def _locate(self, sentences: Sequence[Sentence], number: Numbering) -> Located:
         # A lookup hashes a sentence word by word, so each is looked up only once if all are in memory.
@@ -321,7 +329,8 @@ class CachedLayers(nn.Module):
             found = zip(keys, starts, stored, strict=True)
             missing = list(dict.fromkeys(key for key, one, other in found if key and one == other == NOWHERE))
         in_memory = any(start != NOWHERE for start in starts) or (reading is None and not missing)
-        return Located(keys, torch.from_numpy(number(starts, keys)) if in_memory else None, reading, missing)
+        rows = torch.from_numpy(number(starts, keys)) if in_memory else None
+        return Located(keys, rows, reading, missing, number)
 
     def embed(self, located: Iterable[Located]) -> Held | None:
         """Embeds the missing sentences of these texts of a batch, each once and all together; None if none are."""
@@ -338,14 +347,14 @@ class CachedLayers(nn.Module):
 
     def layers_at(self, located: Located, held: Held | None) -> Tensor:
         """The same for a located batch and its embedded missing sentences."""
-        return self._spread(self._gather(located, held, padded_numbers))
+        return self._spread(self._gather(located, held))
 
     def token_layers(self, sentences: Sequence[Sentence]) -> Tensor:
         """The layers of all tokens, sentence after sentence without padding, (n_layers, tokens, dim)."""
         located = self._locate(sentences, running_numbers)
-        return self._spread(self._gather(located, self.embed([located]), running_numbers))
+        return self._spread(self._gather(located, self.embed([located])))
 
-    def _gather(self, located: Located, held: Held | None, number: Numbering) -> Tensor:
+    def _gather(self, located: Located, held: Held | None) -> Tensor:
         """Stored rows, (*rows, width), from memory, the store and what was embedded now."""
         device = self._table.device
         found = []
@@ -357,7 +366,7 @@ class CachedLayers(nn.Module):
             if held is None:
                 raise ValueError(f"{len(located.missing)} sentences must be embedded first")
             starts = [held.starts.get(key, NOWHERE) for key in located.sentences]
-            found.append(held.table[upload(number(starts, located.sentences), device)])
+            found.append(held.table[upload(located.number(starts, located.sentences), device)])
         return found[0] if len(found) == 1 else torch.stack(found).sum(dim=0)
 
     def _spread(self, rows: Tensor) -> Tensor:

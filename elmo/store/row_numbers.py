@@ -37,6 +37,17 @@ def running_numbers(starts: Sequence[int], sentences: Sequence[Key]) -> Numbers:
     return np.where(first == NOWHERE, 0, first + step)
 
 
+def joined_numbers(starts: Sequence[int], sentences: Sequence[Key], counts: Sequence[int]) -> Numbers:
+    """Row numbers for a padded batch of texts, (texts, tokens), each of the next `counts` sentences, one or more."""
+    lengths = np.array([len(sentence) for sentence in sentences], dtype=np.int64)
+    firsts = np.cumsum(np.array(counts, dtype=np.int64)) - counts
+    tokens = np.add.reduceat(lengths, firsts)[:, None]  # of each text
+    inside = np.arange(tokens.max(initial=0)) < tokens
+    numbers = np.zeros(inside.shape, dtype=np.int64)
+    numbers[inside] = running_numbers(starts, sentences)
+    return numbers
+
+
 def first_within(tokens: int, keys: Sequence[Key]) -> list[Key]:
     """The longest prefix of the sentences with at most this many tokens in all."""
     ends = accumulate(map(len, keys))

@@ -19,17 +19,19 @@ from tasks.features.word_index import LONGEST_WORD, WordNumbers
 
 @dataclass
 class CharactersConfig:
-    """A character CNN: embedding width, number of filters, their width."""
+    """A character CNN: embedding width, number of filters, their width, and the dropout of its vectors."""
 
     recipe: ClassVar[int] = 1
     dim: int = 16
     filters: int = 128
     width: int = 3
+    dropout: float = 0.0
 
     def check(self) -> None:
         """Raises an InputError for a value out of range."""
-        for name, value in vars(self).items():
-            checks.width(f"features.characters.{name}", value)
+        for name in ("dim", "filters", "width"):
+            checks.width(f"features.characters.{name}", getattr(self, name))
+        checks.dropout("features.characters.dropout", self.dropout)
         if self.width > LONGEST_WORD:
             raise InputError(
                 f"features.characters.width: expected at most the {LONGEST_WORD} characters that are read of a "
@@ -46,6 +48,7 @@ class CharacterCnn(FeaturePart):
         self.widths = {"input": config.filters}
         self.embedding = nn.Embedding(N_CHARACTERS, config.dim)
         self.convolution = nn.Conv1d(config.dim, config.filters, config.width)
+        self.dropout = nn.Dropout(config.dropout)
         self.register_buffer("_spelling", torch.zeros(1, LONGEST_WORD, dtype=torch.long), persistent=False)
         self.register_buffer("_spelled", torch.zeros(1, dtype=torch.long), persistent=False)
         self._spelling: Tensor  # of each word by its number, (words, characters)
@@ -62,7 +65,7 @@ class CharacterCnn(FeaturePart):
         for text in texts:
             spelling = self._spelling[text.distinct, : max(text.longest, self.width)]
             by_word = self(spelling, self._spelled[text.distinct])
-            yield {"input": nn.functional.embedding(text.places, by_word)}
+            yield {"input": self.dropout(nn.functional.embedding(text.places, by_word))}
 
     def forward(self, spelling: Tensor, lengths: Tensor) -> Tensor:
         """The vectors of some words: (words, characters), (words,) -> (words, filters).

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
@@ -22,6 +23,7 @@ from elmo.sources import bilm, controls
 from elmo.store.cached_layers import MEMORY_GB, CachedLayers, Located
 from elmo.store.opening import open_shelf
 from elmo.store.shelf import LIMIT_GB, PRECISIONS, ShelfDescription
+from elmo.tokeniser import sentences_of_tokens
 from tasks.features.parts import FeaturePart, LocatedText
 from tasks.interface import PLACES, Sentence
 
@@ -34,7 +36,10 @@ class FrozenConfig:
         places: where they enter: some of input, hidden and output, as far as the task's head offers them.
         layers: mix, last, or the number of a layer.
         l2: lambda, on the raw mix weights.
+        dropout: of the mixed layers alone; features.dropout and the head's own dropout follow it.
         precision: float16 or float32, of the frozen layers before they are mixed. It changes the last digits of scores.
+        by_sentence: whether the source reads a text of several sentences, such as a passage of SQuAD, one by one, as a
+            biLM was trained; the head still sees the whole text. See `elmo.tokeniser.sentences_of_tokens`.
     """
 
     recipe: ClassVar[int] = 1
@@ -45,6 +50,7 @@ class FrozenConfig:
     layer_norm: bool = False
     dropout: float = 0.5
     precision: str = "float16"
+    by_sentence: bool = False
 
     def check(self, key: str) -> None:
         """Raises an InputError for a value out of range; `key` is where these settings are in the config."""
@@ -244,14 +250,27 @@ class FrozenLayers(Elmo, FeaturePart):
         )
         self.name = name
         self.widths = dict.fromkeys(self.mixes, self.dim)
+        self._by_sentence = config.by_sentence
+        self._sentences: dict[Sentence, list[Sentence]] = {}  # of each text
 
     def prepare(self, sentences: Iterable[Sentence], reporter: Reporter | None) -> int:
         """Embeds the sentences that are not cached yet."""
+        if self._by_sentence:
+            sentences = chain.from_iterable(map(self._split, sentences))
         return self.source.prepare(sentences, reporter)
 
     def locate(self, sentences: Sequence[Sentence]) -> Located:
         """Where the layers of a padded batch are; a store starts to read those that it has."""
-        return self.source.locate(sentences)
+        if not self._by_sentence:
+            return self.source.locate(sentences)
+        split = list(map(self._split, sentences))
+        return self.source.locate(list(chain.from_iterable(split)), list(map(len, split)))
+
+    def _split(self, text: Sentence) -> list[Sentence]:
+        """The sentences of a text, found once."""
+        if text not in self._sentences:
+            self._sentences[text] = sentences_of_tokens(text)
+        return self._sentences[text]
 
     def vectors(self, texts: Sequence[LocatedText]) -> Iterator[dict[str, Tensor]]:
         """The mixed layers; a sentence that occurs several times in a batch is embedded once."""

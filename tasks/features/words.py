@@ -20,6 +20,8 @@ from tasks.interface import Sentence
 from tasks.modules.seeding import drawing_from
 
 NO_VECTOR = -1
+UNKNOWN = ("drawn", "zero")
+N_SHAPES = 6  # of `shape_of`
 
 
 @dataclass
@@ -27,6 +29,12 @@ class WordsConfig:
     """Word vectors. `dim` is used where there are no pretrained ones (vectors: null).
 
     `recipe` of this and of every other part: raise it when a change of code or of a default alters scores.
+
+    Attributes:
+        unknown: training words without a pretrained vector: drawn gives each a vector at random, zero gives them zeros,
+            as all other words without a vector have.
+        casing: whether a one-hot vector of the word's shape (capitals, digits) follows the word vector.
+        dropout: dropout of these vectors alone.
     """
 
     recipe: ClassVar[int] = 1
@@ -34,14 +42,35 @@ class WordsConfig:
     dim: int = 50
     lowercase: bool = True
     trainable: bool = True
+    unknown: str = "drawn"
+    casing: bool = False
+    dropout: float = 0.0
 
     def check(self) -> None:
         """Raises an InputError for a value out of range."""
         checks.width("features.words.dim", self.dim)
+        checks.one_of(UNKNOWN, "features.words.unknown", self.unknown)
+        checks.dropout("features.words.dropout", self.dropout)
+        if self.unknown == "zero" and not self.vectors:
+            raise InputError(
+                "features.words.unknown=zero: expected pretrained vectors, found features.words.vectors=null"
+            )
 
     def open_vectors(self) -> Vectors | None:
         """The pretrained vectors, if the config names any."""
         return open_vectors(self.vectors) if self.vectors else None
+
+
+def shape_of(word: str) -> int:
+    """The shape of a word: 0 lower case, 1 a first capital, 2 all capitals, 3 mixed, 4 digits alone, 5 no letter."""
+    letters = [letter for letter in word if letter.isalpha()]
+    if not letters:
+        return 4 if any(map(str.isdigit, word)) else 5
+    if not any(map(str.isupper, letters)):
+        return 0
+    if not any(map(str.isupper, letters[1:])):
+        return 1
+    return 2 if not any(map(str.islower, letters)) else 3
 
 
 class WordRows:
@@ -56,7 +85,10 @@ class WordRows:
         self.config = config
         self.vectors = config.open_vectors()
         self.dim = self.vectors.dim if self.vectors else config.dim
-        self.training_words = tuple(dict.fromkeys(map(self._form, chain.from_iterable(training))))
+        words = tuple(dict.fromkeys(map(self._form, chain.from_iterable(training))))
+        if config.unknown == "zero" and self.vectors:
+            words = tuple(self.vectors.pick(words)) or words  # all of them for the error of `initial_table`
+        self.training_words = words
         self._row_of = {word: row for row, word in enumerate(self.training_words)}
         self._pretrained: set[str] = set()
 
@@ -115,23 +147,32 @@ class WordVectors(FeaturePart):
     def __init__(self, config: WordsConfig, training: Iterable[Sentence], seed: int) -> None:
         super().__init__()
         self.index = WordRows(config, training)
-        self.widths = {"input": self.index.dim}
+        self.widths = {"input": self.index.dim + config.casing * N_SHAPES}
+        self.dropout = nn.Dropout(config.dropout)
         self.table = nn.Parameter(self.index.initial_table(seed), requires_grad=config.trainable)
         self.register_buffer("_rows", torch.full((1,), NO_VECTOR), persistent=False)
         self.register_buffer("_more", torch.zeros(0, self.index.dim), persistent=False)
         self._rows: Tensor  # of each word by its number; those after the table are rows of `_more`
         self._more: Tensor  # the pretrained vectors of words that are not training words
+        self.register_buffer("_shapes", torch.zeros(1, N_SHAPES) if config.casing else None, persistent=False)
+        self._shapes: Tensor | None  # the one-hot shape of each word by its number, zeros for padding
 
     def add_words(self, new: Sequence[str], index: WordNumbers) -> None:
         """Gives each word its row. Words that are not training words get their pretrained vector, or zeros."""
         rows, vectors = self.index.add(new)
         self._more = torch.cat([self._more, vectors.to(self._more.device)])
         self._rows = torch.cat([self._rows, torch.tensor(rows).to(self._rows.device)])
+        if self._shapes is not None:
+            shapes = nn.functional.one_hot(torch.tensor([shape_of(word) for word in new]), N_SHAPES)
+            self._shapes = torch.cat([self._shapes, shapes.to(self._shapes)])
 
     def vectors(self, texts: Sequence[LocatedText]) -> Iterator[dict[str, Tensor]]:
-        """The vectors of words, zero where there is none."""
+        """The vectors of words, zero where there is none, and their shapes."""
         for text in texts:
-            yield {"input": self._vectors(self._rows[text.words])}
+            vectors = self._vectors(self._rows[text.words])
+            if self._shapes is not None:
+                vectors = torch.cat([vectors, self._shapes[text.words]], dim=-1)
+            yield {"input": self.dropout(vectors)}
 
     def _vectors(self, rows: Tensor) -> Tensor:
         """The vectors of word rows: (batch, tokens) -> (batch, tokens, dim)."""

@@ -17,16 +17,24 @@ from tasks.modules.layers import BiRnn
 
 @dataclass
 class NerSettings:
-    """The head's sizes: LSTM width per direction and layers, and the dropout around and between them."""
+    """The head's sizes: LSTM width per direction and layers, and the dropout around and between them.
+
+    Attributes:
+        input_dropout: dropout of the features; null takes `dropout`. With 0, the parts of the features can have their
+            own: features.words.dropout, features.characters.dropout, features.elmo.dropout.
+    """
 
     hidden: int = 200
     layers: int = 2
     dropout: float = 0.5
+    input_dropout: float | None = None
 
     def __post_init__(self) -> None:
         checks.width("task.hidden", self.hidden)
         checks.count(checks.MOST_LAYERS, "task.layers", self.layers)
         checks.dropout("task.dropout", self.dropout)
+        if self.input_dropout is not None:
+            checks.dropout("task.input_dropout", self.input_dropout)
 
 
 class BiLstmCrf(Head):
@@ -46,6 +54,7 @@ class BiLstmCrf(Head):
         super().__init__()
         self.tags = list(tags)
         self.dropout = nn.Dropout(settings.dropout)
+        self.input_dropout = nn.Dropout(settings.dropout if settings.input_dropout is None else settings.input_dropout)
         self.encoder = BiRnn(input_dim, settings.hidden, settings.layers, settings.dropout, hidden_dim=hidden_dim)
         self.projection = nn.Linear(self.encoder.output_dim + output_dim, len(tags))
         self.crf = ConstrainedCrf(tags, may_follow)
@@ -53,7 +62,7 @@ class BiLstmCrf(Head):
     def _emissions(self, features: FeatureBatch) -> Tensor:
         """The scores of the tags for the CRF, (batch, tokens, tags)."""
         encoded = self.encoder(
-            self.dropout(features.input), features.lengths, features.hidden
+            self.input_dropout(features.input), features.lengths, features.hidden
         )  # (batch, tokens, 2 * hidden)
         emissions: Tensor = self.projection(torch.cat([self.dropout(encoded), features.output], dim=-1))
         return emissions

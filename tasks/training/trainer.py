@@ -24,7 +24,7 @@ from tasks.features.parts import LocatedText
 from tasks.features.token_features import TokenFeatures
 from tasks.interface import Batch, FeatureBatch, Head, Scores, Task
 from tasks.modules.seeding import named_seed
-from tasks.training.batching import plan_batches
+from tasks.training.batching import BATCHES, plan_batches
 from tasks.training.optimisers import OPTIMIZERS, plateau_schedule
 from tasks.training.weight_average import WeightAverage
 
@@ -41,6 +41,8 @@ class TrainerConfig:
         patience: epochs without a better dev score after which training stops; null for no early stopping.
         batch_size: maximum examples in a batch.
         batch_tokens: maximum padded tokens in a batch; bounds the memory.
+        batches: length trains on batches of examples of similar length; random on examples of any length, with more
+            padding.
         optimizer: adam or adadelta.
         grad_norm: gradients are scaled down to this norm; null for no clipping.
         plateau_factor: the learning rate is multiplied by it after `plateau_patience` epochs without a better score.
@@ -52,6 +54,7 @@ class TrainerConfig:
     patience: int | None = 25
     batch_size: int = 64
     batch_tokens: int = 8192
+    batches: str = "length"
     optimizer: str = "adam"
     lr: float = 0.001
     weight_decay: float = 0.0
@@ -65,6 +68,7 @@ class TrainerConfig:
         """Raises an InputError for a value out of range."""
         checks.one_of(OPTIMIZERS, "trainer.optimizer", self.optimizer)
         checks.one_of(PRECISIONS, "trainer.precision", self.precision)
+        checks.one_of(BATCHES, "trainer.batches", self.batches)
         for name in ("epochs", "batch_size", "batch_tokens", "patience"):
             checks.at_least(1, f"trainer.{name}", getattr(self, name))
         for name in ("weight_decay", "plateau_patience"):
@@ -241,7 +245,8 @@ class Trainer:
     ) -> float:
         """The mean loss of one epoch of training."""
         config = self.config
-        plan = plan_batches(sizes, config.batch_size, config.batch_tokens, named_seed(self.seed, "batches", epoch))
+        seed, by_length = named_seed(self.seed, "batches", epoch), config.batches == "length"
+        plan = plan_batches(sizes, config.batch_size, config.batch_tokens, seed, by_length)
         model.train()
         losses: list[Tensor] = []
         trained = list(model.trained().values())

@@ -1,7 +1,7 @@
 # ruff: noqa: RUF001 - typographic characters are tested
 import pytest
 
-from elmo.tokeniser import MAX_WORD_BYTES, Tokeniser, sentences
+from elmo.tokeniser import MAX_WORD_BYTES, Tokeniser, sentences, sentences_of_tokens
 
 PTB = [
     # contractions and possessives
@@ -105,6 +105,27 @@ SPLITS = [
 @pytest.mark.parametrize(("text", "expected"), SPLITS, ids=[text[:40] for text, _ in SPLITS])
 def test_sentences_end_where_a_reader_would_end_them(text, expected):
     assert [" ".join(sentence) for sentence in sentences(text)] == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [pair for pair in SPLITS if "\n" not in pair[0]], ids=lambda value: str(value)[:40]
+)
+def test_tokens_of_several_sentences_end_where_their_text_does(text, expected):
+    tokens = " ".join(expected).split()
+    assert [" ".join(sentence) for sentence in sentences_of_tokens(tokens)] == (expected or [""])
+
+
+@pytest.mark.parametrize(
+    "expected",
+    [
+        ['" It rained .', 'He left . "', "Then the sun came out ."],
+        ["It rained . [ 12 ] He left ."],
+        ["It rained .", '" He left . "', '( " Why ? " )', "She smiled ."],
+        ["The firm of Smith Inc .", "It grew in the U.S.", "There it ended"],
+    ],
+)
+def test_ends_that_tokens_alone_must_show(expected):
+    assert [" ".join(sentence) for sentence in sentences_of_tokens(" ".join(expected).split())] == expected
 
 
 def test_whitespace_keeps_lines_and_tokens():

@@ -35,6 +35,11 @@ def features_config(places=("input",), vectors=None, **settings):
     return FeaturesConfig(name="test", **parts)
 
 
+def words_only(vectors=None, **settings):
+    """Features of word vectors alone."""
+    return features_config(None, words=WordsConfig(vectors, **settings), characters=None)
+
+
 def run_of(*overrides):
     """The run config that these overrides compose."""
     return run_config(compose_config(overrides))

@@ -2,7 +2,15 @@
 
 import pytest
 
-from elmo.store.row_numbers import NOWHERE, first_within, in_batches, padded_numbers, running_numbers, starts_from
+from elmo.store.row_numbers import (
+    NOWHERE,
+    first_within,
+    in_batches,
+    joined_numbers,
+    padded_numbers,
+    running_numbers,
+    starts_from,
+)
 
 A, B, C, EMPTY = ("a",), ("b", "b"), ("c", "c", "c"), ()
 
@@ -25,6 +33,9 @@ def test_numbers_of_rows_are_0_for_padding_and_for_what_is_nowhere(starts):
     ]
     assert running_numbers(starts, sentences).tolist() == [number for row in counted for number in row]
     assert padded_numbers(starts, sentences).tolist() == [row + [0] * (3 - len(row)) for row in counted]
+    texts = [counted[0] + counted[1], counted[2], counted[3]]
+    assert joined_numbers(starts, sentences, [2, 1, 1]).tolist() == [row + [0] * (5 - len(row)) for row in texts]
+    assert joined_numbers(starts, sentences, [1] * 4).tolist() == padded_numbers(starts, sentences).tolist()
 
 
 def test_no_sentence_has_no_rows():

@@ -10,7 +10,7 @@ import torch
 from elmo import InputError, random_bilm, save_bilm
 from elmo.common.progress import Reporter
 from tasks.data.datasets import DataSource
-from tasks.features.frozen_layers import SourceConfig
+from tasks.features.frozen_layers import ElmoConfig, SourceConfig, StoreConfig
 from tasks.features.token_features import TokenFeatures, features_fingerprint, features_recipes
 from tasks.running.experiment import RunOutcome, train_and_test
 from tasks.running.plan import RunPlan
@@ -113,6 +113,46 @@ def test_at_every_place_of_ner_all_that_trains_gets_a_gradient():
     assert sum("joining" in name for name in trained) == 2
     assert sum("mixes" in name for name in trained) == 3 * 2
     assert [name for name, value in trained.items() if value.grad is None or not value.grad.any()] == []
+
+
+class TestBySentence:
+    """The source reads sentences; the head and the other parts see the whole text."""
+
+    split = ((("It", "rained", "."), ("He", "left", "!"), ("Why", "?")), (("No", "end"),), (("He", "left", "!"),))
+    texts = tuple(sum(sentences, ()) for sentences in split)
+
+    def config(self, by_sentence):
+        elmo = ElmoConfig(weights="tiny", untrained=True, dropout=0.0, precision="float32", by_sentence=by_sentence)
+        return features_config(elmo=elmo)
+
+    @pytest.mark.parametrize("met", [True, False])
+    @pytest.mark.parametrize("stored", [True, False])
+    def test_layers_are_those_of_each_sentence_alone(self, met, stored, tmp_path):
+        store = StoreConfig(str(tmp_path)) if stored else None
+        features = TokenFeatures(self.config(True), self.texts, 1, store).eval()
+        whole = TokenFeatures(self.config(False), self.texts, 1).eval()
+        if met:
+            assert features.meet(self.texts) == 0
+        batch, plain = features(self.texts), whole(self.texts)
+        assert torch.equal(batch.mask, plain.mask)
+        assert torch.equal(batch.input[..., :14], plain.input[..., :14]), "words and characters"
+        bilm = random_bilm("tiny", 0)
+        for row, sentences in zip(batch.input[..., 14:], self.split, strict=True):
+            alone = torch.cat([bilm.layers([sentence]).mean(dim=0)[0] for sentence in sentences])
+            torch.testing.assert_close(row[: len(alone)], alone, rtol=0, atol=1e-6)
+            assert not row[len(alone) :].any()
+        assert not torch.allclose(batch.input[0, :, 14:], plain.input[0, :, 14:], atol=1e-3)
+        if stored and met:
+            assert set(features.elmo.source._stored) == {sentence for text in self.split for sentence in text}
+
+    def test_a_passage_of_squad(self):
+        """Its head gets a loss over the whole passage, and gradients through all mixes."""
+        config = run_of("task=squad", "data=mini", *ELMO, "features.elmo.by_sentence=true", "task.hidden=8")
+        assert config.variant["features.elmo.by_sentence"] is True
+        examples = DataSource(config.data, config.data_dir).load(config.task, "train").examples[:4]
+        model = model_of(config, examples).train()
+        model.loss(config.task.collate(examples)).backward()
+        assert all(mix.scalars.grad.any() for mix in model.features.elmo.mixes.values())
 
 
 class TestErrors:

@@ -13,7 +13,7 @@ from tasks.features.words import WordsConfig
 from tasks.modules.layers import BiRnn
 from tasks.modules.seeding import drawing_from, initialise, named_seed
 from tasks.ner.head import BiLstmCrf, NerSettings
-from tests.tasks.making import features_config
+from tests.tasks.making import features_config, words_only
 
 TRAIN = [("The", "cat", "sat", "."), ("Dogs", "bark", "!"), ("I", "am", "unheard", "of")]
 OTHER = [("The", "unicorn", "sat", "on", "a", "mat"), ("Zxqwv",), ("dogs", "BARK", "!"), TRAIN[0]]
@@ -22,19 +22,6 @@ TINY_DIM = random_bilm("tiny", 0).dim
 
 def features_of(config, train=TRAIN, seed=1):
     return TokenFeatures(config, train, seed).eval()
-
-
-@pytest.fixture
-def vectors(tmp_path):
-    """A file of vectors that are easy to tell apart: word number, 10, 100."""
-    words = ["the", "cat", "sat", ".", "dogs", "unicorn", "mat", "The"]
-    path = tmp_path / "vectors.txt"
-    path.write_text("".join(f"{word} {number} 10 100\n" for number, word in enumerate(words)))
-    return str(path)
-
-
-def words_only(vectors=None, **settings):
-    return features_config(None, words=WordsConfig(vectors, **settings), characters=None)
 
 
 class TestWidths:
@@ -352,6 +339,21 @@ class TestDropout:
         batch = TokenFeatures(config, self.sentences, 1).train()(self.sentences)
         assert (batch.input == 0).float().mean().item() == pytest.approx(0.5, abs=0.05)
         assert not (batch.output == 0).any()
+
+    @pytest.mark.parametrize("shares", [(0.3, 0.0, 0.0), (0.0, 0.6, 0.0), (0.0, 0.0, 0.25)])
+    def test_each_part_may_have_its_own(self, shares):
+        words, characters, elmo = shares
+        config = features_config(
+            words=WordsConfig(None, dim=6, dropout=words),
+            characters=CharactersConfig(4, 8, 3, dropout=characters),
+            elmo=ElmoConfig(weights="tiny", untrained=True, dropout=elmo, precision="float32"),
+        )
+        features = TokenFeatures(config, self.sentences, 1)
+        whole, dropped = features.eval()(self.sentences).input, features.train()(self.sentences).input
+        zeros = (dropped == 0) & (whole != 0)  # a ReLU makes zeros too
+        for part, share in zip((slice(6), slice(6, 14), slice(14, None)), shares, strict=True):
+            found = zeros[..., part].sum() / (whole[..., part] != 0).sum()
+            assert found.item() == pytest.approx(share, abs=0.06 if share else 0)
 
     @pytest.mark.parametrize("share", [0.0, 0.25])
     def test_that_of_elmo_is_the_one_that_was_asked_for(self, share):

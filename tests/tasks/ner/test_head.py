@@ -38,6 +38,17 @@ def test_dropout_of_input_and_states_but_not_of_what_joins_the_output(head):
     assert (joined == 1).all()
 
 
+@pytest.mark.parametrize("share", [0.0, 0.2])
+def test_the_input_may_have_its_own_dropout(share):
+    head = BiLstmCrf(NerSettings(hidden=50, layers=1, dropout=0.5, input_dropout=share), ["O", "S-P"], 400, 3)
+    read = {}
+    head.encoder.register_forward_pre_hook(lambda _, given: read.update(encoder=given[0]))
+    head.projection.register_forward_pre_hook(lambda _, given: read.update(projection=given[0]))
+    head.train()._emissions(ONES)
+    assert (read["encoder"] == 0).float().mean().item() == pytest.approx(share, abs=0.05)
+    assert (read["projection"][..., :100][MASK] == 0).float().mean().item() == pytest.approx(0.5, abs=0.1)
+
+
 def test_what_joins_the_hidden_states_is_read_by_the_second_layer_alone():
     """A change at `hidden` leaves the first layer's states and changes the emissions; no width, no parameters."""
     torch.manual_seed(0)

@@ -49,8 +49,8 @@ class TestUnknownAndWrong:
             ("sed=3", "unknown key sed. Did you mean seed? Known there: data,"),
             ("+sed=3", "unknown key sed. Did you mean seed?"),
             ("+trainer.foo=3", "unknown key trainer.foo. Known there: batch_size,"),
-            ("task.hiden=3", "unknown key task.hiden. Did you mean task.hidden? Known there: dropout, hidden, layers."),
-            ("features.words.vecs=x", "Did you mean features.words.vectors? Known there: dim, lowercase,"),
+            ("task.hiden=3", "unknown key task.hiden. Did you mean task.hidden? Known there: dropout, hidden,"),
+            ("features.words.vecs=x", "Did you mean features.words.vectors? Known there: casing, dim,"),
             ("datasets.mini.reader.comments=true", "To add it, type +datasets.mini.reader.comments=VALUE."),
             ("+datasets.mini.reader.comment=true", "key data.reader.comment. Did you mean data.reader.comments?"),
             ("trainer.epochs=many", "trainer.epochs: Value 'many' of type 'str' could not be converted to Integer"),
@@ -79,6 +79,10 @@ class TestUnknownAndWrong:
         [
             ("trainer.optimizer=adma", "trainer.optimizer: expected adam or adadelta, found 'adma'"),
             ("trainer.weight_decay=-1", "trainer.weight_decay: expected at least 0, found -1"),
+            ("trainer.batches=sorted", "trainer.batches: expected length or random, found 'sorted'"),
+            ("task.input_dropout=1", "task.input_dropout: expected at least 0 and below 1, found 1"),
+            ("features.words.dropout=1", "features.words.dropout: expected at least 0 and below 1, found 1"),
+            ("features.characters.dropout=-1", "features.characters.dropout: expected at least 0 and below 1"),
             ("trainer.plateau_factor=2", "trainer.plateau_factor: expected null or a factor between 0 and 1, found 2"),
             ("trainer.plateau_patience=-1", "trainer.plateau_patience: expected at least 0, found -1"),
             ("trainer.grad_norm=nan", "trainer.grad_norm: expected a finite number, found nan"),
@@ -275,17 +279,17 @@ class TestShippedFiles:
             return {field.name for field in dataclasses.fields(kind)}
 
         assert fields(FeaturesConfig) == {"name", "title", "words", "characters", "elmo", "frozen", "dropout"}
-        assert fields(WordsConfig) == {"vectors", "dim", "lowercase", "trainable"}
-        assert fields(CharactersConfig) == {"dim", "filters", "width"}
+        assert fields(WordsConfig) == {"vectors", "dim", "lowercase", "trainable", "unknown", "casing", "dropout"}
+        assert fields(CharactersConfig) == {"dim", "filters", "width", "dropout"}
         elmo = {"enabled", "weights", "untrained", "untrained_seed", "places", "layers", "l2", "layer_norm", "dropout"}
-        elmo |= {"control", "draw"}
+        elmo |= {"control", "draw", "by_sentence"}
         assert fields(ElmoConfig) == elmo | {"precision"}
 
     def test_ner_has_the_settings_of_the_paper(self):
         """Facts B.1: AllenNLP's presets ner.jsonnet and ner_elmo.jsonnet."""
         config = run_of("task=ner", "features=elmo", "data=paper")
-        assert vars(config.task.settings) == {"hidden": 200, "layers": 2, "dropout": 0.5}
-        assert vars(config.features.characters) == {"dim": 16, "filters": 128, "width": 3}
+        assert vars(config.task.settings) == {"hidden": 200, "layers": 2, "dropout": 0.5, "input_dropout": None}
+        assert vars(config.features.characters) == {"dim": 16, "filters": 128, "width": 3, "dropout": 0.0}
         assert (config.features.words.vectors, config.features.words.trainable) == ("glove-6b-50d", True)
         elmo = config.features.elmo
         assert (elmo.places, elmo.l2, elmo.dropout, elmo.layer_norm) == (["input"], 0.1, 0.0, False)

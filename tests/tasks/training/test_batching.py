@@ -1,10 +1,12 @@
 """Batches: every example once, within the bounds, decided by the seed."""
 
 import random
+import statistics
 
 import pytest
 
 from tasks.training.batching import plan_batches
+from tests.tasks.training.test_trainer import Line, fit
 
 
 def sizes_like_text(n=500):
@@ -12,11 +14,11 @@ def sizes_like_text(n=500):
     return [1 + int(draw.expovariate(1 / 20)) for _ in range(n)]
 
 
-@pytest.mark.parametrize("shuffle_seed", [None, 1, 2])
+@pytest.mark.parametrize(("shuffle_seed", "by_length"), [(None, True), (1, True), (2, True), (1, False), (2, False)])
 @pytest.mark.parametrize(("max_examples", "max_tokens"), [(1, 1000), (8, 100), (64, 200), (64, 10**9), (10**6, 300)])
-def test_every_example_once_and_within_bounds(max_examples, max_tokens, shuffle_seed):
+def test_every_example_once_and_within_bounds(max_examples, max_tokens, shuffle_seed, by_length):
     sizes = sizes_like_text()
-    batches = plan_batches(sizes, max_examples, max_tokens, shuffle_seed)
+    batches = plan_batches(sizes, max_examples, max_tokens, shuffle_seed, by_length)
     assert sorted(example for batch in batches for example in batch) == list(range(len(sizes)))
     for batch in batches:
         assert 0 < len(batch) <= max_examples
@@ -46,9 +48,21 @@ def test_lengths_are_alike_in_a_batch():
     assert padding(plan_batches(sizes, 32, 10**9, shuffle_seed=1)) < padding(in_order) / 3
 
 
-def test_seeds_decide_the_batches_and_their_order():
+def test_random_batches_mix_all_lengths():
+    """Each batch is a draw from all: its mean length is near the mean of all, and there are as many batches."""
+    sizes = sizes_like_text(6400)
+    batches = plan_batches(sizes, 64, 10**9, 3, by_length=False)
+    assert len(batches) == len(plan_batches(sizes, 64, 10**9, 3)) == 100
+    mean, spread = statistics.fmean(sizes), statistics.stdev(sizes)
+    off = [(statistics.fmean(sizes[example] for example in batch) - mean) / (spread / 8) for batch in batches]
+    assert max(map(abs, off)) < 5
+    assert 0.7 < statistics.stdev(off) < 1.3, "standard normal"
+
+
+@pytest.mark.parametrize("by_length", [True, False])
+def test_seeds_decide_the_batches_and_their_order(by_length):
     sizes = sizes_like_text()
-    first, again, other = (plan_batches(sizes, 16, 2000, seed) for seed in (1, 1, 2))
+    first, again, other = (plan_batches(sizes, 16, 2000, seed, by_length) for seed in (1, 1, 2))
     assert first == again
     assert first != other
     assert {frozenset(batch) for batch in first} != {frozenset(batch) for batch in other}, (
@@ -63,6 +77,21 @@ def test_the_global_generator_is_unchanged():
     expected = random.Random(5).random()
     plan_batches([1, 2, 3], 2, 10, shuffle_seed=1)
     assert random.random() == expected
+
+
+def test_the_trainer_s_key_reaches_them():
+    """Two examples a batch, of length 1 or 50: by length a batch never has both."""
+    train = [(str(number), length, 0.0) for number, length in enumerate([1, 50] * 20)]
+    mixed = {}
+    for kind in ("length", "random"):
+        task, batches = Line([0]), []
+        task.collate = lambda examples, task=task, to=batches: to.append(examples) or Line.collate(task, examples)
+        fit(task, train, epochs=1, batch_size=2, batches=kind)
+        trained = batches[:20]  # the others are dev's
+        assert sorted(example[0] for batch in trained for example in batch) == sorted(example[0] for example in train)
+        mixed[kind] = sum(len({example[1] for example in batch}) == 2 for batch in trained)
+    assert mixed["length"] == 0
+    assert mixed["random"] > 3
 
 
 def test_without_a_seed_by_length_and_number():
