@@ -9,7 +9,8 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.types import RunMode
 
 from elmo.common.errors import InputError
-from results.records.experiment_file import NOT_RECORDED, experiment_names
+from results.records.experiment_file import NOT_RECORDED, experiment_names, load_experiment
+from results.records.identity import Identity
 from results.records.record import read_record
 from results.records.sweep_manifest import read_manifests
 from tasks.data.datasets import DataSource
@@ -107,6 +108,19 @@ class TestShipped:
             source = DataSource(config.data, config.data_dir, train_fraction=float(share), seed=1)
             sizes.add(len(source.load(config.task, "train").examples))
         assert sizes == {150, 300, 600, 900}
+
+    def test_scaling_reads_each_bilm_from_the_user_s_folder(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("ELMO_BILMS", str(tmp_path))
+        runs = runs_of("experiment=scaling", "task=ner", "seed=1")
+        weights = [typed_config([f"{key}={value}" for key, value in run.items()]).features.elmo for run in runs[1:]]
+        bilms = ["tiny", "small-10", "small-30", "small", "medium", "original"]
+        assert [elmo.weights for elmo in weights] == [str(tmp_path / name) for name in bilms]
+        # A record names weights by the last part of their path; each is the record of one arm.
+        cells = load_experiment("scaling").narrowed({"task": ["ner"], "seed": ["1"]}).cells
+        for cell in cells[1:]:
+            config = typed_config(cell.overrides)
+            identity = Identity("paper", "ner", "elmo", 1, config.variant)
+            assert [other.arm for other in cells if other.is_run(identity, config.resolved)] == [cell.arm]
 
 
 def test_settings_that_records_do_not_have_are_those_of_the_config():
