@@ -125,7 +125,8 @@ def some_lengths(batch: int, tokens: int) -> Tensor:
     return lengths
 
 
-def torchs_states(layer: BiRnn, x: Tensor, lengths: Tensor) -> Tensor:
+def torchs_states(layer: BiRnn, x: Tensor, lengths: Tensor, hidden: Tensor | None = None) -> Tensor:
+    assert hidden is None or hidden.shape[-1] == 0  # torch's stack has no place between its layers
     packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
     return pad_packed_sequence(layer.rnn(packed)[0], batch_first=True, total_length=x.shape[1])[0]
 

@@ -223,7 +223,7 @@ def test_options_of_another_bilm(failing, source, tmp_path):
     other["lstm"]["dim"] = 32
     (tmp_path / "other.json").write_text(json.dumps(other), encoding="utf-8")
     message = failing(source, tmp_path / "out.hdf5", "--options", str(tmp_path / "other.json"))
-    assert "LSTMCell/W_0': expected shape (12, 128) by its options, found (12, 80)" in message
+    assert "LSTMCell/W_0': expected shape (12, 128) by its options, found shape (12, 80)" in message
 
 
 @pytest.mark.parametrize(

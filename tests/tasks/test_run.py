@@ -353,7 +353,11 @@ def test_the_data_folder_may_come_from_the_environment(place, command, tmp_path,
 def test_help(command, flag):
     code, out, _ = command(flag)
     assert code == 0
-    tasks_there = "|".join(sorted(path.stem for path in Path(conf.__file__).parent.glob("task/*.yaml")))
-    assert out.strip() == tasks.run.HELP.strip().replace("{tasks}", tasks_there)
+    tasks_there, experiments_there = (
+        sorted(path.stem for path in Path(conf.__file__).parent.glob(f"{group}/*.yaml"))
+        for group in ("task", "experiment")
+    )
+    expected = tasks.run.HELP.strip().replace("{tasks}", "|".join(tasks_there))
+    assert out.strip() == expected.replace("{experiments}", ", ".join(experiments_there))
     for word in ("task=ner", "features=", "data=", "seed=", "limit=", "device=", "threads=", "runs_dir=", "data_dir="):
         assert word in out
