@@ -108,7 +108,7 @@ def test_folders_of_the_user_do_not_hide_the_packages_of_an_editable_install(clo
         (mine / name).mkdir(parents=True)
     where = f"import site; site.addsitedir({str(site)!r}); import conf, results; print(conf.__file__, results.__file__)"
     environment = {**os.environ, "PYTHONPATH": ""}
-    without_others = (sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, ''); {where}")
+    without_others = (sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, ''); {where}")
     found = call(*without_others, cwd=mine, env=environment).split()
     assert found == [str(clone / name / "__init__.py") for name in ("conf", "results")]
 

@@ -125,6 +125,7 @@ def test_weights_and_options_are_not_overwritten(source, tmp_path, capsys, given
     assert {path: path.read_bytes() for path in (tmp_path / "model").iterdir()} == files
 
 
+@pytest.mark.integration
 def test_damage_in_the_store_is_named_and_changes_nothing(source, weights, tmp_path, repository):
     store = tmp_path / "store"
     assert run(source, tmp_path / "expected.hdf5", weights, "--store", str(store)) == 0
@@ -137,8 +138,9 @@ def test_damage_in_the_store_is_named_and_changes_nothing(source, weights, tmp_p
         cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(repository)}, capture_output=True, text=True, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0
-    assert done.stderr.startswith(f"elmo.embed:  {rows.parent}: 1 sentences are damaged")
-    assert done.stderr.count("\n") == 1
+    lines = [line for line in done.stderr.splitlines() if "in torch alone, which is slower" not in line]
+    assert len(lines) == 1
+    assert lines[0].startswith(f"elmo.embed:  {rows.parent}: 1 sentences are damaged")
     with h5py.File(tmp_path / "expected.hdf5") as expected, h5py.File(tmp_path / "out.hdf5") as found:
         for number in map(str, range(len(LINES))):
             assert (found[number][...] == expected[number][...]).all()

@@ -109,6 +109,7 @@ def test_by_default_each_example_has_one_sentence_of_each_kind():
     assert list(moved.targets) == ["label"]
 
 
+@pytest.mark.integration
 def test_a_task_over_documents_runs_to_a_record(folder, command, tmp_path):
     path, record = finished(command, folder, tmp_path, "toy_documents")
     train = read(folder / "train.txt")
@@ -125,6 +126,7 @@ def test_a_task_over_documents_runs_to_a_record(folder, command, tmp_path):
     assert len(examples_of(path, record)) == 30
 
 
+@pytest.mark.integration
 def test_a_task_with_its_own_fit_runs_to_a_record(folder, command, tmp_path):
     """The predictions are those of a search by hand: with such vectors, a mean vector is a bag of words."""
     path, record = finished(command, folder, tmp_path, "toy_neighbours")
@@ -142,6 +144,7 @@ def test_a_task_with_its_own_fit_runs_to_a_record(folder, command, tmp_path):
 
 
 @pytest.mark.parametrize("returned", [None, {"loss": 1.0}])
+@pytest.mark.integration
 def test_a_fit_without_the_main_score_leaves_a_failed_record(returned, folder, command, tmp_path, monkeypatch):
     monkeypatch.setattr(Neighbours, "fit", lambda *arguments: returned)
     chosen = "task=toy_neighbours", "features=ones", f"data_dir={folder}", f"runs_dir={tmp_path}"
@@ -160,6 +163,7 @@ def test_a_fit_without_the_main_score_leaves_a_failed_record(returned, folder, c
         (mean_of("right", 100), "expected right in the score of each test example"),
     ],
 )
+@pytest.mark.integration
 def test_a_declared_metric_that_is_not_the_score(metric, warning, folder, command, tmp_path, monkeypatch):
     monkeypatch.setattr(Neighbours, "metrics", {"accuracy": metric})
     chosen = "task=toy_neighbours", "features=ones", f"data_dir={folder}", f"runs_dir={tmp_path}"

@@ -94,6 +94,7 @@ def differing(root, records, changes):
     return [line for line in lines if not line.endswith(" same")]
 
 
+@pytest.mark.integration
 def test_published_fingerprints_survive_growth(tmp_path):
     records = one_record_of_each_kind()
     assert len(records) > 20
@@ -101,6 +102,7 @@ def test_published_fingerprints_survive_growth(tmp_path):
     assert differing(tmp_path, records, changes) == []
 
 
+@pytest.mark.integration
 def test_a_higher_recipe_changes_the_fingerprints_of_its_task_alone(tmp_path):
     one_each = {path.relative_to(PUBLISHED).parts[1]: path for path in one_record_of_each_kind()}
     (line,) = differing(tmp_path, list(one_each.values()), [raise_a_recipe])

@@ -16,6 +16,8 @@ from elmo.store.cached_layers import CachedLayers
 from elmo.store.shelf import Shelf, ShelfDescription, key_of
 from tests.elmo.store.stores import DISTINCT, SENTENCES, sentences_embedded
 
+pytestmark = pytest.mark.integration
+
 
 class TestCommand:
     @pytest.fixture

@@ -107,6 +107,7 @@ class TestIndex:
         assert [path.name for path in filled.parent.iterdir()] == [filled.name]
 
     @pytest.mark.parametrize("kept", [5000, 12000])
+    @pytest.mark.integration
     def test_the_command_names_it_and_drops_it(self, filled, kept):
         os.truncate(filled / "index" / "data.mdb", kept)
         command = [sys.executable, "-m", "elmo.store", "--store", str(filled.parent)]
@@ -199,6 +200,7 @@ def stop_while_writing(store):
         os.kill(os.getpid(), signal.SIGSTOP)
 
 
+@pytest.mark.integration
 def test_a_stopped_writer_is_waited_for_a_stated_time_only(tmp_path, monkeypatch):
     code = "import sys; from tests.elmo.store.test_store_damage import *; stop_while_writing(sys.argv[1])"
     process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)])

@@ -69,7 +69,12 @@ def test_code_from_an_archive_knows_its_commit(checkout):
     """The real file and the real .gitattributes, through `git archive`, run where there is no repository."""
     repository = Path(__file__).parents[3]
     (checkout / "results" / "records").mkdir(parents=True)
-    for name in (".gitattributes", "results/records/environment.py"):
+    for name in (
+        ".gitattributes",
+        "results/__init__.py",
+        "results/records/__init__.py",
+        "results/records/environment.py",
+    ):
         (checkout / name).write_bytes((repository / name).read_bytes())
     git(checkout, "add", ".")
     git(checkout, "-c", "user.name=a", "-c", "user.email=a@example.org", "commit", "--quiet", "-m", "second")
@@ -79,7 +84,8 @@ def test_code_from_an_archive_knows_its_commit(checkout):
         archive.extractall(outside, filter="data")
     code = "from results.records.environment import commit_state as s; print(s().commit, s().dirty)"
     command = [sys.executable, "-c", code]
-    environment = {**os.environ, "GIT_CEILING_DIRECTORIES": str(checkout.parent)}
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}  # may name another checkout
+    environment["GIT_CEILING_DIRECTORIES"] = str(checkout.parent)
     done = subprocess.run(command, cwd=outside, env=environment, check=True, capture_output=True, text=True)
     assert done.stdout.split() == [git(checkout, "rev-parse", "HEAD"), "None"]
 

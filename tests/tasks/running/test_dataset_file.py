@@ -56,6 +56,7 @@ class TestAccepted:
         config = typed_config(["data=mine.yaml", "data.reader.comments=false", "+data.reader.ragged=true"])
         assert config.variant == {"data.reader.comments": False, "data.reader.ragged": True}
 
+    @pytest.mark.integration
     def test_a_sweep_over_two_files(self, command, write, tmp_path):
         """Other processes read the files too."""
         write(SHIPPED, "a.yaml")
@@ -107,6 +108,7 @@ class TestRefused:
         assert not made.exists()
         assert not list(tmp_path.rglob("record.json"))
 
+    @pytest.mark.integration
     def test_nothing_in_it_runs_in_a_sweep(self, command, write, tmp_path):
         made = tmp_path / "made"
         write(SHIPPED, "a.yaml")

@@ -60,6 +60,7 @@ def test_help_shows_how_to_tune_a_bilm(capsys):
     assert "elmo.pretrain init=small" in capsys.readouterr().out
 
 
+@pytest.mark.integration
 def test_a_closed_pipe_is_no_error():
     """As in `python -m tasks.text task=ner | head -1`."""
     reading, writing = os.pipe()
