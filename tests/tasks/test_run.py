@@ -176,7 +176,7 @@ class TestFinishedRun:
         assert [epoch["loss"] for epoch in other.epochs] != [epoch["loss"] for epoch in first.epochs]
 
 
-def test_killed_it_goes_on_and_ends_the_same(place, command, tmp_path):
+def test_a_killed_run_continues_and_ends_the_same(place, command, tmp_path):
     """A real SIGKILL, some epochs into the run."""
     settings = ("trainer.epochs=15",)
     runs, calm = tmp_path / "killed", tmp_path / "calm"

@@ -225,7 +225,7 @@ class TestOwnersElsewhere:
         monkeypatch.setattr(time, "time", lambda: 0.0)
         assert take(tmp_path).host == "far"
 
-    def test_a_lock_that_is_no_lock_is_one_of_nobody_known(self, tmp_path, quick):
+    def test_a_lock_file_with_other_content_has_an_unknown_owner(self, tmp_path, quick):
         path = tmp_path / LOCK_NAME
         path.write_text("{")
         assert take(tmp_path, heartbeat=quick).host == "unknown"
