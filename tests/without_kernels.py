@@ -43,7 +43,8 @@ def main() -> int:
     tests = parser.parse_args().tests
     with tempfile.TemporaryDirectory() as scratch:
         copy = Path(scratch) / "checkout"
-        shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "runs"))
+        left_out = (".git", ".venv*", ".*_cache", "__pycache__", "*.egg-info", "build", "runs")
+        shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(*left_out))
         for folder in KERNELS:
             shutil.rmtree(copy / folder)
         (copy / "sitecustomize.py").write_text(NO_FINDER, encoding="utf-8")
