@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -29,7 +30,7 @@ from tasks.interface import PLACES, Sentence
 
 
 @dataclass
-class FrozenConfig:
+class FrozenConfig(ABC):
     """What all frozen layers have: their mixes, see `elmo.Elmo`, and their precision.
 
     Attributes:
@@ -65,9 +66,9 @@ class FrozenConfig:
         checks.at_least(0, f"{key}.l2", self.l2)
         checks.dropout(f"{key}.dropout", self.dropout)
 
+    @abstractmethod
     def open(self) -> FrozenSource:
         """The source of the layers."""
-        raise NotImplementedError
 
     def fingerprint(self) -> str:
         """The hash of the source's content."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -57,7 +58,7 @@ class LocatedText:
         return LocatedText(self.lengths, self.longest, words, distinct, places, layers)
 
 
-class FeaturePart(nn.Module):
+class FeaturePart(nn.Module, ABC):
     """A part of the features. `TokenFeatures` joins the vectors of all parts at each place.
 
     Attributes:
@@ -73,6 +74,6 @@ class FeaturePart(nn.Module):
         """Computes ahead what it can; returns the number of sentences that it must compute each time."""
         return 0
 
+    @abstractmethod
     def vectors(self, texts: Sequence[LocatedText]) -> Iterator[dict[str, Tensor]]:
         """For each text of a batch, one by one, the vectors by place, (batch, tokens, width)."""
-        raise NotImplementedError

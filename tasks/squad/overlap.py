@@ -11,10 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
-from elmo.common.errors import InputError
+from elmo.common.errors import InputError, command_parser, exit_status
 from elmo.pretrain.corpus.overlap import WINDOW, shared
 from elmo.pretrain.corpus.sources import find_sources
 from results.analysis.interval import FEW_SEEDS, paired_intervals
+from results.analysis.paper_scores import relative_error_cut
 from results.records.collect import collect
 from results.records.example_scores import read_examples
 from results.records.identity import EXAMPLES_NAME
@@ -86,24 +87,24 @@ def score_lines(
         arms = [np.stack([arm, np.ones_like(arm)], axis=2)[:, chosen] for arm in (first, second)]
         means = [float(arm[..., 0].mean()) for arm in arms]
         found = paired_intervals(arms[0], arms[1], lambda sums: sums[..., 0] / sums[..., 1], articles[chosen].tolist())
-        gain, cut = means[1] - means[0], 100 * (means[1] - means[0]) / (100 - means[0])
+        cut = relative_error_cut(*means)
         lines.append(
             f"{name}: {chosen.sum():,} questions of {len(set(articles[chosen].tolist()))} articles, "
             f"{compared[0]} {means[0]:.2f} ({len(first)}), {compared[1]} {means[1]:.2f} ({len(second)}), "
-            f"gain {gain:+.2f} ({shown_interval(found.gain, ' to ')}), "
-            f"errors removed {cut:.1f} % ({shown_interval(found.cut, ' to ', sign='-')})"
+            f"gain {means[1] - means[0]:+.2f} ({shown_interval(found.gain, ' to ')})"
+            + ("" if cut is None else f", errors removed {cut:.1f} % ({shown_interval(found.cut, ' to ', sign='-')})")
         )
     few = f"; {MARK} fewer than {FEW_SEEDS} seeds in an arm" * any(len(arm) < FEW_SEEDS for arm in (first, second))
     return [*lines, f"in brackets the number of seeds, and 95 % intervals over articles and seeds{few}"]
 
 
 def main(given: Sequence[str] | None = None) -> int:
-    """The exit status of the command: 0, or 1 after an error message."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tasks.squad.overlap",
-        description=f"How many paragraphs of a SQuAD file share {WINDOW} characters in a row with a text, and the "
-        "scores of published or other runs on the questions of clean and overlapping paragraphs.",
-        epilog="example: python -m tasks.squad.overlap dev-v1.1.json enwiki_2015_1.txt.xz --published "
+    """The exit status of the command: 0, or 1 after an error message, or 130 after Ctrl-C."""
+    parser = command_parser(
+        "tasks.squad.overlap",
+        f"How many paragraphs of a SQuAD file share {WINDOW} characters in a row with a text, and the scores of\n"
+        "published or other runs on the questions of clean and overlapping paragraphs.",
+        "example: python -m tasks.squad.overlap dev-v1.1.json enwiki_2015_1.txt.xz --published "
         "--settings trainer.epochs=12",
     )
     parser.add_argument("squad", metavar="DEV.json", type=Path, help="the SQuAD 1.1 file that runs were tested on")
@@ -113,18 +114,14 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--settings", metavar="KEY=VALUE", default="", help="of the runs; default: none, plain runs")
     parser.add_argument("--compare", metavar="FEATURES", nargs=2, default=["glove", "elmo"], help="default: glove elmo")
     options = parser.parse_args(given)
-    try:
-        for line in _report(options):
-            print(line)
-    except InputError as error:
-        print(error, file=sys.stderr)
-        return 1
-    return 0
+    return exit_status("tasks.squad.overlap", lambda: print("\n".join(_report(options))))
 
 
 def _report(options: argparse.Namespace) -> list[str]:
     questions, articles = questions_of(options.squad, options.texts)
     paragraphs = [overlaps for article in articles for overlaps in article]
+    if not paragraphs:
+        raise InputError(f"{options.squad}: expected paragraphs with questions, found none. Is it a SQuAD file?")
     touched, seen = sum(map(any, articles)), sum(sum(article) / len(article) >= SEEN for article in articles)
     lines = [
         f"{sum(paragraphs):,} of {len(paragraphs):,} paragraphs ({sum(paragraphs) / len(paragraphs):.1%}) share "

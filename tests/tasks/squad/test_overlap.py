@@ -64,3 +64,22 @@ def test_runs_that_are_not_there(files, capsys):
     save_run(files / "runs", "glove", 1, [50.0] * 8)
     assert main([str(files / "dev.json"), str(files / "text.txt"), "--records", str(files / "runs")]) == 1
     assert "expected finished SQuAD runs of features=elmo on these 8 questions" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (None, "No such file"),
+        ('{"data": [', "expected one JSON object"),
+        ('{"data": []}', "expected paragraphs with questions, found none"),
+    ],
+)
+def test_files_that_cannot_be_used(files, capsys, content, reason):
+    path = files / "other.json"
+    if content is not None:
+        path.write_text(content, encoding="utf-8")
+    assert main([str(path), str(files / "text.txt")]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("tasks.squad.overlap: ")
+    assert str(path) in line
+    assert reason in line
