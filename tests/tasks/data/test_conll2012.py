@@ -1,0 +1,131 @@
+"""CoNLL-2012 columns: documents, frames, mentions, and errors that name the line."""
+
+import pytest
+
+from elmo.common.errors import InputError
+from tasks.data.conll2012 import Frame, Mention, read_documents
+from tasks.data.tag_schemes import Span
+
+BEGIN = "#begin document (nw/made/00/up_0001); part 002"
+END = "#end document"
+
+
+def rows(*words, document="nw/made/00/up_0001", separator="\t"):
+    """Lines of a sentence from tuples (word, POS, lemma, sense, speaker, arguments..., coreference)."""
+    lines = []
+    for number, (word, pos, lemma, sense, speaker, *arguments, chain) in enumerate(words):
+        cells = [document, "2", str(number), word, pos, "*", lemma, sense, "-", speaker, "*", *arguments, chain]
+        lines.append(separator.join(cells))
+    return lines
+
+
+# "Ann wants to sing (": two predicates, Ann in the arguments of both.
+WANTS = [
+    ("Ann", "NNP", "-", "-", "A_B", "(ARG0*)", "(ARG0*)", "(4|(7)"),
+    ("wants", "VBZ", "want", "01", "A_B", "(V*)", "*", "-"),
+    ("to", "TO", "-", "-", "A_B", "(ARG1*", "*", "4)"),
+    ("sing", "VB", "sing", "02", "A_B", "*)", "(V*)", "-"),
+    ("-LRB-", "-LRB-", "-", "-", "-", "*", "*", "(7)"),
+]
+PLAIN = [("Yes", "UH", "-", "-", "-", "-"), ("/.", ".", "-", "-", "-", "-")]
+
+
+def read(tmp_path, *lines):
+    path = tmp_path / "file.conll"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return list(read_documents(path))
+
+
+class TestDocuments:
+    @pytest.mark.parametrize("separator", ["\t", "    "])
+    def test_frames_mentions_and_words(self, tmp_path, separator):
+        lines = [BEGIN, *rows(*WANTS, separator=separator), "", *rows(*PLAIN, separator=separator), "", END]
+        (document,) = read(tmp_path, *lines)
+        assert (document.id, document.part, document.genre) == ("nw/made/00/up_0001", 2, "nw")
+        wants, plain = document.sentences
+        assert wants.words == ("Ann", "wants", "to", "sing", "(")
+        assert wants.pos[:2] == ("NNP", "VBZ")
+        assert wants.speakers == ("A_B", "A_B", "A_B", "A_B", "")
+        assert wants.frames == (
+            Frame(1, "want", "01", (Span("ARG0", 0, 1), Span("V", 1, 2), Span("ARG1", 2, 4))),
+            Frame(3, "sing", "02", (Span("ARG0", 0, 1), Span("V", 3, 4))),
+        )
+        assert wants.mentions == (Mention(0, 1, 7), Mention(0, 3, 4), Mention(4, 5, 7))
+        assert (plain.line, plain.words, plain.frames, plain.mentions) == (8, ("Yes", "."), (), ())
+
+    def test_documents_need_no_blank_line_and_may_be_empty(self, tmp_path):
+        second = "#begin document (b); part 0"
+        documents = read(tmp_path, BEGIN, *rows(*PLAIN), END, second, END)
+        assert [(len(document.sentences), document.genre) for document in documents] == [(1, "nw"), (0, "")]
+
+    def test_placeholders_and_an_empty_last_column(self, tmp_path):
+        lines = [f"book\t0\t{number}\t{word}" + "\t_" * 8 + "\t" for number, word in enumerate("abc")]
+        lines[0] += "(1"
+        lines[2] += "1)"
+        ((sentence,),) = [
+            document.sentences for document in read(tmp_path, "#begin document (book); part 0", *lines, END)
+        ]
+        assert (sentence.words, sentence.frames, sentence.mentions) == (("a", "b", "c"), (), (Mention(0, 3, 1),))
+        assert sentence.speakers == ("", "", "")
+
+    def test_mentions_of_one_chain_may_be_nested(self, tmp_path):
+        column = ["(1|(1)", "-", "(1", "1)|1)"]
+        words = [("w", "NN", "-", "-", "-", cell) for cell in column]
+        (document,) = read(tmp_path, BEGIN, *rows(*words), END)
+        assert document.sentences[0].mentions == (Mention(0, 1, 1), Mention(0, 4, 1), Mention(2, 4, 1))
+
+
+def changed(row, column, cell):
+    """The rows of WANTS with one cell changed; columns count from the end, coreference is -1."""
+    words = [list(word) for word in WANTS]
+    words[row][column] = cell
+    return rows(*words)
+
+
+SENTENCE = rows(*WANTS)
+
+
+@pytest.mark.parametrize(
+    ("lines", "line", "expected"),
+    [
+        (SENTENCE, 1, "expected '#begin document (ID); part 000'"),
+        ([END], 1, "expected '#begin document (ID); part 000', found an end"),
+        ([BEGIN, *SENTENCE], 6, "expected '#end document', found the end of the file"),
+        ([BEGIN, *SENTENCE, BEGIN], 7, "expected '#end document', found the next document"),
+        ([BEGIN, "a b c", END], 2, "expected at least 12 columns, found 3"),
+        ([BEGIN, SENTENCE[0], SENTENCE[1] + "\t-"], 3, "expected 14 columns as in the sentence's first line, found 15"),
+        ([BEGIN, *SENTENCE, *SENTENCE, END], 7, "expected word number 5 in column 3, found '0'"),
+        ([BEGIN, *SENTENCE[1:], END], 2, "expected word number 0 in column 3, found '1'"),
+        ([BEGIN, *changed(2, 0, ""), END], 4, "expected a word in column 4, found none"),
+        ([BEGIN, *changed(2, 0, "[WORD]"), END], 4, "skeleton2conll"),
+        ([BEGIN, *changed(1, 3, "-"), END], 2, "found 2 columns and 1 words with a frameset in column 8"),
+        ([BEGIN, *changed(0, -3, "ARG0"), END], 2, "expected an argument such as (ARG0*, *, *) or (V*) in column 12"),
+        ([BEGIN, *changed(3, -3, "(ARG2*)"), END], 5, "expected 'ARG1' to end before 'ARG2' begins in column 12"),
+        ([BEGIN, *changed(3, -3, "*"), END], 4, "expected the end of 'ARG1' in column 12, found the end"),
+        ([BEGIN, *changed(4, -2, "*)"), END], 6, "expected an open argument in column 13"),
+        (
+            [BEGIN, *changed(1, -1, "x"), END],
+            3,
+            "expected mentions such as (7), (7 or 7) in the last column",
+        ),
+        ([BEGIN, *changed(1, -1, "7"), END], 3, "expected mentions such as"),
+        ([BEGIN, *changed(1, -1, "9)"), END], 3, "expected the start of a mention of chain 9 before its end"),
+        ([BEGIN, *changed(2, -1, "-"), END], 2, "expected the end of a mention of chain 4, found the end of the sent"),
+    ],
+)
+def test_malformed_lines(tmp_path, lines, line, expected):
+    with pytest.raises(InputError) as caught:
+        read(tmp_path, *lines)
+    message = str(caught.value)
+    assert message.startswith(f"{tmp_path / 'file.conll'}, line {line}: ")
+    assert expected in message
+    assert message.count(". ") >= 1, "no remedy"
+
+
+def test_documents_before_a_malformed_line_are_read(tmp_path):
+    path = tmp_path / "file.conll"
+    path.write_text("\n".join([BEGIN, *SENTENCE, END, "oops"]))
+    documents = read_documents(path)
+    assert len(next(documents).sentences) == 1
+    with pytest.raises(InputError, match="line 8"):
+        next(documents)
