@@ -1,0 +1,1 @@
+"""Coreference: which mentions in a document mean the same entity."""
