@@ -1,4 +1,5 @@
-/* The loop over the steps of one direction of an LSTM or a GRU, forward and back; see `tasks.modules.recurrence.Loops`.
+/* The loop over the steps of one direction of an LSTM, a highway LSTM or a GRU, forward and back; see
+ * `tasks.modules.recurrence.Loops`.
  *
  * Rows are packed: step t holds `sizes[t]` sentences from row `starts[t]` on, longest first, and the rows of the same
  * sentences in the previous step begin at `starts[t - 1]`. A step is one product of its rows with the prepared weights
@@ -54,24 +55,35 @@ INLINE void lstm_cells(const long n, long at, long hidden, float *gates, const f
     put(cell + at, c, n), put(squashed + at, s, n), put(state + at, o * s, n);
 }
 
+/* Mixes the LSTM's state with the projection of the input, which is before the gate r, and masks the result. */
+INLINE void highway_cells(const long n, long at, long hidden, float *gates, const float *mask, float *state) {
+    const vec projection = take(gates + at, n), r = sigmoid(take(gates + hidden + at, n));
+    put(gates + hidden + at, r, n);
+    put(state + at, take(mask + at, n) * (r * take(state + at, n) + (1.0f - r) * projection), n);
+}
+
+/* An LSTM without a mask, a highway LSTM with one. */
 int heads_lstm_forward(const int32_t *starts, const int32_t *sizes, long steps, long hidden, const float *weight,
-                       float *gates, float *cells, float *squashed, float *states) {
-    const long width = 4 * hidden, panels = room_for_panels(hidden, width);
+                       float *gates, float *cells, float *squashed, float *states, const float *mask) {
+    const long columns = (mask ? 5 : 4) * hidden, width = (mask ? 6 : 4) * hidden;
+    const long panels = room_for_panels(hidden, columns);
     float *memory = malloc((panels + room_for_rows(sizes[0], hidden) + hidden) * sizeof(float));
     if (!memory) return 1;
     float *zeros = memory + panels, *scratch = zeros + hidden;
-    prepare(weight, 1, hidden, hidden, width, memory);
+    prepare(weight, 1, hidden, hidden, columns, memory);
     memset(zeros, 0, hidden * sizeof(float));
     for (long step = 0; step < steps; step++) {
         const long now = starts[step], past = step ? starts[step - 1] : 0, size = sizes[step];
-        float *rows = gates + now * width;
+        float *rows = gates + now * width, *recurrent = rows + width - columns;
         if (step)
-            product(states + past * hidden, hidden, memory, rows, width, rows, width, size, hidden, width, INFINITY,
-                    scratch);
+            product(states + past * hidden, hidden, memory, recurrent, width, recurrent, width, size, hidden, columns,
+                    INFINITY, scratch);
         for (long row = 0; row < size; row++) {
             const long to = (now + row) * hidden;
             const float *before = step ? cells + (past + row) * hidden : zeros;
-            ALL_CELLS(lstm_cells, rows + row * width, before, cells + to, squashed + to, states + to);
+            float *of_row = rows + row * width;
+            ALL_CELLS(lstm_cells, of_row + width - 4 * hidden, before, cells + to, squashed + to, states + to);
+            if (mask) ALL_CELLS(highway_cells, of_row, mask + row * hidden, states + to);
         }
     }
     free(memory);
@@ -92,26 +104,41 @@ INLINE void lstm_gradients(const long n, long at, long hidden, const float *gate
     put(carried + at, cell * f, n);
 }
 
+/* `grad`, of the masked state, is replaced by that of the LSTM's state. */
+INLINE void highway_gradients(const long n, long at, long hidden, const float *gates, const float *mask,
+                              const float *squashed, float *grad, float *to) {
+    const vec projection = take(gates + at, n), r = take(gates + hidden + at, n);
+    const vec state = take(gates + 2 * hidden + at, n) * take(squashed + at, n);
+    const vec mixed = take(grad + at, n) * take(mask + at, n), through = mixed * r;
+    put(to + at, mixed - through, n);
+    put(to + hidden + at, through * ((1.0f - r) * (state - projection)), n);
+    put(grad + at, through, n);
+}
+
 int heads_lstm_backward(const int32_t *starts, const int32_t *sizes, long steps, long hidden, const float *weight,
-                        const float *gates, const float *cells, const float *squashed, float *grad, float *grad_gates) {
-    const long width = 4 * hidden, panels = room_for_panels(width, hidden);
-    const long held = sizes[0] * hidden;
-    float *memory = malloc((panels + room_for_rows(sizes[0], width) + held + hidden) * sizeof(float));
+                        const float *gates, const float *cells, const float *squashed, float *grad, float *grad_gates,
+                        const float *mask) {
+    const long columns = (mask ? 5 : 4) * hidden, width = (mask ? 6 : 4) * hidden;
+    const long panels = room_for_panels(columns, hidden), held = sizes[0] * hidden;
+    float *memory = malloc((panels + room_for_rows(sizes[0], columns) + held + hidden) * sizeof(float));
     if (!memory) return 1;
     float *carried = memory + panels, *zeros = carried + held, *scratch = zeros + hidden;
-    prepare(weight, hidden, 1, width, hidden, memory);
+    prepare(weight, hidden, 1, columns, hidden, memory);
     memset(carried, 0, (held + hidden) * sizeof(float));
     for (long step = steps - 1; step >= 0; step--) {
         const long now = starts[step], past = step ? starts[step - 1] : 0, size = sizes[step];
         for (long row = 0; row < size; row++) {
             const long from = (now + row) * hidden;
             const float *before = step ? cells + (past + row) * hidden : zeros;
-            ALL_CELLS(lstm_gradients, gates + 4 * from, before, squashed + from, grad + from, carried + row * hidden,
-                      grad_gates + 4 * from);
+            const float *of_row = gates + (now + row) * width;
+            float *to = grad_gates + (now + row) * width;
+            if (mask) ALL_CELLS(highway_gradients, of_row, mask + row * hidden, squashed + from, grad + from, to);
+            ALL_CELLS(lstm_gradients, of_row + width - 4 * hidden, before, squashed + from, grad + from,
+                      carried + row * hidden, to + width - 4 * hidden);
         }
         if (step)
-            product(grad_gates + now * width, width, memory, grad + past * hidden, hidden, grad + past * hidden, hidden,
-                    size, width, hidden, INFINITY, scratch);
+            product(grad_gates + now * width + width - columns, width, memory, grad + past * hidden, hidden,
+                    grad + past * hidden, hidden, size, columns, hidden, INFINITY, scratch);
     }
     free(memory);
     return 0;

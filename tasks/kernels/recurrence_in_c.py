@@ -27,35 +27,43 @@ class CompiledLoops:
 
     def __init__(self, compiled: ctypes.CDLL) -> None:
         self.lanes: int = compiled.heads_lanes()
-        self._by_gates = {
-            4: (compiled.heads_lstm_forward, compiled.heads_lstm_backward),
-            3: (compiled.heads_gru_forward, compiled.heads_gru_backward),
-        }
+        self._lstm = compiled.heads_lstm_forward, compiled.heads_lstm_backward
+        self._gru = compiled.heads_gru_forward, compiled.heads_gru_backward
         steps, pointer = [ctypes.c_void_p] * 2 + [ctypes.c_long] * 2, ctypes.c_void_p
-        for forward, backward in self._by_gates.values():
-            forward.argtypes, backward.argtypes = steps + [pointer] * 5, steps + [pointer] * 6
+        for (forward, backward), pointers in ((self._lstm, 6), (self._gru, 5)):
+            forward.argtypes = steps + [pointer] * pointers
+            backward.argtypes = steps + [pointer] * (pointers + 1)
 
     def forward(
-        self, gates: Tensor, weight: Tensor, bias: Tensor | None, packing: Packing
+        self, gates: Tensor, weight: Tensor, bias: Tensor | None, packing: Packing, mask: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """What a step takes over, the states, and what the backward pass needs; overwrites `gates`."""
-        function, _ = self._by_gates[weight.shape[1] // weight.shape[2]]
-        states = gates.new_empty(2, gates.shape[1], weight.shape[2])
+        states = gates.new_empty(len(gates), gates.shape[1], weight.shape[2])
         kept = torch.empty_like(states)
         if bias is not None:
-            _walk(function, packing, [weight, bias], [gates, kept, states])
+            _walk(self._gru[0], packing, [weight, bias], [gates, kept, states])
             return states, states, kept
         cells = torch.empty_like(states)
-        _walk(function, packing, [weight], [gates, cells, kept, states])
+        _walk(self._lstm[0], packing, [weight], [gates, cells, kept, states], [mask])
         return cells, states, kept
 
     def backward(
-        self, grad: Tensor, gates: Tensor, carried: Tensor, kept: Tensor, weight: Tensor, packing: Packing
+        self,
+        grad: Tensor,
+        gates: Tensor,
+        carried: Tensor,
+        kept: Tensor,
+        weight: Tensor,
+        packing: Packing,
+        mask: Tensor | None = None,
     ) -> Tensor:
-        """The gradients of the state's part of the gates; overwrites `grad`."""
-        _, function = self._by_gates[weight.shape[1] // weight.shape[2]]
+        """The gradients of the gates; overwrites `grad`."""
         grad_gates = torch.empty_like(gates)
-        _walk(function, packing, [weight], [gates, carried, kept, grad, grad_gates])
+        rows = [gates, carried, kept, grad, grad_gates]
+        if weight.shape[1] == 3 * weight.shape[2]:
+            _walk(self._gru[1], packing, [weight], rows)
+        else:
+            _walk(self._lstm[1], packing, [weight], rows, [mask])
         return grad_gates
 
 
@@ -72,15 +80,27 @@ def _functions(compiled: ctypes.CDLL) -> CompiledLoops:
     return CompiledLoops(compiled)
 
 
-def _walk(function: Callable[..., int], packing: Packing, weights: Sequence[Tensor], rows: Sequence[Tensor]) -> None:
-    """Calls a function for each direction; `rows` are tensors over packed tokens."""
-    packed, hidden = packing.starts[-1] + packing.sizes[-1], weights[0].shape[2]
-    for tensor, count in [*((weight, weight.shape[1]) for weight in weights), *((row, packed) for row in rows)]:
+def _walk(
+    function: Callable[..., int],
+    packing: Packing,
+    weights: Sequence[Tensor],
+    rows: Sequence[Tensor],
+    masks: Sequence[Tensor | None] = (),
+) -> None:
+    """Calls a function for each direction; `rows` are tensors over packed tokens, `masks` over sentences."""
+    packed, (ways, _, hidden) = packing.starts[-1] + packing.sizes[-1], weights[0].shape
+    counts = [*(weight.shape[1] for weight in weights), *[packed] * len(rows), *[packing.sizes[0]] * len(masks)]
+    tensors = [*weights, *rows, *masks]
+    for tensor, count in zip(tensors, counts, strict=True):
+        if tensor is None:
+            continue
         found = tuple(tensor.shape[:2]), tensor.dtype, tensor.device.type, tensor.is_contiguous()
-        if found != ((2, count), torch.float32, "cpu", True):  # C would read a wrong pointer silently
-            raise ValueError(f"expected contiguous float32 values of shape (2, {count}, ...) on the CPU, found {found}")
+        if found != ((ways, count), torch.float32, "cpu", True):  # C would read a wrong pointer silently
+            raise ValueError(
+                f"expected contiguous float32 values of shape ({ways}, {count}, ...) on the CPU, found {found}"
+            )
     starts, sizes = (part.data_ptr() for part in packing.steps)
-    for way in range(2):
-        pointers = [tensor[way].data_ptr() for tensor in (*weights, *rows)]
+    for way in range(ways):
+        pointers = [None if tensor is None else tensor[way].data_ptr() for tensor in tensors]
         if function(starts, sizes, len(packing.sizes), hidden, *pointers):
             raise MemoryError("the recurrence could not get the memory it needs; take fewer sentences at once")

@@ -20,30 +20,40 @@ _log = logging.getLogger(__name__)
 
 
 class Loops(Protocol):
-    """The loop over the steps, for both directions at once. H is the width of the state.
+    """The loop over the steps, for the one or two directions of a layer at once. H is the width of the state.
 
-    An LSTM has four gates, o, i, f, g; a GRU three, r, z, n, and a bias of its own for the state.
+    An LSTM has four gates, o, i, f, g; a GRU three, r, z, n, and a bias of its own for the state. A highway LSTM has a
+    gate r before those of an LSTM, and before r a projection of the input, to which the state adds nothing.
     """
 
     def forward(
-        self, gates: Tensor, weight: Tensor, bias: Tensor | None, packing: Packing
+        self, gates: Tensor, weight: Tensor, bias: Tensor | None, packing: Packing, mask: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Three tensors, (2, packed, H) each: what a step takes over from the one before, the states, and `kept`.
+        """Three tensors, (ways, packed, H) each: what a step takes over from the one before, the states, and `kept`.
 
         A step takes over the cells of an LSTM, the states of a GRU. `kept` is the tanh of the cells, or the previous
         state's part of the candidate, before r is applied.
 
         Args:
-            gates: the inputs' part of the gates, (2, packed, gates * H); overwritten by the gates' values.
-            weight: from the previous state to the gates, (2, gates * H, H).
-            bias: of that product, (2, gates * H); None for an LSTM.
+            gates: the inputs' part of the gates, (ways, packed, gates * H); overwritten by the gates' values. Those of
+                a highway LSTM have the projection before them.
+            weight: from the previous state to the gates, (ways, gates * H, H).
+            bias: of that product, (ways, gates * H); None for an LSTM.
             packing: the rows of each step.
+            mask: factors of the states of each sentence, longest first, (ways, batch, H); None but for a highway LSTM.
         """
 
     def backward(
-        self, grad: Tensor, gates: Tensor, carried: Tensor, kept: Tensor, weight: Tensor, packing: Packing
+        self,
+        grad: Tensor,
+        gates: Tensor,
+        carried: Tensor,
+        kept: Tensor,
+        weight: Tensor,
+        packing: Packing,
+        mask: Tensor | None = None,
     ) -> Tensor:
-        """The gradients of the state's part of the gates, before their nonlinearity, (2, packed, gates * H).
+        """The gradients of the gates before their nonlinearity, of n in a GRU that of the state's part; as `gates`.
 
         `grad`, of the states, is overwritten; of a GRU it becomes the sum over all that reads a state.
         """

@@ -21,6 +21,7 @@ class Packing:
         sizes: sentences in each step.
         starts: the packed row at which each step begins.
         places: of each packed token, its row among the flattened (batch * tokens).
+        mirrored: the same for sentences read from their last token to their first.
         apart: of the packed tokens of both directions, one after the other, their rows among what is computed of the
             packed tokens for both directions at once, flattened (packed * 2): one's first is the other's last.
         together: the inverse of `apart`.
@@ -33,6 +34,7 @@ class Packing:
     sizes: Sequence[int]
     starts: Sequence[int]
     places: Tensor
+    mirrored: Tensor
     apart: Tensor
     together: Tensor
     halves: Tensor
@@ -59,6 +61,7 @@ def _packing(lengths: tuple[int, ...], tokens: int, device: torch.device) -> Pac
     later = step > 0
     parts = [
         first + step,
+        first + mirrored,
         np.concatenate([2 * packed, 2 * opposite + 1]),
         np.stack([packed, len(packed) + opposite], axis=1).ravel(),
         np.concatenate([2 * (first + step), 2 * (first + mirrored) + 1]),
@@ -66,5 +69,6 @@ def _packing(lengths: tuple[int, ...], tokens: int, device: torch.device) -> Pac
         np.concatenate([starts, sizes]),
     ]
     uploaded = torch.split(upload(np.concatenate(parts), device), [len(part) for part in parts])
-    places, apart, together, halves, before, steps = uploaded
-    return Packing(sizes.tolist(), starts.tolist(), places, apart, together, halves, before, steps.view(2, -1).int())
+    places, read_back, apart, together, halves, before, steps = uploaded
+    rows = places, read_back, apart, together, halves, before
+    return Packing(sizes.tolist(), starts.tolist(), *rows, steps.view(2, -1).int())

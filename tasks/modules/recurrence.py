@@ -56,7 +56,7 @@ class _Layer(torch.autograd.Function):
         packed = x.reshape(-1, width).index_select(0, packing.places).to(inner.dtype)
         bias = of_input + of_state if lstm else of_input
         # Both directions in one product. Gates are narrower than inputs, so the gates are reordered.
-        read = torch.addmm(bias.flatten(), packed, _as_right_factor(outer)).to(inner.dtype)
+        read = torch.addmm(bias.flatten(), packed, as_right_factor(outer)).to(inner.dtype)
         gates = read.view(-1, inner.shape[1]).index_select(0, packing.apart).view(2, -1, inner.shape[1])
         carried, states, kept = loops_for(gates).forward(gates, inner, None if lstm else of_state, packing)
         ctx.save_for_backward(packed, inner, outer, gates, carried, states, kept)
@@ -109,7 +109,7 @@ def _apart(gradient: Tensor, lstm: bool) -> Sequence[Tensor]:
     return gradient.unbind()
 
 
-def _as_right_factor(weights: Tensor) -> Tensor:
+def as_right_factor(weights: Tensor) -> Tensor:
     """Weights as the right factor of a product; OpenBLAS is several times slower on a view."""
     transposed = weights.t()
     return transposed.contiguous() if weights.device.type == "cpu" else transposed

@@ -8,30 +8,44 @@ from torch import Tensor
 from tasks.modules.packing import Packing
 
 
-def forward(gates: Tensor, weight: Tensor, bias: Tensor | None, packing: Packing) -> tuple[Tensor, Tensor, Tensor]:
+def forward(
+    gates: Tensor, weight: Tensor, bias: Tensor | None, packing: Packing, mask: Tensor | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
     """What a step takes over, the states, and what the backward pass needs; overwrites `gates`."""
-    return _lstm_forward(gates, weight, packing) if bias is None else _gru_forward(gates, weight, bias, packing)
+    return _lstm_forward(gates, weight, packing, mask) if bias is None else _gru_forward(gates, weight, bias, packing)
 
 
-def backward(grad: Tensor, gates: Tensor, carried: Tensor, kept: Tensor, weight: Tensor, packing: Packing) -> Tensor:
-    """The gradients of the state's part of the gates; overwrites `grad`."""
-    function = _lstm_backward if weight.shape[1] == 4 * weight.shape[2] else _gru_backward
-    return function(grad, gates, carried, kept, weight, packing)
+def backward(
+    grad: Tensor,
+    gates: Tensor,
+    carried: Tensor,
+    kept: Tensor,
+    weight: Tensor,
+    packing: Packing,
+    mask: Tensor | None = None,
+) -> Tensor:
+    """The gradients of the gates; overwrites `grad`."""
+    if weight.shape[1] == 3 * weight.shape[2]:
+        return _gru_backward(grad, gates, carried, kept, weight, packing)
+    return _lstm_backward(grad, gates, carried, kept, weight, packing, mask)
 
 
-def _lstm_forward(gates: Tensor, weight: Tensor, packing: Packing) -> tuple[Tensor, Tensor, Tensor]:
+def _lstm_forward(
+    gates: Tensor, weight: Tensor, packing: Packing, mask: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor]:
     hidden = weight.shape[2]
-    # In this order one call computes the sigmoids of o, i and f.
-    sigmoids, candidates = gates[..., : 3 * hidden], gates[..., 3 * hidden :]
-    o, i, f = sigmoids.chunk(3, dim=-1)
-    cells = gates.new_empty(2, gates.shape[1], hidden)
+    recurrent = gates[..., -weight.shape[1] :]
+    # In this order one call computes the sigmoids of o, i and f, and of a highway LSTM's r before them.
+    sigmoids, candidates = recurrent[..., :-hidden], recurrent[..., -hidden:]
+    o, i, f = sigmoids[..., -3 * hidden :].chunk(3, dim=-1)
+    cells = gates.new_empty(len(gates), gates.shape[1], hidden)
     squashed, states = torch.empty_like(cells), torch.empty_like(cells)
     by_state = weight.transpose(1, 2).contiguous()  # OpenBLAS is several times slower on the view
     earlier = 0
     for step, (start, size) in enumerate(zip(packing.starts, packing.sizes, strict=True)):
         now, past = slice(start, start + size), slice(earlier, earlier + size)
         if step:
-            gates[:, now].baddbmm_(states[:, past], by_state)
+            recurrent[:, now].baddbmm_(states[:, past], by_state)
         sigmoids[:, now].sigmoid_()
         candidates[:, now].tanh_()
         cell = cells[:, now]
@@ -40,23 +54,41 @@ def _lstm_forward(gates: Tensor, weight: Tensor, packing: Packing) -> tuple[Tens
             cell.addcmul_(f[:, now], cells[:, past])
         torch.tanh(cell, out=squashed[:, now])
         torch.mul(o[:, now], squashed[:, now], out=states[:, now])
+        if mask is not None:
+            projection, r = gates[:, now, :hidden], sigmoids[:, now, :hidden]
+            states[:, now] = torch.lerp(projection, states[:, now], r).mul_(mask[:, :size])
         earlier = start
     return cells, states, squashed
 
 
 def _lstm_backward(
-    grad: Tensor, gates: Tensor, cells: Tensor, squashed: Tensor, weight: Tensor, packing: Packing
+    grad: Tensor,
+    gates: Tensor,
+    cells: Tensor,
+    squashed: Tensor,
+    weight: Tensor,
+    packing: Packing,
+    mask: Tensor | None,
 ) -> Tensor:
-    hidden, packed = weight.shape[2], gates.shape[1]
-    o, i, f, g = gates.chunk(4, dim=-1)
+    hidden = weight.shape[2]
+    *highway, o, i, f, g = gates.chunk(gates.shape[2] // hidden, dim=-1)
     before = torch.zeros_like(cells)
     before[:, packing.sizes[0] :] = cells[:, packing.before]
     to_cell = o * (1 - squashed * squashed)
-    # The factors from the gradient of the state (for o) and of the cell (for i, f, g) to those of the gates.
-    factors = torch.cat([squashed * o * (1 - o), g * i * (1 - i), before * f * (1 - f), i * (1 - g * g)], dim=-1)
-    of_output, of_cell = factors[..., :hidden], factors[..., hidden:].view(2, packed, 3, hidden)
+    # The factors from the gradient of the state to those of the gates that it reads, o and in a highway LSTM the
+    # projection and r; and from the gradient of the cell to those of i, f, g.
+    of_state, of_cell = [squashed * o * (1 - o)], [g * i * (1 - i), before * f * (1 - f), i * (1 - g * g)]
+    if mask is not None:
+        projection, r = highway
+        masks = torch.cat([mask[:, :size] for size in packing.sizes], dim=1)
+        through = masks * r
+        to_cell = through * to_cell
+        of_r = through * (1 - r) * (o * squashed - projection)
+        of_state = [masks * (1 - r), of_r, through * of_state[0]]
+    from_state, from_cell = torch.stack(of_state, dim=2), torch.stack(of_cell, dim=2)
     grad_gates = torch.empty_like(gates)
-    at_output, at_cell = grad_gates[..., :hidden], grad_gates[..., hidden:].view(2, packed, 3, hidden)
+    at_gates = grad_gates.view(*gates.shape[:2], -1, hidden)
+    at_recurrent = grad_gates[..., -weight.shape[1] :]
     starts, sizes = packing.starts, packing.sizes
     carried: Tensor | None = None  # the cell's gradient from the next step
     for step in reversed(range(len(starts))):
@@ -64,11 +96,11 @@ def _lstm_backward(
         cell = grad[:, now] * to_cell[:, now]
         if carried is not None:
             cell[:, : carried.shape[1]] += carried
-        torch.mul(grad[:, now], of_output[:, now], out=at_output[:, now])
-        torch.mul(cell.unsqueeze(2), of_cell[:, now], out=at_cell[:, now])
+        torch.mul(grad[:, now].unsqueeze(2), from_state[:, now], out=at_gates[:, now, :-3])
+        torch.mul(cell.unsqueeze(2), from_cell[:, now], out=at_gates[:, now, -3:])
         if step:
             carried = cell * f[:, now]
-            grad[:, starts[step - 1] : starts[step - 1] + sizes[step]].baddbmm_(grad_gates[:, now], weight)
+            grad[:, starts[step - 1] : starts[step - 1] + sizes[step]].baddbmm_(at_recurrent[:, now], weight)
     return grad_gates
 
 

@@ -34,6 +34,7 @@ LENGTHS = {
     "seventy sentences": [1 + (7 * row) % 13 for row in range(70)],
 }
 HIDDEN = (1, 3, 4, 17, 32, 65, 130)  # about a vector, about a panel, and gates beyond one block of inputs
+KINDS = list(extreme_gates.BLOCKS)
 
 
 @pytest.fixture(autouse=True)
@@ -55,24 +56,25 @@ def fresh(monkeypatch, tmp_path):
     forget()
 
 
-def walked(loops, kind, lengths, hidden, scale=1.0):
+def walked(loops, kind, lengths, hidden):
     """All that the walks there and back give, for drawn inputs."""
     generator = torch.Generator().manual_seed(hidden)
     packing = Packing.of(torch.tensor(lengths), max(lengths), CPU)
-    packed, width = sum(lengths), hidden * (4 if kind == "lstm" else 3)
-    gates, grad, weight, bias = (
+    packed, (width, recurrent) = sum(lengths), (hidden * blocks for blocks in extreme_gates.BLOCKS[kind])
+    gates, grad, weight, bias, mask = (
         torch.randn(2, *shape, generator=generator)
-        for shape in ((packed, width), (packed, hidden), (width, hidden), (width,))
+        for shape in ((packed, width), (packed, hidden), (recurrent, hidden), (recurrent,), (len(lengths), hidden))
     )
-    gates, weight = gates * scale, weight * (scale / hidden**0.5)
-    carried, states, kept = loops.forward(gates, weight, None if kind == "lstm" else bias, packing)
-    at_gates = loops.backward(grad, gates, carried, kept.contiguous(), weight, packing)
+    weight = weight / hidden**0.5
+    mask = mask if kind == "highway" else None
+    carried, states, kept = loops.forward(gates, weight, bias if kind == "gru" else None, packing, mask)
+    at_gates = loops.backward(grad, gates, carried, kept.contiguous(), weight, packing, mask)
     return gates, carried, states, kept, at_gates, *([grad] if kind == "gru" else [])
 
 
 @pytest.mark.parametrize("lengths", LENGTHS.values(), ids=list(LENGTHS))
 @pytest.mark.parametrize("hidden", HIDDEN)
-@pytest.mark.parametrize("kind", ["lstm", "gru"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_all_results_equal_those_of_torch(kind, hidden, lengths):
     loops = compiled_loops(torch.zeros(1))
     assert loops is not None
@@ -86,7 +88,7 @@ def test_all_results_equal_those_of_torch(kind, hidden, lengths):
 def test_with_the_vectors_of_other_processors(defines, tmp_path):
     loops = CompiledLoops(c_library.load_library(recurrence_in_c.SOURCE, tmp_path, *defines))
     assert f"-DLANES={loops.lanes}" == defines[0]
-    for kind in ("lstm", "gru"):
+    for kind in KINDS:
         for hidden in (3, 32, 70):
             args = kind, LENGTHS["seventy sentences"], hidden
             for found, right in zip(walked(loops, *args), walked(recurrence_in_torch, *args), strict=True):
@@ -120,26 +122,29 @@ def test_states_and_gradients_of_layers_are_those_of_torch(cell, hidden):
 
 
 @pytest.mark.parametrize("loops", ["compiled", "torch"])
-@pytest.mark.parametrize("kind", ["lstm", "gru"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_extreme_gates(kind, loops):
     forms = compiled_loops(torch.zeros(1)) if loops == "compiled" else recurrence_in_torch
     assert extreme_gates.largest_error(forms, kind, CPU) < extreme_gates.LIMIT
 
 
-@pytest.mark.parametrize("kind", ["lstm", "gru"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_sentence_has_the_same_bits_in_any_batch(kind):
     loops = compiled_loops(torch.zeros(1))
     torch.manual_seed(3)
     hidden, tokens, sentences = 37, 6, 20
-    width = hidden * (4 if kind == "lstm" else 3)
+    width, recurrent = (hidden * blocks for blocks in extreme_gates.BLOCKS[kind])
     gates, grad = torch.randn(2, tokens, sentences, width), torch.randn(2, tokens, sentences, hidden)
-    weight, bias = torch.randn(2, width, hidden) / hidden**0.5, torch.randn(2, width)
+    weight = torch.randn(2, recurrent, hidden) / hidden**0.5
+    bias = torch.randn(2, recurrent) if kind == "gru" else None
+    masks = torch.randn(2, sentences, hidden) if kind == "highway" else None
 
     def states_and_gradients(chosen):
         packing = Packing.of(torch.full((len(chosen),), tokens), tokens, CPU)
         rows, upstream = (part[:, :, chosen].reshape(2, tokens * len(chosen), -1).clone() for part in (gates, grad))
-        carried, states, kept = loops.forward(rows, weight, None if kind == "lstm" else bias, packing)
-        gradients = loops.backward(upstream, rows, carried, kept, weight, packing)
+        mask = None if masks is None else masks[:, chosen]
+        carried, states, kept = loops.forward(rows, weight, bias, packing, mask)
+        gradients = loops.backward(upstream, rows, carried, kept, weight, packing, mask)
         return [part.view(2, tokens, len(chosen), -1) for part in (states, gradients)]
 
     together = states_and_gradients(list(range(sentences)))
@@ -149,14 +154,16 @@ def test_a_sentence_has_the_same_bits_in_any_batch(kind):
             assert torch.equal(alone, in_batch[:, :, chosen])
 
 
-@pytest.mark.parametrize("kind", ["lstm", "gru"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_nan_and_infinity_stay_within_their_sentence(kind):
     loops = compiled_loops(torch.zeros(1))
     hidden, packing = 5, Packing.of(torch.tensor([3, 3, 2]), 3, CPU)
-    width = hidden * (4 if kind == "lstm" else 3)
-    gates, weight = torch.randn(2, 8, width), torch.randn(2, width, hidden)
+    width, recurrent = (hidden * blocks for blocks in extreme_gates.BLOCKS[kind])
+    gates, weight = torch.randn(2, 8, width), torch.randn(2, recurrent, hidden)
     gates[:, 1] = float("nan")  # the first token of the second sentence
-    _, states, _ = loops.forward(gates, weight, None if kind == "lstm" else torch.zeros(2, width), packing)
+    bias = torch.zeros(2, recurrent) if kind == "gru" else None
+    mask = torch.ones(2, 3, hidden) if kind == "highway" else None
+    _, states, _ = loops.forward(gates, weight, bias, packing, mask)
     assert states[0].isnan().all(dim=1).tolist() == [False, True, False, False, True, False, False, True]
     assert states[0].isnan().any(dim=1).tolist() == states[0].isnan().all(dim=1).tolist()
 
@@ -169,6 +176,13 @@ def test_pointers_to_anything_else_are_refused(wrong):
     packing = Packing.of(torch.tensor([2, 1]), 2, CPU)
     with pytest.raises(ValueError, match=r"expected contiguous float32 values of shape \(2, 3, ...\) on the CPU"):
         loops.forward(wrong, torch.zeros(2, 8, 2), None, packing)
+
+
+def test_a_mask_for_other_sentences_is_refused():
+    loops = compiled_loops(torch.zeros(1))
+    packing = Packing.of(torch.tensor([2, 1]), 2, CPU)
+    with pytest.raises(ValueError, match=r"of shape \(1, 2, ...\) on the CPU, found \(\(1, 1\)"):
+        loops.forward(torch.zeros(1, 3, 12), torch.zeros(1, 10, 2), None, packing, torch.ones(1, 1, 2))
 
 
 class TestChoiceOfImplementation:

@@ -8,6 +8,7 @@ from torch import nn
 
 from tasks.modules import crf_in_torch, fast, recurrence_in_torch
 from tasks.modules.crf import walks_for
+from tasks.modules.highway_lstm import AlternatingHighwayLstm
 from tasks.modules.layers import BiRnn
 from tasks.modules.recurrence import loops_for
 from tests.test_imports import imports_of
@@ -26,10 +27,10 @@ def _without_kernels(monkeypatch):
 
 
 @pytest.mark.usefixtures("_without_kernels")
-@pytest.mark.parametrize("cell", [nn.LSTM, nn.GRU])
-def test_a_layer_without_the_folder_equals_one_in_double_precision(cell, caplog):
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, AlternatingHighwayLstm])
+def test_a_layer_without_the_folder_equals_one_in_double_precision(kind, caplog):
     torch.manual_seed(1)
-    layer = BiRnn(5, 7, 2, cell=cell)
+    layer = AlternatingHighwayLstm(5, 7, 2) if kind is AlternatingHighwayLstm else BiRnn(5, 7, 2, cell=kind)
     x, lengths = torch.randn(3, 6, 5), torch.tensor([6, 2, 4])
     states = layer(x, lengths)
     assert loops_for(x) is recurrence_in_torch
