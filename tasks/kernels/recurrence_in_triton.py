@@ -21,11 +21,10 @@ from tasks.modules.packing import Packing
 
 ROWS = tl.constexpr(16)  # the fewest that a matrix unit multiplies; 32 are slower, with one program and with a full GPU
 DEPTH = tl.constexpr(16)  # rows of the weights multiplied at once
-STAGES = tl.constexpr(
-    3
-)  # tiles in flight; with four gates of 128 columns 68 kB, which every GPU with asynchronous copies has
+# Tiles in flight: with four gates of 128 columns 68 kB, with five 85 kB; every GPU with asynchronous copies has 99.
+STAGES = tl.constexpr(3)
 WIDEST_BLOCK = 128  # columns of a product computed at once
-SIZES = ["n_steps", "packed"]  # differ between batches; Triton would compile another kernel if 16 divides one
+SIZES = ["n_steps", "packed", "batch"]  # differ between batches; Triton would compile another kernel if 16 divides one
 
 
 @triton.jit
@@ -59,28 +58,35 @@ def _plus(total, left, right, k, depth, columns, width, HIDDEN: tl.constexpr, PR
 
 @triton.jit(do_not_specialize=SIZES)
 def _forward(
-    gates,  # (2, packed, GATES * HIDDEN): o, i, f, g of an LSTM, r, z, n of a GRU
-    by_state,  # (2, HIDDEN, GATES * HIDDEN)
-    bias,  # of a GRU, (2, GATES * HIDDEN)
-    carried,  # what a step takes over from the one before: cells of an LSTM, states of a GRU, (2, packed, HIDDEN)
-    kept,  # for the backward pass: tanh of the cells, or the state's part of the candidate, (2, packed, HIDDEN)
+    gates,  # (ways, packed, ROW): o, i, f, g of an LSTM, r, z, n of a GRU, projection, r, o, i, f, g of a highway LSTM
+    by_state,  # (ways, HIDDEN, GATES * HIDDEN)
+    bias,  # of a GRU, (ways, GATES * HIDDEN)
+    carried,  # what a step takes over from the one before: cells of an LSTM, states of a GRU, (ways, packed, HIDDEN)
+    kept,  # for the backward pass: tanh of the cells, or the state's part of the candidate, (ways, packed, HIDDEN)
     states,
+    mask,  # of a highway LSTM, (ways, batch, HIDDEN)
     steps,
     n_steps,
     packed,
+    batch,
     GATES: tl.constexpr,
     HIDDEN: tl.constexpr,
+    PROJECTION: tl.constexpr,  # HIDDEN for a highway LSTM, else 0
     BLOCK: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
     block, direction = tl.program_id(0), tl.program_id(1)
     WIDTH: tl.constexpr = GATES * HIDDEN
-    gates += direction * packed * WIDTH
+    ROW: tl.constexpr = WIDTH + PROJECTION
+    gates += direction * packed * ROW
+    own = gates + 2 * PROJECTION  # all but the projection and r of a highway LSTM
     by_state += direction * HIDDEN * WIDTH
+    own_by_state = by_state + PROJECTION
     bias += direction * WIDTH
     carried += direction * packed * HIDDEN
     kept += direction * packed * HIDDEN
     states += direction * packed * HIDDEN
+    mask += direction * batch * HIDDEN
     ranks = block * ROWS + tl.arange(0, ROWS)
     earlier = 0
     for step in range(n_steps):
@@ -93,42 +99,52 @@ def _forward(
                 within = at < HIDDEN
                 inside = live[:, None] & within[None, :]
                 # The gates before their nonlinearity; `last` is g, or the state's part of n, which r will scale.
-                one = _rows(gates, now, at, WIDTH, inside)
-                two = _rows(gates + HIDDEN, now, at, WIDTH, inside)
-                three = _rows(gates + 2 * HIDDEN, now, at, WIDTH, inside)
-                if GATES == 4:
-                    last = _rows(gates + 3 * HIDDEN, now, at, WIDTH, inside)
+                one = _rows(own, now, at, ROW, inside)
+                two = _rows(own + HIDDEN, now, at, ROW, inside)
+                three = _rows(own + 2 * HIDDEN, now, at, ROW, inside)
+                if GATES >= 4:
+                    last = _rows(own + 3 * HIDDEN, now, at, ROW, inside)
                 else:
                     one += tl.load(bias + at, within, other=0.0)[None, :]
                     two += tl.load(bias + HIDDEN + at, within, other=0.0)[None, :]
                     last = tl.zeros_like(three) + tl.load(bias + 2 * HIDDEN + at, within, other=0.0)[None, :]
+                if PROJECTION > 0:
+                    highway = _rows(gates + HIDDEN, now, at, ROW, inside)
                 before = tl.zeros_like(one)
                 if step > 0:
                     before = _rows(carried, past, at, HIDDEN, inside)
                     for deep in tl.range(0, HIDDEN, DEPTH, num_stages=STAGES):
                         k = deep + tl.arange(0, DEPTH)
                         a = _rows(states, past, k, HIDDEN, live[:, None] & (k < HIDDEN)[None, :])
-                        one = _plus(one, a, by_state, k, HIDDEN, at, WIDTH, HIDDEN, PRECISION)
-                        two = _plus(two, a, by_state + HIDDEN, k, HIDDEN, at, WIDTH, HIDDEN, PRECISION)
-                        if GATES == 4:
-                            three = _plus(three, a, by_state + 2 * HIDDEN, k, HIDDEN, at, WIDTH, HIDDEN, PRECISION)
+                        one = _plus(one, a, own_by_state, k, HIDDEN, at, WIDTH, HIDDEN, PRECISION)
+                        two = _plus(two, a, own_by_state + HIDDEN, k, HIDDEN, at, WIDTH, HIDDEN, PRECISION)
+                        if GATES >= 4:
+                            three = _plus(three, a, own_by_state + 2 * HIDDEN, k, HIDDEN, at, WIDTH, HIDDEN, PRECISION)
+                        if PROJECTION > 0:
+                            highway = _plus(highway, a, by_state, k, HIDDEN, at, WIDTH, HIDDEN, PRECISION)
                         last = _plus(last, a, by_state + WIDTH - HIDDEN, k, HIDDEN, at, WIDTH, HIDDEN, PRECISION)
                 one, two = tl.sigmoid(one), tl.sigmoid(two)
-                if GATES == 4:
+                if GATES >= 4:
                     three, last = tl.sigmoid(three), _tanh(last)
                     cell = three * before + two * last
                     flat = _tanh(cell)
+                    state = one * flat
+                    if PROJECTION > 0:
+                        highway = tl.sigmoid(highway)
+                        state = highway * state + (1 - highway) * _rows(gates, now, at, ROW, inside)
+                        state *= _rows(mask, ranks, at, HIDDEN, inside)
+                        _put(gates + HIDDEN, now, at, ROW, inside, highway)
                     _put(carried, now, at, HIDDEN, inside, cell)
                     _put(kept, now, at, HIDDEN, inside, flat)
-                    _put(states, now, at, HIDDEN, inside, one * flat)
-                    _put(gates + 3 * HIDDEN, now, at, WIDTH, inside, last)
+                    _put(states, now, at, HIDDEN, inside, state)
+                    _put(own + 3 * HIDDEN, now, at, ROW, inside, last)
                 else:
                     three = _tanh(three + one * last)
                     _put(kept, now, at, HIDDEN, inside, last)
                     _put(states, now, at, HIDDEN, inside, three + two * (before - three))
-                _put(gates, now, at, WIDTH, inside, one)
-                _put(gates + HIDDEN, now, at, WIDTH, inside, two)
-                _put(gates + 2 * HIDDEN, now, at, WIDTH, inside, three)
+                _put(own, now, at, ROW, inside, one)
+                _put(own + HIDDEN, now, at, ROW, inside, two)
+                _put(own + 2 * HIDDEN, now, at, ROW, inside, three)
             tl.debug_barrier()
         earlier = start
 
@@ -139,26 +155,34 @@ def _backward(
     gates,
     carried,
     kept,
-    weight,  # (2, GATES * HIDDEN, HIDDEN)
+    weight,  # (ways, GATES * HIDDEN, HIDDEN)
     grad_gates,
     grad_cells,  # of an LSTM
+    mask,
     steps,
     n_steps,
     packed,
+    batch,
     GATES: tl.constexpr,
     HIDDEN: tl.constexpr,
+    PROJECTION: tl.constexpr,
     BLOCK: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
     block, direction = tl.program_id(0), tl.program_id(1)
     WIDTH: tl.constexpr = GATES * HIDDEN
+    ROW: tl.constexpr = WIDTH + PROJECTION
     grad += direction * packed * HIDDEN
-    gates += direction * packed * WIDTH
+    gates += direction * packed * ROW
+    own = gates + 2 * PROJECTION
     carried += direction * packed * HIDDEN
     kept += direction * packed * HIDDEN
     weight += direction * WIDTH * HIDDEN
-    grad_gates += direction * packed * WIDTH
+    grad_gates += direction * packed * ROW
+    grad_recurrent = grad_gates + PROJECTION
+    grad_own = grad_gates + 2 * PROJECTION
     grad_cells += direction * packed * HIDDEN
+    mask += direction * batch * HIDDEN
     ranks = block * ROWS + tl.arange(0, ROWS)
     later, later_size = 0, 0
     for back in range(n_steps):
@@ -175,62 +199,82 @@ def _backward(
                 follows = continues[:, None] & (at < HIDDEN)[None, :]
                 state = _rows(grad, now, at, HIDDEN, inside)
                 if GATES == 3:
-                    state += _rows(grad, after, at, HIDDEN, follows) * _rows(gates + HIDDEN, after, at, WIDTH, follows)
+                    state += _rows(grad, after, at, HIDDEN, follows) * _rows(gates + HIDDEN, after, at, ROW, follows)
                 if block * ROWS < later_size:
                     for deep in tl.range(0, WIDTH, DEPTH, num_stages=STAGES):
                         k = deep + tl.arange(0, DEPTH)
-                        a = _rows(grad_gates, after, k, WIDTH, continues[:, None] & (k < WIDTH)[None, :])
+                        a = _rows(grad_recurrent, after, k, ROW, continues[:, None] & (k < WIDTH)[None, :])
                         state = _plus(state, a, weight, k, WIDTH, at, HIDDEN, HIDDEN, PRECISION)
-                one = _rows(gates, now, at, WIDTH, inside)
-                two = _rows(gates + HIDDEN, now, at, WIDTH, inside)
-                three = _rows(gates + 2 * HIDDEN, now, at, WIDTH, inside)
+                one = _rows(own, now, at, ROW, inside)
+                two = _rows(own + HIDDEN, now, at, ROW, inside)
+                three = _rows(own + 2 * HIDDEN, now, at, ROW, inside)
                 before = _rows(carried, past, at, HIDDEN, inside & (step > 0))
                 held = _rows(kept, now, at, HIDDEN, inside)
-                if GATES == 4:
-                    last = _rows(gates + 3 * HIDDEN, now, at, WIDTH, inside)
-                    next_f = _rows(gates + 2 * HIDDEN, after, at, WIDTH, follows)
+                if GATES >= 4:
+                    last = _rows(own + 3 * HIDDEN, now, at, ROW, inside)
+                    next_f = _rows(own + 2 * HIDDEN, after, at, ROW, follows)
+                    if PROJECTION > 0:
+                        highway = _rows(gates + HIDDEN, now, at, ROW, inside)
+                        away = one * held - _rows(gates, now, at, ROW, inside)
+                        state *= _rows(mask, ranks, at, HIDDEN, inside)
+                        _put(grad_gates, now, at, ROW, inside, state * (1 - highway))
+                        state *= highway
+                        _put(grad_gates + HIDDEN, now, at, ROW, inside, state * (1 - highway) * away)
                     cell = state * one * (1 - held * held) + _rows(grad_cells, after, at, HIDDEN, follows) * next_f
                     _put(grad_cells, now, at, HIDDEN, inside, cell)
-                    _put(grad_gates, now, at, WIDTH, inside, state * held * one * (1 - one))
-                    _put(grad_gates + HIDDEN, now, at, WIDTH, inside, cell * last * two * (1 - two))
-                    _put(grad_gates + 2 * HIDDEN, now, at, WIDTH, inside, cell * before * three * (1 - three))
-                    _put(grad_gates + 3 * HIDDEN, now, at, WIDTH, inside, cell * two * (1 - last * last))
+                    _put(grad_own, now, at, ROW, inside, state * held * one * (1 - one))
+                    _put(grad_own + HIDDEN, now, at, ROW, inside, cell * last * two * (1 - two))
+                    _put(grad_own + 2 * HIDDEN, now, at, ROW, inside, cell * before * three * (1 - three))
+                    _put(grad_own + 3 * HIDDEN, now, at, ROW, inside, cell * two * (1 - last * last))
                 else:
                     to_n = state * (1 - two) * (1 - three * three)
                     _put(grad, now, at, HIDDEN, inside, state)
-                    _put(grad_gates, now, at, WIDTH, inside, to_n * held * one * (1 - one))
-                    _put(grad_gates + HIDDEN, now, at, WIDTH, inside, state * (before - three) * two * (1 - two))
-                    _put(grad_gates + 2 * HIDDEN, now, at, WIDTH, inside, to_n * one)
+                    _put(grad_own, now, at, ROW, inside, to_n * held * one * (1 - one))
+                    _put(grad_own + HIDDEN, now, at, ROW, inside, state * (before - three) * two * (1 - two))
+                    _put(grad_own + 2 * HIDDEN, now, at, ROW, inside, to_n * one)
             tl.debug_barrier()
         later, later_size = start, size
 
 
-def forward(gates: Tensor, weight: Tensor, bias: Tensor | None, packing: Packing) -> tuple[Tensor, Tensor, Tensor]:
+def forward(
+    gates: Tensor, weight: Tensor, bias: Tensor | None, packing: Packing, mask: Tensor | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
     """What a step takes over, the states, and what the backward pass needs; overwrites `gates`."""
-    states = gates.new_empty(2, gates.shape[1], weight.shape[2])
+    states = gates.new_empty(len(gates), gates.shape[1], weight.shape[2])
     carried, kept = torch.empty_like(states) if bias is None else states, torch.empty_like(states)
     by_state = weight.transpose(1, 2).contiguous()
     unused = by_state  # an LSTM adds no bias here
-    _walk(_forward, (gates, by_state, unused if bias is None else bias, carried, kept, states), weight, packing)
+    _walk(_forward, (gates, by_state, unused if bias is None else bias, carried, kept, states), mask, weight, packing)
     return carried, states, kept
 
 
-def backward(grad: Tensor, gates: Tensor, carried: Tensor, kept: Tensor, weight: Tensor, packing: Packing) -> Tensor:
-    """The gradients of the state's part of the gates; overwrites `grad`."""
+def backward(
+    grad: Tensor,
+    gates: Tensor,
+    carried: Tensor,
+    kept: Tensor,
+    weight: Tensor,
+    packing: Packing,
+    mask: Tensor | None = None,
+) -> Tensor:
+    """The gradients of the gates; overwrites `grad`."""
     grad_gates, grad_cells = torch.empty_like(gates), torch.empty_like(carried)
-    _walk(_backward, (grad, gates, carried, kept, weight, grad_gates, grad_cells), weight, packing)
+    _walk(_backward, (grad, gates, carried, kept, weight, grad_gates, grad_cells), mask, weight, packing)
     return grad_gates
 
 
-def _walk(kernel, tensors: tuple[Tensor, ...], weight: Tensor, packing: Packing) -> None:
-    hidden, packed = weight.shape[2], tensors[0].shape[1]
-    kernel[(triton.cdiv(packing.sizes[0], ROWS.value), 2)](
+def _walk(kernel, tensors: tuple[Tensor, ...], mask: Tensor | None, weight: Tensor, packing: Packing) -> None:
+    (ways, _, hidden), packed, batch = weight.shape, tensors[0].shape[1], packing.sizes[0]
+    kernel[(triton.cdiv(batch, ROWS.value), ways)](
         *tensors,
+        weight if mask is None else mask,  # unused without one
         packing.steps,
         packing.steps.shape[1],
         packed,
+        batch,
         GATES=weight.shape[1] // hidden,
         HIDDEN=hidden,
+        PROJECTION=0 if mask is None else hidden,
         BLOCK=max(16, min(triton.next_power_of_2(hidden), WIDEST_BLOCK)),
         # The same setting as for cuDNN's recurrences, which use TF32 by default.
         PRECISION="tf32" if torch.backends.cudnn.allow_tf32 else "ieee",

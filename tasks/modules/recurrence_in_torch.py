@@ -108,8 +108,8 @@ def _gru_forward(gates: Tensor, weight: Tensor, bias: Tensor, packing: Packing) 
     hidden = weight.shape[2]
     sigmoids, candidates = gates[..., : 2 * hidden], gates[..., 2 * hidden :]
     r, z = sigmoids.chunk(2, dim=-1)
-    recurrent = bias[:, None].repeat(1, gates.shape[1], 1)  # the previous state's part, (2, packed, 3 * hidden)
-    states = gates.new_empty(2, gates.shape[1], hidden)
+    recurrent = bias[:, None].repeat(1, gates.shape[1], 1)  # the previous state's part, (ways, packed, 3 * hidden)
+    states = gates.new_empty(len(gates), gates.shape[1], hidden)
     by_state = weight.transpose(1, 2).contiguous()  # OpenBLAS is several times slower on the view
     earlier = 0
     for step, (start, size) in enumerate(zip(packing.starts, packing.sizes, strict=True)):
@@ -136,9 +136,9 @@ def _gru_backward(
     to_n = (1 - z) * (1 - n * n)
     to_z = (before - n) * z * (1 - z)
     to_r = to_n * added * r * (1 - r)
-    factors = torch.stack([to_r, to_z, to_n * r], dim=2)  # (2, packed, 3, hidden)
+    factors = torch.stack([to_r, to_z, to_n * r], dim=2)  # (ways, packed, 3, hidden)
     grad_recurrent = torch.empty_like(gates)
-    at_gates = grad_recurrent.view(2, -1, 3, weight.shape[2])
+    at_gates = grad_recurrent.view(len(gates), -1, 3, weight.shape[2])
     starts, sizes = packing.starts, packing.sizes
     for step in reversed(range(len(starts))):
         now = slice(starts[step], starts[step] + sizes[step])
