@@ -1,0 +1,112 @@
+"""The coreference task: from documents to chains of mentions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from tasks.coref.data import CorefExample, CorefReader, read_coref
+from tasks.coref.head import CorefSettings, EndToEndCoref
+from tasks.coref.scoring import COREF_METRICS, score_documents
+from tasks.coref.spans import Chains
+from tasks.interface import Head, Scores, Sentence, Split, Task
+
+UNKNOWN_GENRE = 0
+
+
+class Coref(Task[CorefExample, CorefSettings]):
+    """Coreference by the mean F1 of MUC, B-cubed and CEAF-e."""
+
+    name = "coref"
+    metric = "average"
+    metrics = COREF_METRICS
+    recipe = 1
+    settings_type = CorefSettings
+    reader_type = CorefReader
+    places = ("input",)
+    documents = True
+
+    genres: list[str]
+
+    def read(self, path: Path, split: Split) -> list[CorefExample]:
+        """The documents of a file in CoNLL-2012 columns."""
+        return read_coref(path)
+
+    def usable(self, example: CorefExample) -> bool:
+        """Whether a document has words."""
+        return bool(example.sentences)
+
+    def counts(self, examples: Sequence[CorefExample]) -> dict[str, int]:
+        """Documents, sentences, tokens, mentions and chains."""
+        chains = [own for example in examples for own in example.chains]
+        singletons = sum(len(own) == 1 for own in chains)
+        return {
+            "documents": len(examples),
+            "sentences": sum(len(example.sentences) for example in examples),
+            "tokens": sum(map(self.size, examples)),
+            "mentions": sum(map(len, chains)),
+            "chains": len(chains),
+            **({"singletons": singletons} if singletons else {}),
+        }
+
+    def notes(self, examples: Sequence[CorefExample]) -> dict[str, object]:
+        """Counts of mentions that the head cannot predict, and of those left out."""
+        widths = [end - start for example in examples for own in example.chains for start, end in own]
+        return {
+            "mentions_wider_than_span_width": sum(width > self.settings.span_width for width in widths),
+            "repeated_mentions": sum(example.repeated for example in examples),
+            "longest_document": max(map(self.size, examples), default=0),
+        }
+
+    def learn_labels(self, train: Sequence[CorefExample]) -> None:
+        """Sets the genres to those of the training documents; other documents are of no known genre."""
+        self.use_labels(sorted({example.genre for example in train} - {""}))
+
+    def learned_labels(self) -> list[str]:
+        """The genres."""
+        return self.genres
+
+    def use_labels(self, labels: Sequence[str]) -> None:
+        """Sets the genres."""
+        self.genres = list(labels)
+
+    def texts(self, example: CorefExample) -> tuple[Sentence, ...]:
+        """The sentences of the document."""
+        return example.sentences
+
+    def targets(self, examples: Sequence[CorefExample]) -> dict[str, Tensor]:
+        """Mentions, speakers and genres.
+
+        `mentions` (mentions, 4): document, first token, the token after the last, number of the chain from 1;
+        `speakers` (all tokens); `genres` (documents).
+        """
+        mentions = [
+            (document, start, end, number)
+            for document, example in enumerate(examples)
+            for number, own in enumerate(example.chains, start=1)
+            for start, end in own
+        ]
+        names = list(chain.from_iterable(example.speakers for example in examples))
+        numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+        genre_of = {genre: number for number, genre in enumerate(self.genres, start=UNKNOWN_GENRE + 1)}
+        return {
+            "mentions": torch.tensor(mentions, dtype=torch.long).view(-1, 4),
+            "speakers": torch.tensor([numbers[name] for name in names]),
+            "genres": torch.tensor([genre_of.get(example.genre, UNKNOWN_GENRE) for example in examples]),
+        }
+
+    def build_head(self, widths: Mapping[str, int]) -> Head:
+        """The model of Lee et al. 2017."""
+        return EndToEndCoref(self.settings, widths["input"], len(self.genres) + 1, self.reader.singletons)
+
+    def gold(self, examples: Sequence[CorefExample]) -> list[Chains]:
+        """The gold chains."""
+        return [example.chains for example in examples]
+
+    def score(self, examples: Sequence[CorefExample], predictions: Sequence[Chains]) -> Scores:
+        """MUC, B-cubed, CEAF-e and their average, with singletons and without; the counts of each document."""
+        return score_documents(self.gold(examples), predictions)
