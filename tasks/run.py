@@ -49,6 +49,7 @@ python -m tasks.run -m experiment=NAME   the runs of a table: {experiments}, or 
   data=mini|paper|NAME                   shipped data, official files under data_dir, or a conf/data/NAME.yaml
   data=PATH.yaml                         a dataset from a file; only the keys of a dataset, so it cannot run code
   seed=N  train_fraction=0.1             a share of the training examples, drawn by the seed
+  fold=N                                 of a dataset with folds; all ten of them: -m 'fold=range(10)'
   limit=N                                the first N examples of each split, for a quick look
   device=auto|cpu|cuda  threads=N        keep_weights=true keeps the best weights next to the record
   runs_dir=DIR  data_dir=DIR             where records go, where official files are (default: $ELMO_DATA or ./data)

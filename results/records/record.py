@@ -89,6 +89,7 @@ class RunRecord:
             features), `data`, `vectors` and `weights` (content hashes), and `settings` from a user's own YAML. Default
             settings of the suite are not here: the recipe numbers stand for them.
         config: The whole resolved config, for audits; the fingerprint does not cover it.
+        folds: The number of folds of the dataset, if `identity.fold` is one of them; else None.
         metric: Name of the main metric, a key of `scores["test"]`.
         metrics: Name of a metric -> how it follows from the scores of single examples, as the task declares it. Empty
             in records of earlier versions; see results/paper/names.toml for those.
@@ -114,6 +115,7 @@ class RunRecord:
     fingerprinted: Mapping[str, object]
     metric: str
     metrics: Mapping[str, Metric] = field(default_factory=dict)
+    folds: int | None = None
     config: Mapping[str, object] = field(default_factory=dict)
     scores: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     details: Mapping[str, object] = field(default_factory=dict)
@@ -135,6 +137,9 @@ class RunRecord:
             for name, score in metrics.items():
                 if not math.isfinite(score):
                     raise ValueError(f"scores.{split}.{name}: expected a finite number, found {score}")
+        fold = self.identity.fold
+        if fold is not None and not 0 <= fold < (self.folds or 0):
+            raise ValueError(f"folds: expected a number of folds above identity.fold, {fold}, found {self.folds}")
         if self.status == "finished" and self.metric not in self.scores.get("test", {}):
             raise ValueError(f"scores.test.{self.metric}: missing, but it is the main metric of a finished run")
         if self.status == "failed" and self.error is None:

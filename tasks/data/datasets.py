@@ -7,10 +7,11 @@ import json
 import random
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from elmo.common import checks
 from elmo.common.errors import InputError
 from tasks.interface import SPLITS, HasId, Split, Task
 
@@ -37,6 +38,8 @@ class DataConfig:
         name: as in the file's name, in the records and in the table.
         task: the task that it is for; None if it has a part for each task.
         splits: the files of train, dev and test, relative to the data folder.
+        folds: the number of folds of a dataset for cross-validation, whose test parts together are all examples; in
+            `splits`, "{fold}" then stands for the number of the fold, from 0. None for a dataset with one test set.
         shipped: whether the files come with the suite rather than from the data folder.
         reader: differences between this dataset's files and the task's usual ones; see the task's reader.
         expected: published counts, compared with the counts read.
@@ -46,10 +49,35 @@ class DataConfig:
     name: str = ""
     task: str | None = None
     splits: dict[str, list[str]] = field(default_factory=dict)
+    folds: int | None = None
     shipped: bool = False
     reader: dict[str, Any] = field(default_factory=dict)
     expected: dict[str, dict[str, int]] = field(default_factory=dict)
     hub: HubConfig | None = None
+
+    def of_fold(self, fold: int | None) -> DataConfig:
+        """The dataset with the files of one fold; without folds, the dataset itself.
+
+        Raises:
+            InputError: the dataset has no such fold, has folds and none was chosen, or all folds have one test set.
+        """
+        if self.folds is None:
+            if fold is not None:
+                raise InputError(f"fold: expected null, because data={self.name} has no folds, found {fold}")
+            return self
+        checks.at_least(2, "data.folds", self.folds)
+        if fold is None or not 0 <= fold < self.folds:
+            raise InputError(
+                f"fold: expected one of the folds 0 to {self.folds - 1} of data={self.name}, found "
+                f"{'none' if fold is None else fold}. Add fold=0, or for all folds -m 'fold=range({self.folds})'"
+            )
+        if not any("{fold}" in path for path in self.splits.get("test", [])):
+            raise InputError(
+                f"data={self.name}: expected {{fold}} in the path of a test file, because it has {self.folds} folds, "
+                "found none. Put it into data.splits.test, or remove data.folds"
+            )
+        splits = {split: [path.replace("{fold}", str(fold)) for path in paths] for split, paths in self.splits.items()}
+        return replace(self, splits=splits)
 
 
 @dataclass(frozen=True)

@@ -50,6 +50,7 @@ class RunConfig:
 
     Attributes:
         task: the task, with its settings.
+        data: the dataset; if it has folds, with the files of this one.
         resolved: the whole tree as plain values, for the record, without settings that cannot change a score.
         variant: the settings that differ from the plain (task, features, data), as typed. A deleted key is there as
             `~KEY`, with the plain value.
@@ -62,6 +63,7 @@ class RunConfig:
     data: DataConfig
     trainer: TrainerConfig
     seed: int
+    fold: int | None
     train_fraction: float
     limit: int | None
     device: str
@@ -158,9 +160,10 @@ def _parsed(tree: DictConfig, task_class: type[Task[Any, Any]]) -> RunConfig:
     return RunConfig(
         task=task,
         features=values.features,
-        data=data,
+        data=data.of_fold(values.fold),
         trainer=values.trainer,
         seed=values.seed,
+        fold=values.fold,
         train_fraction=values.train_fraction,
         limit=values.limit,
         device=values.device,
@@ -196,7 +199,8 @@ def _variant(tree: DictConfig, task: str) -> dict[str, Any]:
             f"{error.missing_cfg_file}: no such config; `name` in a YAML must be its file's name"
         ) from error
     here, there = _flat(_resolved(tree)), _flat(_resolved(_without_unused(plain), anywhere=True))
-    changed = {key: here[key] for key in here if key != "seed" and (key not in there or here[key] != there[key])}
+    changed = {key: here[key] for key in here if key not in there or here[key] != there[key]}
+    changed = {key: value for key, value in changed.items() if key not in ("seed", "fold")}  # names of their own
     changed = {key: value for key, value in changed.items() if not key.startswith(NOT_IN_VARIANT)}
     # A part that is null on one side is a change of that part, not a deletion of the keys below it.
     deleted = [key for key in there if not any(_one_in_the_other(key, kept) for kept in here)]
@@ -266,6 +270,8 @@ def _resolved(tree: DictConfig, anywhere: bool = False) -> dict[str, Any]:
         settings = values["features"][part]
         if settings and settings[key]:
             settings[key] = _without_folder(settings[key], anywhere)
+    if values["fold"] is None:
+        del values["fold"]
     for part in values["features"]["frozen"].values():
         part["source"] = {key: _last_of_path(value) for key, value in part["source"].items()}
     return {key: value for key, value in values.items() if key not in (*NOT_IN_FINGERPRINT, "datasets")}

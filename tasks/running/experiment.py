@@ -144,6 +144,7 @@ def _carry_out(plan: RunPlan, lock: Lock, device: torch.device, reporter: Report
             config=config.resolved,
             metric=task.metric,
             metrics=task.metrics,
+            folds=config.data.folds,
             scores={"dev": outcome.dev.values, "test": outcome.test.values},
             details=outcome.test.details,
             data=outcome.data,

@@ -89,4 +89,5 @@ class RunPlan:
 
 def identity_of(config: RunConfig) -> Identity:
     """The identity of a run."""
-    return Identity(config.data.name, config.task.name, config.features.name, config.seed, config.variant)
+    names = (config.data.name, config.task.name, config.features.name)
+    return Identity(*names, config.seed, config.variant, config.fold)

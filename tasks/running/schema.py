@@ -40,6 +40,7 @@ class RunSchema:
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
     datasets: dict[str, DataConfig] = field(default_factory=dict)
     seed: int = 1
+    fold: int | None = None
     train_fraction: float = 1.0
     limit: int | None = None
     device: str = "auto"

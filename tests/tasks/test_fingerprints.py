@@ -30,6 +30,7 @@ for path in map(Path, sys.argv[1:]):
     record = read_record(path)
     name = record.identity
     typed = [f"task={name.task}", f"features={name.features}", f"data={name.data}", f"seed={name.seed}"]
+    typed += [] if name.fold is None else [f"fold={name.fold}"]
     parts = record.fingerprinted
     tasks.running.plan.DataSource.fingerprint = lambda self: dict(parts["data"])
     tasks.running.plan.features_fingerprint = lambda config: {key: parts[key] for key in ("vectors", "weights")}
