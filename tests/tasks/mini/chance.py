@@ -1,7 +1,8 @@
 """Chance baselines on the mini data: scores that any model must clearly beat.
 
 The majority class for SST-5 and SNLI, for NER the tag most often seen with the word, for SQuAD the fixed span that does
-best in training. Each is fitted on train and scored on test by the task's own metric.
+best in training, for coreference chains of the same words. Each is fitted on train and scored on test by the task's own
+metric.
 """
 
 import math
@@ -10,6 +11,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from tasks.squad.scoring import answer_scores
+from tests.tasks.mini import surface_coref
 from tests.tasks.mini.mini_measures import config_of, examples_of
 
 
@@ -28,7 +30,7 @@ class Chance(NamedTuple):
 
 def chance(task):
     """The chance level of a task's mini data."""
-    baseline = {"ner": word_tags, "sst5": majority, "snli": majority, "squad": fixed_span}[task]
+    baseline = {"ner": word_tags, "sst5": majority, "snli": majority, "squad": fixed_span, "coref": same_words}[task]
     return baseline(examples_of(task)["train"], examples_of(task)["test"])
 
 
@@ -61,6 +63,12 @@ def fixed_span(train, test):
     best = max(SPANS, key=lambda name: scores(SPANS[name], train).values["f1"])
     found = scores(SPANS[best], test)
     return Chance(best, found.values["f1"], "F1", found.examples)
+
+
+def same_words(train, test):
+    """Average F1 of chains of mentions with the same words, or pronouns of the same family."""
+    scores = surface_coref.score(train, test)
+    return Chance("pronouns of one family and equal phrases", scores.values["average"], "average F1", scores.examples)
 
 
 def text_of(passage, first, past):
