@@ -12,6 +12,7 @@ from results.analysis.row_warnings import row_warnings
 from results.analysis.rows import MINI, Group, Summary, TableRow, column_order, comparable_parts
 from results.records.collect import Collection, Finding, FoundRecord
 from results.records.example_scores import Example, ExamplesUnreadable, read_examples
+from results.records.folds import ScoredRun, all_folds, join_folds
 from results.records.identity import EXAMPLES_NAME, differences, fingerprint, flattened, shown
 from results.records.record import RunRecord
 
@@ -76,11 +77,9 @@ def _row(
     data: str, task: str, found: Sequence[FoundRecord], compared: tuple[str, str], findings: list[Finding]
 ) -> TableRow:
     key = (data, task)
-    cells: dict[tuple[str, str], list[RunRecord]] = defaultdict(list)
-    for item in found:
-        record = item.record
-        if record.status == "finished":
-            cells[record.identity.features, fingerprint(_settings(record))].append(record)
+    cells: dict[tuple[str, str], list[ScoredRun]] = defaultdict(list)
+    for run in scored_runs(found, findings):
+        cells[run.record.identity.features, fingerprint(_settings(run.record))].append(run)
     groups: list[Group] = []
     for cell in cells.values():
         groups += (cell_groups := groups_of(cell))
@@ -88,8 +87,6 @@ def _row(
             keys = sorted({k for g in cell_groups for k in differences(cell_groups[0].parts, g.parts)})
             text = f"{data} {task} {cell_groups[0].features}: runs that differ in {', '.join(keys)} are not averaged"
             findings.append(Finding("note", text, wrong=True, row=key))
-    examples = {id(item.record): examples_of(item, findings) for item in found if item.record.status == "finished"}
-    groups = [replace(group, examples=[examples[id(record)] for record in group.records]) for group in groups]
     # Plain runs have an empty label and come first.
     groups.sort(key=lambda group: (group.label, column_order(group.features, compared)))
     failed = [item for item in found if item.record.status == "failed"]
@@ -101,7 +98,29 @@ def _row(
     return row
 
 
-def examples_of(item: FoundRecord, findings: list[Finding]) -> list[Example] | None:
+def scored_runs(found: Sequence[FoundRecord], findings: list[Finding]) -> list[ScoredRun]:
+    """The finished runs with their examples; those on the folds of a dataset are joined, one run for each seed."""
+    finished = [item for item in found if item.record.status == "finished"]
+    joined, alone = join_folds([ScoredRun(item.record, _examples_of(item, findings)) for item in finished])
+    for run in alone:
+        identity, metric = run.record.identity, run.record.metric
+        text = (
+            f"{identity.title}: left out, because {metric} over several folds needs the counts of their examples, and "
+            f"{EXAMPLES_NAME} is missing or has none. Delete the folder of the run, and run it again"
+        )
+        findings.append(Finding("note", text, wrong=True, row=(identity.data, identity.task)))
+    for run in joined:
+        if run.incomplete:
+            identity = run.record.identity
+            text = (
+                f"{identity.title}: {len(run.single)} of {run.record.folds} folds, {run.record.metric} "
+                f"{run.record.score:.2f} over their examples alone; no part of a mean over whole sets of folds"
+            )
+            findings.append(Finding("note", text, wrong=False, row=(identity.data, identity.task)))
+    return joined
+
+
+def _examples_of(item: FoundRecord, findings: list[Finding]) -> list[Example] | None:
     """The run's test examples, or None; reports a score that the examples contradict."""
     record, path = item.record, item.path.with_name(EXAMPLES_NAME)
     row = (record.identity.data, record.identity.task)
@@ -126,18 +145,20 @@ def _settings(record: RunRecord) -> dict[str, str]:
     return settings if record.limit is None else {**settings, "limit": str(record.limit)}
 
 
-def groups_of(records: Sequence[RunRecord]) -> list[Group]:
-    """Splits records of one name into groups that differ only in the seed, labelled by the settings that differ."""
-    equal: dict[str, list[RunRecord]] = defaultdict(list)
-    for record in sorted(records, key=lambda record: record.identity.seed):
-        equal[fingerprint(comparable_parts(record))].append(record)
-    leaves = {key: flattened(comparable_parts(group[0])) for key, group in equal.items()}
-    parts = [comparable_parts(group[0]) for group in equal.values()]
+def groups_of(runs: Sequence[ScoredRun]) -> list[Group]:
+    """Splits runs of one name into groups that differ only in the seed, labelled by the settings that differ."""
+    equal: dict[str, list[ScoredRun]] = defaultdict(list)
+    for run in sorted(runs, key=lambda run: run.record.identity.seed):
+        equal[fingerprint(comparable_parts(run.record))].append(run)
+    leaves = {key: flattened(comparable_parts(group[0].record)) for key, group in equal.items()}
+    parts = [comparable_parts(group[0].record) for group in equal.values()]
     differing = sorted({key for other in parts for key in differences(parts[0], other)})
     groups = []
     for key, group in equal.items():
         own = {name: shown(leaves[key][name]) if name in leaves[key] else "absent" for name in differing}
-        groups.append(Group(group[0].identity.features, {**_settings(group[0]), **own}, group))
+        first, single = group[0].record, [record for run in group for record in run.single]
+        records, examples = [run.record for run in group], [run.examples for run in group]
+        groups.append(Group(first.identity.features, {**_settings(first), **own}, records, examples, single))
     if len({group.label for group in groups}) < len(groups):  # values with the same text, such as 1 and "1"
         return [
             replace(g, settings={**g.settings, "fingerprint": key[:12]}) for key, g in zip(equal, groups, strict=True)
@@ -156,13 +177,16 @@ def _empty_cells(row: TableRow, features: Sequence[str], runs_dir: Path | None) 
     """The command for each missing plain number; only missing arms of the comparison make `--check` fail."""
     empty = [name for name in features if not _has_plain(row, name)]
     seeds = [record.identity.seed for group in row.groups for record in group.records]
+    known = [*(group.records[0] for group in row.groups), *(item.record for item in row.failed)]
+    folds = next((record.folds for record in known if record.folds), 0)
     findings = []
     for name in empty:
         retry = [i.record.identity.seed for i in row.failed if i.record.identity.features == name]
         seed = min(retry or seeds or [1])
         words = [f"task={row.task}", f"features={name}", f"data={row.data}", f"seed={seed}"]
+        words += [all_folds(folds)] if folds else []
         words += [f"runs_dir={runs_dir}"] if runs_dir else []
-        command = f"python -m tasks.run {shlex.join(words)}"
+        command = f"python -m tasks.run {'-m ' if folds else ''}{shlex.join(words)}"
         findings.append(Finding("empty", command, wrong=name in row.compared, row=(row.data, row.task)))
     return findings
 

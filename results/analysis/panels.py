@@ -88,11 +88,11 @@ def layer_name(index: int, layers: int) -> str:
 
 
 def mixes(group: Group) -> dict[str, tuple[list[list[float]], float]]:
-    """Placement -> (for each seed the weights, bottom layer first; mean gamma), where all seeds have as many layers."""
-    places = dict.fromkeys(place for record in group.records for place in record.mixes)
+    """Placement -> (for each run the weights, bottom layer first; mean gamma), where all runs have as many layers."""
+    places = dict.fromkeys(place for record in group.runs for place in record.mixes)
     found = {}
     for place in places:
-        own = [record.mixes[place] for record in group.records if place in record.mixes]
+        own = [record.mixes[place] for record in group.runs if place in record.mixes]
         if own[0].weights and len({len(mix.weights) for mix in own}) == 1:
             gamma = statistics.fmean(mix.gamma for mix in own)
             found[place] = ([list(mix.weights) for mix in own], gamma)

@@ -22,12 +22,13 @@ def row_warnings(row: TableRow, wanted: Collection[str] = ()) -> list[tuple[str,
     warnings = []
     for group in row.groups:
         where = f"{row.data} {row.task} {group.name}"
-        seeds: dict[str, list[str]] = defaultdict(list)
-        dirty = []
-        for record in group.records:
-            seeds[record.commit[:10] if record.commit else "no commit"].append(str(record.identity.seed))
+        seeds: dict[str, dict[str, None]] = defaultdict(dict)  # a set in order: folds share a seed
+        dirty: dict[str, None] = {}
+        for record in group.runs:
+            seed = str(record.identity.seed)
+            seeds[record.commit[:10] if record.commit else "no commit"][seed] = None
             if record.environment and record.environment.dirty:
-                dirty.append(str(record.identity.seed))
+                dirty[seed] = None
         if len(seeds) > 1:
             mixed = ", ".join(f"{commit} (seed {' '.join(own)})" for commit, own in seeds.items())
             warnings.append((f"{where}: one mean over several commits: {mixed}", True))

@@ -13,7 +13,7 @@ from results.analysis.paper_scores import PaperScore, relative_error_cut
 from results.analysis.units import unit_numbers
 from results.records.collect import Finding, FoundRecord
 from results.records.example_scores import Example
-from results.records.identity import Parts, without_seed
+from results.records.identity import FOLD, Parts, without_seed
 from results.records.record import RunRecord
 
 MINI = "mini"  # the data set that comes with the suite
@@ -28,12 +28,14 @@ class Group:
         settings: The settings that differ from a plain run, as typed; empty for plain runs.
         records: One per seed.
         examples: The scores of each record's test examples; None where they are missing or damaged.
+        single: The records of single folds, if each of `records` was joined from several.
     """
 
     features: str
     settings: Mapping[str, str]
     records: Sequence[RunRecord]
     examples: Sequence[Sequence[Example] | None] = ()
+    single: Sequence[RunRecord] = ()
 
     @cached_property
     def label(self) -> str:
@@ -49,6 +51,11 @@ class Group:
     def metric(self) -> str:
         """The main metric, the same in all records."""
         return self.records[0].metric
+
+    @property
+    def runs(self) -> Sequence[RunRecord]:
+        """The records as they were written: one per seed, or per seed and fold."""
+        return self.single or self.records
 
     @property
     def seeds(self) -> list[int]:
@@ -72,8 +79,9 @@ class Group:
 
     @property
     def cut(self) -> bool:
-        """Whether the runs used only part of the data: a limit, or a share of the training examples."""
-        return self.records[0].limit is not None or train_fraction(self.records[0]) != 1
+        """Whether the runs used only part of the data: a limit, a share of the training examples, or some folds."""
+        first = self.records[0]
+        return first.limit is not None or train_fraction(first) != 1 or FOLD in first.identity.variant
 
     def best_of(self, n: int) -> float | None:
         """The expected best dev score of n seeds; None if fewer were run or a dev score is missing."""

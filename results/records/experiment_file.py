@@ -15,6 +15,10 @@ named by its path:
     overrides = ["task=TASK", "data=mini,mine.yaml"]
 
     [[rows]]
+    overrides = ["task=TASK", "data=FOLDED"]
+    folds = 10                                         # one run for each of the folds, fold=0 to fold=9
+
+    [[rows]]
     overrides = ["task=TASK", "data=paper"]
     paper = {words = 90.15, bilm = 92.22}              # printed next to ours
     source = "Table 1, row TASK"
@@ -28,7 +32,7 @@ from itertools import product
 from pathlib import Path
 
 from elmo.common.errors import InputError
-from results.records.identity import Identity
+from results.records.identity import FOLD, Identity
 from results.records.typed_json import decode
 
 FOLDER = Path(__file__).parents[1] / "paper"
@@ -36,7 +40,7 @@ SUFFIX = ".toml"
 NAMED = ("task", "data", "features")  # what every cell names
 # Settings that cannot change a score, so that records do not have them.
 NOT_RECORDED = ("device", "threads", "runs_dir", "data_dir", "dataset_file", "keep_weights", "store", "retry", "logger")
-NOT_HERE = ("seed", "experiment")  # what a row or an arm cannot set
+NOT_HERE = ("seed", FOLD, "experiment")  # what a row or an arm cannot set
 _OVERRIDE = re.compile(r"(\+\+?|~)?[\w./@-]+(=.*)?", re.DOTALL)
 
 
@@ -46,6 +50,7 @@ class ExperimentRow:
 
     Attributes:
         overrides: What its runs set, as typed; always a task and a dataset.
+        folds: The number of folds of its dataset, each of which is a run; None for a dataset without folds.
         title: Its name for people; by default made from task and data.
         metric: The metric of its cells; by default the task's main one.
         split: The split of its cells, "test" or "dev".
@@ -55,6 +60,7 @@ class ExperimentRow:
     """
 
     overrides: Sequence[str]
+    folds: int | None = None
     title: str = ""
     metric: str = ""
     split: str = "test"
@@ -62,13 +68,18 @@ class ExperimentRow:
     paper_std: Mapping[str, float] = field(default_factory=dict)
     source: str = ""
 
+    @property
+    def each_fold(self) -> list[list[str]]:
+        """What the run on each fold sets; one run that sets nothing if there are no folds."""
+        return [[f"{FOLD}={number}"] for number in range(self.folds)] if self.folds else [[]]
+
 
 @dataclass(frozen=True)
 class Cell:
     """One run of an experiment.
 
     Attributes:
-        named: What its row and its arm set: key -> value, as typed.
+        named: What its row and its arm set, and the fold: key -> value, as typed.
         extra: What a user has set for all cells.
     """
 
@@ -101,7 +112,8 @@ class Cell:
     def identity(self) -> Identity:
         """The name of the run, if each of its settings differs from the default."""
         names = {key: Path(value).stem if value.endswith(".yaml") else value for key, value in self.settings.items()}
-        return Identity(names["data"], names["task"], names["features"], self.seed, self._recorded_settings())
+        fold = int(names[FOLD]) if FOLD in names else None
+        return Identity(names["data"], names["task"], names["features"], self.seed, self._recorded_settings(), fold)
 
     def is_run(self, identity: Identity, config: Mapping[str, object]) -> bool:
         """Whether a run is this cell's: same names, the settings of the cell, and no other ones.
@@ -111,10 +123,10 @@ class Cell:
             config: its resolved config, as its record has it.
         """
         own, settings = self.identity, self._recorded_settings()
-        names = (own.data, own.task, own.features, own.seed)
-        if names != (identity.data, identity.task, identity.features, identity.seed):
+        names = (own.data, own.task, own.features, own.seed, own.fold)
+        if names != (identity.data, identity.task, identity.features, identity.seed, identity.fold):
             return False
-        if identity.fold is not None or not identity.variant.keys() <= settings.keys():
+        if not identity.variant.keys() <= settings.keys():
             return False
         # A setting that is the default is in the config, but not in the name.
         recorded = {**{key: _looked_up(config, key) for key in settings}, **identity.variant}
@@ -126,7 +138,7 @@ class Cell:
         found = {}
         for typed, value in self.settings.items():
             key = typed.lstrip("+")
-            if key not in NAMED and key.split(".")[0] not in NOT_RECORDED:
+            if key not in (*NAMED, FOLD) and key.split(".")[0] not in NOT_RECORDED:
                 found[f"data.{key.removeprefix(datasets)}" if key.startswith(datasets) else key] = value
         return found
 
@@ -152,14 +164,15 @@ class Experiment:
 
     @property
     def cells(self) -> Sequence[Cell]:
-        """All runs: seeds vary slowest, then rows, then arms, so that the table is whole early, with one seed."""
+        """All runs: seeds vary slowest, then rows, arms and folds, so that the table is whole early, with one seed."""
         if self.chosen is not None:
             return self.chosen
         return [
-            Cell(row, arm, seed, dict(map(_split, [*row.overrides, *overrides])))
+            Cell(row, arm, seed, dict(map(_split, [*row.overrides, *overrides, *fold])))
             for seed in self.seeds
             for row in self.rows
             for arm, overrides in self.arms.items()
+            for fold in row.each_fold
         ]
 
     @property
@@ -301,8 +314,13 @@ def _check(experiment: Experiment) -> None:
             if not _OVERRIDE.fullmatch(override) or ("=" not in override and not override.startswith("~")):
                 raise ValueError(f"{place}: expected KEY=VALUE, as typed after python -m tasks.run, found {override!r}")
             if key in NOT_HERE or key.split(".")[0].split("/")[0] == "hydra":
-                raise ValueError(f"{place}: expected settings of a run, found {override!r}; `seeds` has the seeds")
+                raise ValueError(
+                    f"{place}: expected settings of a run, found {override!r}; `seeds` has the seeds, and `folds` of a "
+                    "row how many folds its dataset has"
+                )
     for number, row in enumerate(experiment.rows):
+        if row.folds is not None and row.folds < 2:
+            raise ValueError(f"rows[{number}].folds: expected at least 2, or no such key, found {row.folds}")
         if row.split not in ("test", "dev"):
             raise ValueError(f"rows[{number}].split: expected test or dev, found {row.split!r}")
         if unknown := sorted({*row.paper, *row.paper_std} - set(experiment.arms)):

@@ -19,6 +19,7 @@ Parts = Mapping[str, object]
 
 RECORD_NAME = "record.json"
 EXAMPLES_NAME = "examples.json"
+FOLD = "fold"  # the key of `Identity.fold`
 
 _LONGEST_NAME = 120  # bytes; most file systems stop at 255, encrypted home folders at 143
 # Created once: `json.dumps` creates one for each value, and a grid of runs has many.
@@ -57,8 +58,13 @@ class Identity:
     def title(self) -> str:
         """The name for display, with the variant as typed: "mini TASK FEATURES seed 1 limit=200"."""
         variant = (f"{key}={shown(value)}" for key, value in self.variant.items())
-        fold = () if self.fold is None else (f"fold {self.fold}",)
-        return printable(" ".join((self.data, self.task, self.features, *fold, f"seed {self.seed}", *variant)))
+        named = f"{self.features}{self.in_fold}"
+        return printable(" ".join((self.data, self.task, named, f"seed {self.seed}", *variant)))
+
+    @property
+    def in_fold(self) -> str:
+        """The fold for display, with a space before it; empty without one."""
+        return "" if self.fold is None else f" fold {self.fold}"
 
 
 def record_path(runs_dir: Path, identity: Identity) -> Path:

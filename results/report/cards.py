@@ -55,7 +55,7 @@ def _run_line(item: FoundRecord) -> str:
 
 def _run_title(record: RunRecord) -> str:
     settings = "".join(f" {key}={shown(value)}" for key, value in sorted(record.identity.variant.items()))
-    name = f"{record.identity.features}{settings} · seed {record.identity.seed}"
+    name = f"{record.identity.features}{record.identity.in_fold}{settings} · seed {record.identity.seed}"
     outcome = f"{record.score:.2f} {record.metric}" if record.status == "finished" else record.status
     return f"{escape(name)} <small>{escape(outcome)}</small>"
 

@@ -84,8 +84,8 @@ def seed_scatter(panel: Panel, arms: Arms) -> Figure:
 
 
 def learning_curves(panel: Panel, arms: Arms) -> Figure | None:
-    """Dev score by epoch, a line for each seed in its arm's colour; None if no run has epochs."""
-    runs = [(group, record, curve(record)) for group in panel.groups for record in group.records]
+    """Dev score by epoch, a line for each run in its arm's colour; None if no run has epochs."""
+    runs = [(group, record, curve(record)) for group in panel.groups for record in group.runs]
     points = [point for _, _, own in runs for point in own]
     if not points:
         return None
@@ -100,7 +100,8 @@ def learning_curves(panel: Panel, arms: Arms) -> Figure | None:
             continue
         arm = arms[group.features]
         best = max(own, key=lambda point: point[1])
-        title = f"{group.features} seed {record.identity.seed}: best dev {best[1]:.2f} in epoch {best[0]:g}"
+        name = f"{group.features}{record.identity.in_fold} seed {record.identity.seed}"
+        title = f"{name}: best dev {best[1]:.2f} in epoch {best[0]:g}"
         marks.append(
             ChartLine([(epochs.at(x), scores.at(y)) for x, y in own], arm.colour, 1.8, opacity=0.85, title=title)
         )

@@ -5,14 +5,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from results.analysis.aggregate import examples_of, failure_text, groups_of
+from results.analysis.aggregate import failure_text, groups_of, scored_runs
 from results.analysis.names import task_title
 from results.analysis.paper_scores import PaperScore, load_paper
 from results.analysis.row_warnings import row_warnings
 from results.analysis.rows import Group, TableRow
 from results.records.collect import Collection, Finding, FoundRecord, runs_of_cells
 from results.records.experiment_file import Cell, Experiment, ExperimentRow
-from results.records.identity import differences
+from results.records.identity import FOLD, differences
 from results.records.record import RunRecord
 
 PARTIAL = ("limit", "train_fraction")  # settings under which the paper's numbers do not apply
@@ -72,7 +72,8 @@ def fill(collection: Collection, experiment: Experiment, runs_dir: Path | None =
             for arm, cells in row.items():
                 missing = [(cell, found) for cell, found in cells if not _finished(found)]
                 if missing:
-                    wrong = compared is not None and arm in compared and len(missing) == len(cells)
+                    without_score = {cell.seed for cell, _ in missing} == {cell.seed for cell, _ in cells}
+                    wrong = compared is not None and arm in compared and without_score
                     name = missing[0][0].identity
                     command = _command(experiment, missing, runs_dir)
                     findings.append(Finding("empty", command, wrong, row=(name.data, name.task)))
@@ -106,15 +107,16 @@ def _groups(
     where: str, arm: str, spec: ExperimentRow, items: Sequence[FoundRecord], findings: list[Finding]
 ) -> list[Group]:
     """The numbers of one cell: one, or several with different labels if its runs cannot be averaged."""
-    finished = {id(item.record): item for item in items if item.record.status == "finished"}
-    found = groups_of([item.record for item in finished.values()]) if finished else []
+    runs = scored_runs(items, findings)
+    whole, partial = ([run for run in runs if run.incomplete is some] for some in (False, True))
+    found = groups_of(whole) if whole else []
     keys = sorted({key for group in found for key in differences(found[0].parts, group.parts)})
+    found += groups_of(partial) if partial else []
     groups = []
     if keys:
         findings.append(Finding("note", f"{where}: runs that differ in {', '.join(keys)} are not averaged", wrong=True))
     for group in found:
-        examples = [examples_of(finished[id(record)], findings) for record in group.records]
-        kept = [(_shown(record, spec), run) for record, run in zip(group.records, examples, strict=True)]
+        kept = [(_shown(record, spec), run) for record, run in zip(group.records, group.examples, strict=True)]
         scored = [(record, run) for record, run in kept if record is not None]
         if len(scored) < len(kept):
             text = (
@@ -122,9 +124,9 @@ def _groups(
             )
             findings.append(Finding("note", text, wrong=True))
         if scored:
-            settings = {key: value for key, value in group.settings.items() if key in keys}
-            runs = [run if spec.split == "test" else None for _, run in scored]  # examples are those of test
-            groups.append(Group(arm, settings, [record for record, _ in scored], runs))
+            settings = {key: value for key, value in group.settings.items() if key in (*keys, FOLD)}
+            examples = [run if spec.split == "test" else None for _, run in scored]  # examples are those of test
+            groups.append(Group(arm, settings, [record for record, _ in scored], examples, group.single))
     return groups
 
 
@@ -155,7 +157,10 @@ def _command(experiment: Experiment, missing: Filled, runs_dir: Path | None) -> 
     """The command that makes these runs of one row and arm, or all runs if there are none."""
     words = [f"experiment={experiment.name}"]
     if missing:
-        words += [*missing[0][0].overrides[1:], f"seed={','.join(str(cell.seed) for cell, _ in missing)}"]
+        words += [override for override in missing[0][0].overrides[1:] if override.partition("=")[0] != FOLD]
+        for key in ("seed", FOLD):
+            values = dict.fromkeys(cell.value(key) or "" for cell, _ in missing)
+            words += [f"{key}={','.join(values)}"] * any(values)
         words += ["retry=failed"] * any(found for _, found in missing)
     else:
         words += experiment.given

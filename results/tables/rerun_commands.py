@@ -4,7 +4,8 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from results.analysis.rows import Group
-from results.records.identity import shown
+from results.records.folds import all_folds
+from results.records.identity import FOLD, shown
 from results.records.record import RunRecord
 
 
@@ -20,7 +21,8 @@ def commands_of(groups: Sequence[Group]) -> list[str]:
     found = []
     for (seeds, settings), features in arms.items():
         identity = groups[0].records[0].identity
-        sweep = " -m" if len(seeds) > 1 or len(features) > 1 else ""
+        several = len(seeds) > 1 or len(features) > 1 or any(word.startswith(f"{FOLD}=") for word in settings)
+        sweep = " -m" if several else ""
         names = [f"task={identity.task}", f"data={identity.data}", f"features={','.join(features)}"]
         words = [*names, f"seed={','.join(map(str, seeds))}", *settings]
         found.append(f"python -m tasks.run{sweep} {' '.join(map(shlex.quote, words))}")
@@ -29,7 +31,7 @@ def commands_of(groups: Sequence[Group]) -> list[str]:
 
 def commit_of(groups: Sequence[Group]) -> str:
     """The commits of the runs, as text."""
-    records = [record for group in groups for record in group.records]
+    records = [record for group in groups for record in group.runs]
     commits = {record.commit for record in records}
     known = sorted(commit[:10] for commit in commits if commit)
     unknown = ["no commit recorded"] if None in commits else []
@@ -37,9 +39,11 @@ def commit_of(groups: Sequence[Group]) -> str:
 
 
 def _settings(record: RunRecord) -> list[str]:
-    """The settings of a run without arm and seed, including device and threads."""
+    """The settings of a run without arm and seed, including folds, device and threads."""
     data = record.settings("data")
-    settings = [f"{_typed(key, data)}={shown(value)}" for key, value in sorted(record.identity.variant.items())]
+    whole = record.folds if FOLD not in record.identity.variant else None  # else some, which the variant has
+    settings = [all_folds(whole)] if whole else []
+    settings += [f"{_typed(key, data)}={shown(value)}" for key, value in sorted(record.identity.variant.items())]
     settings += [] if data.get("shipped", True) else ["data_dir=DIR"]
     if record.environment:
         settings += [f"threads={record.environment.threads}"] * (record.environment.threads != 1)

@@ -36,6 +36,8 @@ def make_record(
     environment: Environment | None = CLEAN,
     error: RunError | None = None,
     dev: float | None = None,
+    fold: int | None = None,
+    folds: int | None = None,
 ) -> RunRecord:
     """A finished run with this test score, or with an error a failed one."""
     variant = {**(variant or {}), **({} if limit is None else {"limit": limit})}
@@ -43,7 +45,8 @@ def make_record(
     scores = {} if error or score is None else {"test": {metric: score}}
     return RunRecord(
         status="failed" if error else "finished",
-        identity=Identity(data, task, features, seed, variant),
+        identity=Identity(data, task, features, seed, variant, fold),
+        folds=folds,
         fingerprinted={**hashed, "settings": {"trainer.lr": lr}},
         config={"task": {"name": task}, "features": {"name": features}, "trainer": {"lr": lr}},
         metric=metric,

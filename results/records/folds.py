@@ -1,0 +1,99 @@
+"""Folds: the runs of one seed on the folds of a dataset, joined into one run that was tested on all their examples.
+
+Every example is tested in one fold, so the counts of all folds are summed into one score. A mean of the folds' scores
+would be another number, and folds are no seeds: they have different test sets.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from results.records.example_scores import Example
+from results.records.identity import FOLD, fingerprint, without_seed
+from results.records.metric import mean_of
+from results.records.record import RunRecord
+
+
+@dataclass(frozen=True)
+class ScoredRun:
+    """A finished run and the scores of its test examples.
+
+    Attributes:
+        record: Its record. For joined runs, one with what they have in common and the test scores over all their
+            examples. It has no fold, and if folds are missing, those that are there are a setting, as typed:
+            `{"fold": "0,1,4"}`.
+        examples: None where they are missing or damaged.
+        single: The records of the folds that were joined; empty for an ordinary run.
+    """
+
+    record: RunRecord
+    examples: Sequence[Example] | None
+    single: Sequence[RunRecord] = ()
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether some folds of the dataset are missing."""
+        return 0 < len(self.single) < (self.record.folds or 0)
+
+
+def join_folds(runs: Sequence[ScoredRun]) -> tuple[list[ScoredRun], list[ScoredRun]]:
+    """The runs with those on different folds joined, and those whose examples cannot be added to the other folds'."""
+    kept, alone = list[ScoredRun](), list[ScoredRun]()
+    sets: dict[tuple[object, ...], dict[int, ScoredRun]] = defaultdict(dict)
+    for run in runs:
+        fold = run.record.identity.fold
+        if fold is None:
+            kept.append(run)
+        elif run.record.metric not in _scores(run.record, run.examples or ()):
+            alone.append(run)
+        else:
+            key = (run.record.identity.seed, run.record.folds, _all_but_fold(run.record))
+            number = 0
+            while fold in sets[*key, number]:  # the same fold with other data: not of this set
+                number += 1
+            sets[*key, number][fold] = run
+    return [*kept, *(_joined([own[fold] for fold in sorted(own)]) for own in sets.values())], alone
+
+
+def all_folds(count: int) -> str:
+    """What to type for runs on all folds of a dataset."""
+    return f"{FOLD}={','.join(map(str, range(count)))}"
+
+
+def _joined(runs: Sequence[ScoredRun]) -> ScoredRun:
+    """One run of all these, which are in the order of their folds."""
+    single = [run.record for run in runs]
+    first, folds = single[0], [str(record.identity.fold) for record in single]
+    missing = {} if len(single) == first.folds else {FOLD: ",".join(folds)}
+    examples = [example for run in runs for example in run.examples or ()]
+    data = {fold: record.fingerprinted.get("data") for fold, record in zip(folds, single, strict=True)}
+    record = replace(
+        first,
+        identity=replace(first.identity, fold=None, variant={**first.identity.variant, **missing}),
+        fingerprinted={**first.fingerprinted, "data": data},
+        config={key: value for key, value in first.config.items() if key != FOLD},
+        scores={"test": _scores(first, examples)},
+        details={},
+        data={},
+        coverage=None,
+        mixes={},
+        epochs=[],
+        seconds=sum(record.seconds or 0.0 for record in single),
+    )
+    return ScoredRun(record, examples, single)
+
+
+def _scores(record: RunRecord, examples: Sequence[Example]) -> dict[str, float]:
+    """The test metrics of a run that these examples determine."""
+    declared = {name: record.metrics.get(name) or mean_of(name) for name in record.scores["test"]}
+    found = {name: metric.of_examples(examples) for name, metric in declared.items()}
+    return {name: score for name, score in found.items() if score is not None}
+
+
+def _all_but_fold(record: RunRecord) -> str:
+    """What must be equal in runs that are joined: all but the seed, the fold and the content of its files."""
+    parts = without_seed(record.hashed)
+    identity = parts["identity"]
+    assert isinstance(identity, Mapping)
+    named = {key: value for key, value in identity.items() if key != FOLD}
+    return fingerprint({**parts, "identity": named, "data": None, "metric": record.metric})

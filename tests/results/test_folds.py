@@ -1,0 +1,259 @@
+"""Runs on the folds of a dataset: one score for each seed, over the examples of all folds."""
+
+import json
+import random
+import re
+import shlex
+from dataclasses import replace
+
+import pytest
+
+import results.status
+from results.analysis.aggregate import Selection, summarise
+from results.publish import main as publish
+from results.records.collect import collect
+from results.records.identity import EXAMPLES_NAME
+from results.records.metric import Metric, Ratio
+from results.records.record import RunError, RunRecord, read_record, write_examples
+from results.report.__main__ import main as report
+from results.tables.rerun_commands import commands_of, commit_of
+from tests.results.making import CLEAN, make_record, run_table, save
+
+# As B-cubed: precision and recall with numerators and denominators of their own.
+METRIC = Metric([[Ratio({"right": 100}, {"predicted": 1}), Ratio({"found": 100}, {"gold": 1})]])
+ALL = "fold=0,1,2"
+
+
+def documents(seed, count):
+    draw = random.Random(seed)
+    return [
+        {"right": draw.randrange(4), "predicted": 4 + draw.randrange(4), "found": draw.randrange(5), "gold": 5}
+        for _ in range(count)
+    ]
+
+
+def harmonic(examples):
+    precision = sum(e["right"] for e in examples) / sum(e["predicted"] for e in examples)
+    recall = sum(e["found"] for e in examples) / sum(e["gold"] for e in examples)
+    return 100 * 2 * precision * recall / (precision + recall)
+
+
+def save_fold(runs, fold, examples, *, folds=3, test="", **options):
+    """A finished run on one fold with these test examples, as a run leaves it."""
+    record = make_record(METRIC.of_examples(examples), data="books", task="coref", fold=fold, folds=folds, **options)
+    hashes = {"train": f"{fold}" * 64, "test": test or f"{fold + 3}" * 64}
+    parts = {**record.fingerprinted, "data": hashes}
+    config = {**record.config, "fold": fold}
+    record = replace(record, fingerprinted=parts, config=config, metrics={"f1": METRIC})
+    path = save(runs, record)
+    write_examples(path.with_name(EXAMPLES_NAME), record.fingerprint, examples)
+    return path
+
+
+def save_folds(runs, seed=1, features="glove", folds=(0, 1, 2), **options):
+    """Runs on folds of two, three and four documents; returns the counts of all documents."""
+    sets = [documents(f"{features} {seed} {fold}", 2 + fold) for fold in folds]
+    for fold, examples in zip(folds, sets, strict=True):
+        save_fold(runs, fold, examples, seed=seed, features=features, **options)
+    return [example for examples in sets for example in examples]
+
+
+def row_of(runs):
+    summary = summarise(collect([runs]), Selection())
+    (row,) = summary.rows
+    return row, summary.findings
+
+
+class TestOneScore:
+    def test_it_is_that_of_all_documents_together(self, tmp_path):
+        """The closed form over the concatenated documents, not the mean of the folds' scores."""
+        together = save_folds(tmp_path)
+        row, findings = row_of(tmp_path)
+        group = row.group("glove")
+        assert group.scores == pytest.approx([harmonic(together)])
+        folds = [record.score for record in group.runs]
+        assert len(folds) == 3
+        assert abs(sum(folds) / 3 - group.mean) > 0.1
+        assert (group.seeds, group.std, group.label) == ([1], None, "")
+        assert group.examples == [together]
+        assert not [finding for finding in findings if finding.kind == "note"]
+
+    def test_seeds_are_averaged_and_folds_are_not(self, tmp_path):
+        together = [save_folds(tmp_path, seed) for seed in (1, 2)]
+        group = row_of(tmp_path)[0].group("glove")
+        assert group.seeds == [1, 2]
+        assert group.mean == pytest.approx(sum(map(harmonic, together)) / 2)
+
+    def test_the_interval_is_over_the_documents_of_all_folds(self, tmp_path):
+        """As for one run that was tested on all documents at once."""
+        for features in ("glove", "elmo"):
+            together = save_folds(tmp_path / "folds", features=features)
+            record = replace(make_record(harmonic(together), features=features), metrics={"f1": METRIC})
+            path = save(tmp_path / "whole", record)
+            write_examples(path.with_name(EXAMPLES_NAME), record.fingerprint, together)
+        folded, whole = row_of(tmp_path / "folds")[0], row_of(tmp_path / "whole")[0]
+        assert folded.interval().over == "examples"
+        assert folded.gain() == pytest.approx(whole.gain())
+        assert (folded.interval().low, folded.interval().high) == pytest.approx(
+            (whole.interval().low, whole.interval().high)
+        )
+
+    def test_seeds_with_other_files_in_a_fold_are_not_averaged(self, tmp_path):
+        save_folds(tmp_path, seed=1)
+        save_folds(tmp_path, seed=2, test="f" * 64)
+        row, findings = row_of(tmp_path)
+        assert row.group("glove") is None
+        assert [group.seeds for group in row.groups] == [[1], [2]]
+        assert any("differ in data.0.test, data.1.test, data.2.test are not averaged" in f.text for f in findings)
+
+    def test_commits_of_single_folds_are_compared(self, tmp_path):
+        save_folds(tmp_path, folds=(0, 1))
+        save_folds(tmp_path, folds=(2,), environment=replace(CLEAN, commit="b" * 40))
+        row, findings = row_of(tmp_path)
+        assert any("one mean over several commits: aaaaaaaaaa (seed 1), bbbbbbbbbb" in f.text for f in findings)
+        assert commit_of(row.groups) == "at aaaaaaaaaa and bbbbbbbbbb"
+
+
+class TestIncomplete:
+    def test_it_is_shown_apart_with_the_folds_that_are_there(self, tmp_path, capsys):
+        save_folds(tmp_path, seed=1)
+        partial = save_folds(tmp_path, seed=2, folds=(0, 2))
+        row, _ = row_of(tmp_path)
+        assert row.group("glove").seeds == [1]
+        assert row.group("glove", "fold=0,2").scores == pytest.approx([harmonic(partial)])
+        assert row.group("glove", "fold=0,2").cut
+        out = run_table(capsys, "--runs", tmp_path)[1]
+        score = f"{harmonic(partial):.2f}"
+        assert f"books coref glove seed 2 fold=0,2: 2 of 3 folds, f1 {score} over their examples alone" in out
+
+    def test_a_failed_fold_leaves_the_set_incomplete(self, tmp_path, capsys):
+        save_folds(tmp_path, folds=(0, 1))
+        broken = RunError("ValueError", "too long")
+        save(tmp_path, make_record(data="books", task="coref", fold=2, folds=3, error=broken))
+        out = run_table(capsys, "--runs", tmp_path)[1]
+        assert "2 of 3 folds" in out
+        assert "books coref glove fold 2 seed 1: ValueError: too long" in out
+
+    def test_the_command_for_an_arm_without_a_whole_set(self, tmp_path, capsys):
+        save_folds(tmp_path)
+        save_folds(tmp_path, features="elmo", folds=(1,))
+        out = run_table(capsys, "--runs", tmp_path)[1]
+        command = f"python -m tasks.run -m task=coref features=elmo data=books seed=1 {ALL} runs_dir={tmp_path}"
+        assert command in out
+
+    @pytest.mark.parametrize("examples", [None, [{"other": 1}]])
+    def test_a_fold_without_counts_is_left_out_and_reported(self, tmp_path, capsys, examples):
+        save_folds(tmp_path, folds=(0, 1))
+        path = save_fold(tmp_path, 2, documents(1, 1))
+        path.with_name(EXAMPLES_NAME).unlink()
+        if examples:
+            write_examples(path.with_name(EXAMPLES_NAME), read_record(path).fingerprint, examples)
+        status, out, err = run_table(capsys, "--runs", tmp_path, "--check")
+        assert "books coref glove fold 2 seed 1: left out, because f1 over several folds needs the counts" in out
+        assert "2 of 3 folds" in out
+        assert (status, "left out" in err) == (1, True)
+
+    def test_a_second_run_of_a_fold_with_other_data_is_not_lost(self, tmp_path):
+        save_folds(tmp_path / "a")
+        save_fold(tmp_path / "b", 1, documents(5, 3), test="e" * 64)
+        row, _ = row_of(tmp_path)
+        assert {group.label for group in row.groups} == {"", "fold=1"}
+
+
+EXPERIMENT = """
+title = "Books"
+seeds = [1, 2]
+compare = ["a", "b"]
+[arms]
+a = ["features=glove"]
+b = ["features=elmo"]
+[[rows]]
+overrides = ["task=coref", "data=books"]
+folds = 3
+[[rows]]
+overrides = ["task=ner", "data=paper"]
+"""
+
+
+class TestExperiment:
+    @pytest.fixture
+    def own(self, tmp_path):
+        (tmp_path / "mine.toml").write_text(EXPERIMENT)
+        return tmp_path / "mine.toml"
+
+    def test_a_cell_has_the_score_over_all_folds(self, own, tmp_path, capsys):
+        scores = [harmonic(save_folds(tmp_path / "runs", seed)) for seed in (1, 2)]
+        save_folds(tmp_path / "runs", 1, "elmo", folds=(0, 2))
+        _, out, err = run_table(capsys, "--runs", tmp_path / "runs", "--experiment", own, "--format", "json")
+        arms = json.loads(out)[0]["arms"]
+        assert (arms["a"]["scores"], arms["a"]["seeds"]) == (pytest.approx(scores, abs=1e-5), [1, 2])
+        assert arms["b"]["mean"] is None
+        assert "elmo seed 1 fold=0,2: 2 of 3 folds" in err
+        assert "are not averaged" not in err
+
+    def test_the_command_for_missing_folds(self, own, tmp_path, capsys):
+        save_folds(tmp_path / "runs", 1)
+        save_folds(tmp_path / "runs", 2, folds=(0, 2))
+        out = run_table(capsys, "--runs", tmp_path / "runs", "--experiment", own)[1]
+        commands = [shlex.split(line)[4:-1] for line in out.splitlines() if "python -m tasks.run" in line]
+        mine = [f"experiment={own}", "task=coref", "data=books"]
+        assert [*mine, "features=glove", "seed=2", "fold=1"] in commands
+        assert [*mine, "features=elmo", "seed=1,2", ALL] in commands
+        assert [f"experiment={own}", "task=ner", "data=paper", "features=elmo", "seed=1,2"] in commands
+
+    def test_status_counts_the_folds(self, own, tmp_path, capsys):
+        save_folds(tmp_path / "runs", 1, folds=(0, 2))
+        assert results.status.main(["--runs", str(tmp_path / "runs"), "--experiment", str(own)]) == 0
+        out = capsys.readouterr().out
+        assert "mine: 2 of 16 done, 14 missing" in out  # 2 seeds and 2 arms: 3 folds, and a row without folds
+        assert "missing  books coref glove fold 1 seed 1" in out
+        assert "glove fold 0 seed 1" not in out
+
+    @pytest.mark.parametrize(
+        ("old", "new", "expected"),
+        [
+            ('"data=books"]\nfolds = 3', '"data=books", "fold=1"]', r"found 'fold=1'; .* `folds` of a row how many"),
+            ("folds = 3", "folds = 1", r"rows\[0\].folds: expected at least 2"),
+        ],
+    )
+    def test_mistakes_in_its_file(self, own, tmp_path, capsys, old, new, expected):
+        own.write_text(EXPERIMENT.replace(old, new))
+        status, _, err = run_table(capsys, "--runs", tmp_path, "--experiment", own)
+        assert status == 2
+        assert re.search(expected, err)
+
+
+def test_the_command_that_repeats_a_set(tmp_path):
+    save_folds(tmp_path, seed=1)
+    save_folds(tmp_path, seed=2, folds=(1,))
+    row, _ = row_of(tmp_path)
+    assert commands_of([row.group("glove")]) == [
+        f"python -m tasks.run -m task=coref data=books features=glove seed=1 {ALL} threads=2 device=cpu"
+    ]
+    assert commands_of([row.group("glove", "fold=1")]) == [
+        "python -m tasks.run -m task=coref data=books features=glove seed=2 fold=1 threads=2 device=cpu"
+    ]
+
+
+def test_publishing_and_the_report(tmp_path, capsys):
+    """Every fold is published and has a card; the tables have one number for each seed."""
+    root = tmp_path / "root"
+    (root / "results" / "published").mkdir(parents=True)
+    (root / "README.md").write_text("<!-- table1 -->\n<!-- /table1 -->\n<!-- demo -->\n<!-- /demo -->\n")
+    scores = {arm: harmonic(save_folds(tmp_path / "runs", features=arm)) for arm in ("glove", "elmo")}
+    assert publish([str(tmp_path / "runs")], root) == 0
+    assert len(list((root / "results" / "published").rglob("books/coref/*/fold-?/seed-1/record.json"))) == 6
+    page = (root / "results" / "tables.md").read_text()
+    assert f"| {scores['glove']:.2f} (1) | {scores['elmo']:.2f} (1) |" in page
+    assert f"python -m tasks.run -m task=coref data=books features=glove,elmo seed=1 {ALL} threads=2 device=cpu" in page
+    assert report(["--runs", str(tmp_path / "runs"), "--out", str(tmp_path / "page.html")]) == 0
+    html = (tmp_path / "page.html").read_text()
+    assert f"{scores['elmo']:.2f}" in html
+    assert "elmo fold 2 · seed 1" in html
+
+
+@pytest.mark.parametrize("folds", [None, 2])
+def test_a_record_of_a_fold_says_how_many_there_are(folds):
+    with pytest.raises(ValueError, match=f"folds: expected a number of folds above identity.fold, 2, found {folds}"):
+        make_record(fold=2, folds=folds)
+    assert isinstance(make_record(fold=1, folds=2), RunRecord)
