@@ -5,6 +5,7 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests import line_counts
 
@@ -36,8 +37,12 @@ def test_every_folder_of_code_is_a_package(repository):
 
 def test_tasks_shows_the_tasks(repository):
     folders = {path.name for path in (repository / "tasks").iterdir() if path.is_dir()} - {"__pycache__"}
-    tasks = {path.stem for path in (repository / "conf" / "task").glob("*.yaml")}
-    assert tasks <= folders
+    targets = {
+        path.stem: yaml.safe_load(path.read_text(encoding="utf-8"))["task"]["_target_"]
+        for path in (repository / "conf" / "task").glob("*.yaml")
+    }
+    tasks = {"probes" if task.endswith("_probe") else task for task in targets}
+    assert {target.split(".")[1] for target in targets.values()} == tasks <= folders
     assert len(folders - tasks) <= MOST_OTHER_FOLDERS, sorted(folders - tasks)
 
 

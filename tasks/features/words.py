@@ -35,6 +35,7 @@ class WordsConfig:
             as all other words without a vector have.
         casing: whether a one-hot vector of the word's shape (capitals, digits) follows the word vector.
         dropout: dropout of these vectors alone.
+        enabled: false leaves word vectors out, whatever else is set here: probes read frozen layers alone.
     """
 
     recipe: ClassVar[int] = 1
@@ -45,6 +46,7 @@ class WordsConfig:
     unknown: str = "drawn"
     casing: bool = False
     dropout: float = 0.0
+    enabled: bool = True
 
     def check(self) -> None:
         """Raises an InputError for a value out of range."""

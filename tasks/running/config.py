@@ -239,8 +239,9 @@ def _without_unused(tree: DictConfig) -> DictConfig:
     with open_dict(tree):
         for key in schema.keys() - tree.keys():
             tree[key] = schema[key]
-    if tree.features.elmo is not None and not tree.features.elmo.enabled:
-        tree.features.elmo = None
+    for part in ("words", "elmo"):
+        if tree.features[part] is not None and not tree.features[part].enabled:
+            tree.features[part] = None
     return tree
 
 

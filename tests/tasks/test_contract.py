@@ -1,6 +1,7 @@
 """The contract of every task: tests for each YAML under conf/task/, with each kind of features.
 
-A new task is picked up by its YAML; it needs mini data, and nothing here.
+A new task is picked up by its YAML; it needs mini data, and nothing here. The tests of a task without mini data use
+`TestContract` with a `setup` of their own.
 """
 
 import math
@@ -10,9 +11,11 @@ from pathlib import Path
 
 import pytest
 import torch
+import yaml
 from torch import nn
 
 import conf
+from elmo.common.errors import InputError
 from elmo.common.progress import Reporter
 from results.records.metric import mean_of
 from tasks.data.datasets import DataSource
@@ -21,7 +24,11 @@ from tasks.running.saved_model import load_weights, save_weights
 from tasks.training.trainer import Trainer
 from tests.tasks.making import ARMS, DRAWN_WORDS, arm_of, model_of, run_of
 
-TASKS = sorted(path.stem for path in (Path(conf.__file__).parent / "task").glob("*.yaml"))
+DATASETS = {
+    path.stem: yaml.safe_load(path.read_text(encoding="utf-8"))["datasets"]
+    for path in sorted((Path(conf.__file__).parent / "task").glob("*.yaml"))
+}
+TASKS = [task for task, datasets in DATASETS.items() if "mini" in datasets]
 CPU = torch.device("cpu")
 
 
@@ -36,10 +43,10 @@ def without_dropout(model):
 
 
 class Setup:
-    """A task with eight examples of its mini data, and models of one arm for it."""
+    """A task with eight examples of its mini data, or of other data, and models of one arm for it."""
 
-    def __init__(self, task, arm):
-        self.config = run_of(f"task={task}", "data=mini", *arm_of(task, arm))
+    def __init__(self, task, arm, data=("data=mini",)):
+        self.config = run_of(f"task={task}", *arm_of(task, arm), *data)
         self.task = self.config.task
         self.source = DataSource(self.config.data, self.config.data_dir)
         self.splits = {split: self.source.load(self.task, split).examples for split in SPLITS}
@@ -82,7 +89,7 @@ class TestContract:
             setup.task.notes(examples)
 
     def test_its_yaml_and_its_settings_agree(self, setup):
-        assert setup.task.name in TASKS
+        assert setup.task.name in DATASETS
         assert isinstance(setup.task.settings, setup.task.settings_type)
         assert isinstance(setup.task.reader, setup.task.reader_type)
         assert isinstance(setup.task.recipe, int)
@@ -185,6 +192,15 @@ class TestContract:
         assert trainer.predict(fresh, examples) != expected
         fresh.restore(torch.load(tmp_path / "trained.pt", weights_only=True))
         assert trainer.predict(fresh, examples) == expected
+
+
+@pytest.mark.parametrize("task", sorted(DATASETS.keys() - set(TASKS)))
+def test_a_task_without_mini_data_says_which_it_has(task):
+    with pytest.raises(
+        InputError, match=f"data=mini: this task has no such dataset, only {', '.join(DATASETS[task])}$"
+    ):
+        run_of(f"task={task}", "data=mini")
+    assert run_of(f"task={task}").data.name in DATASETS[task], "the default is another one"
 
 
 @pytest.mark.parametrize("task", ["ner", "sst5", "snli", "squad"])

@@ -37,8 +37,10 @@ def flat(values, prefix=""):
 
 
 def data_of(task):
-    """The datasets that a task can use: those that every task has, and those made for it."""
-    return [data for data in DATA if yaml.safe_load((CONF / f"data/{data}.yaml").read_text()).get("task", task) == task]
+    """The datasets that a task can use: its own, and those made for it."""
+    own = yaml.safe_load((CONF / f"task/{task}.yaml").read_text())["datasets"]
+    made_for = {data: yaml.safe_load((CONF / f"data/{data}.yaml").read_text()).get("task") for data in DATA}
+    return [data for data in DATA if made_for[data] == task or data in own]
 
 
 class TestUnknownAndWrong:
@@ -243,7 +245,7 @@ class TestShippedFiles:
 
     @pytest.mark.parametrize("path", sorted((CONF / "tuned").glob("*.yaml")), ids=lambda path: path.stem)
     def test_tuned_files_set_only_features(self, path):
-        task, _, features = path.stem.partition("_")
+        task, _, features = path.stem.rpartition("_")
         assert task in TASKS
         assert features in FEATURES
         assert "@package" not in path.read_text(), "conf/config.yaml puts all of it under features"
@@ -279,11 +281,29 @@ class TestShippedFiles:
             return {field.name for field in dataclasses.fields(kind)}
 
         assert fields(FeaturesConfig) == {"name", "title", "words", "characters", "elmo", "frozen", "dropout"}
-        assert fields(WordsConfig) == {"vectors", "dim", "lowercase", "trainable", "unknown", "casing", "dropout"}
+        assert fields(WordsConfig) == {
+            "vectors",
+            "dim",
+            "lowercase",
+            "trainable",
+            "unknown",
+            "casing",
+            "dropout",
+            "enabled",
+        }
         assert fields(CharactersConfig) == {"dim", "filters", "width", "dropout"}
         elmo = {"enabled", "weights", "untrained", "untrained_seed", "places", "layers", "l2", "layer_norm", "dropout"}
         elmo |= {"control", "draw", "by_sentence"}
         assert fields(ElmoConfig) == elmo | {"precision"}
+
+    @pytest.mark.parametrize("features", FEATURES)
+    @pytest.mark.parametrize("task", [task for task in TASKS if task.endswith("_probe")])
+    def test_probes_read_one_thing_alone(self, task, features):
+        config = run_of(f"task={task}", f"features={features}").features
+        frozen = features.startswith("elmo")
+        assert [config.words is None, config.elmo is None] == [frozen, not frozen]
+        assert config.characters is None
+        assert config.words is None or not config.words.trainable
 
     def test_ner_has_the_settings_of_the_paper(self):
         """Facts B.1: AllenNLP's presets ner.jsonnet and ner_elmo.jsonnet."""

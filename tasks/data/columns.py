@@ -1,0 +1,78 @@
+"""CoNLL column files: one word a line with its tag, a blank line after each sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from elmo.common.errors import InputError, excerpt
+from tasks.data.text_files import utf8_lines
+
+DOCUMENT_START = "-DOCSTART-"
+
+
+@dataclass
+class Columns:
+    """The differences between column files.
+
+    Attributes:
+        word_column: column of the word.
+        tag_column: column of the tag; -1 is the last one.
+        comments: whether lines that begin with "# " are comments.
+        ragged: whether lines may have more or fewer columns than the first, as long as these two are there.
+    """
+
+    word_column: int = 0
+    tag_column: int = -1
+    comments: bool = False
+    ragged: bool = False
+
+
+def column_sentences(
+    path: Path,
+    reader: Columns,
+    check_tag: Callable[[str], object],
+    is_word: Callable[[Sequence[str]], bool] = lambda cells: True,
+) -> Iterator[tuple[list[str], list[str]]]:
+    """The words and the tags of each sentence; columns are split by tabs where there are any.
+
+    Args:
+        path: the file.
+        reader: its columns.
+        check_tag: raises a ValueError for a wrong tag; file and line are added to its message.
+        is_word: whether the cells of a line are those of a word; other lines are left out.
+    """
+    words: list[str] = []
+    tags: list[str] = []
+    columns = 0
+    needed = max(column + 1 if column >= 0 else -column for column in (reader.word_column, reader.tag_column))
+    for number, line in enumerate(utf8_lines(path), start=1):
+        if not line.strip() or line.startswith(DOCUMENT_START):
+            if words:
+                yield words, tags
+                words, tags = [], []
+            continue
+        if reader.comments and line.startswith("# "):
+            continue
+        cells = line.split("\t") if "\t" in line else line.split()
+        if not is_word(cells):
+            continue
+        columns = columns or len(cells)
+        try:
+            if columns < 2 or (len(cells) != columns and not reader.ragged):
+                expected = f"{columns} columns as in the lines before" if columns > 1 else "a word and a tag"
+                raise ValueError(f"expected {expected}, found {len(cells)}")
+            if len(cells) < needed:
+                settings = f"word_column={reader.word_column} and tag_column={reader.tag_column}"
+                raise ValueError(f"expected at least {needed} columns for {settings}, found {len(cells)}")
+            word, tag = cells[reader.word_column], cells[reader.tag_column].strip()
+            check_tag(tag)
+        except ValueError as error:
+            raise InputError(
+                f"{path}, line {number}: {error}: {excerpt(line)}. Correct the line, or data.reader"
+            ) from error
+        words.append(word)
+        tags.append(tag)
+    if words:
+        yield words, tags

@@ -1,0 +1,236 @@
+"""The POS probe: a linear classifier of each token's vector, and the same classifier on random tags as a control."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from elmo.common import checks
+from results.records.metric import Metric, Ratio
+from tasks.data.columns import Columns, column_sentences
+from tasks.data.text_files import TREEBANK_ESCAPES
+from tasks.interface import Batch, FeatureBatch, Head, Scores, Sentence, Split, Task
+from tasks.modules.seeding import named_seed
+
+NO_TAG = "_"  # of CoNLL-U
+OTHER_NUMBERS = re.compile(r"\d+[-.]\d+")  # of CoNLL-U's lines that are no words
+NOT_TRAINED = -1  # the number of a tag that training does not have
+
+TAGS, CONTROL = "tags", "control"  # kinds of tags
+
+METRICS = {
+    "accuracy": Metric([[Ratio({"correct": 100}, {"tokens": 1})]]),
+    "control_accuracy": Metric([[Ratio({"control_correct": 100}, {"tokens": 1})]]),
+    "selectivity": Metric([[Ratio({"correct": 100, "control_correct": -100}, {"tokens": 1})]]),
+}
+
+
+@dataclass
+class PosSettings:
+    """The control task of Hewitt and Liang (2019).
+
+    Attributes:
+        control: whether a second classifier learns tags that were drawn for each word: what it gets right, the first
+            one could have learned by heart. Their difference is the selectivity.
+        draw: the seed of the drawn tags; not the run's seed, so that all runs share one control task.
+    """
+
+    control: bool = True
+    draw: int = 0
+
+    def __post_init__(self) -> None:
+        checks.at_least(0, "task.draw", self.draw)
+
+
+@dataclass
+class PosReader(Columns):
+    """The differences between files of tagged words.
+
+    Attributes:
+        conllu: whether the first column numbers the words, as in CoNLL-U; lines with the numbers 4-5 or 8.1 are left
+            out, because they repeat words or stand for words that are not in the text.
+    """
+
+    conllu: bool = False
+
+
+@dataclass(frozen=True)
+class TaggedSentence:
+    """A sentence and a tag for each word."""
+
+    id: str
+    words: Sentence
+    tags: tuple[str, ...]
+
+
+class DrawnTags:
+    """A tag for each word, drawn with the frequencies of the tags in training; also for words that are not there.
+
+    Args:
+        counts: how often training has each tag.
+        draw: the seed.
+    """
+
+    def __init__(self, counts: Mapping[str, int], draw: int) -> None:
+        self._tags = list(counts)
+        self._ends = list(accumulate(counts.values()))
+        self._draw = draw
+        self._of_word: dict[str, str] = {}
+
+    def of(self, word: str) -> str:
+        """The word's tag."""
+        if word not in self._of_word:
+            token = named_seed(self._draw, "control", word) % self._ends[-1]  # one of the training tokens
+            self._of_word[word] = self._tags[bisect_right(self._ends, token)]
+        return self._of_word[word]
+
+
+class LinearTagger(Head):
+    """A linear classifier of each token for each kind of tags; they share no parameter.
+
+    Predictions are lists of tags by kind.
+
+    Args:
+        tags: what to predict.
+        kinds: the keys of the targets in a batch.
+        input_dim: width of the features.
+    """
+
+    def __init__(self, tags: Sequence[str], kinds: Sequence[str], input_dim: int) -> None:
+        super().__init__()
+        self.tags = list(tags)
+        self.classifiers = nn.ModuleDict({kind: nn.Linear(input_dim, len(tags)) for kind in kinds})
+
+    def loss(self, features: Sequence[FeatureBatch], batch: Batch) -> Tensor:
+        """The cross-entropy, summed over tokens and kinds of tags; tags that training does not have add nothing."""
+        (tokens,) = features
+        losses = []
+        for kind, classifier in self.classifiers.items():
+            scores = classifier(tokens.input).transpose(1, 2)  # (batch, tags, tokens)
+            gold = batch.targets[kind]  # (batch, tokens)
+            losses.append(nn.functional.cross_entropy(scores, gold, ignore_index=NOT_TRAINED, reduction="sum"))
+        return torch.stack(losses).sum()
+
+    def decode(self, features: Sequence[FeatureBatch], batch: Batch) -> list[dict[str, list[str]]]:
+        """The best tag of each token, by kind."""
+        (tokens,) = features
+        best = {kind: classifier(tokens.input).argmax(dim=-1) for kind, classifier in self.classifiers.items()}
+        rows = {kind: numbers.cpu().tolist() for kind, numbers in best.items()}  # (batch, tokens)
+        lengths = tokens.lengths.tolist()
+        return [
+            {kind: [self.tags[tag] for tag in row[example][:length]] for kind, row in rows.items()}
+            for example, length in enumerate(lengths)
+        ]
+
+
+class PosProbe(Task[TaggedSentence, PosSettings]):
+    """Part-of-speech tags from one vector per token, by accuracy over tokens."""
+
+    name = "pos_probe"
+    metric = "accuracy"
+    metrics = METRICS
+    recipe = 1
+    settings_type = PosSettings
+    reader_type = PosReader
+    places = ("input",)
+
+    tag_counts: Mapping[str, int]  # of training
+    drawn: DrawnTags
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of tags that are learned."""
+        return (TAGS, CONTROL) if self.settings.control else (TAGS,)
+
+    def read(self, path: Path, split: Split) -> list[TaggedSentence]:
+        """The sentences of a column file; treebank escapes such as -LRB- become plain characters."""
+        reader: PosReader = self.reader
+
+        def is_word(cells: Sequence[str]) -> bool:
+            return not (reader.conllu and OTHER_NUMBERS.fullmatch(cells[0]))
+
+        return [
+            TaggedSentence(f"{path.name}:{number}", tuple(TREEBANK_ESCAPES.get(word, word) for word in words), (*tags,))
+            for number, (words, tags) in enumerate(column_sentences(path, reader, _check_tag, is_word))
+        ]
+
+    def counts(self, examples: Sequence[TaggedSentence]) -> dict[str, int]:
+        """Sentences, tokens and distinct tags."""
+        return {
+            "sentences": len(examples),
+            "tokens": sum(len(example.words) for example in examples),
+            "tags": len({tag for example in examples for tag in example.tags}),
+        }
+
+    def learn_labels(self, train: Sequence[TaggedSentence]) -> None:
+        """Sets the tags, and what the control draws from, to those of training."""
+        self._use(Counter(tag for example in train for tag in example.tags))
+
+    def learned_labels(self) -> list[str]:
+        """The tags, each after its number of tokens, as in `812 NN`; drawing tags again needs both."""
+        return [f"{count} {tag}" for tag, count in self.tag_counts.items()]
+
+    def use_labels(self, labels: Sequence[str]) -> None:
+        """Sets tags and counts to those of a saved model."""
+        pairs = [label.split(maxsplit=1) for label in labels]
+        self._use({tag: int(count) for count, tag in pairs})
+
+    def _use(self, counts: Mapping[str, int]) -> None:
+        self.tag_counts = dict(sorted(counts.items()))
+        self.drawn = DrawnTags(self.tag_counts, self.settings.draw)
+
+    def texts(self, example: TaggedSentence) -> tuple[Sentence, ...]:
+        """The sentence."""
+        return (example.words,)
+
+    def targets(self, examples: Sequence[TaggedSentence]) -> dict[str, Tensor]:
+        """The number of each token's tag by kind, (batch, tokens); NOT_TRAINED for padding and for unknown tags."""
+        numbers = {tag: number for number, tag in enumerate(self.tag_counts)}
+        longest = max(len(example.words) for example in examples)
+        targets = {kind: np.full((len(examples), longest), NOT_TRAINED) for kind in self.kinds}
+        for row, gold in enumerate(self.gold(examples)):
+            for kind, tags in gold.items():
+                targets[kind][row, : len(tags)] = [numbers.get(tag, NOT_TRAINED) for tag in tags]
+        return {kind: torch.from_numpy(array) for kind, array in targets.items()}
+
+    def build_head(self, widths: Mapping[str, int]) -> Head:
+        """A linear classifier for each kind of tags."""
+        return LinearTagger(list(self.tag_counts), self.kinds, widths["input"])
+
+    def gold(self, examples: Sequence[TaggedSentence]) -> list[dict[str, list[str]]]:
+        """The tags of each sentence, and those drawn for its words."""
+        found = [{TAGS: list(example.tags)} for example in examples]
+        if self.settings.control:
+            for gold, example in zip(found, examples, strict=True):
+                gold[CONTROL] = [self.drawn.of(word) for word in example.words]
+        return found
+
+    def score(self, examples: Sequence[TaggedSentence], predictions: Sequence[Mapping[str, Sequence[str]]]) -> Scores:
+        """Accuracy over tokens, also of each tag; that of the control, and the selectivity."""
+        golden, right = Counter[str](), Counter[str]()
+        counts: list[dict[str, float]] = []
+        for gold, guess in zip(self.gold(examples), predictions, strict=True):
+            hits = {
+                kind: [tag for tag, best in zip(gold[kind], guess[kind], strict=True) if tag == best] for kind in gold
+            }
+            golden.update(gold[TAGS])
+            right.update(hits[TAGS])
+            control = {"control_correct": len(hits[CONTROL])} if CONTROL in hits else {}
+            counts.append({"correct": len(hits[TAGS]), **control, "tokens": len(gold[TAGS])})
+        by_tag = {tag: {"accuracy": 100 * right[tag] / count, "gold": count} for tag, count in sorted(golden.items())}
+        values = {name: metric.of_examples(counts) for name, metric in METRICS.items()}
+        return Scores({name: value for name, value in values.items() if value is not None}, {"tags": by_tag}, counts)
+
+
+def _check_tag(tag: str) -> None:
+    if tag in ("", NO_TAG):
+        raise ValueError("expected a tag, found none")
