@@ -1,6 +1,6 @@
 """Cells of the results table and the text below it, independent of the output format."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from results.analysis.interval import FEW_SEEDS, Interval, has_numpy
@@ -172,7 +172,8 @@ def findings_sections(findings: Sequence[Finding], notes: Sequence[str]) -> list
 
 def legend(summary: Summary) -> list[str]:
     """Explains the columns that the table has."""
-    legend = [*_interval_legend(summary), *controls_legend(summary.features)]
+    legend = [*_interval_legend(summary), *folds_legend((f"{row.data} {row.task}", row) for row in summary.rows)]
+    legend += controls_legend(summary.features)
     if summary.with_paper and any(verdict(group, row.paper) for row in summary.rows for group in row.groups):
         legend.append(f"vs paper: {verdict_legend()}")
     if summary.best_of is not None:
@@ -187,6 +188,16 @@ def legend(summary: Summary) -> list[str]:
         if summary.with_paper and row.paper and row.paper.split != "test":
             legend.append(f"{row.task}: the paper's {row.paper.split} scores, on the examples that we test on")
     return legend
+
+
+def folds_legend(rows: Iterable[tuple[str, TableRow]]) -> list[str]:
+    """Explains the scores of datasets with folds, given with the names of their rows."""
+    folds = {name: group.records[0].folds for name, row in rows for group in row.groups}
+    return [
+        f"{name}: the score of a seed is over the test examples of all {count} folds together"
+        for name, count in folds.items()
+        if count
+    ]
 
 
 def _interval_legend(summary: Summary) -> list[str]:

@@ -15,6 +15,7 @@ from results.tables.cells import (
     VERDICT,
     Sheet,
     findings_sections,
+    folds_legend,
     gain_cells,
     interval_legend,
     shown_score,
@@ -54,6 +55,7 @@ def experiment_page(table: ExperimentTable) -> tuple[list[Sheet], list[tuple[str
         lines.append([printable(cell) for cell in cells])
     title = f"{table.title}: scores in percent, mean±std (number of seeds)"
     notes = interval_legend([(line.title, line.runs.interval()) for line in table.lines]) if table.compared else []
+    notes += folds_legend((line.title, line.runs) for line in table.lines)
     notes += controls_legend(table.arms)
     notes += [f"vs paper: {verdict_legend()}"] if judged else []
     notes += [f"{line.title}: {line.spec.source}" for line in table.lines if line.spec.paper and line.spec.source]

@@ -123,6 +123,7 @@ class TestIncomplete:
         assert row.group("glove", "fold=0,2").scores == pytest.approx([harmonic(partial)])
         assert row.group("glove", "fold=0,2").cut
         out = run_table(capsys, "--runs", tmp_path)[1]
+        assert "books coref: the score of a seed is over the test examples of all 3 folds together" in out
         score = f"{harmonic(partial):.2f}"
         assert f"books coref glove seed 2 fold=0,2: 2 of 3 folds, f1 {score} over their examples alone" in out
 
@@ -189,6 +190,8 @@ class TestExperiment:
         assert (arms["a"]["scores"], arms["a"]["seeds"]) == (pytest.approx(scores, abs=1e-5), [1, 2])
         assert arms["b"]["mean"] is None
         assert "elmo seed 1 fold=0,2: 2 of 3 folds" in err
+        page = run_table(capsys, "--runs", tmp_path / "runs", "--experiment", own)[1]
+        assert ": the score of a seed is over the test examples of all 3 folds together" in page
         assert "are not averaged" not in err
 
     def test_the_command_for_missing_folds(self, own, tmp_path, capsys):
