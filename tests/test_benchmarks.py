@@ -33,6 +33,7 @@ def tiny(monkeypatch):
     monkeypatch.setattr(bilm, "QUICK", (bilm.Workload("tiny", 3, 2, 1),))
     monkeypatch.setattr(store, "QUICK", store.Workload(6, 3, 1, ("float16",), 1))
     monkeypatch.setattr(heads, "RECURRENCES", [(nn.LSTM, 2, 4, 6, 3, 1), (nn.GRU, 2, 4, 6, 3, 2)])
+    monkeypatch.setattr(heads, "HIGHWAYS", [(2, 4, 6, 3, 2)])
     monkeypatch.setattr(heads, "CONVOLUTIONS", [(4, 3, 5, 6)])
     monkeypatch.setattr(heads, "ATTENTIONS", [(2, 3, 4, 5)])
     monkeypatch.setattr(heads, "CHAINS", [(2, 4, 3)])
@@ -53,8 +54,9 @@ def test_one_table_with_every_part_that_was_asked_for(tiny, capsys):
     assert cells[0] == ["what", "size", "ours", "anchor", "ratio", "aim"]
     found = [row[0] for row in cells[2:]]
     # In the table's order, whatever the order on the command line.
-    assert found[-6:] == ["CRF likelihood", "CRF decoding", "LSTM", "GRU", "character CNN", "attention"]
-    assert found[:-6][-3:] == ["biLM, in torch", *[f"{found[0]}, a stream"] * 2]  # next to either anchor
+    highways = ["highway LSTM", "highway LSTM, loop"]
+    assert found[-8:] == ["CRF likelihood", "CRF decoding", "LSTM", "GRU", *highways, "character CNN", "attention"]
+    assert found[:-8][-3:] == ["biLM, in torch", *[f"{found[0]}, a stream"] * 2]  # next to either anchor
 
 
 def test_json_is_one_document_and_says_the_same(tiny, capsys, monkeypatch):
@@ -229,6 +231,14 @@ def test_a_store_with_something_else_is_not_timed(tmp_path):
     store.agree(stored, model, sentences, "float32")
     with pytest.raises(SystemExit, match="differs"):
         store.agree(stored, other, sentences, "float32")
+
+
+def test_highway_layers_are_compared_with_one_direction_of_an_lstm(monkeypatch):
+    times = {"ours": [6.0, 6.0], "LSTM": [5.0, 5.0]}
+    monkeypatch.setattr(heads, "in_turn", lambda *args: Rounds(times))
+    row = heads.per_layer("", "", {}, layers=3, directions=2, device=CPU, full=False)
+    assert (row.ours, row.anchor) == (2000.0, 2500.0)  # ms: three layers in 6 s, two directions in 5 s
+    assert row.ratio == pytest.approx(2.5 / 2.0)
 
 
 def test_heads_that_compute_something_else_are_not_timed():

@@ -92,6 +92,8 @@ INLINE void product_block(const int rows, const float *a, const float *panel, lo
     float edge[PANEL] = {0};
     for (int m = 0; m < rows; m++)
         for (int j = 0; j < 4; j++) sum[m][j] = all(0.0f);
+    /* For the next panel: rows are too far apart for the processor to prefetch them by itself. */
+    for (int m = 0; m < rows; m++) __builtin_prefetch(start + m * start_stride + PANEL);
     accumulate(sum, rows, a, panel, depth);
     for (int m = 0; m < rows; m++) {
         const float *from = start + m * start_stride;

@@ -21,7 +21,7 @@ class Packing:
         sizes: sentences in each step.
         starts: the packed row at which each step begins.
         places: of each packed token, its row among the flattened (batch * tokens).
-        mirrored: the same for sentences read from their last token to their first.
+        mirrored: of each packed token, its packed row when sentences are read from their last token to their first.
         apart: of the packed tokens of both directions, one after the other, their rows among what is computed of the
             packed tokens for both directions at once, flattened (packed * 2): one's first is the other's last.
         together: the inverse of `apart`.
@@ -61,7 +61,7 @@ def _packing(lengths: tuple[int, ...], tokens: int, device: torch.device) -> Pac
     later = step > 0
     parts = [
         first + step,
-        first + mirrored,
+        opposite,
         np.concatenate([2 * packed, 2 * opposite + 1]),
         np.stack([packed, len(packed) + opposite], axis=1).ravel(),
         np.concatenate([2 * (first + step), 2 * (first + mirrored) + 1]),

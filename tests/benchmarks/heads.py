@@ -1,13 +1,14 @@
 """Benchmark of the parts of heads against torch and pytorch-crf: `python -m tests.benchmarks.heads`.
 
 It times forward and backward passes, with one thread on a CPU and torch's default precision, like a run. Values and
-gradients are compared in float32 before anything is timed.
+gradients are compared in float32 before anything is timed, except for a highway LSTM: its anchor is an LSTM.
 """
 
 import argparse
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -17,7 +18,9 @@ from torchcrf import CRF
 
 from tasks.features.characters import CharacterCnn, CharactersConfig
 from tasks.modules.crf import ConstrainedCrf
+from tasks.modules.highway_lstm import AlternatingHighwayLstm
 from tasks.modules.layers import BiRnn, product
+from tasks.modules.recurrence import Packing, loops_for
 from tests.benchmarks.measuring import rows as table
 from tests.benchmarks.measuring.rows import Measurement
 from tests.benchmarks.measuring.timing import in_turn, second, single_precision, threads
@@ -32,6 +35,9 @@ RECURRENCES = [
     (nn.LSTM, 64, 30, 434, 200, 2),
 ]
 LARGE_RECURRENCES = [(nn.GRU, 45, 150, 406, 90, 1), (nn.LSTM, 100, 20, 300, 300, 1)]  # SQuAD and SNLI in full size
+# sentences, tokens, input, hidden, layers: SRL in full size
+HIGHWAYS = [(80, 25, 300, 300, 2)]
+LEAST_HIGHWAY = 0.77  # of an LSTM's speed: a layer takes at most 1.3 times as long
 # filters, width, words, characters
 CONVOLUTIONS = [(128, 3, 150, 14), (100, 5, 900, 18)]
 # pairs, tokens, width, tokens: SNLI's alignment, SQuAD's self-attention
@@ -43,7 +49,7 @@ Work = Callable[[], Tensor]
 
 
 def recurrence_rows(device: torch.device, full: bool) -> Iterator[Measurement]:
-    """Recurrences of heads against torch's, which are cuDNN's on a GPU."""
+    """Recurrences of heads against torch's, which are cuDNN's on a GPU, and the highway LSTM against the LSTM."""
     torch.manual_seed(0)
     for cell, batch, tokens, width, hidden, layers in RECURRENCES + LARGE_RECURRENCES * full:
         layer = BiRnn(width, hidden, layers, cell=cell).to(device)
@@ -53,6 +59,61 @@ def recurrence_rows(device: torch.device, full: bool) -> Iterator[Measurement]:
         shape = f"{width} -> {hidden} x {layers}, {batch} sentences of up to {tokens}"
         wanted = [x, *layer.parameters()]
         yield both_ways(cell.__name__, shape, "torch", ours, theirs, wanted, device, full)
+    yield from highway_rows(device, full)
+
+
+def highway_rows(device: torch.device, full: bool) -> Iterator[Measurement]:
+    """A layer of a highway LSTM, and its loop over the steps alone, against one direction of an LSTM."""
+    torch.manual_seed(0)
+    for batch, tokens, width, hidden, layers in HIGHWAYS:
+        x = torch.randn(batch, tokens, width, device=device, requires_grad=True)
+        lengths = some_lengths(batch, tokens)
+        highway = AlternatingHighwayLstm(width, hidden, layers, recurrent_dropout=0.1).to(device)
+        paths = {"ours": partial(there_and_back, highway, x, lengths)}
+        paths["LSTM"] = partial(there_and_back, BiRnn(width, hidden).to(device), x, lengths)
+        shape = f"{width} -> {hidden}, {batch} sentences of up to {tokens}"
+        directions = 2 if device.type == "cpu" else 1  # a GPU computes both at once
+        yield per_layer("highway LSTM", shape, paths, layers, directions, device, full)
+        packing = Packing.of(lengths, tokens, device)
+        paths = {"ours": both_loops(packing, hidden, 6, 5), "LSTM": both_loops(packing, hidden, 4, 4)}
+        yield per_layer("highway LSTM, loop", shape, paths, 1, 1, device, full)
+
+
+def there_and_back(layer: nn.Module, x: Tensor, lengths: Tensor) -> None:
+    layer(x, lengths).sum().backward()
+
+
+def both_loops(packing: Packing, hidden: int, blocks: int, recurrent: int) -> Callable[[], Tensor]:
+    """The loops forward and back of one direction, on drawn inputs."""
+    draw = partial(torch.randn, device=packing.places.device)
+    gates, grad = draw(1, len(packing.places), blocks * hidden), draw(1, len(packing.places), hidden)
+    weight = draw(1, recurrent * hidden, hidden) / hidden**0.5
+    mask = torch.ones(1, packing.sizes[0], hidden, device=gates.device) if recurrent == 5 else None
+    loops = loops_for(gates)
+
+    def work() -> Tensor:
+        values = gates.clone()
+        carried, _, kept = loops.forward(values, weight, None, packing, mask)
+        return loops.backward(grad.clone(), values, carried, kept, weight, packing, mask)
+
+    return work
+
+
+def per_layer(
+    what: str, shape: str, paths: dict[str, Callable], layers: int, directions: int, device, full: bool
+) -> Measurement:
+    """The row of `layers` highway layers and of an LSTM with these directions, both divided to one."""
+    for path in paths.values():
+        path()  # compiles
+    row = measured(what, shape, "LSTM", paths, device, full)
+    return replace(
+        row,
+        ours=row.ours / layers,
+        anchor=row.anchor / directions,
+        anchor_name="a direction of an LSTM",
+        ratio=row.ratio * layers / directions,
+        least_ratio=LEAST_HIGHWAY,
+    )
 
 
 def crf_rows(device: torch.device, full: bool) -> Iterator[Measurement]:
