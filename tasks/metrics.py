@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from typing import Protocol
 
 import numpy as np
 
 from results.records.metric import Metric, Ratio, mean_of
-from tasks.data.tag_schemes import Span
 from tasks.interface import ScorersDisagree, Scores
 
 # How the scores of this module follow from `Scores.examples`.
@@ -23,7 +23,15 @@ CLASS_METRICS = {"accuracy": mean_of("correct", 100)}
 SAME_SCORE = 1e-9  # two scorers agree if their percentages differ by no more
 
 
-def span_scores(gold: Sequence[Sequence[Span]], predicted: Sequence[Sequence[Span]]) -> Scores:
+class Labelled(Hashable, Protocol):
+    """What is right as a whole or wrong, such as a span with a label."""
+
+    @property
+    def label(self) -> str:
+        """Its label; scores are also computed for each."""
+
+
+def span_scores(gold: Sequence[Sequence[Labelled]], predicted: Sequence[Sequence[Labelled]]) -> Scores:
     """Micro-averaged span F1, counted as conlleval and seqeval do.
 
     This selects epochs: seqeval takes a second for the dev set of CoNLL-2003, as long as half an epoch of training.

@@ -194,9 +194,7 @@ def _arguments(path: Path, rows: Sequence[_Row], column: int) -> tuple[Span, ...
             expected = f"expected an argument such as (ARG0*, *, *) or (V*) {where}, found "
             raise _malformed(path, row.line, expected + excerpt(row.cells[column]), row.text)
         if cell[1] and label:
-            expected = (
-                f"expected {excerpt(label)} to end before {excerpt(cell[1])} begins {where}: arguments may not overlap"
-            )
+            expected = f"expected {excerpt(label)} to end before {excerpt(cell[1])} begins {where}"
             raise _malformed(path, row.line, expected, row.text)
         if cell[1]:
             label, start = cell[1], position

@@ -37,7 +37,8 @@ class DataConfig:
     Attributes:
         name: as in the file's name, in the records and in the table.
         task: the task that it is for; None if it has a part for each task.
-        splits: the files of train, dev and test, relative to the data folder.
+        splits: the files of train, dev and test, relative to the data folder; a name with * stands for all files that
+            match it, and ** for any folders.
         folds: the number of folds of a dataset for cross-validation, whose test parts together are all examples; in
             `splits`, "{fold}" then stands for the number of the fold, from 0. None for a dataset with one test set.
         shipped: whether the files come with the suite rather than from the data folder.
@@ -161,7 +162,12 @@ class DataSource:
         return Loaded(wanted, counts, warnings)
 
     def _paths(self, split: Split) -> list[Path]:
-        return [self._root / name for name in self.config.splits.get(split, [])]
+        return [path for name in self.config.splits.get(split, []) for path in self._files(name)]
+
+    def _files(self, name: str) -> list[Path]:
+        """The files that match a name with *, sorted; the path itself if there are none, or for another name."""
+        found = self._root.glob(name) if "*" in name and not Path(name).is_absolute() else []
+        return sorted(found) or [self._root / name]
 
     def _has_files(self, split: Split) -> bool:
         """Whether the split's files exist. If not, and there is no hub, raises an error that says where to put them."""

@@ -64,6 +64,14 @@ def bioes(spans: Iterable[Span], length: int) -> list[str]:
     return tags
 
 
+def iob2(spans: Iterable[Span], length: int) -> list[str]:
+    """The IOB2 (or BIO) tags of these spans over `length` tokens."""
+    tags = ["O"] * length
+    for label, start, end in spans:
+        tags[start:end] = [f"B-{label}", *[f"I-{label}"] * (end - start - 1)]
+    return tags
+
+
 def scheme_of(sentences: Iterable[Sequence[str]]) -> str:
     """The scheme of the tags: BIOES, IOB1 or IOB2 (also if the tags fit both IOB1 and IOB2)."""
     scheme = "IOB2"
@@ -86,3 +94,10 @@ def may_follow(first: str, second: str) -> bool:
     if before in ("B", "I"):
         return after in ("I", "E") and before_label == after_label
     return after in ("O", "B", "S")
+
+
+def may_follow_in_iob2(first: str, second: str) -> bool:
+    """Whether IOB2 allows the second tag right after the first; "" stands for the sentence's start and end."""
+    before, before_label = parse_tag(first or "O")
+    after, after_label = parse_tag(second or "O")
+    return after != "I" or (before in ("B", "I") and before_label == after_label)

@@ -51,6 +51,31 @@ class LogLikelihood(torch.autograd.Function):
         return *(value.to(kind) for value, kind in zip(found, ctx.kinds, strict=True)), None, None
 
 
+def allowed_tags(tags: Sequence[str], may_follow: Callable[[str, str], bool]) -> tuple[Tensor, Tensor, Tensor]:
+    """Whether a tag (row) may be before a tag (column), (tags, tags), at the start and at the end, (tags,) each.
+
+    Args:
+        tags: the tags in their order.
+        may_follow: whether the second tag may follow the first; "" is the start and the end of a sentence.
+    """
+    between = torch.tensor([[may_follow(first, second) for second in tags] for first in tags])
+    first = torch.tensor([may_follow("", tag) for tag in tags])
+    last = torch.tensor([may_follow(tag, "") for tag in tags])
+    return between, first, last
+
+
+@torch.no_grad()
+def best_tags(emissions: Tensor, transitions: Tensor, starts: Tensor, ends: Tensor, mask: Tensor) -> list[list[int]]:
+    """The tag numbers with the highest sum of scores of each sentence, by Viterbi; see `Walks.best_paths`.
+
+    Scores are added in float32 whatever the precision of the emissions: rounding would create ties.
+    """
+    emissions = emissions.float()
+    paths = walks_for(emissions).best_paths(emissions, transitions, starts, ends, mask)
+    lengths = mask.sum(dim=1).tolist()
+    return [tags[:length] for tags, length in zip(paths.tolist(), lengths, strict=True)]
+
+
 class ConstrainedCrf(CRF):  # type: ignore[misc]
     """pytorch-crf with a faster likelihood, and with decoding that follows the tag scheme.
 
@@ -67,9 +92,10 @@ class ConstrainedCrf(CRF):  # type: ignore[misc]
         self.allowed: Tensor
         self.allowed_first: Tensor
         self.allowed_last: Tensor
-        self.register_buffer("allowed", torch.tensor([[may_follow(a, b) for b in tags] for a in tags]))
-        self.register_buffer("allowed_first", torch.tensor([may_follow("", tag) for tag in tags]))
-        self.register_buffer("allowed_last", torch.tensor([may_follow(tag, "") for tag in tags]))
+        between, first, last = allowed_tags(tags, may_follow)
+        self.register_buffer("allowed", between)
+        self.register_buffer("allowed_first", first)
+        self.register_buffer("allowed_last", last)
 
     def log_likelihood(self, emissions: Tensor, tags: Tensor, mask: Tensor) -> Tensor:
         """The log-likelihood of each sentence's tags: (batch, tokens, tags), (batch, tokens) twice -> (batch,).
@@ -85,15 +111,9 @@ class ConstrainedCrf(CRF):  # type: ignore[misc]
 
     @torch.no_grad()
     def decode(self, emissions: Tensor, mask: Tensor) -> list[list[int]]:
-        """The best allowed tag numbers of each sentence: (batch, tokens, tags), (batch, tokens) -> lists.
-
-        Scores are added in float32 whatever the precision of the emissions: rounding would create ties.
-        """
-        emissions = emissions.float()
+        """The best allowed tag numbers of each sentence: (batch, tokens, tags), (batch, tokens) -> lists."""
         forbidden = float("-inf")
         between = self.transitions.masked_fill(~self.allowed, forbidden)
         first = self.start_transitions.masked_fill(~self.allowed_first, forbidden)
         last = self.end_transitions.masked_fill(~self.allowed_last, forbidden)
-        paths = walks_for(emissions).best_paths(emissions, between, first, last, mask)
-        lengths = mask.sum(dim=1).tolist()
-        return [tags[:length] for tags, length in zip(paths.tolist(), lengths, strict=True)]
+        return best_tags(emissions, between, first, last, mask)

@@ -44,7 +44,9 @@ class TrainerConfig:
         batches: length trains on batches of examples of similar length; random on examples of any length, with more
             padding.
         optimizer: adam or adadelta.
+        eps: the optimizer's constant in its denominators; null for the one in `OPTIMIZERS`.
         grad_norm: gradients are scaled down to this norm; null for no clipping.
+        grad_value: each gradient is cut to at most this size, after `grad_norm`; null for no cutting.
         plateau_factor: the learning rate is multiplied by it after `plateau_patience` epochs without a better score.
         ema: decay of a moving average of the weights, which then predicts dev and test; null for no average.
         precision: bfloat16 computes the head in half precision on a GPU.
@@ -57,8 +59,10 @@ class TrainerConfig:
     batches: str = "length"
     optimizer: str = "adam"
     lr: float = 0.001
+    eps: float | None = None
     weight_decay: float = 0.0
     grad_norm: float | None = 5.0
+    grad_value: float | None = None
     plateau_factor: float | None = None
     plateau_patience: int = 0
     ema: float | None = None
@@ -73,7 +77,7 @@ class TrainerConfig:
             checks.at_least(1, f"trainer.{name}", getattr(self, name))
         for name in ("weight_decay", "plateau_patience"):
             checks.at_least(0, f"trainer.{name}", getattr(self, name))
-        for name in ("lr", "grad_norm"):
+        for name in ("lr", "eps", "grad_norm", "grad_value"):
             checks.positive(f"trainer.{name}", getattr(self, name))
         if self.plateau_factor is not None and not 0 < self.plateau_factor < 1:
             raise InputError(
@@ -175,7 +179,10 @@ class Trainer:
         config, checkpoint = self.config, self.checkpoint
         state = state or FitState()
         parameters = model.trained()
-        optimizer = OPTIMIZERS[config.optimizer](parameters.values(), lr=config.lr, weight_decay=config.weight_decay)
+        constants = {"lr": config.lr, "weight_decay": config.weight_decay}
+        if config.eps is not None:
+            constants["eps"] = config.eps
+        optimizer = OPTIMIZERS[config.optimizer](parameters.values(), **constants)
         plateau = plateau_schedule(optimizer, config.plateau_factor, config.plateau_patience)
         average = WeightAverage(config.ema, parameters)
         best = {name: value.detach().clone() for name, value in parameters.items()}
@@ -258,6 +265,8 @@ class Trainer:
                 loss.backward()  # type: ignore[no-untyped-call]
                 if config.grad_norm is not None:
                     nn.utils.clip_grad_norm_(trained, config.grad_norm)
+                if config.grad_value is not None:
+                    nn.utils.clip_grad_value_(trained, config.grad_value)
                 optimizer.step()
                 average.update()
                 losses.append(loss.detach())

@@ -39,6 +39,8 @@ def without_dropout(model):
             module.p = 0.0
         elif isinstance(module, nn.RNNBase):
             module.dropout = 0.0
+        elif hasattr(module, "recurrent_dropout"):
+            module.recurrent_dropout = 0.0
     return model
 
 

@@ -51,6 +51,18 @@ class TestFiles:
         loaded = DataSource(config(splits=splits), files).load(ner, "train")
         assert [example.id for example in loaded.examples][2:] == ["train.txt:2", "dev.txt:0", "dev.txt:1"]
 
+    def test_a_name_with_a_star_stands_for_the_files_that_match(self, ner, files):
+        for name in ("b/two.part", "a/deep/one.part", "a/other.txt"):
+            (files / name).parent.mkdir(parents=True, exist_ok=True)
+            (files / name).write_text(f"{name} O\n")
+        splits = {"train": ["**/*.part", "dev.txt"], "dev": ["a/**/*.part"], "test": ["no/*.part"]}
+        source = DataSource(config(splits=splits), files)
+        words = [example.words[0] for example in source.load(ner, "train").examples]
+        assert words == ["a/deep/one.part", "b/two.part", "Paris", "No"]
+        assert [example.words[0] for example in source.load(ner, "dev").examples] == ["a/deep/one.part"]
+        with pytest.raises(InputError, match=r"the test split needs .*no/\*\.part, which is not there"):
+            source.load(ner, "test")
+
     def test_limit_keeps_the_first_but_counts_all(self, ner, files):
         loaded = DataSource(config(), files, limit=2).load(ner, "train")
         assert [example.words[0] for example in loaded.examples] == ["EU", "Peter"]

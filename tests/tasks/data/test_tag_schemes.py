@@ -6,7 +6,7 @@ import random
 import pytest
 from seqeval.metrics.sequence_labeling import get_entities
 
-from tasks.data.tag_schemes import Span, bioes, may_follow, parse_tag, scheme_of, spans_of
+from tasks.data.tag_schemes import Span, bioes, iob2, may_follow, may_follow_in_iob2, parse_tag, scheme_of, spans_of
 
 ALL_TAGS = ["O", *(f"{prefix}-{label}" for label in ("PER", "LOC") for prefix in "BIES")]
 
@@ -91,14 +91,6 @@ def random_spans(draw, length):
     return spans
 
 
-def iob2(spans, length):
-    """The IOB2 tags that write these spans over `length` tokens."""
-    tags = ["O"] * length
-    for label, start, end in spans:
-        tags[start:end] = [f"B-{label}", *[f"I-{label}"] * (end - start - 1)]
-    return tags
-
-
 class TestWriting:
     def test_by_hand(self):
         spans = [Span("PER", 0, 1), Span("LOC", 1, 3), Span("ORG", 4, 7)]
@@ -137,23 +129,37 @@ class TestSchemeOf:
         assert scheme_of(tags.split() for tags in sentences) == expected
 
 
-def valid_sequences(length, labels):
-    """All BIOES sequences of a length, built from their pieces rather than from rules about neighbours."""
+def bioes_piece(label, size):
+    return (f"S-{label}",) if size == 1 else (f"B-{label}", *[f"I-{label}"] * (size - 2), f"E-{label}")
+
+
+def iob2_piece(label, size):
+    return (f"B-{label}", *[f"I-{label}"] * (size - 1))
+
+
+def valid_sequences(length, labels, piece):
+    """All sequences of a length in a scheme, built from its pieces rather than from rules about neighbours."""
     if length == 0:
         yield ()
         return
-    for rest in valid_sequences(length - 1, labels):
+    for rest in valid_sequences(length - 1, labels, piece):
         yield ("O", *rest)
     for size in range(1, length + 1):
         for label in labels:
-            piece = (f"S-{label}",) if size == 1 else (f"B-{label}", *[f"I-{label}"] * (size - 2), f"E-{label}")
-            for rest in valid_sequences(length - size, labels):
-                yield (*piece, *rest)
+            for rest in valid_sequences(length - size, labels, piece):
+                yield (*piece(label, size), *rest)
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 4])
-def test_may_follow_allows_exactly_the_valid_sequences(length):
-    valid = set(valid_sequences(length, ["PER", "LOC"]))
-    for tags in itertools.product(ALL_TAGS, repeat=length):
+@pytest.mark.parametrize(
+    ("allowed", "piece", "tags_of_scheme"),
+    [
+        (may_follow, bioes_piece, ALL_TAGS),
+        (may_follow_in_iob2, iob2_piece, [tag for tag in ALL_TAGS if tag[0] in "OBI"]),
+    ],
+)
+def test_may_follow_allows_exactly_the_valid_sequences(length, allowed, piece, tags_of_scheme):
+    valid = set(valid_sequences(length, ["PER", "LOC"], piece))
+    for tags in itertools.product(tags_of_scheme, repeat=length):
         path = ["", *tags, ""]
-        assert all(may_follow(a, b) for a, b in itertools.pairwise(path)) == (tags in valid), tags
+        assert all(allowed(a, b) for a, b in itertools.pairwise(path)) == (tags in valid), tags

@@ -133,6 +133,8 @@ class TestStopping:
             {"precision": "float16"},
             {"ema": 1.0},
             {"ema": 0.0},
+            {"eps": 0.0},
+            {"grad_value": 0.0},
         ],
     )
     def test_settings_out_of_range_are_errors(self, settings):
@@ -146,6 +148,13 @@ def test_the_first_step_of_adadelta_is_that_of_tensorflow():
     fit(task, epochs=1, lr=1.0, grad_norm=None, optimizer="adadelta")
     gradient = -6 * 14
     assert task.model.head.weight.item() == pytest.approx(-1e-4 / (0.05 * gradient**2 + 1e-8) ** 0.5 * gradient)
+
+
+def test_the_first_step_of_adadelta_with_another_epsilon():
+    task = Line([1])
+    fit(task, epochs=1, lr=1.0, grad_norm=None, optimizer="adadelta", eps=1e-6)
+    gradient = -6 * 14
+    assert task.model.head.weight.item() == pytest.approx(-1e-3 / (0.05 * gradient**2 + 1e-6) ** 0.5 * gradient)
 
 
 class TestSteps:
@@ -166,6 +175,12 @@ class TestSteps:
     def test_clipping_bounds_the_step(self, grad_norm, moved):
         task = Line([1])
         fit(task, epochs=1, lr=0.01, grad_norm=grad_norm)
+        assert task.model.head.weight.item() == pytest.approx(moved, rel=1e-4)
+
+    @pytest.mark.parametrize(("grad_value", "moved"), [(1.0, 0.01), (1000.0, 0.84)])
+    def test_gradients_are_cut_by_value(self, grad_value, moved):
+        task = Line([1])
+        fit(task, epochs=1, lr=0.01, grad_norm=None, grad_value=grad_value)
         assert task.model.head.weight.item() == pytest.approx(moved, rel=1e-4)
 
     def test_the_norm_is_that_of_features_and_head_together(self):

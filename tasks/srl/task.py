@@ -1,0 +1,94 @@
+"""The task of semantic role labelling: from a sentence and one of its predicates to the predicate's arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tasks.data.tag_schemes import iob2, spans_of
+from tasks.interface import Head, Scores, Sentence, Split, Task
+from tasks.srl.data import FrameReader, SrlExample, read_frames
+from tasks.srl.head import DeepSrl, SrlSettings
+from tasks.srl.scoring import SRL_METRICS, counted_arguments, srl_scores
+
+NO_PREDICATE = -1
+
+
+class Srl(Task[SrlExample, SrlSettings]):
+    """Semantic role labelling by the F1 of arguments without V, as srl-eval counts it. Predicates are given."""
+
+    name = "srl"
+    metric = "f1"
+    metrics = SRL_METRICS
+    recipe = 1
+    settings_type = SrlSettings
+    reader_type = FrameReader
+
+    tags: list[str]
+
+    def read(self, path: Path, split: Split) -> list[SrlExample]:
+        """The predicates in a file with CoNLL-2012 columns."""
+        return read_frames(path)
+
+    def counts(self, examples: Sequence[SrlExample]) -> dict[str, int]:
+        """Sentences and their tokens, predicates, and arguments as they are scored."""
+        sentences = [example.words for example in examples if example.first]
+        return {
+            "sentences": len(sentences),
+            "tokens": sum(map(len, sentences)),
+            "predicates": sum(example.predicate is not None for example in examples),
+            "arguments": sum(len(counted_arguments(example.arguments)) for example in examples),
+        }
+
+    def learn_labels(self, train: Sequence[SrlExample]) -> None:
+        """Sets the BIO tags: O, and two for each label that occurs in training."""
+        self.use_labels(sorted({span.label for example in train for span in example.arguments}))
+
+    def learned_labels(self) -> list[str]:
+        """The labels of spans, V and continuations among them."""
+        return list(self._first_tag)
+
+    def use_labels(self, labels: Sequence[str]) -> None:
+        """Sets the BIO tags to those of these labels."""
+        self.tags = ["O", *(f"{prefix}-{label}" for label in labels for prefix in "BI")]
+        self._first_tag = {label: 1 + 2 * number for number, label in enumerate(labels)}
+
+    def texts(self, example: SrlExample) -> tuple[Sentence, ...]:
+        """The sentence."""
+        return (example.words,)
+
+    def targets(self, examples: Sequence[SrlExample]) -> dict[str, Tensor]:
+        """`tags` (batch, tokens), padded with O; `predicate` (batch,), its position.
+
+        A label that is not in training counts as O.
+        """
+        tags = np.zeros((len(examples), max(len(example.words) for example in examples)), dtype=np.int64)
+        for row, example in zip(tags, examples, strict=True):
+            for label, start, end in example.arguments:
+                begin = self._first_tag.get(label)
+                if begin is not None:  # followed by I
+                    row[start:end] = begin + 1
+                    row[start] = begin
+        positions = [NO_PREDICATE if example.predicate is None else example.predicate for example in examples]
+        return {"tags": torch.from_numpy(tags), "predicate": torch.tensor(positions)}
+
+    def build_head(self, widths: Mapping[str, int]) -> Head:
+        """A deep highway LSTM."""
+        return DeepSrl(self.settings, self.tags, widths["input"], widths["output"])
+
+    def gold(self, examples: Sequence[SrlExample]) -> list[list[str]]:
+        """The gold tags in BIO."""
+        return [iob2(example.arguments, len(example.words)) for example in examples]
+
+    def score(self, examples: Sequence[SrlExample], predictions: Sequence[Sequence[str]]) -> Scores:
+        """F1, precision and recall of arguments, by label and by kind of predicate; counts of each example."""
+        return srl_scores(
+            [example.arguments for example in examples],
+            [spans_of(tags) for tags in predictions],
+            [example.sentence for example in examples],
+            [None if example.predicate is None else example.pos for example in examples],
+        )
