@@ -1,8 +1,8 @@
 """Chance baselines on the mini data: scores that any model must clearly beat.
 
 The majority class for SST-5 and SNLI, for NER the tag most often seen with the word, for SQuAD the fixed span that does
-best in training, for coreference chains of the same words. Each is fitted on train and scored on test by the task's own
-metric.
+best in training, for coreference chains of the same words, for SRL all words next to the predicate. Each is fitted on
+train and scored on test by the task's own metric.
 """
 
 import math
@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from itertools import groupby
 from typing import NamedTuple
 
+from tasks.data.tag_schemes import Span, iob2
 from tasks.squad.scoring import answer_scores
 from tests.tasks.mini import surface_coref
 from tests.tasks.mini.mini_measures import config_of, examples_of
@@ -30,7 +31,14 @@ class Chance(NamedTuple):
 
 def chance(task):
     """The chance level of a task's mini data."""
-    baseline = {"ner": word_tags, "sst5": majority, "snli": majority, "squad": fixed_span, "coref": same_words}[task]
+    baseline = {
+        "ner": word_tags,
+        "sst5": majority,
+        "snli": majority,
+        "squad": fixed_span,
+        "coref": same_words,
+        "srl": neighbours,
+    }[task]
     return baseline(examples_of(task)["train"], examples_of(task)["test"])
 
 
@@ -69,6 +77,41 @@ def same_words(train, test):
     """Average F1 of chains of mentions with the same words, or pronouns of the same family."""
     scores = surface_coref.score(train, test)
     return Chance("pronouns of one family and equal phrases", scores.values["average"], "average F1", scores.examples)
+
+
+def neighbours(train, test):
+    """F1 of taking all words before the predicate for an argument, and all after it, each as far as punctuation.
+
+    The labels are those that arguments with just these words have most often in train.
+    """
+    seen = [Counter(), Counter()]
+    for example in train:
+        for labels, (start, end) in zip(seen, around(example), strict=True):
+            labels.update(label for label, *place in example.arguments if place == [start, end])
+    usual = [labels.most_common(1)[0][0] for labels in seen]
+    predicted = [
+        [Span(label, start, end) for label, (start, end) in zip(usual, around(example), strict=True) if start < end]
+        for example in test
+    ]
+    tags = [iob2(spans, len(example.words)) for spans, example in zip(predicted, test, strict=True)]
+    scores = config_of("srl").task.score(test, tags)
+    return Chance("all words before and after the predicate", scores.values["f1"], "F1", scores.examples)
+
+
+def around(example):
+    """Start and end of the words before a predicate, and of those after it, without punctuation in between."""
+    ((_, start, end),) = (span for span in example.arguments if span.label == "V")
+    first, last = start, end
+    while first > 0 and is_word(example.words[first - 1]):
+        first -= 1
+    while last < len(example.words) and is_word(example.words[last]):
+        last += 1
+    return (first, start), (end, last)
+
+
+def is_word(token):
+    """Whether a token is more than punctuation."""
+    return any(map(str.isalnum, token))
 
 
 def text_of(passage, first, past):

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from tasks.data.datasets import SHIPPED
 from tasks.interface import SPLITS
+from tasks.srl.scoring import counted_arguments, kind_of
 from tasks.sst5 import data as sst5
 from tests.tasks.making import run_of
 
@@ -21,9 +22,17 @@ KINDS = {
     "sst5": {"sentence": attrgetter("words")},
     "snli": {"premise": attrgetter("premise"), "hypothesis": attrgetter("hypothesis")},
     "squad": {"passage": attrgetter("passage.tokens.words"), "question": attrgetter("question")},
+    "srl": {"short sentence": attrgetter("words")},
 }
 # Types per token fall with length, so they are counted in equally many tokens: what the smallest split has.
-TOKENS = {"sentence": 2500, "premise": 1500, "hypothesis": 600, "passage": 4000, "question": 2500}
+TOKENS = {
+    "sentence": 2500,
+    "premise": 1500,
+    "hypothesis": 600,
+    "passage": 4000,
+    "question": 2500,
+    "short sentence": 1000,
+}
 DRAWS = 20
 
 
@@ -93,6 +102,8 @@ def group_of(task, kind, example):
     """What a text of an example is part of; texts that are equal within it are one."""
     if task == "snli":
         return scene_of(example)
+    if task == "srl":  # the predicates of a sentence are examples of their own
+        return example.sentence
     return f"{example.passage.title}, {example.passage.context[:40]}" if kind == "passage" else example.id
 
 
@@ -169,12 +180,23 @@ def kappa(first, second):
 
 
 def labels_of(task, examples):
-    """Every occurrence of a label: classes, or entities by type. SQuAD has no labels."""
+    """Every occurrence of a label: classes, or entities by type. SQuAD has no labels, and SRL's are in `shares`."""
     if task == "ner":
         return [span.label for example in examples for span in example.spans]
     if task == "sst5":
         return [sst5.LABELS[example.label] for example in examples]
     return [example.label for example in examples] if task == "snli" else []
+
+
+def shares(examples):
+    """How many predicates of SRL are verbs, nouns and adjectives, and which part of their arguments has which label."""
+    kinds = Counter(kind_of(example.pos) for example in examples if example.predicate is not None)
+    labels = Counter(argument.label for example in examples for argument in counted_arguments(example.arguments))
+    groups = Counter()
+    for label, count in labels.items():
+        groups[re.match("ARG[0-4]|ARGM|R-|", label)[0]] += count
+    found = {kind: f"{kinds[kind]:,}" for kind in ("verbal", "nominal", "adjectival")}
+    return found | {f"share of {group}": f"{100 * count / labels.total():.1f}" for group, count in groups.items()}
 
 
 def figures(task, examples):
@@ -191,6 +213,8 @@ def figures(task, examples):
             f"{kind}: tokens, fewest and most": f"{min(lengths)}, {max(lengths)}",
             f"{kind}: types / tokens": f"{variety(sentences, TOKENS[kind]):.3f}",
         }
+    if task == "srl":
+        found |= shares(examples)
     if task == "squad":
         words = [len(context.split()) for context in {example.passage.context for example in examples}]
         found["passage: words, fewest and most"] = f"{min(words)}, {max(words)}"

@@ -4,6 +4,7 @@ A failure names the texts at fault, or shows the line that the card should have.
 """
 
 import json
+import re
 import subprocess
 from collections import Counter, defaultdict
 from statistics import mean
@@ -11,13 +12,14 @@ from statistics import mean
 import pytest
 
 from tasks.data.datasets import SHIPPED, DataSource
+from tasks.data.tag_schemes import iob2
 from tasks.interface import SPLITS
 from tasks.ner.data import ColumnReader, read_columns
 from tasks.snli import data as snli
 from tasks.squad.scoring import answer_scores
 from tasks.squad.tokens import OffsetTokeniser
+from tasks.srl.scoring import kind_of
 from tasks.sst5 import data as sst5
-from tests.tasks.data.test_tag_schemes import iob2
 from tests.tasks.making import run_of
 from tests.tasks.mini import chance
 from tests.tasks.mini.mini_measures import (
@@ -39,12 +41,27 @@ from tests.tasks.mini.mini_measures import (
     texts_of,
 )
 
-EXAMPLES = {"ner": "sentences", "sst5": "sentences", "snli": "pairs", "squad": "questions"}
-SIZES = {"ner": (900, 200, 500), "sst5": (1000, 200, 500), "snli": (1200, 250, 600), "squad": (1500, 300, 500)}
-ORIGINALS = {"ner": "train", "sst5": "train", "snli": "dev", "squad": "test"}  # SQuAD's own test set is hidden
+EXAMPLES = {"ner": "sentences", "sst5": "sentences", "snli": "pairs", "squad": "questions", "srl": "predicates"}
+SIZES = {
+    "ner": (900, 200, 500),
+    "sst5": (1000, 200, 500),
+    "snli": (1200, 250, 600),
+    "squad": (1500, 300, 500),
+    "srl": (700, 150, 300),
+}
+# The data set and its split; SQuAD's own test set is hidden.
+ORIGINALS = {
+    "ner": ("paper", "train"),
+    "sst5": ("paper", "train"),
+    "snli": ("paper", "dev"),
+    "squad": ("paper", "test"),
+    "srl": ("ewt", "train"),
+}
 EVERY_TASK = pytest.mark.parametrize("task", KINDS)
 EVERY_SPLIT = pytest.mark.parametrize("split", SPLITS)
 ALIKE = 0.6
+MODIFIERS = "ADJ|ADV|CAU|COM|DIR|DIS|EXT|GOL|LOC|LVB|MNR|MOD|NEG|PRD|PRP|TMP"
+ROLE = re.compile(rf"(C-)?V|(R-|C-)?(ARG[0-4]|ARGM-({MODIFIERS}))")
 
 
 def number(cell):
@@ -98,6 +115,21 @@ class TestFormat:
                         assert tokens.aligned(begin, end), question
 
     @EVERY_SPLIT
+    def test_each_predicate_has_one_v_and_whole_phrases_of_known_roles(self, split):
+        for example in examples_of("srl")[split]:
+            labels = [span.label for span in example.arguments]
+            assert [span.start for span in example.arguments if span.label == "V"] == [example.predicate], example
+            assert kind_of(example.pos) in ("verbal", "nominal", "adjectival"), example
+            assert all(ROLE.fullmatch(label) for label in labels), example
+            # A pronoun has an antecedent and a second part a first; no core role occurs twice.
+            assert {label[2:] for label in labels if label[:2] in ("R-", "C-")} <= set(labels), example
+            core = [label for label in labels if re.fullmatch("ARG[0-4]", label)]
+            assert len(core) == len(set(core)), example
+            for _, start, end in example.arguments:
+                assert chance.is_word(example.words[start]), example
+                assert chance.is_word(example.words[end - 1]) or example.words[end - 1] == "'", example
+
+    @EVERY_SPLIT
     def test_passages_have_40_to_90_words(self, split):
         for context in {example.passage.context for example in examples_of("squad")[split]}:
             assert 40 <= len(context.split()) <= 90, context
@@ -120,8 +152,8 @@ class TestCounts:
     @EVERY_TASK
     @pytest.mark.integration
     def test_counts_of_the_original_on_the_card_are_right(self, task, shared, tmp_path):
-        config = run_of(f"task={task}", "data=paper")
-        path = tmp_path / config.data.splits[ORIGINALS[task]][0]
+        data, split = ORIGINALS[task]
+        path = tmp_path / run_of(f"task={task}", f"data={data}").data.splits[split][0]
         folder = path.parent.name
         subprocess.run([shared / "tools" / "unpack-data", tmp_path, folder], check=True, capture_output=True)
         found, stated = figures(task, read(task, path, "test")), counts_in_card(task)
@@ -170,12 +202,12 @@ class TestLikeTheOriginal:
 
     Templates and a small stock of words halve the types per token, and telegrams halve the length; what is let pass is
     what separates one writer from many, or captions of photographs (SNLI's premises) from premises of all domains.
-    Passages are shorter by design; their words are counted above.
+    Passages and the sentences of SRL are shorter by design; the words of passages are counted above.
     """
 
     @EVERY_TASK
     def test_lengths(self, task):
-        for kind in KINDS[task].keys() - {"passage"}:
+        for kind in KINDS[task].keys() - {"passage", "short sentence"}:
             cells = counts_in_card(task)[f"{kind}: tokens, mean"]
             assert all(0.75 < number(cells[split]) / number(cells["original"]) < 1.25 for split in SPLITS), cells
 
@@ -206,7 +238,7 @@ class TestShortcuts:
 
 
 class TestAgreement:
-    """100 test examples of each task that were labelled again, without sight of the gold labels."""
+    """100 test examples of each task (60 sentences of SRL), labelled again without sight of the gold labels."""
 
     def second_reading(self, task, name_of):
         """The rows of a second reading, by name of an example, and the examples with these names."""
@@ -228,6 +260,16 @@ class TestAgreement:
         assert len({example.words for example in again} & gold.keys()) == len(again) >= 100
         f1 = config_of("ner").task.score([gold[e.words] for e in again], [e.tags for e in again]).values["f1"]
         self.stated("ner", f"{len(again)} sentences: entity F1 {f1:.1f}.")
+
+    def test_srl(self):
+        path = SHIPPED / "srl" / "second_reading.txt"
+        if not path.is_file():
+            pytest.skip("needs second_reading.txt of srl")
+        again = read("srl", path, "test")
+        gold = {(example.words, example.predicate): example for example in examples_of("srl")["test"]}
+        tags = [iob2(example.arguments, len(example.words)) for example in again]
+        f1 = config_of("srl").task.score([gold[e.words, e.predicate] for e in again], tags).values["f1"]
+        self.stated("srl", f"{len({e.words for e in again})} sentences, {len(again)} predicates: argument F1 {f1:.1f}.")
 
     def test_sst5(self):
         labels, examples = self.second_reading("sst5", lambda example: example.id.rpartition(":")[2])

@@ -2,6 +2,8 @@
 
 import pytest
 
+from tasks.data.tag_schemes import Span
+from tasks.srl.data import SrlExample
 from tests.tasks.mini import chance
 from tests.tasks.mini.mini_measures import Text, alike, equal, kappa, patterns, variety
 
@@ -57,3 +59,10 @@ def test_stretches_of_words():
     assert chance.longest(chance.capitals(words)) == (2, 4)
     assert chance.numbers(words) == [(6, 7)]
     assert chance.numbers(["none"]) == [(0, 1)]
+
+
+def test_words_around_a_predicate():
+    words = ("Well", ",", "she", "never", "gave", "up", "her", "seat", ".")
+    spans = (Span("ARG0", 2, 3), Span("ARGM-NEG", 3, 4), Span("V", 4, 6), Span("ARG1", 6, 8))
+    assert chance.around(SrlExample("", words, 4, "VBD", spans)) == ((2, 4), (6, 8))
+    assert chance.around(SrlExample("", ("Stop", "!"), 0, "VB", (Span("V", 0, 1),))) == ((0, 0), (1, 1))
