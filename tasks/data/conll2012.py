@@ -22,10 +22,10 @@ EMPTY = ("-", "_")
 ESCAPES = {**TREEBANK_ESCAPES, "/.": ".", "/?": "?", "/-": "-"}  # the last three in OntoNotes' conversations
 NO_WORD = "[WORD]"  # in place of every word in the files that may be given away
 
-BEGIN = re.compile(r"#begin document \((.*)\); part (\d+)\s*")
+BEGIN = re.compile(r"#begin document \((.*)\); part (\d{1,9})\s*")
 END = "#end document"
 ARGUMENT = re.compile(r"(?:\(([^()*\s]+))?\*(\))?")
-MENTION = re.compile(r"(\()?(\d+)(\))?")
+MENTION = re.compile(r"(\()?(\d{1,9})(\))?")
 
 
 class Mention(NamedTuple):

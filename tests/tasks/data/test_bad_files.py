@@ -8,6 +8,7 @@ from elmo.common.errors import InputError, excerpt
 from tasks.ner.data import ColumnReader, read_columns
 from tasks.snli.data import PairReader, read_pairs
 from tasks.squad.data import SquadReader, read_squad
+from tasks.srl.data import read_frames
 from tasks.sst5.data import TreeReader, read_trees
 
 LONG = "x" * 2_000_000
@@ -17,6 +18,7 @@ READERS = {
     "snli": lambda path: read_pairs(path, PairReader()),
     "sst5": lambda path: read_trees(path, "train", TreeReader()),
     "squad": lambda path: read_squad(path, "train", SquadReader()),
+    "srl": read_frames,
 }
 
 
@@ -31,6 +33,12 @@ def article(title="t", context="a b", name="1", question="q", answers=()):
 
 def answer(text, start=0):
     return [{"text": text, "answer_start": start}]
+
+
+def roles(*arguments, chain="-"):
+    """A sentence with one predicate, and these cells of its column of arguments."""
+    rows = [f"d 0 {i} w NN * w {'-' if i else '01'} - - * {cell} {chain}" for i, cell in enumerate(arguments)]
+    return "\n".join(["#begin document (d); part 0", *rows, "#end document"])
 
 
 @pytest.mark.parametrize(
@@ -50,6 +58,13 @@ def answer(text, start=0):
         ("squad", article(context=" " * len(LONG))),
         ("squad", article(question=" " * len(LONG))),
         ("squad", article(answers=answer(LONG))),
+        ("srl", LONG),
+        ("srl", roles(LONG)),
+        ("srl", roles(f"({LONG}*")),
+        ("srl", roles(f"({LONG}*", "(ARG1*)")),
+        ("srl", roles("*)", chain=LONG)),
+        ("srl", roles("(V*)", chain=f"({LONG})")),
+        ("srl", roles("(V*)", chain=f"({'7' * 5000})")),
         ("snli", DEEP),
         ("squad", DEEP),
         ("squad", '{"data":' + DEEP + "}"),

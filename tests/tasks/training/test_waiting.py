@@ -8,7 +8,7 @@ from tasks.data.datasets import DataSource
 from tasks.training.optimisers import OPTIMIZERS
 from tests.tasks.making import arm_of, model_of, run_of
 
-TASKS = ("ner", "sst5", "snli", "squad")
+TASKS = ("ner", "sst5", "snli", "squad", "srl")
 # What gives a value to Python, or a tensor whose shape depends on values.
 WAITING = {"_local_scalar_dense", "nonzero", "masked_select", "_unique2", "unique_dim", "unique_consecutive"}
 
