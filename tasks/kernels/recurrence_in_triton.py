@@ -128,15 +128,16 @@ def _forward(
                     three, last = tl.sigmoid(three), _tanh(last)
                     cell = three * before + two * last
                     flat = _tanh(cell)
-                    state = one * flat
-                    if PROJECTION > 0:
-                        highway = tl.sigmoid(highway)
-                        state = highway * state + (1 - highway) * _rows(gates, now, at, ROW, inside)
-                        state *= _rows(mask, ranks, at, HIDDEN, inside)
-                        _put(gates + HIDDEN, now, at, ROW, inside, highway)
                     _put(carried, now, at, HIDDEN, inside, cell)
                     _put(kept, now, at, HIDDEN, inside, flat)
-                    _put(states, now, at, HIDDEN, inside, state)
+                    if PROJECTION > 0:
+                        highway = tl.sigmoid(highway)
+                        state = highway * (one * flat) + (1 - highway) * _rows(gates, now, at, ROW, inside)
+                        state *= _rows(mask, ranks, at, HIDDEN, inside)
+                        _put(gates + HIDDEN, now, at, ROW, inside, highway)
+                        _put(states, now, at, HIDDEN, inside, state)
+                    else:
+                        _put(states, now, at, HIDDEN, inside, one * flat)
                     _put(own + 3 * HIDDEN, now, at, ROW, inside, last)
                 else:
                     three = _tanh(three + one * last)
