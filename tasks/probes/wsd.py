@@ -1,0 +1,265 @@
+"""The WSD probe: the sense of a word is that of the nearest mean vector of senses in training."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from elmo.common import checks
+from elmo.common.errors import InputError
+from results.records.metric import Metric, Ratio
+from tasks.interface import Batch, FeatureBatch, Head, Scores, Sentence, Split, Task
+from tasks.probes.wsd_data import PARTS_OF_SPEECH, WORDNET, SenseSentence, entry_of, read_first_senses, read_sentences
+from tasks.training.trainer import FitState, TaskModel, Trainer
+
+ANSWERS = ("nearest", "first")
+NO_ANSWER = ""
+UNSEEN = -1  # the number of an entry that training does not have
+TIE = 1e-9  # cosines that differ by no more are equal: static vectors of one word have no nearest sense
+
+SETS = {
+    "senseval2": "Senseval-2",
+    "senseval3": "Senseval-3",
+    "semeval2007": "SemEval-2007",
+    "semeval2013": "SemEval-2013",
+    "semeval2015": "SemEval-2015",
+}
+DEV = "semeval2007"
+
+
+def _f1(prefixes: Sequence[str], title: str) -> Metric:
+    """F1 of the columns with these prefixes: the harmonic mean of correct/answered and correct/instances."""
+    correct = {f"{prefix}correct": 200.0 for prefix in prefixes}
+    both = {f"{prefix}{name}": 1.0 for prefix in prefixes for name in ("answered", "instances")}
+    return Metric([[Ratio(correct, both)]], title=title)
+
+
+METRICS = {
+    "f1": _f1([""], "F1"),
+    "precision": Metric([[Ratio({"correct": 100}, {"answered": 1})]]),
+    "recall": Metric([[Ratio({"correct": 100}, {"instances": 1})]]),
+    "four_sets": _f1([f"{name}_" for name in SETS if name != DEV], f"F1 without {SETS[DEV]}"),
+    **{name: _f1([f"{name}_"], f"F1 on {title}") for name, title in SETS.items()},
+}
+
+
+@dataclass
+class WsdSettings:
+    """How senses are found.
+
+    Attributes:
+        answer: nearest takes the nearest sense, and backs off for a lemma that training does not have; first is the
+            baseline, which always backs off.
+    """
+
+    answer: str = "nearest"
+
+    def __post_init__(self) -> None:
+        checks.one_of(ANSWERS, "task.answer", self.answer)
+
+
+@dataclass
+class SenseFiles:
+    """Files of senses say by their names what they are; nothing is left to set."""
+
+
+class SenseMemory(Head):
+    """The sum of the vectors of each sense in training. Predictions are a sense or NO_ANSWER for each instance.
+
+    The vector of several words is their mean. Sums are float64 on the CPU, so that their order does not matter.
+
+    Args:
+        lexicon: the senses of each entry in training, the most frequent first.
+        dim: width of the features.
+        answers: whether it answers at all.
+    """
+
+    def __init__(self, lexicon: Mapping[str, Sequence[str]], dim: int, answers: bool) -> None:
+        super().__init__()
+        self.senses = list(chain.from_iterable(lexicon.values()))
+        numbers = iter(range(len(self.senses)))
+        self.candidates = [list(islice(numbers, len(senses))) for senses in lexicon.values()]
+        self.sums = torch.zeros(len(self.senses), dim, dtype=torch.float64)
+        self.answers = answers
+        self.filled = False
+
+    @staticmethod
+    def vectors(features: Sequence[FeatureBatch], batch: Batch) -> Tensor:
+        """The vectors of the instances, (instances, dim)."""
+        (text,) = features
+        tokens = text.input.double().cpu()
+        spans: list[list[int]] = batch.targets["spans"].tolist()
+        return torch.stack([tokens[row, start:end].mean(dim=0) for row, start, end in spans])
+
+    def remember(self, features: Sequence[FeatureBatch], batch: Batch) -> None:
+        """Adds the vectors of a batch to the sums of their senses."""
+        instances, senses = batch.targets["senses"].cpu().unbind(dim=1)
+        self.sums.index_add_(0, senses, self.vectors(features, batch)[instances])
+        self.filled = True
+
+    def nearest(self, vector: Tensor, candidates: Sequence[int]) -> int:
+        """The candidate with the highest cosine, the first of equal ones; a sum has the direction of its mean."""
+        cosines = nn.functional.cosine_similarity(vector, self.sums[list(candidates)], dim=-1)  # (candidates,)
+        return candidates[int((cosines >= cosines.max() - TIE).nonzero()[0])]
+
+    def loss(self, features: Sequence[FeatureBatch], batch: Batch) -> Tensor:
+        """Zero: nothing is trained."""
+        return torch.zeros(())
+
+    def decode(self, features: Sequence[FeatureBatch], batch: Batch) -> list[list[str]]:
+        """The nearest sense of each instance; NO_ANSWER where training does not have its entry."""
+        if self.answers and not self.filled:
+            raise InputError(
+                "task=wsd_probe: expected the vectors of senses, found none: a file of trained parameters has none of "
+                "them. Run the probe again"
+            )
+        found: list[list[str]] = [[] for _ in batch.ids]
+        vectors = self.vectors(features, batch)
+        entries: list[int] = batch.targets["entries"].tolist()
+        for (row, _, _), entry, vector in zip(batch.targets["spans"].tolist(), entries, vectors, strict=True):
+            answers = self.answers and entry != UNSEEN
+            found[row].append(self.senses[self.nearest(vector, self.candidates[entry])] if answers else NO_ANSWER)
+        return found
+
+
+class WsdProbe(Task[SenseSentence, WsdSettings]):
+    """Senses of words by their nearest neighbour in training, scored as the WSD evaluation framework does."""
+
+    name = "wsd_probe"
+    metric = "f1"
+    metrics = METRICS
+    recipe = 1
+    settings_type = WsdSettings
+    reader_type = SenseFiles
+    places = ("input",)
+
+    def __init__(self, settings: WsdSettings, reader: SenseFiles) -> None:
+        super().__init__(settings, reader)
+        self.first_senses: Mapping[str, str] = {}  # of WordNet, if its file is among those of training
+        self.lexicon: Mapping[str, Sequence[str]] = {}  # the senses of each entry in training, the most frequent first
+        self._entries: Mapping[str, int] = {}  # the number of each
+        self._senses: Mapping[str, int] = {}
+
+    def read(self, path: Path, split: Split) -> list[SenseSentence]:
+        """The sentences of a file; WordNet's index of senses has none, and is kept for the back-off."""
+        if path.name == WORDNET:
+            self.first_senses = read_first_senses(path)
+            return []
+        return read_sentences(path)
+
+    def usable(self, example: SenseSentence) -> bool:
+        """Whether a word of the sentence has a sense."""
+        return bool(example.instances)
+
+    def counts(self, examples: Sequence[SenseSentence]) -> dict[str, int]:
+        """Sentences, tokens, and words with a sense."""
+        instances = sum(len(example.instances) for example in examples)
+        return {**super().counts(examples), "instances": instances}
+
+    def notes(self, examples: Sequence[SenseSentence]) -> dict[str, object]:
+        """What is answered for an entry that training does not have."""
+        return {"back_off": "WordNet's first sense" if self.first_senses else "the most frequent sense in training"}
+
+    def learn_labels(self, train: Sequence[SenseSentence]) -> None:
+        """Sets the senses of each entry to those of training."""
+        counts: dict[str, Counter[str]] = defaultdict(Counter)
+        for example in train:
+            for instance in example.instances:
+                for sense in instance.senses:
+                    counts[entry_of(sense)][sense] += 1
+        self.lexicon = {entry: sorted(own, key=lambda sense: (-own[sense], sense)) for entry, own in counts.items()}
+        self._entries = {entry: number for number, entry in enumerate(self.lexicon)}
+        self._senses = {sense: number for number, sense in enumerate(chain.from_iterable(self.lexicon.values()))}
+
+    def texts(self, example: SenseSentence) -> tuple[Sentence, ...]:
+        """The sentence."""
+        return (example.words,)
+
+    def targets(self, examples: Sequence[SenseSentence]) -> dict[str, Tensor]:
+        """Numbers for the memory.
+
+        `spans` (instances, 3): example, start and end. `entries` (instances,): UNSEEN if training does not have it.
+        `senses` (any number, 2): pairs of an instance and one of its senses that training has.
+        """
+        owned = [(row, instance) for row, example in enumerate(examples) for instance in example.instances]
+        known = [
+            (number, self._senses[sense])
+            for number, (_, instance) in enumerate(owned)
+            for sense in instance.senses
+            if sense in self._senses
+        ]
+        return {
+            "spans": torch.tensor([(row, instance.start, instance.end) for row, instance in owned]),
+            "entries": torch.tensor([self._entries.get(instance.entry, UNSEEN) for _, instance in owned]),
+            "senses": torch.tensor(known, dtype=torch.long).view(-1, 2),
+        }
+
+    def build_head(self, widths: Mapping[str, int]) -> Head:
+        """An empty memory."""
+        return SenseMemory(self.lexicon, widths["input"], self.settings.answer == "nearest")
+
+    def fit(
+        self,
+        trainer: Trainer,
+        model: TaskModel,
+        train: Sequence[SenseSentence],
+        dev: Sequence[SenseSentence],
+        state: FitState,
+    ) -> dict[str, float]:
+        """Fills the memory in one pass over training. Nothing is selected on dev."""
+        memory = model.head
+        assert isinstance(memory, SenseMemory)
+        if memory.answers:
+            for _, batch, features in trainer.vectors(model, train, "averaging senses"):
+                memory.remember(features, batch)
+        return trainer.evaluate(model, dev).values
+
+    def back_off(self, entry: str) -> str:
+        """WordNet's first sense of an entry; without WordNet the most frequent one in training."""
+        if self.first_senses:
+            return self.first_senses.get(entry, NO_ANSWER)
+        return self.lexicon[entry][0] if entry in self.lexicon else NO_ANSWER
+
+    def gold(self, examples: Sequence[SenseSentence]) -> list[list[str]]:
+        """The first of the senses that are right for each instance."""
+        return [[instance.senses[0] for instance in example.instances] for example in examples]
+
+    def score(self, examples: Sequence[SenseSentence], predictions: Sequence[Sequence[str]]) -> Scores:
+        """F1, precision and recall after the back-off, also by set and by part of speech.
+
+        As the scorer of the framework counts: an answer is correct if it is one of the gold senses; precision is over
+        the instances that are answered, recall over all.
+        """
+        sources = [source for source in SETS if any(example.source == source for example in examples)]
+        rows: list[dict[str, float]] = []
+        groups: dict[str, dict[str, Counter[str]]] = {"sets": {}, "parts_of_speech": {}}
+        backed_off = 0
+        for example, senses in zip(examples, predictions, strict=True):
+            own = Counter[str]()
+            for instance, sense in zip(example.instances, senses, strict=True):
+                answer = sense or self.back_off(instance.entry)
+                backed_off += not sense
+                counted = Counter(instances=1, answered=int(bool(answer)), correct=int(answer in instance.senses))
+                part_of_speech = PARTS_OF_SPEECH[instance.entry[-1]]
+                for group, name in (("sets", example.source), ("parts_of_speech", part_of_speech)):
+                    groups[group].setdefault(name, Counter()).update(counted)
+                own.update(counted)
+            columns = {f"{source}_": own if source == example.source else Counter[str]() for source in sources}
+            names = ("correct", "answered", "instances")
+            rows.append({prefix + name: of[name] for prefix, of in {"": own, **columns}.items() for name in names})
+        values = {name: metric.of_examples(rows) for name, metric in METRICS.items()}
+        details = {
+            group: {name: {"f1": METRICS["f1"].of_examples([own]), **own} for name, own in found.items()}
+            for group, found in groups.items()
+        }
+        return Scores(
+            {name: value for name, value in values.items() if value is not None},
+            {**details, "backed_off": backed_off},
+            rows,
+        )
