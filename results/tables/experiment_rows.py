@@ -76,7 +76,9 @@ def fill(collection: Collection, experiment: Experiment, runs_dir: Path | None =
                     wrong = compared is not None and arm in compared and without_score
                     name = missing[0][0].identity
                     command = _command(experiment, missing, runs_dir)
-                    findings.append(Finding("empty", command, wrong, row=(name.data, name.task)))
+                    finding = Finding("empty", command, wrong, row=(name.data, name.task))
+                    if finding not in findings:  # rows may show other metrics of the same runs
+                        findings.append(finding)
     return ExperimentTable(experiment.title, list(experiment.arms), compared, lines, findings)
 
 

@@ -116,6 +116,10 @@ class TestRows:
         out = run_table(capsys, "--runs", tmp_path / "runs", "--experiment", own, "--format", "json")[1]
         shown = [(line["metric"], line["split"], line["arms"]["a"]["scores"]) for line in json.loads(out)]
         assert shown == [("f1", "test", [40.0]), ("em", "dev", [10.0])]
+        missing = commands(run_table(capsys, "--runs", tmp_path / "runs", "--experiment", own)[1])
+        assert [command[3] for command in missing] == ["features=glove", "features=elmo", "features=word2vec"], (
+            "once each"
+        )
 
     def test_runs_under_different_settings_are_not_averaged(self, own, tmp_path, capsys):
         for folder, score, lr in (("x", 40.0, 0.1), ("y", 50.0, 0.2)):

@@ -1,0 +1,31 @@
+"""Tables 5 and 6: what their cells run, and the metrics that their rows show."""
+
+import pytest
+
+from results.records.experiment_file import load_experiment
+from tasks.probes.pos import PosProbe
+from tasks.probes.wsd import WsdProbe
+from tasks.running.config import typed_config
+
+
+@pytest.mark.parametrize(("name", "task", "arms"), [("table5", WsdProbe, 6), ("table6", PosProbe, 5)])
+def test_every_row_shows_a_metric_of_its_task(name, task, arms):
+    experiment = load_experiment(name)
+    assert len(experiment.arms) == arms
+    assert {row.metric or task.metric for row in experiment.rows} <= task.metrics.keys()
+    assert {cell.named["task"] for cell in experiment.cells} == {task.name}
+    assert experiment.rows[0].paper["layer1"] != experiment.rows[0].paper["layer2"]
+
+
+def test_the_arms_of_table_6_read_what_their_names_say():
+    found = {}
+    for cell in load_experiment("table6").cells[:5]:
+        features = typed_config(cell.overrides).features
+        found[cell.arm] = (features.words is not None, features.elmo and (features.elmo.control, features.elmo.layers))
+    assert found == {
+        "glove": (True, None),
+        "elmo_shuffled": (False, ("shuffled", "1")),
+        "elmo_layer0": (False, (None, "0")),
+        "layer1": (False, (None, "1")),
+        "layer2": (False, (None, "2")),
+    }
