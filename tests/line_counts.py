@@ -1,5 +1,6 @@
 """Lines of code by folder, without docstrings, comments and blank lines: python -m tests.line_counts, or make lines."""
 
+import argparse
 import ast
 import io
 import tokenize
@@ -35,6 +36,7 @@ def counts(root: Path) -> Counter[str]:
 
 def main() -> None:
     """Prints the folders with their counts, and the sum."""
+    argparse.ArgumentParser(description=__doc__).parse_args()
     found = counts(Path(__file__).parents[1])
     for folder in sorted(found):
         print(f"{found[folder]:7,}  {folder}")

@@ -4,6 +4,7 @@ A fingerprint does not cover defaults, so a default that changes needs a higher 
 has changed; the command does not pin such a change before a recipe is raised.
 """
 
+import argparse
 import json
 import sys
 from collections.abc import Mapping
@@ -68,6 +69,7 @@ def read_pins() -> Pins:
 
 def main() -> None:
     """Writes the pins, or ends with the lines that need a recipe first."""
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     now = current()
     if PINS.exists() and (lines := changed_without_a_recipe(read_pins(), now)):
         sys.exit("\n".join([*lines, "These change scores under equal fingerprints: raise a recipe, or put them back."]))
