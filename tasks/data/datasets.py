@@ -13,9 +13,11 @@ from typing import Any, Generic, TypeVar
 
 from elmo.common import checks
 from elmo.common.errors import InputError
+from tasks.data.text_files import utf8_lines
 from tasks.interface import SPLITS, HasId, Split, Task
 
 SHIPPED = Path(__file__).parents[1] / "mini"
+MOST_NAMED = 3  # of the files that a split lacks
 Example = TypeVar("Example", bound=HasId)
 
 
@@ -41,6 +43,8 @@ class DataConfig:
             match it, and ** for any folders.
         folds: the number of folds of a dataset for cross-validation, whose test parts together are all examples; in
             `splits`, "{fold}" then stands for the number of the fold, from 0. None for a dataset with one test set.
+        documents: the path of a document by its name, "{id}", for splits in .ids files, which have a name a line; what
+            follows the last point of a name is left out.
         shipped: whether the files come with the suite rather than from the data folder.
         reader: differences between this dataset's files and the task's usual ones; see the task's reader.
         expected: published counts, compared with the counts read.
@@ -51,6 +55,7 @@ class DataConfig:
     task: str | None = None
     splits: dict[str, list[str]] = field(default_factory=dict)
     folds: int | None = None
+    documents: str | None = None
     shipped: bool = False
     reader: dict[str, Any] = field(default_factory=dict)
     expected: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -165,9 +170,22 @@ class DataSource:
         return [path for name in self.config.splits.get(split, []) for path in self._files(name)]
 
     def _files(self, name: str) -> list[Path]:
-        """The files that match a name with *, sorted; the path itself if there are none, or for another name."""
+        """The files that match a name with *, sorted, or the documents of an .ids file; otherwise the path itself."""
+        path = self._root / name
+        if self.config.documents is not None and path.suffix == ".ids" and path.is_file():
+            return self._listed(path, self.config.documents)
         found = self._root.glob(name) if "*" in name and not Path(name).is_absolute() else []
-        return sorted(found) or [self._root / name]
+        return sorted(found) or [path]
+
+    def _listed(self, path: Path, documents: str) -> list[Path]:
+        """The documents that an .ids file names, in its order."""
+        names = [Path(line.strip()).stem for line in utf8_lines(path) if line.strip()]
+        if "{id}" not in documents or not names:
+            raise InputError(
+                f"data={self.config.name}: expected names of documents in {path}, and {{id}} for them in "
+                f"data.documents, found {len(names)} names and {documents!r}"
+            )
+        return [self._root / documents.replace("{id}", name) for name in names]
 
     def _has_files(self, split: Split) -> bool:
         """Whether the split's files exist. If not, and there is no hub, raises an error that says where to put them."""
@@ -176,8 +194,10 @@ class DataSource:
         if paths and not absent:
             return True
         if self.config.hub is None:
+            named = ", ".join(map(str, absent[:MOST_NAMED]))
+            more = f" and {len(absent) - MOST_NAMED} more" if len(absent) > MOST_NAMED else ""
             raise InputError(
-                f"data={self.config.name}: the {split} split needs {', '.join(map(str, absent))}, which is not there. "
+                f"data={self.config.name}: the {split} split needs {named}{more}, which is not there. "
                 "Put the official files there, or name their folder with data_dir=DIR or the variable ELMO_DATA"
             )
         return False

@@ -63,6 +63,36 @@ class TestFiles:
         with pytest.raises(InputError, match=r"the test split needs .*no/\*\.part, which is not there"):
             source.load(ner, "test")
 
+    def test_a_split_may_be_a_list_of_documents(self, ner, files):
+        """In the order of the list, which the hash covers as it covers the documents."""
+        splits = {"train": ["parts/{fold}.ids"], "dev": ["dev.txt"], "test": ["{fold}.txt"]}
+        listed = config(splits=splits, folds=2, documents="{id}.txt").of_fold(0)
+        (files / "parts").mkdir()
+        (files / "parts" / "0.ids").write_text("test.tsv\n\ntrain.tsv\n")
+        (files / "0.txt").write_text(TEST)
+        source = DataSource(listed, files)
+        loaded = source.load(ner, "train")
+        assert [example.id for example in loaded.examples] == ["test.txt:0", *(f"train.txt:{n}" for n in range(3))]
+        hashes = [source.fingerprint()["train"]]
+        (files / "parts" / "0.ids").write_text("train.tsv\ntest.tsv\n")
+        hashes.append(source.fingerprint()["train"])
+        (files / "test.txt").write_text(TEST + "\nNo O\n")
+        hashes.append(source.fingerprint()["train"])
+        assert len(set(hashes)) == 3
+
+    def test_documents_that_are_not_there_or_not_listed(self, ner, files):
+        splits = {"train": ["train.ids"], "dev": ["dev.txt"], "test": ["test.txt"]}
+        listed = config(splits=splits, documents="texts/{id}.conll")
+        with pytest.raises(InputError, match=r"the train split needs \S*train\.ids, which is not there"):
+            DataSource(listed, files).load(ner, "train")
+        (files / "train.ids").write_text("".join(f"{name}.tsv\n" for name in "abcde"))
+        missing = r"needs \S*texts/a\.conll, \S*b\.conll, \S*c\.conll and 2 more, which is not there"
+        with pytest.raises(InputError, match=missing):
+            DataSource(listed, files).load(ner, "train")
+        (files / "train.ids").write_text("\n")
+        with pytest.raises(InputError, match=r"expected names of documents in \S*train\.ids, .*, found 0 names"):
+            DataSource(listed, files).load(ner, "train")
+
     def test_limit_keeps_the_first_but_counts_all(self, ner, files):
         loaded = DataSource(config(), files, limit=2).load(ner, "train")
         assert [example.words[0] for example in loaded.examples] == ["EU", "Peter"]
