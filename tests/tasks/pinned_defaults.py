@@ -8,13 +8,14 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from elmo.common.errors import InputError
 from results.records.identity import flattened
 from tasks.features.token_features import features_recipes
-from tasks.running.config import BY_NAME_OR_PATH, TITLES, typed_config
+from tasks.running.config import BY_NAME_OR_PATH, TITLES, RunConfig, typed_config
 from tasks.running.schema import group_options
 
 PINS = Path(__file__).with_suffix(".json")
@@ -31,9 +32,8 @@ def current() -> Pins:
     for task in group_options("task"):
         for data in group_options("data"):
             for features in group_options("features"):
-                try:
-                    config = typed_config([f"task={task}", f"data={data}", f"features={features}"])
-                except InputError:  # a dataset of another task, whatever the features
+                config = _composed(f"task={task}", f"data={data}", f"features={features}")
+                if config is None:  # a dataset of another task, whatever the features
                     break
                 parts = {root: config.resolved[root] for root in ROOTS}
                 settings = flattened({**parts, "reader": config.resolved["data"]["reader"]})
@@ -42,6 +42,14 @@ def current() -> Pins:
                     "settings": {key: value for key, value in settings.items() if key not in NAMES},
                 }
     return found
+
+
+def _composed(*typed: str) -> RunConfig | None:
+    """The run, of the first fold if the dataset has folds; None if the dataset is for another task."""
+    for fold in ((), ("fold=0",)):
+        with suppress(InputError):
+            return typed_config([*typed, *fold])
+    return None
 
 
 def changed_without_a_recipe(pinned: Pins, now: Pins) -> list[str]:
