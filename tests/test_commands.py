@@ -26,6 +26,7 @@ PROMISED = {
     "results.report",
     "results.status",
     "results.table",
+    "tasks.coref.gap",
     "tasks.run",
     "tasks.squad.predict",
     "tasks.text",
