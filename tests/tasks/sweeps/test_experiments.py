@@ -67,10 +67,10 @@ class TestShipped:
     def test_each_has_a_table_and_a_config(self):
         assert experiment_names() == group_options("experiment")
 
-    def test_mini_is_four_tasks_in_three_arms_with_three_seeds(self):
+    def test_mini_is_six_tasks_in_three_arms_with_three_seeds(self):
         config, runs = composed("experiment=mini")
         arms = ("glove", "elmo", "elmo_random")
-        assert names(runs, "seed", "task", "features") == list(product("123", TASKS, arms))
+        assert names(runs, "seed", "task", "features") == list(product("123", (*TASKS, "srl", "coref"), arms))
         assert {run["data"] for run in runs} == {"mini"}
         assert (config.hydra.launcher.n_jobs, config.hydra.launcher.batch_size) == (-1, "1")
 
@@ -78,10 +78,10 @@ class TestShipped:
         places = {}
         for place, run in enumerate(runs_of("experiment=mini")):
             places.setdefault((run["task"], run["features"]), []).append(place)
-        assert all(later - place == 12 for group in places.values() for place, later in pairwise(group))
+        assert all(later - place == 18 for group in places.values() for place, later in pairwise(group))
 
     def test_an_experiment_changes_no_setting_of_a_run(self):
-        for run in runs_of("experiment=mini", "seed=2"):
+        for run in runs_of("experiment=mini", "seed=2", "features=glove,elmo"):
             typed = [f"{key}={value}" for key, value in run.items() if key != "experiment"]
             assert compose_config([*typed, "experiment=mini"]) == compose_config([*typed, "device=cpu"])
             assert typed_config(typed).variant == {}
@@ -92,9 +92,17 @@ class TestShipped:
 
     def test_table1_has_each_task_with_its_own_data(self):
         config, runs = composed("experiment=table1")
-        rows = [*product(("ner", "sst5", "squad", "snli"), ["paper"]), ("snli", "standin")]
-        expected = [(seed, *row, arm) for seed, row, arm in product("12345", rows, ("glove", "elmo"))]
-        assert names(runs, "seed", "task", "data", "features") == expected
+        rows = [
+            *product((*TASKS, "srl", "coref"), ["paper"]),
+            ("snli", "standin"),
+            ("srl", "ewt"),
+            ("coref", "litbank"),
+        ]
+        expected = set(product("12345", rows, ("glove", "elmo")))
+        assert {(run["seed"], (run["task"], run["data"]), run["features"]) for run in runs} == expected
+        folds = [run["fold"] for run in runs if run["data"] == "litbank" and run["seed"] == "1"]
+        assert folds == [str(number) for number in range(10)] * 2
+        assert len(runs) == 5 * 2 * (len(rows) + 9)
         assert config.hydra.launcher._target_.endswith("BasicLauncher")
 
     def test_fewer_labels_start_from_150_sentences_of_mini_ner(self):
