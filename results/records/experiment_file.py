@@ -148,6 +148,7 @@ class Experiment:
     """A table of runs; see the top of this file.
 
     Attributes:
+        note: What the table says below its rows.
         name: The file's name, or the path as given.
         chosen: The cells that a user has chosen; None for all.
         given: What the user has typed to choose them.
@@ -158,6 +159,7 @@ class Experiment:
     arms: Mapping[str, Sequence[str]]
     rows: Sequence[ExperimentRow]
     compare: Sequence[str] = ()
+    note: str = ""
     name: str = ""
     chosen: Sequence[Cell] | None = None
     given: Sequence[str] = ()

@@ -41,13 +41,14 @@ class ExperimentLine:
 
 @dataclass(frozen=True)
 class ExperimentTable:
-    """The table of an experiment; the gain is the difference between the two arms in `compared`."""
+    """The table of an experiment; the gain is the difference between the two arms in `compared`, `note` its file's."""
 
     title: str
     arms: Sequence[str]
     compared: tuple[str, str] | None
     lines: Sequence[ExperimentLine]
     findings: Sequence[Finding]
+    note: str = ""
 
 
 def fill(collection: Collection, experiment: Experiment, runs_dir: Path | None = None) -> ExperimentTable:
@@ -79,7 +80,7 @@ def fill(collection: Collection, experiment: Experiment, runs_dir: Path | None =
                     finding = Finding("empty", command, wrong, row=(name.data, name.task))
                     if finding not in findings:  # rows may show other metrics of the same runs
                         findings.append(finding)
-    return ExperimentTable(experiment.title, list(experiment.arms), compared, lines, findings)
+    return ExperimentTable(experiment.title, list(experiment.arms), compared, lines, findings, experiment.note)
 
 
 def _line(row: Mapping[str, Filled], compared: tuple[str, str] | None, findings: list[Finding]) -> ExperimentLine:

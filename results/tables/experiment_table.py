@@ -54,7 +54,8 @@ def experiment_page(table: ExperimentTable) -> tuple[list[Sheet], list[tuple[str
         cells += [_verdict(line, arm) or EMPTY for arm in judged]
         lines.append([printable(cell) for cell in cells])
     title = f"{table.title}: scores in percent, mean±std (number of seeds)"
-    notes = interval_legend([(line.title, line.runs.interval()) for line in table.lines]) if table.compared else []
+    notes = [printable(table.note)] * bool(table.note)
+    notes += interval_legend([(line.title, line.runs.interval()) for line in table.lines]) if table.compared else []
     notes += folds_legend((line.title, line.runs) for line in table.lines)
     notes += controls_legend(table.arms)
     notes += [f"vs paper: {verdict_legend()}"] if judged else []

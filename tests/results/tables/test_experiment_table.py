@@ -86,6 +86,12 @@ class TestRows:
         ]
         assert "ValueError: too wide" in out
 
+    def test_the_note_of_the_file_is_below_the_table(self, own, runs, capsys):
+        assert "gain: b minus a" not in run_table(capsys, "--runs", runs, "--experiment", own)[1]
+        own.write_text(own.read_text().replace("[arms]", 'note = "gain: b minus a"\n[arms]'), encoding="utf-8")
+        out = run_table(capsys, "--runs", runs, "--experiment", own)[1]
+        assert out.index("42.00") < out.index("  gain: b minus a\n")
+
     def test_nothing_was_run(self, own, tmp_path, capsys):
         out = run_table(capsys, "--runs", tmp_path, "--experiment", own, "seed=1", "limit=5")[1]
         assert commands(out) == [[f"experiment={own}", "seed=1", "limit=5", f"runs_dir={tmp_path}"]]
