@@ -8,11 +8,12 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping
-from contextlib import suppress
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from elmo.common.errors import InputError
+import yaml
+
 from results.records.identity import flattened
 from tasks.features.token_features import features_recipes
 from tasks.running.config import BY_NAME_OR_PATH, TITLES, RunConfig, typed_config
@@ -26,30 +27,41 @@ NAMES = ("task._target_", "features.name", *TITLES, *(f"features.{part}.{key}" f
 Pins = dict[str, dict[str, dict[str, Any]]]
 
 
-def current() -> Pins:
-    """Recipes and settings of every run that the shipped files describe, by "task data features"."""
-    found: Pins = {}
+def shipped_runs() -> dict[tuple[str, str, str], RunConfig]:
+    """Every run that the shipped files describe, by (task, data, features); the first fold of data with folds."""
+    found = {}
     for task in group_options("task"):
-        for data in group_options("data"):
+        for data in data_of(task):
+            fold = ["fold=0"] if "folds" in _yaml("data", data) else []
             for features in group_options("features"):
-                config = _composed(f"task={task}", f"data={data}", f"features={features}")
-                if config is None:  # a dataset of another task, whatever the features
-                    break
-                parts = {root: config.resolved[root] for root in ROOTS}
-                settings = flattened({**parts, "reader": config.resolved["data"]["reader"]})
-                found[f"{task} {data} {features}"] = {
-                    "recipes": {"task": config.task.recipe, **features_recipes(config.features)},
-                    "settings": {key: value for key, value in settings.items() if key not in NAMES},
-                }
+                typed = [f"task={task}", f"data={data}", f"features={features}", *fold]
+                found[task, data, features] = typed_config(typed)
     return found
 
 
-def _composed(*typed: str) -> RunConfig | None:
-    """The run, of the first fold if the dataset has folds; None if the dataset is for another task."""
-    for fold in ((), ("fold=0",)):
-        with suppress(InputError):
-            return typed_config([*typed, *fold])
-    return None
+def data_of(task: str) -> list[str]:
+    """The datasets that a task can use: its own, and those made for it."""
+    own = _yaml("task", task)["datasets"]
+    return [data for data in group_options("data") if data in own or _yaml("data", data).get("task") == task]
+
+
+def _yaml(group: str, name: str) -> dict[str, Any]:
+    text = files("conf").joinpath(group, f"{name}.yaml").read_text(encoding="utf-8")
+    content: dict[str, Any] = yaml.safe_load(text)
+    return content
+
+
+def current(runs: Mapping[tuple[str, str, str], RunConfig]) -> Pins:
+    """Recipes and settings of runs, by "task data features"."""
+    found: Pins = {}
+    for names, config in runs.items():
+        parts = {root: config.resolved[root] for root in ROOTS}
+        settings = flattened({**parts, "reader": config.resolved["data"]["reader"]})
+        found[" ".join(names)] = {
+            "recipes": {"task": config.task.recipe, **features_recipes(config.features)},
+            "settings": {key: value for key, value in settings.items() if key not in NAMES},
+        }
+    return found
 
 
 def changed_without_a_recipe(pinned: Pins, now: Pins) -> list[str]:
@@ -78,7 +90,7 @@ def read_pins() -> Pins:
 def main() -> None:
     """Writes the pins, or ends with the lines that need a recipe first."""
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
-    now = current()
+    now = current(shipped_runs())
     if PINS.exists() and (lines := changed_without_a_recipe(read_pins(), now)):
         sys.exit("\n".join([*lines, "These change scores under equal fingerprints: raise a recipe, or put them back."]))
     rows = [f"{json.dumps(name)}: {json.dumps(now[name], sort_keys=True)}" for name in sorted(now)]

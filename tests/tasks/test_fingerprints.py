@@ -111,8 +111,29 @@ def test_a_higher_recipe_changes_the_fingerprints_of_its_task_alone(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def now():
-    return pinned_defaults.current()
+def runs():
+    return pinned_defaults.shipped_runs()
+
+
+@pytest.fixture(scope="module")
+def now(runs):
+    return pinned_defaults.current(runs)
+
+
+def test_arms_differ_only_under_features(runs):
+    """One recipe a task: the arms are compared under equal conditions. Runs are named as the files are."""
+    recipes = defaultdict(list)
+    for (task, data, features), config in runs.items():
+        assert (config.task.name, config.data.name, config.features.name) == (task, data, features)
+        assert config.resolved["features"]["name"] == features
+        assert config.variant == {}
+        assert set(config.data.splits) == {"train", "dev", "test"}
+        recipes[task, data].append({key: value for key, value in config.resolved.items() if key != "features"})
+    assert len(recipes) >= 20
+    for name, (first, *others) in recipes.items():
+        assert first.keys() >= {"task", "trainer", "data", "seed"}
+        assert len(others) >= 6
+        assert all(other == first for other in others), name
 
 
 class TestPinnedDefaults:

@@ -1,7 +1,6 @@
 """Run configuration: errors that name the key, the shipped YAML files, and the identity of a run."""
 
 import dataclasses
-import itertools
 import re
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from tasks.running.config import own_settings, run_config
 from tasks.running.schema import compose_config
 from tasks.training.trainer import TrainerConfig
 from tests.tasks.making import run_of
+from tests.tasks.pinned_defaults import data_of
 
 CONF = Path(conf.__file__).parent
 
@@ -34,13 +34,6 @@ def flat(values, prefix=""):
     if not isinstance(values, dict):
         return {prefix: values}
     return {key: value for name in values for key, value in flat(values[name], f"{prefix}.{name}".lstrip(".")).items()}
-
-
-def data_of(task):
-    """The datasets that a task can use: its own, and those made for it."""
-    own = yaml.safe_load((CONF / f"task/{task}.yaml").read_text())["datasets"]
-    made_for = {data: yaml.safe_load((CONF / f"data/{data}.yaml").read_text()).get("task") for data in DATA}
-    return [data for data in DATA if made_for[data] == task or data in own]
 
 
 class TestUnknownAndWrong:
@@ -220,22 +213,6 @@ def test_titles_are_recorded_and_change_no_fingerprint():
 
 
 class TestShippedFiles:
-    @pytest.mark.parametrize(("task", "data"), [(task, data) for task in TASKS for data in data_of(task)])
-    def test_arms_compose_and_differ_only_under_features(self, task, data):
-        """One recipe a task: the arms are compared under equal conditions. Runs are named as the files are."""
-        recipes = {}
-        fold = ["fold=0"] if "folds" in yaml.safe_load((CONF / f"data/{data}.yaml").read_text()) else []
-        for features in FEATURES:
-            config = run_of(f"task={task}", f"features={features}", f"data={data}", *fold)
-            assert (config.task.name, config.features.name, config.data.name) == (task, features, data)
-            assert config.variant == {}
-            assert set(config.data.splits) == {"train", "dev", "test"}
-            assert config.resolved["features"]["name"] == features
-            recipes[features] = {key: value for key, value in config.resolved.items() if key != "features"}
-            assert {"task", "trainer", "data", "seed"} <= recipes[features].keys()
-        for first, second in itertools.combinations(FEATURES, 2):
-            assert recipes[first] == recipes[second], f"{first} and {second}"
-
     def test_every_dataset_belongs_to_a_task(self):
         assert {data for task in TASKS for data in data_of(task)} == set(DATA)
 
