@@ -136,6 +136,16 @@ def test_arms_differ_only_under_features(runs):
         assert all(other == first for other in others), name
 
 
+def test_probes_read_one_thing_alone(runs):
+    """Frozen layers or word vectors, which are frozen as well."""
+    probes = {names: config.features for names, config in runs.items() if names[0].endswith("_probe")}
+    assert len(probes) >= 28
+    for (*_, name), features in probes.items():
+        frozen = name.startswith("elmo")
+        assert [features.words is None, features.elmo is None, features.characters] == [frozen, not frozen, None]
+        assert features.words is None or not features.words.trainable
+
+
 class TestPinnedDefaults:
     def test_a_changed_default_needs_a_recipe(self, now):
         lines = pinned_defaults.changed_without_a_recipe(pinned_defaults.read_pins(), now)

@@ -274,15 +274,6 @@ class TestShippedFiles:
         elmo |= {"control", "draw", "by_sentence"}
         assert fields(ElmoConfig) == elmo | {"precision"}
 
-    @pytest.mark.parametrize("features", FEATURES)
-    @pytest.mark.parametrize("task", [task for task in TASKS if task.endswith("_probe")])
-    def test_probes_read_one_thing_alone(self, task, features):
-        config = run_of(f"task={task}", f"features={features}").features
-        frozen = features.startswith("elmo")
-        assert [config.words is None, config.elmo is None] == [frozen, not frozen]
-        assert config.characters is None
-        assert config.words is None or not config.words.trainable
-
     def test_ner_has_the_settings_of_the_paper(self):
         """Facts B.1: AllenNLP's presets ner.jsonnet and ner_elmo.jsonnet."""
         config = run_of("task=ner", "features=elmo", "data=paper")
