@@ -81,7 +81,12 @@ class Group:
     def cut(self) -> bool:
         """Whether the runs used only part of the data: a limit, a share of the training examples, or some folds."""
         first = self.records[0]
-        return first.limit is not None or train_fraction(first) != 1 or FOLD in first.identity.variant
+        return first.limit is not None or train_fraction(first) != 1 or self.lacks_folds
+
+    @property
+    def lacks_folds(self) -> bool:
+        """Whether the runs are on some folds of a dataset, but not on all."""
+        return FOLD in self.records[0].identity.variant
 
     def best_of(self, n: int) -> float | None:
         """The expected best dev score of n seeds; None if fewer were run or a dev score is missing."""

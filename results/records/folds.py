@@ -65,7 +65,7 @@ def _joined(runs: Sequence[ScoredRun]) -> ScoredRun:
     single = [run.record for run in runs]
     first, folds = single[0], [str(record.identity.fold) for record in single]
     missing = {} if len(single) == first.folds else {FOLD: ",".join(folds)}
-    examples = [example for run in runs for example in run.examples or ()]
+    examples = _examples(runs)
     data = {fold: record.fingerprinted.get("data") for fold, record in zip(folds, single, strict=True)}
     record = replace(
         first,
@@ -81,6 +81,17 @@ def _joined(runs: Sequence[ScoredRun]) -> ScoredRun:
         seconds=sum(record.seconds or 0.0 for record in single),
     )
     return ScoredRun(record, examples, single)
+
+
+def _examples(runs: Sequence[ScoredRun]) -> list[Example]:
+    """The examples of all runs. Each numbers its units, such as sentences, from 0; here no two runs share a number."""
+    units = {metric.unit for metric in runs[0].record.metrics.values() if metric.unit}
+    examples: list[Example] = []
+    for run in runs:
+        first = {unit: 1 + max((e[unit] for e in examples if unit in e), default=-1) for unit in units}
+        own = run.examples or ()
+        examples += [{name: value + first.get(name, 0) for name, value in example.items()} for example in own]
+    return examples
 
 
 def _scores(record: RunRecord, examples: Sequence[Example]) -> dict[str, float]:

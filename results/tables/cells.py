@@ -192,7 +192,8 @@ def legend(summary: Summary) -> list[str]:
 
 def folds_legend(rows: Iterable[tuple[str, TableRow]]) -> list[str]:
     """Explains the scores of datasets with folds, given with the names of their rows."""
-    folds = {name: group.records[0].folds for name, row in rows for group in row.groups}
+    whole = ((name, group.records[0]) for name, row in rows for group in row.groups if not group.lacks_folds)
+    folds = {name: record.folds for name, record in whole}
     return [
         f"{name}: the score of a seed is over the test examples of all {count} folds together"
         for name, count in folds.items()

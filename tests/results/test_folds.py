@@ -38,13 +38,14 @@ def harmonic(examples):
     return 100 * 2 * precision * recall / (precision + recall)
 
 
-def save_fold(runs, fold, examples, *, folds=3, test="", **options):
+def save_fold(runs, fold, examples, *, folds=3, test="", unit="", **options):
     """A finished run on one fold with these test examples, as a run leaves it."""
+    metric = replace(METRIC, unit=unit)
     record = make_record(METRIC.of_examples(examples), data="books", task="coref", fold=fold, folds=folds, **options)
     hashes = {"train": f"{fold}" * 64, "test": test or f"{fold + 3}" * 64}
     parts = {**record.fingerprinted, "data": hashes}
     config = {**record.config, "fold": fold}
-    record = replace(record, fingerprinted=parts, config=config, metrics={"f1": METRIC})
+    record = replace(record, fingerprinted=parts, config=config, metrics={"f1": metric})
     path = save(runs, record)
     write_examples(path.with_name(EXAMPLES_NAME), record.fingerprint, examples)
     return path
@@ -98,6 +99,15 @@ class TestOneScore:
             (whole.interval().low, whole.interval().high)
         )
 
+    def test_units_of_two_folds_are_not_taken_for_one(self, tmp_path):
+        """Each run numbers its sentences from 0."""
+        for fold, sentences in enumerate([(0, 0, 1), (0, 1), (0, 1, 1)]):
+            numbered = zip(documents(fold, len(sentences)), sentences, strict=True)
+            examples = [{**counts, "sentence": sentence} for counts, sentence in numbered]
+            save_fold(tmp_path, fold, examples, unit="sentence")
+        (joined,) = row_of(tmp_path)[0].group("glove").examples
+        assert [example["sentence"] for example in joined] == [0, 0, 1, 2, 3, 4, 5, 5]
+
     def test_seeds_with_other_files_in_a_fold_are_not_averaged(self, tmp_path):
         save_folds(tmp_path, seed=1)
         save_folds(tmp_path, seed=2, test="f" * 64)
@@ -133,6 +143,7 @@ class TestIncomplete:
         save(tmp_path, make_record(data="books", task="coref", fold=2, folds=3, error=broken))
         out = run_table(capsys, "--runs", tmp_path)[1]
         assert "2 of 3 folds" in out
+        assert "all 3 folds together" not in out
         assert "books coref glove fold 2 seed 1: ValueError: too long" in out
 
     def test_the_command_for_an_arm_without_a_whole_set(self, tmp_path, capsys):
