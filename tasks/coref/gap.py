@@ -113,9 +113,9 @@ def _truth(row: dict[str, str], column: str) -> bool:
 
 
 def chain_with(chains: Chains, span: Span) -> int | None:
-    """The number of the chain with the mention that fits a span best, None if there is none.
+    """The number of the chain with the mention that fits a name best, None if there is none.
 
-    A mention fits if it is the span, if it contains it (a title belongs to a name in one corpus and not in another), or
+    A mention fits if it is the name, if it contains it (a title belongs to a name in one corpus and not in another), or
     if it is within it; the narrowest that contains it is best, then the widest within it.
     """
     start, end = span
@@ -129,8 +129,11 @@ def chain_with(chains: Chains, span: Span) -> int | None:
 
 
 def judged(example: GapExample, chains: Chains) -> tuple[bool, bool]:
-    """Whether the pronoun is in the chain of A, and in that of B."""
-    own = chain_with(chains, example.pronoun)
+    """Whether the pronoun is in the chain of A, and in that of B.
+
+    The pronoun must be a mention itself: one that contains it, such as "her sister", is another person.
+    """
+    own = next((number for number, chain in enumerate(chains) if example.pronoun in chain), None)
     a, b = (own is not None and chain_with(chains, name) == own for name in example.names)
     return a, b
 

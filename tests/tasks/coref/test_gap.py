@@ -51,6 +51,8 @@ def test_names_and_pronouns_are_found_in_the_tokens(path):
         ((((0, 6), (15, 16)),), (True, True)),
         ((((1, 3), (4, 6), (9, 11)), ((9, 13), (15, 16))), (False, False)),
         ((((1, 3), (4, 6)), ((9, 13),)), (False, False)),  # no mention at the pronoun
+        ((((1, 3), (14, 17)),), (False, False)),  # what contains the pronoun is not the pronoun
+        ((((1, 3), (14, 17)), ((4, 6), (15, 16))), (False, True)),
         ((((1, 3), (4, 6), (15, 16)),), (True, True)),
     ],
 )
