@@ -163,8 +163,9 @@ class WsdProbe(Task[SenseSentence, WsdSettings]):
         return {**super().counts(examples), "instances": instances}
 
     def notes(self, examples: Sequence[SenseSentence]) -> dict[str, object]:
-        """What is answered for an entry that training does not have."""
-        return {"back_off": "WordNet's first sense" if self.first_senses else "the most frequent sense in training"}
+        """What `back_off` answers."""
+        without_wordnet = "the most frequent sense in training; none for an entry that training does not have"
+        return {"back_off": "WordNet's first sense" if self.first_senses else without_wordnet}
 
     def learn_labels(self, train: Sequence[SenseSentence]) -> None:
         """Sets the senses of each entry to those of training."""

@@ -142,6 +142,7 @@ class TestBackOff:
         _, scores = self.answered("nearest", {})
         assert {name: scores.values[name] for name in ("precision", "recall")} == {"precision": 100, "recall": 50}
         assert scores.values["f1"] == pytest.approx(200 / 3)
+        assert "none for an entry that training does not have" in probe().notes(TEST)["back_off"]
 
     def test_the_baseline_is_the_first_sense_of_wordnet(self):
         predictions, scores = self.answered("first", {"bank%1": SLOPE, "fall%2": "fall%2:38:03::"})
