@@ -67,7 +67,7 @@ def test_padding_and_other_examples_change_nothing(head, features):
         torch.testing.assert_close(emissions[row, :length], alone[0], rtol=1e-4, atol=1e-5)
 
 
-def test_the_predicates_of_one_sentence_are_told_apart_by_the_flag_alone(head, features):
+def test_the_predicates_of_one_sentence_differ_by_the_flag_alone(head, features):
     alike = replace(features, output=torch.zeros(3, 5, 2))
 
     def emissions(*predicates):
