@@ -19,7 +19,6 @@ from results.table import main as table
 from tasks.running.config import run_config
 from tasks.running.plan import identity_of
 from tasks.running.schema import compose_config
-from tests.results.making import make_record
 from tests.tasks.mini.chance import chance
 
 ROOT = Path(__file__).parents[1]
@@ -29,14 +28,14 @@ COLUMNS = {"GloVe": "glove", "+ ELMo": "elmo", "GloVe + untrained biLM": "elmo_r
 
 
 def examples_of(data, task, features):
-    """For each seed the scores of its test examples, and the metric; of plain runs."""
+    """For each seed the scores of its test examples, and one of the records; of plain runs."""
     found = []
     for item in collect([PUBLISHED]).found:
         name = item.record.identity
         if (name.data, name.task, name.features, dict(name.variant)) == (data, task, features, {}):
             found.append(read_examples(item.path.with_name(EXAMPLES_NAME), item.record.fingerprint))
-            metric = item.record.metric
-    return found, metric
+            record = item.record
+    return found, record
 
 
 @pytest.mark.integration
@@ -115,13 +114,13 @@ def test_every_published_run_has_its_examples_and_nothing_else():
     assert names == {"record.json", EXAMPLES_NAME}
 
 
-@pytest.mark.parametrize("task", ["ner", "sst5", "snli", "squad"])
+@pytest.mark.parametrize("task", ["ner", "sst5", "snli", "squad", "srl", "coref"])
 def test_the_baseline_of_the_mini_suite_is_clearly_above_chance(task):
     """95 % of what other test examples and seeds might give is above what knows almost nothing."""
-    glove, metric = examples_of("mini", task, "glove")
+    glove, record = examples_of("mini", task, "glove")
     least = chance(task)
     assert len(glove) >= 3
-    assert recomputed(make_record(metric=metric), least.examples) == pytest.approx(least.score)
+    assert recomputed(record, least.examples) == pytest.approx(least.score)
     arms = {"chance": [least.examples] * len(glove), "glove": glove}  # chance is the same with every seed
-    groups = [Group(name, {}, [make_record(metric=metric)] * len(runs), runs) for name, runs in arms.items()]
+    groups = [Group(name, {}, [record] * len(runs), runs) for name, runs in arms.items()]
     assert TableRow("mini", task, groups, compared=("chance", "glove")).interval().low > 0
