@@ -22,7 +22,7 @@ TESTS = (
     *("tests/elmo/store/test_cached_layers.py", "tests/elmo/store/test_store.py"),
     "tests/elmo/pretrain/model/test_language_model.py",
     *("tests/tasks/modules", "tests/tasks/features/test_token_features.py", "tests/tasks/training/test_trainer.py"),
-    *(f"tests/tasks/{task}/test_head.py" for task in ("ner", "snli", "squad", "sst5")),
+    *(f"tests/tasks/{task}/test_head.py" for task in ("coref", "ner", "snli", "squad", "srl", "sst5")),
     "tests/test_layout.py",
 )
 # Python runs it at the start of every process: the finder of an editable install would find the original kernels.

@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from elmo.common.errors import InputError
 from tasks.coref.data import CorefExample, CorefReader, read_coref
 from tasks.coref.head import CorefSettings, EndToEndCoref
 from tasks.coref.scoring import COREF_METRICS, score_documents
@@ -64,6 +65,11 @@ class Coref(Task[CorefExample, CorefSettings]):
 
     def learn_labels(self, train: Sequence[CorefExample]) -> None:
         """Sets the genres to those of the training documents; other documents are of no known genre."""
+        if not any(example.chains for example in train):
+            raise InputError(
+                f"task=coref: expected chains in the training files, found none in {len(train):,} documents. "
+                "Name files with a coreference column in data.splits"
+            )
         self.use_labels(sorted({example.genre for example in train} - {""}))
 
     def learned_labels(self) -> list[str]:

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from elmo.common.errors import InputError
 from tasks.data.tag_schemes import iob2, spans_of
 from tasks.interface import Head, Scores, Sentence, Split, Task
 from tasks.srl.data import FrameReader, SrlExample, read_frames
@@ -46,7 +47,13 @@ class Srl(Task[SrlExample, SrlSettings]):
 
     def learn_labels(self, train: Sequence[SrlExample]) -> None:
         """Sets the BIO tags: O, and two for each label that occurs in training."""
-        self.use_labels(sorted({span.label for example in train for span in example.arguments}))
+        labels = sorted({span.label for example in train for span in example.arguments})
+        if not labels:
+            raise InputError(
+                f"task=srl: expected predicates with roles in the training files, found none in {len(train):,} "
+                "sentences. Name files with the columns of PropBank in data.splits"
+            )
+        self.use_labels(labels)
 
     def learned_labels(self) -> list[str]:
         """The labels of spans, V and continuations among them."""

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from elmo.common.errors import InputError
 from tasks.coref.data import CorefExample, CorefReader
 from tasks.coref.head import CorefSettings
 from tasks.coref.task import Coref
@@ -37,6 +38,11 @@ def task_of(settings=SMALL, singletons=True):
     task = Coref(settings, CorefReader(singletons))
     task.learn_labels(TWO)
     return task
+
+
+def test_training_files_without_chains():
+    with pytest.raises(InputError, match="expected chains in the training files, found none in 2 documents"):
+        Coref(SMALL, CorefReader()).learn_labels([replace(example, chains=()) for example in TWO])
 
 
 def features_of(batch, seed=0):

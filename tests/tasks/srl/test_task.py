@@ -2,6 +2,7 @@
 
 import pytest
 
+from elmo.common.errors import InputError
 from tasks.data.tag_schemes import Span
 from tasks.srl.data import FrameReader, SrlExample, read_frames
 from tasks.srl.head import SrlSettings
@@ -35,6 +36,11 @@ def task(examples):
     task = Srl(SrlSettings(), FrameReader())
     task.learn_labels(examples)
     return task
+
+
+def test_training_files_without_predicates(examples):
+    with pytest.raises(InputError, match=r"expected predicates with roles in the training files, found none in 1 sent"):
+        Srl(SrlSettings(), FrameReader()).learn_labels([examples[2]])
 
 
 def test_one_example_for_each_predicate(examples):
