@@ -39,6 +39,7 @@ FOR_MAKERS = tuple(
 FOR_TASKS = "results.records.metric."  # how they declare their metrics
 MIGRATES = "tasks/running/migrate.py"  # reads records of schema 1
 SPLITS_SCORES = "tasks/squad/overlap.py"  # a command: shows the scores of records on parts of the test file
+TASKS = {f"tasks.{name}" for name in ("coref", "ner", "probes", "snli", "squad", "srl", "sst5")}
 # results/ may import these modules of elmo. They, and the packages on the way, load only the standard library.
 PLAIN = ("elmo.common.durations", "elmo.common.errors", "elmo.common.files")
 PLAIN_FILES = {"elmo/__init__.py", "elmo/common/__init__.py", *(f"{name.replace('.', '/')}.py" for name in PLAIN)}
@@ -108,6 +109,9 @@ def fault(item):
         if item.file in MAKERS and (item.name + ".").startswith(FOR_MAKERS):
             return None
         return f"of results, {', '.join(sorted(MAKERS))} know {', '.join(FOR_MAKERS)}, others {FOR_TASKS} only"
+    own, other = (".".join(parts[:2]) for parts in (item.file.split("/"), item.name.split(".")))
+    if {own, other} <= TASKS and own != other:
+        return "no task imports another; what they share goes to tasks/data, tasks/modules or tasks/metrics.py"
     if house == "results" and not plain and item.package != "results":
         if item.package not in WHERE_USED:
             return f"results need the standard library, {', '.join(PLAIN)}; for display {', '.join(sorted(WHERE_USED))}"
@@ -160,6 +164,8 @@ def test_arrows_go_one_way(repository):
         ("tasks/training/trainer.py", "from results.records.record import RunRecord", "of results"),
         ("tasks/ner/task.py", "from results.records.metric import Metric", None),
         ("tasks/ner/task.py", "import torch, elmo\nfrom tasks.interface import Task", None),
+        ("tasks/coref/gap.py", "from tasks.squad.data import read_squad", "no task imports another"),
+        ("tasks/coref/gap.py", "from tasks.coref.data import x\nfrom tasks.data.offset_tokens import y", None),
         ("results/a.py", "import json\nfrom results.records.record import x\nfrom . import record", None),
         ("results/a.py", "import rich", "where it is used"),
         ("results/a.py", "try:\n    import numpy as np\nexcept ImportError:\n    pass", "where it is used"),

@@ -21,9 +21,9 @@ from elmo.common.progress import Reporter
 from elmo.tokeniser import sentences_of_tokens
 from tasks.coref.data import CorefExample
 from tasks.coref.spans import Chains, Span
+from tasks.data.offset_tokens import OffsetTokeniser
 from tasks.data.text_files import utf8_lines
 from tasks.running.saved_model import load_weights
-from tasks.squad.tokens import OffsetTokeniser
 from tasks.training.trainer import Trainer
 
 COLUMNS = ("ID", "Text", "Pronoun", "Pronoun-offset", "A", "A-offset", "A-coref", "B", "B-offset", "B-coref", "URL")

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 from elmo.common.errors import InputError, excerpt
 from elmo.common.files import parse_json
+from tasks.data.offset_tokens import OffsetTokeniser, Tokens
 from tasks.interface import Sentence, Split
-from tasks.squad.tokens import OffsetTokeniser, Tokens
 
 SELECT_ON = ("files", "train_articles", "official_dev")
 

@@ -1,1 +1,1 @@
-"""Semantic role labelling: who did what to whom, for one predicate at a time."""
+"""Semantic role labelling: finds and labels the arguments of given predicates."""

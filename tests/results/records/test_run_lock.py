@@ -271,7 +271,7 @@ def race(folder, processes, n=6):
 class TestRaces:
     """None gives its lock back before all have asked: exactly one may have it, and all others know who that is."""
 
-    def one_wins(self, folder, processes):
+    def assert_one_wins(self, folder, processes):
         got = race(folder, processes)
         assert got.count("mine") == 1
         (others,) = {answer for answer in got if answer != "mine"}
@@ -282,18 +282,18 @@ class TestRaces:
         for i in range(3):
             folder = tmp_path / str(i)
             folder.mkdir()
-            self.one_wins(folder, processes)
+            self.assert_one_wins(folder, processes)
 
     def test_of_many_that_take_over_from_a_killed_one(self, tmp_path, processes):
         for i in range(3):
             folder = tmp_path / str(i)
             folder.mkdir()
             kill(processes(HOLD, folder))
-            self.one_wins(folder, processes)
+            self.assert_one_wins(folder, processes)
 
     def test_of_many_that_take_over_from_one_killed_while_taking_over(self, tmp_path, processes):
         kill(processes(HOLD, tmp_path))
         dead = json.loads((tmp_path / LOCK_NAME).read_text())
         claim = Path(f"{tmp_path / LOCK_NAME}.{dead['token']}")
         claim.write_text(json.dumps({**dead, "token": "second"}))
-        self.one_wins(tmp_path, processes)
+        self.assert_one_wins(tmp_path, processes)

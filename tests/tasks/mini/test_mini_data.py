@@ -12,12 +12,12 @@ from statistics import mean
 import pytest
 
 from tasks.data.datasets import SHIPPED, DataSource
+from tasks.data.offset_tokens import OffsetTokeniser
 from tasks.data.tag_schemes import iob2
 from tasks.interface import SPLITS
 from tasks.ner.data import ColumnReader, read_columns
 from tasks.snli import data as snli
 from tasks.squad.scoring import answer_scores
-from tasks.squad.tokens import OffsetTokeniser
 from tasks.srl.scoring import kind_of
 from tasks.sst5 import data as sst5
 from tests.tasks.making import run_of
@@ -243,8 +243,6 @@ class TestAgreement:
     def second_reading(self, task, name_of):
         """The rows of a second reading, by name of an example, and the examples with these names."""
         path = SHIPPED / task / "second_reading.tsv"
-        if not path.is_file():
-            pytest.skip(f"needs {path.name} of {task}")
         labels = dict(line.split("\t") for line in path.read_text(encoding="utf-8").splitlines())
         examples = {name_of(example): example for example in examples_of(task)["test"]}
         assert labels.keys() <= examples.keys()
@@ -253,23 +251,20 @@ class TestAgreement:
 
     def test_ner(self):
         path = SHIPPED / "ner" / "second_reading.txt"
-        if not path.is_file():
-            pytest.skip("needs second_reading.txt of ner")
         again = read_columns(path, ColumnReader())
         gold = {example.words: example for example in examples_of("ner")["test"]}
         assert len({example.words for example in again} & gold.keys()) == len(again) >= 100
         f1 = config_of("ner").task.score([gold[e.words] for e in again], [e.tags for e in again]).values["f1"]
-        self.stated("ner", f"{len(again)} sentences: entity F1 {f1:.1f}.")
+        self.assert_stated("ner", f"{len(again)} sentences: entity F1 {f1:.1f}.")
 
     def test_srl(self):
         path = SHIPPED / "srl" / "second_reading.txt"
-        if not path.is_file():
-            pytest.skip("needs second_reading.txt of srl")
         again = read("srl", path, "test")
         gold = {(example.words, example.predicate): example for example in examples_of("srl")["test"]}
         tags = [iob2(example.arguments, len(example.words)) for example in again]
         f1 = config_of("srl").task.score([gold[e.words, e.predicate] for e in again], tags).values["f1"]
-        self.stated("srl", f"{len({e.words for e in again})} sentences, {len(again)} predicates: argument F1 {f1:.1f}.")
+        sentences = len({example.words for example in again})
+        self.assert_stated("srl", f"{sentences} sentences, {len(again)} predicates: argument F1 {f1:.1f}.")
 
     def test_sst5(self):
         labels, examples = self.second_reading("sst5", lambda example: example.id.rpartition(":")[2])
@@ -277,21 +272,21 @@ class TestAgreement:
         steps = [abs(a - b) for a, b in zip(gold, again, strict=True)]
         same, close = (100 * mean(step <= most for step in steps) for most in (0, 1))
         line = f"same label {same:.1f} %, within one step {close:.1f} %, kappa {kappa(gold, again):.2f}."
-        self.stated("sst5", f"{len(again)} sentences: {line}")
+        self.assert_stated("sst5", f"{len(again)} sentences: {line}")
 
     def test_snli(self):
         again, examples = self.second_reading("snli", pair_id)
         gold = [example.label for example in examples]
         assert set(again) <= set(snli.LABELS)
         same = 100 * mean(a == b for a, b in zip(gold, again, strict=True))
-        self.stated("snli", f"{len(again)} pairs: same label {same:.1f} %, kappa {kappa(gold, again):.2f}.")
+        self.assert_stated("snli", f"{len(again)} pairs: same label {same:.1f} %, kappa {kappa(gold, again):.2f}.")
 
     def test_squad(self):
         again, examples = self.second_reading("squad", lambda example: example.id)
         scores = answer_scores([example.answers for example in examples], again).values
-        self.stated("squad", f"{len(again)} questions: exact match {scores['em']:.1f}, F1 {scores['f1']:.1f}.")
+        self.assert_stated("squad", f"{len(again)} questions: exact match {scores['em']:.1f}, F1 {scores['f1']:.1f}.")
 
-    def stated(self, task, found):
+    def assert_stated(self, task, found):
         assert f"Agreement of the second reading, {found}" in section(task, "Agreement").splitlines()
 
 

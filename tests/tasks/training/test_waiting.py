@@ -76,6 +76,7 @@ def test_a_step_that_waits_is_detected():
 @pytest.mark.parametrize("arm", ["words", "elmo"])
 @pytest.mark.parametrize("task", TASKS)
 def test_the_host_does_not_wait_for_the_gpu(task, arm):
+    """In this mode torch raises a RuntimeError from an operation that waits."""
     step = one_step(task, arm, torch.device("cuda"))
     torch.cuda.set_sync_debug_mode("error")
     try:

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from elmo.tokeniser import sentences
-from tasks.squad.tokens import OffsetTokeniser
+from tasks.data.offset_tokens import OffsetTokeniser
 
 INVISIBLE = "\u200b\ufeff\u00ad"
 
