@@ -111,7 +111,7 @@ def main() -> None:
     except Exception as error:
         explained = explain_launcher(error) or explain_null(error)
         if explained is None and isinstance(error, HydraException | OmegaConfBaseException):
-            explained = explain(error)
+            explained = explain(error, typed=sys.argv[1:])
         if explained is None and isinstance(error, InputError):  # in the file of an experiment, or the choice of cells
             explained = str(error)
         if explained is None and isinstance(error, OSError):  # in the sweep's own folder

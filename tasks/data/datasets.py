@@ -69,7 +69,9 @@ class DataConfig:
         """
         if self.folds is None:
             if fold is not None:
-                raise InputError(f"fold: expected null, because data={self.name} has no folds, found {fold}")
+                raise InputError(
+                    f"fold: expected null, because data={self.name} has no folds, found {fold}. Leave it out"
+                )
             return self
         checks.at_least(2, "data.folds", self.folds)
         if fold is None or not 0 <= fold < self.folds:

@@ -88,7 +88,7 @@ def typed_config(overrides: Sequence[str]) -> RunConfig:
     try:
         return run_config(compose_config(overrides))
     except (HydraException, OmegaConfBaseException) as error:
-        raise InputError(explain(error)) from error
+        raise InputError(explain(error, typed=overrides)) from error
 
 
 def run_config(tree: DictConfig) -> RunConfig:

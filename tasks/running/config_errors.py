@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
 from elmo.common import config_errors
 from tasks.running.schema import compose_config
 
 
-def explain(error: Exception, where: str = "") -> str:
+def explain(error: Exception, where: str = "", typed: Sequence[str] = ()) -> str:
     """Explains an error of Hydra or OmegaConf in one or two lines.
 
     Args:
         error: the error.
         where: the part of the tree that it is about, such as "task"; empty for the whole tree.
+        typed: the overrides, among them the task and the features, whose keys are known.
     """
-    return config_errors.explain(error, _known_keys, where)
+    return config_errors.explain(error, lambda parent: _known_keys(parent, typed), where)
 
 
 def explain_null(error: Exception) -> str | None:
@@ -27,6 +31,11 @@ def explain_null(error: Exception) -> str | None:
     return None
 
 
-def _known_keys(parent: str) -> list[str]:
-    node = OmegaConf.select(compose_config([]), parent) if parent else compose_config([])
+def _known_keys(parent: str, typed: Sequence[str]) -> list[str]:
+    chosen = [override.partition(",")[0] for override in typed if override.startswith(("task=", "features="))]
+    try:
+        tree = compose_config(chosen)
+    except HydraException:  # one that is in a folder of the user's
+        tree = compose_config([])
+    node = OmegaConf.select(tree, parent) if parent else tree
     return [str(key) for key in node if key != "_target_"] if isinstance(node, DictConfig) else []

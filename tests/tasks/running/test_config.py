@@ -14,7 +14,7 @@ from tasks.features.characters import CharactersConfig
 from tasks.features.frozen_layers import ElmoConfig
 from tasks.features.token_features import FeaturesConfig
 from tasks.features.words import WordsConfig
-from tasks.running.config import own_settings, run_config
+from tasks.running.config import own_settings, run_config, typed_config
 from tasks.running.schema import compose_config
 from tasks.training.trainer import TrainerConfig
 from tests.tasks.making import run_of
@@ -68,6 +68,19 @@ class TestUnknownAndWrong:
         assert expected in err
         assert "Traceback" not in err
         assert not list(tmp_path.rglob("*.json")), "nothing has been run"
+
+    @pytest.mark.parametrize("tasks", ["srl", "srl,coref"])
+    def test_the_known_keys_are_those_of_the_chosen_task(self, command, tasks, tmp_path):
+        expected = (
+            "unknown key task.layres. Did you mean task.layers? Known there: flag_dim, hidden, layers, recurrent_dro"
+        )
+        code, _, err = command(
+            *(["-m"] if "," in tasks else []), f"task={tasks}", "task.layres=2", f"runs_dir={tmp_path}"
+        )
+        assert code == 1
+        assert expected in err
+        with pytest.raises(InputError, match=re.escape(expected)):
+            typed_config([f"task={tasks.partition(',')[0]}", "task.layres=2"])
 
     @pytest.mark.parametrize(
         ("overrides", "expected"),
