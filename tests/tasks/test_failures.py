@@ -1,5 +1,6 @@
 """Runs that fail, failed before, or run in another process: messages, files and exit status."""
 
+import errno
 import json
 import shutil
 import signal
@@ -15,6 +16,7 @@ import tasks.run
 from results.records.record import read_record
 from results.records.run_lock import LOCK_NAME, take
 from tasks.ner.head import BiLstmCrf
+from tasks.run import _explain_failure
 from tasks.training.trainer import Trainer
 from tests.tasks.user import arguments, path_of, start
 
@@ -173,6 +175,11 @@ class TestFailedBefore:
         code, _, err = command(*arguments(place, tmp_path, "retry=all"))
         assert code == 1
         assert "retry: expected null or failed, found 'all'" in err
+
+
+def test_a_full_disk_names_the_settings_to_change():
+    said = _explain_failure(OSError(errno.ENOSPC, "No space left on device"))
+    assert said.endswith("use another disk: runs_dir=DIR for results, store.path=DIR for frozen layers")
 
 
 class TestElsewhere:
