@@ -110,7 +110,7 @@ def generated(root: Path) -> dict[Path, str | None]:
     summary = summarise(collection, Selection())
     demo = summarise(collection, Selection(data=[MINI]))
     blocks = {"table1": readme_table(summary), "demo": f"```\n{to_text(demo)}```\n"}
-    page = tables_page(summary, PUBLISHED.name)
+    page = tables_page(collection, summary, root / PUBLISHED)
     old_figures: dict[Path, str | None] = {PUBLISHED / path.name: None for path in (root / PUBLISHED).glob("*.svg")}
     figures = {PUBLISHED / f"{figure.name}.svg": standalone_svg(figure) for figure in page.figures}
     return {

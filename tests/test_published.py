@@ -12,8 +12,9 @@ import pytest
 from results.analysis.names import recomputed, task_title
 from results.analysis.rows import Group, TableRow
 from results.publish import main as publish
-from results.records.collect import collect
+from results.records.collect import collect, only_cells
 from results.records.example_scores import read_examples
+from results.records.experiment_file import load_experiment, values_of
 from results.records.identity import EXAMPLES_NAME
 from results.table import main as table
 from tasks.running.config import run_config
@@ -90,12 +91,22 @@ def test_the_first_table_is_what_the_files_say():
 
 @pytest.mark.integration
 def test_the_commands_of_the_tables_name_the_published_runs():
-    """Each command composed as `tasks.run` would, with its last arm and first seed; together they name every run."""
+    """Each command composed as `tasks.run` would, with its last arm and first seed; together they name every run.
+
+    Runs that only the tables of experiments show have the commands of these; others of them fill empty cells.
+    """
     page = (ROOT / "results" / "tables.md").read_text(encoding="utf-8")
     commands = [shlex.split(line) for line in page.splitlines() if line.startswith("python -m tasks.run ")]
-    published = {item.record.identity.title for item in collect([PUBLISHED]).found}
+    records = collect([PUBLISHED])
+    published = {item.record.identity.title for item in records.found}
     promised = set()
+    for name in re.findall(r"`python -m tasks.run -m experiment=(\w+)`", page):
+        for item in only_cells(records, load_experiment(name).cells).found:
+            identity = item.record.identity
+            promised.add((identity.data, identity.task, identity.features, identity.seed))
     for words in commands:
+        if words[4].startswith("experiment="):
+            continue
         settings = dict(word.split("=", 1) for word in words[3:] if word != "-m")
         arms, seeds = settings.pop("features").split(","), settings.pop("seed").split(",")
         for arm, seed in itertools.product(arms, seeds):
@@ -107,6 +118,19 @@ def test_the_commands_of_the_tables_name_the_published_runs():
         (i.data, i.task, i.features, i.seed) for i in (item.record.identity for item in collect([PUBLISHED]).found)
     }
     assert promised == found
+
+
+def test_the_commands_that_fill_empty_cells_name_no_published_run():
+    """By the names of the cells that each of them chooses from its experiment."""
+    page = (ROOT / "results" / "tables.md").read_text(encoding="utf-8")
+    lines = [shlex.split(line) for line in page.splitlines() if line.startswith("python -m tasks.run -m experiment=")]
+    assert lines
+    published = collect([PUBLISHED])
+    for words in lines:
+        experiment = load_experiment(words[4].removeprefix("experiment="))
+        cells = experiment.narrowed(dict(map(values_of, words[5:]))).cells
+        cells = [cell for cell in cells if cell.row.folds is None]  # a command names folds of all its seeds
+        assert only_cells(published, cells).found == [], words
 
 
 def test_every_published_run_has_its_examples_and_nothing_else():

@@ -178,7 +178,7 @@ def efficiencies(row: TableRow) -> list[Efficiency]:
         if len({train_fraction(group.records[0]) for group in groups}) < 2:
             continue
         counts = {id(group): training_examples(group.records[0]) for group in groups}
-        counted = all(counts.values())
+        counted = all(counts.values()) and _are_shares(groups, counts)
         series: dict[str, list[tuple[float, Group]]] = defaultdict(list)
         for group in groups:
             share = train_fraction(group.records[0])
@@ -187,6 +187,13 @@ def efficiencies(row: TableRow) -> list[Efficiency]:
         ordered = {name: sorted(points, key=lambda point: point[0]) for name, points in series.items()}
         found.append(Efficiency(row, label, unit, ordered))
     return found
+
+
+def _are_shares(groups: Sequence[Group], counts: Mapping[int, float | None]) -> bool:
+    """Whether the counts have the ratios of the shares: a task may count its whole training set in other units."""
+    sizes = [(train_fraction(group.records[0]), counts[id(group)] or 0.0) for group in groups]
+    share, most = max(sizes)
+    return all(abs(count - own / share * most) <= 1 for own, count in sizes)
 
 
 def _number(value: object) -> float | None:

@@ -14,7 +14,7 @@ from typing import Literal
 from elmo.common.files import read_json
 from results.analysis.aggregate import ROUNDING
 from results.analysis.names import recomputed
-from results.records.collect import FoundRecord, collect, runs_of_cells
+from results.records.collect import FoundRecord, collect, only_cells
 from results.records.example_scores import ExamplesUnreadable, read_examples
 from results.records.experiment_file import Experiment
 from results.records.identity import EXAMPLES_NAME, RECORD_NAME, differences, record_path
@@ -47,9 +47,7 @@ def publish_runs(
         experiment: Only the runs of its cells.
     """
     collection = collect(folders)
-    found = collection.found
-    if experiment:
-        found = [item for items in runs_of_cells(found, experiment.cells) for item in items]
+    found = (only_cells(collection, experiment.cells) if experiment else collection).found
     outcomes = [PublishOutcome("refused", "not read", finding.text) for finding in collection.findings if finding.wrong]
     for folder in folders:
         if not folder.is_dir():

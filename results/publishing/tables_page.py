@@ -1,15 +1,18 @@
 """The page of published tables, results/tables.md, and the SVG figures that it shows."""
 
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from results.analysis.panels import Panel
 from results.analysis.rows import MINI, Summary
-from results.records.typed_json import decode
+from results.publishing.paper_chapters import contents, shown_chapter
+from results.records.collect import Collection, only_cells
+from results.records.experiment_file import load_experiment
 from results.report.charts import gains
 from results.report.figures import Figure
 from results.report.sections import sections_of
+from results.tables.page_texts import TABLE1, Chapter, load_texts
 from results.tables.paper_tables import (
     controls_table,
     gain_table,
@@ -22,36 +25,6 @@ from results.tables.paper_tables import (
 )
 
 FIGURE_SECTIONS = ("efficiency", "curves", "layers")  # the report has the others as well
-TEXTS = Path(__file__).parents[1] / "paper" / "tables_page.toml"
-
-
-@dataclass(frozen=True)
-class Chapter:
-    """A heading, and the text below it."""
-
-    title: str
-    text: str = ""
-
-
-@dataclass(frozen=True)
-class Controls(Chapter):
-    """A second comparison: two arms, and all that its table shows."""
-
-    compared: Sequence[str] = ()
-    arms: Sequence[str] = ()
-
-
-@dataclass(frozen=True)
-class PageTexts:
-    """The content of tables_page.toml."""
-
-    introduction: str
-    rerun: str
-    band: str
-    gains: Chapter
-    demo: Chapter
-    controls: Controls
-    settings: Chapter
 
 
 @dataclass(frozen=True)
@@ -62,36 +35,48 @@ class TablesPage:
     figures: Sequence[Figure]
 
 
-def tables_page(summary: Summary, folder: str) -> TablesPage:
-    """All published tables: gains next to the paper's, the mini data, controls, other metrics, other settings.
+def tables_page(collection: Collection, summary: Summary, published: Path) -> TablesPage:
+    """All published tables: the paper's, the mini data, controls, other metrics, other settings.
 
     Args:
-        summary: All published runs.
-        folder: Where the figures are, relative to the page.
+        collection: All published records.
+        summary: Their summary.
+        published: Their folder, next to the page; figures go there, too.
     """
-    texts: PageTexts = decode(PageTexts, tomllib.loads(TEXTS.read_text(encoding="utf-8")))
+    texts = load_texts()
+    chapters = {own.experiment: shown_chapter(own, collection, published) for own in texts.paper}
+    chapters[TABLE1] = replace(chapters[TABLE1], title=texts.gains.title)
     panels, others = table_panels(summary)
+    others = _without_runs_of(others, collection, list(filter(None, chapters)))
     first, second = texts.controls.compared
     controls = panels_comparing(panels, (first, second), texts.controls.arms)
     by_others = other_metrics_table(panels)
-    blocks, figures = ["# Tables", texts.introduction], list[Figure]()
+    blocks, figures = ["# Tables", texts.introduction, contents(list(chapters.values()))], dict[str, Figure]()
 
     def show(found: Sequence[Figure]) -> None:
+        found = [figure for figure in found if figure.name not in figures]  # the paper's Figures 1 and 2 come first
         if found:
-            figures.extend(found)
-            blocks.append(" ".join(f"![{figure.title}]({folder}/{figure.name}.svg)" for figure in found))
+            figures.update({figure.name: figure for figure in found})
+            blocks.append(" ".join(f"![{figure.title}]({published.name}/{figure.name}.svg)" for figure in found))
 
-    explanation = [table_legend([*panels, *controls, *others], texts.band), texts.rerun]  # below the first table
-    for chapter, name, own in (
-        (texts.gains, "gains", [panel for panel in panels if panel.row.data != MINI]),
-        (texts.demo, "gains-mini", [panel for panel in panels if panel.row.data == MINI]),
-    ):
+    def show_gains(chapter: Chapter, name: str, own: Sequence[Panel], *explanation: str) -> None:
+        blocks.extend(_heading(chapter))
+        if paired := [panel for panel in own if panel.row.pair(panel.label)]:
+            show([replace(gains(paired, summary.compared), name=name)])
         if own:
-            blocks += _heading(chapter)
-            if paired := [panel for panel in own if panel.row.pair(panel.label)]:
-                show([replace(gains(paired, summary.compared), name=name)])
-            blocks += [str(gain_table(own)), *explanation, rerun_block(own)]
-            explanation = []
+            blocks.extend([str(gain_table(own)), *explanation, rerun_block(own)])
+
+    explanation = [table_legend([*panels, *controls, *others], texts.band), texts.rerun]
+    for experiment, chapter in chapters.items():
+        if experiment == TABLE1:
+            show_gains(texts.gains, "gains", [panel for panel in panels if panel.row.data != MINI], *explanation)
+        else:
+            blocks += [f"## {chapter.title}", chapter.text]
+            show(chapter.figures)
+            blocks += filter(None, [chapter.table])
+        blocks += filter(None, [chapter.missing])
+    if mini := [panel for panel in panels if panel.row.data == MINI]:
+        show_gains(texts.demo, "gains-mini", mini)
     if controls:
         blocks += [*_heading(texts.controls), str(controls_table(controls, texts.controls.arms))]
     if by_others.lines:
@@ -100,14 +85,25 @@ def tables_page(summary: Summary, folder: str) -> TablesPage:
         blocks += [*_heading(texts.settings), str(variants_table(others)), rerun_block(others)]
     full_size = replace(summary, rows=[row for row in summary.rows if row.data != MINI])
     for section in sections_of(full_size):
-        if section.key in FIGURE_SECTIONS:
+        if section.key in FIGURE_SECTIONS and not {figure.name for figure in section.figures} <= figures.keys():
             blocks += [f"## {section.title}", section.text]
             show(section.figures)
-    found = [finding for finding in summary.findings if finding.wrong and finding.kind != "empty"]
-    if found:
+    findings = [*summary.findings, *(finding for chapter in chapters.values() for finding in chapter.findings)]
+    if found := [finding for finding in findings if finding.wrong and finding.kind != "empty"]:
         lines = dict.fromkeys(f"- {' '.join(finding.text.split())}" for finding in found)
         blocks += ["## Warnings", "\n".join(lines)]
-    return TablesPage("\n\n".join(blocks) + "\n", figures)
+    return TablesPage("\n\n".join(blocks) + "\n", list(figures.values()))
+
+
+def _without_runs_of(panels: Sequence[Panel], collection: Collection, experiments: Sequence[str]) -> list[Panel]:
+    """The panels that have runs of their own, which none of these experiments shows."""
+    cells = [cell for name in experiments for cell in load_experiment(name).cells]
+    shown = {item.record.identity.title for item in only_cells(collection, cells).found}
+    return [
+        panel
+        for panel in panels
+        if not all(record.identity.title in shown for group in panel.groups for record in group.runs)
+    ]
 
 
 def _heading(chapter: Chapter) -> list[str]:

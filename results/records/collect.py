@@ -3,7 +3,7 @@
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Literal
@@ -18,13 +18,14 @@ class Finding:
     """A message below the table; `wrong` if `--check` should fail because of it.
 
     Attributes:
-        kind: "failed" run, "empty" cell (the text is the command that fills it), "unreadable" file, or "note".
+        kind: "failed" run, "empty" cell (the text is the command that fills it), missing "seeds" of a cell (likewise),
+            "unreadable" file, or "note".
         text: The message, on one line.
         wrong: Whether it must be fixed before the table can be trusted.
         row: The (data, task) it belongs to, if any.
     """
 
-    kind: Literal["failed", "empty", "unreadable", "note"]
+    kind: Literal["failed", "empty", "seeds", "unreadable", "note"]
     text: str
     wrong: bool
     row: tuple[str, str] | None = None
@@ -74,6 +75,12 @@ def runs_of_cells(found: Sequence[FoundRecord], cells: Sequence[Cell]) -> list[l
         known = by_name[name.data, name.task, name.features, name.seed]
         runs.append([item for item in known if cell.is_run(item.record.identity, item.record.config)])
     return runs
+
+
+def only_cells(collection: Collection, cells: Sequence[Cell]) -> Collection:
+    """The collection with the records of these cells alone, each once."""
+    found = {item.path: item for items in runs_of_cells(collection.found, cells) for item in items}
+    return replace(collection, found=list(found.values()))
 
 
 def _record_files(folders: Iterable[Path], findings: list[Finding]) -> list[Path]:

@@ -7,10 +7,13 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from elmo.common.errors import command_parser
+from elmo.common.errors import InputError, command_parser
 from results.analysis.aggregate import summarise
 from results.analysis.rows import Summary
+from results.records.collect import only_cells
+from results.records.experiment_file import load_experiment
 from results.records.printing import write
+from results.report.experiments import experiment_tables
 from results.report.page import PageInfo, page
 from results.report.png import can_paint, write_png
 from results.report.sections import Section, sections_of
@@ -21,20 +24,28 @@ DEFAULT_OUT = Path("results", "report.html")
 
 _DESCRIPTION = """\
 Writes one self-contained HTML page: the table, the gain of each task, seeds, learning curves, layer weights, scores by
-class and by training set size where records have them, failures, and a card for each run. Open the file in a browser;
-it needs no network and no server."""
+class and by training set size where records have them, the paper's tables, failures, and a card for each run. Open
+the file in a browser; it needs no network and no server."""
 
 _EPILOG = """\
 examples:
   python -m results.report                                     your own runs -> results/report.html
   python -m results.report --published --out published.html    the runs behind the README's tables
-  python -m results.report --data mini --figures figures       the page, and each figure as SVG and PNG"""
+  python -m results.report --data mini --figures figures       the page, and each figure as SVG and PNG
+  python -m results.report --published --experiment figure1 --figures figures   the runs of one experiment"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Writes the page; returns the exit status: 1 if there is nothing to show, 2 if it cannot be written."""
     options = _parser().parse_args(argv)
     chosen = choose(options)
+    try:
+        if options.experiment:
+            cells = load_experiment(options.experiment).cells
+            chosen = replace(chosen, collection=only_cells(chosen.collection, cells))
+    except InputError as error:
+        write(f"results.report: {error}\n", sys.stderr)
+        return 2
     if chosen.mistake:
         write(chosen.mistake, sys.stderr)
         return 2
@@ -45,7 +56,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 1
     sections = sections_of(summary)
     try:
-        _write_page(options.out, page(summary, sections, _about(chosen)), summary)
+        tables = experiment_tables(chosen.collection, options.data)
+        _write_page(options.out, page(summary, sections, tables, _about(chosen)), summary)
         if options.figures is not None:
             _write_figures(options.figures, sections)
     except OSError as error:
@@ -58,6 +70,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = command_parser("results.report", _DESCRIPTION, _EPILOG)
     add_choices(parser)
     parser.add_argument("--out", type=Path, metavar="FILE", default=DEFAULT_OUT, help=f"default: {DEFAULT_OUT}")
+    parser.add_argument("--experiment", metavar="NAME", help="only the runs of this experiment, or of your PATH.toml")
     parser.add_argument(
         "--figures", type=Path, metavar="DIR", help="also each figure as SVG, and as PNG where matplotlib is installed"
     )

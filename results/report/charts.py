@@ -155,6 +155,50 @@ def layer_weights(panel: Panel, arms: Arms) -> Figure | None:
     return Figure(f"layers-{panel.stem}", panel.title, caption, y + 4, marks)
 
 
+def layer_map(found: Sequence[tuple[str, Group]]) -> Figure | None:
+    """The weight of each layer at each place for several tasks, the paper's Figure 2; None without learned mixes.
+
+    Args:
+        found: Groups with their titles; those without mixes are left out.
+    """
+    known = [(title, group, mixes(group)) for title, group in found]
+    known = [(title, group, own) for title, group, own in known if own]
+    if not known:
+        return None
+    layers: dict[str, int] = {}  # by place
+    for _, _, own in known:
+        for place, (runs, _) in own.items():
+            layers[place] = max(layers.get(place, 0), len(runs[0]))
+    gap, top, lane = 10.0, 34.0, 46.0
+    width = (RIGHT - LEFT - gap * (len(layers) - 1)) / sum(layers.values())
+    marks: list[Mark] = []
+    left = LEFT
+    for place, count in layers.items():
+        marks.append(Label(left + count * width / 2, 11, fitted(place, count * width), "ink", 12, "middle", bold=True))
+        names = [fitted(layer_name(layer, count), width, 9) for layer in range(count)]
+        marks += [Label(left + (j + 0.5) * width, 26, name, "muted", 9, "middle") for j, name in enumerate(names)]
+        for lane_number, (title, _, own) in enumerate(known):
+            runs, gamma = own.get(place, ([], 0.0))
+            y = top + lane_number * lane + 18
+            for layer, each in enumerate(zip(*runs, strict=True)):
+                mean = sum(each) / len(each)
+                text = f"{title}, {place}, {layer_name(layer, len(runs[0]))}: {mean:.3f}"
+                text += f", runs {min(each):.3f} to {max(each):.3f}, gamma {gamma:.2f}"
+                x = left + layer * width
+                marks.append(Box(x + 1, y, width - 2, 22, "blue", 0.06 + 0.6 * mean, text))
+                bold = mean > 1 / len(runs[0])
+                shown = fitted(f"{mean:.2f}", width, 11)
+                marks.append(Label(x + width / 2, y + 15, shown, "ink", 11, "middle", bold, halo=0))
+        left += count * width + gap
+    for lane_number, (title, group, _) in enumerate(known):
+        y, number = top + lane_number * lane + 13, len(group.runs)
+        runs_text = "1 run" if number == 1 else f"{number} runs"
+        marks.append(Label(LEFT, y, fitted(title, RIGHT - LEFT - text_width(runs_text, 11) - 8), "ink", 12))
+        marks.append(Label(RIGHT, y, runs_text, "muted", 11, "end"))
+    caption = "Weight of each layer after the softmax, mean over runs; bold: above an even share."
+    return Figure("layer-weights", "Weights of the layers", caption, top + lane * len(known) + 4, marks)
+
+
 def sample_efficiency(sizes: Efficiency, arms: Arms) -> Figure:
     """Test score by the number of training examples, on a logarithmic scale: the paper's Figure 1."""
     panel = Panel(sizes.row, sizes.label)
@@ -164,7 +208,7 @@ def sample_efficiency(sizes: Efficiency, arms: Arms) -> Figure:
     scores = [score for points in sizes.series.values() for _, group in points for score in group.scores]
     scale = spread(scores, AXES_BOTTOM, AXES_TOP)
     marks = [*_legend(list(sizes.series), arms), *_horizontal_ticks(scale)]
-    texts = {value: f"{value:,.0f}" if sizes.unit == "training examples" else f"{value:.0%}" for value in values}
+    texts = {value: f"{value:,.0f}" if sizes.unit == "training examples" else f"{100 * value:.4g}%" for value in values}
     marks += _below((across.at(value), texts[value]) for value in values)
     marks.append(Label((AXES_LEFT + RIGHT) / 2, AXES_BOTTOM + 32, f"{sizes.unit} (log)", "muted", 11, "middle"))
     for features, points in sizes.series.items():

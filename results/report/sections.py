@@ -9,6 +9,7 @@ from results.report.charts import (
     Arms,
     confusion_matrix,
     gains,
+    layer_map,
     layer_weights,
     learning_curves,
     per_class,
@@ -54,6 +55,11 @@ def sections_of(summary: Summary) -> list[Section]:
         for group in panel.groups
         if group.features in summary.compared and (figure := confusion_matrix(panel, group))
     ]
+    weighted = [
+        (panel.title, group) for panel in first for group in panel.groups if group.features == summary.compared[1]
+    ]
+    of_all = layer_map(weighted) if len(weighted) > 1 else None  # one task has its bars alone
+    bars, more_bars = drawn(layer_weights)
     classes = drawn(per_class)
     seeds = "One mark is one run: how much do scores vary between seeds?"
     labels = "What a smaller training set costs each arm (the paper's Figure 1)."
@@ -64,7 +70,7 @@ def sections_of(summary: Summary) -> list[Section]:
         Section("seeds", "Seeds", seeds, *drawn(seed_scatter)),
         Section("efficiency", "Fewer labels", labels, sizes),
         Section("curves", "Learning curves", curves, *drawn(learning_curves)),
-        Section("layers", "Layers", layers, *drawn(layer_weights)),
+        Section("layers", "Layers", layers, [*([of_all] if of_all else []), *bars], more_bars),
         Section("classes", "Classes", "Where does the gain come from?", [*classes[0], *matrices], classes[1]),
     ]
     return _with_unique_names([section for section in found if section.figures or section.more])

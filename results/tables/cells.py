@@ -26,6 +26,7 @@ OPTIONAL = [GAIN_COLUMNS[name][0] for name in ("interval", "p", "paper cut")]  #
 TITLES = {
     "failed": "Failed runs",
     "empty": "Commands that fill the empty cells",
+    "seeds": "Commands that add missing seeds",
     "unreadable": "Not read",
     "note": "Notes",
 }

@@ -1,7 +1,7 @@
 """Rows of an experiment's table: its cells, filled with records, and commands for the empty ones."""
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,13 +11,14 @@ from results.analysis.paper_scores import PaperScore, load_paper
 from results.analysis.row_warnings import row_warnings
 from results.analysis.rows import Group, TableRow
 from results.records.collect import Collection, Finding, FoundRecord, runs_of_cells
-from results.records.experiment_file import Cell, Experiment, ExperimentRow
+from results.records.experiment_file import Cell, Experiment, ExperimentRow, values_of
 from results.records.identity import FOLD, differences
 from results.records.record import RunRecord
 
 PARTIAL = ("limit", "train_fraction")  # settings under which the paper's numbers do not apply
 
 Filled = Sequence[tuple[Cell, Sequence[FoundRecord]]]  # cells of one row and arm, each with its records
+Command = Mapping[str, Sequence[str]]  # what a command sets: key -> values
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,12 @@ class ExperimentLine:
     runs: TableRow
     paper: Mapping[str, float]
     paper_std: Mapping[str, float]
+
+    @property
+    def paper_gain(self) -> float | None:
+        """The paper's difference between the two arms that are compared; None if it does not print both."""
+        first, second = (self.paper.get(arm) for arm in self.runs.compared)
+        return None if first is None or second is None else second - first
 
 
 @dataclass(frozen=True)
@@ -66,21 +73,31 @@ def fill(collection: Collection, experiment: Experiment, runs_dir: Path | None =
         row.setdefault(cell.arm, []).append((cell, found))
     findings = [finding for finding in collection.findings if finding.row is None]
     lines = [_line(row, compared, findings) for row in rows.values()]
-    if not any(line.runs.groups for line in lines):
-        findings.append(Finding("empty", _command(experiment, [], runs_dir), wrong=True))
+    if any(line.runs.groups for line in lines):
+        findings += _missing(experiment, rows.values(), runs_dir)
     else:
-        for row in rows.values():
-            for arm, cells in row.items():
-                missing = [(cell, found) for cell, found in cells if not _finished(found)]
-                if missing:
-                    without_score = {cell.seed for cell, _ in missing} == {cell.seed for cell, _ in cells}
-                    wrong = compared is not None and arm in compared and without_score
-                    name = missing[0][0].identity
-                    command = _command(experiment, missing, runs_dir)
-                    finding = Finding("empty", command, wrong, row=(name.data, name.task))
-                    if finding not in findings:  # rows may show other metrics of the same runs
-                        findings.append(finding)
-    return ExperimentTable(experiment.title, list(experiment.arms), compared, lines, findings, experiment.note)
+        command = _typed(experiment, dict(map(values_of, experiment.given)), runs_dir)
+        findings.append(Finding("empty", command, wrong=True))
+    once = list(dict.fromkeys(findings))  # rows may show other metrics of the same runs
+    return ExperimentTable(experiment.title, list(experiment.arms), compared, lines, once, experiment.note)
+
+
+def _missing(experiment: Experiment, rows: Iterable[Mapping[str, Filled]], runs_dir: Path | None) -> list[Finding]:
+    """The commands of cells that lack runs: "empty" where there is no score at all, else "seeds"."""
+    commands: dict[tuple[bool, bool, tuple[str, str]], list[Command]] = {}
+    for row in rows:
+        for arm, cells in row.items():
+            missing = [(cell, found) for cell, found in cells if not _finished(found)]
+            if missing:
+                empty = {cell.seed for cell, _ in missing} == {cell.seed for cell, _ in cells}
+                name = missing[0][0].identity
+                key = (not empty, empty and arm in experiment.compare, (name.data, name.task))
+                commands.setdefault(key, []).append(_command(missing))
+    return [
+        Finding("seeds" if some else "empty", _typed(experiment, command, runs_dir), wrong, row)
+        for (some, wrong, row), own in commands.items()
+        for command in _joined(own)
+    ]
 
 
 def _line(row: Mapping[str, Filled], compared: tuple[str, str] | None, findings: list[Finding]) -> ExperimentLine:
@@ -100,7 +117,7 @@ def _line(row: Mapping[str, Filled], compared: tuple[str, str] | None, findings:
     findings += [Finding("note", text, wrong, row=key) for text, wrong in row_warnings(runs, wanted)]
     if running:
         findings.append(Finding("note", f"{title}: {running} running", wrong=False, row=key))
-    known = None if spec.paper else _known_scores(cell)
+    known = _own_scores(spec, runs) if spec.paper else _known_scores(cell)
     if known is None:
         return ExperimentLine(title, spec, runs, spec.paper, spec.paper_std)
     return ExperimentLine(title, spec, replace(runs, paper=known), known.scores, known.std)
@@ -145,6 +162,14 @@ def _default_title(cell: Cell) -> str:
     return " ".join([task_title(cell.identity.data, cell.identity.task), *others])
 
 
+def _own_scores(spec: ExperimentRow, runs: TableRow) -> PaperScore | None:
+    """The numbers in the experiment's file, without a margin; None if the paper's examples are not ours."""
+    if runs.data not in load_paper().comparable_data:
+        return None
+    metric = spec.metric or runs.metric
+    return PaperScore(runs.task, metric, spec.split, spec.paper, spec.source, True, 0.0, spec.paper_std)
+
+
 def _known_scores(cell: Cell) -> PaperScore | None:
     """The numbers of paper/scores.toml, if they apply to the cell's row."""
     if cell.row.metric or cell.row.split != "test" or any(key in cell.settings for key in PARTIAL):
@@ -156,16 +181,36 @@ def _finished(found: Sequence[FoundRecord]) -> bool:
     return any(item.record.status == "finished" for item in found)
 
 
-def _command(experiment: Experiment, missing: Filled, runs_dir: Path | None) -> str:
-    """The command that makes these runs of one row and arm, or all runs if there are none."""
+def _command(missing: Filled) -> Command:
+    """What makes these runs of one row and arm."""
+    command = {key: [value] for key, value in missing[0][0].settings.items() if key != FOLD}
+    for key in ("seed", FOLD):
+        values = dict.fromkeys(cell.value(key) or "" for cell, _ in missing)
+        if any(values):
+            command[key] = list(values)
+    return {**command, "retry": ["failed"]} if any(found for _, found in missing) else command
+
+
+def _joined(commands: Sequence[Command]) -> list[Command]:
+    """Fewer commands for the same runs: two that differ in the values of one key become one."""
+    joined: list[Command] = []
+    for command in commands:
+        for number, other in enumerate(joined):
+            differing = [key for key in command if command[key] != other.get(key)]
+            if command.keys() == other.keys() and len(differing) <= 1:
+                joined[number] = {
+                    **other,
+                    **{key: list(dict.fromkeys([*other[key], *command[key]])) for key in differing},
+                }
+                break
+        else:
+            joined.append(command)
+    return joined if len(joined) == len(commands) else _joined(joined)
+
+
+def _typed(experiment: Experiment, command: Command, runs_dir: Path | None) -> str:
+    """The command as typed."""
     words = [f"experiment={experiment.name}"]
-    if missing:
-        words += [override for override in missing[0][0].overrides[1:] if override.partition("=")[0] != FOLD]
-        for key in ("seed", FOLD):
-            values = dict.fromkeys(cell.value(key) or "" for cell, _ in missing)
-            words += [f"{key}={','.join(values)}"] * any(values)
-        words += ["retry=failed"] * any(found for _, found in missing)
-    else:
-        words += experiment.given
+    words += [f"{key}={','.join(values)}" if any(values) else key for key, values in command.items()]
     words += [f"runs_dir={runs_dir}"] if runs_dir else []
     return f"python -m tasks.run -m {shlex.join(words)}"

@@ -41,6 +41,8 @@ def experiment_page(table: ExperimentTable) -> tuple[list[Sheet], list[tuple[str
     columns = [("row", "l"), ("metric", "l")]
     for arm in table.arms:
         columns += [(f"paper\n{printable(arm)}", "l")] * (arm in printed) + [(printable(arm), "l")]
+    with_gain = any(line.paper_gain is not None for line in table.lines)
+    columns += [("paper\ngain", "r")] * with_gain
     columns += [GAIN_COLUMNS[name] for name in GAINS] if table.compared else []
     judged = [arm for arm in table.arms if any(_verdict(line, arm) for line in table.lines)]
     columns += [(f"{arm}{VERDICT}", "l") for arm in map(printable, judged)]
@@ -50,6 +52,7 @@ def experiment_page(table: ExperimentTable) -> tuple[list[Sheet], list[tuple[str
         for arm in table.arms:
             group = line.runs.group(arm)
             cells += [_paper(line, arm)] * (arm in printed) + [shown_score(group) if group else EMPTY]
+        cells += [_paper_gain(line)] * with_gain
         cells += gain_cells(line.runs, "")[: len(GAINS)] if table.compared else []
         cells += [_verdict(line, arm) or EMPTY for arm in judged]
         lines.append([printable(cell) for cell in cells])
@@ -80,8 +83,12 @@ def _paper(line: ExperimentLine, arm: str) -> str:
     return f"{line.paper[arm]}{std}"
 
 
+def _paper_gain(line: ExperimentLine) -> str:
+    return EMPTY if line.paper_gain is None else f"{line.paper_gain:+.2f}"
+
+
 def _verdict(line: ExperimentLine, arm: str) -> str:
-    """How ours compares with the number of paper/scores.toml; the file of an experiment has no margins."""
+    """How ours compares with the paper's number, where it has one for our examples."""
     return str(verdict(line.runs.group(arm), line.runs.paper) or "")
 
 

@@ -26,7 +26,7 @@ def _as_text(found: Sequence[Sheet], below: Sections) -> str:
 def _as_markdown(found: Sequence[Sheet], below: Sections) -> str:
     blocks = [_markdown_sheet(sheet) for sheet in found]
     for title, lines in below:
-        if title == TITLES["empty"]:
+        if title in (TITLES["empty"], TITLES["seeds"]):
             blocks.append("\n".join([f"{title}:", "", "```sh", *lines, "```"]))
         else:
             blocks.append("\n".join([f"{title}:", "", *(f"- {_markdown(line)}" for line in lines)]))

@@ -213,7 +213,7 @@ class TestExperiment:
         mine = [f"experiment={own}", "task=coref", "data=books"]
         assert [*mine, "features=glove", "seed=2", "fold=1"] in commands
         assert [*mine, "features=elmo", "seed=1,2", ALL] in commands
-        assert [f"experiment={own}", "task=ner", "data=paper", "features=elmo", "seed=1,2"] in commands
+        assert [f"experiment={own}", "task=ner", "data=paper", "features=glove,elmo", "seed=1,2"] in commands
 
     def test_status_counts_the_folds(self, own, tmp_path, capsys):
         save_folds(tmp_path / "runs", 1, folds=(0, 2))

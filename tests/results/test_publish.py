@@ -10,7 +10,7 @@ import pytest
 
 from results.publish import main
 from results.records.identity import EXAMPLES_NAME, record_path
-from results.records.record import RunError, read_record, write_examples, write_record
+from results.records.record import Mix, RunError, read_record, write_examples, write_record
 from tests.results.making import CLEAN, make_record, save
 
 README = "# Top\n\n<!-- table1 -->\nold\n<!-- /table1 -->\n\nprose\n\n<!-- demo -->\n<!-- /demo -->\n\nend\n"
@@ -72,7 +72,7 @@ def test_only_the_runs_of_an_experiment(runs, root, tmp_path, capsys):
     assert "refused   mini: expected runs of this experiment, found none" in capsys.readouterr().out
     assert main(["--experiment", "table1"], root) == 2
     assert main([str(runs), "--experiment", "nowhere"], root) == 2
-    assert "--experiment: experiment=nowhere: expected fewer_labels, mini" in capsys.readouterr().err
+    assert "--experiment: experiment=nowhere: expected fewer_labels, figure1" in capsys.readouterr().err
 
 
 def test_what_is_made_from_them_is_written_and_then_up_to_date(runs, root, capsys):
@@ -101,12 +101,75 @@ def test_the_mini_data_have_a_table_and_a_figure(tmp_path, runs, root):
     for features in ("glove", "elmo"):
         save_run(mini, 44, data="mini", task="sst5", features=features)
     main([str(mini)], root)
-    assert "## What ELMo adds" not in page.read_text()
+    assert "44.00" not in page.read_text().split("## The mini data")[0]
     main([str(runs)], root)
     full_size, mini_data = page.read_text().split("## The mini data")
     assert "44.00" not in full_size
     assert "61.50" in full_size
     assert "| mini SST-5, accuracy | 44.00 (1) | 44.00 (1) |" in mini_data
+
+
+def chapters(root):
+    """The page's text by the first words of the headings."""
+    first, *others = (root / "results" / "tables.md").read_text().split("\n## ")
+    return {"": first} | {other.partition("\n")[0].partition(":")[0]: other for other in others}
+
+
+PAPER = ["Table 1", "Table 2", "Table 3", "Table 4", "Table 5", "Table 6", "Figure 1", "Figure 2"]
+
+
+def test_the_page_has_the_paper_s_tables_and_figures_with_their_commands(tmp_path, root):
+    save_run(tmp_path / "runs", 44, data="standin", task="snli", features="elmo", variant={"features.elmo.l2": 1.0})
+    main([str(tmp_path / "runs")], root)
+    found = chapters(root)
+    assert list(found)[1:9] == PAPER
+    contents = [line for line in found[""].splitlines() if line.startswith("| [")]
+    assert [re.search(r"\[(\w+ \d)", line)[1] for line in contents] == PAPER
+    assert "| 2 of 28 | `python -m tasks.run -m experiment=table2` |" in contents[1], "on dev and on test"
+    for name in PAPER:
+        anchor = re.search(rf"\[{name}[^]]*\]\(#([^)]*)\)", found[""])[1]
+        heading = re.sub(r"[:']", "", found[name].partition("\n")[0]).lower().replace(" ", "-")
+        assert anchor == heading
+        assert name == "Table 4" or f"experiment={name.replace(' ', '').lower()}" in found[name], "fills empty cells"
+    assert "| 44.00 (1) |" in found["Table 2"]
+    assert "task=snli data=standin features=elmo features.elmo.layers=last" in found["Table 2"]
+    assert "task=snli data=standin features=elmo features.elmo.l2=1" not in found["Table 2"]
+    assert "Other settings" not in found, "the run is in Table 2"
+
+
+def test_the_page_shows_a_table_that_is_a_file(runs, root):
+    main([str(runs)], root)
+    assert main(["--check"], root) == 0
+    (root / "results" / "published" / "table4.md").write_text("| play | game |\n")
+    assert main(["--check"], root) == 1
+    main([], root)
+    assert "| play | game |" in chapters(root)["Table 4"]
+
+
+def test_the_figures_of_the_paper_are_drawn_from_their_experiments(tmp_path, root):
+    """Figure 1 of two shares, and Figure 2 of one task, without the arms that are not in them."""
+    for features in ("glove", "elmo", "elmo_random"):
+        for variant, used, right in (({}, 100, 60), ({"train_fraction": 0.1}, 10, 50)):
+            path = save_run(tmp_path / "runs", right, task="sst5", features=features, variant=variant)
+            record = read_record(path)
+            mixes = {} if features == "glove" else {"input": Mix([0.2, 0.5, 0.3], 1.0)}
+            data = {"train": {"examples": 100, **({"used": used} if variant else {})}}
+            config = {**record.config, "train_fraction": used / 100}
+            changed = replace(record, mixes=mixes, data=data, config=config)
+            write_record(path, changed)
+            write_examples(
+                path.with_name(EXAMPLES_NAME), changed.fingerprint, [{"correct": int(i < right)} for i in range(100)]
+            )
+    main([str(tmp_path / "runs")], root)
+    found = chapters(root)
+    assert re.findall(r"published/([\w.-]*)\.svg", found["Figure 1"]) == ["efficiency-paper-sst5"]
+    curve = (root / "results" / "published" / "efficiency-paper-sst5.svg").read_text()
+    assert "elmo, 10: 50.00" in curve
+    assert "elmo_random" not in curve
+    assert re.findall(r"published/([\w.-]*)\.svg", found["Figure 2"]) == ["layer-weights"]
+    weights = (root / "results" / "published" / "layer-weights.svg").read_text()
+    assert weights.count("SST-5, input") == 3
+    assert "Fewer labels" not in found, "Figure 1 shows it"
 
 
 def test_the_page_shows_every_figure(tmp_path, runs, root):
@@ -290,11 +353,8 @@ class TestTables:
 
     def page(self, runs, root):
         main([str(runs)], root)
-        page = (root / "results" / "tables.md").read_text()
-        titles = ["## What ELMo adds", "## Text or context", "## Other settings"]
-        starts = [page.find(title) for title in titles] + [len(page)]
-        ends = [min(s for s in starts if s > start) if start >= 0 else 0 for start in starts[:-1]]
-        return [page[max(start, 0) : end] for start, end in zip(starts, ends, strict=False)]
+        found = chapters(root)
+        return [found.get(title, "") for title in ("Table 1", "Text or context?", "Other settings")]
 
     def test_plain_runs_are_preferred_and_variants_listed_separately(self, runs, root):
         for features in ("glove", "elmo"):

@@ -73,7 +73,8 @@ class TestCells:
         assert {"fewer_labels", "mini", "table1"} <= set(experiment_names())
         for name in experiment_names():
             found = load_experiment(name)
-            assert len({(*cell.overrides, cell.row.metric) for cell in found.cells}) == len(found.cells)
+            shown = {(*cell.overrides, cell.row.metric, cell.row.split) for cell in found.cells}
+            assert len(shown) == len(found.cells)
 
     def test_the_example_of_the_documents(self, experiment, repository):
         text = (repository / "CONTRIBUTING.md").read_text(encoding="utf-8")

@@ -9,7 +9,15 @@ import pytest
 from results.analysis.panels import Panel, class_metric, class_scores, confusion, curve, efficiencies, mixes, panels_of
 from results.analysis.rows import Group, TableRow
 from results.records.record import Mix
-from results.report.charts import confusion_matrix, gains, layer_weights, learning_curves, per_class, sample_efficiency
+from results.report.charts import (
+    confusion_matrix,
+    gains,
+    layer_map,
+    layer_weights,
+    learning_curves,
+    per_class,
+    sample_efficiency,
+)
 from results.report.figures import Box, ChartLine, Dot, Label, Scale, arms_of, fitted, shown_tick
 from results.report.svg import inline_svg, standalone_svg
 from tests.results.making import make_record
@@ -102,6 +110,33 @@ def test_layer_bars_are_as_long_as_the_mean_weight():
     assert layer_weights(Panel(row(group("glove", 1.0))), ARMS) is None
 
 
+def test_the_map_has_a_box_for_each_layer_of_each_task_and_place():
+    """Means worked out by hand; a task without the second place has no boxes there, and one without mixes no line."""
+    weights = [[0.2, 0.5, 0.3], [0.4, 0.5, 0.1]]  # of two seeds; mean 0.3, 0.5, 0.2
+    both = group("elmo", 70.0, 71.0)
+    records = [
+        dataclasses.replace(r, mixes={"input": Mix(own, 1.0), "output": Mix([0.1, 0.1, 0.8], 2.0)})
+        for r, own in zip(both.records, weights, strict=True)
+    ]
+    both = dataclasses.replace(both, records=records)
+    one = group("elmo", 50.0, mixes={"input": Mix([0.0, 0.25, 0.75], 1.0)})
+    figure = layer_map([("first", both), ("second", one), ("none", group("glove", 1.0))])
+    boxes = marks(figure, Box)
+    texts = [label.text for label in marks(figure, Label)]
+    assert [text for text in texts if "." in text] == [
+        *("0.30", "0.50", "0.20", "0.00", "0.25", "0.75"),
+        *("0.10", "0.10", "0.80"),
+    ]
+    assert {label.text for label in marks(figure, Label) if label.bold} == {"input", "output", "0.50", "0.75", "0.80"}
+    assert ("none" in texts, "2 runs" in texts, "1 run" in texts) == (False, True, True)
+    darkness = [box.opacity for box in boxes]
+    assert sorted(range(9), key=darkness.__getitem__)[-1] == 8, "0.8 is the darkest"
+    assert len({box.x for box in boxes}) == 6, "two places with three layers"
+    assert max(box.x + box.width for box in boxes[:6]) < min(box.x for box in boxes[6:]), "the output is at the right"
+    assert "first, input, characters: 0.300, runs 0.200 to 0.400, gamma 1.00" in boxes[0].title
+    assert layer_map([("none", group("glove", 1.0))]) is None
+
+
 def test_class_scores_are_means_over_seeds():
     elmo = group("elmo", 70.0, 71.0)
     labels = [
@@ -165,6 +200,18 @@ def test_without_counts_the_shares_stand_for_the_sizes():
     (found,) = efficiencies(row(*shares("elmo", counted=False)))
     assert [size for size, _ in found.series["elmo"]] == [0.01, 0.1, 1]
     assert {"1%", "10%", "100%"} <= {label.text for label in marks(sample_efficiency(found, ARMS), Label)}
+
+
+def test_a_whole_set_that_is_counted_in_other_units_has_shares():
+    """1 % of 2,000 pairs of sentence and predicate are 20; the whole set counts its 1,000 sentences."""
+    groups = [
+        group("elmo", 80.0, data={"train": {"sentences": 1000}}),
+        group("elmo", 50.0, settings={"train_fraction": 0.01}, data={"train": {"sentences": 1000, "used": 20}}),
+        group("elmo", 40.0, settings={"train_fraction": 0.001}, data={"train": {"sentences": 1000, "used": 2}}),
+    ]
+    (found,) = efficiencies(row(*groups))
+    assert [size for size, _ in found.series["elmo"]] == [0.001, 0.01, 1]
+    assert {"0.1%", "1%", "100%"} <= {label.text for label in marks(sample_efficiency(found, ARMS), Label)}
 
 
 def test_one_size_is_no_curve():

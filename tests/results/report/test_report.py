@@ -101,6 +101,35 @@ def test_everything_is_on_the_page(capsys, runs):
     assert text.count("<svg") > 8
 
 
+def test_the_runs_of_one_experiment(runs, tmp_path, capsys):
+    """Figure 2 on records made by hand: the runs of its cells alone, and its figure as a file."""
+    for task, settings in (("ner", {}), ("sst5", {}), ("ner", {"trainer.lr": 0.5})):
+        record = make_record(70.0, task=task, features="elmo", variant=settings)
+        save(runs, dataclasses.replace(record, mixes={"input": Mix([0.2, 0.5, 0.3], 1.1)}))
+    status, text = report(runs, "--experiment", "figure2", "--figures", tmp_path / "figures")
+    assert status == 0
+    assert "2 finished of 2 runs" in text
+    assert "trainer.lr=0.5" not in text
+    assert 'aria-label="Weights of the layers' in text
+    assert (tmp_path / "figures" / "layer-weights.svg").exists()
+    capsys.readouterr()
+    assert report(runs, "--experiment", "figure9")[0] == 2
+    assert "results.report: experiment=figure9: expected " in capsys.readouterr().err
+
+
+def test_the_paper_s_tables_are_on_the_page(runs):
+    """Table 3 of two arms: SRL in the paper 84.7 and 84.3. Table 2 has no pair to compare, and is left out."""
+    for place, score in (("[input]", 60.0), ("[input,output]", 62.0)):
+        save(runs, make_record(score, data="ewt", task="srl", features="elmo", variant={"features.elmo.places": place}))
+    text = report(runs)[1]
+    section = text.partition('<section id="paper">')[2].partition("</section>")[0]
+    assert re.findall("<h3>(.*?)</h3>", section) == ["Table 3: places"]
+    assert [row.count("<td") for row in section.split("<tr>")[2:]] == [len(re.findall("<th>", section)) - 2] * 1
+    assert '<td data-label="both"><span>62.00 (1)</span></td>' in section
+    assert '<td data-label="gain"><span>+2.00</span></td>' in section
+    assert "The paper&#x27;s tables" not in report(runs, "--data", "mini")[1]
+
+
 def test_it_stands_alone(runs):
     _, text = report(runs)
     outline = Outline(text)

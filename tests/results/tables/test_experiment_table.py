@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from results.records.experiment_file import load_experiment, values_of
 from results.records.identity import EXAMPLES_NAME
 from results.records.record import RunError, write_examples
 from tests.results.making import make_record, run_table, save
@@ -53,6 +54,11 @@ def runs(tmp_path):
     return folder
 
 
+def with_config(record, **settings):
+    """The record with further settings in its config, at their defaults, so that its name does not have them."""
+    return replace(record, config={**record.config, **settings})
+
+
 def commands(out):
     return [shlex.split(line)[4:] for line in out.splitlines() if line.strip().startswith("python -m tasks.run")]
 
@@ -77,14 +83,43 @@ class TestRows:
         row, end = ["task=ner", "data=wnut17"], f"runs_dir={runs}"
         tenth = [*row, "train_fraction=0.1"]
         b = ["features=elmo", "trainer.lr=0.5"]
-        assert commands(out) == [
-            [f"experiment={own}", *row, *b, "seed=2", "retry=failed", end],
+        empty, seeds = out.split("Commands that add missing seeds:")
+        assert commands(seeds) == [[f"experiment={own}", *row, *b, "seed=2", "retry=failed", end]]
+        assert commands(empty) == [
             [f"experiment={own}", *row, "features=word2vec", "seed=1,2", end],
+            [f"experiment={own}", *tenth, "features=word2vec", "seed=1,2", end],
             [f"experiment={own}", *tenth, "features=glove", "seed=1,2", end],
             [f"experiment={own}", *tenth, *b, "seed=1,2", end],
-            [f"experiment={own}", *tenth, "features=word2vec", "seed=1,2", end],
         ]
         assert "ValueError: too wide" in out
+
+    def test_commands_that_differ_in_one_key_are_joined(self, tmp_path, capsys):
+        """Of Figure 1: NER without a share was run, so each command names the shares that were not, for both arms."""
+        for features in ("glove", "elmo"):
+            save(tmp_path, with_config(make_record(features=features), train_fraction=1.0))
+        given = ["task=ner,sst5", "seed=1"]
+        out = run_table(capsys, "--runs", tmp_path, "--experiment", "figure1", *given)[1]
+        both = ["features=glove,elmo", "seed=1", f"runs_dir={tmp_path}"]
+        assert commands(out) == [
+            ["experiment=figure1", "task=ner", "data=paper", "train_fraction=0.001,0.01,0.1,0.3", *both],
+            ["experiment=figure1", "task=sst5", "data=paper", "train_fraction=0.001,0.01,0.1,0.3,1.0", *both],
+        ]
+
+    @pytest.mark.parametrize("name", ["table2", "table3", "figure1", "figure2"])
+    def test_the_commands_of_the_paper_s_tables_choose_each_missing_run_once(self, name, tmp_path, capsys):
+        """One cell was run; the others, by their overrides, are those that the commands choose from the experiment."""
+        experiment = load_experiment(name).narrowed({"seed": ["1"]})
+        done = experiment.cells[0]
+        names = done.identity
+        record = make_record(data=names.data, task=names.task, features=names.features, variant=names.variant)
+        save(tmp_path, record)
+        out = run_table(capsys, "--runs", tmp_path, "--experiment", name, "seed=1")[1]
+        found = []
+        for _, *words, _ in commands(out):
+            chosen = load_experiment(name).narrowed(dict(map(values_of, words))).cells
+            found += {tuple(cell.overrides) for cell in chosen}
+        assert len(found) == len(set(found))
+        assert set(found) == {tuple(cell.overrides) for cell in experiment.cells} - {tuple(done.overrides)}
 
     def test_the_note_of_the_file_is_below_the_table(self, own, runs, capsys):
         assert "gain: b minus a" not in run_table(capsys, "--runs", runs, "--experiment", own)[1]
@@ -123,8 +158,8 @@ class TestRows:
         shown = [(line["metric"], line["split"], line["arms"]["a"]["scores"]) for line in json.loads(out)]
         assert shown == [("f1", "test", [40.0]), ("em", "dev", [10.0])]
         missing = commands(run_table(capsys, "--runs", tmp_path / "runs", "--experiment", own)[1])
-        assert [command[3] for command in missing] == ["features=glove", "features=elmo", "features=word2vec"], (
-            "once each"
+        assert [command[3] for command in missing] == ["features=elmo", "features=word2vec", "features=glove"], (
+            "once each, first what has no score"
         )
 
     def test_runs_under_different_settings_are_not_averaged(self, own, tmp_path, capsys):
@@ -156,6 +191,39 @@ class TestRows:
         )
         assert ("80.00 (1)" in ours, "81.00" in ours) == (True, False)
         assert ("81.00 (1)" in theirs, "80.00" in theirs) == (True, False)
+
+
+class TestThePapersNumbers:
+    """Of Table 3: SQuAD 85.1, 85.6 and 84.8, SNLI 88.9, 89.5 and 88.7."""
+
+    @pytest.fixture
+    def table3(self, tmp_path, capsys):
+        for data, task, variant in (("paper", "squad", {"trainer.epochs": 12}), ("standin", "snli", {})):
+            for place, score in (("input", 80.0), ("output", 79.0)):
+                settings = {**variant, "features.elmo.places": f"[{place}]"}
+                record = make_record(score, data=data, task=task, features="elmo", variant=settings, dev=score + 1)
+                save(tmp_path, record)
+        for seed, score in ((1, 84.0), (2, 84.4)):
+            record = make_record(score, task="squad", features="elmo", variant={"trainer.epochs": 12}, seed=seed)
+            save(tmp_path, with_config(record, features={"elmo": {"places": ["input", "output"]}}))
+        out = run_table(capsys, "--runs", tmp_path, "--experiment", "table3", "--format", "md")[1]
+        rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in out.splitlines() if line.startswith("|")]
+        return [dict(zip(rows[0], row, strict=True)) for row in rows[2:]]
+
+    def test_the_difference_is_shown_where_the_examples_are_the_paper_s(self, table3):
+        squad = table3[0]
+        assert squad["row"] == "SQuAD 1.1, official dev trainer.epochs=12"
+        assert (squad["paper both"], squad["both"], squad["both vs paper"]) == ("85.6", "84.20±0.28 (2)", "-1.40 open")
+        assert (squad["output"], squad["output vs paper"]) == ("79.00 (1)", "-5.80 one run")
+
+    def test_the_paper_s_gain_is_next_to_ours(self, table3):
+        squad, snli, *_ = table3
+        assert (squad["paper gain"], squad["gain"]) == ("+0.50", "+4.20")
+        assert (snli["metric"], snli["paper gain"], snli["gain"]) == ("dev f1", "+0.60", "-")
+
+    def test_other_data_have_no_difference(self, table3):
+        snli = table3[1]
+        assert (snli["paper output"], snli["output"], snli["output vs paper"]) == ("88.7", "80.00 (1)", "-")
 
 
 class TestFormats:
@@ -213,7 +281,7 @@ class TestFormats:
 class TestMistakes:
     def test_an_unknown_experiment(self, capsys):
         code, _, err = run_table(capsys, "--experiment", "table9")
-        assert (code, err.startswith("results.table: experiment=table9: expected fewer_labels, mini")) == (2, True)
+        assert (code, err.startswith("results.table: experiment=table9: expected fewer_labels, figure1")) == (2, True)
 
     @pytest.mark.parametrize("arguments", [["task=ner"], ["--experiment", "mini", "--data", "mini"]])
     def test_options_that_do_not_go_together(self, arguments, capsys):

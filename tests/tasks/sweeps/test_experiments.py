@@ -9,12 +9,13 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.types import RunMode
 
 from elmo.common.errors import InputError
-from results.records.experiment_file import NOT_RECORDED, experiment_names, load_experiment
+from results.records.experiment_file import NOT_RECORDED, experiment_names, load_experiment, values_of
 from results.records.identity import Identity
 from results.records.record import read_record
 from results.records.sweep_manifest import read_manifests
 from tasks.data.datasets import DataSource
 from tasks.running.config import NOT_IN_FINGERPRINT, run_config, typed_config
+from tasks.running.plan import identity_of
 from tasks.running.schema import compose_config, group_options
 from tasks.sweeps import callback, experiment_sweeper
 from tests.tasks.making import SMALL
@@ -113,6 +114,20 @@ class TestShipped:
             sizes.add(len(source.load(config.task, "train").examples))
         assert sizes == {150, 300, 600, 900}
 
+    @pytest.mark.parametrize(
+        ("name", "chosen", "title"),
+        [
+            ("table2", "task=snli data=standin features.elmo.l2=0.001", "standin snli elmo seed 1"),
+            ("table3", "task=srl data=ewt features.elmo.places=[input]", "ewt srl elmo seed 1"),
+            ("table3", "task=squad features.elmo.places=[input,output]", "paper squad elmo seed 1 trainer.epochs=12"),
+            ("figure1", "task=srl features=elmo train_fraction=1.0", "ewt srl elmo seed 1"),
+        ],
+    )
+    def test_a_task_s_own_value_is_the_run_of_table1(self, name, chosen, title):
+        cells = load_experiment(name).narrowed({"seed": ["1"], **dict(map(values_of, chosen.split()))}).cells
+        (overrides,) = {tuple(cell.overrides) for cell in cells}  # Table 2 shows it on dev and on test
+        assert identity_of(typed_config(overrides)).title == title
+
     def test_scaling_reads_each_bilm_from_the_user_s_folder(self, tmp_path, monkeypatch):
         monkeypatch.setenv("ELMO_BILMS", str(tmp_path))
         runs = runs_of("experiment=scaling", "task=ner", "seed=1")
@@ -194,7 +209,7 @@ class TestOwn:
         assert "mine.toml: seed: expected one of title, seeds" in err
         code, _, err = command("-m", "experiment=nowhere.toml", f"runs_dir={tmp_path}")
         assert code == 1
-        assert "experiment=nowhere.toml: expected fewer_labels, mini" in err
+        assert "experiment=nowhere.toml: expected fewer_labels, figure1" in err
 
     def test_a_name_that_is_not_there(self, command, tmp_path):
         code, _, err = command("-m", "experiment=tabel1", f"runs_dir={tmp_path}")

@@ -1,0 +1,109 @@
+"""Chapters of the page of published tables: the paper's tables and figures, each with its commands."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from results.analysis.aggregate import Selection, summarise
+from results.records.collect import Collection, Finding, only_cells
+from results.records.experiment_file import Experiment, load_experiment
+from results.report.charts import layer_map
+from results.report.figures import Figure
+from results.report.sections import sections_of
+from results.tables.cells import TITLES
+from results.tables.experiment_rows import ExperimentTable, fill
+from results.tables.experiment_table import experiment_page
+from results.tables.formats import LAYOUTS
+from results.tables.page_texts import PaperChapter
+from results.tables.paper_tables import Grid
+
+SCORES = "Scores in percent, mean±std (number of seeds)"
+
+
+@dataclass(frozen=True)
+class ShownChapter:
+    """A chapter with what it shows, as Markdown.
+
+    Attributes:
+        title: Its heading.
+        text: What it says first.
+        runs: The command that makes it; empty if there is nothing to train.
+        shows: The command that shows it.
+        filled: How many of its cells have a score.
+        figures: What it draws.
+        table: Its table; empty if it has none.
+        missing: The commands that fill its empty cells; empty if there are none.
+        findings: What is wrong with its runs.
+    """
+
+    title: str
+    text: str
+    runs: str
+    shows: str
+    filled: str = ""
+    figures: Sequence[Figure] = ()
+    table: str = ""
+    missing: str = ""
+    findings: Sequence[Finding] = ()
+
+
+def shown_chapter(chapter: PaperChapter, collection: Collection, published: Path) -> ShownChapter:
+    """The chapter, filled with the published records.
+
+    Args:
+        chapter: What the page's texts say about it.
+        collection: All published records.
+        published: The folder with the records, for a chapter that shows a file.
+    """
+    if not chapter.experiment:
+        file = published / chapter.file
+        content = file.read_text(encoding="utf-8").strip() if file.exists() else ""
+        return ShownChapter(chapter.title, chapter.text, "", chapter.command, table=content)
+    experiment = load_experiment(chapter.experiment)
+    table = fill(collection, experiment)
+    cells = [line.runs.group(arm) for line in table.lines for arm in table.arms]
+    empty = [finding.text for finding in table.findings if finding.kind == "empty"]
+    shows = f"python -m results.table --experiment {experiment.name}"
+    if chapter.figure:
+        shows = f"python -m results.report --experiment {experiment.name} --figures DIR"
+    return ShownChapter(
+        title=table.title,
+        text=chapter.text,
+        runs=f"python -m tasks.run -m experiment={experiment.name}",
+        shows=shows,
+        filled=f"{sum(group is not None for group in cells)} of {len(cells)}",
+        figures=_figures(chapter.figure, table, experiment, collection),
+        table=_markdown(table) if chapter.figure != "layers" else "",
+        missing="\n".join([f"{TITLES['empty']}:", "", "```sh", *empty, "```"]) if empty else "",
+        findings=[finding for finding in table.findings if finding.kind not in ("empty", "seeds")],
+    )
+
+
+def contents(chapters: Sequence[ShownChapter]) -> str:
+    """The list of chapters: how much of each has runs, and its commands."""
+    lines = [
+        [f"[{own.title}](#{_anchor(own.title)})", own.filled, f"`{own.runs}`" if own.runs else "", f"`{own.shows}`"]
+        for own in chapters
+    ]
+    return str(Grid(["", "cells with runs", "runs it", "shows it"], lines))
+
+
+def _anchor(title: str) -> str:
+    """The name under which GitHub's Markdown links to a heading."""
+    return re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
+
+
+def _markdown(table: ExperimentTable) -> str:
+    """The table with its notes; findings have other places on the page."""
+    (sheet,), notes = experiment_page(replace(table, findings=[]))
+    return LAYOUTS["md"]([replace(sheet, title=SCORES)], notes).strip()
+
+
+def _figures(kind: str, table: ExperimentTable, experiment: Experiment, collection: Collection) -> Sequence[Figure]:
+    if kind == "layers":
+        groups = [(line.title, group) for line in table.lines for group in line.runs.groups]
+        figure = layer_map(groups)
+        return [figure] if figure else []
+    summary = summarise(only_cells(collection, experiment.cells), Selection())
+    return [figure for section in sections_of(summary) if section.key == kind for figure in section.figures]

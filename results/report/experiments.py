@@ -1,0 +1,45 @@
+"""The paper's tables in the report: experiments of which some comparison was run."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from html import escape
+
+from results.records.collect import Collection
+from results.records.experiment_file import load_experiment
+from results.tables.cells import Sheet
+from results.tables.experiment_rows import fill
+from results.tables.experiment_table import experiment_page
+from results.tables.page_texts import TABLE1, load_texts
+
+
+def experiment_tables(collection: Collection, data: Sequence[str] = ()) -> str:
+    """The tables as HTML, rows without runs left out; empty if there is none.
+
+    Args:
+        collection: The records to take runs from.
+        data: Only rows of these data sets; all if empty.
+    """
+    names = [chapter.experiment for chapter in load_texts().paper if chapter.experiment not in ("", TABLE1)]
+    blocks = []
+    for name in names:
+        table = fill(collection, load_experiment(name))
+        lines = [line for line in table.lines if line.runs.groups and (not data or line.runs.data in data)]
+        if any(line.runs.pair() for line in lines):
+            (sheet,), notes = experiment_page(replace(table, lines=lines, findings=[]))
+            items = "".join(f"<li>{escape(line)}</li>" for _, own in notes for line in own)
+            blocks.append(f'<h3>{escape(table.title)}</h3>{_table(sheet)}<ul class="notes">{items}</ul>')
+    return "".join(blocks)
+
+
+def _table(sheet: Sheet) -> str:
+    headers = [escape(header.replace("\n", " ")) for header, _ in sheet.columns]
+    rows = []
+    for line in sheet.lines:
+        first, *cells = map(escape, line)
+        body = "".join(
+            f'<td data-label="{header}"><span>{cell}</span></td>'
+            for header, cell in zip(headers[1:], cells, strict=True)
+        )
+        rows.append(f"<tr><th>{first}</th>{body}</tr>")
+    head = "".join(f"<th>{header}</th>" for header in headers)
+    return f'<div class="scores"><table><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'

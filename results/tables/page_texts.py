@@ -1,0 +1,70 @@
+"""The text of the page of published tables, from `paper/tables_page.toml`, and the experiments that the page shows."""
+
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from results.records.typed_json import decode
+
+TABLE1 = "table1"  # has a chapter of its own kind, `gains`, and is the main table of the report
+TEXTS = Path(__file__).parents[1] / "paper" / "tables_page.toml"
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """A heading, and the text below it."""
+
+    title: str
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Controls(Chapter):
+    """A second comparison: two arms, and all that its table shows."""
+
+    compared: Sequence[str] = ()
+    arms: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class PaperChapter:
+    """A table or figure of the paper.
+
+    Attributes:
+        experiment: The experiment that it shows; its file has the title.
+        title: The title where there is no experiment.
+        text: What the chapter says first.
+        figure: What is drawn of the experiment: "efficiency", "layers" or nothing.
+        command: What makes it, where there is no experiment.
+        file: A Markdown file next to the records that is shown as it is, where there is no experiment.
+    """
+
+    experiment: str = ""
+    title: str = ""
+    text: str = ""
+    figure: str = ""
+    command: str = ""
+    file: str = ""
+
+
+@dataclass(frozen=True)
+class PageTexts:
+    """The content of tables_page.toml."""
+
+    introduction: str
+    rerun: str
+    band: str
+    paper: Sequence[PaperChapter]
+    gains: Chapter
+    demo: Chapter
+    controls: Controls
+    settings: Chapter
+
+
+@cache
+def load_texts() -> PageTexts:
+    """The texts, read once."""
+    texts: PageTexts = decode(PageTexts, tomllib.loads(TEXTS.read_text(encoding="utf-8")))
+    return texts
