@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from elmo.layer import Elmo, ElmoOutput
     from elmo.mix import ScalarMix
     from elmo.sources.source import FrozenSource
+    from elmo.tokeniser import tokenise
 
 __all__ = [
     "SIZES",
@@ -30,6 +31,7 @@ __all__ = [
     "load_bilm",
     "random_bilm",
     "save_bilm",
+    "tokenise",
 ]
 
 _MODULES = {
@@ -40,6 +42,7 @@ _MODULES = {
     "elmo.layer": ("Elmo", "ElmoOutput"),
     "elmo.mix": ("ScalarMix",),
     "elmo.sources.source": ("FrozenSource",),
+    "elmo.tokeniser": ("tokenise",),
 }
 
 

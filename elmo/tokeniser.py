@@ -109,16 +109,16 @@ _ENUMERATION: Final = re.compile(r"\d{1,3}|[A-Za-z]")
 _Chunk = tuple[tuple[str, ...], int, tuple[str, ...]]
 
 
-def sentences(text: str, tokenise: Tokenise = "ptb", max_tokens: int | None = None) -> list[Tokens]:
+def tokenise(text: str, style: Tokenise = "ptb", max_tokens: int | None = None) -> list[Tokens]:
     """Return the sentences of `text`, each a list of tokens; empty lines give none.
 
     Args:
         text: Paragraphs or sentences, one a line. A sentence never crosses a line.
-        tokenise: "ptb" splits sentences and cuts tokens as described above. "whitespace" takes text that is already
+        style: "ptb" splits sentences and cuts tokens as described above. "whitespace" takes text that is already
             split: a line is a sentence with tokens split at white space (for example Chinese after a word segmenter).
         max_tokens: Longer sentences are cut into equal parts no longer than this; nothing is dropped.
     """
-    tokeniser = Tokeniser(tokenise)
+    tokeniser = Tokeniser(style)
     found = (sentence for line in text.split("\n") for sentence in tokeniser.paragraph(line))
     return list(found) if max_tokens is None else [part for sentence in found for part in parts(sentence, max_tokens)]
 
@@ -167,16 +167,16 @@ class Tokeniser:
     """Splits paragraphs into sentences; caches the chunks it has seen, so use one for a whole text.
 
     Args:
-        tokenise: As in `sentences`.
+        style: As in `tokenise`.
         remember: How many different chunks to cache before clearing the cache; 300,000 take about 80 MB.
     """
 
-    def __init__(self, tokenise: Tokenise = "ptb", remember: int = 300_000) -> None:
-        if tokenise not in get_args(Tokenise):
-            raise ValueError(f"tokenise={tokenise!r}: expected one of {', '.join(get_args(Tokenise))}")
+    def __init__(self, style: Tokenise = "ptb", remember: int = 300_000) -> None:
+        if style not in get_args(Tokenise):
+            raise ValueError(f"tokenise={style!r}: expected one of {', '.join(get_args(Tokenise))}")
         self._remember = remember
         self._seen: dict[str, _Chunk] = {}
-        self.paragraph = self._ptb if tokenise == "ptb" else self._whitespace
+        self.paragraph = self._ptb if style == "ptb" else self._whitespace
 
     def _whitespace(self, line: str) -> list[Tokens]:
         # Training adds boundary marks. Marks in the text would be predicted in mid-sentence.

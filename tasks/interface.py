@@ -138,6 +138,8 @@ class Task(ABC, Generic[Example, Settings]):
         settings_type: a dataclass of the head's settings, checked against the task's YAML.
         reader_type: a dataclass of the differences between files of this task, checked against the data's YAML.
         columns: the columns that `from_rows` needs; the YAML of a dataset maps the hub's column names to these.
+        raw_fields: the texts of an example that is not from a file, such as premise and hypothesis: the keys that
+            `from_raw` needs. Empty if the task predicts files of its format only.
         places: those of `PLACES` where the head joins features; a head need not look at the others.
         documents: whether an example is a document of any number of sentences, all of one kind; a batch may then have
             none. Otherwise it has one sentence of each kind.
@@ -150,6 +152,7 @@ class Task(ABC, Generic[Example, Settings]):
     settings_type: ClassVar[type]
     reader_type: ClassVar[type]
     columns: ClassVar[tuple[str, ...]] = ()
+    raw_fields: ClassVar[tuple[str, ...]] = ()
     places: ClassVar[tuple[str, ...]] = ("input", "output")
     documents: ClassVar[bool] = False
 
@@ -164,6 +167,30 @@ class Task(ABC, Generic[Example, Settings]):
     def from_rows(self, rows: Sequence[Mapping[str, Any]], split: Split) -> list[Example]:
         """The examples in rows from the Hugging Face hub, their columns already renamed."""
         raise InputError(f"task={self.name} reads files only, not rows of the hub. Name files in data.splits")
+
+    def read_unlabelled(self, path: Path) -> list[Example]:
+        """The examples of one file to predict; labels may be absent if the task's format allows that."""
+        return self.read(path, "test")
+
+    def from_raw(self, name: str, fields: Mapping[str, Any]) -> Example:
+        """An example without labels, to predict, from raw text.
+
+        Args:
+            name: becomes the example's id.
+            fields: `raw_fields` and their texts, or the keys of a JSON object.
+
+        Raises:
+            ValueError: the fields are wrong; the caller adds where they are from.
+        """
+        raise InputError(f"task={self.name} predicts files of its format only. Give it one, with --input data")
+
+    def prediction_fields(self, example: Example, prediction: Any) -> dict[str, Any]:  # noqa: ANN401
+        """A prediction as the fields of a JSON object."""
+        return {"prediction": prediction}
+
+    def prediction_text(self, example: Example, prediction: Any) -> str:  # noqa: ANN401
+        """A prediction as text: a line, or lines that end with an empty one."""
+        return str(prediction)
 
     def hub_split(self, split: Split, names: Mapping[str, str]) -> str:
         """The hub's name for the rows that contain a split's examples; `names` are its names for our splits."""

@@ -52,7 +52,7 @@ python -m tasks.run -m experiment=NAME   the runs of a table: {experiments}, or 
   seed=N  train_fraction=0.1             a share of the training examples, drawn by the seed
   fold=N                                 of a dataset with folds; all ten of them: -m 'fold=range(10)'
   limit=N                                the first N examples of each split, for a quick look
-  device=auto|cpu|cuda  threads=N        keep_weights=true keeps the best weights next to the record
+  device=auto|cpu|cuda  threads=N        keep_weights=true keeps the model: python -m tasks.predict applies it
   runs_dir=DIR  data_dir=DIR             where records go, where official files are (default: $ELMO_DATA or ./data)
   store.path=DIR  store.limit_gb=N       where frozen layers are kept between runs (python -m elmo.store info)
   logger=wandb  logger.mode=offline      streams curves to Weights & Biases, or to files for `wandb sync`

@@ -27,6 +27,7 @@ PROMISED = {
     "results.status",
     "results.table",
     "tasks.coref.gap",
+    "tasks.predict",
     "tasks.run",
     "tasks.squad.predict",
     "tasks.text",

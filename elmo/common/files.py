@@ -1,4 +1,4 @@
-"""Files: atomic writing, JSON, paths with ~, hashes, free space."""
+"""Files: atomic writing, JSON, paths with ~, hashes, free space, lines on standard output."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import os
 import shutil
 import signal
 import stat
+import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -180,3 +181,15 @@ def explain_full_disk(message: str) -> Iterator[None]:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
         raise InputError(message) from error
+
+
+def print_lines(lines: Iterable[str]) -> bool:
+    """Writes lines to standard output as UTF-8; False if its reader, such as `head`, has closed the pipe."""
+    sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
+    try:
+        sys.stdout.writelines(lines)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes again when it exits
+        return False
+    return True

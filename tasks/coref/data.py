@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
+from elmo.common.errors import excerpt
+from elmo.tokeniser import sentences_of_tokens
 from tasks.coref.spans import Chains, Span
 from tasks.data.conll2012 import ConllDocument, read_documents
+from tasks.data.offset_tokens import Offsets, OffsetTokeniser, Tokens
+from tasks.data.raw_text import raw_text, word_list
 from tasks.interface import Sentence
 
 
@@ -34,6 +39,7 @@ class CorefExample:
         genre: "" if unknown.
         chains: the mentions of each entity, in tokens of the document.
         repeated: mentions left out because they are in the file more than once.
+        offsets: the places of the words in raw text; () for a file.
     """
 
     id: str
@@ -42,11 +48,33 @@ class CorefExample:
     genre: str
     chains: Chains
     repeated: int = 0
+    offsets: Offsets = ()
 
 
 def read_coref(path: Path) -> list[CorefExample]:
     """The documents of a file."""
     return [_example(document) for document in read_documents(path)]
+
+
+def document_of_tokens(name: str, tokens: Tokens) -> CorefExample:
+    """A document of raw text, in sentences, without speakers, genre and chains."""
+    sentences = tuple(sentences_of_tokens(tokens.words))
+    return CorefExample(name, sentences, ("",) * len(tokens), "", (), offsets=tokens.offsets)
+
+
+def raw_document(name: str, fields: Mapping[str, Any]) -> CorefExample:
+    """A document of raw text: `text`, or `sentences` of words.
+
+    Raises:
+        ValueError: there is neither.
+    """
+    if "sentences" not in fields:
+        return document_of_tokens(name, OffsetTokeniser()(raw_text(fields, "text")))
+    given = fields["sentences"]
+    if not isinstance(given, list):
+        raise ValueError(f"expected a list of sentences as sentences, found {excerpt(given)}")
+    sentences = tuple(word_list(words, "a sentence") for words in given)
+    return CorefExample(name, sentences, ("",) * sum(map(len, sentences)), "", ())
 
 
 def _example(document: ConllDocument) -> CorefExample:

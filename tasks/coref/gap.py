@@ -13,18 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-
-from elmo.common.device import choose_device
 from elmo.common.errors import InputError, command_parser, excerpt
-from elmo.common.progress import Reporter
-from elmo.tokeniser import sentences_of_tokens
-from tasks.coref.data import CorefExample
+from tasks.coref.data import CorefExample, document_of_tokens
 from tasks.coref.spans import Chains, Span
 from tasks.data.offset_tokens import OffsetTokeniser
 from tasks.data.text_files import utf8_lines
-from tasks.running.saved_model import load_weights
-from tasks.training.trainer import Trainer
+from tasks.running.predict import load_model
 
 COLUMNS = ("ID", "Text", "Pronoun", "Pronoun-offset", "A", "A-offset", "A-coref", "B", "B-offset", "B-coref", "URL")
 MASCULINE = ("he", "him", "his")
@@ -92,7 +86,7 @@ def _example(row: dict[str, str], tokenise: OffsetTokeniser) -> GapExample:
         raise ValueError(f"expected one of {known} as Pronoun, found {excerpt(row['Pronoun'])}")
     tokens = tokenise(row["Text"])
     pronoun, a, b = (tokens.covering(*_place(row, column)) for column in ("Pronoun", "A", "B"))
-    document = CorefExample(row["ID"], tuple(sentences_of_tokens(tokens.words)), ("",) * len(tokens), "", ())
+    document = document_of_tokens(row["ID"], tokens)
     return GapExample(document, form in FEMININE, pronoun, (a, b), (_truth(row, "A-coref"), _truth(row, "B-coref")))
 
 
@@ -167,15 +161,9 @@ def _scores(pairs: Sequence[tuple[bool, bool]]) -> GapScores:
     return GapScores(precision, recall, f1)
 
 
-def judge(examples: Sequence[GapExample], run: Path, device: torch.device) -> list[tuple[bool, bool]]:
+def judge(examples: Sequence[GapExample], run: Path, device: str) -> list[tuple[bool, bool]]:
     """The judgements of a run's saved model."""
-    config, model = load_weights(run / "weights.pt", "coref")
-    reporter = Reporter("coref GAP")
-    trainer = Trainer(config.task, config.trainer, config.seed, device, reporter)
-    model = model.to(device)
-    documents = [example.document for example in examples]
-    model.features.meet([sentence for document in documents for sentence in document.sentences], reporter)
-    predicted = trainer.predict(model, documents)
+    predicted = load_model(run, device, task="coref").decode([example.document for example in examples])
     return [judged(example, chains) for example, chains in zip(examples, predicted, strict=True)]
 
 
@@ -189,7 +177,7 @@ def main() -> None:
     arguments = parser.parse_args()
     try:
         examples = read_gap(arguments.file)
-        scores, bias = gap_scores(examples, judge(examples, arguments.run, choose_device(arguments.device)))
+        scores, bias = gap_scores(examples, judge(examples, arguments.run, arguments.device))
     except (InputError, OSError) as error:
         sys.exit(f"tasks.coref.gap: {error}")
     print(f"{len(examples):,} texts of {arguments.file}")

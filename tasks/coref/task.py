@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from elmo.common.errors import InputError
-from tasks.coref.data import CorefExample, CorefReader, read_coref
+from tasks.coref.data import CorefExample, CorefReader, raw_document, read_coref
 from tasks.coref.head import CorefSettings, EndToEndCoref
 from tasks.coref.scoring import COREF_METRICS, score_documents
 from tasks.coref.spans import Chains
+from tasks.data.raw_text import span_fields
 from tasks.interface import Head, Scores, Sentence, Split, Task
 
 UNKNOWN_GENRE = 0
@@ -28,6 +30,7 @@ class Coref(Task[CorefExample, CorefSettings]):
     recipe = 1
     settings_type = CorefSettings
     reader_type = CorefReader
+    raw_fields = ("text",)
     places = ("input",)
     documents = True
 
@@ -36,6 +39,21 @@ class Coref(Task[CorefExample, CorefSettings]):
     def read(self, path: Path, split: Split) -> list[CorefExample]:
         """The documents of a file in CoNLL-2012 columns."""
         return read_coref(path)
+
+    def from_raw(self, name: str, fields: Mapping[str, Any]) -> CorefExample:
+        """A document: `text`, or `sentences` of words."""
+        return raw_document(name, fields)
+
+    def prediction_fields(self, example: CorefExample, prediction: Chains) -> dict[str, Any]:
+        """The words, and the mentions of each chain."""
+        words = list(chain.from_iterable(example.sentences))
+        chains = [[span_fields(words, example.offsets, *mention) for mention in own] for own in prediction]
+        return {"tokens": words, "chains": chains}
+
+    def prediction_text(self, example: CorefExample, prediction: Chains) -> str:
+        """A chain a line, its mentions separated by bars."""
+        words = list(chain.from_iterable(example.sentences))
+        return "".join(" | ".join(" ".join(words[start:end]) for start, end in own) + "\n" for own in prediction)
 
     def usable(self, example: CorefExample) -> bool:
         """Whether a document has words."""

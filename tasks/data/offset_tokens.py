@@ -1,8 +1,8 @@
 """Tokeniser with character offsets: words for the model, and their places in the raw text.
 
-The words are those of the biLM's tokeniser (`elmo.tokeniser`: Penn Treebank style, plain quotes), split further at
-hyphens, dashes and slashes, where answers begin and end ("1990-2000", "Anglo-Saxon"). Offsets are found in the raw text
-itself, so they are exact even if the word for the model is spelled differently.
+The words are those of the biLM's tokeniser (`elmo.tokenise`: Penn Treebank style, plain quotes), by default split
+further at hyphens, dashes and slashes, where answers begin and end ("1990-2000", "Anglo-Saxon"). Offsets are found in
+the raw text itself, so they are exact even if the word for the model is spelled differently.
 """
 
 from __future__ import annotations
@@ -24,16 +24,24 @@ _INNER_CUT = re.compile(r"([-‐-―−/~°])")  # noqa: RUF001
 _LONG = re.compile(rf"\S{{{MAX_WORD_BYTES // 4},}}")
 
 
+Offsets = tuple[tuple[int, int], ...]
+
+
 @dataclass(frozen=True)
 class Tokens:
-    """The words of a text and where each begins and ends in it."""
+    """The words of a text and where each begins and ends in it; no places if the text was given in words."""
 
     words: Sentence
-    begins: tuple[int, ...]
-    ends: tuple[int, ...]
+    begins: tuple[int, ...] = ()
+    ends: tuple[int, ...] = ()
 
     def __len__(self) -> int:
         return len(self.words)
+
+    @property
+    def offsets(self) -> Offsets:
+        """The first character of each word and the one after its last."""
+        return tuple(zip(self.begins, self.ends, strict=True))
 
     def aligned(self, begin: int, end: int) -> bool:
         """Whether tokens begin and end exactly at these characters."""
@@ -51,10 +59,15 @@ class Tokens:
 
 
 class OffsetTokeniser:
-    """Tokenises texts. It caches the chunks of earlier texts, so use one for a whole file."""
+    """Tokenises texts. It caches the chunks of earlier texts, so use one for a whole file.
 
-    def __init__(self) -> None:
+    Args:
+        inner_cuts: whether words are split at hyphens, dashes and slashes.
+    """
+
+    def __init__(self, inner_cuts: bool = True) -> None:
         self._tokeniser = Tokeniser("ptb")
+        self._inner_cuts = inner_cuts
 
     def __call__(self, text: str) -> Tokens:
         """The tokens of a text. Each character is in exactly one, except white space and invisible characters."""
@@ -65,7 +78,7 @@ class OffsetTokeniser:
         # Split long chunks first: the tokeniser would truncate them.
         for sentence in self._tokeniser.paragraph(_LONG.sub(_shorter, text)):
             for word in sentence:
-                for part in _parts(word):
+                for part in _parts(word) if self._inner_cuts else (word,):
                     begin = _skip(text, position)
                     end = _walk(text, begin, part)
                     if end is None:  # the tokeniser adds a full stop after "U.S." at the end of a sentence

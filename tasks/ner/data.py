@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from tasks.data.columns import DOCUMENT_START, Columns, column_sentences
+from tasks.data.offset_tokens import Offsets, OffsetTokeniser
+from tasks.data.raw_text import raw_words
 from tasks.data.tag_schemes import Span, parse_tag, spans_of
 from tasks.data.text_files import parsed_rows
 from tasks.interface import Sentence, Split
@@ -26,12 +28,13 @@ class ColumnReader(Columns):
 
 @dataclass(frozen=True)
 class NerExample:
-    """A sentence and its entities; `tags` are those of the file."""
+    """A sentence and its entities; `tags` are those of the file, `offsets` the places of the words in raw text."""
 
     id: str
     words: Sentence
     spans: tuple[Span, ...]
     tags: tuple[str, ...]
+    offsets: Offsets = ()
 
 
 def read_columns(path: Path, reader: ColumnReader) -> list[NerExample]:
@@ -62,3 +65,9 @@ def read_rows(rows: Sequence[Mapping[str, Any]], split: Split, reader: ColumnRea
 def _example(name: str, words: Sequence[str], tags: Sequence[str], reader: ColumnReader) -> NerExample:
     spans = tuple(span for span in spans_of(tags) if span.label not in reader.ignore_labels)
     return NerExample(name, tuple(words), spans, tuple(tags))
+
+
+def raw_sentence(name: str, fields: Mapping[str, Any]) -> NerExample:
+    """A sentence of raw text, or one in `tokens`, without entities."""
+    tokens = raw_words(fields, OffsetTokeniser(inner_cuts=False))
+    return NerExample(name, tokens.words, (), (), tokens.offsets)

@@ -12,10 +12,11 @@ import torch
 from torch import Tensor
 
 from elmo.common.errors import InputError
-from tasks.data.tag_schemes import bioes, scheme_of, spans_of
+from tasks.data.raw_text import span_fields, tag_columns
+from tasks.data.tag_schemes import bioes, iob2, scheme_of, spans_of
 from tasks.interface import PLACES, Head, Scores, Sentence, Split, Task
 from tasks.metrics import SPAN_METRICS, check_same_values, seqeval_scores, span_scores
-from tasks.ner.data import ColumnReader, NerExample, read_columns, read_rows
+from tasks.ner.data import ColumnReader, NerExample, raw_sentence, read_columns, read_rows
 from tasks.ner.head import BiLstmCrf, NerSettings
 
 
@@ -29,6 +30,7 @@ class Ner(Task[NerExample, NerSettings]):
     settings_type = NerSettings
     reader_type = ColumnReader
     columns = ("words", "tags")
+    raw_fields = ("text",)
     places = PLACES
 
     tags: list[str]
@@ -40,6 +42,20 @@ class Ner(Task[NerExample, NerSettings]):
     def from_rows(self, rows: Sequence[Mapping[str, Any]], split: Split) -> list[NerExample]:
         """The sentences in rows with `words` and `tags`."""
         return read_rows(rows, split, self.reader)
+
+    def from_raw(self, name: str, fields: Mapping[str, Any]) -> NerExample:
+        """A sentence: `text` or `tokens`."""
+        return raw_sentence(name, fields)
+
+    def prediction_fields(self, example: NerExample, prediction: Sequence[str]) -> dict[str, Any]:
+        """The words with their IOB2 tags, and the entities."""
+        words, spans = example.words, spans_of(prediction)
+        entities = [{"label": label, **span_fields(words, example.offsets, *place)} for label, *place in spans]
+        return {"tokens": list(words), "tags": iob2(spans, len(words)), "entities": entities}
+
+    def prediction_text(self, example: NerExample, prediction: Sequence[str]) -> str:
+        """Columns of words and IOB2 tags."""
+        return tag_columns(example.words, iob2(spans_of(prediction), len(example.words)))
 
     def counts(self, examples: Sequence[NerExample]) -> dict[str, int]:
         """Sentences, tokens and entities, also by label."""

@@ -38,11 +38,10 @@ from tasks.modules.seeding import initialise
 from tasks.running.config import RunConfig
 from tasks.running.loggers import Logger
 from tasks.running.plan import RunPlan
-from tasks.running.saved_model import save_weights
+from tasks.running.saved_model import WEIGHTS_NAME, save_weights
 from tasks.training.peak_memory import forget_peak, peak_mb
 from tasks.training.trainer import FitState, TaskModel, Trainer
 
-WEIGHTS_NAME = "weights.pt"
 LEAST_COVERAGE = 0.5  # warn where fewer of a split's words have a pretrained vector
 
 

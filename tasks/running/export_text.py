@@ -5,12 +5,12 @@ The paper tunes its biLM for one epoch on a task's training text, without the la
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from itertools import chain
 
 from elmo.common.errors import InputError
+from elmo.common.files import print_lines
 from tasks.data.datasets import DataSource
 from tasks.running.config import RunConfig, typed_config
 from tasks.running.schema import group_options
@@ -47,10 +47,5 @@ def main(arguments: Sequence[str]) -> int:
     except InputError as error:
         print(f"tasks.text: {error}", file=sys.stderr)
         return 1
-    sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
-    try:
-        sys.stdout.writelines(f"{line}\n" for line in text)
-        sys.stdout.flush()
-    except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes again when it exits
+    print_lines(f"{line}\n" for line in text)
     return 0

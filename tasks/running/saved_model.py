@@ -13,6 +13,7 @@ from tasks.features.token_features import TokenFeatures, features_fingerprint
 from tasks.running.config import BY_NAME_OR_PATH, RunConfig, is_name, recorded_config, task_named
 from tasks.training.trainer import TaskModel
 
+WEIGHTS_NAME = "weights.pt"  # next to a run's record
 PARTS = {"config": dict, "features": dict, "words": list, "trained": dict}
 LATER_PARTS = {"task": str, "paths": dict, "labels": list}  # missing in files of earlier versions
 
@@ -38,14 +39,14 @@ def save_weights(path: Path, model: TaskModel, config: RunConfig) -> None:
     write_tensors(path, saved)
 
 
-def load_weights(path: Path, task: str) -> tuple[RunConfig, TaskModel]:
+def load_weights(path: Path, task: str | None = None) -> tuple[RunConfig, TaskModel]:
     """Loads a run and its model.
 
     The file may be untrusted: nothing in it is executed, and the task's class is found by its name.
 
     Args:
         path: the file.
-        task: the name of the expected task; a model of another task is an error.
+        task: the name of the expected task, if it matters; a model of another task is then an error.
     """
     if not path.is_file():
         raise InputError(f"{path}: no such file. Weights are kept by a run with keep_weights=true")
@@ -55,10 +56,10 @@ def load_weights(path: Path, task: str) -> tuple[RunConfig, TaskModel]:
         if not isinstance(saved.setdefault(name, kind()), kind):
             raise InputError(f"{path}: expected a {kind.__name__} as {name}, found {saved[name]!r:.60}. {remedy}")
     found = saved["task"] or _task_of_target(saved["config"])
-    if found != task:
+    if task not in (None, found):
         raise InputError(f"{path}: expected a model of task={task}, found one of task={found}")
     with naming(path, remedy):
-        config = recorded_config(saved["config"], task_named(task))
+        config = recorded_config(saved["config"], task_named(found))
     for part, key in BY_NAME_OR_PATH:
         settings, given = getattr(config.features, part), saved["paths"].get(part)
         if settings is not None and given is not None:

@@ -62,6 +62,11 @@ def read_rows(rows: Sequence[Mapping[str, Any]], split: Split, reader: PairReade
     return list(parsed_rows(rows, split, pair))
 
 
+def raw_pair(name: str, fields: Mapping[str, Any]) -> PairExample:
+    """A pair of raw texts without a label: `sentence1`, the premise, and `sentence2`, the hypothesis."""
+    return _example(name, {**fields, "gold_label": NO_LABEL}, _Words(PairReader()))
+
+
 def _parsed(line: str) -> Mapping[str, Any]:
     try:
         row = parse_json(line)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from tasks.interface import Head, Scores, Sentence, Split, Task
 from tasks.metrics import CLASS_METRICS, class_scores
-from tasks.snli.data import FIELDS, LABELS, PairExample, PairReader, read_pairs, read_rows
+from tasks.snli.data import FIELDS, LABELS, PairExample, PairReader, raw_pair, read_pairs, read_rows
 from tasks.snli.head import Esim, EsimSettings
 
 NUMBER_OF = {label: number for number, label in enumerate(LABELS)}
@@ -28,6 +28,7 @@ class Snli(Task[PairExample, EsimSettings]):
     settings_type = EsimSettings
     reader_type = PairReader
     columns = FIELDS
+    raw_fields = FIELDS[1:]
 
     def read(self, path: Path, split: Split) -> list[PairExample]:
         """The pairs of an SNLI jsonl file."""
@@ -36,6 +37,14 @@ class Snli(Task[PairExample, EsimSettings]):
     def from_rows(self, rows: Sequence[Mapping[str, Any]], split: Split) -> list[PairExample]:
         """The pairs in rows with `gold_label`, `sentence1` and `sentence2`."""
         return read_rows(rows, split, self.reader)
+
+    def from_raw(self, name: str, fields: Mapping[str, Any]) -> PairExample:
+        """A pair: `sentence1`, the premise, and `sentence2`, the hypothesis."""
+        return raw_pair(name, fields)
+
+    def prediction_fields(self, example: PairExample, prediction: str) -> dict[str, Any]:
+        """The label."""
+        return {"label": prediction}
 
     def usable(self, example: PairExample) -> bool:
         """Whether the annotators agreed on a label."""
@@ -57,8 +66,8 @@ class Snli(Task[PairExample, EsimSettings]):
         return (example.premise, example.hypothesis)
 
     def targets(self, examples: Sequence[PairExample]) -> dict[str, Tensor]:
-        """`labels` (batch,)."""
-        return {"labels": torch.tensor(_numbers(self.gold(examples)))}
+        """`labels` (batch,); 0 for a pair without one, which is predicted but not trained on."""
+        return {"labels": torch.tensor([NUMBER_OF.get(example.label or "", 0) for example in examples])}
 
     def size(self, example: PairExample) -> int:
         """Tokens of the longer sentence, not of both: the published runs were made with these batches."""

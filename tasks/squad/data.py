@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from elmo.common.errors import InputError, excerpt
 from elmo.common.files import parse_json
 from tasks.data.offset_tokens import OffsetTokeniser, Tokens
+from tasks.data.raw_text import raw_text
 from tasks.interface import Sentence, Split
 
 SELECT_ON = ("files", "train_articles", "official_dev")
@@ -96,6 +97,13 @@ def read_squad(path: Path, split: Split, reader: SquadReader, answered: bool = T
             for question in _get(paragraph, "qas", list, inside):
                 examples.append(_example(question, passage, tokenise, path, inside, answered))
     return examples
+
+
+def raw_question(name: str, fields: Mapping[str, Any]) -> SquadExample:
+    """A question of raw text, `question`, about a passage, `context`, without an answer."""
+    tokenise = OffsetTokeniser()
+    context, question = raw_text(fields, "context"), raw_text(fields, "question")
+    return SquadExample(name, Passage("", context, tokenise(context)), tokenise(question).words, (), ((0, 1),), 0)
 
 
 def _wanted(titled: Sequence[Any], where: str, split: Split, reader: SquadReader) -> list[tuple[int, str, Any]]:

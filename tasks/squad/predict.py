@@ -7,28 +7,15 @@ import json
 import sys
 from pathlib import Path
 
-import torch
-
-from elmo.common.device import choose_device
 from elmo.common.errors import InputError
 from elmo.common.files import replacing
-from elmo.common.progress import Reporter
-from tasks.running.saved_model import load_weights
-from tasks.squad.data import SquadReader, read_squad
-from tasks.squad.task import answer_text
-from tasks.training.trainer import Trainer
+from tasks.running.predict import load_model
 
 
-def predict(file: Path, run: Path, device: torch.device) -> dict[str, str]:
+def predict(file: Path, run: Path, device: str) -> dict[str, str]:
     """The predicted answer to each question of a file, by question id. The file needs no gold answers."""
-    config, model = load_weights(run / "weights.pt", "squad")
-    examples = read_squad(file, "test", SquadReader(), answered=False)
-    reporter = Reporter(f"squad {file.name}")
-    trainer = Trainer(config.task, config.trainer, config.seed, device, reporter)
-    model = model.to(device)
-    model.features.meet([text for example in examples for text in config.task.texts(example)], reporter)
-    spans = trainer.predict(model, examples)
-    return {example.id: answer_text(example, span) for example, span in zip(examples, spans, strict=True)}
+    model = load_model(run, device, task="squad")
+    return {said["id"]: said["answer"] for said in model.predict(model.read(file))}
 
 
 def main() -> None:
@@ -40,7 +27,7 @@ def main() -> None:
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
     arguments = parser.parse_args()
     try:
-        answers = predict(arguments.file, arguments.run, choose_device(arguments.device))
+        answers = predict(arguments.file, arguments.run, arguments.device)
         with replacing(arguments.out) as partial:
             partial.write_text(json.dumps(answers, ensure_ascii=False), encoding="utf-8")
     except (InputError, OSError) as error:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from results.records.metric import mean_of
 from tasks.interface import Head, Scores, Sentence, Split, Task
-from tasks.squad.data import SquadExample, SquadReader, read_rows, read_squad
+from tasks.squad.data import SquadExample, SquadReader, raw_question, read_rows, read_squad
 from tasks.squad.head import BidafSelfAttention, SquadSettings
 from tasks.squad.scoring import answer_scores
 
@@ -30,6 +30,7 @@ class Squad(Task[SquadExample, SquadSettings]):
     settings_type = SquadSettings
     reader_type = SquadReader
     columns = ("id", "title", "context", "question", "answers")
+    raw_fields = ("context", "question")
 
     def __init__(self, settings: SquadSettings, reader: SquadReader) -> None:
         reader.check()
@@ -42,6 +43,25 @@ class Squad(Task[SquadExample, SquadSettings]):
     def from_rows(self, rows: Sequence[Mapping[str, Any]], split: Split) -> list[SquadExample]:
         """The questions in rows with `id`, `title`, `context`, `question` and `answers`."""
         return read_rows(rows, split, self.reader)
+
+    def read_unlabelled(self, path: Path) -> list[SquadExample]:
+        """The questions of a SQuAD 1.1 file, with or without answers."""
+        return read_squad(path, "test", self.reader, answered=False)
+
+    def from_raw(self, name: str, fields: Mapping[str, Any]) -> SquadExample:
+        """A `question` about a passage, `context`."""
+        return raw_question(name, fields)
+
+    def prediction_fields(self, example: SquadExample, prediction: tuple[int, int]) -> dict[str, Any]:
+        """The answer and its characters in the passage."""
+        return {
+            "answer": answer_text(example, prediction),
+            "characters": list(example.passage.tokens.place(*prediction)),
+        }
+
+    def prediction_text(self, example: SquadExample, prediction: tuple[int, int]) -> str:
+        """The answer, on one line."""
+        return " ".join(answer_text(example, prediction).split())
 
     def hub_split(self, split: Split, names: Mapping[str, str]) -> str:
         """The hub's name for a split's rows; with `official_dev`, dev takes the rows of test, the official dev set."""

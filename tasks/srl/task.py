@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from elmo.common.errors import InputError
+from tasks.data.raw_text import span_fields, tag_columns
 from tasks.data.tag_schemes import iob2, spans_of
 from tasks.interface import Head, Scores, Sentence, Split, Task
-from tasks.srl.data import FrameReader, SrlExample, read_frames
+from tasks.srl.data import FrameReader, SrlExample, raw_predicate, read_frames
 from tasks.srl.head import DeepSrl, SrlSettings
 from tasks.srl.scoring import SRL_METRICS, counted_arguments, srl_scores
 
@@ -28,12 +30,32 @@ class Srl(Task[SrlExample, SrlSettings]):
     recipe = 1
     settings_type = SrlSettings
     reader_type = FrameReader
+    raw_fields = ("text",)
 
     tags: list[str]
 
     def read(self, path: Path, split: Split) -> list[SrlExample]:
         """The predicates in a file with CoNLL-2012 columns."""
         return read_frames(path)
+
+    def from_raw(self, name: str, fields: Mapping[str, Any]) -> SrlExample:
+        """A sentence and its predicate: `text` with *one* word between asterisks, or `tokens` and `predicate`."""
+        return raw_predicate(name, fields)
+
+    def prediction_fields(self, example: SrlExample, prediction: Sequence[str]) -> dict[str, Any]:
+        """The words with their tags, the predicate's position, and its arguments with their labels."""
+        words, spans = example.words, spans_of(prediction)
+        arguments = [{"label": label, **span_fields(words, example.offsets, *place)} for label, *place in spans]
+        return {
+            "tokens": list(words),
+            "predicate": example.predicate,
+            "tags": list(prediction),
+            "arguments": arguments,
+        }
+
+    def prediction_text(self, example: SrlExample, prediction: Sequence[str]) -> str:
+        """Columns of words and tags."""
+        return tag_columns(example.words, prediction)
 
     def counts(self, examples: Sequence[SrlExample]) -> dict[str, int]:
         """Sentences and their tokens, predicates, and arguments as they are scored."""

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from elmo.common.errors import excerpt
+from tasks.data.offset_tokens import OffsetTokeniser
+from tasks.data.raw_text import raw_words
 from tasks.data.text_files import TREEBANK_ESCAPES, parsed_lines, parsed_rows, utf8_lines
 from tasks.interface import Sentence, Split
 
@@ -77,6 +79,11 @@ def read_trees(path: Path, split: Split, reader: TreeReader) -> list[SentimentEx
 def read_rows(rows: Sequence[Mapping[str, Any]], split: Split, reader: TreeReader) -> list[SentimentExample]:
     """The examples in rows of the hub with a `tree` each."""
     return _examples(parsed_rows(rows, split, lambda name, row: _named_tree(name, row["tree"])), split, reader)
+
+
+def raw_phrase(name: str, fields: Mapping[str, Any]) -> SentimentExample:
+    """A phrase of raw text, or one in `tokens`; its label means nothing."""
+    return SentimentExample(name, raw_words(fields, OffsetTokeniser(inner_cuts=False)).words, LABELS.index("neutral"))
 
 
 def _named_tree(name: str, text: str) -> tuple[str, Sentence, list[Node]]:

@@ -12,7 +12,7 @@ from torch import Tensor
 from results.records.metric import Metric, Ratio
 from tasks.interface import Head, Scores, Sentence, Split, Task
 from tasks.metrics import CLASS_METRICS, class_scores
-from tasks.sst5.data import LABELS, SentimentExample, TreeReader, read_rows, read_trees
+from tasks.sst5.data import LABELS, SentimentExample, TreeReader, raw_phrase, read_rows, read_trees
 from tasks.sst5.head import NEUTRAL, BcnSettings, BiattentiveClassifier, Sentiment
 
 
@@ -26,6 +26,7 @@ class Sst5(Task[SentimentExample, BcnSettings]):
     settings_type = BcnSettings
     reader_type = TreeReader
     columns = ("tree",)
+    raw_fields = ("text",)
 
     def read(self, path: Path, split: Split) -> list[SentimentExample]:
         """The sentences of a file of trees, in training their phrases too."""
@@ -34,6 +35,18 @@ class Sst5(Task[SentimentExample, BcnSettings]):
     def from_rows(self, rows: Sequence[Mapping[str, Any]], split: Split) -> list[SentimentExample]:
         """The same from rows with a `tree` each."""
         return read_rows(rows, split, self.reader)
+
+    def from_raw(self, name: str, fields: Mapping[str, Any]) -> SentimentExample:
+        """A phrase or sentence: `text` or `tokens`."""
+        return raw_phrase(name, fields)
+
+    def prediction_fields(self, example: SentimentExample, prediction: Sentiment) -> dict[str, Any]:
+        """The label."""
+        return {"label": LABELS[prediction.label]}
+
+    def prediction_text(self, example: SentimentExample, prediction: Sentiment) -> str:
+        """The label."""
+        return LABELS[prediction.label]
 
     def counts(self, examples: Sequence[SentimentExample]) -> dict[str, int]:
         """Sentences and their tokens; examples, with phrases where they are read; examples by label."""

@@ -162,3 +162,32 @@ def test_gradients_for_the_frozen_bilm_are_refused(bilm):
         bilm.requires_grad_()
     assert bilm.requires_grad_(False) is bilm
     assert not any(parameter.requires_grad for parameter in bilm.parameters())
+
+
+def test_a_model_of_ones_own_trains_the_mix_and_leaves_the_bilm_alone():
+    """The ten lines of README."""
+    torch.manual_seed(1)
+
+    class Tagger(nn.Module):
+        def __init__(self, bilm, tags):
+            super().__init__()
+            self.elmo = Elmo(bilm, dropout=0.0)
+            self.linear = nn.Linear(self.elmo.dim, tags)
+
+        def forward(self, sentences):
+            return self.linear(self.elmo(sentences).places["input"])
+
+    bilm = random_bilm("tiny", 3)
+    frozen = {name: value.clone() for name, value in bilm.state_dict().items()}
+    model = Tagger(bilm, 2)
+    before = {name: value.clone() for name, value in model.named_parameters()}
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+    loss = nn.functional.cross_entropy(model([["They", "play"], ["Chess"]])[0], torch.tensor([0, 1]))
+    (loss + model.elmo.penalty()).backward()
+    with_gradient = {name for name, value in model.named_parameters() if value.grad is not None}
+    mix = {"elmo.mixes.input.scalars", "elmo.mixes.input.gamma"}
+    assert with_gradient == {*mix, "linear.weight", "linear.bias"}
+    optimizer.step()
+    after = dict(model.named_parameters())
+    assert {name for name in before if not torch.equal(before[name], after[name])} == with_gradient
+    assert all(torch.equal(value, bilm.state_dict()[name]) for name, value in frozen.items())

@@ -1,7 +1,7 @@
 # ruff: noqa: RUF001 - typographic characters are tested
 import pytest
 
-from elmo.tokeniser import MAX_WORD_BYTES, Tokeniser, sentences, sentences_of_tokens
+from elmo.tokeniser import MAX_WORD_BYTES, Tokeniser, sentences_of_tokens, tokenise
 
 PTB = [
     # contractions and possessives
@@ -67,7 +67,7 @@ PTB = [
 
 @pytest.mark.parametrize(("text", "expected"), PTB, ids=[text[:40] for text, _ in PTB])
 def test_tokens_are_those_of_the_treebank(text, expected):
-    assert [token for sentence in sentences(text) for token in sentence] == expected.split()
+    assert [token for sentence in tokenise(text) for token in sentence] == expected.split()
 
 
 SPLITS = [
@@ -104,7 +104,7 @@ SPLITS = [
 
 @pytest.mark.parametrize(("text", "expected"), SPLITS, ids=[text[:40] for text, _ in SPLITS])
 def test_sentences_end_where_a_reader_would_end_them(text, expected):
-    assert [" ".join(sentence) for sentence in sentences(text)] == expected
+    assert [" ".join(sentence) for sentence in tokenise(text)] == expected
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_ends_that_tokens_alone_must_show(expected):
 
 def test_whitespace_keeps_lines_and_tokens():
     text = "<S> 他 打开 包袱 。 里面 有 don't </S>\n\nU.S. <UNK>\n"
-    assert sentences(text, "whitespace") == [["他", "打开", "包袱", "。", "里面", "有", "don't"], ["U.S.", "<UNK>"]]
+    assert tokenise(text, "whitespace") == [["他", "打开", "包袱", "。", "里面", "有", "don't"], ["U.S.", "<UNK>"]]
 
 
 def test_unknown_tokeniser_is_refused_by_name():
@@ -141,23 +141,23 @@ def test_unknown_tokeniser_is_refused_by_name():
 @pytest.mark.parametrize("n", [1, 5, 6, 11, 16])
 def test_long_sentences_are_cut_into_equal_parts_and_lose_nothing(n):
     words = [f"w{i}" for i in range(n)]
-    parts = sentences(" ".join(words), "whitespace", max_tokens=5)
+    parts = tokenise(" ".join(words), "whitespace", max_tokens=5)
     assert [word for part in parts for word in part] == words
     sizes = [len(part) for part in parts]
     assert max(sizes) <= 5
     assert max(sizes) - min(sizes) <= 1
 
 
-@pytest.mark.parametrize("tokenise", ["ptb", "whitespace"])
-def test_endless_words_are_cut_between_characters(tokenise):
-    [[word]] = sentences("包" * 1000, tokenise)
+@pytest.mark.parametrize("style", ["ptb", "whitespace"])
+def test_endless_words_are_cut_between_characters(style):
+    [[word]] = tokenise("包" * 1000, style)
     assert word == "包" * (MAX_WORD_BYTES // 3)
-    [[word]] = sentences("x" * 1000, tokenise)
+    [[word]] = tokenise("x" * 1000, style)
     assert word == "x" * MAX_WORD_BYTES
 
 
 def test_any_number_of_clitics_is_cut_off():
-    [found] = sentences("x" + "'s" * 2000)
+    [found] = tokenise("x" + "'s" * 2000)
     assert found == ["x", *["'s"] * 2000]
 
 

@@ -4,6 +4,7 @@ A new task is picked up by its YAML; it needs mini data, and nothing here. The t
 `TestContract` with a `setup` of their own.
 """
 
+import json
 import math
 import re
 from dataclasses import replace
@@ -21,7 +22,8 @@ from elmo.common.progress import Reporter
 from results.records.metric import mean_of
 from tasks.data.datasets import DataSource
 from tasks.interface import SPLITS
-from tasks.running.saved_model import load_weights, save_weights
+from tasks.running.predict import load_model
+from tasks.running.saved_model import save_weights
 from tasks.training.trainer import Trainer
 from tests.tasks.making import ARMS, DRAWN_WORDS, arm_of, model_of, run_of
 
@@ -130,11 +132,30 @@ class TestContract:
     def test_a_model_that_was_saved_predicts_the_same(self, setup, tmp_path):
         model = setup.model()
         save_weights(tmp_path / "weights.pt", model, setup.config)
-        config, loaded = load_weights(tmp_path / "weights.pt", setup.task.name)
-        assert config.task is not setup.task
-        again = Trainer(config.task, config.trainer, 1, CPU, Reporter("contract", quiet=True))
+        loaded = load_model(tmp_path, "cpu", setup.task.name)
+        assert loaded.task is not setup.task
         dev = setup.splits["dev"][:8]
-        assert again.predict(loaded, dev) == setup.trainer().predict(model, dev)
+        predictions = setup.trainer().predict(model, dev)
+        assert loaded.decode(dev) == predictions
+        said = loaded.predict(dev)
+        assert json.loads(json.dumps(said)) == said
+        assert [one["id"] for one in said] == [example.id for example in dev]
+        assert list(said[0])[1:], "a prediction"
+        assert all(loaded.lines(dev, predictions, "text"))
+        if setup.task.raw_fields:
+            self.check_raw_text(loaded)
+
+    def check_raw_text(self, loaded):
+        """Raw text has a prediction, which depends on neither the other texts nor the way it is given."""
+        text, other = "Ada *sold* the well-made boat.", "She *left* it to Bo Moe in the U.S., who didn't want it."
+        fields = [dict.fromkeys(loaded.task.raw_fields, one) for one in (text, other)]
+        both = loaded.predict(fields)
+        assert json.loads(json.dumps(both)) == both
+        assert [one["id"].split(":")[0] for one in both] == ["1", "2"]
+        assert loaded.predict([{**fields[1], "id": "2"}]) == both[1:]
+        assert loaded.predict(["\t".join(one.values()) for one in fields]) == both
+        with pytest.raises(InputError, match="input, line 1: expected "):
+            loaded.predict([dict.fromkeys(loaded.task.raw_fields, " ")])
 
     @pytest.mark.integration
     def test_fits_a_few_examples_to_a_perfect_score(self, setup, fitted):

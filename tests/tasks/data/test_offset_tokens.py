@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from elmo.tokeniser import sentences
+from elmo.tokeniser import tokenise
 from tasks.data.offset_tokens import OffsetTokeniser
 
 INVISIBLE = "\u200b\ufeff\u00ad"
@@ -38,7 +38,7 @@ def test_words_and_their_characters(text, words, raw):
 
 def test_plain_words_are_those_of_the_bilm():
     text = "Mr. Smith's dog can't have eaten 1,000 bones (or 3.5 pounds) at 3:30 p.m., said the U.S. Army. Why not?"
-    bilm = [word for sentence in sentences(text) for word in sentence]
+    bilm = [word for sentence in tokenise(text) for word in sentence]
     assert list(OffsetTokeniser()(text).words) == bilm
 
 

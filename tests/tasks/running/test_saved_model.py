@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from elmo.common.errors import InputError
-from elmo.common.progress import Reporter
 from results.records.record import read_record
 from tasks.data.datasets import DataSource
 from tasks.running.config import TASK_ENTRY_POINTS
+from tasks.running.predict import load_model
+from tasks.running.predict import main as predict
 from tasks.running.saved_model import load_weights, save_weights
-from tasks.training.trainer import Trainer
 from tests.tasks.making import WORDS, model_of, run_of
 from tests.tasks.user import arguments, path_of
 
@@ -115,16 +115,16 @@ def test_wrong_content_is_explained(kept, parts, expected):
 
 @pytest.mark.integration
 class TestRun:
-    def test_a_saved_model_scores_as_the_run_did(self, place, command, tmp_path):
+    def test_a_saved_model_scores_as_the_run_did(self, place, command, tmp_path, capsys):
         code, _, err = command(*arguments(place, tmp_path, "keep_weights=true"))
         assert code == 0, err
         record = read_record(path_of(tmp_path))
-        config, model = load_weights(path_of(tmp_path).with_name("weights.pt"), "ner")
-        test = DataSource(config.data, place.data).load(config.task, "test").examples
-        trainer = Trainer(config.task, config.trainer, 1, torch.device("cpu"), Reporter("test", quiet=True))
-        scores = trainer.evaluate(model, test)
-        assert scores.values == record.scores["test"]
-        assert scores.values["f1"] > 0, "something has been learned"
+        model, file = load_model(path_of(tmp_path).parent), place.data / "mine" / "test.txt"
+        test = model.read(file, labelled=True)
+        assert model.score(test, model.decode(test)).values == record.scores["test"]
+        assert record.scores["test"]["f1"] > 0, "something has been learned"
+        assert predict([str(path_of(tmp_path).parent), str(file), "--input", "data", "--score"]) == 0
+        assert f"f1 {record.scores['test']['f1']:.2f}" in capsys.readouterr().err
 
     def test_a_finished_run_says_how_to_get_weights(self, place, command, tmp_path):
         asked = arguments(place, tmp_path, "trainer.epochs=1")

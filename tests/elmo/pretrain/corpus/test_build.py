@@ -17,12 +17,12 @@ from elmo.pretrain.corpus import build as corpus
 from elmo.pretrain.corpus import merge, shards
 from elmo.pretrain.corpus.build import CorpusSettings, build_store
 from elmo.pretrain.corpus.token_store import SPECIALS, UNKNOWN, TokenStore
-from elmo.tokeniser import sentences
+from elmo.tokeniser import tokenise
 from tests.elmo.pretrain.corpus_text import build, contents, paragraph, spelled, write
 
 
 def of_paragraphs(numbers):
-    return [tuple(sentence) for number in numbers for sentence in sentences(paragraph(number))]
+    return [tuple(sentence) for number in numbers for sentence in tokenise(paragraph(number))]
 
 
 @pytest.fixture(scope="module")

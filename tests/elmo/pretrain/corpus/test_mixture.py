@@ -9,7 +9,7 @@ import pytest
 from elmo.common.errors import InputError
 from elmo.pretrain.corpus.overlap import Excluded
 from elmo.pretrain.corpus.sources import find_sources
-from elmo.tokeniser import sentences
+from elmo.tokeniser import tokenise
 from tests.elmo.pretrain.corpus_text import build, contents, paragraph, spelled, write
 
 
@@ -161,7 +161,7 @@ def test_all_settings_together_hold_out_the_same_paragraphs(tmp_path, texts):
 def test_excluded_paragraphs_are_left_out_although_the_excluded_text_is_tokenised(tmp_path):
     text = write(tmp_path / "a.txt", range(300))
     tokens = tmp_path / "taken.txt"  # a sentence per line, in capitals
-    taken = [sentence for number in range(100, 150) for sentence in sentences(paragraph(number))]
+    taken = [sentence for number in range(100, 150) for sentence in tokenise(paragraph(number))]
     tokens.write_text("".join(" ".join(sentence).upper() + "\n" for sentence in taken), encoding="utf-8")
     store = build(tmp_path / "store", text, exclude=[tokens])
     found = own_numbers(store, store.train) + own_numbers(store, store.heldout)

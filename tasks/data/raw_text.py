@@ -1,0 +1,61 @@
+"""Raw text for a trained model: lines and JSON objects, their words, and what is predicted about them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from elmo.common.errors import excerpt
+from tasks.data.offset_tokens import Offsets, OffsetTokeniser, Tokens
+from tasks.interface import Sentence
+
+
+def fields_of_line(line: str, names: Sequence[str]) -> dict[str, str]:
+    """The fields of a line: all of it, or as many texts between tabs as there are names.
+
+    Raises:
+        ValueError: there are more or fewer.
+    """
+    cells = line.split("\t") if len(names) > 1 else [line]
+    if len(cells) != len(names):
+        raise ValueError(f"expected {' TAB '.join(names)}, found {len(cells)} texts between tabs")
+    return dict(zip(names, cells, strict=True))
+
+
+def raw_text(fields: Mapping[str, Any], name: str) -> str:
+    """The text of a field.
+
+    Raises:
+        ValueError: there is none, or it has no words.
+    """
+    text = fields.get(name)
+    if not isinstance(text, str) or not text.strip():
+        raise ValueError(f"expected words as {name}, found {'none' if text is None else excerpt(text)}")
+    return text
+
+
+def raw_words(fields: Mapping[str, Any], tokenise: OffsetTokeniser) -> Tokens:
+    """The words of `text`, with their places in it; or `tokens`, if the text is in words already.
+
+    Raises:
+        ValueError: there is neither.
+    """
+    return Tokens(word_list(fields["tokens"], "tokens")) if "tokens" in fields else tokenise(raw_text(fields, "text"))
+
+
+def word_list(words: object, name: str) -> Sentence:
+    """A list of words, checked."""
+    if not isinstance(words, list) or not words or not all(isinstance(word, str) and word for word in words):
+        raise ValueError(f"expected a list of words as {name}, found {excerpt(words)}")
+    return tuple(words)
+
+
+def span_fields(words: Sequence[str], offsets: Offsets, start: int, end: int) -> dict[str, Any]:
+    """A span of tokens as the fields of a JSON object: its text, its tokens, and its characters in raw text."""
+    fields: dict[str, Any] = {"text": " ".join(words[start:end]), "start": start, "end": end}
+    return fields | ({"characters": [offsets[start][0], offsets[end - 1][1]]} if offsets else {})
+
+
+def tag_columns(words: Sequence[str], tags: Sequence[str]) -> str:
+    """Words and tags in two columns, a word a line."""
+    return "".join(f"{word}\t{tag}\n" for word, tag in zip(words, tags, strict=True))
