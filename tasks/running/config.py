@@ -20,7 +20,7 @@ from elmo.common import checks
 from elmo.common.errors import InputError, excerpt
 from elmo.common.files import expanded
 from elmo.download import is_published
-from elmo.word_vectors import GLOVE_50D, WORD2VEC
+from elmo.word_vectors import NAMES
 from tasks.data.datasets import DataConfig
 from tasks.features.frozen_layers import ElmoConfig, SourceConfig, StoreConfig
 from tasks.features.token_features import FeaturesConfig
@@ -299,7 +299,7 @@ def is_name(given: str, anywhere: bool = False) -> bool:
     """Whether this is a name of weights or vectors; a folder of that name comes first, unless `anywhere`."""
     if given in shipped_names() or is_published(given):
         return anywhere or not Path(given).exists()  # as in elmo.bilm.weight_files.find_weights
-    return given in SIZES or given in (GLOVE_50D, WORD2VEC)
+    return given in SIZES or given in NAMES
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -33,7 +33,8 @@ for path in map(Path, sys.argv[1:]):
     typed += [] if name.fold is None else [f"fold={name.fold}"]
     parts = record.fingerprinted
     tasks.running.plan.DataSource.fingerprint = lambda self: dict(parts["data"])
-    tasks.running.plan.features_fingerprint = lambda config: {key: parts[key] for key in ("vectors", "weights")}
+    content = {key: parts[key] for key in ("vectors", "weights", "frozen") if key in parts}
+    tasks.running.plan.features_fingerprint = lambda config, content=content: content
     # Weights that were given by path are not here; their name is all that the identity has of them.
     absent = {key: value for key, value in name.variant.items() if key == "features.elmo.weights"}
     config = typed_config([*typed, *(f"{key}={value}" for key, value in name.variant.items() if key not in absent)])

@@ -227,12 +227,13 @@ class TestErrors:
             load_weights(tmp_path / "weights.pt", "sst5")
 
 
-class TestControls:
-    @pytest.fixture
-    def weights(self, tmp_path):
-        save_bilm(random_bilm("tiny", 5), tmp_path / "weights.safetensors")
-        return f"features.elmo.weights={tmp_path}"
+@pytest.fixture
+def weights(tmp_path):
+    save_bilm(random_bilm("tiny", 5), tmp_path / "weights.safetensors")
+    return f"features.elmo.weights={tmp_path}"
 
+
+class TestControls:
     def elmo_of(self, *overrides):
         return run_of(*overrides).features.elmo
 
@@ -276,3 +277,25 @@ class TestControls:
 
         assert torch.equal(*vectors("elmo_layer0"))
         assert not torch.equal(*vectors("elmo"))
+
+
+class TestTagLm:
+    def test_the_top_layer_joins_between_the_two_layers_and_nowhere_else(self, weights):
+        config = run_of("task=ner", "data=paper", "features=taglm", weights, "features.words.vectors=null")
+        features = TokenFeatures(config.features, SENTENCES, 1).eval()
+        assert features.widths == {"input": 50 + 128, "hidden": 16, "output": 0}, "words and characters, the biLM"
+        joined = features(SENTENCES).hidden
+        top = config.features.elmo.open().token_layers(SENTENCES)[-1]  # gamma starts at 1
+        torch.testing.assert_close(torch.cat([joined[0], joined[1, :2]]), top, rtol=1e-3, atol=1e-3)
+
+    def test_where_there_is_no_such_place(self):
+        with pytest.raises(InputError, match=r"features\.elmo\.places: .* found task\.layers=1\. Set task\.layers=2"):
+            run_of("task=ner", "data=mini", "features=taglm")
+        with pytest.raises(InputError, match=r"found hidden, a place that the head of task=sst5 does not offer"):
+            run_of("task=sst5", "data=mini", "features=taglm")
+
+
+def test_static_elmo_is_word2vec_and_elmo_with_the_settings_of_the_task():
+    static, elmo = (run_of("task=sst5", "data=paper", f"features={arm}").features for arm in ("static_elmo", "elmo"))
+    assert static.words.vectors == "word2vec"
+    assert replace(static, name="elmo", title="", words=elmo.words) == elmo

