@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from elmo.common.errors import InputError, command_parser
-from elmo.download import BILMS, VECTORS, files_of, is_here, obtain
+from elmo.download import files_of, is_here, names, obtain
 
 DESCRIPTION = """\
 Download published weights and word vectors, or check already downloaded ones against their hashes.
@@ -21,7 +21,7 @@ as that folder: URL/allennlp/small/elmo_..., URL/glove/glove.6B.zip.
 def _listed() -> str:
     """The names, each with its size and whether it is already downloaded."""
     lines = []
-    for name in [*BILMS, *VECTORS]:
+    for name in names():
         sizes = [file.size for file in files_of(name) if file.size is not None]
         size = f"{sum(sizes) / 1e6:,.0f} MB" if sizes else "size unknown"
         lines.append(f"  {name:<24}{size:>14}{'  here' * is_here(name)}")

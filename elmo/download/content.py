@@ -9,7 +9,7 @@ from pathlib import Path
 import h5py
 
 # Maximum bytes of a file of unknown size. The largest published biLM has 374 MB, and its options have 400 bytes.
-MOST = {".json": 1 << 20, ".hdf5": 1 << 30}
+MOST = {".json": 1 << 20, ".hdf5": 1 << 30, ".pt": 1 << 30}
 SHOWN = 40  # bytes of a wrong file in a message
 
 
@@ -18,13 +18,15 @@ def wrong_kind(path: Path, kind: str, dim: int | None = None) -> str | None:
 
     Args:
         path: the file.
-        kind: .json, .hdf5, or .txt for word vectors; other kinds are not checked.
+        kind: .json, .hdf5, .pt, or .txt for word vectors; other kinds are not checked.
         dim: width of the vectors.
     """
     if kind == ".json" and not _is_options(path):
         wanted = "the options of a biLM (JSON)"
     elif kind == ".hdf5" and not _is_hdf5(path):
         wanted = "a complete HDF5 file"
+    elif kind == ".pt" and not _is_of_torch(path):
+        wanted = "a file of torch.save"
     elif kind == ".txt" and dim is not None and not _is_vectors(path, dim):
         wanted = f"a text of words, each with {dim} numbers"
     else:
@@ -49,6 +51,12 @@ def _is_hdf5(path: Path) -> bool:
     except OSError:
         return False
     return True
+
+
+def _is_of_torch(path: Path) -> bool:
+    """Checks the beginning only: a zip, or a pickle of protocol 2 or later."""
+    with path.open("rb") as file:
+        return file.read(2) in (b"PK", b"\x80\x02", b"\x80\x03", b"\x80\x04")
 
 
 def _is_vectors(path: Path, dim: int) -> bool:

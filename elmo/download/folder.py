@@ -24,7 +24,7 @@ from elmo.common.files import expanded, replacing, require_space, sha256_of
 from elmo.common.processes import locked
 from elmo.common.progress import print_line, progress_bar
 from elmo.download.content import MOST, wrong_kind
-from elmo.download.published import BILMS, VECTORS, PublishedFile, PublishedVectors, files_of, is_published
+from elmo.download.published import VECTORS, PublishedFile, PublishedVectors, files_of, is_published, names
 from elmo.download.transfer import CHUNK, Progress, TransferError, fetch
 
 
@@ -34,7 +34,7 @@ def downloads_folder() -> Path:
 
 
 def obtain(name: str, thorough: bool = False) -> Path:
-    """The folder of a published biLM or the text file of published vectors, downloaded if it is missing.
+    """The folder of a published model or the text file of published vectors, downloaded if it is missing.
 
     Args:
         name: a name in `elmo.download.published`.
@@ -45,7 +45,7 @@ def obtain(name: str, thorough: bool = False) -> Path:
             says which files to place where.
     """
     if not is_published(name):
-        raise InputError(f"{name}: nothing is published under this name; known: {', '.join([*BILMS, *VECTORS])}")
+        raise InputError(f"{name}: nothing is published under this name; known: {', '.join(names())}")
     folder = _folder(name)
     if name in VECTORS:
         target = folder / VECTORS[name].member
@@ -112,7 +112,7 @@ def _write_note(path: Path, sha256: str) -> None:
 
 
 def _folder(name: str) -> Path:
-    return downloads_folder() / (name if name in BILMS else name.partition("/")[0])
+    return downloads_folder() / (name.partition("/")[0] if name in VECTORS else name)
 
 
 def _usable(path: Path, file: PublishedFile | None = None, dim: int | None = None, thorough: bool = False) -> bool:

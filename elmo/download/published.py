@@ -1,4 +1,4 @@
-"""Table of published files: AllenNLP's biLMs and Stanford's GloVe, by name.
+"""Table of published files: AllenNLP's biLMs, flair's character LMs and Stanford's GloVe, by name.
 
 Sizes and hashes are listed only where they are published: the size of `small` by AllenNLP; size and hash of `original`
 by the copy under the same file name in the hub's lysandre/elmo, and logs of AllenNLP users show the same size; those of
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 ALLENNLP = ("https://allennlp.s3.amazonaws.com/models/elmo", "https://s3-us-west-2.amazonaws.com/allennlp/models/elmo")
 # Stanford's server is often down; the copy on the hub is by Stanford too.
 STANFORD = ("https://nlp.stanford.edu/data", "https://huggingface.co/stanfordnlp/glove/resolve/main")
+FLAIR = ("https://flair.informatik.hu-berlin.de/resources/embeddings/flair",)
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,14 @@ BILMS: dict[str, tuple[PublishedFile, PublishedFile]] = {
     "allennlp/original-5.5b": _bilm("2x4096_512_2048cnn_2xhighway_5.5B"),
 }
 
+# A forward and a backward LM each, of 2,048 and of 1,024 units.
+CHARACTER_LMS: dict[str, tuple[PublishedFile, ...]] = {
+    "flair/news": tuple(PublishedFile(f"news-{way}-0.4.1.pt", FLAIR) for way in ("forward", "backward")),
+    "flair/news-fast": tuple(
+        PublishedFile(f"lm-news-english-{way}-1024-v0.2rc.pt", FLAIR) for way in ("forward", "backward")
+    ),
+}
+
 VECTORS: dict[str, PublishedVectors] = {
     "glove/6B.50d": PublishedVectors(GLOVE_6B, "glove.6B.50d.txt", 50),
     "glove/6B.100d": PublishedVectors(GLOVE_6B, "glove.6B.100d.txt", 100),
@@ -83,11 +92,18 @@ VECTORS: dict[str, PublishedVectors] = {
 }
 
 
+def names() -> tuple[str, ...]:
+    """All names."""
+    return (*BILMS, *CHARACTER_LMS, *VECTORS)
+
+
 def is_published(name: str) -> bool:
     """Whether something is published under this name."""
-    return name in BILMS or name in VECTORS
+    return name in names()
 
 
 def files_of(name: str) -> tuple[PublishedFile, ...]:
     """The files behind a name."""
-    return BILMS[name] if name in BILMS else (VECTORS[name].archive,)
+    if name in VECTORS:
+        return (VECTORS[name].archive,)
+    return BILMS[name] if name in BILMS else CHARACTER_LMS[name]

@@ -15,6 +15,7 @@ from tasks.features.token_features import TokenFeatures, features_fingerprint, f
 from tasks.running.experiment import RunOutcome, train_and_test
 from tasks.running.plan import RunPlan
 from tasks.running.saved_model import load_weights, save_weights
+from tests.elmo.sources.character_lms import save_arrays
 from tests.tasks.making import ELMO, features_config, model_of, run_of
 
 SENTENCES = [("Ada", "plays", "chess"), ("They", "play")]
@@ -299,3 +300,19 @@ def test_static_elmo_is_word2vec_and_elmo_with_the_settings_of_the_task():
     static, elmo = (run_of("task=sst5", "data=paper", f"features={arm}").features for arm in ("static_elmo", "elmo"))
     assert static.words.vectors == "word2vec"
     assert replace(static, name="elmo", title="", words=elmo.words) == elmo
+
+
+class TestFlair:
+    @pytest.mark.parametrize(("arm", "width"), [("flair", 10), ("flair_elmo", 16 + 10)])
+    def test_states_join_the_baseline(self, tmp_path, monkeypatch, weights, arm, width):
+        monkeypatch.setenv("ELMO_FLAIR", str(save_arrays(tmp_path / "lms")))
+        typed = [weights] if arm == "flair_elmo" else []
+        config = run_of("task=ner", f"features={arm}", "features.words.vectors=null", *typed)
+        assert "features.frozen.flair.source.weights" not in config.variant, "set for all runs of this machine"
+        assert config.resolved["features"]["frozen"]["flair"]["source"]["weights"] == "lms"
+        features = TokenFeatures(config.features, SENTENCES, 1).eval()
+        assert features.widths == {"input": 50 + 128 + width, "hidden": 0, "output": 0}
+        states = config.features.frozen["flair"].open().token_layers(SENTENCES)[0]
+        joined = features(SENTENCES).input
+        torch.testing.assert_close(torch.cat([joined[0], joined[1, :2]])[:, -10:], states, rtol=1e-3, atol=1e-3)
+        assert all(parameter.requires_grad for parameter in features.frozen["flair"].mixes.parameters())

@@ -1,0 +1,135 @@
+"""Files of character LMs: those of flair, read without unpickling them, and plain arrays."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from elmo.common.errors import InputError, excerpt
+from elmo.common.files import expanded
+from elmo.common.tensor_files import check_tensors
+from elmo.download import CHARACTER_LMS, obtain
+from elmo.sources.torch_files import InertObject, read_torch_file
+
+SETTING = "features.frozen.flair.source.weights"
+
+
+@dataclass(frozen=True)
+class SavedLm:
+    """A character LM as its file has it.
+
+    Attributes:
+        is_forward: whether it reads from left to right.
+        characters: by their numbers; 0 stands for all that it does not know.
+        tensors: encoder.weight and, for each layer of the LSTM, rnn.weight_ih_l0 and so on, gates in torch's order.
+        delimiter: what it reads in front of a sentence.
+    """
+
+    is_forward: bool
+    characters: tuple[str, ...]
+    tensors: Mapping[str, Tensor]
+    delimiter: str = "\n"
+
+    @property
+    def hidden(self) -> int:
+        """The width of a state."""
+        return self.tensors["rnn.weight_hh_l0"].shape[1]
+
+    @property
+    def n_layers(self) -> int:
+        """The number of LSTM layers."""
+        return sum(name.startswith("rnn.weight_hh_l") for name in self.tensors)
+
+    def check(self) -> None:
+        """Raises an InputError unless the tensors are those of an LSTM over these characters."""
+        if not {"encoder.weight", "rnn.weight_hh_l0"} <= self.tensors.keys():
+            raise InputError(f"expected the tensors encoder.weight and rnn.weight_hh_l0, found {sorted(self.tensors)}")
+        width, wide = self.tensors["encoder.weight"].shape[-1], self.hidden
+        expected = {"encoder.weight": torch.empty(len(self.characters), width, device="meta")}
+        for layer in range(self.n_layers):
+            shapes: dict[str, tuple[int, ...]] = {"bias_ih": (4 * wide,), "bias_hh": (4 * wide,)}
+            shapes |= {"weight_ih": (4 * wide, wide if layer else width), "weight_hh": (4 * wide, wide)}
+            expected |= {f"rnn.{name}_l{layer}": torch.empty(shape, device="meta") for name, shape in shapes.items()}
+        check_tensors({name: tensor.float() for name, tensor in self.tensors.items()}, expected)
+
+
+def read_pair(weights: str) -> tuple[SavedLm, SavedLm]:
+    """The forward and the backward LM of a name or of a folder.
+
+    A folder has either two files of flair (.pt), or forward.npz and backward.npz with the tensors and next to each its
+    characters in number order, forward.chars.json and backward.chars.json.
+
+    Raises:
+        InputError: there is no such folder, or its files are not those of two character LMs.
+    """
+    folder = expanded(weights, SETTING)
+    if not folder.is_dir():
+        if weights not in CHARACTER_LMS:
+            raise InputError(
+                f"{SETTING}: expected a folder with a forward and a backward character LM, or one of "
+                f"{', '.join(CHARACTER_LMS)}, which are downloaded, found {weights!r}"
+            )
+        folder = obtain(weights)
+    files = sorted([*folder.glob("*.pt"), *folder.glob("*.npz")])
+    found = [_read(file) for file in files]
+    pair = [lm for way in (True, False) for lm in found if lm.is_forward is way]
+    if [lm.is_forward for lm in pair] != [True, False]:
+        raise InputError(
+            f"{folder}: expected one forward and one backward character LM (.pt or .npz), found "
+            f"{', '.join(file.name for file in files) or 'neither'}. {SETTING} names another folder"
+        )
+    return pair[0], pair[1]
+
+
+def _read(file: Path) -> SavedLm:
+    saved = _of_flair(file) if file.suffix == ".pt" else _of_arrays(file)
+    try:
+        saved.check()
+    except InputError as error:
+        raise InputError(f"{file}: {error}. Get the file again, or use another") from error
+    return saved
+
+
+def _of_flair(file: Path) -> SavedLm:
+    """An LM as flair's LanguageModel.save writes it."""
+    content = read_torch_file(file)
+    if not isinstance(content, dict) or not isinstance(content.get("state_dict"), dict):
+        raise InputError(f"{file}: expected a language model of flair, with a state_dict, found {excerpt(content)}")
+    kind = str(content.get("recurrent_type") or "lstm").lower()
+    if kind != "lstm" or content.get("nout") is not None:
+        raise InputError(
+            f"{file}: expected an LSTM without a projection, found recurrent_type={kind}, nout={content.get('nout')}"
+        )
+    holder = content.get("tokenizer", content)  # newer versions put the dictionary into a tokenizer
+    dictionary = (holder.attributes if isinstance(holder, InertObject) else holder).get("dictionary")
+    items = dictionary.attributes.get("idx2item") if isinstance(dictionary, InertObject) else None
+    if not isinstance(items, list):
+        raise InputError(f"{file}: expected the characters of the model, found {excerpt(dictionary)}")
+    characters = tuple(item.decode("utf-8", "replace") if isinstance(item, bytes) else str(item) for item in items)
+    delimiter = content.get("document_delimiter") or "\n"
+    return SavedLm(bool(content.get("is_forward_lm")), characters, _needed(content["state_dict"]), delimiter)
+
+
+def _of_arrays(file: Path) -> SavedLm:
+    """An LM as arrays in NAME.npz and characters in NAME.chars.json; NAME begins with forward or backward."""
+    listed = file.with_suffix(".chars.json")
+    try:
+        characters: Sequence[Any] = json.loads(listed.read_text(encoding="utf-8"))
+        with np.load(file, allow_pickle=False) as arrays:
+            tensors = {name: torch.from_numpy(arrays[name]) for name in arrays.files}
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        raise InputError(f"{file}: expected arrays, and their characters in {listed.name}: {error}") from error
+    return SavedLm(file.stem.startswith("forward"), tuple(map(str, characters)), _needed(tensors))
+
+
+def _needed(tensors: Mapping[str, Any]) -> dict[str, Tensor]:
+    """The tensors in front of the softmax."""
+    return {name: tensor for name, tensor in tensors.items() if name.startswith(("encoder.", "rnn."))}

@@ -1,0 +1,146 @@
+"""Contextual string embeddings against a plain walk in float64, and the files of flair and of arrays."""
+
+import json
+import sys
+import types
+
+import numpy as np
+import pytest
+import torch
+
+from elmo import FrozenSource, InputError
+from elmo.sources.character_lm import ROWS_ON_CPU, Flair
+from elmo.store.cached_layers import CachedLayers
+from tests.elmo.sources.character_lms import CHARACTERS, save_arrays, tensors_of
+
+SENTENCES = [("cab", "é", "zebra."), ("a",), (), ("dead", "beef", "dead"), ("face",)]
+
+
+@pytest.fixture
+def flair_classes(monkeypatch):
+    """Classes of the names that flair's have; the reader never sees them."""
+    data, models = types.ModuleType("flair.data"), types.ModuleType("flair.models.language_model")
+    for module, name in ((data, "Dictionary"), (models, "CharacterTokenizer")):
+        setattr(module, name, type(name, (), {"__module__": module.__name__}))
+    for module in (types.ModuleType("flair"), types.ModuleType("flair.models"), data, models):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+
+    def dictionary():
+        made = data.Dictionary()
+        made.idx2item = [character.encode() for character in CHARACTERS]
+        made.item2idx = {character.encode(): number for number, character in enumerate(CHARACTERS)}
+        return made
+
+    def tokenizer():
+        made = models.CharacterTokenizer()
+        made.dictionary = dictionary()
+        return made
+
+    return {"dictionary": dictionary, "tokenizer": tokenizer}
+
+
+def save_flair(path, tensors, forward, holder, **settings):
+    """A file as flair's LanguageModel.save writes it."""
+    content = {"state_dict": tensors, "is_forward_lm": forward, "hidden_size": 5, "nlayers": 1, "embedding_size": 3}
+    content |= {"nout": None, "document_delimiter": "\n", "dropout": 0.1, **holder}
+    torch.save(content, path, **settings)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return save_arrays(tmp_path / "lms")
+
+
+def states(text, tensors):
+    """The top state after each character of a text, in float64, one character at a time."""
+    weights = {name: tensor.double().numpy() for name, tensor in tensors.items()}
+    layers = sum(name.startswith("rnn.weight_hh") for name in weights)
+    hidden, cell = np.zeros((layers, 5)), np.zeros((layers, 5))
+    found = []
+    for letter in text:
+        seen = weights["encoder.weight"][CHARACTERS.index(letter) if letter in CHARACTERS else 0]
+        for j in range(layers):
+            gates = weights[f"rnn.weight_ih_l{j}"] @ seen + weights[f"rnn.bias_ih_l{j}"]
+            gates += weights[f"rnn.weight_hh_l{j}"] @ hidden[j] + weights[f"rnn.bias_hh_l{j}"]
+            i, f, g, o = np.split(gates, 4)
+            cell[j] = cell[j] / (1 + np.exp(-f)) + np.tanh(g) / (1 + np.exp(-i))
+            seen = hidden[j] = np.tanh(cell[j]) / (1 + np.exp(-o))
+        found.append(seen.copy())
+    return found
+
+
+def expected(sentence, layers):
+    """Each word's two states: after the text up to the space behind it, and after the reversed rest with its space."""
+    rows = []
+    for k in range(len(sentence)):
+        left = states("\n" + " ".join(sentence[: k + 1]) + " ", tensors_of(0, layers=layers))[-1]
+        right = states("\n" + " ".join(sentence[k:])[::-1] + " ", tensors_of(1, layers=layers))[-1]
+        rows.append(np.concatenate([left, right]))
+    return rows
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_words_have_the_states_of_a_plain_walk(tmp_path, layers):
+    source = Flair(str(save_arrays(tmp_path / "lms", layers)))
+    assert isinstance(source, FrozenSource)
+    assert source.widths == (10,)
+    found = source.token_layers(SENTENCES)
+    rows = [row for sentence in SENTENCES for row in expected(sentence, layers)]
+    assert found.shape == (1, len(rows), 10)
+    np.testing.assert_allclose(found[0].numpy(), np.stack(rows), rtol=1e-5, atol=1e-6)
+
+
+def test_a_sentence_has_its_vectors_in_every_batch(folder):
+    source = Flair(str(folder))
+    many = [("abc" * (k % 5 + 1), "de") for k in range(ROWS_ON_CPU + 5)]
+    alone = torch.cat([source.token_layers([sentence]) for sentence in many], dim=1)
+    torch.testing.assert_close(source.token_layers(many), alone, rtol=1e-6, atol=1e-7)
+    assert source.token_layers([]).shape == (1, 0, 10)
+    assert torch.equal(CachedLayers(source)._rows_of([("a", "cab")]), source.token_layers([("a", "cab")])[0])
+
+
+@pytest.mark.parametrize("holder", ["dictionary", "tokenizer"])
+@pytest.mark.parametrize("settings", [{"_use_new_zipfile_serialization": False}, {"pickle_protocol": 4}])
+def test_the_files_of_flair(tmp_path, folder, flair_classes, holder, settings):
+    theirs = tmp_path / "flair"
+    theirs.mkdir()
+    for seed, (way, forward) in enumerate([("z-forward", True), ("a-backward", False)]):
+        held = {holder: flair_classes[holder]()}
+        save_flair(theirs / f"{way}.pt", tensors_of(seed), forward, held, **settings)
+    source, arrays = Flair(str(theirs)), Flair(str(folder))
+    assert source.fingerprint() == arrays.fingerprint(), "the same LMs in another format"
+    assert torch.equal(source.token_layers(SENTENCES), arrays.token_layers(SENTENCES))
+
+
+def test_a_change_of_weights_or_characters_is_another_source(tmp_path, folder):
+    before = Flair(str(folder)).fingerprint()
+    listed = folder / "forward.chars.json"
+    listed.write_text(json.dumps([*CHARACTERS[:-2], ".", "é"]), encoding="utf-8")
+    assert Flair(str(folder)).fingerprint() != before
+
+
+def test_errors_name_the_file_and_what_is_wrong(tmp_path, folder, flair_classes):
+    with pytest.raises(InputError, match=r"source\.weights: expected a folder .* flair/news, flair/news-fast"):
+        Flair("flair/new")
+    (folder / "backward.npz").rename(folder / "forward-2.npz")
+    with pytest.raises(InputError, match=r"forward-2\.npz: expected arrays, .* in forward-2\.chars\.json"):
+        Flair(str(folder))
+    (folder / "forward-2.npz").unlink()
+    with pytest.raises(InputError, match=r"expected one forward and one backward .* found forward\.npz"):
+        Flair(str(folder))
+    (folder / "forward.chars.json").write_text('["a"]')
+    with pytest.raises(
+        InputError, match=r"forward\.npz: the tensor encoder\.weight: expected .*\(1, 3\), found .*12, 3"
+    ):
+        Flair(str(folder))
+    (folder / "forward.npz").unlink()
+    held = {"dictionary": flair_classes["dictionary"]()}
+    save_flair(folder / "lm.pt", tensors_of(0), True, {**held, "recurrent_type": "GRU"})
+    with pytest.raises(InputError, match=r"lm\.pt: expected an LSTM without a projection, found recurrent_type=gru"):
+        Flair(str(folder))
+    save_flair(folder / "lm.pt", tensors_of(0), True, {})
+    with pytest.raises(InputError, match=r"lm\.pt: expected the characters of the model, found None"):
+        Flair(str(folder))
+    torch.save([1], folder / "lm.pt")
+    with pytest.raises(InputError, match=r"lm\.pt: expected a language model of flair, with a state_dict, found \[1\]"):
+        Flair(str(folder))
