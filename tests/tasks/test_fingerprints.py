@@ -5,7 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
@@ -133,14 +133,16 @@ def test_arms_differ_only_under_features(runs):
     assert len(recipes) >= 20
     for name, (first, *others) in recipes.items():
         assert first.keys() >= {"task", "trainer", "data", "seed"}
-        assert len(others) >= 6
+        assert others
         assert all(other == first for other in others), name
+    arms = Counter(task for task, _, _ in runs)
+    assert min(arms.values()) >= 9
 
 
 def test_probes_read_one_thing_alone(runs):
     """Frozen layers or word vectors, which are frozen as well; without characters."""
     probes = {names: config.features for names, config in runs.items() if names[0].endswith("_probe")}
-    assert len(probes) >= 28
+    assert len(probes) >= 20
     for names, features in probes.items():
         assert (features.words is None) == bool(features.all_frozen()), names
         assert features.characters is None
