@@ -126,11 +126,7 @@ class Bilm(nn.Module):
 
     def fingerprint(self) -> str:
         """The sha256 of the current options and weights; it does not depend on the file format."""
-        digest = hashlib.sha256(self.options.canonical().encode())
-        for name, tensor in sorted(self.state_dict().items()):
-            digest.update(f"{name} {tuple(tensor.shape)}".encode())
-            digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
-        return digest.hexdigest()
+        return weights_hash(self, self.options.canonical())
 
     def layers(self, sentences: Sequence[Sentence], state: CarriedState | None = None) -> Tensor:
         """The layers of a padded batch, (n_layers, sentences, tokens, dim), zero at padding."""
@@ -246,6 +242,15 @@ class _Text:
             first = last
 
 
+def weights_hash(module: nn.Module, options: str) -> str:
+    """The sha256 of options and of all weights, whatever their precision in a file."""
+    digest = hashlib.sha256(options.encode())
+    for name, tensor in sorted(module.state_dict().items()):
+        digest.update(f"{name} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
 def random_bilm(size: str | BilmOptions, seed: int) -> Bilm:
     """An untrained biLM of a named size (tiny, small, medium, original) or of any options; equal for equal seeds.
 
@@ -257,9 +262,15 @@ def random_bilm(size: str | BilmOptions, seed: int) -> Bilm:
             raise InputError(f"unknown biLM size {size!r}; expected one of {', '.join(SIZES)}, or BilmOptions")
         size = SIZES[size]
     bilm = Bilm(size)
+    draw_weights(bilm, seed)
+    return bilm
+
+
+def draw_weights(module: nn.Module, seed: int) -> None:
+    """Draws all weights of a biLM, or of another model with its encoder, in the order of their names."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
-        for name, parameter in sorted(bilm.named_parameters()):
+        for name, parameter in sorted(module.named_parameters()):
             if name.endswith("carry.bias"):
                 parameter.fill_(-2.0)  # highways start by passing their input through
             elif name.endswith("bias"):
@@ -270,4 +281,3 @@ def random_bilm(size: str | BilmOptions, seed: int) -> Bilm:
                 fan_in = parameter[0].numel()
                 bound = math.sqrt(3.0 / fan_in)  # unit gain
                 parameter.uniform_(-bound, bound, generator=generator)
-    return bilm

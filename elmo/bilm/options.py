@@ -105,6 +105,8 @@ class BilmOptions:
             where: its name in errors, such as the file name.
         """
         try:
+            if "transformer" in content:
+                raise InputError("expected a biLM, found a masked LM; features=masked and elmo.load_masked read it")
             lstm, words = content["lstm"], content.get("word_embedding")
             # Only a biLM with words can do without a character encoder.
             characters = content.get("char_cnn", _NO_CHARACTERS) if words else content["char_cnn"]
@@ -143,13 +145,7 @@ class BilmOptions:
     @classmethod
     def from_text(cls, text: str | bytes, where: str) -> BilmOptions:
         """The options in the text of an options.json; `where` names it in an error."""
-        try:
-            content = json.loads(text)
-        except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, or nested too deeply
-            raise InputError(f"{where}: expected a JSON object, but it does not parse: {error}") from error
-        if not isinstance(content, dict):
-            raise InputError(f"{where}: expected a JSON object, found a {type(content).__name__}")
-        return cls.from_json(content, where)
+        return cls.from_json(json_object(text, where), where)
 
     def to_json(self) -> dict[str, Any]:
         """The options as bilm-tf and AllenNLP read them; both clip keys are always present."""
@@ -182,6 +178,17 @@ class BilmOptions:
         """A normal form: equal options give equal strings, however their file was written."""
         clips = {name: _optional_float(getattr(self, name)) for name in ("cell_clip", "projection_clip")}  # 3 is 3.0
         return json.dumps({**asdict(self), **clips}, sort_keys=True)
+
+
+def json_object(text: str | bytes, where: str) -> dict[str, Any]:
+    """The JSON object in the text of a file of options; `where` names it in an error."""
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, or nested too deeply
+        raise InputError(f"{where}: expected a JSON object, but it does not parse: {error}") from error
+    if not isinstance(content, dict):
+        raise InputError(f"{where}: expected a JSON object, found a {type(content).__name__}")
+    return content
 
 
 _NO_CHARACTERS: dict[str, Any] = {"filters": (), "embedding": {"dim": 0}}

@@ -12,9 +12,10 @@ projection have 3 % of the weights, but in int8 they would raise the error of la
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -34,7 +35,6 @@ SAFETENSORS_SUFFIX = ".safetensors"
 WEIGHTS_SUFFIXES = (SAFETENSORS_SUFFIX, *HDF5_SUFFIXES)
 PRECISIONS = {"float32": torch.float32, "float16": torch.float16, "int8": torch.int8}
 LEVELS = 127  # of int8, on either side of zero
-_IN_INT8 = ("CNN_high_", "RNN_", "word_embed")  # their biases excepted
 SHIPPED = Path(__file__).parents[1] / "pretrained"  # one folder for each biLM in this package
 
 
@@ -43,7 +43,7 @@ def _same(tensor: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class _Entry:
+class Entry:
     """One tensor: its name and shape in the file, its name in the module, and the conversions between both."""
 
     file_name: str
@@ -51,18 +51,12 @@ class _Entry:
     module_name: str
     to_module: Callable[[Tensor], Tensor] = _same
     to_file: Callable[[Tensor], Tensor] | None = None  # None: `to_module` is its own inverse
+    scale_shape: tuple[int, ...] | None = None  # of its steps if it is int8, broadcasts to `shape`; None: never int8
 
     @property
     def scale_name(self) -> str:
         """The name of its steps in a file, if it is int8."""
         return f"{self.file_name}_scale"
-
-    @property
-    def scale_shape(self) -> tuple[int, ...] | None:
-        """The shape of its steps in a file, which broadcasts to `shape`; None if it is never int8."""
-        if len(self.shape) == 1 or not self.file_name.startswith(_IN_INT8):
-            return None
-        return (self.shape[0], 1) if self.file_name == "word_embed" else (1, self.shape[1])
 
 
 def _transposed(tensor: Tensor) -> Tensor:
@@ -83,7 +77,7 @@ def _swap_gates(tensor: Tensor) -> Tensor:
     return torch.cat([first, third, second, fourth])
 
 
-def _entries(options: BilmOptions) -> Iterator[_Entry]:
+def _entries(options: BilmOptions) -> Iterator[Entry]:
     """Every tensor of a biLM with these options."""
 
     def gates_to_module(tensor: Tensor) -> Tensor:
@@ -96,33 +90,38 @@ def _entries(options: BilmOptions) -> Iterator[_Entry]:
     encoder, spelled = "encoder", projection  # name of the character encoder, and width of its vectors
     if options.words:
         encoder, spelled = "encoder.characters", options.char_output_dim if options.filters else 0
-        yield _Entry("word_embed", (len(options.words), options.word_dim), "encoder.words.weight")
+        shape = (len(options.words), options.word_dim)
+        yield Entry("word_embed", shape, "encoder.words.weight", scale_shape=(len(options.words), 1))
         if options.word_dim + spelled != projection:
             shape = (options.word_dim + spelled, projection)
-            yield _Entry("word_proj/W_proj", shape, "encoder.projection.weight", _transposed)
-            yield _Entry("word_proj/b_proj", (projection,), "encoder.projection.bias")
+            yield Entry("word_proj/W_proj", shape, "encoder.projection.weight", _transposed)
+            yield Entry("word_proj/b_proj", (projection,), "encoder.projection.bias")
     if options.filters:
-        yield _Entry("char_embed", (N_CHARACTERS, options.char_dim), f"{encoder}.characters.weight")
+        yield Entry("char_embed", (N_CHARACTERS, options.char_dim), f"{encoder}.characters.weight")
         for i, (width, n) in enumerate(options.filters):
             window = (1, width, options.char_dim, n)
-            yield _Entry(f"CNN/W_cnn_{i}", window, f"{encoder}.convolutions.{i}.weight", _conv_to_module, _conv_to_file)
-            yield _Entry(f"CNN/b_cnn_{i}", (n,), f"{encoder}.convolutions.{i}.bias")
+            yield Entry(f"CNN/W_cnn_{i}", window, f"{encoder}.convolutions.{i}.weight", _conv_to_module, _conv_to_file)
+            yield Entry(f"CNN/b_cnn_{i}", (n,), f"{encoder}.convolutions.{i}.bias")
         for i in range(options.n_highway):
             for gate in ("carry", "transform"):
                 module = f"{encoder}.highways.{i}.{gate}"
-                yield _Entry(f"CNN_high_{i}/W_{gate}", (filters, filters), f"{module}.weight", _transposed)
-                yield _Entry(f"CNN_high_{i}/b_{gate}", (filters,), f"{module}.bias")
+                shape = (filters, filters)
+                scale = (1, filters)
+                yield Entry(f"CNN_high_{i}/W_{gate}", shape, f"{module}.weight", _transposed, scale_shape=scale)
+                yield Entry(f"CNN_high_{i}/b_{gate}", (filters,), f"{module}.bias")
         if filters != spelled:
-            yield _Entry("CNN_proj/W_proj", (filters, spelled), f"{encoder}.projection.weight", _transposed)
-            yield _Entry("CNN_proj/b_proj", (spelled,), f"{encoder}.projection.bias")
+            yield Entry("CNN_proj/W_proj", (filters, spelled), f"{encoder}.projection.weight", _transposed)
+            yield Entry("CNN_proj/b_proj", (spelled,), f"{encoder}.projection.bias")
     for direction in (0, 1):
         for layer in range(options.n_layers):
             file = f"RNN_{direction}/RNN/MultiRNNCell/Cell{layer}/LSTMCell"
             module = f"directions.{direction}.{layer}"
             gates = (2 * projection, 4 * cell)
-            yield _Entry(f"{file}/W_0", gates, f"{module}.weight", gates_to_module, gates_to_file)
-            yield _Entry(f"{file}/B", (4 * cell,), f"{module}.bias", _swap_gates)
-            yield _Entry(f"{file}/W_P_0", (cell, projection), f"{module}.projection", _transposed)
+            scale = (1, 4 * cell)
+            yield Entry(f"{file}/W_0", gates, f"{module}.weight", gates_to_module, gates_to_file, scale)
+            yield Entry(f"{file}/B", (4 * cell,), f"{module}.bias", _swap_gates)
+            shape, scale = (cell, projection), (1, projection)
+            yield Entry(f"{file}/W_P_0", shape, f"{module}.projection", _transposed, scale_shape=scale)
 
 
 def load_bilm(weights: Path | str, options: Path | str | None = None) -> Bilm:
@@ -138,10 +137,9 @@ def load_bilm(weights: Path | str, options: Path | str | None = None) -> Bilm:
         InputError: a file is missing or damaged, the options do not describe a biLM, or a tensor is missing or does
             not have the shape that the options define.
     """
-    path = _weights_file(find_weights(weights))
-    chosen = BilmOptions.from_file(Path(options)) if options is not None else _find_options(path)
-    read = _read_safetensors if path.suffix == SAFETENSORS_SUFFIX else _read_hdf5
-    state = read(path, chosen)  # checks the shapes before a large model is made
+    path = weights_file(find_weights(weights))
+    chosen = BilmOptions.from_file(Path(options)) if options is not None else BilmOptions.from_text(*options_text(path))
+    state = read_weights(path, list(_entries(chosen)))  # checks the shapes before a large model is made
     bilm = Bilm(chosen)
     bilm.load_state_dict(state)
     return bilm
@@ -149,7 +147,7 @@ def load_bilm(weights: Path | str, options: Path | str | None = None) -> Bilm:
 
 def bilm_files(weights: Path | str, options: Path | str | None = None) -> list[Path]:
     """The files that `load_bilm` may read with these arguments; not all need to exist."""
-    path = _weights_file(find_weights(weights))
+    path = weights_file(find_weights(weights))
     return [path, *([_options_path(path), path.with_name("options.json")] if options is None else [Path(options)])]
 
 
@@ -192,27 +190,36 @@ def save_bilm(bilm: Bilm, path: Path | str, dtype: torch.dtype = torch.float32) 
     Raises:
         InputError: the suffix is unknown, or has no form for this dtype.
     """
-    path = Path(path)
+    save_weights(Path(path), _entries(bilm.options), bilm.state_dict(), bilm.options.to_json(), dtype)
+
+
+def save_weights(
+    path: Path,
+    entries: Iterable[Entry],
+    state: Mapping[str, Tensor],
+    options: Mapping[str, Any],
+    dtype: torch.dtype,
+) -> None:
+    """Writes the tensors of a module, and options.json next to them; see `save_bilm`."""
     if dtype == torch.int8 and path.suffix != SAFETENSORS_SUFFIX:
         raise InputError(
             f"{path}: expected a name ending in .safetensors for int8 weights, found {path.suffix!r}; bilm-tf's HDF5 "
             "has no place for their scales"
         )
-    state = bilm.state_dict()
     tensors = {}
-    for item in _entries(bilm.options):
+    for item in entries:
         tensor = (item.to_file or item.to_module)(state[item.module_name]).cpu()
         if dtype == torch.int8 and item.scale_shape is not None:
             tensor, tensors[item.scale_name] = _rounded(tensor, item.scale_shape)
         else:
             tensor = tensor.to(torch.float16 if dtype == torch.int8 else dtype)
         tensors[item.file_name] = tensor.contiguous()
-    options = json.dumps(bilm.options.to_json(), indent=2) + "\n"
+    text = json.dumps(options, indent=2) + "\n"
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as partial:
         if path.suffix == SAFETENSORS_SUFFIX:
             # save_file would make a file that only its owner can read.
-            partial.write_bytes(save(tensors, metadata={"options": options}))
+            partial.write_bytes(save(tensors, metadata={"options": text}))
         elif path.suffix in HDF5_SUFFIXES:
             with h5py.File(partial, "w") as file:
                 for name, tensor in tensors.items():
@@ -220,7 +227,13 @@ def save_bilm(bilm: Bilm, path: Path | str, dtype: torch.dtype = torch.float32) 
         else:
             raise InputError(f"{path}: expected a name ending in .safetensors or .hdf5, found {path.suffix!r}")
     with replacing(_options_path(path)) as partial:
-        partial.write_text(options, encoding="utf-8")
+        partial.write_text(text, encoding="utf-8")
+
+
+def read_weights(path: Path, entries: Sequence[Entry]) -> dict[str, Tensor]:
+    """The tensors of a module from a weights file, by their names in the module."""
+    read = _read_safetensors if path.suffix == SAFETENSORS_SUFFIX else _read_hdf5
+    return read(path, entries)
 
 
 def _rounded(tensor: Tensor, scale_shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
@@ -231,23 +244,25 @@ def _rounded(tensor: Tensor, scale_shape: tuple[int, ...]) -> tuple[Tensor, Tens
 
 
 def _check_shapes(
-    options: BilmOptions, found: Mapping[str, tuple[int, ...]], path: Path, in_steps: Collection[str] = ()
+    entries: Iterable[Entry], found: Mapping[str, tuple[int, ...]], path: Path, in_steps: Collection[str] = ()
 ) -> None:
     """Refuses a file whose tensors do not match the options, and names the first one.
 
     Args:
-        options: of the biLM.
+        entries: what the options define.
         found: names and shapes in the file.
         path: the file.
         in_steps: names of tensors that need scales.
     """
     expected: dict[str, tuple[int, ...]] = {}
-    for item in _entries(options):
+    for item in entries:
         expected[item.file_name] = item.shape
         if item.file_name in in_steps and item.scale_shape is not None:
             expected[item.scale_name] = item.scale_shape
     # Further tensors of the network mean that the options belong to another model.
-    extra = sorted(name for name in found if name.startswith(("CNN", "RNN_", "word_")) and name not in expected)
+    extra = sorted(
+        name for name in found if name.startswith(("CNN", "RNN_", "word_", "blocks.")) and name not in expected
+    )
     for name in (*expected, *extra):
         wanted, there = (f"shape {shapes[name]}" if name in shapes else "none" for shapes in (expected, found))
         if wanted != there:
@@ -257,10 +272,10 @@ def _check_shapes(
             )
 
 
-def _module_tensors(options: BilmOptions, read: Callable[[str], Tensor], path: Path) -> dict[str, Tensor]:
+def _module_tensors(entries: Iterable[Entry], read: Callable[[str], Tensor], path: Path) -> dict[str, Tensor]:
     """The module's state dict, from a file whose shapes were checked."""
     state = {}
-    for item in _entries(options):
+    for item in entries:
         tensor = read(item.file_name).float()
         if not bool(torch.isfinite(tensor).all()):
             raise InputError(
@@ -271,7 +286,8 @@ def _module_tensors(options: BilmOptions, read: Callable[[str], Tensor], path: P
     return state
 
 
-def _weights_file(path: Path) -> Path:
+def weights_file(path: Path) -> Path:
+    """The weights file that a path stands for: itself, or the one in this folder."""
     if path.is_dir():
         candidates = sorted(item for item in path.iterdir() if item.suffix in WEIGHTS_SUFFIXES)
         # The folder may also hold embeddings in HDF5.
@@ -286,17 +302,17 @@ def _weights_file(path: Path) -> Path:
     return path
 
 
-def _find_options(path: Path) -> BilmOptions:
-    """The options of a weights file: inside it, or next to it under AllenNLP's name or as options.json."""
+def options_text(path: Path) -> tuple[str | bytes, str]:
+    """The options of a weights file and where they are: in it, or next to it by AllenNLP's rule or as options.json."""
     if path.suffix == SAFETENSORS_SUFFIX:
         with _open_safetensors(path) as file:
             content = (file.metadata() or {}).get("options")
         if content is not None:
-            return BilmOptions.from_text(content, f"{path} (metadata)")
+            return content, f"{path} (metadata)"
     named = _options_path(path)
     for candidate in (named, path.with_name("options.json")):
         if candidate.is_file():
-            return BilmOptions.from_file(candidate)
+            return candidate.read_bytes(), str(candidate)
     raise InputError(f"{path}: found neither {named.name} nor options.json next to the weights; name it with --options")
 
 
@@ -312,16 +328,16 @@ def _open_safetensors(path: Path) -> safe_open:
         raise InputError(f"{path}: not a readable safetensors file, perhaps cut short: {error}") from error
 
 
-def _read_safetensors(path: Path, options: BilmOptions) -> dict[str, Tensor]:
+def _read_safetensors(path: Path, entries: Sequence[Entry]) -> dict[str, Tensor]:
     with _open_safetensors(path) as file:
         names = file.keys()
         parts = {name: file.get_slice(name) for name in names}
         scales = {
             item.file_name: item.scale_name
-            for item in _entries(options)
+            for item in entries
             if item.scale_shape and item.file_name in parts and parts[item.file_name].get_dtype() == "I8"
         }
-        _check_shapes(options, {name: tuple(part.get_shape()) for name, part in parts.items()}, path, scales)
+        _check_shapes(entries, {name: tuple(part.get_shape()) for name, part in parts.items()}, path, scales)
 
         def read(name: str) -> Tensor:
             tensor: Tensor = file.get_tensor(name)
@@ -335,7 +351,7 @@ def _read_safetensors(path: Path, options: BilmOptions) -> dict[str, Tensor]:
                 )
             return tensor
 
-        return _module_tensors(options, read, path)
+        return _module_tensors(entries, read, path)
 
 
 def _checked_scale(scale: Tensor, name: str, path: Path) -> Tensor:
@@ -349,7 +365,7 @@ def _checked_scale(scale: Tensor, name: str, path: Path) -> Tensor:
     return scale
 
 
-def _read_hdf5(path: Path, options: BilmOptions) -> dict[str, Tensor]:
+def _read_hdf5(path: Path, entries: Sequence[Entry]) -> dict[str, Tensor]:
     shapes: dict[str, tuple[int, ...]] = {}
 
     def visit(name: str, item: object) -> None:
@@ -360,9 +376,9 @@ def _read_hdf5(path: Path, options: BilmOptions) -> dict[str, Tensor]:
     try:
         with h5py.File(path, "r") as file:
             file.visititems(visit)
-            _check_shapes(options, shapes, path)
+            _check_shapes(entries, shapes, path)
             return _module_tensors(
-                options, lambda name: torch.from_numpy(np.asarray(file[name], dtype=np.float32)), path
+                entries, lambda name: torch.from_numpy(np.asarray(file[name], dtype=np.float32)), path
             )
     except (OSError, RuntimeError) as error:  # h5py raises either for a damaged file
         raise InputError(f"{path}: not a readable HDF5 file, perhaps cut short: {error}") from error
