@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from elmo.bilm.weight_files import load_bilm, save_bilm
     from elmo.common.errors import InputError
     from elmo.layer import Elmo, ElmoOutput
+    from elmo.masked.model import MaskedLm
+    from elmo.masked.weight_files import load_masked
     from elmo.mix import ScalarMix
     from elmo.sources.source import FrozenSource
     from elmo.tokeniser import tokenise
@@ -27,8 +29,10 @@ __all__ = [
     "ElmoOutput",
     "FrozenSource",
     "InputError",
+    "MaskedLm",
     "ScalarMix",
     "load_bilm",
+    "load_masked",
     "random_bilm",
     "save_bilm",
     "tokenise",
@@ -40,6 +44,8 @@ _MODULES = {
     "elmo.bilm.weight_files": ("load_bilm", "save_bilm"),
     "elmo.common.errors": ("InputError",),
     "elmo.layer": ("Elmo", "ElmoOutput"),
+    "elmo.masked.model": ("MaskedLm",),
+    "elmo.masked.weight_files": ("load_masked",),
     "elmo.mix": ("ScalarMix",),
     "elmo.sources.source": ("FrozenSource",),
     "elmo.tokeniser": ("tokenise",),

@@ -1,18 +1,20 @@
-"""The biLM as a source of frozen layers."""
+"""The biLM, or a masked LM trained in its place, as a source of frozen layers."""
 
 from __future__ import annotations
 
 from elmo.bilm.model import Bilm
-from elmo.bilm.weight_files import WEIGHTS_SUFFIXES, find_weights, load_bilm
+from elmo.bilm.weight_files import WEIGHTS_SUFFIXES, find_weights
+from elmo.masked.model import MaskedLm
+from elmo.masked.weight_files import load_either
 
 FileState = tuple[str, int, int]  # path, time of the last change, size
 
 
-def trained(weights: str) -> Bilm:
-    """The biLM of weights by name or path."""
-    bilm = load_bilm(weights)
-    bilm.remember_words()
-    return bilm
+def trained(weights: str) -> Bilm | MaskedLm:
+    """The biLM or the masked LM of weights by name or path."""
+    model = load_either(weights)
+    model.remember_words()
+    return model
 
 
 def file_states(weights: str) -> tuple[FileState, ...]:

@@ -1,0 +1,1 @@
+"""Masked LM: a transformer that reads whole sentences, its options and its weight files."""

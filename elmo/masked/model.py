@@ -1,0 +1,236 @@
+"""The masked LM: a transformer encoder over the word vectors of a biLM's encoder.
+
+Blocks are pre-norm: each adds to a residual stream and reads it through a layer norm without parameters. Positions are
+rotations of queries and keys (RoPE), so there is no table of positions. A sentence is read between <S> and </S>.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, pairwise
+from typing import NamedTuple, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from elmo.bilm.characters import END_OF_SENTENCE, START_OF_SENTENCE
+from elmo.bilm.encoder import WORDS_IN_A_BLOCK, WordMemory, encoder_of
+from elmo.bilm.model import draw_weights, weights_hash
+from elmo.bilm.sentences import Sentence, refuse_plain_text
+from elmo.common.device import upload
+from elmo.masked.options import MaskedOptions
+
+BASE = 10_000.0  # of RoPE's wavelengths
+
+Shapes = Sequence[tuple[int, int]]
+"""(sentences, positions) of each group of consecutive rows; sentences of a group are equally long."""
+
+
+class TransformerBlock(nn.Module):
+    """Weights of one block; queries, keys and values are one product."""
+
+    def __init__(self, dim: int, feedforward_dim: int) -> None:
+        super().__init__()
+        self.attention_in = nn.Linear(dim, 3 * dim)
+        self.attention_out = nn.Linear(dim, dim)
+        self.feed_in = nn.Linear(dim, feedforward_dim)
+        self.feed_out = nn.Linear(feedforward_dim, dim)
+
+
+class MaskedLm(nn.Module):
+    """A masked LM as a source of frozen layers; see `elmo.FrozenSource`.
+
+    Layer 0 is the encoder's vector, layer j the residual stream after block j, all after layer norm: layer j is what
+    block j + 1 reads.
+    """
+
+    def __init__(self, options: MaskedOptions) -> None:
+        super().__init__()
+        self.options = options
+        with torch.random.fork_rng(devices=[]):  # the caller's random state must not change
+            self.encoder = encoder_of(options.encoder)
+            self.mask = nn.Parameter(torch.zeros(options.dim))  # read in place of a masked word
+            blocks = (TransformerBlock(options.dim, options.feedforward_dim) for _ in range(options.n_layers))
+            self.blocks = nn.ModuleList(blocks)
+            self.head = nn.Linear(options.dim, options.output_dim)  # for predictions alone
+        self.requires_grad_(False)
+        self._memory: WordMemory | None = None
+
+    def remember_words(self) -> None:
+        """Caches the vectors of words from now on; weights must not change afterwards."""
+        self._memory = WordMemory(self.encoder)
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Width to store for each layer."""
+        return (self.options.dim,) * (self.options.n_layers + 1)
+
+    @property
+    def device(self) -> torch.device:
+        """The device of weights and layers."""
+        return self.mask.device
+
+    def fingerprint(self) -> str:
+        """The sha256 of the current options and weights; it does not depend on the precision of the file."""
+        return weights_hash(self, self.options.canonical())
+
+    @torch.no_grad()
+    def token_layers(self, sentences: Sequence[Sentence]) -> Tensor:
+        """The layers of all tokens, sentence after sentence without padding, (layers, tokens, dim).
+
+        Nothing is masked. A sentence longer than `options.longest` is read in windows, see `windows`.
+        """
+        refuse_plain_text(sentences)
+        if not any(sentences):
+            return self.mask.new_zeros(len(self.widths), 0, self.options.dim)
+        found = _Rows.of(sentences, self.options.longest)
+        vectors = (self._memory or self.encoder).encode_words(found.words)  # (words, dim)
+        numbers = found.numbers
+        if self.device.type == "cpu":
+            # Libraries multiply few rows in another order than many. A sentence's layers must not depend on the others.
+            numbers = np.pad(numbers, (0, -len(numbers) % WORDS_IN_A_BLOCK))
+        x = vectors[upload(numbers, self.device)]
+        kept = upload(found.kept, self.device)
+        result = x.new_empty(len(self.widths), len(kept), self.options.dim)
+        for into, layer in zip(result, self.layers(x, found.shapes), strict=True):
+            torch.index_select(layer, 0, kept, out=into)
+        return result
+
+    def layers(
+        self,
+        x: Tensor,
+        shapes: Shapes,
+        there: Tensor | None = None,
+        dtype: torch.dtype = torch.float32,
+        dropout: float = 0.0,
+    ) -> Iterator[Tensor]:
+        """Yields layer after layer, (rows, dim) in single precision.
+
+        Args:
+            x: vectors of words, sentence after sentence, (rows, dim); rows after the last group attend to nothing.
+            shapes: groups of sentences.
+            there: true for positions that are attended to, (sentences, positions) of a single group; None for all.
+            dtype: of all products.
+            dropout: on the input, and on what each half of a block adds to the stream.
+        """
+        turns = [_turns(length, self.options, x.device, dtype) for _, length in shapes]
+        x = _norm(x.float())
+        yield x
+        x = functional.dropout(x, dropout)
+        for block in cast(Iterable[TransformerBlock], self.blocks):
+            read = _linear(block.attention_in, _norm(x), dtype)  # (rows, 3 * dim)
+            joined = _linear(block.attention_out, self._attended(read, shapes, turns, there), dtype)
+            x = x + functional.dropout(joined, dropout)
+            inner = functional.gelu(_linear(block.feed_in, _norm(x), dtype))
+            x = x + functional.dropout(_linear(block.feed_out, inner, dtype), dropout)
+            yield _norm(x)
+
+    def _attended(self, read: Tensor, shapes: Shapes, turns: Sequence[Tensor], there: Tensor | None) -> Tensor:
+        """What each position takes from its sentence, all heads next to each other, (rows, dim)."""
+        found, start = [], 0
+        mask = None if there is None else there[:, None, None, :]  # (sentences, heads, queries, keys)
+        for (n, length), turn in zip(shapes, turns, strict=True):
+            parts = read[start : start + n * length].view(n, length, 3, self.options.n_heads, -1)
+            query, key, value = parts.permute(2, 0, 3, 1, 4)  # (sentences, heads, positions, head_dim) each
+            out = functional.scaled_dot_product_attention(_turned(query, turn), _turned(key, turn), value, mask)
+            found.append(out.transpose(1, 2).reshape(n * length, -1))
+            start += n * length
+        if start < len(read):
+            found.append(read.new_zeros(len(read) - start, self.options.dim))
+        return torch.cat(found)
+
+    def hidden(self, top: Tensor, dtype: torch.dtype) -> Tensor:
+        """What the output layer reads, from rows of the last layer: (rows, dim) -> (rows, output_dim)."""
+        return _linear(self.head, top, dtype)
+
+
+def _norm(x: Tensor) -> Tensor:
+    return functional.layer_norm(x, x.shape[-1:])
+
+
+def _linear(layer: nn.Linear, x: Tensor, dtype: torch.dtype) -> Tensor:
+    return functional.linear(x.to(dtype), layer.weight.to(dtype), layer.bias.to(dtype))
+
+
+def _turns(length: int, options: MaskedOptions, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """Cosine and sine of each position's angles, (2, positions, head_dim / 2)."""
+    half = options.dim // options.n_heads // 2
+    rates = BASE ** (-torch.arange(half, device=device, dtype=torch.float32) / half)
+    angles = torch.arange(length, device=device, dtype=torch.float32)[:, None] * rates
+    return torch.stack([angles.cos(), angles.sin()]).to(dtype)
+
+
+def _turned(x: Tensor, turn: Tensor) -> Tensor:
+    """Rotates pairs of values by their position: value i goes with value i + head_dim / 2."""
+    first, second = x.chunk(2, dim=-1)
+    cos, sin = turn
+    return torch.cat([first * cos - second * sin, first * sin + second * cos], dim=-1)
+
+
+class Window(NamedTuple):
+    """Words `start` to `end` of a text, of which `first` to `last` get their layers here."""
+
+    start: int
+    end: int
+    first: int
+    last: int
+
+
+def windows(length: int, longest: int) -> list[Window]:
+    """Overlapping windows over a text: one if it fits, else equally spaced ones that overlap by at least half.
+
+    A word's layers come from the window in which it is farthest from a cut.
+    """
+    count = 1 if length <= longest else 1 + math.ceil((length - longest) / (longest / 2))
+    size = min(length, longest)
+    starts = [round(i * (length - size) / max(1, count - 1)) for i in range(count)]
+    bounds = [0, *((a + b + size) // 2 for a, b in pairwise(starts)), length]
+    return [Window(start, start + size, *bounds[i : i + 2]) for i, start in enumerate(starts)]
+
+
+class _Rows(NamedTuple):
+    """A batch of sentences as rows: windows with marks, sorted by length so that equal ones form groups.
+
+    Attributes:
+        words: the distinct words.
+        numbers: index into `words` of each row.
+        shapes: groups of rows.
+        kept: the row of each token, in the order of the sentences.
+    """
+
+    words: list[str]
+    numbers: np.ndarray[tuple[int], np.dtype[np.int64]]
+    shapes: list[tuple[int, int]]
+    kept: np.ndarray[tuple[int], np.dtype[np.int64]]
+
+    @classmethod
+    def of(cls, sentences: Sequence[Sentence], longest: int) -> _Rows:
+        words = dict.fromkeys(chain((START_OF_SENTENCE, END_OF_SENTENCE), chain.from_iterable(sentences)))
+        number_of = dict(zip(words, range(len(words)), strict=True))
+        parts = [(sentence, part) for sentence in sentences if sentence for part in windows(len(sentence), longest)]
+        lengths = np.array([part.end - part.start + 2 for _, part in parts], dtype=np.int64)
+        order = np.argsort(lengths, kind="stable")
+        starts = np.empty_like(lengths)  # the row where each window begins
+        starts[order] = np.cumsum(lengths[order]) - lengths[order]
+        numbers = np.empty(lengths.sum(), dtype=np.int64)
+        kept = [np.zeros(0, dtype=np.int64)]
+        for (sentence, part), row in zip(parts, starts.tolist(), strict=True):
+            read = [START_OF_SENTENCE, *sentence[part.start : part.end], END_OF_SENTENCE]
+            numbers[row : row + len(read)] = [number_of[word] for word in read]
+            kept.append(row + 1 - part.start + np.arange(part.first, part.last))
+        sizes, counts = np.unique(lengths, return_counts=True)
+        return cls(list(words), numbers, list(zip(counts.tolist(), sizes.tolist(), strict=True)), np.concatenate(kept))
+
+
+def random_masked(options: MaskedOptions, seed: int) -> MaskedLm:
+    """An untrained masked LM; equal for equal seeds."""
+    model = MaskedLm(options)
+    draw_weights(model, seed)
+    with torch.no_grad():
+        for block in cast(Iterable[TransformerBlock], model.blocks):
+            for layer in (block.attention_out, block.feed_out):  # all together add about as much as the stream has
+                layer.weight /= math.sqrt(2 * options.n_layers)
+    return model

@@ -1,0 +1,57 @@
+"""Weight files of masked LMs: what is written is read back, rounded, and told from a biLM."""
+
+import json
+
+import pytest
+import torch
+
+from elmo import Bilm, InputError, load_bilm, load_masked, random_bilm, save_bilm
+from elmo.masked.model import random_masked
+from elmo.masked.weight_files import load_either, save_masked
+from tests.elmo.masked.naive import OPTIONS
+
+SENTENCES = [["we", "play"], ["包袱"]]
+
+
+@pytest.fixture(scope="module")
+def model():
+    return random_masked(OPTIONS, seed=5)
+
+
+@pytest.mark.parametrize(("dtype", "bound"), [(torch.float32, 0.0), (torch.float16, 5e-3), (torch.int8, 0.1)])
+def test_what_is_written_is_read_back(model, tmp_path, dtype, bound):
+    save_masked(model, tmp_path / "weights.safetensors", dtype)
+    found = load_masked(tmp_path)
+    assert found.options == model.options
+    error = (found.token_layers(SENTENCES) - model.token_layers(SENTENCES)).abs().max()
+    assert error <= bound
+    assert (found.fingerprint() == model.fingerprint()) == (dtype == torch.float32)
+    if dtype == torch.int8:
+        for name in ("blocks.1.feed_in.weight", "encoder.highways.0.carry.weight"):
+            exact = model.state_dict()[name]
+            step = exact.abs().amax(dim=1, keepdim=True) / 127
+            assert ((found.state_dict()[name] - exact).abs() <= 0.5001 * step).all()
+            assert not torch.equal(found.state_dict()[name], exact)
+        assert torch.equal(found.state_dict()["mask"], model.state_dict()["mask"].half().float())
+
+
+def test_the_options_tell_a_masked_lm_from_a_bilm(model, tmp_path):
+    save_masked(model, tmp_path / "masked" / "weights.safetensors")
+    save_bilm(random_bilm("tiny", 1), tmp_path / "bilm" / "weights.safetensors")
+    assert load_either(tmp_path / "masked").fingerprint() == model.fingerprint()
+    assert isinstance(load_either(tmp_path / "bilm"), Bilm)
+    with pytest.raises(InputError, match=r"expected a biLM, found a masked LM; features=masked .* read it"):
+        load_bilm(tmp_path / "masked")
+    with pytest.raises(InputError, match="not the options of a masked LM: 'transformer'"):
+        load_masked(tmp_path / "bilm")
+
+
+def test_a_file_that_does_not_match_its_options_is_refused(model, tmp_path):
+    path = tmp_path / "weights.hdf5"
+    save_masked(model, path)
+    options = json.loads((tmp_path / "options.json").read_text())
+    for key, value, tensor in (("feedforward_dim", 24, "feed_in.weight"), ("n_layers", 2, "2.attention_in")):
+        changed = {**options, "transformer": {**options["transformer"], key: value}}
+        (tmp_path / "options.json").write_text(json.dumps(changed))
+        with pytest.raises(InputError, match=rf"weights.hdf5: tensor 'blocks.*{tensor}.*Check that options"):
+            load_masked(tmp_path)
