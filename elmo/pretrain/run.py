@@ -1,4 +1,4 @@
-"""Pretraining run: builds the token store, trains, measures held-out perplexity, exports."""
+"""Pretraining run: builds the token store, trains, measures on held-out text, exports."""
 
 from __future__ import annotations
 
@@ -21,20 +21,19 @@ from elmo.common.progress import Meter, print_line
 from elmo.pretrain.corpus.build import build_store
 from elmo.pretrain.corpus.token_store import CorpusSettings, TokenStore
 from elmo.pretrain.model.export import export, load_model
-from elmo.pretrain.model.language_model import LanguageModel
 from elmo.pretrain.training.batches import Text, texts_of_store
 from elmo.pretrain.training.card import card, hardware
 from elmo.pretrain.training.checkpoint import CurveRow, RunFolder
+from elmo.pretrain.training.objective import OBJECTIVES, Measured, Objective, TrainedModel
 from elmo.pretrain.training.parallel import Workers, started
-from elmo.pretrain.training.perplexity import Perplexity, perplexity
 from elmo.pretrain.training.settings import Settings
-from elmo.pretrain.training.train import check_perplexity, precision, train
+from elmo.pretrain.training.train import check_finite, precision, train
 
 
 class Start(NamedTuple):
     """The initial model, the words that it predicts, and how text is tokenised."""
 
-    model: LanguageModel
+    model: TrainedModel
     vocabulary: list[str]
     tokenise: str
 
@@ -54,7 +53,7 @@ def pretrain(settings: Settings, command: list[str], console: Console) -> None:
     settings.budget.progress(0, 0, 0.0)  # raises early if no budget is set
     given = _given(settings)
     if given is None:
-        settings.model.options(settings.input, [UNKNOWN_WORD])  # raises early if the shape is invalid
+        OBJECTIVES[settings.objective].options(settings, [UNKNOWN_WORD])  # raises early if the shape is invalid
     device = choose_device(settings.device)
     out = Path(settings.out)
     busy = f"{out}: another process is training in this folder; wait for it, or name another out=DIR"
@@ -72,7 +71,9 @@ def _pretrain(
     settings: Settings, start: Start, store: TokenStore, command: list[str], console: Console, workers: Workers
 ) -> None:
     model, vocabulary, tokenise = start
-    out, device = Path(settings.out), model.bilm.device
+    out, device = Path(settings.out), model.core.device
+    objective = OBJECTIVES[settings.objective]
+    kind = objective.measured.kind
     identity = settings.identity() | {"store": store.fingerprint, "processes": workers.world}
     # Two checkpoints of weights and both averages, and two exports, in single precision.
     folder = RunFolder(out, identity, 4 * 9 * _size(model))
@@ -80,21 +81,23 @@ def _pretrain(
         print_line(console, f"{out}: this run is finished; see {out / 'export' / settings.name / 'card.md'}")
         return
     given = vocabulary if settings.init else None
-    train_text, heldout = texts_of_store(store, model.bilm.options.max_characters, given)
+    train_text, heldout = texts_of_store(store, model.core.encoder.options.max_characters, given)
     if not len(train_text.sentences):
         raise InputError(f"{store.folder}: the corpus has no training sentence; give more text")
-    before = _before(folder, model, heldout, console) if given and workers.first else None
+    before = _before(folder, objective, model, heldout, console) if given and workers.first else None
     workers.wait()
     with _watching(settings, workers) as watch:
         position = train(model, train_text, heldout, settings, folder, console, workers, watch)
     if workers.first:
-        trained = _measured(model, heldout, console, "perplexity", precision(settings.training.precision, device))
-        check_perplexity(trained, "the trained model")
+        dtype = precision(settings.training.precision, device)
+        trained = _measured(objective, model, heldout, console, kind, dtype)
+        check_finite(trained, "the trained model")
         print_line(console, f"exporting to {out / 'export'}")
         chosen = settings.export
         target = export(model, vocabulary, tokenise, out / "export", settings.name, chosen.softmax_mb, chosen.weights)
-        exported = _measured(load_model(target)[0].to(device), heldout, console, "perplexity of exported files")
-        check_perplexity(exported, f"the exported files, {target}, in {chosen.weights}")
+        files = load_model(target)[0].to(device)
+        exported = _measured(objective, files, heldout, console, f"{kind} of exported files")
+        check_finite(exported, f"the exported files, {target}, in {chosen.weights}")
         measured = {"before": before, "trained": trained, "exported": exported}
         facts = {
             "command": command,
@@ -103,17 +106,17 @@ def _pretrain(
             "exclude": store.header.get("exclude", []),
             "counts": store.header["counts"],
             "vocabulary": len(vocabulary),
-            "parameters": _size(model.bilm),
+            "parameters": _size(model.core),
             "hardware": hardware(device, workers.world),
             "position": asdict(position),
             "passes": position.tokens / train_text.predictions,
             "tokens_per_second": position.tokens_per_second,
-            "perplexity": {name: asdict(found) for name, found in measured.items() if found is not None},
+            kind.replace(" ", "_"): {name: vars(found) for name, found in measured.items() if found is not None},
         }
         with replacing(target / "card.md") as partial:
             partial.write_text(card(facts), encoding="utf-8")
         folder.finish(facts)
-        _report(console, facts, target)
+        _report(console, facts, objective, target)
     workers.wait()
 
 
@@ -135,8 +138,7 @@ def _store(settings: Settings, console: Console, workers: Workers) -> TokenStore
 def _random(settings: Settings, store: TokenStore) -> Start:
     """A new model for the words of the store."""
     vocabulary = store.vocabulary()
-    options = settings.model.options(settings.input, vocabulary)
-    return Start(LanguageModel.random(options, len(vocabulary), settings.seed), vocabulary, settings.tokenise)
+    return Start(OBJECTIVES[settings.objective].random(settings, vocabulary), vocabulary, settings.tokenise)
 
 
 def _given(settings: Settings) -> Start | None:
@@ -144,6 +146,12 @@ def _given(settings: Settings) -> Start | None:
     if settings.init is None:
         return None
     model, output = load_model(settings.init)
+    objective = OBJECTIVES[settings.objective]
+    if not isinstance(model, objective.model):
+        raise InputError(
+            f"init={settings.init}: expected a {objective.title}, since objective={settings.objective}, found another "
+            "model; name other weights, or the other objective"
+        )
     if output.tokenise != settings.tokenise:
         raise InputError(
             f"init={settings.init} was trained with tokenise={output.tokenise}, this run has tokenise="
@@ -152,25 +160,32 @@ def _given(settings: Settings) -> Start | None:
     return Start(model, output.vocabulary, output.tokenise)
 
 
-def _before(folder: RunFolder, model: LanguageModel, heldout: Text, console: Console) -> Perplexity | None:
-    """Held-out perplexity of the given weights, stored for resumed runs, which start with other weights."""
+def _before(
+    folder: RunFolder, objective: Objective, model: TrainedModel, heldout: Text, console: Console
+) -> Measured | None:
+    """The held-out value of the given weights, stored for resumed runs, which start with other weights."""
     path = folder.path / "before.json"
     if path.exists():
-        return Perplexity(**read_own_json(path))
-    found = _measured(model, heldout, console, "perplexity before training")
+        return objective.measured(**read_own_json(path))
+    found = _measured(objective, model, heldout, console, f"{objective.measured.kind} before training")
     if found is not None:
-        write_json(path, asdict(found))
+        write_json(path, vars(found))
     return found
 
 
 def _measured(
-    model: LanguageModel, heldout: Text, console: Console, title: str, dtype: torch.dtype = torch.float32
-) -> Perplexity | None:
-    """Held-out perplexity, with progress: on a CPU, or with much held-out text, it takes minutes."""
+    objective: Objective,
+    model: TrainedModel,
+    heldout: Text,
+    console: Console,
+    title: str,
+    dtype: torch.dtype = torch.float32,
+) -> Measured | None:
+    """The value of held-out text, with progress: on a CPU, or with much held-out text, it takes minutes."""
     if not len(heldout.sentences):
         return None
     with Meter(console, title, heldout.predictions) as meter:
-        return perplexity(model, heldout, dtype, meter)
+        return objective.measure(model, heldout, dtype, meter)
 
 
 @contextmanager
@@ -180,17 +195,18 @@ def _watching(settings: Settings, workers: Workers) -> Iterator[Callable[[CurveR
         yield None
         return
     with start_wandb(settings.wandb, Path(settings.out), settings.identity()) as run:
-        yield lambda row: run.log({k: v for k, v in asdict(row).items() if v is not None}, step=row.step)
+        yield lambda row: run.log({k: v for k, v in row.columns().items() if v is not None}, step=row.step)
 
 
-def _report(console: Console, facts: Mapping[str, Any], target: Path) -> None:
+def _report(console: Console, facts: Mapping[str, Any], objective: Objective, target: Path) -> None:
     step, tokens, seconds = facts["position"].values()
     speed = f"{facts['tokens_per_second']:,.0f} tokens/s"
     print_line(console, f"{step:,} steps, {tokens:,} tokens, {seconds / 60:.1f} minutes, {speed}")
     names = {"before": "before training", "trained": "trained", "exported": "exported files"}
-    for name, found in facts["perplexity"].items():
-        print_line(console, f"{names[name]}: {Perplexity(**found)}")
-    print_line(console, f"biLM: {target}")
+    for name, found in facts[objective.measured.kind.replace(" ", "_")].items():
+        print_line(console, f"{names[name]}: {objective.measured(**found)}")
+    print_line(console, f"{objective.title}: {target}")
     if facts["passes"] < 1:
-        warning = f"warning: this biLM read {facts['passes']:.2%} of its text, less than one pass; do not judge from it"
-        print_line(console, f"{warning} what a biLM contributes to a task", style="yellow")
+        title, read = objective.title, f"{facts['passes']:.2%} of its text, less than one pass"
+        warning = f"warning: this {title} read {read}; do not judge from it what a {title} contributes to a task"
+        print_line(console, warning, style="yellow")

@@ -18,6 +18,7 @@ from elmo.bilm.encoder import CharacterEncoder, Highway
 from elmo.bilm.lstm import ProjectedLstm
 from elmo.bilm.model import Bilm, random_bilm
 from elmo.bilm.options import BilmOptions
+from elmo.masked.model import MaskedLm
 from elmo.pretrain.corpus.token_store import UNKNOWN
 from elmo.pretrain.model.recurrence import both_directions
 from elmo.pretrain.model.softmax import OutputLayer
@@ -40,6 +41,22 @@ class LanguageModel(nn.Module):
         output = OutputLayer(n_words, options.projection_dim)
         output.draw(torch.Generator().manual_seed(seed))
         return cls(random_bilm(options, seed), output)
+
+    @property
+    def core(self) -> Bilm:
+        """What is exported to compute layers: all but the output layer."""
+        return self.bilm
+
+    def hidden(self, vectors: Tensor, inputs: Tensor, places: Tensor, dropout: float) -> Tensor:
+        """What the output layer reads for each target, (targets, projection_dim); see `layers`.
+
+        Args:
+            vectors: of the distinct words.
+            inputs: indices into `vectors`; every one has a target.
+            places: empty.
+            dropout: also on the result.
+        """
+        return functional.dropout(self.layers(vectors, inputs, dropout)[-1].flatten(0, 2), dropout)
 
     def layers(self, vectors: Tensor, inputs: Tensor, dropout: float = 0.0) -> list[Tensor]:
         """Outputs of each LSTM layer, (2, steps, sentences, projection_dim) each.
@@ -69,17 +86,17 @@ class LanguageModel(nn.Module):
         return found
 
 
-def word_vectors(bilm: Bilm, types: Tensor, spelled: Tensor, profile: Profile, dtype: torch.dtype) -> Tensor:
+def word_vectors(core: Bilm | MaskedLm, types: Tensor, spelled: Tensor, profile: Profile, dtype: torch.dtype) -> Tensor:
     """The encoder's vectors of distinct words, (types, projection_dim), computed in the precision `dtype`.
 
     Args:
-        bilm: has the encoder.
+        core: has the encoder.
         types: word numbers, (types,); numbers above the vocabulary have no row in a word table.
         spelled: their character ids, long spellings first, (types, max_characters).
         profile: groups of similar length.
         dtype: of all products.
     """
-    encoder = bilm.encoder
+    encoder = core.encoder
     if isinstance(encoder, CharacterEncoder):
         return _character_vectors(encoder, spelled, profile, dtype)
     rows = torch.where(types < encoder.words.num_embeddings, types, UNKNOWN)

@@ -89,21 +89,25 @@ def texts_of_store(
 
 @dataclass(frozen=True)
 class TokenBatch:
-    """A step's input: direction 0 reads <S> w1 .. wn and predicts w1 .. wn </S>, 1 does so from the other end.
+    """A step's input. A `Batcher` says what is read and predicted.
 
     Attributes:
         types: the distinct words read, long spellings first, (types,).
         profile: groups of `types` of similar length.
-        inputs: indices into `types`, (2, steps, sentences).
-        targets: word number of the next word, or IGNORED, (2, steps, sentences).
-        tokens: predictions in each direction, over all processes of a parallel run.
+        inputs: indices into `types`, of the batcher's shape.
+        targets: word numbers to predict, or IGNORED.
+        places: where in the flat inputs each target is; empty if every input has one target, in the same order.
+        tokens: words and ends of sentences read, over all processes of a parallel run.
+        predictions: targets that count, over all processes.
     """
 
     types: Array
     profile: Profile
     inputs: Array
     targets: Array
+    places: Array
     tokens: int
+    predictions: int
 
 
 def rounded(lengths: Array) -> Array:
@@ -121,15 +125,17 @@ class BatchPlan:
         sentences: to read.
         tokens: positions in a batch, padding included; a longer sentence gets a batch to itself.
         seed: of the order; None keeps sentences in order of length, for evaluation.
+        marks: positions of a sentence in addition to its words.
     """
 
     sentences: Sentences
     tokens: int
     seed: int | None
+    marks: int = 1
     _epoch: tuple[int, Array, Array] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        self._steps = rounded(np.diff(self.sentences.offsets) + 1)  # plus one for the mark before the words
+        self._steps = rounded(np.diff(self.sentences.offsets) + self.marks)
         # (steps, positions) of every batch, positions in the sentences sorted by steps
         self._batches: list[tuple[int, slice | list[int]]] = []
         start, left = 0, []
@@ -180,8 +186,32 @@ class BatchPlan:
 
 
 @dataclass(frozen=True)
+class Share:
+    """The sentences of a step that one process reads.
+
+    Attributes:
+        steps: positions of each, padding included.
+        starts: where their words begin, 0 for a row without a sentence, (rows,).
+        lengths: their words, -1 for a row without a sentence, (rows,).
+        all_lengths: words of each sentence of the step, in all processes.
+    """
+
+    steps: int
+    starts: Array
+    lengths: Array
+    all_lengths: Array
+
+    @property
+    def tokens(self) -> int:
+        """Words and ends of sentences, in all processes."""
+        return int(self.all_lengths.sum()) + len(self.all_lengths)
+
+
+@dataclass(frozen=True)
 class Batcher:
-    """Makes the batches of a plan.
+    """Makes the batches of a plan for a biLM, with inputs and targets of the shape (2, steps, sentences).
+
+    Direction 0 reads <S> w1 .. wn and predicts w1 .. wn </S>, direction 1 does so from the other end.
 
     Attributes:
         plan: chooses the sentences.
@@ -199,37 +229,65 @@ class Batcher:
     world: int = 1
     profile: Profile | None = None
 
+    def most_predictions(self, positions: int) -> int:
+        """The most targets of a batch of this many positions."""
+        return 2 * positions
+
     def __call__(self, step: int) -> TokenBatch:
         """The batch of a step."""
-        steps, rows, chosen = self.plan.batch(step)
-        sentences = self.plan.sentences
-        starts, ends = sentences.offsets[chosen], sentences.offsets[chosen + 1]
-        tokens = int((ends - starts).sum()) + len(chosen)
-        mine = slice(self.rank, None, self.world)
-        starts, lengths = starts[mine], (ends - starts)[mine]
-        rows = -(-rows // self.world)
-        # (steps, sentences) each; a row without a sentence has length -1, so that </S> is not predicted there either.
-        at = np.arange(steps)[:, None]
-        starts = np.concatenate([starts, np.zeros(rows - len(starts), dtype=np.int64)])
-        lengths = np.concatenate([lengths, np.full(rows - len(lengths), -1)])
-        inside, end = at < lengths, at == lengths
-        forward = np.where(inside, starts + at, 0)
-        backward = np.where(inside, starts + lengths - 1 - at, 0)
-        words = sentences.tokens[np.stack([forward, backward])].astype(np.int64)  # (2, steps, sentences)
-        targets = np.where(words < self.n_targets, words, UNKNOWN)
-        targets = np.where(inside, targets, np.where(end, END, IGNORED))
-        first = np.broadcast_to(np.array([START, END])[:, None, None], (2, 1, rows))
+        share = self.share(step)
+        lengths = share.lengths
+        at = np.arange(share.steps)[:, None]
+        inside, end = at < lengths, at == lengths  # (steps, sentences) each
+        forward = np.where(inside, share.starts + at, 0)
+        backward = np.where(inside, share.starts + lengths - 1 - at, 0)
+        words = self.words_at(np.stack([forward, backward]))  # (2, steps, sentences)
+        targets = np.where(inside, self.targets_of(words), np.where(end, END, IGNORED))
+        first = np.broadcast_to(np.array([START, END])[:, None, None], (2, 1, len(lengths)))
         read = np.concatenate([first, np.where(inside, words, END)[:, :-1]], axis=1)
-        types, inputs = np.unique(read, return_inverse=True)
+        every = np.zeros(0, dtype=np.int64)
+        return TokenBatch(*self.numbered(read), targets, every, share.tokens, 2 * share.tokens)
+
+    def share(self, step: int) -> Share:
+        """The sentences of a step that this process reads."""
+        steps, rows, chosen = self.plan.batch(step)
+        offsets = self.plan.sentences.offsets
+        starts, lengths = offsets[chosen], offsets[chosen + 1] - offsets[chosen]
+        missing = -(-rows // self.world) - len(starts[self.rank :: self.world])
+        return Share(
+            steps,
+            np.concatenate([starts[self.rank :: self.world], np.zeros(missing, dtype=np.int64)]),
+            np.concatenate([lengths[self.rank :: self.world], np.full(missing, -1)]),
+            lengths,
+        )
+
+    def words_at(self, positions: Array) -> Array:
+        """The word numbers at these positions of the text, of the same shape."""
+        return self.plan.sentences.tokens[positions].astype(np.int64)
+
+    def targets_of(self, words: Array) -> Array:
+        """The targets that stand for words: <UNK> for those outside the vocabulary."""
+        return np.where(words < self.n_targets, words, UNKNOWN)
+
+    def numbered(self, read: Array) -> tuple[Array, Profile, Array]:
+        """The types of the words read, their profile, and the words as indices into the types.
+
+        Args:
+            read: word numbers; -1, -2 and so on are no words, their indices follow those of the types.
+        """
+        is_word = read >= 0
+        types, places = np.unique(read[is_word], return_inverse=True)
         order = np.argsort(-self.spelling.lengths[types], kind="stable")  # long spellings first
         types, place = types[order], np.argsort(order)
-        inputs = place[inputs.reshape(read.shape)]
-        lengths_of_types, most = self.spelling.lengths[types], self.spelling.max_characters
-        filled = padded(types, lengths_of_types, self.profile) if self.profile else None
+        lengths, most = self.spelling.lengths[types], self.spelling.max_characters
+        filled = padded(types, lengths, self.profile) if self.profile else None
         if filled is not None and self.profile:
-            return TokenBatch(filled, self.profile, inputs, targets, tokens)
-        profile = profile_of(counts_above(lengths_of_types, most), most)
-        return TokenBatch(types, profile, inputs, targets, tokens)
+            profile, found = self.profile, filled
+        else:
+            profile, found = profile_of(counts_above(lengths, most), most), types
+        inputs = len(found) - 1 - read
+        inputs[is_word] = place[places]
+        return found, profile, inputs
 
     def common_profile(self, batches: int = 48) -> Profile:
         """A profile that fits the words of nearly every batch, from a sample of the first epoch."""

@@ -14,7 +14,7 @@ from elmo.common.errors import InputError
 from elmo.common.files import read_json, replacing, require_space, write_json
 from elmo.common.tensor_files import check_optimizer, check_tensors, naming, read_tensors, write_tensors
 from elmo.pretrain.corpus.token_store import require
-from elmo.pretrain.model.language_model import LanguageModel
+from elmo.pretrain.training.objective import TrainedModel
 
 
 @dataclass
@@ -37,13 +37,12 @@ class CurveRow:
 
     Attributes:
         step: steps done.
-        tokens: predictions done in each direction.
+        tokens: words and ends of sentences read.
         seconds: of training, over all resumptions.
         loss: mean training loss since the previous line, in nats. With sampled negatives it is below a full softmax's.
         learning_rate: at this step.
         tokens_per_second: since the previous line.
-        forward: held-out perplexity, if it was measured at this step.
-        backward: the same for the other direction.
+        heldout: what was measured on held-out text, by the names of columns; None if not at this step.
     """
 
     step: int
@@ -52,8 +51,13 @@ class CurveRow:
     loss: float
     learning_rate: float
     tokens_per_second: float
-    forward: float | None = None
-    backward: float | None = None
+    heldout: Mapping[str, float | None]
+
+    def columns(self) -> dict[str, float | None]:
+        """All figures by the names of their columns."""
+        figures = asdict(self)
+        heldout: dict[str, float | None] = figures.pop("heldout")
+        return figures | heldout
 
 
 class RunFolder:
@@ -86,12 +90,12 @@ class RunFolder:
         """Marks the run as finished."""
         write_json(self.path / "finished.json", summary)
 
-    def save(self, model: LanguageModel, optimiser: torch.optim.Optimizer, position: Position) -> None:
+    def save(self, model: TrainedModel, optimiser: torch.optim.Optimizer, position: Position) -> None:
         """Writes a checkpoint; the last one stays until the new one is complete."""
         content = {"model": model.state_dict(), "optimiser": optimiser.state_dict(), "position": asdict(position)}
         write_tensors(self.path / "checkpoint.pt", content)
 
-    def load(self, model: LanguageModel, optimiser: torch.optim.Optimizer) -> Position:
+    def load(self, model: TrainedModel, optimiser: torch.optim.Optimizer) -> Position:
         """Loads the last checkpoint into model and optimiser; without one, the position is the start of a run."""
         path = self.path / "checkpoint.pt"
         if not path.exists():
@@ -115,7 +119,7 @@ class RunFolder:
 
     def log(self, row: CurveRow) -> None:
         """Adds a line to curve.csv."""
-        shown = {name: f"{value:.6g}" if isinstance(value, float) else value for name, value in asdict(row).items()}
+        shown = {name: f"{value:.6g}" if isinstance(value, float) else value for name, value in row.columns().items()}
         with (self.path / "curve.csv").open("a", encoding="utf-8", newline="") as file:
             writer = csv.DictWriter(file, shown)
             if not file.tell():

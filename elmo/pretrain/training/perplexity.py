@@ -15,7 +15,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast, get_args
+from typing import ClassVar, cast, get_args
 
 import numpy as np
 import torch
@@ -67,6 +67,8 @@ class Perplexity:
         vocabulary: number of words in the softmax.
     """
 
+    kind: ClassVar[str] = "perplexity"
+
     forward: float
     backward: float
     tokens: int
@@ -77,6 +79,16 @@ class Perplexity:
     def mean(self) -> float:
         """The arithmetic mean of both directions."""
         return (self.forward + self.backward) / 2
+
+    @property
+    def curve(self) -> dict[str, float]:
+        """Its columns in the learning curve."""
+        return {"forward": self.forward, "backward": self.backward}
+
+    @property
+    def short(self) -> str:
+        """The values in a few words."""
+        return f"perplexity {self.forward:.1f} forward, {self.backward:.1f} backward"
 
     def __str__(self) -> str:
         return (
@@ -235,7 +247,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         heldout = HeldOut(options.heldout, options.seed) if options.heldout is not None else None
         model, output = load_model(options.weights, options.softmax)
-        width = model.bilm.options.max_characters
+        width = model.core.encoder.options.max_characters
         text = read_text(options.text, output, options.tokenise, width, options.unseen_in, heldout)
         print(perplexity(model.to(choose_device(options.device)), text))
     except (InputError, OSError) as error:

@@ -13,6 +13,7 @@ from elmo.common.errors import InputError
 from elmo.common.files import expanded
 
 INPUTS = ("char", "word", "both")
+OBJECTIVE_NAMES = ("bilm",)
 MOST_BATCH_TOKENS = 1 << 24  # far above what any GPU holds
 
 
@@ -55,7 +56,7 @@ class Budget:
         ((name, value),) = self._chosen().items()
         return (
             f"warning: budget.{name}={value:g} reads {tokens:,.0f} of the {one_pass:,} words of the text, "
-            f"{tokens / one_pass:.2%}: too few for a useful biLM. Reading all of it once takes budget.{name}="
+            f"{tokens / one_pass:.2%}: too few for a useful model. Reading all of it once takes budget.{name}="
             f"{math.ceil(value * one_pass / max(tokens, 1)):,}; from random weights, plan several times that. Take a "
             "GPU, size=tiny or less text"
         )
@@ -198,6 +199,7 @@ class Settings:
         store: folder of the token store; default OUT/store. Runs may share one.
         out: folder of the run.
         name: of the exported biLM.
+        objective: bilm.
         input: char, word or both.
         init: weights to start from instead of random ones: a folder with its output layer next to it, or a shipped
             name. Shape and vocabulary come with it.
@@ -223,6 +225,7 @@ class Settings:
     workers: int | None = None
     store: str | None = None
     name: str = "small"
+    objective: str = "bilm"
     input: str = "char"
     init: str | None = None
     seed: int = 1
@@ -235,6 +238,7 @@ class Settings:
     export: Export = field(default_factory=Export)
 
     def __post_init__(self) -> None:
+        checks.one_of(OBJECTIVE_NAMES, "objective", self.objective)
         checks.one_of(INPUTS, "input", self.input)
         checks.at_least(0, "seed", self.seed)
         self.corpus = [str(expanded(path, "corpus")) for path in self.corpus]
@@ -260,4 +264,6 @@ class Settings:
         of_export = ("name", "licence", "export.softmax_mb", "export.weights")
         for name in (*of_text, *of_export, "out", "device", "wandb", "training.compile"):
             del flat[name]
+        if self.objective == "bilm":  # as in runs from before there was a choice
+            flat = {name: value for name, value in flat.items() if not name.startswith("objective")}
         return flat

@@ -13,10 +13,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from elmo.pretrain.model.language_model import LanguageModel, word_vectors
+from elmo.pretrain.model.language_model import word_vectors
 from elmo.pretrain.model.softmax import LogUniformSampler, sampled_loss
 from elmo.pretrain.model.spelling import Profile, Spelling
 from elmo.pretrain.training.batches import IGNORED, TokenBatch
+from elmo.pretrain.training.objective import TrainedModel
 
 
 @dataclass(frozen=True)
@@ -24,28 +25,30 @@ class Upload:
     """A batch to be copied to the device, in two tensors.
 
     Attributes:
-        numbers: types, inputs and targets, end to end.
+        numbers: types, inputs, targets and places, end to end.
         scalars: the sampler's offset, and one over the predictions of the step.
-        shape: (2, steps, sentences).
+        shape: of the inputs; it decides the numbers of targets and places.
+        sizes: of the four parts of `numbers`.
         profile: groups of the types.
-        tokens: predictions in each direction, over all processes.
+        tokens: words and ends of sentences read, over all processes.
     """
 
     numbers: Tensor
     scalars: Tensor
     shape: tuple[int, ...]
+    sizes: list[int]
     profile: Profile
     tokens: int
 
     @classmethod
     def of(cls, batch: TokenBatch, offset: float, pin: bool) -> Upload:
         """Converts a batch, to pinned memory if `pin` is set."""
-        flat = np.concatenate([batch.types, batch.inputs.reshape(-1), batch.targets.reshape(-1)])
-        numbers = torch.from_numpy(flat)
-        scalars = torch.tensor([offset, 1 / (2 * batch.tokens)], dtype=torch.float64)
+        parts = [item.reshape(-1) for item in (batch.types, batch.inputs, batch.targets, batch.places)]
+        numbers = torch.from_numpy(np.concatenate(parts))
+        scalars = torch.tensor([offset, 1 / batch.predictions], dtype=torch.float64)
         if pin:
             numbers, scalars = numbers.pin_memory(), scalars.pin_memory()
-        return cls(numbers, scalars, batch.inputs.shape, batch.profile, batch.tokens)
+        return cls(numbers, scalars, batch.inputs.shape, list(map(len, parts)), batch.profile, batch.tokens)
 
 
 class Stepper:
@@ -53,12 +56,12 @@ class Stepper:
 
     Attributes:
         gradient: all gradients in one vector; each parameter's `grad` is a view into it.
-        loss: this process's share of the mean loss of both directions, set by a call.
+        loss: this process's share of the mean loss of all predictions, set by a call.
     """
 
     def __init__(
         self,
-        model: LanguageModel,
+        model: TrainedModel,
         spelling: Spelling,
         negatives: int,
         dropout: float,
@@ -72,17 +75,17 @@ class Stepper:
             model: to train.
             spelling: of every word of the text.
             negatives: size of the sample.
-            dropout: on the inputs of the layers and of the softmax.
+            dropout: see the model's `hidden`.
             dtype: of all products.
             captured: the profile of words of captured steps; None never captures.
-            rows: predictions of both directions in captured steps, padding included.
+            rows: predictions in captured steps, padding included.
         """
         self._model = model
         self._dropout = dropout
         self._dtype = dtype
         self._captured = captured
         self._rows = rows
-        device = model.bilm.device
+        device = model.core.device
         self._device = device
         self._spelled = torch.from_numpy(spelling.ids).to(device)
         self._sampler = LogUniformSampler(len(model.output.weight), negatives).to(device)
@@ -101,13 +104,13 @@ class Stepper:
 
     def __call__(self, upload: Upload) -> None:
         """Computes loss and gradients; call `torch.manual_seed` before it to fix the dropout."""
-        positions = upload.shape[1] * upload.shape[2]
-        if upload.profile == self._captured and 2 * positions <= self._rows:
+        _, _, n_targets, _ = upload.sizes
+        if upload.profile == self._captured and n_targets <= self._rows:
             self._replay(upload)
             return
         numbers = upload.numbers.to(self._device, non_blocking=True)
         scalars = upload.scalars.to(self._device, non_blocking=True)
-        self._compute(numbers, scalars, upload.shape, upload.profile, fixed=False)
+        self._compute(numbers, scalars, upload, fixed=False)
 
     def _replay(self, upload: Upload) -> None:
         if upload.shape not in self._graphs:
@@ -122,27 +125,26 @@ class Stepper:
         aside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         aside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(aside):  # a first run: libraries initialise, kernels are compiled
-            self._compute(numbers, scalars, upload.shape, upload.profile, fixed=True)
+            self._compute(numbers, scalars, upload, fixed=True)
         torch.cuda.current_stream().wait_stream(aside)
         graph = torch.cuda.CUDAGraph()
         # Graphs run one after the other and keep only gradients, so they can share memory. Threads that prepare batches
         # may pin memory at the same time, hence the error mode.
         with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
-            self._compute(numbers, scalars, upload.shape, upload.profile, fixed=True)
+            self._compute(numbers, scalars, upload, fixed=True)
         return graph, numbers, scalars
 
-    def _compute(self, numbers: Tensor, scalars: Tensor, shape: tuple[int, ...], profile: Profile, fixed: bool) -> None:
+    def _compute(self, numbers: Tensor, scalars: Tensor, upload: Upload, fixed: bool) -> None:
         """Loss and gradients; `fixed` pads all shapes to one number of predictions, so that they compile once."""
         encode, loss_of = (self._encode, self._loss_of) if fixed else (word_vectors, sampled_loss)
-        positions = shape[0] * shape[1] * shape[2]
-        types, inputs, targets = torch.split(numbers, [sum(size for size, _ in profile), positions, positions])
+        types, inputs, targets, places = torch.split(numbers, upload.sizes)
         spelled = self._spelled.index_select(0, types)
-        vectors = encode(self._model.bilm, types, spelled, profile, self._dtype)
-        top = self._model.layers(vectors, inputs.view(shape), self._dropout)[-1]
-        hidden = functional.dropout(top.flatten(0, 2), self._dropout)  # (positions, projection_dim)
+        vectors = encode(self._model.core, types, spelled, upload.profile, self._dtype)
+        hidden = self._model.hidden(vectors, inputs.view(upload.shape), places, self._dropout)  # (targets, dim)
         if fixed:
-            hidden = functional.pad(hidden, (0, 0, 0, self._rows - positions))
-            targets = functional.pad(targets, (0, self._rows - positions), value=IGNORED)
+            missing = self._rows - len(targets)
+            hidden = functional.pad(hidden, (0, 0, 0, missing))
+            targets = functional.pad(targets, (0, missing), value=IGNORED)
         output, sampler = self._model.output, self._sampler
         sampled = sampler.at(scalars[0])
         there = targets != IGNORED

@@ -24,11 +24,10 @@ from elmo.common.errors import InputError
 from elmo.common.progress import print_line, progress_bar
 from elmo.common.threads import ahead
 from elmo.pretrain.corpus.token_store import Sentences
-from elmo.pretrain.model.language_model import LanguageModel
-from elmo.pretrain.training.batches import Batcher, BatchPlan, Text
+from elmo.pretrain.training.batches import Batcher, Text
 from elmo.pretrain.training.checkpoint import CurveRow, Position, RunFolder
+from elmo.pretrain.training.objective import OBJECTIVES, Measured, TrainedModel
 from elmo.pretrain.training.parallel import ALONE, Workers
-from elmo.pretrain.training.perplexity import Perplexity, perplexity
 from elmo.pretrain.training.settings import Budget, Settings, Training
 from elmo.pretrain.training.step import Stepper, Upload
 
@@ -54,14 +53,14 @@ def precision(name: str, device: torch.device) -> torch.dtype:
     return torch.bfloat16 if name == "bfloat16" else torch.float32
 
 
-def optimiser_of(model: LanguageModel, training: Training) -> torch.optim.Optimizer:
+def optimiser_of(model: TrainedModel, training: Training) -> torch.optim.Optimizer:
     """Adam over all parameters."""
-    fused = model.bilm.device.type == "cuda"
+    fused = model.core.device.type == "cuda"
     return torch.optim.Adam(model.parameters(), lr=training.learning_rate, betas=(0.9, training.beta2), fused=fused)
 
 
 def train(
-    model: LanguageModel,
+    model: TrainedModel,
     train_text: Text,
     heldout: Text | None,
     settings: Settings,
@@ -75,7 +74,7 @@ def train(
     Args:
         model: on its device; the folder's checkpoint, if any, replaces its weights.
         train_text: to learn.
-        heldout: for perplexity during training; None or no sentence measures nothing.
+        heldout: for the objective's measure during training; None or no sentence measures nothing.
         settings: of the run.
         folder: of the run.
         console: for progress.
@@ -83,14 +82,14 @@ def train(
         watch: called with every row of the curve, on the first process.
     """
     training, budget, seed = settings.training, settings.budget, settings.seed
-    device = model.bilm.device
+    objective = OBJECTIVES[settings.objective]
+    device = model.core.device
     dtype = precision(training.precision, device)
     optimiser = optimiser_of(model, training)
     position = folder.load(model, optimiser)
     if workers.first:
         folder.keep_curve_until(position.step)
-    plan = BatchPlan(train_text.sentences, training.batch_tokens * workers.world, seed)
-    batcher = Batcher(plan, train_text.spelling, train_text.n_targets, workers.rank, workers.world)
+    batcher = objective.batcher(train_text, settings, workers)
     captures = training.compile and device.type == "cuda"
     if captures:
         batcher = replace(batcher, profile=batcher.common_profile())
@@ -101,7 +100,8 @@ def train(
         training.dropout,
         dtype,
         captured=batcher.profile,
-        rows=2 * (training.batch_tokens + 256 * (workers.world > 1)),  # shares are rounded up to whole sentences
+        # Shares of parallel processes are rounded up to whole sentences.
+        rows=batcher.most_predictions(training.batch_tokens + 256 * (workers.world > 1)),
     )
 
     def spent() -> float:
@@ -109,7 +109,7 @@ def train(
         return share if budget.minutes is None else workers.agree(share)  # clocks differ
 
     one_pass, start = train_text.predictions, replace(position)
-    foreseen = _foreseen(budget, model, one_pass / len(plan))
+    foreseen = _foreseen(budget, model, one_pass / len(batcher.plan))
     warning = budget.short(foreseen, one_pass) if foreseen is not None else ""
     _warn(console, warning)
     timed = budget.minutes is None or bool(warning)
@@ -154,18 +154,18 @@ def train(
                 last = progress >= 1
                 _check(recent, position, rate)
                 evaluates = last or _due(training.evaluate_every, position.step)
-                found = perplexity(model, sample, dtype) if sample is not None and evaluates else None
-                check_perplexity(found, f"held-out text at step {position.step}")
+                found = objective.measure(model, sample, dtype, None) if sample is not None and evaluates else None
+                check_finite(found, f"held-out text at step {position.step}")
                 saves = last or _due(training.checkpoint_every, position.step)
                 if saves:
                     _check_weights(model, position)
                 if workers.first:
                     speed = (position.tokens - logged.tokens) / max(position.seconds - logged.seconds, 1e-9)
-                    directions = (found.forward, found.backward) if found else ()
+                    heldout_row = dict.fromkeys(objective.columns) | (found.curve if found else {})
                     loss = sum(recent) / n
-                    row = CurveRow(position.step, position.tokens, position.seconds, loss, rate, speed, *directions)
+                    row = CurveRow(position.step, position.tokens, position.seconds, loss, rate, speed, heldout_row)
                     folder.log(row)
-                    _show(console, bar, row, progress)
+                    _show(console, bar, row, found, progress)
                     if watch is not None:
                         watch(row)
                     if saves:
@@ -216,13 +216,13 @@ def _sample(text: Text, n: int) -> Text:
     return replace(text, sentences=Sentences(text.sentences.tokens[: offsets[-1]], offsets))
 
 
-def _foreseen(budget: Budget, model: LanguageModel, step_tokens: float) -> float | None:
-    """Predictions in each direction that a budget allows; an upper bound for minutes on a CPU, None on a GPU."""
+def _foreseen(budget: Budget, model: TrainedModel, step_tokens: float) -> float | None:
+    """Words and ends of sentences that a budget allows; an upper bound for minutes on a CPU, None on a GPU."""
     if budget.minutes is None:
         return budget.tokens or (budget.steps or 0) * step_tokens
-    if model.bilm.device.type != "cpu":
+    if model.core.device.type != "cpu":
         return None
-    products = 6 * sum(item.numel() for item in model.bilm.parameters())  # forward and backward, per token
+    products = 6 * sum(item.numel() for item in model.core.parameters())  # forward and backward, per token
     return 60 * budget.minutes * CORE_PRODUCTS * torch.get_num_threads() / products
 
 
@@ -246,7 +246,7 @@ def _check(losses: list[float], position: Position, rate: float) -> None:
         )
 
 
-def _check_weights(model: LanguageModel, position: Position) -> None:
+def _check_weights(model: TrainedModel, position: Position) -> None:
     """Refuses NaN and infinite weights: a step can produce them although its loss is finite."""
     bad = next((name for name, item in model.named_parameters() if not item.isfinite().all()), None)
     if bad is not None:
@@ -255,16 +255,16 @@ def _check_weights(model: LanguageModel, position: Position) -> None:
         )
 
 
-def check_perplexity(found: Perplexity | None, of: str) -> None:
-    """Refuses a perplexity that is NaN or infinite."""
+def check_finite(found: Measured | None, of: str) -> None:
+    """Refuses a held-out value that is NaN or infinite."""
     if found is not None and not math.isfinite(found.mean):
-        raise InputError(f"the perplexity of {of} is {found.mean}. {REMEDY}")
+        raise InputError(f"the {found.kind} of {of} is {found.mean}. {REMEDY}")
 
 
-def _show(console: Console, bar: Progress, row: CurveRow, progress: float) -> None:
-    """Updates the bar of a terminal; prints a line for every perplexity, and at the end."""
+def _show(console: Console, bar: Progress, row: CurveRow, found: Measured | None, progress: float) -> None:
+    """Updates the bar of a terminal; prints a line for every held-out value, and at the end."""
     state = f"step {row.step:,}  loss {row.loss:.3f}  {row.tokens_per_second:,.0f} tokens/s"
     bar.update(bar.task_ids[0], completed=progress, description=state)
-    held = f"  held-out perplexity {row.forward:.1f} forward, {row.backward:.1f} backward" if row.forward else ""
+    held = f"  held-out {found.short}" if found else ""
     if held or progress >= 1:
         print_line(console, f"{100 * min(progress, 1):5.1f} %  {state}  {row.seconds:,.0f} s{held}")

@@ -1,0 +1,81 @@
+"""Objectives of pretraining: a biLM, which predicts the next word each way.
+
+An objective has a model, its batches, and a measure on held-out text. The rest of a run is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import torch
+
+from elmo.bilm.options import BilmOptions
+from elmo.common.progress import Meter
+from elmo.pretrain.model.language_model import LanguageModel
+from elmo.pretrain.training.batches import Batcher, BatchPlan, Text
+from elmo.pretrain.training.parallel import Workers
+from elmo.pretrain.training.perplexity import Perplexity, perplexity
+from elmo.pretrain.training.settings import Settings
+
+TrainedModel = LanguageModel
+
+
+class Measured(Protocol):
+    """What was measured on a text: a dataclass whose text, str(...), says all of it."""
+
+    kind: ClassVar[str]  # its name in messages and, with _ for blanks, in finished.json
+
+    @property
+    def mean(self) -> float:
+        """One number, which must be finite."""
+
+    @property
+    def curve(self) -> dict[str, float]:
+        """Its columns in the learning curve."""
+
+    @property
+    def short(self) -> str:
+        """The value in a few words."""
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What a run trains.
+
+    Attributes:
+        title: of the model, for people.
+        model: its class.
+        options: of a new model, from the settings of the run and the vocabulary.
+        batcher: the batches of a text for one of the workers.
+        measured: the class of what is measured on held-out text.
+        columns: of `measured` in the learning curve.
+        measure: (model, text, dtype, meter) -> measured.
+    """
+
+    title: str
+    model: type[LanguageModel]
+    options: Callable[[Settings, list[str]], BilmOptions]
+    batcher: Callable[[Text, Settings, Workers], Batcher]
+    measured: type[Perplexity]
+    columns: tuple[str, ...]
+    measure: Callable[[Any, Text, torch.dtype, Meter | None], Measured]
+
+    def random(self, settings: Settings, vocabulary: list[str]) -> TrainedModel:
+        """An untrained model; equal for equal seeds."""
+        options: Any = self.options(settings, vocabulary)
+        return self.model.random(options, len(vocabulary), settings.seed)
+
+
+def _bilm_options(settings: Settings, vocabulary: list[str]) -> BilmOptions:
+    return settings.model.options(settings.input, vocabulary)
+
+
+def _bilm_batcher(text: Text, settings: Settings, workers: Workers) -> Batcher:
+    plan = BatchPlan(text.sentences, settings.training.batch_tokens * workers.world, settings.seed)
+    return Batcher(plan, text.spelling, text.n_targets, workers.rank, workers.world)
+
+
+BILM = Objective("biLM", LanguageModel, _bilm_options, _bilm_batcher, Perplexity, ("forward", "backward"), perplexity)
+OBJECTIVES = {"bilm": BILM}
