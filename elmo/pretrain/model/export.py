@@ -1,6 +1,6 @@
-"""Export of a finished run: the biLM in two formats, and its output layer.
+"""Export of a finished run: the biLM in two formats, or the masked LM in one, and its output layer.
 
-    export/NAME/            options.json, weights.safetensors in float16 or int8, card.md: for `load_bilm`
+    export/NAME/            options.json, weights.safetensors in float16 or int8, card.md: `load_bilm`, `load_masked`
     export/bilm-tf/         options.json, weights.hdf5 in single precision: for bilm-tf and AllenNLP
     export/NAME-softmax/    the output layer, for perplexity and further training; weights in at most eight bits:
         vocabulary.txt.gz   one word per line, in the order of rows
@@ -25,12 +25,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from elmo.bilm.weight_files import LEVELS, PRECISIONS, find_weights, load_bilm, save_bilm
+from elmo.bilm.model import Bilm
+from elmo.bilm.weight_files import LEVELS, PRECISIONS, find_weights, save_bilm
 from elmo.common.errors import InputError
 from elmo.common.files import replacing
 from elmo.download import BILMS
+from elmo.masked.weight_files import load_either, save_masked
 from elmo.pretrain.corpus.token_store import SPECIALS
 from elmo.pretrain.model.language_model import LanguageModel
+from elmo.pretrain.model.masked_model import MaskedLanguageModel
 from elmo.pretrain.model.softmax import OutputLayer
 
 VOCABULARY, WEIGHTS = "vocabulary.txt.gz", "output.hdf5"
@@ -141,12 +144,14 @@ def softmax_folder(weights: Path) -> Path:
     return folder.with_name(f"{folder.resolve().name}-softmax")
 
 
-def load_model(weights: str | Path, softmax: str | Path | None = None) -> tuple[LanguageModel, Output]:
-    """An exported biLM with its output layer, and that layer's vocabulary.
+def load_model(
+    weights: str | Path, softmax: str | Path | None = None
+) -> tuple[LanguageModel | MaskedLanguageModel, Output]:
+    """An exported biLM or masked LM with its output layer, and that layer's vocabulary.
 
     Args:
-        weights: file or folder of the biLM, or a name.
-        softmax: folder of the output layer; by default NAME-softmax next to the biLM's.
+        weights: file or folder of the model, or a name.
+        softmax: folder of the output layer; by default NAME-softmax next to the model's.
     """
     if softmax is None and str(weights) in BILMS and not Path(weights).exists():  # refused before it is downloaded
         raise InputError(
@@ -155,18 +160,23 @@ def load_model(weights: str | Path, softmax: str | Path | None = None) -> tuple[
         )
     found = find_weights(weights)
     folder = Path(softmax) if softmax is not None else softmax_folder(found)
-    output, bilm = load_output(folder), load_bilm(found)
-    width, expected = output.layer.weight.shape[1], bilm.options.projection_dim
+    output, core = load_output(folder), load_either(found)
+    if isinstance(core, Bilm):
+        expected, which = core.options.projection_dim, f"the biLM in {found} has a projection_dim"
+    else:
+        expected, which = core.options.output_dim, f"the masked LM in {found} has an output_dim"
+    width = output.layer.weight.shape[1]
     if width != expected:
         raise InputError(
-            f"{folder}: an output layer of width {width}, but the biLM in {found} has a projection_dim of {expected}; "
+            f"{folder}: an output layer of width {width}, but {which} of {expected}; "
             "name the output layer that was exported with it"
         )
-    return LanguageModel(bilm, output.layer), output
+    joined = LanguageModel(core, output.layer) if isinstance(core, Bilm) else MaskedLanguageModel(core, output.layer)
+    return joined, output
 
 
 def export(
-    model: LanguageModel,
+    model: LanguageModel | MaskedLanguageModel,
     vocabulary: list[str],
     tokenise: str,
     folder: Path,
@@ -181,17 +191,21 @@ def export(
         vocabulary: words that it predicts.
         tokenise: how its text was tokenised.
         folder: of the export.
-        name: of the biLM.
+        name: of the model.
         softmax_mb: most megabytes of the output layer; None: any size.
         weights: precision of weights.safetensors; bilm-tf's file is always in float32.
 
     Returns:
-        The folder of the biLM.
+        The folder of the model.
     """
     partial = folder.with_name(f"{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
-    save_bilm(model.bilm, partial / name / "weights.safetensors", PRECISIONS[weights])
-    save_bilm(model.bilm, partial / "bilm-tf" / "weights.hdf5")
+    file = partial / name / "weights.safetensors"
+    if isinstance(model, LanguageModel):
+        save_bilm(model.bilm, file, PRECISIONS[weights])
+        save_bilm(model.bilm, partial / "bilm-tf" / "weights.hdf5")
+    else:
+        save_masked(model.core, file, PRECISIONS[weights])
     most_bytes = None if softmax_mb is None else int(softmax_mb * 1e6)
     save_output(Output(model.output, vocabulary, tokenise), partial / f"{name}-softmax", most_bytes)
     shutil.rmtree(folder, ignore_errors=True)

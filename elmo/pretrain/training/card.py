@@ -1,7 +1,8 @@
-"""Model card of an exported biLM, written from figures of the run."""
+"""Model card of an exported biLM or masked LM, written from figures of the run."""
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import shlex
@@ -11,7 +12,11 @@ from typing import Any
 import torch
 
 from elmo.pretrain.corpus.overlap import WINDOW
-from elmo.pretrain.training.perplexity import TERMS, Perplexity
+from elmo.pretrain.training import masked_loss, perplexity
+from elmo.pretrain.training.masked_batches import MASKED, REPLACED
+
+_MEASURED = {"before": "given weights, before training", "trained": "trained weights", "exported": "these files"}
+_NOT_MEASURED = "Not measured: no text was held out."
 
 
 def hardware(device: torch.device, world: int) -> str:
@@ -25,7 +30,8 @@ def hardware(device: torch.device, world: int) -> str:
 def card(facts: Mapping[str, Any]) -> str:
     """The text of card.md, from what finished.json holds."""
     settings, position = facts["settings"], facts["position"]
-    model, how = settings["model"], settings["training"]
+    how = settings["training"]
+    of_bilm = settings.get("objective", "bilm") == "bilm"
     weighted = any("weight" in item for item in facts["sources"])
     sources = "\n".join(
         f"| {item['name']} | {item['bytes']:,} | `{item['sha256']}` |"
@@ -53,8 +59,7 @@ def card(facts: Mapping[str, Any]) -> str:
             f"Paragraphs left out: {facts['counts']['excluded_paragraphs']:,}, which share {WINDOW} letters and digits "
             f"in a row with {names}."
         )
-    shape = f"LSTM {model['cell_dim']}/{model['projection_dim']}, {model['n_layers']} layers each way"
-    shape = f"{shape}, input {settings['input']}"
+    shape = f"{_lstm(settings['model']) if of_bilm else _transformer(settings['masked'])}, input {settings['input']}"
     if settings["init"]:
         shape = f"as in `{settings['init']}`"
         notes.append(f"Training continued from the weights `{settings['init']}`, with their shape and vocabulary.")
@@ -62,16 +67,16 @@ def card(facts: Mapping[str, Any]) -> str:
     if weights == "int8":
         weights = "int8, one scale per output row; biases, filters and their projection in float16"
     precision = "bfloat16 on a GPU, float32 on a CPU" if how["precision"] == "auto" else how["precision"]
-    return f"""# biLM {settings["name"]}
+    return f"""# {"biLM" if of_bilm else "Masked LM"} {settings["name"]}
 
 {shape}; {facts["parameters"]:,} parameters without the output layer; {facts["vocabulary"]:,} words predicted;
 weights in {weights}.
 
-## Held-out perplexity
+## Held-out {"perplexity" if of_bilm else "masked loss"}
 
-{_perplexities(facts)}
+{_perplexities(facts) if of_bilm else _masked_losses(facts)}
 {_hardly_trained(facts)}
-Terms: {TERMS};
+Terms: {perplexity.TERMS if of_bilm else masked_loss.TERMS};
 vocabulary chosen on the training text only; {_held_out(facts)}.
 
 ## Text
@@ -106,6 +111,17 @@ python -m elmo.pretrain {shlex.join(facts["command"])}
 """
 
 
+def _lstm(model: Mapping[str, Any]) -> str:
+    return f"LSTM {model['cell_dim']}/{model['projection_dim']}, {model['n_layers']} layers each way"
+
+
+def _transformer(masked: Mapping[str, Any]) -> str:
+    return (
+        f"Transformer {masked['dim']}/{masked['feedforward_dim']}, {masked['n_layers']} layers of {masked['n_heads']} "
+        f"heads, {masked['chosen']:.0%} of the words chosen ({MASKED:.0%} of them masked, {REPLACED:.0%} replaced)"
+    )
+
+
 def _hardly_trained(facts: Mapping[str, Any]) -> str:
     if facts["passes"] >= 1 or facts["settings"]["init"]:
         return ""
@@ -126,16 +142,23 @@ without blank lines, and text of fewer than 20 documents, are cut into stretches
 
 
 def _perplexities(facts: Mapping[str, Any]) -> str:
-    names = {"before": "given weights, before training", "trained": "trained weights", "exported": "these files"}
     lines = [
-        f"| {names[name]} | {found['forward']:.2f} | {found['backward']:.2f} | {Perplexity(**found).mean:.2f} | "
-        f"{found['tokens']:,} | {found['unknown_rate']:.2%} |"
+        f"| {_MEASURED[name]} | {found['forward']:.2f} | {found['backward']:.2f} | "
+        f"{perplexity.Perplexity(**found).mean:.2f} | {found['tokens']:,} | {found['unknown_rate']:.2%} |"
         for name, found in facts["perplexity"].items()
     ]
-    if not lines:
-        return "Not measured: no text was held out."
     head = "| | forward | backward | mean | predictions each | words that are <UNK> |\n|---|---|---|---|---|---|"
-    return "\n".join([head, *lines])
+    return "\n".join([head, *lines]) if lines else _NOT_MEASURED
+
+
+def _masked_losses(facts: Mapping[str, Any]) -> str:
+    lines = [
+        f"| {_MEASURED[name]} | {found['masked_loss']:.3f} | {math.exp(found['masked_loss']):.2f} | "
+        f"{found['tokens']:,} | {found['unknown_rate']:.2%} |"
+        for name, found in facts["masked_loss"].items()
+    ]
+    head = "| | nats a word | exp of it | predictions | words that are <UNK> |\n|---|---|---|---|---|"
+    return "\n".join([head, *lines]) if lines else _NOT_MEASURED
 
 
 def _shown(value: object) -> str:

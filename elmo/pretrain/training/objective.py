@@ -1,4 +1,4 @@
-"""Objectives of pretraining: a biLM, which predicts the next word each way.
+"""Objectives of pretraining: a biLM, which predicts the next word each way, or a masked LM, which fills gaps.
 
 An objective has a model, its batches, and a measure on held-out text. The rest of a run is the same.
 """
@@ -13,13 +13,17 @@ import torch
 
 from elmo.bilm.options import BilmOptions
 from elmo.common.progress import Meter
+from elmo.masked.options import MaskedOptions
 from elmo.pretrain.model.language_model import LanguageModel
+from elmo.pretrain.model.masked_model import MaskedLanguageModel
 from elmo.pretrain.training.batches import Batcher, BatchPlan, Text
+from elmo.pretrain.training.masked_batches import MARKS, MaskedBatcher
+from elmo.pretrain.training.masked_loss import MaskedLoss, masked_loss
 from elmo.pretrain.training.parallel import Workers
 from elmo.pretrain.training.perplexity import Perplexity, perplexity
 from elmo.pretrain.training.settings import Settings
 
-TrainedModel = LanguageModel
+TrainedModel = LanguageModel | MaskedLanguageModel
 
 
 class Measured(Protocol):
@@ -55,10 +59,10 @@ class Objective:
     """
 
     title: str
-    model: type[LanguageModel]
-    options: Callable[[Settings, list[str]], BilmOptions]
+    model: type[LanguageModel] | type[MaskedLanguageModel]
+    options: Callable[[Settings, list[str]], BilmOptions | MaskedOptions]
     batcher: Callable[[Text, Settings, Workers], Batcher]
-    measured: type[Perplexity]
+    measured: type[Perplexity] | type[MaskedLoss]
     columns: tuple[str, ...]
     measure: Callable[[Any, Text, torch.dtype, Meter | None], Measured]
 
@@ -77,5 +81,18 @@ def _bilm_batcher(text: Text, settings: Settings, workers: Workers) -> Batcher:
     return Batcher(plan, text.spelling, text.n_targets, workers.rank, workers.world)
 
 
+def _masked_options(settings: Settings, vocabulary: list[str]) -> MaskedOptions:
+    return settings.masked.options(_bilm_options(settings, vocabulary), settings.max_tokens)
+
+
+def _masked_batcher(text: Text, settings: Settings, workers: Workers) -> Batcher:
+    plan = BatchPlan(text.sentences, settings.training.batch_tokens * workers.world, settings.seed, MARKS)
+    of_run = text.spelling, text.n_targets, workers.rank, workers.world
+    return MaskedBatcher(plan, *of_run, seed=settings.seed, chosen=settings.masked.chosen)
+
+
 BILM = Objective("biLM", LanguageModel, _bilm_options, _bilm_batcher, Perplexity, ("forward", "backward"), perplexity)
-OBJECTIVES = {"bilm": BILM}
+MASKED = Objective(
+    "masked LM", MaskedLanguageModel, _masked_options, _masked_batcher, MaskedLoss, ("masked_loss",), masked_loss
+)
+OBJECTIVES = {"bilm": BILM, "masked": MASKED}

@@ -30,6 +30,8 @@ from elmo.pretrain.corpus.token_store import CorpusSettings, TokenStore
 from elmo.pretrain.model.export import Output, load_model
 from elmo.pretrain.model.language_model import LanguageModel, word_vectors
 from elmo.pretrain.training.batches import IGNORED, Batcher, BatchPlan, Text, text_of_words, texts_of_store
+from elmo.pretrain.training.masked_loss import TERMS as MASKED_TERMS
+from elmo.pretrain.training.masked_loss import masked_loss
 from elmo.tokeniser import Tokenise, Tokeniser, parts
 
 TERMS = "full softmax, each sentence from a zero state, cased, </S> predicted, <UNK> predicted"
@@ -209,7 +211,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status of the command: 0, or 1 after an error message, or 130 after Ctrl-C."""
     parser = argparse.ArgumentParser(
         prog="python -m elmo.pretrain.perplexity",
-        description=f"The perplexity of an exported biLM on any text, in each direction: {TERMS}.",
+        description=f"The perplexity of an exported biLM on any text, in each direction: {TERMS}. "
+        f"Of a masked LM, its masked loss: {MASKED_TERMS}.",
         epilog="example: python -m elmo.pretrain.perplexity news.txt --weights small",
     )
     parser.add_argument(
@@ -222,7 +225,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--weights",
         metavar="W",
         required=True,
-        help="an exported biLM, or a name such as small; allennlp/* are published without an output layer",
+        help="an exported biLM or masked LM, or a name such as small; allennlp/* are published without an output layer",
     )
     parser.add_argument("--softmax", metavar="DIR", help="its output layer (default: W-softmax next to it)")
     parser.add_argument("--tokenise", choices=get_args(Tokenise), help="default: as in training")
@@ -249,7 +252,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         model, output = load_model(options.weights, options.softmax)
         width = model.core.encoder.options.max_characters
         text = read_text(options.text, output, options.tokenise, width, options.unseen_in, heldout)
-        print(perplexity(model.to(choose_device(options.device)), text))
+        model = model.to(choose_device(options.device))
+        print(perplexity(model, text) if isinstance(model, LanguageModel) else masked_loss(model, text))
     except (InputError, OSError) as error:
         print(f"elmo.pretrain.perplexity: {error}", file=sys.stderr)
         return 1

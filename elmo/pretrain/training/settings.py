@@ -11,9 +11,10 @@ from elmo.bilm.weight_files import PRECISIONS
 from elmo.common import checks
 from elmo.common.errors import InputError
 from elmo.common.files import expanded
+from elmo.masked.options import MaskedOptions, encoder_options
 
 INPUTS = ("char", "word", "both")
-OBJECTIVE_NAMES = ("bilm",)
+OBJECTIVE_NAMES = ("bilm", "masked")
 MOST_BATCH_TOKENS = 1 << 24  # far above what any GPU holds
 
 
@@ -104,13 +105,43 @@ class Model:
 
 
 @dataclass
+class Masked:
+    """A masked LM, for objective=masked; see `MaskedOptions`. Its encoder and the width of its output are `model`'s.
+
+    Attributes:
+        dim: width of every layer. In the named sizes it is that of the biLM's layers, twice projection_dim.
+        n_layers: transformer blocks.
+        n_heads: of attention.
+        feedforward_dim: inner width of a block.
+        chosen: share of the words that are predicted in each pass.
+    """
+
+    dim: int = 256
+    n_layers: int = 6
+    n_heads: int = 4
+    feedforward_dim: int = 960
+    chosen: float = 0.15
+
+    def __post_init__(self) -> None:
+        checks.width("masked.dim", self.dim)
+        if not 0 < self.chosen < 1:
+            raise InputError(f"masked.chosen: expected above 0 and below 1, found {self.chosen}")
+
+    def options(self, model: BilmOptions, longest: int) -> MaskedOptions:
+        """The options of a masked LM with the encoder and output width of this biLM."""
+        encoder = encoder_options(model.to_json(), self.dim)
+        inner = self.n_layers, self.n_heads, self.feedforward_dim
+        return MaskedOptions(encoder, *inner, model.projection_dim, longest)
+
+
+@dataclass
 class Training:
     """How to train.
 
     Attributes:
         batch_tokens: positions in a step and process, padding included.
         negatives: sampled words per softmax; the vocabulary size or more means the full softmax.
-        dropout: on the inputs of each LSTM layer and of the softmax.
+        dropout: on the inputs of each LSTM layer and of the softmax; of a masked LM see `MaskedLm.layers`.
         learning_rate: highest, after the warm-up.
         warmup: fraction of the budget over which the rate rises; then it falls along a cosine.
         final_rate: the last rate, as a fraction of the highest.
@@ -199,7 +230,7 @@ class Settings:
         store: folder of the token store; default OUT/store. Runs may share one.
         out: folder of the run.
         name: of the exported biLM.
-        objective: bilm.
+        objective: bilm, or masked for a masked LM on the same text, words and vocabulary.
         input: char, word or both.
         init: weights to start from instead of random ones: a folder with its output layer next to it, or a shipped
             name. Shape and vocabulary come with it.
@@ -208,6 +239,7 @@ class Settings:
         wandb: Weights & Biases project to log to; null logs nothing.
         licence: of the text, for the card.
         model: shape of the biLM.
+        masked: shape of the masked LM.
         budget: how long.
         training: how.
         export: what to write.
@@ -233,6 +265,7 @@ class Settings:
     wandb: str | None = None
     licence: str | None = None
     model: Model = field(default_factory=Model)
+    masked: Masked = field(default_factory=Masked)
     budget: Budget = field(default_factory=Budget)
     training: Training = field(default_factory=Training)
     export: Export = field(default_factory=Export)
@@ -265,5 +298,5 @@ class Settings:
         for name in (*of_text, *of_export, "out", "device", "wandb", "training.compile"):
             del flat[name]
         if self.objective == "bilm":  # as in runs from before there was a choice
-            flat = {name: value for name, value in flat.items() if not name.startswith("objective")}
+            flat = {name: value for name, value in flat.items() if not name.startswith(("objective", "masked."))}
         return flat
