@@ -173,20 +173,23 @@ def efficiencies(row: TableRow) -> list[Efficiency]:
         if group.records[0].limit is None:
             rest = {key: value for key, value in group.settings.items() if key != "train_fraction"}
             by_label[" ".join(f"{key}={value}" for key, value in rest.items())].append(group)
-    found = []
-    for label, groups in by_label.items():
-        if len({train_fraction(group.records[0]) for group in groups}) < 2:
-            continue
-        counts = {id(group): training_examples(group.records[0]) for group in groups}
-        counted = all(counts.values()) and _are_shares(groups, counts)
-        series: dict[str, list[tuple[float, Group]]] = defaultdict(list)
-        for group in groups:
-            share = train_fraction(group.records[0])
-            series[group.features].append(((counts[id(group)] or share) if counted else share, group))
-        unit = "training examples" if counted else "share of the training examples"
-        ordered = {name: sorted(points, key=lambda point: point[0]) for name, points in series.items()}
-        found.append(Efficiency(row, label, unit, ordered))
-    return found
+    found = [efficiency(row, label, groups) for label, groups in by_label.items()]
+    return [own for own in found if own]
+
+
+def efficiency(row: TableRow, label: str, groups: Sequence[Group]) -> Efficiency | None:
+    """Scores of these groups by the size of their training sets; None if there is only one size."""
+    if len({train_fraction(group.records[0]) for group in groups}) < 2:
+        return None
+    counts = {id(group): training_examples(group.records[0]) for group in groups}
+    counted = all(counts.values()) and _are_shares(groups, counts)
+    series: dict[str, list[tuple[float, Group]]] = defaultdict(list)
+    for group in groups:
+        share = train_fraction(group.records[0])
+        series[group.features].append(((counts[id(group)] or share) if counted else share, group))
+    unit = "training examples" if counted else "share of the training examples"
+    ordered = {name: sorted(points, key=lambda point: point[0]) for name, points in series.items()}
+    return Efficiency(row, label, unit, ordered)
 
 
 def _are_shares(groups: Sequence[Group], counts: Mapping[int, float | None]) -> bool:

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from results.analysis.aggregate import Selection, summarise
-from results.records.collect import Collection, Finding, only_cells
-from results.records.experiment_file import Experiment, load_experiment
-from results.report.charts import layer_map
-from results.report.figures import Figure
-from results.report.sections import sections_of
+from results.analysis.names import arm_title
+from results.records.collect import Collection, Finding
+from results.records.experiment_file import load_experiment
+from results.report.charts import layer_map, sample_efficiency
+from results.report.experiments import table_efficiencies
+from results.report.figures import Figure, arms_of
 from results.tables.cells import TITLES
 from results.tables.experiment_rows import ExperimentTable, fill
 from results.tables.experiment_table import experiment_page
@@ -73,7 +73,7 @@ def shown_chapter(chapter: PaperChapter, collection: Collection, published: Path
         runs=f"python -m tasks.run -m experiment={experiment.name}",
         shows=shows,
         filled=f"{sum(group is not None for group in cells)} of {len(cells)}",
-        figures=_figures(chapter.figure, table, experiment, collection),
+        figures=_figures(chapter.figure, table),
         table=_markdown(table) if chapter.figure != "layers" else "",
         missing="\n".join([f"{TITLES['empty']}:", "", "```sh", *empty, "```"]) if empty else "",
         findings=[finding for finding in table.findings if finding.kind not in ("empty", "seeds")],
@@ -100,10 +100,11 @@ def _markdown(table: ExperimentTable) -> str:
     return LAYOUTS["md"]([replace(sheet, title=SCORES)], notes).strip()
 
 
-def _figures(kind: str, table: ExperimentTable, experiment: Experiment, collection: Collection) -> Sequence[Figure]:
+def _figures(kind: str, table: ExperimentTable) -> Sequence[Figure]:
+    if kind == "efficiency":
+        looks = arms_of({arm: arm_title(arm) for arm in table.arms})
+        return [sample_efficiency(own, looks) for own in table_efficiencies(table)]
     if kind == "layers":
-        groups = [(line.title, group) for line in table.lines for group in line.runs.groups]
-        figure = layer_map(groups)
+        figure = layer_map([(line.title, group) for line in table.lines for group in line.runs.groups])
         return [figure] if figure else []
-    summary = summarise(only_cells(collection, experiment.cells), Selection())
-    return [figure for section in sections_of(summary) if section.key == kind for figure in section.figures]
+    return []

@@ -24,7 +24,7 @@ from results.tables.paper_tables import (
     variants_table,
 )
 
-FIGURE_SECTIONS = ("efficiency", "curves", "layers")  # the report has the others as well
+FIGURE_SECTIONS = ("curves", "layers")  # the report has the others as well
 
 
 @dataclass(frozen=True)
@@ -66,25 +66,25 @@ def tables_page(collection: Collection, summary: Summary, published: Path) -> Ta
         if own:
             blocks.extend([str(gain_table(own)), *explanation, rerun_block(own)])
 
-    explanation = [table_legend([*panels, *controls, *others], texts.band), texts.rerun]
+    explanation = [table_legend([*panels, *controls, *others], texts.band), texts.rerun]  # below the first table
+    full_size, mini = ([panel for panel in panels if (panel.row.data == MINI) is own] for own in (False, True))
     for experiment, chapter in chapters.items():
         if experiment == TABLE1:
-            show_gains(texts.gains, "gains", [panel for panel in panels if panel.row.data != MINI], *explanation)
+            show_gains(texts.gains, "gains", full_size, *explanation)
         else:
             blocks += [f"## {chapter.title}", chapter.text]
             show(chapter.figures)
             blocks += filter(None, [chapter.table])
         blocks += filter(None, [chapter.missing])
-    if mini := [panel for panel in panels if panel.row.data == MINI]:
-        show_gains(texts.demo, "gains-mini", mini)
+    if mini:
+        show_gains(texts.demo, "gains-mini", mini, *([] if full_size else explanation))
     if controls:
         blocks += [*_heading(texts.controls), str(controls_table(controls, texts.controls.arms))]
     if by_others.lines:
         blocks += ["## By other metrics", str(by_others)]
     if others:
         blocks += [*_heading(texts.settings), str(variants_table(others)), rerun_block(others)]
-    full_size = replace(summary, rows=[row for row in summary.rows if row.data != MINI])
-    for section in sections_of(full_size):
+    for section in sections_of(replace(summary, rows=[row for row in summary.rows if row.data != MINI])):
         if section.key in FIGURE_SECTIONS and not {figure.name for figure in section.figures} <= figures.keys():
             blocks += [f"## {section.title}", section.text]
             show(section.figures)

@@ -13,7 +13,7 @@ from results.analysis.rows import Summary
 from results.records.collect import only_cells
 from results.records.experiment_file import load_experiment
 from results.records.printing import write
-from results.report.experiments import experiment_tables
+from results.report.experiments import paper_tables, table_efficiencies, tables_html
 from results.report.page import PageInfo, page
 from results.report.png import can_paint, write_png
 from results.report.sections import Section, sections_of
@@ -54,10 +54,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         write(chosen.nothing, sys.stderr)
         if not summary.findings:
             return 1
-    sections = sections_of(summary)
+    tables = paper_tables(chosen.collection, options.data)
+    sections = sections_of(summary, [own for table in tables for own in table_efficiencies(table)])
     try:
-        tables = experiment_tables(chosen.collection, options.data)
-        _write_page(options.out, page(summary, sections, tables, _about(chosen)), summary)
+        _write_page(options.out, page(summary, sections, tables_html(tables), _about(chosen)), summary)
         if options.figures is not None:
             _write_figures(options.figures, sections)
     except OSError as error:

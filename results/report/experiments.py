@@ -4,30 +4,51 @@ from collections.abc import Sequence
 from dataclasses import replace
 from html import escape
 
+from results.analysis.panels import Efficiency, efficiency
+from results.analysis.rows import TableRow
 from results.records.collect import Collection
 from results.records.experiment_file import load_experiment
 from results.tables.cells import Sheet
-from results.tables.experiment_rows import fill
+from results.tables.experiment_rows import ExperimentTable, fill
 from results.tables.experiment_table import experiment_page
 from results.tables.page_texts import TABLE1, load_texts
 
 
-def experiment_tables(collection: Collection, data: Sequence[str] = ()) -> str:
-    """The tables as HTML, rows without runs left out; empty if there is none.
+def paper_tables(collection: Collection, data: Sequence[str] = ()) -> list[ExperimentTable]:
+    """The tables but Table 1, which the page itself is; rows without runs are left out.
 
     Args:
         collection: The records to take runs from.
         data: Only rows of these data sets; all if empty.
     """
     names = [chapter.experiment for chapter in load_texts().paper if chapter.experiment not in ("", TABLE1)]
-    blocks = []
-    for name in names:
-        table = fill(collection, load_experiment(name))
+    found = []
+    for table in (fill(collection, load_experiment(name)) for name in names):
         lines = [line for line in table.lines if line.runs.groups and (not data or line.runs.data in data)]
         if any(line.runs.pair() for line in lines):
-            (sheet,), notes = experiment_page(replace(table, lines=lines, findings=[]))
-            items = "".join(f"<li>{escape(line)}</li>" for _, own in notes for line in own)
-            blocks.append(f'<h3>{escape(table.title)}</h3>{_table(sheet)}<ul class="notes">{items}</ul>')
+            found.append(replace(table, lines=lines, findings=[]))
+    return found
+
+
+def table_efficiencies(table: ExperimentTable) -> list[Efficiency]:
+    """Scores by training set size, one for each task of which the table has several sizes.
+
+    A share may have settings of its own, such as more epochs: the rows of a table say what belongs together.
+    """
+    rows: dict[tuple[str, str], list[TableRow]] = {}
+    for line in table.lines:
+        rows.setdefault((line.runs.data, line.runs.task), []).append(line.runs)
+    found = [efficiency(own[0], "", [group for row in own for group in row.groups]) for own in rows.values()]
+    return [own for own in found if own]
+
+
+def tables_html(tables: Sequence[ExperimentTable]) -> str:
+    """The tables as HTML; empty if there is none."""
+    blocks = []
+    for table in tables:
+        (sheet,), notes = experiment_page(table)
+        items = "".join(f"<li>{escape(line)}</li>" for _, own in notes for line in own)
+        blocks.append(f'<h3>{escape(table.title)}</h3>{_table(sheet)}<ul class="notes">{items}</ul>')
     return "".join(blocks)
 
 

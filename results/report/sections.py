@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from results.analysis.panels import Panel, efficiencies, split_panels
+from results.analysis.panels import Efficiency, Panel, efficiencies, split_panels
 from results.analysis.rows import Summary
 from results.report.charts import (
     Arms,
@@ -38,8 +38,13 @@ class Section:
     more: Sequence[Figure] = field(default_factory=list)
 
 
-def sections_of(summary: Summary) -> list[Section]:
-    """All sections that have figures; the first has the gains."""
+def sections_of(summary: Summary, known_sizes: Sequence[Efficiency] = ()) -> list[Section]:
+    """All sections that have figures; the first has the gains.
+
+    Args:
+        summary: The runs.
+        known_sizes: Scores by training set size of some rows, in place of what these rows' settings say.
+    """
     arms = arms_of(summary.titles)
     first, others = split_panels(summary.rows)
 
@@ -48,7 +53,9 @@ def sections_of(summary: Summary) -> list[Section]:
         return [figure for figure in seen if figure], [figure for figure in more if figure]
 
     paired = [panel for panel in first if panel.row.pair(panel.label)]
-    sizes = [sample_efficiency(found, arms) for row in summary.rows for found in efficiencies(row)]
+    covered = {(own.row.data, own.row.task) for own in known_sizes}
+    other_sizes = [own for row in summary.rows if (row.data, row.task) not in covered for own in efficiencies(row)]
+    sizes = [sample_efficiency(own, arms) for own in (*known_sizes, *other_sizes)]
     matrices = [
         figure
         for panel in first

@@ -147,14 +147,15 @@ def test_the_page_shows_a_table_that_is_a_file(runs, root):
 
 
 def test_the_figures_of_the_paper_are_drawn_from_their_experiments(tmp_path, root):
-    """Figure 1 of two shares, and Figure 2 of one task, without the arms that are not in them."""
+    """Figure 1 of two shares with different settings, and Figure 2 of one task, without arms that are not in them."""
     for features in ("glove", "elmo", "elmo_random"):
-        for variant, used, right in (({}, 100, 60), ({"train_fraction": 0.1}, 10, 50)):
+        few = {"train_fraction": 0.01, "trainer.batch_size": 4, "trainer.epochs": 100, "trainer.patience": None}
+        for variant, used, right in (({}, 1000, 60), (few, 10, 50)):
             path = save_run(tmp_path / "runs", right, task="sst5", features=features, variant=variant)
             record = read_record(path)
             mixes = {} if features == "glove" else {"input": Mix([0.2, 0.5, 0.3], 1.0)}
-            data = {"train": {"examples": 100, **({"used": used} if variant else {})}}
-            config = {**record.config, "train_fraction": used / 100}
+            data = {"train": {"examples": 1000, **({"used": used} if variant else {})}}
+            config = {**record.config, "train_fraction": used / 1000}
             changed = replace(record, mixes=mixes, data=data, config=config)
             write_record(path, changed)
             write_examples(

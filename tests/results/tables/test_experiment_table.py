@@ -100,9 +100,12 @@ class TestRows:
         given = ["task=ner,sst5", "seed=1"]
         out = run_table(capsys, "--runs", tmp_path, "--experiment", "figure1", *given)[1]
         both = ["features=glove,elmo", "seed=1", f"runs_dir={tmp_path}"]
+        few = ["train_fraction=0.001,0.01", "trainer.batch_size=4", "trainer.epochs=100", "trainer.patience=null"]
         assert commands(out) == [
-            ["experiment=figure1", "task=ner", "data=paper", "train_fraction=0.001,0.01,0.1,0.3", *both],
-            ["experiment=figure1", "task=sst5", "data=paper", "train_fraction=0.001,0.01,0.1,0.3,1.0", *both],
+            ["experiment=figure1", "task=ner", "data=paper", *few, *both],
+            ["experiment=figure1", "task=ner", "data=paper", "train_fraction=0.1,0.3", *both],
+            ["experiment=figure1", "task=sst5", "data=paper", *few, *both],
+            ["experiment=figure1", "task=sst5", "data=paper", "train_fraction=0.1,0.3,1.0", *both],
         ]
 
     @pytest.mark.parametrize("name", ["table2", "table3", "figure1", "figure2"])
