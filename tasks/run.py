@@ -49,6 +49,7 @@ python -m tasks.run -m experiment=NAME   the runs of a table: {experiments}, or 
            word2vec|static_elmo          with vectors of the biLM's own text (python -m tasks.word2vec); the same + ELMo
            flair|flair_elmo              baseline + states of character LMs; the same + ELMo
            taglm                         baseline + top layer of the biLM, between the layers of a tagger: task=ner
+           transformer                   baseline + a frozen transformer: features.transformer.model=NAME|PATH
   data=mini|paper|NAME                   shipped data, official files under data_dir, or a conf/data/NAME.yaml
   data=PATH.yaml                         a dataset from a file; only the keys of a dataset, so it cannot run code
   seed=N  train_fraction=0.1             a share of the training examples, drawn by the seed

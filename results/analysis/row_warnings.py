@@ -1,15 +1,15 @@
-"""Warnings about a row: mixed commits, uncommitted changes, arms that differ in more than their features."""
+"""Warnings about a row: what its sources declare, mixed commits, uncommitted changes, arms that differ in more."""
 
 from collections import defaultdict
 from collections.abc import Collection
 
-from results.analysis.rows import TableRow
+from results.analysis.rows import WARNED, TableRow
 from results.records.identity import Parts, differences, flattened
 from results.records.record import RunRecord
 
-NAMES = ("features.name", "features.title", "task.title")  # no settings
+NAMES = ("features.name", "features.title", "task.title")  # no settings; neither are keys that end in `.warning`
 # Settings that choose the vectors; the other settings of features say how the vectors are used.
-SOURCES = ("weights", "vectors", "dim", "untrained", "untrained_seed")
+SOURCES = ("weights", "vectors", "dim", "untrained", "untrained_seed", "model")
 
 
 def row_warnings(row: TableRow, wanted: Collection[str] = ()) -> list[tuple[str, bool]]:
@@ -32,6 +32,8 @@ def row_warnings(row: TableRow, wanted: Collection[str] = ()) -> list[tuple[str,
         if len(seeds) > 1:
             mixed = ", ".join(f"{commit} (seed {' '.join(own)})" for commit, own in seeds.items())
             warnings.append((f"{where}: one mean over several commits: {mixed}", True))
+        for text in dict.fromkeys(text for record in group.runs for text in record.warnings):
+            warnings.append((f"{where}: {WARNED} {text}", False))
         if dirty:
             warnings.append((f"{where}: code with uncommitted changes (seed {' '.join(dirty)})", True))
     for label in ["", *row.labels]:
@@ -54,8 +56,8 @@ def _arm_differences(first: RunRecord, second: RunRecord, wanted: Collection[str
     # A setting that only one of them has was added to the suite between the two runs; its default is the old behaviour.
     keys = [key for key, values in found.items() if key.startswith("features.") or "absent" not in values]
     keys = [key for key in keys if not key.startswith("recipes.") or key == "recipes.task"]
-    keys = [key for key in keys if key not in (*NAMES, *wanted)]
-    other = [key for key in keys if key.split(".")[0] not in ("features", "vectors", "weights")]
+    keys = [key for key in keys if key not in (*NAMES, *wanted) and not key.endswith(".warning")]
+    other = [key for key in keys if key.split(".")[0] not in ("features", "vectors", "weights", "transformer")]
     if _feature_parts(sides[0]) != _feature_parts(sides[1]):
         return other, True
     of_arm = [key for key in keys if key not in other]

@@ -17,6 +17,7 @@ from results.records.identity import FOLD, Parts, without_seed
 from results.records.record import RunRecord
 
 MINI = "mini"  # the data set that comes with the suite
+WARNED = "‡"  # marks scores whose features have a declared warning
 
 
 @dataclass(frozen=True)

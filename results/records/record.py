@@ -162,6 +162,15 @@ class RunRecord:
         return found if isinstance(found, Mapping) else {}
 
     @property
+    def warnings(self) -> list[str]:
+        """What the parts of the features declare about their sources, such as test data that they were trained on."""
+        parts = self.settings("features")
+        frozen = parts.get("frozen")
+        every = [*parts.values(), *(frozen.values() if isinstance(frozen, Mapping) else ())]
+        found = [part.get("warning") for part in every if isinstance(part, Mapping)]
+        return [text for text in found if isinstance(text, str) and text]
+
+    @property
     def hashed(self) -> dict[str, object]:
         """All that the fingerprint covers: the run's name and everything else that may change its score."""
         return hashed(self.identity, self.fingerprinted)

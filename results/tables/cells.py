@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from results.analysis.interval import FEW_SEEDS, Interval, has_numpy
 from results.analysis.names import controls_legend, short_title
 from results.analysis.paper_scores import load_paper
-from results.analysis.rows import Group, Summary, TableRow
+from results.analysis.rows import WARNED, Group, Summary, TableRow
 from results.analysis.verdict import verdict, verdict_legend, verdicts
 from results.records.collect import Finding
 from results.records.printing import printable
@@ -151,9 +151,10 @@ def _best_sheet(summary: Summary) -> list[Sheet]:
 
 
 def shown_score(group: Group) -> str:
-    """Mean, standard deviation and number of seeds."""
+    """Mean, standard deviation and number of seeds, with a mark if the source of the features has a warning."""
     std = "" if group.std is None else f"±{group.std:.2f}"
-    return f"{group.mean:.2f}{std} ({len(group.records)})"
+    warned = any(record.warnings for record in group.runs)
+    return f"{group.mean:.2f}{std} ({len(group.records)}){WARNED * warned}"
 
 
 def sections(summary: Summary) -> list[tuple[str, list[str]]]:

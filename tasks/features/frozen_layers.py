@@ -41,6 +41,8 @@ class FrozenConfig(ABC):
         precision: float16 or float32, of the frozen layers before they are mixed. It changes the last digits of scores.
         by_sentence: whether the source reads a text of several sentences, such as a passage of SQuAD, one by one, as a
             biLM was trained; the head still sees the whole text. See `elmo.tokeniser.sentences_of_tokens`.
+        warning: what a reader of scores must know about the source, such as test data that it was trained on. It is in
+            the record, and tables mark the scores with it.
     """
 
     recipe: ClassVar[int] = 1
@@ -52,6 +54,7 @@ class FrozenConfig(ABC):
     dropout: float = 0.5
     precision: str = "float16"
     by_sentence: bool = False
+    warning: str = ""
 
     def check(self, key: str) -> None:
         """Raises an InputError for a value out of range; `key` is where these settings are in the config."""

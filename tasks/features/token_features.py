@@ -21,6 +21,7 @@ from elmo.common.progress import Reporter
 from tasks.features.characters import CharacterCnn, CharactersConfig
 from tasks.features.frozen_layers import ElmoConfig, FrozenConfig, FrozenLayers, SourceConfig, StoreConfig
 from tasks.features.parts import FeaturePart, LocatedText
+from tasks.features.transformer import TransformerConfig
 from tasks.features.word_index import WordNumbers
 from tasks.features.words import WordsConfig, WordVectors
 from tasks.interface import PLACES, FeatureBatch, Sentence
@@ -40,6 +41,7 @@ class FeaturesConfig:
     words: WordsConfig | None = field(default_factory=WordsConfig)
     characters: CharactersConfig | None = field(default_factory=CharactersConfig)
     elmo: ElmoConfig | None = None
+    transformer: TransformerConfig | None = None
     frozen: dict[str, SourceConfig] = field(default_factory=dict)
     dropout: float = 0.0
 
@@ -60,8 +62,9 @@ class FeaturesConfig:
 
     def all_frozen(self) -> dict[str, FrozenConfig]:
         """All frozen layers, by their key below `features`."""
-        elmo: dict[str, FrozenConfig] = {} if self.elmo is None else {"elmo": self.elmo}
-        return elmo | {f"frozen.{name}": self.frozen[name] for name in sorted(self.frozen)}
+        own = {"elmo": self.elmo, "transformer": self.transformer}
+        others = {f"frozen.{name}": self.frozen[name] for name in sorted(self.frozen)}
+        return {name: frozen for name, frozen in (own | others).items() if frozen is not None}
 
     def places(self) -> dict[str, list[str]]:
         """The places that the parts ask for, by key in the config; words and characters are at the input."""
@@ -69,12 +72,14 @@ class FeaturesConfig:
 
 
 def features_fingerprint(config: FeaturesConfig) -> dict[str, Any]:
-    """The hashes of the features' content: `vectors`, `weights` of a biLM, and `frozen` layers by name, if any."""
+    """The hashes of the features' content: `vectors`, `weights` of a biLM, if any `transformer` and `frozen` layers."""
     vectors = config.words.open_vectors() if config.words is not None else None
     hashes = {
         "vectors": vectors.fingerprint() if vectors is not None else None,
         "weights": config.elmo.fingerprint() if config.elmo is not None else None,
     }
+    if config.transformer is not None:
+        hashes["transformer"] = config.transformer.fingerprint()
     frozen = {name: source.fingerprint() for name, source in config.frozen.items()}
     return hashes | ({"frozen": frozen} if frozen else {})
 
@@ -116,6 +121,9 @@ class TokenFeatures(nn.Module):
             initialise(self.characters, seed, "characters")
         store = store or StoreConfig()
         self.elmo = FrozenLayers("elmo", config.elmo, store) if config.elmo is not None else None
+        self.transformer = (
+            FrozenLayers("transformer", config.transformer, store) if config.transformer is not None else None
+        )
         self.frozen = nn.ModuleDict(
             {name: FrozenLayers(f"frozen.{name}", config.frozen[name], store) for name in sorted(config.frozen)}
         )
@@ -130,13 +138,15 @@ class TokenFeatures(nn.Module):
 
     @property
     def _all_frozen(self) -> list[FrozenLayers]:
-        every = (self.elmo, *self.frozen.values())
+        every = (self.elmo, self.transformer, *self.frozen.values())
         return [part for part in every if isinstance(part, FrozenLayers)]
 
     def check_fingerprint(self, expected: Mapping[str, Any]) -> None:
         """Raises an InputError if frozen layers are others than those hashed before: see `features_fingerprint`."""
+        hashes = {"elmo": expected["weights"], "transformer": expected.get("transformer")}
+        hashes |= {f"frozen.{name}": found for name, found in expected.get("frozen", {}).items()}
         for part in self._all_frozen:
-            before = expected["weights"] if part is self.elmo else expected["frozen"][part.name.removeprefix("frozen.")]
+            before = hashes[part.name]
             now = part.source.fingerprint()
             if now != before:
                 raise InputError(
@@ -160,9 +170,10 @@ class TokenFeatures(nn.Module):
 
     def mix_weights(self) -> dict[str, dict[str, list[float] | float]]:
         """The learned mix of each place; of further frozen layers by NAME.PLACE. See `elmo.Elmo.weights`."""
-        found = {} if self.elmo is None else self.elmo.weights()
-        for name, part in self.frozen.items():
-            found |= {f"{name}.{place}": mix for place, mix in part.weights().items()}  # type: ignore[operator]
+        found: dict[str, dict[str, list[float] | float]] = {}
+        for part in self._all_frozen:
+            prefix = "" if part is self.elmo else f"{part.name.removeprefix('frozen.')}."
+            found |= {f"{prefix}{place}": mix for place, mix in part.weights().items()}
         return found
 
     def meet(self, sentences: Iterable[Sentence], reporter: Reporter | None = None) -> int:

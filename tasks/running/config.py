@@ -24,6 +24,7 @@ from elmo.word_vectors import NAMES
 from tasks.data.datasets import DataConfig
 from tasks.features.frozen_layers import ElmoConfig, SourceConfig, StoreConfig
 from tasks.features.token_features import FeaturesConfig
+from tasks.features.transformer import HUB_NAME, WARNINGS, TransformerConfig
 from tasks.interface import Task
 from tasks.running.config_errors import explain
 from tasks.running.loggers import LoggerConfig
@@ -37,11 +38,13 @@ NOT_IN_FINGERPRINT = (
 
 TASK_ENTRY_POINTS = "elmo_benchmark.tasks"  # the entry point group for tasks of installed packages
 
-BY_NAME_OR_PATH = (("words", "vectors"), ("elmo", "weights"))  # settings of features
+# Settings of features.
+BY_NAME_OR_PATH = (("words", "vectors"), ("elmo", "weights"), ("transformer", "model"))
 SOURCE = re.compile(r"features\.frozen\.\w+\.source\.")  # what a source is made from
-TITLES = ("task.title", "features.title")  # names for people, in tables and reports
+# Texts for people, in tables and reports: titles, and warnings about the source of a part.
+FOR_PEOPLE = re.compile(r"task\.title|features\.title|features\..+\.warning")
 # Where the data are and how many are expected; the fingerprint has the hash of their content.
-NOT_IN_VARIANT = ("data.expected.", "data.hub.", *TITLES)
+NOT_IN_VARIANT = ("data.expected.", "data.hub.")
 
 
 @dataclass(frozen=True)
@@ -199,12 +202,15 @@ def _variant(tree: DictConfig, task: str) -> dict[str, Any]:
             f"{error.missing_cfg_file}: no such config; `name` in a YAML must be its file's name"
         ) from error
     here, there = _flat(_resolved(tree)), _flat(_resolved(_without_unused(plain), anywhere=True))
+    here, there = (
+        {key: value for key, value in side.items() if not (key.startswith(NOT_IN_VARIANT) or FOR_PEOPLE.fullmatch(key))}
+        for side in (here, there)
+    )
     changed = {key: here[key] for key in here if key not in there or here[key] != there[key]}
     changed = {key: value for key, value in changed.items() if key not in ("seed", "fold")}  # names of their own
-    changed = {key: value for key, value in changed.items() if not key.startswith(NOT_IN_VARIANT)}
     # A part that is null on one side is a change of that part, not a deletion of the keys below it.
     deleted = [key for key in there if not any(_one_in_the_other(key, kept) for kept in here)]
-    return changed | {f"~{key}": there[key] for key in deleted if not key.startswith(NOT_IN_VARIANT)}
+    return changed | {f"~{key}": there[key] for key in deleted}
 
 
 def own_settings(resolved: Mapping[str, Any], task: type[Task[Any, Any]]) -> dict[str, Any]:
@@ -215,14 +221,19 @@ def own_settings(resolved: Mapping[str, Any], task: type[Task[Any, Any]]) -> dic
     kinds = {"task": task.settings_type, "features": FeaturesConfig, "trainer": TrainerConfig}
     defaults: dict[str, Any] = {key: OmegaConf.to_container(OmegaConf.structured(kind)) for key, kind in kinds.items()}
     defaults["features"]["elmo"] = OmegaConf.to_container(OmegaConf.structured(ElmoConfig))
+    defaults["features"]["transformer"] = OmegaConf.to_container(OmegaConf.structured(TransformerConfig))
     of_source = OmegaConf.to_container(OmegaConf.structured(SourceConfig))
     defaults["features"]["frozen"] = dict.fromkeys(resolved["features"].get("frozen", ()), of_source)
     there = _flat({**defaults, "reader": OmegaConf.to_container(OmegaConf.structured(task.reader_type))})
     here = _flat({**{key: resolved[key] for key in kinds}, "reader": resolved["data"]["reader"]})
     # The identity has the name, and the fingerprint the hash of the content.
-    left_out = ("task._target_", "features.name", *TITLES, *(f"features.{part}.{key}" for part, key in BY_NAME_OR_PATH))
+    left_out = ("task._target_", "features.name", *(f"features.{part}.{key}" for part, key in BY_NAME_OR_PATH))
     differing = {key: value for key, value in here.items() if key not in there or there[key] != value}
-    return {key: value for key, value in differing.items() if key not in left_out and not SOURCE.match(key)}
+    return {
+        key: value
+        for key, value in differing.items()
+        if not (key in left_out or SOURCE.match(key) or FOR_PEOPLE.fullmatch(key))
+    }
 
 
 def _one_in_the_other(first: str, second: str) -> bool:
@@ -230,7 +241,7 @@ def _one_in_the_other(first: str, second: str) -> bool:
 
 
 def _without_unused(tree: DictConfig) -> DictConfig:
-    """Drops settings that nothing reads, so that equal runs have equal trees.
+    """Drops settings that nothing reads, so that equal runs have equal trees, and adds what is known about a model.
 
     A part that was deleted (~trainer) returns with the schema's values, which the run would use.
     """
@@ -239,9 +250,13 @@ def _without_unused(tree: DictConfig) -> DictConfig:
     with open_dict(tree):
         for key in schema.keys() - tree.keys():
             tree[key] = schema[key]
-    for part in ("words", "elmo"):
+    OmegaConf.resolve(tree.features)  # a part may take settings from one that is left out
+    for part in ("words", "elmo", "transformer"):
         if tree.features[part] is not None and not tree.features[part].enabled:
             tree.features[part] = None
+    transformer = tree.features.transformer
+    if transformer is not None and not transformer.warning:
+        transformer.warning = WARNINGS.get(Path(transformer.model).name, "")
     return tree
 
 
@@ -270,7 +285,7 @@ def _resolved(tree: DictConfig, anywhere: bool = False) -> dict[str, Any]:
     for part, key in BY_NAME_OR_PATH:
         settings = values["features"][part]
         if settings and settings[key]:
-            settings[key] = _without_folder(settings[key], anywhere)
+            settings[key] = _without_folder(part, settings[key], anywhere)
     if values["fold"] is None:
         del values["fold"]
     for part in values["features"]["frozen"].values():
@@ -283,20 +298,22 @@ def _last_of_path(value: object) -> object:
     return Path(value).name if isinstance(value, str) and value.startswith(("/", "~")) else value
 
 
-def _without_folder(given: str, anywhere: bool) -> str:
-    """How a record names weights or vectors: a name unchanged, or the last part of a path.
+def _without_folder(part: str, given: str, anywhere: bool) -> str:
+    """How a record names the weights or vectors of a part of features: a name unchanged, or the last part of a path.
 
     The fingerprint has the hash of the content, so the folder does not matter. A path that ends like a name gets a
     "./", so that a user's biLM in a folder called small is not taken for the shipped one.
     """
     last = Path(given).name
-    if is_name(given, anywhere):
+    if is_name(part, given, anywhere):
         return given
-    return f"./{last}" if is_name(last, anywhere=True) else last
+    return f"./{last}" if is_name(part, last, anywhere=True) else last
 
 
-def is_name(given: str, anywhere: bool = False) -> bool:
+def is_name(part: str, given: str, anywhere: bool = False) -> bool:
     """Whether this is a name of weights or vectors; a folder of that name comes first, unless `anywhere`."""
+    if part == "transformer":
+        return HUB_NAME.fullmatch(given) is not None and (anywhere or not Path(given).exists())
     if given in shipped_names() or is_published(given):
         return anywhere or not Path(given).exists()  # as in elmo.bilm.weight_files.find_weights
     return given in SIZES or given in NAMES

@@ -30,7 +30,9 @@ def save_weights(path: Path, model: TaskModel, config: RunConfig) -> None:
     saved = {
         "task": config.task.name,
         "config": {**config.resolved, "task": settings},
-        "paths": {part: str(Path(it).expanduser().absolute()) for part, it in given.items() if it and not is_name(it)},
+        "paths": {
+            part: str(Path(it).expanduser().absolute()) for part, it in given.items() if it and not is_name(part, it)
+        },
         "features": features_fingerprint(features),
         "words": list(model.features.training_words),
         "labels": config.task.learned_labels(),

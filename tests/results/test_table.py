@@ -145,6 +145,19 @@ def test_a_comparison_names_what_else_its_arms_differ_in(capsys, tmp_path, other
     assert ("arms differ" in err) == (status == 1)
 
 
+@pytest.mark.parametrize(
+    "part", [{"transformer": {"warning": "read this"}}, {"frozen": {"mine": {"warning": "read this"}}}]
+)
+def test_a_warning_of_the_features_marks_their_scores_and_is_printed(capsys, good, part):
+    record = make_record(95.0, features="transformer")
+    save(good, replace(record, config={**record.config, "features": {"name": "transformer", **part}}))
+    status, out, _ = run_table(capsys, "--runs", good, "--check")
+    assert status == 0
+    assert "95.00 (1)‡" in out
+    assert "paper ner transformer: ‡ read this" in out
+    assert "92.22 (1)‡" not in out
+
+
 def test_help_says_what_check_means(capsys):
     with pytest.raises(SystemExit) as caught:
         results.table.main(["--help"])

@@ -17,13 +17,13 @@ import yaml
 from elmo.common.errors import InputError
 from results.records.identity import flattened
 from tasks.features.token_features import features_recipes
-from tasks.running.config import BY_NAME_OR_PATH, TITLES, RunConfig, typed_config
+from tasks.running.config import BY_NAME_OR_PATH, FOR_PEOPLE, RunConfig, typed_config
 from tasks.running.schema import group_options
 
 PINS = Path(__file__).with_suffix(".json")
 COMMAND = "python -m tests.tasks.pinned_defaults"
 ROOTS = ("task", "features", "trainer")
-NAMES = ("task._target_", "features.name", *TITLES, *(f"features.{part}.{key}" for part, key in BY_NAME_OR_PATH))
+NAMES = ("task._target_", "features.name", *(f"features.{part}.{key}" for part, key in BY_NAME_OR_PATH))
 ON_ALL_DATA = ("glove", "elmo")
 NOT_EVERYWHERE = ("taglm",)  # their place is between two layers of a head, which few heads have
 
@@ -70,7 +70,9 @@ def current(runs: Mapping[tuple[str, str, str], RunConfig]) -> Pins:
         settings = flattened({**parts, "reader": config.resolved["data"]["reader"]})
         found[" ".join(names)] = {
             "recipes": {"task": config.task.recipe, **features_recipes(config.features)},
-            "settings": {key: value for key, value in settings.items() if key not in NAMES},
+            "settings": {
+                key: value for key, value in settings.items() if not (key in NAMES or FOR_PEOPLE.fullmatch(key))
+            },
         }
     return found
 

@@ -271,7 +271,8 @@ class TestShippedFiles:
         def fields(kind):
             return {field.name for field in dataclasses.fields(kind)}
 
-        assert fields(FeaturesConfig) == {"name", "title", "words", "characters", "elmo", "frozen", "dropout"}
+        parts = {"words", "characters", "elmo", "transformer", "frozen"}
+        assert fields(FeaturesConfig) == {"name", "title", "dropout", *parts}
         assert fields(WordsConfig) == {
             "vectors",
             "dim",
@@ -285,7 +286,7 @@ class TestShippedFiles:
         assert fields(CharactersConfig) == {"dim", "filters", "width", "dropout"}
         elmo = {"enabled", "weights", "untrained", "untrained_seed", "places", "layers", "l2", "layer_norm", "dropout"}
         elmo |= {"control", "draw", "by_sentence"}
-        assert fields(ElmoConfig) == elmo | {"precision"}
+        assert fields(ElmoConfig) == elmo | {"precision", "warning"}
 
     def test_ner_has_the_settings_of_the_paper(self):
         """Facts B.1: AllenNLP's presets ner.jsonnet and ner_elmo.jsonnet."""

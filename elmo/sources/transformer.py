@@ -1,0 +1,285 @@
+"""The hidden states of a Hugging Face transformer as a source of layers, one vector for each word and layer."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from elmo.bilm.sentences import Sentence, refuse_plain_text
+from elmo.common import checks
+from elmo.common.errors import InputError
+from elmo.sources.bilm import FileState
+
+LAYER_VERSION = 1  # raised when equal weights and settings give other layers
+POOLINGS = ("first", "mean")
+WINDOW = 512  # what BERT can read
+OVERLAP = 128
+SUBWORDS_AT_ONCE = 4096
+SUBWORDS_AT_ONCE_ON_A_GPU = 65_536
+
+Numbers = list[int]
+# Of a model's config: how and by which version it was saved, not what it computes.
+NOT_HASHED = ("transformers_version", "_name_or_path", "dtype", "torch_dtype", "architectures")
+
+
+@dataclass(frozen=True)
+class WordWindow:
+    """Words of a sentence that the model reads at once, from `first` to before `last`."""
+
+    first: int
+    last: int
+
+
+def windows_of(lengths: Sequence[int], capacity: int, overlap: int) -> list[WordWindow]:
+    """Windows of whole words that cover a sentence; each has the last words of the one before it, as context.
+
+    Args:
+        lengths: sub-words of each word, none longer than `capacity`.
+        capacity: sub-words of a window.
+        overlap: sub-words that a window shares with the one before it, or as many as fit in whole words.
+    """
+    found, first = [], 0
+    while True:
+        last, size = first, 0
+        while last < len(lengths) and size + lengths[last] <= capacity:
+            size += lengths[last]
+            last += 1
+        found.append(WordWindow(first, last))
+        if last == len(lengths):
+            return found
+        # The next window has room for at least one more word.
+        shared = min(overlap, capacity - lengths[last])
+        first += 1
+        while sum(lengths[first:last]) > shared:
+            first += 1
+
+
+def owners(lengths: Sequence[int], windows: Sequence[WordWindow]) -> Numbers:
+    """For each word the number of the window where it has most context on its poorer side; the earlier one of equals.
+
+    The start and the end of the sentence lack no context.
+    """
+    best, chosen = [-1.0] * len(lengths), [0] * len(lengths)
+    for number, window in enumerate(windows):
+        before = float("inf") if window.first == 0 else 0.0
+        after = float("inf") if window.last == len(lengths) else float(sum(lengths[window.first : window.last]))
+        for word in range(window.first, window.last):
+            after -= lengths[word]
+            if min(before, after) > best[word]:
+                best[word], chosen[word] = min(before, after), number
+            before += lengths[word]
+    return chosen
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """A window as the model reads it.
+
+    Attributes:
+        ids: sub-words, with the marks around them.
+        rows: where its words are among all words of the call.
+        starts: the position in `ids` of each of these words.
+        counts: sub-words of each of these words.
+    """
+
+    ids: Numbers
+    rows: Numbers
+    starts: Numbers
+    counts: Numbers
+
+
+class Transformer(nn.Module):
+    """The layers of a transformer: its input embeddings, then each of its layers.
+
+    Words are split into sub-words one by one, with a space before them where the tokeniser has one in its vocabulary,
+    so a word has the same sub-words wherever it is. Texts that are too long are read in overlapping windows, and each
+    word takes its vectors from the window where it has most context. Encoders (BERT, RoBERTa, DeBERTa, ...) and
+    decoders (GPT-2, ...) work; a decoder sees the words before a word alone.
+
+    Args:
+        model: a name on the Hugging Face hub, or a folder with config, tokeniser and weights.
+        pooling: first or mean: the vector of a word is that of its first sub-word, or the mean of all of them.
+        window: sub-words to read at once, with the marks around them; fewer if the model cannot read as many.
+        overlap: sub-words that neighbouring windows share.
+
+    Raises:
+        InputError: the package transformers is missing, the model cannot be loaded, or a setting is out of range.
+    """
+
+    def __init__(self, model: str, pooling: str = "first", window: int = WINDOW, overlap: int = OVERLAP) -> None:
+        super().__init__()
+        checks.one_of(POOLINGS, "pooling", pooling)
+        self.name, self.pooling, self.overlap = model, pooling, overlap
+        with torch.random.fork_rng(devices=[]):  # what torch draws next must not depend on the features
+            self.model, self.tokeniser = _loaded(model)
+        self.before, self.after = _marks(self.tokeniser)
+        self.window = min(window, _longest(self.model, self.tokeniser))
+        self.capacity = self.window - len(self.before) - len(self.after)
+        if not 0 <= overlap < self.capacity:
+            raise InputError(
+                f"transformer {model}: overlap: expected at least 0 and less than the {self.capacity} sub-words of a "
+                f"window, found {overlap}. Choose a smaller overlap, or a larger window if the model can read one"
+            )
+        self._space = " " if "ByteLevel" in repr(self.tokeniser.backend_tokenizer.pre_tokenizer) else ""
+        self._known: dict[str, Numbers] = {}  # the sub-words of words
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """The width of each layer."""
+        config = self.model.config
+        return (int(config.hidden_size),) * (int(config.num_hidden_layers) + 1)
+
+    @property
+    def device(self) -> torch.device:
+        """The device of weights and layers."""
+        return next(self.parameters()).device
+
+    def fingerprint(self) -> str:
+        """The sha256 of weights, config, tokeniser and settings; it does not depend on the file format."""
+        config = {key: value for key, value in self.model.config.to_diff_dict().items() if key not in NOT_HASHED}
+        settings = [LAYER_VERSION, self.pooling, self.window, self.overlap, self.before, self.after]
+        digest = hashlib.sha256(json.dumps(["transformer", settings, config], sort_keys=True, default=str).encode())
+        digest.update(self.tokeniser.backend_tokenizer.to_str().encode())
+        for name, tensor in sorted(self.model.state_dict().items()):
+            digest.update(f"{name} {tuple(tensor.shape)}".encode())
+            digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+        return digest.hexdigest()
+
+    def subwords(self, words: Sequence[str]) -> list[Numbers]:
+        """The sub-words of each word, at least one and at most as many as fit in a window."""
+        new = [word for word in dict.fromkeys(words) if word not in self._known]
+        if new:
+            found = self.tokeniser([self._space + word for word in new], add_special_tokens=False)["input_ids"]
+            # A normaliser may remove all of a word, such as a control character.
+            unknown = [self.tokeniser.unk_token_id or 0]
+            self._known |= {word: ids[: self.capacity] or unknown for word, ids in zip(new, found, strict=True)}
+        return [self._known[word] for word in words]
+
+    def token_layers(self, sentences: Sequence[Sentence]) -> Tensor:
+        """The layers of all tokens, sentence after sentence without padding, (layers, tokens, dim)."""
+        refuse_plain_text(sentences)
+        pieces = list(self._pieces(sentences))
+        if not pieces:
+            return torch.zeros(len(self.widths), 0, self.widths[0], device=self.device)
+        batches = list(self._batches(pieces))
+        found = torch.cat([self._read(batch) for batch in batches], dim=1)
+        rows = [row for batch in batches for piece in batch for row in piece.rows]
+        return found.index_select(1, torch.tensor(rows, device=self.device).argsort())
+
+    def _pieces(self, sentences: Sequence[Sentence]) -> Iterator[_Piece]:
+        """The windows of all sentences, each with the words that take their vectors from it."""
+        row = 0
+        for sentence in sentences:
+            words = self.subwords(sentence)
+            lengths = list(map(len, words))
+            windows = windows_of(lengths, self.capacity, self.overlap) if words else []
+            owner = owners(lengths, windows)
+            for number, window in enumerate(windows):
+                ids, starts, own = list(self.before), [], []
+                for word in range(window.first, window.last):
+                    if owner[word] == number:
+                        own.append(word)
+                        starts.append(len(ids))
+                    ids += words[word]
+                if own:
+                    yield _Piece(ids + self.after, [row + word for word in own], starts, [lengths[i] for i in own])
+            row += len(words)
+
+    def _batches(self, pieces: Sequence[_Piece]) -> Iterator[list[_Piece]]:
+        """Pieces of equal length together: without padding, no vector depends on the others of a batch."""
+        most = SUBWORDS_AT_ONCE if self.device.type == "cpu" else SUBWORDS_AT_ONCE_ON_A_GPU
+        for length, equal in groupby(sorted(pieces, key=lambda piece: len(piece.ids)), lambda piece: len(piece.ids)):
+            group, size = list(equal), max(1, most // length)
+            yield from (group[start : start + size] for start in range(0, len(group), size))
+
+    def _read(self, batch: Sequence[_Piece]) -> Tensor:
+        """The layers of the words of these pieces, (layers, words, dim)."""
+        ids = torch.tensor([piece.ids for piece in batch], device=self.device)  # (pieces, sub-words)
+        output = self.model(input_ids=ids, attention_mask=torch.ones_like(ids), output_hidden_states=True)
+        layers = torch.stack([layer.flatten(0, 1) for layer in output.hidden_states])  # (layers, all sub-words, dim)
+        offsets = range(0, ids.numel(), ids.shape[1])
+        starts = [offset + start for offset, piece in zip(offsets, batch, strict=True) for start in piece.starts]
+        if self.pooling == "first":
+            return layers.index_select(1, torch.tensor(starts, device=self.device))
+        counts = [count for piece in batch for count in piece.counts]
+        rows = [row for start, count in zip(starts, counts, strict=True) for row in range(start, start + count)]
+        own = layers.index_select(1, torch.tensor(rows, device=self.device))  # the sub-words of words, without marks
+        sizes = torch.tensor(counts, device=self.device)
+        word = torch.arange(len(counts), device=self.device).repeat_interleave(sizes, output_size=len(rows))
+        sums = layers.new_zeros(len(layers), len(counts), layers.shape[-1]).index_add(1, word, own)
+        return sums / sizes[:, None]
+
+
+def file_states(model: str) -> tuple[FileState, ...]:
+    """The state of the files in a model's folder; empty for a name on the hub."""
+    folder = Path(model)
+    files = sorted(file for file in folder.iterdir() if file.is_file()) if folder.is_dir() else []
+    return tuple((str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in files)
+
+
+def _loaded(name: str) -> tuple[Any, Any]:
+    """The model, without layers that only sentences need, and its tokeniser."""
+    try:
+        from transformers import AutoModel, AutoTokenizer
+        from transformers.utils import logging
+    except ImportError as error:
+        raise InputError(
+            f"a transformer needs {error.name}, which is not installed: pip install 'elmo-benchmark[transformer]'"
+        ) from error
+    logging.disable_progress_bar()
+    try:
+        model, info = AutoModel.from_pretrained(name, dtype=torch.float32, output_loading_info=True)
+        tokeniser = AutoTokenizer.from_pretrained(name, use_fast=True)
+    except (OSError, ValueError, KeyError) as error:
+        raise InputError(
+            f"transformer {name}: expected a name on the Hugging Face hub, such as bert-base-cased, or a folder with "
+            f"config.json, tokeniser and weights, found: {str(error).splitlines()[0].rstrip('.')}. Without a network, "
+            "copy such a folder here and give its path"
+        ) from error
+    if model.config.is_encoder_decoder:
+        raise InputError(
+            f"transformer {name}: expected an encoder or a decoder, such as BERT or GPT-2, found one with both"
+        )
+    if not tokeniser.is_fast:
+        raise InputError(
+            f"transformer {name}: expected a tokeniser of the package tokenizers, found {type(tokeniser).__name__}"
+        )
+    if hasattr(model, "pooler"):
+        model.pooler = None  # reads whole sentences; many files lack its weights, which would be drawn at random
+    missing = sorted(key for key in info["missing_keys"] if not key.startswith("pooler."))
+    if missing:
+        raise InputError(
+            f"transformer {name}: expected all weights of {type(model).__name__}, found none for "
+            f"{', '.join(missing[:3])}: {len(missing)} are missing. Is config.json of another model?"
+        )
+    return model.eval(), tokeniser
+
+
+def _marks(tokeniser: Any) -> tuple[Numbers, Numbers]:  # noqa: ANN401 (transformers has no types)
+    """The sub-words that the model expects before and after a text, such as [CLS] and [SEP].
+
+    A decoder without any gets its start mark: it reads the first sub-word of a text unlike all others.
+    """
+    bare, whole = (tokeniser("a", add_special_tokens=marked)["input_ids"] for marked in (False, True))
+    start = next(i for i in range(len(whole)) if whole[i : i + len(bare)] == bare)
+    before, after = whole[:start], whole[start + len(bare) :]
+    if not before and not after and tokeniser.bos_token_id is not None:
+        before = [tokeniser.bos_token_id]
+    return list(before), list(after)
+
+
+def _longest(model: Any, tokeniser: Any) -> int:  # noqa: ANN401
+    """The sub-words that the model can read at once, as its config and its tokeniser say."""
+    positions = int(getattr(model.config, "max_position_embeddings", None) or WINDOW)
+    tables = [module for name, module in model.named_modules() if name.endswith("position_embeddings")]
+    # RoBERTa counts positions from the one after its padding.
+    unused = [table.padding_idx + 1 for table in tables if getattr(table, "padding_idx", None) is not None]
+    return min(positions - max(unused, default=0), int(tokeniser.model_max_length))

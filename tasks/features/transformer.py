@@ -1,0 +1,66 @@
+"""A transformer from a config."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+from elmo import FrozenSource
+from elmo.common import checks
+from elmo.common.errors import InputError
+from elmo.common.files import expanded
+from elmo.sources.bilm import FileState
+from elmo.sources.transformer import OVERLAP, POOLINGS, WINDOW, Transformer, file_states
+from tasks.features.frozen_layers import FrozenConfig
+
+# Of models by the last part of their name or path.
+WARNINGS = {
+    "all-mpnet-base-v2": "all-mpnet-base-v2 was trained on SNLI, MultiNLI and SQuAD 2.0, so scores on SNLI and SQuAD "
+    "say little about it"
+}
+HUB_NAME = re.compile(r"[\w.-]*\w(/[\w.-]+)?")  # MODEL or OWNER/MODEL
+
+
+@dataclass
+class TransformerConfig(FrozenConfig):
+    """The layers of a transformer.
+
+    Attributes:
+        enabled: false leaves it out, whatever else is set here.
+        model: a name on the Hugging Face hub, or a folder.
+        pooling: first or mean, of the sub-words of a word.
+        window: sub-words to read at once.
+        overlap: sub-words that neighbouring windows of a long text share.
+    """
+
+    enabled: bool = True
+    model: str = "bert-base-cased"
+    pooling: str = "first"
+    window: int = WINDOW
+    overlap: int = OVERLAP
+
+    def check(self, key: str) -> None:
+        """Raises an InputError for a value out of range."""
+        super().check(key)
+        checks.one_of(POOLINGS, f"{key}.pooling", self.pooling)
+        checks.at_least(0, f"{key}.overlap", self.overlap)
+        if self.window <= self.overlap:
+            raise InputError(f"{key}.window: expected more than the overlap, {self.overlap}, found {self.window}")
+
+    def open(self) -> FrozenSource:
+        """The transformer."""
+        return Transformer(self._place(), self.pooling, self.window, self.overlap)
+
+    def fingerprint(self) -> str:
+        """The hash, cached until a file in the model's folder changes, since a sweep asks often."""
+        model = self._place()
+        return _remembered_fingerprint(model, self.pooling, self.window, self.overlap, file_states(model))
+
+    def _place(self) -> str:
+        return str(expanded(self.model, "features.transformer.model")) if self.model.startswith("~") else self.model
+
+
+@lru_cache(maxsize=16)
+def _remembered_fingerprint(model: str, pooling: str, window: int, overlap: int, state: tuple[FileState, ...]) -> str:
+    return Transformer(model, pooling, window, overlap).fingerprint()

@@ -1,0 +1,230 @@
+"""A transformer as a source: sub-words of words, windows, batches, and what its fingerprint covers."""
+
+import random
+import shutil
+import sys
+from itertools import pairwise
+
+import pytest
+import torch
+
+from elmo.common.errors import InputError
+from elmo.sources.transformer import Transformer, WordWindow, owners, windows_of
+from elmo.store.cached_layers import CachedLayers
+from tests.elmo.sources import tiny_transformers
+
+transformers = pytest.importorskip("transformers", reason="needs the extra `transformer`")
+
+pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script`:DeprecationWarning")  # DeBERTa's code uses it
+KINDS = ("bert", "distilbert", "roberta", "deberta", "gpt2")
+SENTENCES = [
+    ["Ada", "plays", "unbelievable", "chess", "."],
+    ["the", "cat"],
+    ["playing", "on", "the", "river", "bank"],
+    ["sat", "\x00", "qqq"],  # BERT's normaliser leaves nothing of the second, and does not know the third
+]
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def saved(request, tmp_path_factory):
+    return tiny_transformers.save(tmp_path_factory.mktemp(request.param), request.param)
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory):
+    return tiny_transformers.save(tmp_path_factory.mktemp("bert"), "bert")
+
+
+def longest_pieces(word, vocabulary):
+    """The sub-words of a word in a vocabulary of word pieces, the longest first."""
+    found, start = [], 0
+    while start < len(word):
+        ends = range(len(word), start, -1)
+        pieces = ["##" * (start > 0) + word[start:end] for end in ends]
+        piece, end = next(((p, e) for p, e in zip(pieces, ends, strict=True) if p in vocabulary), (None, None))
+        if piece is None:
+            return [vocabulary["[UNK]"]]
+        found.append(vocabulary[piece])
+        start = end
+    return found
+
+
+class TestWords:
+    def test_pieces_are_the_longest_of_the_vocabulary(self, bert):
+        source = Transformer(bert)
+        vocabulary = source.tokeniser.get_vocab()
+        words = [word for sentence in SENTENCES[:3] for word in sentence]
+        expected = [longest_pieces(word, vocabulary) for word in words]
+        assert source.subwords(words) == expected
+        assert max(map(len, expected)) == 3, "un ##believ ##able"
+        assert source.subwords(["\x00", "qqQ"]) == [[vocabulary["[UNK]"]]] * 2
+
+    @pytest.mark.parametrize("pooling", ["first", "mean"])
+    def test_layers_are_those_of_the_words_own_sub_words(self, saved, pooling):
+        """Words are found in the model's own reading of a sentence, as the tokeniser numbers them."""
+        model, tokeniser = (
+            kind.from_pretrained(saved) for kind in (transformers.AutoModel, transformers.AutoTokenizer)
+        )
+        model.eval()
+        byte_level = "ByteLevel" in repr(tokeniser.backend_tokenizer.pre_tokenizer)
+        if byte_level:  # the tokeniser that these models have for words: all of them after a space
+            from tokenizers.pre_tokenizers import ByteLevel
+
+            tokeniser.backend_tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=True)
+        sentences = SENTENCES if byte_level else SENTENCES[:3]
+        expected = []
+        for sentence in sentences:
+            encoded = tokeniser(sentence, is_split_into_words=True)
+            ids, words = encoded["input_ids"], encoded.word_ids()
+            if not tokeniser.cls_token and tokeniser.all_special_ids[0] not in ids:  # GPT-2: its start mark
+                ids, words = [tokeniser.bos_token_id, *ids], [None, *words]
+            with torch.no_grad():
+                layers = model(torch.tensor([ids]), output_hidden_states=True).hidden_states
+            for number in range(len(sentence)):
+                own = [i for i, word in enumerate(words) if word == number]
+                assert own
+                own = own[:1] if pooling == "first" else own
+                expected.append(torch.stack([layer[0, own].mean(dim=0) for layer in layers]))
+        source = Transformer(saved, pooling).requires_grad_(False)
+        found = source.token_layers(sentences)
+        assert found.shape == (len(source.widths), sum(map(len, sentences)), source.widths[0]) == (3, len(expected), 16)
+        torch.testing.assert_close(found, torch.stack(expected, dim=1), rtol=0, atol=1e-5)
+
+    def test_a_sentence_does_not_depend_on_its_batch(self, saved):
+        source = Transformer(saved, "mean", window=12, overlap=3)
+        together = CachedLayers(source).token_layers([*SENTENCES, [], SENTENCES[0]])
+        alone = torch.cat([CachedLayers(source).token_layers([s]) for s in [*SENTENCES, SENTENCES[0]]], dim=1)
+        torch.testing.assert_close(together, alone, rtol=0, atol=1e-6)
+        assert CachedLayers(source).token_layers([[], []]).shape == (3, 0, 16)
+
+
+class TestWindows:
+    @pytest.mark.parametrize("seed", range(20))
+    def test_they_cover_the_text_and_words_have_most_context(self, seed):
+        draw = random.Random(seed)
+        capacity = draw.randint(3, 12)
+        overlap = draw.randint(0, capacity - 1)
+        lengths = [draw.randint(1, min(4, capacity)) for _ in range(draw.randint(1, 30))]
+        windows = windows_of(lengths, capacity, overlap)
+        assert windows[0].first == 0
+        assert windows[-1].last == len(lengths)
+        for window, following in pairwise(windows):
+            assert window.first < following.first <= window.last < following.last
+            assert sum(lengths[following.first : window.last]) <= overlap
+        for window in windows:
+            assert sum(lengths[window.first : window.last]) <= capacity
+            full = window.last == len(lengths) or sum(lengths[window.first : window.last + 1]) > capacity
+            assert full
+
+        def context(word, window):
+            left, right = sum(lengths[window.first : word]), sum(lengths[word + 1 : window.last])
+            missing_left, missing_right = window.first > 0, window.last < len(lengths)
+            return min(left if missing_left else 999, right if missing_right else 999)
+
+        for word, owner in enumerate(owners(lengths, windows)):
+            having = [n for n, window in enumerate(windows) if window.first <= word < window.last]
+            assert owner == max(having, key=lambda n: (context(word, windows[n]), -n))
+
+    def test_an_example_by_hand(self):
+        """The word of three sub-words is longer than the overlap, so the last window shares nothing."""
+        windows = windows_of([1, 2, 1, 1, 3, 1], 5, 2)
+        assert windows == [WordWindow(0, 4), WordWindow(2, 5), WordWindow(5, 6)]
+        assert owners([1, 2, 1, 1, 3, 1], windows) == [0, 0, 0, 1, 1, 2]
+
+    def test_a_text_that_fits_is_read_whole_and_a_longer_one_word_by_word_in_its_window(self, bert):
+        text = [word for sentence in SENTENCES[:3] for word in sentence]  # 12 words, 16 sub-words
+        model = transformers.AutoModel.from_pretrained(bert).eval()
+        source = Transformer(bert, window=10, overlap=4).requires_grad_(False)
+        pieces = source.subwords(text)
+        lengths = list(map(len, pieces))
+        windows = windows_of(lengths, 8, 4)
+        assert len(windows) > 2
+
+        def layers_of(window):
+            ids = [2, *(i for word in pieces[window.first : window.last] for i in word), 3]
+            with torch.no_grad():
+                layers = torch.stack(model(torch.tensor([ids]), output_hidden_states=True).hidden_states)[:, 0]
+            starts = [1 + sum(lengths[window.first : word]) for word in range(window.first, window.last)]
+            return layers[:, starts]
+
+        read = [layers_of(window) for window in windows]
+        expected = [read[n][:, word - windows[n].first] for word, n in enumerate(owners(lengths, windows))]
+        torch.testing.assert_close(source.token_layers([text]), torch.stack(expected, 1), rtol=0, atol=1e-5)
+        whole = layers_of(WordWindow(0, len(text)))
+        for window in (18, 60, 512):  # 16 sub-words and two marks, all positions, more than there are
+            fits = Transformer(bert, window=window, overlap=4).requires_grad_(False)
+            torch.testing.assert_close(fits.token_layers([text]), whole, rtol=0, atol=1e-5)
+
+    def test_without_context_in_the_model_windows_equal_the_whole(self, bert):
+        text = [word for sentence in SENTENCES[:3] for word in sentence] * 2
+        found = []
+        for window in (10, 140):
+            source = Transformer(bert, "mean", window=window, overlap=3).requires_grad_(False)
+            for name, parameter in source.model.named_parameters():
+                if "position_embeddings" in name or "attention.output.dense" in name:
+                    parameter.zero_()
+            found.append(source.token_layers([text]))
+        torch.testing.assert_close(*found, rtol=0, atol=1e-6)
+
+    def test_a_word_longer_than_a_window_keeps_its_first_sub_words(self, bert):
+        source = Transformer(bert, window=10, overlap=2).requires_grad_(False)
+        long = "play" + "able" * 20
+        assert len(source.subwords([long])[0]) == 8
+        assert torch.isfinite(source.token_layers([["the", long, "cat"]])).all()
+
+    def test_positions_that_a_model_has_bound_the_window(self, saved):
+        source = Transformer(saved, overlap=4).requires_grad_(False)
+        assert source.window == tiny_transformers.POSITIONS
+        assert torch.isfinite(source.token_layers([["chess"] * 150])).all()
+
+
+class TestFingerprint:
+    def test_it_covers_weights_and_settings_and_no_folder(self, bert, tmp_path):
+        folder = tmp_path / "elsewhere"
+        shutil.copytree(bert, folder)
+        other = tiny_transformers.save(tmp_path / "other", "bert", seed=1)
+        first = Transformer(bert).fingerprint()
+        assert Transformer(str(folder)).fingerprint() == first
+        changed = [
+            Transformer(bert, "mean"),
+            Transformer(bert, window=30, overlap=4),
+            Transformer(bert, overlap=5),
+            Transformer(other),
+        ]
+        found = [first, *(source.fingerprint() for source in changed)]
+        assert len(set(found)) == len(found)
+
+    def test_the_pooler_is_left_out_and_nothing_is_drawn(self, tmp_path):
+        """A file without it would get random weights, and so a new hash in every run."""
+        saved = tiny_transformers.save(tmp_path / "bert", "bert")
+        model = transformers.BertModel.from_pretrained(saved, add_pooling_layer=False)
+        model.save_pretrained(saved)
+        torch.manual_seed(3)
+        state = torch.random.get_rng_state()
+        found = {Transformer(saved).fingerprint() for _ in range(2)}
+        assert len(found) == 1
+        assert torch.equal(torch.random.get_rng_state(), state)
+
+
+class TestErrors:
+    def test_a_folder_without_a_model(self, tmp_path):
+        with pytest.raises(InputError, match=r"expected a name on the Hugging Face hub, .*Without a network"):
+            Transformer(str(tmp_path))
+
+    def test_weights_of_another_model(self, tmp_path):
+        bert = tiny_transformers.save(tmp_path / "bert", "bert")
+        config = transformers.BertConfig.from_pretrained(bert)
+        config.num_hidden_layers = 3
+        config.save_pretrained(bert)
+        with pytest.raises(InputError, match=r"expected all weights of BertModel, found none for encoder\.layer\.2"):
+            Transformer(bert)
+
+    @pytest.mark.parametrize("overlap", [-1, 138])
+    def test_an_overlap_as_long_as_a_window(self, bert, overlap):
+        with pytest.raises(InputError, match="less than the 138 sub-words of a window"):
+            Transformer(bert, overlap=overlap)
+
+    def test_without_the_package_the_extra_is_named(self, bert, monkeypatch):
+        monkeypatch.setitem(sys.modules, "transformers", None)
+        with pytest.raises(InputError, match=r"pip install 'elmo-benchmark\[transformer\]'"):
+            Transformer(bert)
