@@ -1,4 +1,4 @@
-"""Tests of the shipped biLM: its size, its predictions of English, and the statements of its card."""
+"""Tests of the shipped biLMs: their sizes, predictions of English, and the statements of their cards."""
 
 import csv
 import random
@@ -30,18 +30,33 @@ def small():
 
 
 @pytest.fixture(scope="module")
-def card():
-    return (SHIPPED / "small" / "card.md").read_text(encoding="utf-8")
+def card_of():
+    return lambda name: (SHIPPED / name / "card.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def card(card_of):
+    return card_of("small")
 
 
 def size(folder):
     return sum(path.stat().st_size for path in folder.rglob("*"))
 
 
-def test_it_is_found_by_name_and_is_small():
-    assert shipped_names() == ["small"]
+def test_they_are_found_by_name_and_stay_small():
+    assert shipped_names() == ["medium", "small"]
     assert size(SHIPPED / "small") <= 30_000_000
     assert size(SHIPPED / "small-softmax") <= 13_000_000
+    assert size(SHIPPED) <= 75_000_000
+
+
+def test_medium_is_as_its_card_says(card_of):
+    medium = load_bilm("medium")
+    words = [line.split() for line in TEXT]
+    layers = medium.token_layers(words)
+    assert layers.shape == (3, sum(map(len, words)), 512)
+    assert torch.isfinite(layers).all()
+    assert f"{sum(item.numel() for item in medium.parameters()):,} parameters" in card_of("medium")
 
 
 def test_its_layers_are_finite(small):
@@ -75,8 +90,10 @@ def test_sports_and_theatre_separate_as_the_card_says(small, card):
         assert same == int(claimed)
 
 
-def test_the_card_agrees_with_the_curve(card):
-    with (SHIPPED / "small" / "curve.csv").open(encoding="utf-8", newline="") as file:
+@pytest.mark.parametrize("name", ["medium", "small"])
+def test_the_card_agrees_with_the_curve(name, card_of):
+    card = card_of(name)
+    with (SHIPPED / name / "curve.csv").open(encoding="utf-8", newline="") as file:
         last = list(csv.DictReader(file))[-1]
     assert f"| steps | {int(last['step']):,} |" in card
     assert f"| tokens seen, </S> counted | {int(last['tokens']):,} |" in card

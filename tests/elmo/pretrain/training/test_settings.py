@@ -26,7 +26,7 @@ from tests.elmo.pretrain.training_text import QUIET, settings
         ({"device": "cuda"}, "no usable GPU"),
         ({"input": "word", "model": Model(cell_dim=0)}, "lstm.dim must be at least 1, found 0"),
         ({"model": Model(cell_clip=-1.0)}, "lstm.cell_clip must be above 0, or null for no clipping, found -1.0"),
-        ({"init": "nowhere"}, "no biLM has that name; shipped: small"),
+        ({"init": "nowhere"}, "no biLM has that name; shipped: medium, small"),
     ],
 )
 def test_invalid_runs_are_refused_before_the_text_is_read(text, tmp_path, change, message, monkeypatch):
