@@ -19,7 +19,8 @@ from torch import Tensor, nn
 
 from elmo.common.device import upload_together
 from elmo.common.errors import InputError
-from results.records.metric import Metric
+from results.records.metric import Grouping, Metric
+from tasks.data.example_groups import by_casing, by_number
 
 if TYPE_CHECKING:
     from tasks.training.trainer import FitState, TaskModel, Trainer
@@ -134,6 +135,7 @@ class Task(ABC, Generic[Example, Settings]):
         metric: the main metric, which selects the epoch on dev and is shown in the table; higher is better.
         metrics: how each metric follows from the scores of single examples, by name; tables and intervals compute from
             this. A metric that is not here is the mean of the column of its name.
+        length_edges: where tables begin a new kind of examples by their number of tokens.
         recipe: raise it when a change of code alters scores under an equal config; it is part of the fingerprint.
         settings_type: a dataclass of the head's settings, checked against the task's YAML.
         reader_type: a dataclass of the differences between files of this task, checked against the data's YAML.
@@ -148,6 +150,7 @@ class Task(ABC, Generic[Example, Settings]):
     name: ClassVar[str]
     metric: ClassVar[str]
     metrics: ClassVar[Mapping[str, Metric]] = {}
+    length_edges: ClassVar[tuple[int, ...]] = (10, 20, 30)
     recipe: ClassVar[int]
     settings_type: ClassVar[type]
     reader_type: ClassVar[type]
@@ -208,6 +211,19 @@ class Task(ABC, Generic[Example, Settings]):
     def notes(self, examples: Sequence[Example]) -> dict[str, object]:
         """Further facts about a split for the record."""
         return {}
+
+    def groups(self, examples: Sequence[Example], train: Sequence[Example]) -> dict[str, Grouping]:
+        """Kinds of test examples, by the name of the distinction; breakdowns score each kind (results.breakdown).
+
+        Args:
+            examples: those of the test split.
+            train: the training examples, for kinds such as seen and unseen names.
+        """
+        texts = [self.texts(example) for example in examples]
+        return {
+            "length": by_number([sum(map(len, own)) for own in texts], self.length_edges, "tokens"),
+            "casing": by_casing([list(chain.from_iterable(own)) for own in texts]),
+        }
 
     def learn_labels(self, train: Sequence[Example]) -> None:
         """Sets the labels to predict, from the training examples alone; does nothing if the task has fixed labels."""

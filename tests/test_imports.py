@@ -26,15 +26,27 @@ ROOM_FOR_HYDRA = {
 }
 # Who makes records, and of results/ all that making one needs.
 MAKERS = {
+    "tasks/groups.py",
     "tasks/run.py",
     "tasks/running/experiment.py",
     "tasks/running/plan.py",
     "tasks/sweeps/callback.py",
     "tasks/sweeps/experiment_sweeper.py",
 }
-FOR_MAKERS = tuple(
-    f"results.records.{name}."
-    for name in ("environment", "experiment_file", "identity", "record", "run_lock", "sweep_manifest")
+FOR_MAKERS = (
+    "results.breakdown.group_files.",
+    *(
+        f"results.records.{name}."
+        for name in (
+            "environment",
+            "example_scores",
+            "experiment_file",
+            "identity",
+            "record",
+            "run_lock",
+            "sweep_manifest",
+        )
+    ),
 )
 FOR_TASKS = "results.records.metric."  # how they declare their metrics
 MIGRATES = "tasks/running/migrate.py"  # reads records of schema 1

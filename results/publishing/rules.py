@@ -1,7 +1,7 @@
-"""Rules for publishing runs. Only record.json and examples.json are copied.
+"""Rules for publishing runs. Only record.json, examples.json and kinds of test examples are copied.
 
 A run is refused if it did not finish, used limited data, has no example scores or ones that contradict its score, or if
-one of the two files contains more than numbers and names: no third-party text or paths in the repository.
+one of the files contains more than numbers and names: no third-party text or paths in the repository.
 """
 
 import dataclasses
@@ -14,6 +14,7 @@ from typing import Literal
 from elmo.common.files import read_json
 from results.analysis.aggregate import ROUNDING
 from results.analysis.names import recomputed
+from results.breakdown.group_files import GroupsUnreadable, groups_above, merge_groups
 from results.records.collect import FoundRecord, collect, only_cells
 from results.records.example_scores import ExamplesUnreadable, read_examples
 from results.records.experiment_file import Experiment
@@ -58,7 +59,32 @@ def publish_runs(
         outcomes.append(
             PublishOutcome("refused", experiment.sweep_name, "expected runs of this experiment, found none")
         )
-    return outcomes + [_publish(item, published, commit) for item in found]
+    each = [(item, _publish(item, published, commit)) for item in found]
+    taken = [item for item, outcome in each if outcome.kind != "refused"]
+    return [*outcomes, *(outcome for _, outcome in each), *_publish_groups(taken, published)]
+
+
+def _publish_groups(taken: Sequence[FoundRecord], published: Path) -> list[PublishOutcome]:
+    """Copies the kinds of test examples of these runs; returns an outcome for each file that is refused."""
+    outcomes, seen = list[PublishOutcome](), set[tuple[str, str]]()
+    for item in taken:
+        task, data = item.record.identity.task, item.record.fingerprinted.get("data")
+        test = str(data.get("test")) if isinstance(data, Mapping) else ""
+        if (task, test) in seen:
+            continue
+        seen.add((task, test))
+        try:
+            known = groups_above(item.path, task, data)
+            if known is None:
+                continue
+            texts = [*known.ids, *known.groups, *(label for own in known.groups.values() for label in own.labels)]
+            long = [text for text in texts if len(text) > LONGEST_NAME or "\n" in text]
+            if long:
+                raise GroupsUnreadable(f"expected names of examples and kinds, found text: {long[0][:40]!r}")
+            merge_groups(published, known)
+        except GroupsUnreadable as error:
+            outcomes.append(PublishOutcome("refused", f"kinds of test examples of {task}", str(error)))
+    return outcomes
 
 
 def _publish(item: FoundRecord, published: Path, commit: str | None) -> PublishOutcome:

@@ -1,6 +1,7 @@
-"""Metrics as declarations: how a score follows from the counts of single test examples.
+"""Metrics as declarations: how a score follows from the counts of single test examples, and kinds of examples.
 
-A task declares its metrics, the record carries the declaration, and tables and intervals compute from it alone.
+A task declares its metrics, the record carries the declaration, and tables and intervals compute from it alone. A task
+also says which kinds of test examples there are; breakdowns score each kind by the same metric.
 """
 
 from collections.abc import Mapping, Sequence
@@ -67,6 +68,21 @@ class Metric:
         except KeyError:
             return None
         return float(self.score(sums, len(examples))) if examples else None
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """Kinds of test examples, such as short and long ones.
+
+    Attributes:
+        labels: The kinds, for people, in the order of tables.
+        of: For each test example the number of its label; None for one that belongs to no kind.
+        from_train: Whether they depend on the training examples, too.
+    """
+
+    labels: Sequence[str]
+    of: Sequence[int | None]
+    from_train: bool = False
 
 
 def mean_of(column: str, factor: float = 1, *, unit: str = "", title: str = "") -> Metric:

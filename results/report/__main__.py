@@ -55,7 +55,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not summary.findings:
             return 1
     tables = paper_tables(chosen.collection, options.data)
-    sections = sections_of(summary, [own for table in tables for own in table_efficiencies(table)])
+    known_sizes = [own for table in tables for own in table_efficiencies(table)]
+    sections = sections_of(summary, known_sizes, chosen.collection.found)
     try:
         _write_page(options.out, page(summary, sections, tables_html(tables), _about(chosen)), summary)
         if options.figures is not None:

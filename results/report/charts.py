@@ -15,6 +15,7 @@ from results.analysis.panels import (
     mixes,
 )
 from results.analysis.rows import Group
+from results.breakdown.gains import Kind
 from results.report.figures import (
     WIDTH,
     Arm,
@@ -61,6 +62,41 @@ def gains(panels: Sequence[Panel], compared: Sequence[str]) -> Figure:
         marks.append(Dot(scale.at(gain), top + 30, "blue", "diamond", 5.0, title=f"{panel.title}: {text}"))
     caption = "Test set, in points, with 95 % interval. One that includes zero leaves open whether there is a gain."
     return Figure("gains", f"Gain of {compared[1]} over {compared[0]}", caption, height, marks)
+
+
+def group_gains(panel: Panel, kinds: Mapping[str, Sequence[Kind]], compared: Sequence[str]) -> Figure:
+    """The gain on each kind of test examples with its 95 % interval; kinds of one distinction below its name."""
+    each = [kind for own in kinds.values() for kind in own]
+    found = {id(kind): (kind.row.gain(panel.label) or 0.0, kind.row.interval(panel.label)) for kind in each}
+    ends = [(interval.low, interval.high) if interval else (gain,) for gain, interval in found.values()]
+    scale = spread([end for both in ends for end in both], LEFT, RIGHT, zero=True)
+    marks: list[Mark] = []
+    y = 0.0
+    for name, own in kinds.items():
+        y += 18
+        marks.append(Label(LEFT, y, name.replace("_", " "), "ink", 12, bold=True))
+        for kind in own:
+            gain, interval = found[id(kind)]
+            text = f"{gain:+.1f}" + (f", {interval.low:+.1f} to {interval.high:+.1f}" if interval else "")
+            sure = interval is not None and not interval.low <= 0 <= interval.high
+            room = RIGHT - LEFT - text_width(text, 11) - 8
+            marks.append(Label(LEFT, y + 16, fitted(f"{kind.label} · {kind.examples:,}", room, 11), "muted", 11))
+            marks.append(Label(RIGHT, y + 16, text, "ink" if sure else "muted", 11, "end"))
+            scores = " to ".join(f"{group.features} {group.mean:.2f}" for group in kind.row.groups)
+            title = f"{kind.label}, {kind.examples:,} examples: {scores}, {text}"
+            if interval:
+                line = [(scale.at(interval.low), y + 24), (scale.at(interval.high), y + 24)]
+                marks.append(ChartLine(line, "blue", 3, opacity=0.9 if sure else 0.45, title=title))
+            marks.append(Dot(scale.at(gain), y + 24, "blue", "diamond", 4.0, title=title))
+            y += 30
+        y += 6
+    zero = ChartLine([(scale.at(0), 0), (scale.at(0), y)], "muted", 1)
+    marks = [*_vertical_ticks(scale, 0, y), zero, *marks]
+    caption = (
+        f"Gain of {compared[1]} over {compared[0]} on each kind of test examples, in points of {panel.metric_title()}, "
+        "with 95 % interval, and the number of examples."
+    )
+    return Figure(f"kinds-{panel.stem}", panel.title, caption, y + 26, marks)
 
 
 def seed_scatter(panel: Panel, arms: Arms) -> Figure:

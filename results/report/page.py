@@ -137,7 +137,8 @@ def _section(section: Section) -> str:
         if len(section.more) > MOST_FOLDED:
             number += f", of which {MOST_FOLDED} here; --figures DIR writes all"
         more = f'<details class="more"><summary>{number}</summary>{_figures(section.more[:MOST_FOLDED])}</details>'
-    return f"<p>{escape(section.text)}</p>{figures}{more}"
+    notes = "".join(f"<li>{escape(note)}</li>" for note in section.notes)
+    return f"<p>{escape(section.text)}</p>{figures}{more}" + (f'<ul class="notes">{notes}</ul>' if notes else "")
 
 
 def _figures(figures: Sequence[Figure]) -> str:

@@ -5,10 +5,13 @@ from dataclasses import dataclass, field, replace
 
 from results.analysis.panels import Efficiency, Panel, efficiencies, split_panels
 from results.analysis.rows import Summary
+from results.breakdown.gains import break_down
+from results.records.collect import FoundRecord
 from results.report.charts import (
     Arms,
     confusion_matrix,
     gains,
+    group_gains,
     layer_map,
     layer_weights,
     learning_curves,
@@ -17,6 +20,11 @@ from results.report.charts import (
     seed_scatter,
 )
 from results.report.figures import Figure, arms_of
+
+KINDS = (
+    "The gain on kinds of test examples; python -m results.breakdown prints both scores. Of twenty intervals without "
+    "any true gain, one is expected to exclude zero: a single line is a hint, no finding."
+)
 
 
 @dataclass(frozen=True)
@@ -29,6 +37,7 @@ class Section:
         text: What to look for.
         figures: Those shown directly.
         more: Those of other settings, shown on demand.
+        notes: What is missing, and how to get it.
     """
 
     key: str
@@ -36,14 +45,18 @@ class Section:
     text: str
     figures: Sequence[Figure]
     more: Sequence[Figure] = field(default_factory=list)
+    notes: Sequence[str] = ()
 
 
-def sections_of(summary: Summary, known_sizes: Sequence[Efficiency] = ()) -> list[Section]:
+def sections_of(
+    summary: Summary, known_sizes: Sequence[Efficiency] = (), found: Sequence[FoundRecord] = ()
+) -> list[Section]:
     """All sections that have figures; the first has the gains.
 
     Args:
         summary: The runs.
         known_sizes: Scores by training set size of some rows, in place of what these rows' settings say.
+        found: The records that the summary was made from, for breakdowns; without them there are none.
     """
     arms = arms_of(summary.titles)
     first, others = split_panels(summary.rows)
@@ -72,15 +85,18 @@ def sections_of(summary: Summary, known_sizes: Sequence[Efficiency] = ()) -> lis
     labels = "What a smaller training set costs each arm (the paper's Figure 1)."
     curves = "Scores on the dev set, on which each run chose its epoch. The test set was read once, afterwards."
     layers = "How a task weights the biLM's layers, at each place where it uses them (the paper's Figure 2)."
-    found = [
+    broken = break_down(first, found) if found else None
+    kinds = [group_gains(panel, own, summary.compared) for panel, own in broken.panels] if broken else []
+    sections = [
         Section("gain", "The gain", "", [gains(paired, summary.compared)] if paired else []),
         Section("seeds", "Seeds", seeds, *drawn(seed_scatter)),
         Section("efficiency", "Fewer labels", labels, sizes),
         Section("curves", "Learning curves", curves, *drawn(learning_curves)),
         Section("layers", "Layers", layers, [*([of_all] if of_all else []), *bars], more_bars),
         Section("classes", "Classes", "Where does the gain come from?", [*classes[0], *matrices], classes[1]),
+        Section("breakdowns", "Kinds of examples", KINDS, kinds, notes=broken.notes if broken else ()),
     ]
-    return _with_unique_names([section for section in found if section.figures or section.more])
+    return _with_unique_names([section for section in sections if section.figures or section.more or section.notes])
 
 
 def _with_unique_names(sections: Sequence[Section]) -> list[Section]:

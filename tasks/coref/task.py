@@ -11,10 +11,12 @@ import torch
 from torch import Tensor
 
 from elmo.common.errors import InputError
+from results.records.metric import Grouping
 from tasks.coref.data import CorefExample, CorefReader, raw_document, read_coref
 from tasks.coref.head import CorefSettings, EndToEndCoref
 from tasks.coref.scoring import COREF_METRICS, score_documents
 from tasks.coref.spans import Chains
+from tasks.data.example_groups import by_number
 from tasks.data.raw_text import span_fields
 from tasks.interface import Head, Scores, Sentence, Split, Task
 
@@ -27,6 +29,7 @@ class Coref(Task[CorefExample, CorefSettings]):
     name = "coref"
     metric = "average"
     metrics = COREF_METRICS
+    length_edges = (100, 200, 500, 1000, 2000)
     recipe = 1
     settings_type = CorefSettings
     reader_type = CorefReader
@@ -79,6 +82,17 @@ class Coref(Task[CorefExample, CorefSettings]):
             "mentions_wider_than_span_width": sum(width > self.settings.span_width for width in widths),
             "repeated_mentions": sum(example.repeated for example in examples),
             "longest_document": max(map(self.size, examples), default=0),
+        }
+
+    def groups(self, examples: Sequence[CorefExample], train: Sequence[CorefExample]) -> dict[str, Grouping]:
+        """By length and casing, the length of sentences, and the share of mentions that the largest chain has."""
+        sizes = [sorted(map(len, example.chains)) for example in examples]
+        shares = [100 * own[-1] / sum(own) if own else 0.0 for own in sizes]
+        lengths = [self.size(example) / len(example.sentences) for example in examples]
+        return {
+            **super().groups(examples, train),
+            "sentences": by_number(lengths, (20, 25, 30), "tokens in a sentence"),
+            "largest_chain": by_number(shares, (20, 30), "% of the mentions"),
         }
 
     def learn_labels(self, train: Sequence[CorefExample]) -> None:

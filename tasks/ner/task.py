@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from elmo.common.errors import InputError
+from results.records.metric import Grouping
 from tasks.data.raw_text import span_fields, tag_columns
 from tasks.data.tag_schemes import bioes, iob2, scheme_of, spans_of
 from tasks.interface import PLACES, Head, Scores, Sentence, Split, Task
@@ -71,6 +72,17 @@ class Ner(Task[NerExample, NerSettings]):
     def notes(self, examples: Sequence[NerExample]) -> dict[str, object]:
         """The tag scheme of the file."""
         return {"scheme": scheme_of(example.tags for example in examples)}
+
+    def groups(self, examples: Sequence[NerExample], train: Sequence[NerExample]) -> dict[str, Grouping]:
+        """By length, casing, and whether the words of all entities are an entity in training, of whatever label."""
+        seen = {example.words[start:end] for example in train for _, start, end in example.spans}
+        unseen = [[example.words[start:end] not in seen for _, start, end in example.spans] for example in examples]
+        entities = Grouping(
+            ("every entity in training", "an entity not in training"),
+            [int(any(own)) if own else None for own in unseen],
+            from_train=True,
+        )
+        return {**super().groups(examples, train), "entities": entities}
 
     def learn_labels(self, train: Sequence[NerExample]) -> None:
         """Sets the BIOES tags: O, and four for each label that occurs in training."""

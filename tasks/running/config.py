@@ -94,6 +94,20 @@ def typed_config(overrides: Sequence[str]) -> RunConfig:
         raise InputError(explain(error, typed=overrides)) from error
 
 
+def typed_folds(overrides: Sequence[str]) -> list[RunConfig]:
+    """The run that these overrides describe, or one for each fold if the data have folds and no fold is typed.
+
+    Raises:
+        InputError: the overrides or a setting are wrong.
+    """
+    try:
+        tree = compose_config(overrides)
+        folds = _chosen_data(tree).folds if tree.fold is None else None
+    except (HydraException, OmegaConfBaseException) as error:
+        raise InputError(explain(error, typed=overrides)) from error
+    return [typed_config([*overrides, f"fold={fold}"]) for fold in range(folds)] if folds else [typed_config(overrides)]
+
+
 def run_config(tree: DictConfig) -> RunConfig:
     """Checks a composed tree and returns its run.
 

@@ -15,8 +15,10 @@ from elmo.common.device import own_device
 from elmo.common.errors import InputError, excerpt
 from elmo.common.processes import parent_pid
 from elmo.common.progress import Reporter
+from results.breakdown.group_files import GroupsUnreadable, add_groups
 from results.records.environment import describe_environment
 from results.records.identity import EXAMPLES_NAME
+from results.records.metric import Grouping
 from results.records.record import (
     Mix,
     RunError,
@@ -77,6 +79,8 @@ class RunOutcome:
     test: Scores = field(default_factory=Scores)
     mixes: dict[str, Mix] = field(default_factory=dict)
     coverage: dict[str, dict[str, int]] = field(default_factory=dict)
+    tested: list[str] = field(default_factory=list)  # names of the test examples
+    groups: dict[str, Grouping] = field(default_factory=dict)
 
 
 def run(config: RunConfig, in_sweep: bool = False, side_by_side: bool = False) -> Ended:
@@ -183,6 +187,7 @@ def _carry_out(plan: RunPlan, lock: Lock, device: torch.device, reporter: Report
         write_record(path, finished)
         plan.checkpoint.unlink(missing_ok=True)
         logger.final(finished.summary())
+        _write_groups(plan, outcome, reporter)
     dev, test = finished.scores["dev"][task.metric], finished.scores["test"][task.metric]
     text = f"{task.metric}: dev {dev:.2f}, test {test:.2f}  {finished.seconds:.0f} s"
     reporter.say(f"{text}  {path}")
@@ -246,7 +251,19 @@ def train_and_test(
     outcome.test = trainer.test(model, test)
     if problem := _metric_problem(task, outcome.test):
         reporter.warn(f"warning: {problem}")
+    outcome.tested, outcome.groups = [example.id for example in test], task.groups(test, train)
     return model
+
+
+def _write_groups(plan: RunPlan, outcome: RunOutcome, reporter: Reporter) -> None:
+    """Writes the kinds of test examples, once for all runs on the whole of these data."""
+    whole = plan.config.limit is None and plan.config.train_fraction == 1
+    if not whole or not outcome.groups or len(outcome.test.examples) != len(outcome.tested):
+        return
+    try:
+        add_groups(plan.config.runs_dir, plan.identity.task, plan.parts["data"], outcome.tested, outcome.groups)
+    except GroupsUnreadable as error:  # the run itself is done
+        reporter.warn(f"warning: {error}")
 
 
 def _metric_problem(task: Task[Any, Any], scores: Scores) -> str | None:

@@ -25,10 +25,15 @@ from tasks.snli.data import LABELS
 
 @dataclass
 class EsimSettings:
-    """The head's sizes: the width of each LSTM direction and of both ReLU layers, and the dropout of all layers."""
+    """The head's sizes: the width of each LSTM direction and of both ReLU layers, and the dropout of all layers.
+
+    Attributes:
+        hypothesis_only: whether every premise is replaced by a full stop: what hypotheses alone tell of the labels.
+    """
 
     hidden: int = 300
     dropout: float = 0.5
+    hypothesis_only: bool = False
 
     def __post_init__(self) -> None:
         checks.width("task.hidden", self.hidden)

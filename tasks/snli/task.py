@@ -10,11 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from results.records.metric import Grouping
 from tasks.interface import Head, Scores, Sentence, Split, Task
 from tasks.metrics import CLASS_METRICS, class_scores
 from tasks.snli.data import FIELDS, LABELS, PairExample, PairReader, raw_pair, read_pairs, read_rows
 from tasks.snli.head import Esim, EsimSettings
 
+NO_PREMISE = (".",)
 NUMBER_OF = {label: number for number, label in enumerate(LABELS)}
 
 
@@ -24,6 +26,7 @@ class Snli(Task[PairExample, EsimSettings]):
     name = "snli"
     metric = "accuracy"
     metrics = CLASS_METRICS
+    length_edges = (15, 20, 30)
     recipe = 1
     settings_type = EsimSettings
     reader_type = PairReader
@@ -61,9 +64,13 @@ class Snli(Task[PairExample, EsimSettings]):
             "tokens": sum(len(example.premise) + len(example.hypothesis) for example in examples),
         }
 
+    def groups(self, examples: Sequence[PairExample], train: Sequence[PairExample]) -> dict[str, Grouping]:
+        """By length and casing of both sentences; none without premises."""
+        return {} if self.settings.hypothesis_only else super().groups(examples, train)
+
     def texts(self, example: PairExample) -> tuple[Sentence, ...]:
-        """The premise and the hypothesis."""
-        return (example.premise, example.hypothesis)
+        """The premise, or NO_PREMISE if the head reads hypotheses only, and the hypothesis."""
+        return (NO_PREMISE if self.settings.hypothesis_only else example.premise, example.hypothesis)
 
     def targets(self, examples: Sequence[PairExample]) -> dict[str, Tensor]:
         """`labels` (batch,); 0 for a pair without one, which is predicted but not trained on."""

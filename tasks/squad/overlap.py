@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -12,13 +13,16 @@ from pathlib import Path
 import numpy as np
 
 from elmo.common.errors import InputError, command_parser, exit_status
+from elmo.common.files import sha256_of
 from elmo.pretrain.corpus.overlap import WINDOW, shared
 from elmo.pretrain.corpus.sources import find_sources
 from results.analysis.interval import FEW_SEEDS, paired_intervals
 from results.analysis.paper_scores import relative_error_cut
+from results.breakdown.group_files import add_groups
 from results.records.collect import collect
 from results.records.example_scores import read_examples
 from results.records.identity import EXAMPLES_NAME
+from results.records.metric import Grouping
 from results.tables.cells import MARK, shown_interval
 from results.tables.run_options import PUBLISHED
 from tasks.squad.data import SquadReader, read_squad
@@ -112,6 +116,12 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--records", metavar="RUNS", type=Path, nargs="+", default=[], help="folders of records")
     parser.add_argument("--published", action="store_true", help="the records that come with the suite")
     parser.add_argument("--settings", metavar="KEY=VALUE", default="", help="of the runs; default: none, plain runs")
+    parser.add_argument(
+        "--groups",
+        metavar="RUNS",
+        type=Path,
+        help="keep it in RUNS/test_sets, for results.breakdown and the report",
+    )
     parser.add_argument("--compare", metavar="FEATURES", nargs=2, default=["glove", "elmo"], help="default: glove elmo")
     options = parser.parse_args(given)
     return exit_status("tasks.squad.overlap", lambda: print("\n".join(_report(options))))
@@ -128,6 +138,11 @@ def _report(options: argparse.Namespace) -> list[str]:
         f"{WINDOW} characters in a row with the text",
         f"{touched} of {len(articles)} articles have such a paragraph; in {seen} at least {SEEN:.0%} of them are",
     ]
+    if options.groups:
+        overlaps = Grouping(("overlaps", "clean"), [0 if question.overlaps else 1 for question in questions])
+        test = hashlib.sha256(bytes.fromhex(sha256_of(options.squad))).hexdigest()  # as in records
+        ids = [example.id for example in read_squad(options.squad, "test", SquadReader())]
+        lines.append(str(add_groups(options.groups, "squad", {"test": test}, ids, {"pretraining_text": overlaps})))
     folders = [*options.records, *([PUBLISHED] if options.published else [])]
     if not folders:
         return lines

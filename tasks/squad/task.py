@@ -10,11 +10,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from results.records.metric import mean_of
+from results.records.metric import Grouping, mean_of
 from tasks.interface import Head, Scores, Sentence, Split, Task
 from tasks.squad.data import SquadExample, SquadReader, raw_question, read_rows, read_squad
 from tasks.squad.head import BidafSelfAttention, SquadSettings
 from tasks.squad.scoring import answer_scores
+
+QUESTION_WORDS = {
+    **{word: word for word in ("what", "who", "when", "where", "which", "why", "how")},
+    **dict.fromkeys(("whom", "whose"), "who"),
+}
+OTHER = "other"
 
 
 class Squad(Task[SquadExample, SquadSettings]):
@@ -26,6 +32,7 @@ class Squad(Task[SquadExample, SquadSettings]):
         "f1": mean_of("f1", unit="article", title="F1"),
         "em": mean_of("em", unit="article", title="exact match"),
     }
+    length_edges = (100, 150, 200)
     recipe = 2  # 2: Adadelta with TensorFlow's constants
     settings_type = SquadSettings
     reader_type = SquadReader
@@ -89,6 +96,12 @@ class Squad(Task[SquadExample, SquadSettings]):
             "longest_paragraph": max((len(example.passage.tokens) for example in examples), default=0),
         }
 
+    def groups(self, examples: Sequence[SquadExample], train: Sequence[SquadExample]) -> dict[str, Grouping]:
+        """By length, casing and the first question word; `python -m tasks.squad.overlap` adds the biLM's text."""
+        labels = [*dict.fromkeys(QUESTION_WORDS.values()), OTHER]
+        asked = [question_word(example.question) for example in examples]
+        return {**super().groups(examples, train), "question": Grouping(labels, list(map(labels.index, asked)))}
+
     def texts(self, example: SquadExample) -> tuple[Sentence, ...]:
         """The passage, as one sequence, and the question."""
         return example.passage.tokens.words, example.question
@@ -122,6 +135,12 @@ class Squad(Task[SquadExample, SquadSettings]):
         for example, own in zip(examples, scores.examples, strict=True):
             own["article"] = numbers.setdefault(example.passage.title, len(numbers))
         return scores
+
+
+def question_word(question: Sentence) -> str:
+    """The first question word, in lower case; whom and whose count as who."""
+    found = (QUESTION_WORDS.get(word.lower()) for word in question)
+    return next(filter(None, found), OTHER)
 
 
 def answer_text(example: SquadExample, span: tuple[int, int]) -> str:

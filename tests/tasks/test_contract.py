@@ -96,6 +96,20 @@ class TestContract:
                 assert 0 < max(map(len, texts)) <= setup.task.size(example) <= sum(map(len, texts))
             setup.task.notes(examples)
 
+    def test_every_test_example_has_a_kind_of_each_distinction(self, setup):
+        """Kinds are for breakdowns; lengths are checked by counting."""
+        test = setup.splits["test"]
+        groups = setup.task.groups(test, setup.splits["train"])
+        assert groups.keys() >= {"length", "casing"}
+        for grouping in groups.values():
+            assert len(grouping.of) == len(test)
+            assert set(grouping.of) <= {None, *range(len(grouping.labels))}
+        shortest, *_, longest = setup.task.length_edges
+        for example, number in zip(test, groups["length"].of, strict=True):
+            tokens = sum(map(len, setup.task.texts(example)))
+            label = groups["length"].labels[number]
+            assert (label.startswith("under"), label.endswith("more")) == (tokens < shortest, tokens >= longest)
+
     def test_its_yaml_and_its_settings_agree(self, setup):
         assert setup.task.name in DATASETS
         assert isinstance(setup.task.settings, setup.task.settings_type)

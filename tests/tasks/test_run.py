@@ -15,6 +15,7 @@ import torch
 import conf
 import tasks.run
 from elmo import random_bilm, save_bilm
+from results.breakdown.group_files import groups_path, read_groups
 from results.records.identity import Identity, record_path
 from results.records.record import read_record
 from results.table import main as table
@@ -112,10 +113,22 @@ class TestFinishedRun:
             assert word not in text
             assert word not in path.read_text()
 
+    def test_kinds_of_test_examples_are_kept_once_for_all_runs_and_without_text(self, place, finished):
+        data = read_record(path_of(finished.runs, "elmo_tiny")).fingerprinted["data"]
+        path = groups_path(finished.runs, "ner", data["test"])
+        known = read_groups(path)
+        assert len(known.ids) == 7
+        assert known.groups["length"].of == "0" * 7  # all have fewer than ten tokens
+        assert known.groups["entities"].of == "0" * 7  # seven of twelve sentences of training, again
+        assert known.groups["entities"].train == data["train"]
+        words = {line.split()[0] for line in (place.data / "mine" / "test.txt").read_text().splitlines() if line}
+        assert [word for word in words - {".", "in"} if f'"{word}' in path.read_text()] == []
+
     def test_nothing_else_is_left_behind(self, place, finished):
         files = [path for path in finished.runs.rglob("*") if path.is_file()]
         ours = {path.name for path in files if path.parent.name != ".sweep"}  # where Hydra keeps a sweep's settings
-        assert ours == {"record.json", "examples.json"}
+        (groups,) = (finished.runs / "test_sets").iterdir()
+        assert ours == {"record.json", "examples.json", groups.name}
         assert list((place.root / "elsewhere").iterdir()) == []
 
     def test_the_bilm_stays_as_it_was(self, finished):

@@ -4,8 +4,11 @@ import json
 
 import pytest
 
+from results.breakdown.group_files import groups_path, read_groups
 from results.records.identity import EXAMPLES_NAME
 from results.records.record import write_examples
+from tasks.data.datasets import DataConfig, DataSource
+from tasks.interface import SPLITS
 from tasks.squad.overlap import main
 from tests.results.making import make_record, save
 
@@ -41,6 +44,17 @@ def test_paragraphs_and_articles_that_overlap(files, capsys):
     first, second = capsys.readouterr().out.splitlines()
     assert first == "1 of 4 paragraphs (25.0%) share 45 characters in a row with the text"
     assert second == "1 of 2 articles have such a paragraph; in 1 at least 50% of them are"
+
+
+def test_questions_are_kept_as_kinds(files, capsys):
+    assert main([str(files / "dev.json"), str(files / "text.txt"), "--groups", str(files / "runs")]) == 0
+    config = DataConfig("mine", splits={split: ["dev.json"] for split in SPLITS})
+    test = DataSource(config, files).fingerprint()["test"]
+    known = read_groups(groups_path(files / "runs", "squad", test))
+    assert list(known.ids) == ["a0", "a1", "b0", "c0", "c1", "c2", "d0", "d1"]
+    assert list(known.groups["pretraining_text"].labels) == ["overlaps", "clean"]
+    assert known.groups["pretraining_text"].of == "00111111"
+    assert capsys.readouterr().out.splitlines()[2] == str(groups_path(files / "runs", "squad", test))
 
 
 def test_scores_on_clean_and_overlapping_questions(files, capsys):

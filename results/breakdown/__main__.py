@@ -1,0 +1,74 @@
+"""`python -m results.breakdown`: the gain on each kind of test examples, one table for each task and data set."""
+
+import sys
+from collections.abc import Sequence
+
+from elmo.common.errors import command_parser
+from results.analysis.aggregate import summarise
+from results.analysis.panels import split_panels
+from results.analysis.rows import Summary
+from results.breakdown.gains import FEWEST, Kind, break_down
+from results.records.collect import FoundRecord
+from results.records.printing import printable, write
+from results.tables.cells import GAIN_COLUMNS, Sheet, gain_cells, interval_legend, shown_score
+from results.tables.formats import LAYOUTS
+from results.tables.run_options import add_choices, choose
+
+_GAINS = ("gain", "interval", "p", "cut")  # the first of GAIN_COLUMNS
+MANY = (
+    "of twenty intervals without any true gain, one is expected to exclude zero: a single row is a hint, no finding",
+    f"kinds with fewer than {FEWEST} test examples are left out",
+)
+_DESCRIPTION = """\
+Shows where a gain comes from: the scores of the two compared arms on each kind of test examples, such as short and long
+ones, with the gain and its 95 % interval. A task says which kinds there are; their labels are in RUNS_DIR/test_sets.
+Runs write them; `python -m tasks.groups --help` says how to get them for runs that did not."""
+
+_EPILOG = """\
+examples:
+  python -m results.breakdown                          your own runs, in results/runs
+  python -m results.breakdown --published --data paper
+  python -m results.breakdown --published --compare word2vec elmo --format md"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Prints the tables; returns the exit status: 1 if there is nothing to show."""
+    parser = command_parser("results.breakdown", _DESCRIPTION, _EPILOG)
+    add_choices(parser)
+    parser.add_argument("--format", choices=LAYOUTS, default="text", help="default: text")
+    options = parser.parse_args(argv)
+    chosen = choose(options)
+    if chosen.mistake:
+        write(chosen.mistake, sys.stderr)
+        return 2
+    summary = summarise(chosen.collection, chosen.selection)
+    if not summary.rows:
+        write(chosen.nothing, sys.stderr)
+        return 1
+    tables, notes = breakdown_page(summary, chosen.collection.found)
+    write(LAYOUTS[options.format](tables, [("Notes", notes)]), sys.stdout)
+    return 0 if tables else 1
+
+
+def breakdown_page(summary: Summary, found: Sequence[FoundRecord]) -> tuple[list[Sheet], list[str]]:
+    """A table for each task and data set, and the notes below them."""
+    broken = break_down(split_panels(summary.rows)[0], found)
+    first, second = map(printable, summary.compared)
+    columns = [("by", "l"), ("test examples", "l"), ("n", "r"), (first, "l"), (second, "l")]
+    columns += [GAIN_COLUMNS[name] for name in _GAINS]
+    tables, intervals = [], []
+    for panel, kinds in broken.panels:
+        lines = [_line(name, kind, panel.label) for name, own in kinds.items() for kind in own]
+        tables.append(Sheet(printable(f"{panel.title}, {panel.metric_title()}"), columns, lines))
+        intervals.append((panel.title, next(iter(kinds.values()))[0].row.interval(panel.label)))
+    return tables, [*interval_legend(intervals), *MANY, *broken.notes]
+
+
+def _line(name: str, kind: Kind, label: str) -> list[str]:
+    scores = [shown_score(group) for group in kind.row.groups]
+    cells = [name.replace("_", " "), kind.label, f"{kind.examples:,}", *scores, *gain_cells(kind.row, label)]
+    return [printable(cell) for cell in cells[: 5 + len(_GAINS)]]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,136 @@
+"""Breakdowns: scores of kinds of test examples, against counts added up here."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+import results.breakdown.__main__ as command
+import results.report.__main__ as report
+from results.breakdown.group_files import GroupsUnreadable, add_groups, groups_path, read_groups
+from results.publishing.rules import publish_runs
+from results.records.identity import EXAMPLES_NAME
+from results.records.metric import Grouping, Metric, Ratio
+from results.records.record import write_examples
+from tests.results.making import make_record, save
+
+F1 = Metric([[Ratio({"tp": 200}, {"tp": 2, "fp": 1, "fn": 1})]])
+HASHES = {"train": "a" * 64, "dev": "b" * 64, "test": "c" * 64}
+# (tp, fp, fn) of ten sentences, and a kind for each; the last belongs to none
+GLOVE = [(1, 1, 0), (2, 0, 1), (0, 1, 1), (1, 0, 0), (3, 1, 1), (0, 0, 2), (1, 1, 1), (2, 2, 0), (1, 0, 1), (9, 0, 0)]
+ELMO = [(1, 0, 0), (3, 0, 0), (1, 1, 0), (1, 0, 0), (3, 1, 1), (0, 0, 2), (1, 2, 1), (2, 0, 0), (2, 0, 0), (0, 9, 9)]
+LENGTH = Grouping(("short", "long"), [0, 0, 0, 0, 1, 1, 1, 1, 1, None])
+IDS = [f"test:{number}" for number in range(10)]
+
+
+def f1(counts):
+    tp, fp, fn = (sum(column) for column in zip(*counts, strict=True))
+    return 200 * tp / (2 * tp + fp + fn)
+
+
+def save_run(runs, features, counts, *, seed=1, fold=None, hashes=HASHES):
+    record = make_record(f1(counts), features=features, seed=seed, fold=fold, folds=None if fold is None else 2)
+    record = replace(record, fingerprinted={"data": hashes}, metrics={"f1": F1})
+    path = save(runs, record)
+    examples = [dict(zip(("tp", "fp", "fn"), own, strict=True)) for own in counts]
+    write_examples(path.with_name(EXAMPLES_NAME), record.fingerprint, examples)
+    return path
+
+
+@pytest.fixture
+def runs(tmp_path):
+    folder = tmp_path / "runs"
+    save_run(folder, "glove", GLOVE)
+    save_run(folder, "elmo", ELMO)
+    add_groups(folder, "ner", HASHES, IDS, {"length": LENGTH})
+    return folder
+
+
+def shown(capsys, *arguments):
+    status = command.main(list(map(str, arguments)))
+    captured = capsys.readouterr()
+    lines = [line.split("  ") for line in captured.out.splitlines() if line.startswith(("length", "entities"))]
+    return status, [[cell.strip() for cell in line if cell.strip()] for line in lines], captured.out
+
+
+def test_each_kind_is_scored_by_its_own_examples(runs, capsys):
+    status, lines, _ = shown(capsys, "--runs", runs)
+    assert status == 0
+    expected = []
+    for name, chosen in (("short", slice(0, 4)), ("long", slice(4, 9))):
+        first, second = f1(GLOVE[chosen]), f1(ELMO[chosen])
+        count = str(len(GLOVE[chosen]))
+        expected.append(["length", name, count, f"{first:.2f} (1)", f"{second:.2f} (1)", f"{second - first:+.2f}"])
+    assert [line[:6] for line in lines] == expected
+
+
+def test_folds_are_joined(tmp_path, capsys):
+    for fold, (start, end) in enumerate(((0, 5), (5, 10))):
+        hashes = {**HASHES, "test": f"{fold}" * 64}
+        for features, counts in (("glove", GLOVE), ("elmo", ELMO)):
+            save_run(tmp_path, features, counts[start:end], fold=fold, hashes=hashes)
+        add_groups(tmp_path, "ner", hashes, IDS[start:end], {"length": replace(LENGTH, of=LENGTH.of[start:end])})
+    _, lines, _ = shown(capsys, "--runs", tmp_path)
+    assert [line[1:4] for line in lines] == [
+        ["short", "4", f"{f1(GLOVE[:4]):.2f} (1)"],
+        ["long", "5", f"{f1(GLOVE[4:9]):.2f} (1)"],
+    ]
+
+
+def test_kinds_from_other_training_files_are_not_used(runs, capsys):
+    entities = Grouping(("seen", "unseen"), [0] * 5 + [1] * 5, from_train=True)
+    add_groups(runs, "ner", {**HASHES, "train": "d" * 64}, IDS, {"entities": entities})
+    assert {line[0] for line in shown(capsys, "--runs", runs)[1]} == {"length"}
+    add_groups(runs, "ner", HASHES, IDS, {"entities": entities})
+    assert {line[0] for line in shown(capsys, "--runs", runs)[1]} == {"length", "entities"}
+
+
+def test_rare_kinds_are_left_out(runs, capsys):
+    of = [0] * 4 + [1] * 3 + [2] * 3
+    add_groups(runs, "ner", HASHES, IDS, {"length": Grouping(("a", "b", "c"), of)})
+    status, lines, _ = shown(capsys, "--runs", runs)
+    assert (status, lines) == (1, [])  # a single kind shows nothing
+
+
+def test_runs_without_kinds_get_the_command(runs, capsys):
+    groups_path(runs, "ner", HASHES["test"]).unlink()
+    status, lines, out = shown(capsys, "--runs", runs)
+    assert (status, lines) == (1, [])
+    assert "python -m tasks.groups task=ner data=paper" in out
+
+
+def test_a_damaged_file_is_reported(runs, capsys):
+    path = groups_path(runs, "ner", HASHES["test"])
+    content = json.loads(path.read_text())
+    content["groups"]["length"]["of"] = "01"
+    path.write_text(json.dumps(content))
+    with pytest.raises(GroupsUnreadable, match="expected 10 characters, found 2"):
+        read_groups(path)
+    assert "expected 10 characters, found 2. Delete the file" in shown(capsys, "--runs", runs)[2]
+
+
+def test_the_report_shows_kinds_or_says_how_to_get_them(runs, tmp_path):
+    out = tmp_path / "report.html"
+    assert report.main(["--runs", str(runs), "--out", str(out)]) == 0
+    page = out.read_text()
+    gain = f1(ELMO[:4]) - f1(GLOVE[:4])
+    assert f"{gain:+.1f}, " in page
+    assert "short · 4" in page
+    groups_path(runs, "ner", HASHES["test"]).unlink()
+    assert report.main(["--runs", str(runs), "--out", str(out)]) == 0
+    assert "python -m tasks.groups task=ner data=paper" in out.read_text()
+
+
+def test_publishing_copies_kinds_and_refuses_text(runs, tmp_path):
+    published = tmp_path / "published"
+    assert {outcome.kind for outcome in publish_runs([runs], published)} == {"added"}
+    copy = groups_path(published, "ner", HASHES["test"])
+    assert read_groups(copy) == read_groups(groups_path(runs, "ner", HASHES["test"]))
+    add_groups(published, "ner", HASHES, IDS, {"other": LENGTH})
+    publish_runs([runs], published)
+    assert set(read_groups(copy).groups) == {"length", "other"}
+
+    add_groups(runs, "ner", HASHES, ["x" * 200, *IDS[1:]], {"length": LENGTH})
+    (refused,) = [outcome for outcome in publish_runs([runs], published) if outcome.kind == "refused"]
+    assert "found text" in refused.text
+    assert list(read_groups(copy).ids) == IDS
