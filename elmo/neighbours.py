@@ -29,7 +29,15 @@ other uses by the cosine of one biLM layer, and once, for comparison, the neares
 distinguish senses (the paper's Table 4). Any language; WORD must occur in the file with the same spelling.
 """
 
-EXAMPLE = "example: python -m elmo.neighbours sentences.txt play --line 12 -k 5"
+EXAMPLE = """\
+example: python -m elmo.neighbours sentences.txt play --line 12 -k 5
+
+In Chinese, split words by a segmenter first, with a space between two words and one sentence a line. A word has room for
+48 bytes of UTF-8, so 16 Chinese characters; later ones are cut. The shipped biLM was trained on English text: train one
+on yours, and name it. For example, with mine.txt and a word that it has:
+
+  python -m elmo.pretrain 'corpus=[mine.txt]' tokenise=whitespace out=run name=mine size=tiny budget.minutes=30
+  python -m elmo.neighbours mine.txt WORD --weights run/export/mine --vectors none"""
 
 
 @dataclass(frozen=True)
