@@ -32,7 +32,7 @@ distinguish senses (the paper's Table 4). Any language; WORD must occur in the f
 EXAMPLE = """\
 example: python -m elmo.neighbours sentences.txt play --line 12 -k 5
 
-In Chinese, split words by a segmenter first, with a space between two words and one sentence a line. A word has room for
+In Chinese, split words by a segmenter first: a space between two words, and one sentence a line. A word has room for
 48 bytes of UTF-8, so 16 Chinese characters; later ones are cut. The shipped biLM was trained on English text: train one
 on yours, and name it. For example, with mine.txt and a word that it has:
 

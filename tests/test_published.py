@@ -11,11 +11,13 @@ import pytest
 
 from results.analysis.names import recomputed, task_title
 from results.analysis.rows import Group, TableRow
+from results.breakdown.group_files import FOLDER, groups_above
 from results.publish import main as publish
 from results.records.collect import collect, only_cells
 from results.records.example_scores import read_examples
 from results.records.experiment_file import load_experiment, values_of
 from results.records.identity import EXAMPLES_NAME
+from results.records.record import read_record
 from results.table import main as table
 from tasks.running.config import run_config
 from tasks.running.plan import identity_of
@@ -134,8 +136,29 @@ def test_the_commands_that_fill_empty_cells_name_no_published_run():
 
 
 def test_every_published_run_has_its_examples_and_nothing_else():
-    names = {path.name for path in PUBLISHED.glob("*/**/*") if path.is_file()}
-    assert names == {"record.json", EXAMPLES_NAME}
+    files = [path for path in PUBLISHED.glob("*/**/*") if path.is_file() and path.parent.name != FOLDER]
+    assert {path.name for path in files} == {"record.json", EXAMPLES_NAME}
+
+
+@pytest.mark.parametrize(
+    ("data", "task", "names"),
+    [
+        *(("mini", task, {"length", "casing"}) for task in ("ner", "sst5", "snli", "squad", "srl", "coref")),
+        ("paper", "ner", {"entities"}),
+        ("wnut17", "ner", {"casing"}),
+        ("paper", "sst5", {"length"}),
+        ("standin", "snli", {"length"}),
+        ("paper", "squad", {"question", "pretraining_text"}),
+    ],
+)
+def test_kinds_of_test_examples_are_known(data, task, names):
+    path = next((PUBLISHED / data / task / "glove").rglob("record.json"))
+    record = read_record(path)
+    known = groups_above(path, task, record.fingerprinted["data"])
+    assert known.groups.keys() >= names
+    assert len(known.ids) == len(read_examples(path.with_name(EXAMPLES_NAME), record.fingerprint))
+    if "pretraining_text" in names:
+        assert known.groups["pretraining_text"].of.count("1") == 4528  # as the card of the biLM says
 
 
 @pytest.mark.parametrize("task", ["ner", "sst5", "snli", "squad", "srl", "coref"])

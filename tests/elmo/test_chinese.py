@@ -1,4 +1,4 @@
-"""Chinese characters, of three bytes each, from text to vectors: tokens keep them, and sixteen of them fit in a word."""
+"""Chinese characters, of three bytes each, from text to vectors: tokens keep them, and sixteen fit in a word."""
 
 import pytest
 import torch

@@ -91,7 +91,17 @@ def test_everything_is_on_the_page(capsys, runs):
     assert status == 0
     assert re.search(r"report.html: \d+ kB", capsys.readouterr().out)
     sections = re.findall(r'<section id="(\w+)"', text)
-    assert sections == ["scores", "seeds", "efficiency", "curves", "layers", "classes", "failures", "runs"]
+    assert sections == [
+        "scores",
+        "seeds",
+        "efficiency",
+        "curves",
+        "layers",
+        "classes",
+        "breakdowns",
+        "failures",
+        "runs",
+    ]
     assert set(re.findall(r'href="#(\w+)"', text)) == set(sections)
     words = " ".join(Outline(text).text)
     for word in ("+20.0", "81.50 ± 0.71", "51.9 %", "8 finished of 9 runs", "1 failed", "RuntimeError: out of memory"):
