@@ -159,7 +159,7 @@ class TestTask:
     def test_the_recipe(self):
         """Facts B.3: AllenNLP's esim preset, ELMo placed as in the paper."""
         config = run_of("task=snli", "features=elmo", "data=paper")
-        assert vars(config.task.settings) == {"hidden": 300, "dropout": 0.5}
+        assert vars(config.task.settings) == {"hidden": 300, "dropout": 0.5, "hypothesis_only": False}
         assert config.features.characters is None
         assert (config.features.words.lowercase, config.features.words.trainable) == (True, True)
         elmo = config.features.elmo
