@@ -59,7 +59,8 @@ def shown_chapter(chapter: PaperChapter, collection: Collection, published: Path
     if not chapter.experiment:
         file = published / chapter.file
         content = file.read_text(encoding="utf-8").strip() if file.exists() else ""
-        return ShownChapter(chapter.title, chapter.text, "", chapter.command, table=content)
+        missing = "" if content else f"```sh\n{chapter.command}\n```"
+        return ShownChapter(chapter.title, chapter.text, "", chapter.command, table=content, missing=missing)
     experiment = load_experiment(chapter.experiment)
     table = fill(collection, experiment)
     cells = [line.runs.group(arm) for line in table.lines for arm in table.arms]
@@ -74,7 +75,7 @@ def shown_chapter(chapter: PaperChapter, collection: Collection, published: Path
         shows=shows,
         filled=f"{sum(group is not None for group in cells)} of {len(cells)}",
         figures=_figures(chapter.figure, table),
-        table=_markdown(table) if chapter.figure != "layers" else "",
+        table=table.note if chapter.figure == "layers" else _markdown(table),  # scores say nothing about weights
         missing="\n".join([f"{TITLES['empty']}:", "", "```sh", *empty, "```"]) if empty else "",
         findings=[finding for finding in table.findings if finding.kind not in ("empty", "seeds")],
     )

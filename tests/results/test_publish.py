@@ -139,11 +139,13 @@ def test_the_page_has_the_paper_s_tables_and_figures_with_their_commands(tmp_pat
 
 def test_the_page_shows_a_table_that_is_a_file(runs, root):
     main([str(runs)], root)
+    assert "\npython -m elmo.neighbours " in chapters(root)["Table 4"]
     assert main(["--check"], root) == 0
     (root / "results" / "published" / "table4.md").write_text("| play | game |\n")
     assert main(["--check"], root) == 1
     main([], root)
     assert "| play | game |" in chapters(root)["Table 4"]
+    assert "python -m elmo.neighbours" not in chapters(root)["Table 4"], "the list of contents has it"
 
 
 def test_the_figures_of_the_paper_are_drawn_from_their_experiments(tmp_path, root):
