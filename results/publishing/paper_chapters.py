@@ -97,7 +97,7 @@ def _anchor(title: str) -> str:
 
 def _markdown(table: ExperimentTable) -> str:
     """The table with its notes; findings have other places on the page."""
-    (sheet,), notes = experiment_page(replace(table, findings=[]))
+    (sheet,), notes = experiment_page(replace(table, findings=[]), with_intervals=True)
     return LAYOUTS["md"]([replace(sheet, title=SCORES)], notes).strip()
 
 

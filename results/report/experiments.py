@@ -46,7 +46,7 @@ def tables_html(tables: Sequence[ExperimentTable]) -> str:
     """The tables as HTML; empty if there is none."""
     blocks = []
     for table in tables:
-        (sheet,), notes = experiment_page(table)
+        (sheet,), notes = experiment_page(table, with_intervals=True)
         items = "".join(f"<li>{escape(line)}</li>" for _, own in notes for line in own)
         blocks.append(f'<h3>{escape(table.title)}</h3>{_table(sheet)}<ul class="notes">{items}</ul>')
     return "".join(blocks)

@@ -35,8 +35,10 @@ def experiment_text(table: ExperimentTable, form: str) -> str:
     return LAYOUTS[form](*experiment_page(table))
 
 
-def experiment_page(table: ExperimentTable) -> tuple[list[Sheet], list[tuple[str, list[str]]]]:
-    """The table to lay out, and the text below it."""
+def experiment_page(
+    table: ExperimentTable, *, with_intervals: bool = False
+) -> tuple[list[Sheet], list[tuple[str, list[str]]]]:
+    """The table to lay out, and the text below it; `with_intervals` of the differences from the paper's numbers."""
     printed = [arm for arm in table.arms if any(arm in line.paper for line in table.lines)]
     columns = [("row", "l"), ("metric", "l")]
     for arm in table.arms:
@@ -44,17 +46,19 @@ def experiment_page(table: ExperimentTable) -> tuple[list[Sheet], list[tuple[str
     with_gain = any(line.paper_gain is not None for line in table.lines)
     columns += [("paper\ngain", "r")] * with_gain
     columns += [GAIN_COLUMNS[name] for name in GAINS] if table.compared else []
-    judged = [arm for arm in table.arms if any(_verdict(line, arm) for line in table.lines)]
+    verdicts = [{arm: verdict(line.runs.group(arm), line.runs.paper) for arm in table.arms} for line in table.lines]
+    judged = [arm for arm in table.arms if any(own[arm] for own in verdicts)]
     columns += [(f"{arm}{VERDICT}", "l") for arm in map(printable, judged)]
     lines = []
-    for line in table.lines:
+    for line, own in zip(table.lines, verdicts, strict=True):
         cells = [line.title, f"{line.spec.split} {_metric(line)}".removeprefix("test ")]
         for arm in table.arms:
             group = line.runs.group(arm)
             cells += [_paper(line, arm)] * (arm in printed) + [shown_score(group) if group else EMPTY]
         cells += [_paper_gain(line)] * with_gain
         cells += gain_cells(line.runs, "")[: len(GAINS)] if table.compared else []
-        cells += [_verdict(line, arm) or EMPTY for arm in judged]
+        found = [own[arm] for arm in judged]
+        cells += [(item.with_interval if with_intervals else str(item)) if item else EMPTY for item in found]
         lines.append([printable(cell) for cell in cells])
     title = f"{table.title}: scores in percent, mean±std (number of seeds)"
     notes = [printable(table.note)] * bool(table.note)
@@ -85,11 +89,6 @@ def _paper(line: ExperimentLine, arm: str) -> str:
 
 def _paper_gain(line: ExperimentLine) -> str:
     return EMPTY if line.paper_gain is None else f"{line.paper_gain:+.2f}"
-
-
-def _verdict(line: ExperimentLine, arm: str) -> str:
-    """How ours compares with the paper's number, where it has one for our examples."""
-    return str(verdict(line.runs.group(arm), line.runs.paper) or "")
 
 
 def _plain(line: ExperimentLine, table: ExperimentTable) -> dict[str, object]:

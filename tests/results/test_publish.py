@@ -120,6 +120,9 @@ PAPER = ["Table 1", "Table 2", "Table 3", "Table 4", "Table 5", "Table 6", "Figu
 
 def test_the_page_has_the_paper_s_tables_and_figures_with_their_commands(tmp_path, root):
     save_run(tmp_path / "runs", 44, data="standin", task="snli", features="elmo", variant={"features.elmo.l2": 1.0})
+    both = {"trainer.epochs": 12, "features.elmo.places": "[input,output]"}
+    for seed, right in ((1, 80), (2, 82)):
+        save_run(tmp_path / "runs", right, task="squad", features="elmo", seed=seed, variant=both)
     main([str(tmp_path / "runs")], root)
     found = chapters(root)
     assert list(found)[1:9] == PAPER
@@ -132,6 +135,8 @@ def test_the_page_has_the_paper_s_tables_and_figures_with_their_commands(tmp_pat
         assert anchor == heading
         assert name == "Table 4" or f"experiment={name.replace(' ', '').lower()}" in found[name], "fills empty cells"
     assert "| 44.00 (1) |" in found["Table 2"]
+    # two runs, one of the paper's with our deviation: 12.706 * 1.414 * sqrt(3 / 2) around 81 - 85.6
+    assert "| -4.60 open (-26.61 to +17.41) |" in found["Table 3"]
     assert "task=snli data=standin features=elmo features.elmo.layers=last" in found["Table 2"]
     assert "task=snli data=standin features=elmo features.elmo.l2=1" not in found["Table 2"]
     assert "Other settings" not in found, "the run is in Table 2"
