@@ -14,18 +14,19 @@ from results.records.collect import only_cells
 from results.records.experiment_file import load_experiment
 from results.records.printing import write
 from results.report.experiments import paper_tables, table_efficiencies, tables_html
+from results.report.explorer import FILE, explorer, read_senses
 from results.report.page import PageInfo, page
 from results.report.png import can_paint, write_png
 from results.report.sections import Section, sections_of
 from results.report.svg import standalone_svg
-from results.tables.run_options import Chosen, add_choices, choose
+from results.tables.run_options import PUBLISHED, Chosen, add_choices, choose
 
 DEFAULT_OUT = Path("results", "report.html")
 
 _DESCRIPTION = """\
 Writes one self-contained HTML page: the table, the gain of each task, seeds, learning curves, layer weights, scores by
-class and by training set size where records have them, the paper's tables, failures, and a card for each run. Open
-the file in a browser; it needs no network and no server."""
+class and by training set size where records have them, kinds of examples, the paper's tables, failures, and a card for
+each run. Open the file in a browser; it needs no network and no server."""
 
 _EPILOG = """\
 examples:
@@ -58,9 +59,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     known_sizes = [own for table in tables for own in table_efficiencies(table)]
     sections = sections_of(summary, known_sizes, chosen.collection.found)
     try:
-        _write_page(options.out, page(summary, sections, tables_html(tables), _about(chosen)), summary)
+        senses = _senses(options)
+        _write_page(options.out, page(summary, sections, tables_html(tables), senses, _about(chosen)), summary)
         if options.figures is not None:
             _write_figures(options.figures, sections)
+    except ValueError as error:  # in the file of senses
+        write(f"results.report: {error}\n", sys.stderr)
+        return 2
     except OSError as error:
         write(f"{error.filename}: expected a place that can be written, found: {error.strerror}\n", sys.stderr)
         return 2
@@ -71,11 +76,23 @@ def _parser() -> argparse.ArgumentParser:
     parser = command_parser("results.report", _DESCRIPTION, _EPILOG)
     add_choices(parser)
     parser.add_argument("--out", type=Path, metavar="FILE", default=DEFAULT_OUT, help=f"default: {DEFAULT_OUT}")
+    parser.add_argument(
+        "--senses",
+        metavar="FILE",
+        type=Path,
+        help="uses of words to show, from python -m tasks.probes.table4 --write DIR (default: ours, with --published)",
+    )
     parser.add_argument("--experiment", metavar="NAME", help="only the runs of this experiment, or of your PATH.toml")
     parser.add_argument(
         "--figures", type=Path, metavar="DIR", help="also each figure as SVG, and as PNG where matplotlib is installed"
     )
     return parser
+
+
+def _senses(options: argparse.Namespace) -> str:
+    """The explorer of senses: of the file that was named, or the shipped one next to the published records."""
+    path = options.senses or (PUBLISHED / FILE if options.published and (PUBLISHED / FILE).exists() else None)
+    return explorer(read_senses(path)) if path else ""
 
 
 def _about(chosen: Chosen) -> PageInfo:

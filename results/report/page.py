@@ -33,14 +33,15 @@ class PageInfo:
     found: Sequence[FoundRecord]
 
 
-def page(summary: Summary, sections: Sequence[Section], tables: str, about: PageInfo) -> str:
-    """The whole page; `tables` is the HTML of the paper's tables, or empty."""
+def page(summary: Summary, sections: Sequence[Section], tables: str, senses: str, about: PageInfo) -> str:
+    """The whole page; `tables` is the HTML of the paper's tables, `senses` that of the explorer; both may be empty."""
     failed = [item for item in about.found if item.record.status == "failed"]
     findings = [finding for finding in summary.findings if finding.kind != "failed"]  # those are shown as cards
     blocks = [  # (anchor, title, HTML)
         ("scores", "Scores", _scores(summary) if summary.rows else ""),
         *((section.key, section.title, _section(section)) for section in sections if section.key != "gain"),
         ("paper", "The paper's tables", tables),
+        ("senses", "Senses of a word", senses),
         ("failures", f"Failures ({len(failed)})", failure_cards(failed)),
         ("findings", "Findings", _findings(findings)),
         ("runs", "Runs", run_cards(about.found)),

@@ -1,0 +1,149 @@
+"""The explorer of the report: uses of a word in two dimensions, coloured by sense, next to GloVe's single point.
+
+`python -m tasks.probes.table4 --write DIR` makes its data. It needs no script: a word is chosen by radio buttons.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+
+from elmo.common.files import read_json
+from results.records.typed_json import decode
+from results.report.figures import WIDTH, Dot, Figure, Label, Mark, Scale, fitted, text_width
+from results.report.svg import inline_svg
+
+FILE = "senses.json"
+COLOURS = ("blue", "orange", "green", "violet", "red", "grey")
+HEIGHT, TOP, SIDE = 300.0, 40.0, 14.0
+SPLIT = 250.0  # where GloVe's part begins
+
+
+@dataclass(frozen=True)
+class ShownUse:
+    """A use of a word.
+
+    Attributes:
+        text: The words around it; stars mark the word.
+        x: From -1 to 1.
+        y: From -1 to 1.
+        sense: Its own, or if that is not known that of the nearest use with a known one.
+        known: Whether the sense is its own.
+        nearest: The number of the nearest other use.
+    """
+
+    text: str
+    x: float
+    y: float
+    sense: str
+    known: bool
+    nearest: int
+
+
+@dataclass(frozen=True)
+class ShownWord:
+    """A word: its senses, its uses, the nearest words by static vectors, and how well uses of one sense cluster."""
+
+    word: str
+    senses: Sequence[str]
+    static: Sequence[str]
+    summary: str
+    uses: Sequence[ShownUse]
+
+    def __post_init__(self) -> None:
+        if not all(0 <= use.nearest < len(self.uses) for use in self.uses):
+            raise ValueError(f"uses.nearest: expected numbers of {len(self.uses)} uses")
+
+
+@dataclass(frozen=True)
+class Senses:
+    """The content of the file: the name of the biLM, and the words."""
+
+    weights: str
+    words: Sequence[ShownWord]
+
+
+def read_senses(path: Path) -> Senses:
+    """The content of a file.
+
+    Raises:
+        ValueError: It is no such file; the message says why.
+        OSError: It cannot be opened.
+    """
+    try:
+        found: Senses = decode(Senses, read_json(path))
+    except ValueError as error:
+        remedy = "Make it again with: python -m tasks.probes.table4 --write DIR"
+        raise ValueError(f"{path}: expected uses of words, found: {error}. {remedy}") from error
+    return found
+
+
+def explorer(senses: Senses) -> str:
+    """The HTML: a word picker, and for each word its picture and its uses with the nearest use of each."""
+    buttons, parts, rules = "", "", ""
+    for number, word in enumerate(senses.words):
+        checked = " checked" if number == 0 else ""
+        buttons += (
+            f'<input type="radio" name="word" id="word-{number}"{checked}>'
+            f'<label for="word-{number}">{escape(word.word)}</label>'
+        )
+        figure = word_figure(word)
+        parts += (
+            f'<div class="uses"><figure class="card">{inline_svg(figure)}'
+            f"<figcaption>{escape(figure.caption)}</figcaption></figure>{_uses(word)}</div>"
+        )
+        rules += f"#word-{number}:checked~.uses:nth-of-type({number + 1}){{display:grid}}"
+    intro = (
+        f"Every dot is one use of the word in a sentence, by the top layer of the biLM {senses.weights}, in the two "
+        "directions in which the uses differ most. GloVe has one point for all of them. Large: the sense is known; "
+        "small: it is that of the nearest use whose sense is known. Rest the pointer on a dot to read it."
+    )
+    return f'<p>{escape(intro)}</p><style>{rules}</style><div class="explorer">{buttons}{parts}</div>'
+
+
+def word_figure(word: ShownWord) -> Figure:
+    """The uses of a word in two dimensions, and GloVe's point with its neighbours."""
+    across, down = Scale(-1, 1, SIDE, SPLIT - SIDE), Scale(-1, 1, HEIGHT - SIDE, TOP + SIDE)
+    colour_of = {sense: COLOURS[i % len(COLOURS)] for i, sense in enumerate(word.senses)}
+    marks: list[Mark] = []
+    x = 0.0
+    for sense, colour in colour_of.items():
+        marks += [Dot(x + 5, 10, colour, radius=4.5), Label(x + 14, 14, sense, "ink", 12)]
+        x += 24 + text_width(sense)
+    for use in sorted(word.uses, key=lambda use: use.known):  # those with a sense of their own on top
+        look = (5.0, 0.9) if use.known else (3.0, 0.6)
+        title = use.text.replace("*", "") if not use.sense else f"{use.text.replace('*', '')} ({use.sense})"
+        marks.append(Dot(across.at(use.x), down.at(use.y), colour_of.get(use.sense, "grey"), "circle", *look, title))
+    middle = (SPLIT + WIDTH) / 2
+    marks.append(Label(across.start, TOP, f"biLM, {len(word.uses)} uses", "muted", 11))
+    marks.append(Label(middle, TOP, "GloVe, one point", "muted", 11, "middle"))
+    marks.append(Dot(middle, TOP + 40, "ink", "circle", 6, title=f"{word.word}: one vector for all uses"))
+    for line, near in enumerate(word.static):
+        room = WIDTH - SPLIT - 4
+        marks.append(Label(middle, TOP + 72 + 20 * line, fitted(near, room), "muted", 12, "middle"))
+    name = f"senses-{word.word}" if word.word.isascii() and word.word.isalnum() else "senses"
+    return Figure(
+        name, f"Uses of {word.word}", f"{word.summary}. Below GloVe's point: its nearest words.", HEIGHT, marks
+    )
+
+
+def _uses(word: ShownWord) -> str:
+    rows = "".join(
+        f"<li>{_marked(use.text)}{_sense(use)}<br><small>nearest: {_marked(word.uses[use.nearest].text)}"
+        f"{_sense(word.uses[use.nearest])}</small></li>"
+        for use in word.uses
+        if use.known
+    )
+    title = "Uses with a sense, and the nearest use of each"
+    return f'<details class="more"><summary>{title}</summary><ul>{rows}</ul></details>'
+
+
+def _sense(use: ShownUse) -> str:
+    return f" ({escape(use.sense)})" if use.known else ""
+
+
+def _marked(text: str) -> str:
+    """The text with the marked word in bold."""
+    before, _, rest = text.partition("*")
+    word, _, after = rest.partition("*")
+    return f"{escape(before)}<b>{escape(word)}</b>{escape(after)}"

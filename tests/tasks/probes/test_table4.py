@@ -1,0 +1,121 @@
+"""Table 4: nearest uses by vectors written here, senses from files written here, and what may be kept."""
+
+import json
+
+import numpy as np
+import pytest
+
+from elmo import SIZES, random_bilm, save_bilm
+from elmo.embed import read_lines
+from elmo.neighbours import Use
+from results.report.explorer import read_senses
+from tasks.probes import table4
+from tasks.probes.table4 import SENTENCES, SHIPPED_SENSES, WordUses, explorer, main, semcor_uses, table
+from tests.test_published import PUBLISHED
+
+SEMCOR = [
+    ("Quibbles", "play", "ends", "play%1:04:00::"),
+    ("Zebras", "play", "daily", "play%2:33:00::"),
+    ("Quorums", "play", "ends", "play%1:04:00::"),
+]
+
+
+def uses(*senses, vectors):
+    made = [Use(line, 1, [f"w{line}", "play", "on"]) for line in range(1, len(senses) + 1)]
+    unit = np.array(vectors, dtype=np.float32)
+    return WordUses("play", "here", made, unit / np.linalg.norm(unit, axis=1, keepdims=True), senses)
+
+
+ANGLES = np.radians([0, 10, 90, 100, 40, 15])
+FOUND = uses("a", "a", "b", "b", "b", "", vectors=np.stack([np.cos(ANGLES), np.sin(ANGLES)], axis=1))
+
+
+def test_neighbours_are_those_at_the_smallest_angle():
+    degrees = np.array([0, 10, 90, 100, 40, 15])
+    for i, near in enumerate(FOUND.neighbours):
+        assert near == sorted((j for j in range(6) if j != i), key=lambda j: abs(degrees[i] - degrees[j]))
+
+
+def test_only_uses_with_a_sense_are_counted():
+    assert FOUND.nearest_sense(4) == "a"  # at 40 degrees: 15 has no sense, 10 is "a"
+    assert FOUND.right == (4, 5)
+    assert table4.summary(FOUND) == (
+        "4 of 5 uses of 'play' with a sense have a nearest such use of the same sense; 1 more uses have no sense"
+    )
+
+
+def test_two_dimensions_keep_the_distances_of_vectors_that_have_two():
+    distances = np.linalg.norm(FOUND.points[:, None] - FOUND.points[None], axis=2)
+    expected = np.linalg.norm(FOUND.vectors[:, None] - FOUND.vectors[None], axis=2)
+    np.testing.assert_allclose(distances, expected, atol=1e-6)
+
+
+def test_the_table_asks_for_the_first_use_of_each_frequent_sense():
+    lines = table(FOUND, ["game", "player"], k=1, most=2)
+    assert lines == [
+        ("GloVe", "play", "game, player"),
+        ("biLM", "w3 *play* on (b)", "w4 *play* on (b)"),
+        ("biLM", "w1 *play* on (a)", "w2 *play* on (a)"),
+    ]
+
+
+def test_the_explorer_colours_uses_without_a_sense_by_their_nearest(tmp_path):
+    path = tmp_path / "senses.json"
+    path.write_text(json.dumps({"weights": "tiny", "words": [explorer(FOUND, ["game"])]}))
+    (word,) = read_senses(path).words
+    assert [(use.sense, use.known) for use in word.uses] == [*[(s, True) for s in "aabbb"], ("a", False)]
+    assert [use.nearest for use in word.uses] == [near[0] for near in FOUND.neighbours]
+    assert max(max(abs(use.x), abs(use.y)) for use in word.uses) == pytest.approx(1, abs=1e-3)
+
+
+def test_the_shipped_sentences_have_the_senses_that_are_said():
+    lines = [line.words for line in read_lines(SENTENCES)]
+    ends = [(word, last) for word, senses in SHIPPED_SENSES.items() for last in senses.values()]
+    for number, words in enumerate(lines):
+        assert next(word for word, last in ends if number < last) in words
+    assert ends[-1][1] == len(lines)
+
+
+@pytest.fixture
+def semcor(tmp_path):
+    path = tmp_path / "semcor.jsonl"
+    rows = [{"tokens": [a, b, c, "."], "sense": [None, [key], None, None]} for a, b, c, key in SEMCOR]
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return path
+
+
+def test_semcor_gives_its_senses(semcor):
+    found = semcor_uses("play", semcor, random_bilm(SIZES["tiny"], seed=1))
+    assert list(found.senses) == [key for *_, key in SEMCOR]
+    assert [use.words[0] for use in found.uses] == [first for first, *_ in SEMCOR]
+
+
+def test_sentences_of_semcor_are_printed_and_not_kept(semcor, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(table4, "mini_sentences", lambda: [("Children", "play", "outside", "."), ("No", "use", ".")])
+    monkeypatch.setattr(table4, "glove_words", lambda word: ["game"])
+    save_bilm(random_bilm(SIZES["tiny"], seed=1), tmp_path / "bilm" / "weights.safetensors")
+    options = ["--weights", str(tmp_path / "bilm"), "--semcor", str(semcor), "--write", str(tmp_path / "out")]
+    assert main(options) == 0
+    assert "Quorums *play* ends ." in capsys.readouterr().out
+    kept = "".join(path.read_text(encoding="utf-8") for path in (tmp_path / "out").iterdir())
+    assert [first for first, *_ in SEMCOR if first in kept] == []
+    assert "Children *play* outside ." in kept
+    words = read_senses(tmp_path / "out" / "senses.json").words
+    assert [word.word for word in words] == list(SHIPPED_SENSES)
+    assert [sum(use.known for use in word.uses) for word in words] == [16, 14, 14]
+    assert "| GloVe | play | game |" in (tmp_path / "out" / "table4.md").read_text(encoding="utf-8")
+
+
+def test_a_word_that_occurs_once(semcor):
+    semcor.write_text(semcor.read_text().splitlines()[0] + "\n")
+    with pytest.raises(table4.InputError, match="expected two uses of 'play' or more, found 1"):
+        semcor_uses("play", semcor, random_bilm(SIZES["tiny"], seed=1))
+
+
+@pytest.mark.slow
+def test_what_is_published_comes_from_shipped_sentences_alone():
+    shipped = [*(tuple(line.words) for line in read_lines(SENTENCES)), *table4.mini_sentences()]
+    known = {" ".join(words) for words in shipped}
+    for word in read_senses(PUBLISHED / "senses.json").words:
+        for use in word.uses:
+            assert any(use.text.replace("*", "") in sentence for sentence in known), use.text
