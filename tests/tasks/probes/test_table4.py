@@ -9,9 +9,9 @@ from elmo import SIZES, random_bilm, save_bilm
 from elmo.embed import read_lines
 from elmo.neighbours import Use
 from results.report.explorer import read_senses
+from results.tables.run_options import PUBLISHED
 from tasks.probes import table4
 from tasks.probes.table4 import SENTENCES, SHIPPED_SENSES, WordUses, explorer, main, semcor_uses, table
-from tests.test_published import PUBLISHED
 
 SEMCOR = [
     ("Quibbles", "play", "ends", "play%1:04:00::"),
