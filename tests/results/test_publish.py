@@ -144,7 +144,7 @@ def test_the_page_has_the_paper_s_tables_and_figures_with_their_commands(tmp_pat
 
 def test_the_page_shows_a_table_that_is_a_file(runs, root):
     main([str(runs)], root)
-    assert "\npython -m elmo.neighbours " in chapters(root)["Table 4"]
+    assert "\npython -m tasks.probes.table4\n" in chapters(root)["Table 4"]
     assert main(["--check"], root) == 0
     (root / "results" / "published" / "table4.md").write_text("| play | game |\n")
     assert main(["--check"], root) == 1
