@@ -174,7 +174,8 @@ def find_weights(weights: Path | str) -> Path:
         return obtain(name)
     raise InputError(
         f"{weights}: no such weights file or folder, and no biLM has that name; "
-        f"shipped: {', '.join(shipped) or 'none'}; downloaded on demand: {', '.join(BILMS)}"
+        f"shipped: {', '.join(shipped) or 'none'}; downloaded on demand: {', '.join(BILMS)}; "
+        "python -m elmo.pretrain trains others"
     )
 
 

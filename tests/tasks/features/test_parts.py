@@ -7,14 +7,17 @@ from itertools import count
 import pytest
 import torch
 
-from elmo import InputError, random_bilm, save_bilm
+from elmo import InputError, MaskedLm, random_bilm, save_bilm
 from elmo.common.progress import Reporter
+from elmo.masked.model import random_masked
+from elmo.masked.weight_files import save_masked
 from tasks.data.datasets import DataSource
 from tasks.features.frozen_layers import ElmoConfig, SourceConfig, StoreConfig
 from tasks.features.token_features import TokenFeatures, features_fingerprint, features_recipes
 from tasks.running.experiment import RunOutcome, train_and_test
 from tasks.running.plan import RunPlan
 from tasks.running.saved_model import load_weights, save_weights
+from tests.elmo.masked.naive import OPTIONS
 from tests.elmo.sources.character_lms import save_arrays
 from tests.tasks.making import ELMO, features_config, model_of, run_of
 
@@ -278,6 +281,25 @@ class TestControls:
 
         assert torch.equal(*vectors("elmo_layer0"))
         assert not torch.equal(*vectors("elmo"))
+
+
+class TestMasked:
+    def test_its_layers_are_mixed_and_stored_like_those_of_elmo(self, tmp_path, monkeypatch):
+        model = random_masked(OPTIONS, seed=3)
+        save_masked(model, tmp_path / "weights.safetensors")
+        alone = ["features.words=null", "features.characters=null", f"features.elmo.weights={tmp_path}"]
+        config = run_of("task=squad", "data=mini", "features=masked", *alone).features
+        assert features_fingerprint(config)["weights"] == model.fingerprint()
+        store = StoreConfig(path=str(tmp_path / "store"))
+        wanted = model.token_layers(SENTENCES).mean(dim=0)  # a mix starts with equal shares
+        for _ in range(2):
+            features = TokenFeatures(config, [], 1, store).eval()
+            assert features.widths == {"input": 12, "hidden": 0, "output": 12}
+            assert features.meet(SENTENCES) == 0
+            monkeypatch.setattr(MaskedLm, "token_layers", None)  # the second time all layers are in the store
+            found = features(SENTENCES)
+            for place in (found.input, found.output):
+                torch.testing.assert_close(torch.cat([place[0], place[1, :2]]), wanted, rtol=0, atol=2e-3)
 
 
 class TestTagLm:
