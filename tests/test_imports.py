@@ -51,7 +51,7 @@ FOR_MAKERS = (
 FOR_TASKS = "results.records.metric."  # how they declare their metrics
 MIGRATES = "tasks/running/migrate.py"  # reads records of schema 1
 SPLITS_SCORES = "tasks/squad/overlap.py"  # a command: shows the scores of records on parts of the test file
-TASKS = {f"tasks.{name}" for name in ("coref", "ner", "probes", "snli", "squad", "srl", "sst5")}
+TASKS = {f"tasks.{name}" for name in ("classify", "coref", "ner", "probes", "snli", "squad", "srl", "sst5")}
 # results/ may import these modules of elmo. They, and the packages on the way, load only the standard library.
 PLAIN = ("elmo.common.durations", "elmo.common.errors", "elmo.common.files")
 PLAIN_FILES = {"elmo/__init__.py", "elmo/common/__init__.py", *(f"{name.replace('.', '/')}.py" for name in PLAIN)}

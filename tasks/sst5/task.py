@@ -12,8 +12,9 @@ from torch import Tensor
 from results.records.metric import Metric, Ratio
 from tasks.interface import Head, Scores, Sentence, Split, Task
 from tasks.metrics import CLASS_METRICS, class_scores
+from tasks.modules.biattentive import BcnSettings
 from tasks.sst5.data import LABELS, SentimentExample, TreeReader, raw_phrase, read_rows, read_trees
-from tasks.sst5.head import NEUTRAL, BcnSettings, BiattentiveClassifier, Sentiment
+from tasks.sst5.head import NEUTRAL, Sentiment, SentimentClassifier
 
 
 class Sst5(Task[SentimentExample, BcnSettings]):
@@ -69,7 +70,7 @@ class Sst5(Task[SentimentExample, BcnSettings]):
 
     def build_head(self, widths: Mapping[str, int]) -> Head:
         """A biattentive classification network."""
-        return BiattentiveClassifier(self.settings, widths["input"], widths["output"])
+        return SentimentClassifier(self.settings, len(LABELS), widths["input"], widths["output"])
 
     def gold(self, examples: Sequence[SentimentExample]) -> list[Sentiment]:
         """The gold labels and their sides; the side of a neutral text is not used."""

@@ -6,8 +6,9 @@ import subprocess
 import pytest
 
 from elmo.common.errors import InputError
+from tasks.modules.biattentive import BcnSettings
 from tasks.sst5.data import LABELS, Node, SentimentExample, TreeReader, parse_tree, read_rows, read_trees
-from tasks.sst5.head import BcnSettings, Sentiment
+from tasks.sst5.head import Sentiment
 from tasks.sst5.task import Sst5
 from tests.tasks.making import run_of
 

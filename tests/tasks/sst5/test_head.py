@@ -7,9 +7,10 @@ from torch import nn
 
 from tasks.data.datasets import SHIPPED
 from tasks.interface import Batch, FeatureBatch
+from tasks.modules.biattentive import BcnSettings, Maxout, attend_to_self
 from tasks.modules.seeding import initialise
 from tasks.sst5.data import TreeReader
-from tasks.sst5.head import BcnSettings, BiattentiveClassifier, Maxout, Sentiment, attend_to_self
+from tasks.sst5.head import Sentiment, SentimentClassifier
 from tasks.sst5.task import Sst5
 from tests.tasks.making import arm_of, model_of, run_of
 
@@ -33,7 +34,7 @@ def batch(labels=(0, 2, 4)):
 
 
 def head(output_dim=3, settings=SETTINGS):
-    network = BiattentiveClassifier(settings, 9, output_dim).eval()
+    network = SentimentClassifier(settings, 5, 9, output_dim).eval()
     initialise(network, 1, "head")
     return network
 
@@ -127,7 +128,7 @@ def test_maxout_is_the_largest_of_its_pieces():
 def test_widths_of_the_preset(output_dim, pooled):
     """Facts B.2: 2400 pooled without, 6496 with the original ELMo at the integrator's output."""
     with torch.device("meta"):
-        network = BiattentiveClassifier(BcnSettings(), 1324, output_dim)
+        network = SentimentClassifier(BcnSettings(), 5, 1324, output_dim)
     assert network.integrator.rnn.input_size == 1800
     linears = [(layer.linear.in_features, layer.linear.out_features) for layer in network.classifier[1::2]]
     assert linears == [(pooled, 4800), (1200, 2400), (600, 20)]

@@ -1,0 +1,54 @@
+"""Tables of text: columns of CSV and TSV files by the names in their header."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Literal
+
+from elmo.common.errors import InputError
+
+# Tabs separate plain text; commas need quotes around texts that contain them.
+STYLES: dict[str, tuple[str, Literal[0, 3]]] = {".csv": (",", csv.QUOTE_MINIMAL), ".tsv": ("\t", csv.QUOTE_NONE)}
+
+
+def table_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """The last line of each row, counted from 1, and the row's texts in these columns.
+
+    Args:
+        path: a UTF-8 file that ends in .csv or .tsv; its first line names the columns.
+        columns: the names of the wanted ones.
+
+    Raises:
+        InputError: the file is not such a table; the message names the line.
+    """
+    style = STYLES.get(path.suffix.lower())
+    if style is None:
+        raise InputError(f"{path}: expected a table whose name ends in {' or '.join(STYLES)}. Rename the file")
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            rows = csv.reader(file, delimiter=style[0], quoting=style[1], strict=True)
+            try:
+                header = next(rows, [])
+                places = [_place(path, header, name) for name in columns]
+                for row in filter(None, rows):
+                    if len(row) != len(header):
+                        raise InputError(
+                            f"{path}, line {rows.line_num}: expected {len(header)} columns as in the header, found "
+                            f"{len(row)}. Put quotes around texts with commas or line ends"
+                        )
+                    yield rows.line_num, tuple(row[place] for place in places)
+            except csv.Error as error:
+                raise InputError(f"{path}, line {rows.line_num}: expected a table, found: {error}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: expected UTF-8: {error.reason} at byte {error.start}") from error
+
+
+def _place(path: Path, header: Sequence[str], name: str) -> int:
+    if header.count(name) != 1:
+        raise InputError(
+            f"{path}, line 1: expected one column {name!r} in the header, found {', '.join(header) or 'no header'}. "
+            "Name the column that you mean"
+        )
+    return header.index(name)

@@ -1,0 +1,1 @@
+"""Text classification of any table: a biattentive classification network, scored by accuracy."""
