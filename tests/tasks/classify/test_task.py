@@ -94,7 +94,14 @@ def test_a_table_is_one_yaml(command, tmp_path):
     files = "{train: [all.csv], dev: [all.csv], test: [all.csv]}"
     (tmp_path / "mine.yaml").write_text(f"task: classify\nsplits: {files}\nreader: {{text: review, label: kind}}\n")
     sizes = "task.dim=12", "task.hidden=12", "task.maxout=[12]", "task.maxout_dropout=[0.0]", "task.pooled_dropout=0"
-    small = *sizes, "task.dim_dropout=0", "features.dropout=0", "trainer.patience=null", "trainer.batch_size=4", "trainer.lr=0.01"
+    small = (
+        *sizes,
+        "task.dim_dropout=0",
+        "features.dropout=0",
+        "trainer.patience=null",
+        "trainer.batch_size=4",
+        "trainer.lr=0.01",
+    )
     chosen = "task=classify", f"data={tmp_path / 'mine.yaml'}", f"data_dir={tmp_path}", "features=glove", *DRAWN_WORDS
     code, _, err = command(*chosen, *small, f"runs_dir={tmp_path / 'runs'}")
     assert code == 0, err
