@@ -1,21 +1,22 @@
-"""The command `python -m elmo.embed`: write the biLM layers of a text file to an HDF5 file."""
+"""The command `python -m elmo.embed`: write the biLM layers of a text to an HDF5, npy or Arrow file."""
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
+import shutil
 import signal
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from types import FrameType
+from typing import get_args
 
-import h5py
 import numpy as np
+import numpy.typing as npt
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, TextColumn
 from torch import Tensor
@@ -26,27 +27,40 @@ from elmo.common.device import CHOICES, choose_device
 from elmo.common.errors import InputError, command_parser, exit_status
 from elmo.common.files import handling, interrupts_held_back, replacing, require_space
 from elmo.common.progress import Reporter, progress_bar
+from elmo.embed_output import (
+    BYTES_A_BYTE_OF_TEXT,
+    BYTES_A_FILE,
+    BYTES_A_LINE,
+    MORE_SPACE,
+    open_output,
+)
 from elmo.store.cached_layers import TOKENS_AT_ONCE, TOKENS_AT_ONCE_ON_A_GPU, CachedLayers, require_half_holds
 from elmo.store.opening import open_shelf
 from elmo.store.shelf import ShelfDescription
+from elmo.tables import table_rows
+from elmo.tokeniser import Tokenise, Tokeniser
 
 # A batch has at most --batch-size sentences, and at most as many tokens as the cache embeds at once (or one sentence):
 # memory grows with the tokens. A GPU needs many sentences in parallel to be busy.
 BATCH_SIZE, BATCH_SIZE_ON_A_GPU = 64, 1024
 # Sentences are sorted by length within windows of this many batches: with similar lengths, LSTM steps are full.
 BATCHES_IN_A_WINDOW = 64
-# HDF5's overhead: measured, about 365 bytes a line and some kilobytes a file. The sentence index is JSON, which needs
-# at most six characters for a byte of text.
-BYTES_A_LINE, BYTES_A_FILE, BYTES_A_BYTE_OF_TEXT = 600, 100_000, 6
-MORE_SPACE = "free some space, or use another disk, --precision float16 or --layers top"
+STANDARD_INPUT = Path("-")
 
 DESCRIPTION = """\
-Embed whitespace-tokenised sentences, one a line, with a frozen biLM.
+Embed sentences, one a line, with a frozen biLM. IN is a text file, "-" for standard input, or, with --column, a CSV or
+TSV table with a header. Words are split at whitespace; --tokenise ptb splits raw text into words and sentences, as
+`elmo.tokenise` does. A line of several sentences is embedded sentence by sentence, and stays one line in OUT.
 
-OUT is an HDF5 file with one dataset a line, named "0", "1", "2", ... by line number, of shape (layers, tokens, dim):
-all layers, or a single one with --layers top|average. An empty line gives a dataset of zero tokens. The dataset
-"sentence_to_index" holds one JSON object from each line's words, joined by one blank, to the number of the first line
-that has them.
+OUT has all layers of every token, or a single one with --layers last|average; with --pool mean one vector a line, the
+mean over its tokens. Its ending chooses the format:
+  .hdf5   one dataset a line, named "0", "1", "2", ... by line number (by row of a table), of shape (layers, tokens,
+          dim), pooled (layers, dim). An empty line has zero tokens. The dataset "sentence_to_index" holds one JSON
+          object from each line's words, joined by one blank, to the number of the first line that has them.
+          Any other ending means this format, too.
+  .npy    one array, a row a token (all lines one after the other; OUT.lengths.npy has the tokens of each line) or,
+          pooled, a row a line. A row is (layers, dim), or (dim,) for a single layer. numpy.load(OUT, mmap_mode="r")
+  .arrow  a table with a row a line: line, tokens, and vectors (one a token) or, pooled, vector
 
 By default every sentence starts from a zero state, so its vectors depend on that sentence alone. With --state carried
 the LSTM state is carried from batch to batch as in bilm-tf: lines are batched in file order, N at a time, and row i of
@@ -56,15 +70,25 @@ a batch continues row i of the batch before.
 same (float16 by default). It cannot be used with --state carried, whose layers depend on the lines before.
 """
 
-EXAMPLE = "example: python -m elmo.embed sentences.txt layers.hdf5 --weights allennlp/original --layers average"
+EXAMPLE = """\
+examples: python -m elmo.embed sentences.txt layers.hdf5 --weights allennlp/original --layers average
+          echo 'It rained. We stayed in.' | python -m elmo.embed - out.npy --tokenise ptb --pool mean --layers last
+          python -m elmo.embed reviews.csv reviews.arrow --column text --tokenise ptb --pool mean
+"""
 
 
 @dataclass(frozen=True)
 class InputLine:
-    """An input line: its number, counted from 0, and its words."""
+    """An input line: its number, counted from 0, its words, and the sentences in it, if there may be several."""
 
     number: int
     words: list[str]
+    sentences: list[list[str]] | None = None
+
+    @property
+    def parts(self) -> list[list[str]]:
+        """What the biLM reads one by one."""
+        return [self.words] if self.sentences is None else self.sentences
 
 
 def read_lines(path: Path) -> Iterator[InputLine]:
@@ -79,6 +103,23 @@ def read_lines(path: Path) -> Iterator[InputLine]:
         ) from error
     except OSError as error:
         raise InputError(f"{path}: cannot read the sentences: {error.strerror}") from error
+
+
+def read_text(path: Path, tokenise: Tokenise = "whitespace", column: str | None = None) -> Iterator[InputLine]:
+    """The lines of a text file, or the rows of a table, in words."""
+    if column is None and tokenise == "whitespace":
+        yield from read_lines(path)
+        return
+    tokeniser = Tokeniser(tokenise)
+    texts = _texts(path) if column is None else (text for _, (text,) in table_rows(path, [column]))
+    for number, text in enumerate(texts):
+        sentences = [sentence for line in text.split("\n") for sentence in tokeniser.paragraph(line)]
+        yield InputLine(number, list(chain.from_iterable(sentences)), sentences)
+
+
+def _texts(path: Path) -> Iterator[str]:
+    """The lines of a text file as they are; `read_lines` splits them only to report what cannot be decoded."""
+    return (" ".join(line.words) for line in read_lines(path))
 
 
 def batches_in_order(lines: Iterable[InputLine], size: int) -> Iterator[list[InputLine]]:
@@ -103,10 +144,10 @@ def batches_by_length(
 
 
 def selected(layers: Tensor, choice: str) -> Tensor:
-    """All layers, the top one or their average, always as (layers, tokens, dim)."""
+    """All layers, the last one or their average, always as (layers, tokens, dim)."""
     if choice == "all":
         return layers
-    return layers[-1:] if choice == "top" else layers.mean(dim=0, keepdim=True)
+    return layers[-1:] if choice == "last" else layers.mean(dim=0, keepdim=True)
 
 
 def embed_file(
@@ -118,24 +159,26 @@ def embed_file(
     batch_size: int | None,
     precision: str,
     store: Path | None = None,
+    tokenise: Tokenise = "whitespace",
+    column: str | None = None,
+    pooled: bool = False,
 ) -> int:
     """Writes the layers of every line of `source` to `target`, which appears only when it is complete.
 
     With a store, the layers that it holds are read from it and the others are added, in the same precision. Without a
-    batch size, the default for the device is used (carried states: always 64).
+    batch size, the default for the device is used (carried states: always 64). See DESCRIPTION for the rest.
 
     Returns:
         The number of tokens embedded.
     """
     _check(source, target)
-    first_line: dict[str, int] = {}
-    lengths = [len(line.words) for line in read_lines(source)]  # also reports undecodable lines before any work
+    lengths = [len(line.words) for line in read_text(source, tokenise, column)]  # reports wrong lines before any work
     total, kept = len(lengths), bilm.n_layers if layers == "all" else 1
-    needed = sum(lengths) * kept * bilm.dim * np.dtype(precision).itemsize
+    needed = (total if pooled else sum(lengths)) * kept * bilm.dim * np.dtype(precision).itemsize
     needed += total * BYTES_A_LINE + BYTES_A_FILE + source.stat().st_size * BYTES_A_BYTE_OF_TEXT
     if target.parent.is_dir():
         require_space(target.parent, needed, target.name, MORE_SPACE)
-    lines = read_lines(source)
+    lines = read_text(source, tokenise, column)
     on_cpu = bilm.device.type == "cpu"
     size = batch_size or (BATCH_SIZE if on_cpu or carried else BATCH_SIZE_ON_A_GPU)
     most_tokens = TOKENS_AT_ONCE if on_cpu else TOKENS_AT_ONCE_ON_A_GPU
@@ -151,30 +194,45 @@ def embed_file(
     with (
         replacing(target) as partial,
         _removed_on_sigterm(partial),
-        _create(partial, target, needed) as file,
+        open_output(partial, target, lengths, kept, bilm.dim, precision, pooled, needed) as output,
         progress_bar(Console(stderr=True), MofNCompleteColumn(), TextColumn("lines")) as progress,
     ):
         task = progress.add_task("embedding", total=total)
         for batch in batches:
-            sentences = [line.words for line in batch]
+            sentences = [part for line in batch for part in line.parts]
             if stored is not None:
                 stored.prepare(sentences, reporter)
             computed = bilm.token_layers(sentences, state) if stored is None else stored.token_layers(sentences)
             exact = selected(computed, layers).cpu().numpy()
             if precision == "float16":
                 require_half_holds(float(np.abs(exact).max(initial=0)))
-            embedded = exact.astype(precision, copy=False)
-            ends = np.cumsum([len(words) for words in sentences])
+            ends = np.cumsum([len(line.words) for line in batch])
             with interrupts_held_back():
-                for line, values in zip(batch, np.split(embedded, ends[:-1], axis=1), strict=True):
-                    file.create_dataset(str(line.number), data=values)
-                    text = " ".join(line.words)
-                    first_line[text] = min(line.number, first_line.get(text, line.number))
+                for line, values in zip(batch, np.split(exact, ends[:-1], axis=1), strict=True):
+                    kept_values = mean_of(values) if pooled else values
+                    output.add(line.number, line.words, kept_values.astype(precision, copy=False))
             n_tokens += int(ends[-1])
             progress.advance(task, len(batch))
-        index = file.create_dataset("sentence_to_index", (1,), dtype=h5py.string_dtype())
-        index[0] = json.dumps({text: str(number) for text, number in first_line.items()})
     return n_tokens
+
+
+def mean_of(values: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """The mean over tokens, zero without any: (layers, tokens, dim) -> (layers, 1, dim)."""
+    sums: npt.NDArray[np.float32] = values.sum(axis=1, keepdims=True)
+    return sums / np.float32(max(values.shape[1], 1))
+
+
+@contextmanager
+def _file_of(source: Path) -> Iterator[Path]:
+    """The file to read, which is read twice: standard input becomes a temporary one."""
+    if source != STANDARD_INPUT:
+        yield source
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "standard input"
+        with path.open("wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+        yield path
 
 
 def _check(source: Path, target: Path) -> None:
@@ -203,38 +261,20 @@ def _removed_on_sigterm(partial: Path) -> AbstractContextManager[None]:
     return handling(signal.SIGTERM, end, signal.SIG_DFL)
 
 
-def _create(partial: Path, target: Path, needed: int) -> h5py.File:
-    """An HDF5 file with its disk space reserved: HDF5 crashes the process if a write fails."""
-    try:
-        with interrupts_held_back():
-            h5py.File(partial, "w").close()
-            _reserve(partial, target, needed)
-            return h5py.File(partial, "r+")  # closing it releases the space that was not used
-    except OSError as error:
-        there = target.absolute().parent.is_dir()
-        reason = "its folder does not exist" if not there else os.strerror(error.errno) if error.errno else error
-        raise InputError(f"{target}: cannot write there: {reason}") from error
-
-
-def _reserve(partial: Path, target: Path, needed: int) -> None:
-    if not hasattr(os, "posix_fallocate"):
-        return
-    try:
-        with partial.open("r+b") as file:
-            os.posix_fallocate(file.fileno(), 0, needed)
-    except OSError as error:
-        raise InputError(
-            f"{target}: cannot reserve {needed / 1e6:,.1f} MB there: {error.strerror}; {MORE_SPACE}"
-        ) from error
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = command_parser("elmo.embed", DESCRIPTION, EXAMPLE)
-    parser.add_argument("source", metavar="IN.txt", type=Path, help="sentences, one a line, words split at whitespace")
-    parser.add_argument("target", metavar="OUT.hdf5", type=Path, help="output file; replaced if it exists")
-    parser.add_argument("--weights", metavar="W", required=True, help=weights_choices())
+    parser.add_argument("source", metavar="IN", type=Path, help='text, a line a sentence; a table; or "-"')
+    parser.add_argument("target", metavar="OUT", type=Path, help="output file; replaced if it exists")
+    parser.add_argument("--weights", metavar="W", default="small", help=f"{weights_choices()}; default: small")
     parser.add_argument("--options", metavar="O", help="options.json of the weights (default: the one next to them)")
-    parser.add_argument("--layers", choices=("all", "top", "average"), default="all", help="default: all")
+    parser.add_argument(
+        "--tokenise", choices=get_args(Tokenise), default="whitespace", help="ptb for raw text; default: whitespace"
+    )
+    parser.add_argument("--column", metavar="NAME", help="IN is a .csv or .tsv table: embed this column")
+    parser.add_argument(
+        "--pool", choices=("none", "mean"), default="none", help="mean: one vector a line; default: none"
+    )
+    parser.add_argument("--layers", choices=("all", "last", "average"), default="all", help="default: all")
     parser.add_argument("--state", choices=("zero", "carried"), default="zero", help="default: zero")
     parser.add_argument(
         "--batch-size",
@@ -258,21 +298,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"--batch-size must be at least 1, found {options.batch_size}")
     if options.store is not None and options.state == "carried":
         parser.error("--store holds layers that depend on their sentence alone; it cannot be used with --state carried")
+    if options.state == "carried" and (options.tokenise == "ptb" or options.column is not None):
+        parser.error("--state carried needs a sentence a line in words; it cannot be used with --tokenise or --column")
 
     def work() -> None:
         for file in bilm_files(options.weights, options.options):
             _refuse_overwrite("the biLM", file, options.target)
         bilm = load_bilm(options.weights, options.options).to(choose_device(options.device))
-        n_tokens = embed_file(
-            bilm,
-            options.source,
-            options.target,
-            options.layers,
-            options.state == "carried",
-            options.batch_size,
-            options.precision,
-            options.store,
-        )
+        with _file_of(options.source) as source:
+            n_tokens = embed_file(
+                bilm,
+                source,
+                options.target,
+                options.layers,
+                options.state == "carried",
+                options.batch_size,
+                options.precision,
+                options.store,
+                options.tokenise,
+                options.column,
+                options.pool == "mean",
+            )
         print(f"{options.target}: {n_tokens:,} tokens")
 
     return exit_status("elmo.embed", work, "interrupted; nothing was written")

@@ -83,7 +83,7 @@ def test_the_batch_size_changes_nothing(source, weights, tmp_path, size):
 
 @pytest.mark.parametrize(
     ("choice", "reduce"),
-    [("all", lambda x: x), ("top", lambda x: x[2:]), ("average", lambda x: x.mean(axis=0, keepdims=True))],
+    [("all", lambda x: x), ("last", lambda x: x[2:]), ("average", lambda x: x.mean(axis=0, keepdims=True))],
 )
 @pytest.mark.parametrize(("precision", "tolerance"), [("float32", 2e-5), ("float16", 4e-3)])
 def test_layers_and_precision(source, weights, tmp_path, choice, reduce, precision, tolerance):
@@ -154,7 +154,7 @@ def test_carried_state_equals_bilm_tf(reference, tmp_path):
     lists = json.loads((reference / "lm_embeddings_sentences.json").read_text(encoding="utf-8"))
     in_order = [sentence for batch in zip(*lists, strict=True) for sentence in batch]
     (tmp_path / "in.txt").write_text("\n".join(in_order), encoding="utf-8")
-    options = ("--state", "carried", "--batch-size", "3", "--layers", "top")
+    options = ("--state", "carried", "--batch-size", "3", "--layers", "last")
     assert run(tmp_path / "in.txt", tmp_path / "out.hdf5", reference, *options) == 0
     layers, _ = read(tmp_path / "out.hdf5")
     assert len(layers) == 30
@@ -320,7 +320,7 @@ def test_batch_size_below_one(source, weights, tmp_path, size, capsys):
 
 @pytest.mark.integration
 def test_the_command(source, weights, tmp_path, repository):
-    command = [sys.executable, "-m", "elmo.embed", "in.txt", "out.hdf5", "--weights", str(weights), "--layers", "top"]
+    command = [sys.executable, "-m", "elmo.embed", "in.txt", "out.hdf5", "--weights", str(weights), "--layers", "last"]
     environment = {**os.environ, "PYTHONPATH": str(repository)}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stderr) == (0, "")

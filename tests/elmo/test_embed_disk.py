@@ -49,12 +49,12 @@ def test_a_disk_with_too_little_space_is_refused_before_any_work(source, weights
 def test_the_space_includes_the_overhead_of_hdf5(source, weights, tmp_path, monkeypatch, capsys):
     """For short lines the values are the smaller part; JSON needs six characters for a control character."""
     source.write_text("\n".join([*map(str, range(500)), *(chr(1) * 50 + str(i) for i in range(500))]), encoding="utf-8")
-    assert run(source, tmp_path / "out.hdf5", weights, "--layers", "top") == 0
+    assert run(source, tmp_path / "out.hdf5", weights, "--layers", "last") == 0
     size = (tmp_path / "out.hdf5").stat().st_size
     assert size > 3 * 1000 * 12 * 4, "the values are not a third of it"
     usage = type(shutil.disk_usage(tmp_path))
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(10**9, 0, size - 1))
-    assert run(source, tmp_path / "other.hdf5", weights, "--layers", "top") == 1
+    assert run(source, tmp_path / "other.hdf5", weights, "--layers", "last") == 1
     assert "MB are free; free some space" in capsys.readouterr().err
     assert not (tmp_path / "other.hdf5").exists()
 

@@ -1,0 +1,214 @@
+"""Output files of `python -m elmo.embed`: HDF5, npy or Arrow, by the ending of their name."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+import h5py
+import numpy as np
+import numpy.typing as npt
+
+from elmo.common.errors import InputError
+from elmo.common.files import interrupts_held_back, replacing
+
+# HDF5's overhead: measured, about 365 bytes a line and some kilobytes a file. The sentence index is JSON, which needs
+# at most six characters for a byte of text. The other formats need less.
+BYTES_A_LINE, BYTES_A_FILE, BYTES_A_BYTE_OF_TEXT = 600, 100_000, 6
+MORE_SPACE = "free some space, or use another disk, --precision float16 or --layers last"
+LINES_IN_A_BATCH = 1024  # of an Arrow file
+LENGTHS = ".lengths.npy"
+
+Values = npt.NDArray[Any]  # (layers, tokens, dim)
+
+
+class VectorFile(Protocol):
+    """A file under construction; lines may come in any order."""
+
+    def add(self, number: int, words: Sequence[str], values: Values) -> None:
+        """Adds the layers of a line, numbered from 0."""
+
+    def close(self, complete: bool) -> None:
+        """Closes it; `complete` is false if an error ended it before."""
+
+
+class HdfOutput:
+    """One dataset a line, and an index of lines by their words. Pooled lines have no axis of tokens."""
+
+    def __init__(self, partial: Path, target: Path, needed: int, pooled: bool) -> None:
+        self._file = _created(partial, target, needed)
+        self._pooled = pooled
+        self._first_line: dict[str, int] = {}
+
+    def close(self, complete: bool) -> None:
+        """Closes the file."""
+        with interrupts_held_back():
+            if complete:
+                index = self._file.create_dataset("sentence_to_index", (1,), dtype=h5py.string_dtype())
+                index[0] = json.dumps({text: str(number) for text, number in self._first_line.items()})
+            self._file.close()  # releases the space that was not used
+
+    def add(self, number: int, words: Sequence[str], values: Values) -> None:
+        """Adds the layers of a line."""
+        self._file.create_dataset(str(number), data=values[:, 0] if self._pooled else values)
+        text = " ".join(words)
+        self._first_line[text] = min(number, self._first_line.get(text, number))
+
+
+class NpyOutput:
+    """One array: a row a line if pooled, else a row a token, all lines one after the other.
+
+    A row is (layers, dim), or (dim,) for a single layer. Without pooling, a second file has the tokens of each line.
+    """
+
+    def __init__(
+        self, partial: Path, target: Path, lengths: Sequence[int], layers: int, dim: int, precision: str, pooled: bool
+    ) -> None:
+        rows = [1] * len(lengths) if pooled else list(lengths)
+        self._starts = np.concatenate([[0], np.cumsum(rows, dtype=np.int64)])
+        shape = (int(self._starts[-1]), *((layers, dim) if layers > 1 else (dim,)))
+        needed = int(np.prod(shape)) * np.dtype(precision).itemsize
+        self._lengths = None if pooled else (target.with_suffix(LENGTHS), np.array(lengths, dtype=np.int64))
+        self._rows: npt.NDArray[Any] | None = None
+        if needed:
+            self._rows = np.lib.format.open_memmap(partial, "w+", np.dtype(precision), shape)
+            _reserve(
+                partial, target, partial.stat().st_size
+            )  # a write to a mapped file ends the process on a full disk
+        else:  # nothing can be mapped
+            with partial.open("wb") as file:
+                np.save(file, np.zeros(shape, precision))
+
+    def close(self, complete: bool) -> None:
+        """Closes the file."""
+        if isinstance(self._rows, np.memmap):
+            self._rows.flush()
+        if complete and self._lengths is not None:
+            path, lengths = self._lengths
+            with replacing(path) as partial, partial.open("wb") as file:
+                np.save(file, lengths)
+
+    def add(self, number: int, words: Sequence[str], values: Values) -> None:
+        """Adds the layers of a line."""
+        if self._rows is not None:
+            rows = self._rows[self._starts[number] : self._starts[number + 1]]
+            rows[...] = values.swapaxes(0, 1).reshape(rows.shape)
+
+
+class ArrowOutput:
+    """An Arrow file with a row a line: `line`, `tokens`, and `vector` if pooled, else `vectors`, one for each token.
+
+    A vector has dim values, or, with all layers, one such list for each layer.
+    """
+
+    def __init__(self, partial: Path, layers: int, dim: int, precision: str, pooled: bool) -> None:
+        import pyarrow as pa
+
+        self._pa = pa
+        self._layers, self._dim, self._pooled = layers, dim, pooled
+        number = pa.from_numpy_dtype(np.dtype(precision))
+        vector = pa.list_(number, dim) if layers == 1 else pa.list_(pa.list_(number, dim), layers)
+        vectors = pa.field("vector", vector) if pooled else pa.field("vectors", pa.list_(vector))
+        self._schema = pa.schema([pa.field("line", pa.int64()), pa.field("tokens", pa.list_(pa.string())), vectors])
+        self._writer = pa.ipc.new_file(str(partial), self._schema)
+        self._waiting: dict[int, tuple[Sequence[str], Values]] = {}
+        self._written = 0
+
+    def close(self, complete: bool) -> None:
+        """Closes the file."""
+        if complete:
+            self._write(1)
+        self._writer.close()
+
+    def add(self, number: int, words: Sequence[str], values: Values) -> None:
+        """Adds the layers of a line; they wait for the lines before them."""
+        self._waiting[number] = words, values
+        if len(self._waiting) >= LINES_IN_A_BATCH:
+            self._write(LINES_IN_A_BATCH)
+
+    def _write(self, least: int) -> None:
+        """Writes the lines that follow those written, if there are at least so many."""
+        past = self._written
+        while past in self._waiting:
+            past += 1
+        if past - self._written < least:
+            return
+        numbers = range(self._written, past)
+        words, values = zip(*(self._waiting.pop(number) for number in numbers), strict=True)
+        pa = self._pa
+        vectors = pa.array(np.concatenate([value.swapaxes(0, 1).reshape(-1) for value in values]))
+        for size in (self._dim, self._layers) if self._layers > 1 else (self._dim,):
+            vectors = pa.FixedSizeListArray.from_arrays(vectors, size)
+        if not self._pooled:
+            ends = np.cumsum([0, *(value.shape[1] for value in values)], dtype=np.int32)
+            vectors = pa.ListArray.from_arrays(pa.array(ends), vectors)
+        columns = [pa.array(numbers, pa.int64()), pa.array(map(list, words), pa.list_(pa.string())), vectors]
+        self._writer.write_batch(pa.record_batch(columns, schema=self._schema))
+        self._written = past
+
+
+@contextmanager
+def open_output(
+    partial: Path,
+    target: Path,
+    lengths: Sequence[int],
+    layers: int,
+    dim: int,
+    precision: str,
+    pooled: bool,
+    needed: int,
+) -> Iterator[VectorFile]:
+    """The output whose format the target's name asks for: .npy, .arrow, otherwise HDF5.
+
+    Args:
+        partial: the path to write to.
+        target: the path that the file will have.
+        lengths: the tokens of each line.
+        layers: how many each token has.
+        dim: width of a vector.
+        precision: of a value.
+        pooled: whether each line has one vector.
+        needed: bytes to reserve for HDF5.
+    """
+    output: VectorFile
+    if target.suffix == ".npy":
+        output = NpyOutput(partial, target, lengths, layers, dim, precision, pooled)
+    elif target.suffix == ".arrow":
+        output = ArrowOutput(partial, layers, dim, precision, pooled)
+    else:
+        output = HdfOutput(partial, target, needed, pooled)
+    try:
+        yield output
+    except BaseException:
+        output.close(complete=False)
+        raise
+    output.close(complete=True)
+
+
+def _created(partial: Path, target: Path, needed: int) -> h5py.File:
+    """An HDF5 file with its disk space reserved: HDF5 crashes the process if a write fails."""
+    try:
+        with interrupts_held_back():
+            h5py.File(partial, "w").close()
+            _reserve(partial, target, needed)
+            return h5py.File(partial, "r+")
+    except OSError as error:
+        there = target.absolute().parent.is_dir()
+        reason = "its folder does not exist" if not there else os.strerror(error.errno) if error.errno else error
+        raise InputError(f"{target}: cannot write there: {reason}") from error
+
+
+def _reserve(partial: Path, target: Path, needed: int) -> None:
+    if not hasattr(os, "posix_fallocate"):
+        return
+    try:
+        with partial.open("r+b") as file:
+            os.posix_fallocate(file.fileno(), 0, needed)
+    except OSError as error:
+        raise InputError(
+            f"{target}: cannot reserve {needed / 1e6:,.1f} MB there: {error.strerror}; {MORE_SPACE}"
+        ) from error
