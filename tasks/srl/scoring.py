@@ -14,6 +14,7 @@ PREDICATE = "V"
 CONTINUED = "C-"
 # The predicates of a sentence share its words, so that intervals leave out whole sentences.
 SRL_METRICS = {name: replace(metric, unit="sentence") for name, metric in SPAN_METRICS.items()}
+OTHER = "other"
 KINDS = {"V": "verbal", "N": "nominal", "J": "adjectival"}  # by the first letter of the predicate's part of speech
 
 
@@ -44,7 +45,7 @@ def counted_arguments(spans: Iterable[Span]) -> list[Argument]:
 
 def kind_of(pos: str) -> str:
     """Verbal, nominal, adjectival or other: the kind of a predicate by its part of speech in the Penn treebank."""
-    return KINDS.get(pos[:1], "other")
+    return KINDS.get(pos[:1], OTHER)
 
 
 def srl_scores(
@@ -82,7 +83,7 @@ def _by_kind(
     """The scores of each kind of predicate, with its gold arguments and predicates."""
     kinds = [None if pos is None else kind_of(pos) for pos in predicates]
     found = {}
-    for kind in (*KINDS.values(), "other"):
+    for kind in (*KINDS.values(), OTHER):
         own = [number for number, other in enumerate(kinds) if other == kind]
         if own:
             values = span_scores([right[number] for number in own], [guessed[number] for number in own]).values

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,13 @@ import torch
 from torch import Tensor
 
 from elmo.common.errors import InputError
+from results.records.metric import Grouping
 from tasks.data.raw_text import span_fields, tag_columns
 from tasks.data.tag_schemes import iob2, spans_of
 from tasks.interface import Head, Scores, Sentence, Split, Task
 from tasks.srl.data import FrameReader, SrlExample, raw_predicate, read_frames
 from tasks.srl.head import DeepSrl, SrlSettings
-from tasks.srl.scoring import SRL_METRICS, counted_arguments, srl_scores
+from tasks.srl.scoring import KINDS, OTHER, SRL_METRICS, counted_arguments, kind_of, srl_scores
 
 NO_PREDICATE = -1
 
@@ -65,6 +67,17 @@ class Srl(Task[SrlExample, SrlSettings]):
             "tokens": sum(map(len, sentences)),
             "predicates": sum(example.predicate is not None for example in examples),
             "arguments": sum(len(counted_arguments(example.arguments)) for example in examples),
+        }
+
+    def groups(self, examples: Sequence[SrlExample], train: Sequence[SrlExample]) -> dict[str, Grouping]:
+        """By length, casing and the kind of the predicate; sentences without predicates are not scored: of no kind."""
+        kinds = [*KINDS.values(), OTHER]
+        predicates = Grouping(kinds, [kinds.index(kind_of(example.pos)) for example in examples])
+        found = {**super().groups(examples, train), "predicate": predicates}
+        scored = [example.predicate is not None for example in examples]
+        return {
+            name: replace(own, of=[number if counts else None for number, counts in zip(own.of, scored, strict=True)])
+            for name, own in found.items()
         }
 
     def learn_labels(self, train: Sequence[SrlExample]) -> None:

@@ -9,6 +9,7 @@ import pytest
 from elmo.common.errors import InputError
 from results.breakdown.group_files import groups_path, read_groups
 from results.records.identity import EXAMPLES_NAME
+from results.records.metric import Grouping
 from results.records.record import write_examples
 from tasks.data.datasets import DataConfig, DataSource
 from tasks.data.tag_schemes import Span
@@ -22,6 +23,9 @@ from tasks.snli.data import PairExample, PairReader
 from tasks.snli.head import EsimSettings
 from tasks.snli.task import NO_PREMISE, Snli
 from tasks.squad.task import question_word
+from tasks.srl.data import FrameReader, SrlExample
+from tasks.srl.head import SrlSettings
+from tasks.srl.task import Srl
 from tests.results.making import make_record, save
 
 SNLI = {split: [f"snli/{split}.jsonl"] for split in SPLITS}
@@ -48,6 +52,14 @@ def test_entities_are_seen_if_their_words_are_an_entity_of_training():
         None,
     ]
     assert found.from_train
+
+
+def test_predicates_have_a_kind_and_sentences_without_one_have_none():
+    words = ("It", "ran", "home")
+    examples = [SrlExample("a", words, 1, pos) for pos in ("VBD", "NN", "JJ", "IN")] + [SrlExample("b", words)]
+    groups = Srl(SrlSettings(), FrameReader()).groups(examples, [])
+    assert groups["predicate"] == Grouping(["verbal", "nominal", "adjectival", "other"], [0, 1, 2, 3, None])
+    assert groups["length"].of == [0, 0, 0, 0, None]
 
 
 @pytest.mark.parametrize(
