@@ -107,14 +107,14 @@ def _unit(vectors: Floats) -> Floats:
 
 
 def _layer(name: str, bilm: Bilm) -> int | None:
-    """The number of a layer: `top`, `average` (None) or a number."""
+    """The number of a layer: `last`, `average` (None) or a number."""
     if name == "average":
         return None
-    if name == "top":
+    if name == "last":
         return bilm.n_layers - 1
     if name.isdecimal() and int(name) < bilm.n_layers:
         return int(name)
-    raise InputError(f"--layer must be top, average or 0 to {bilm.n_layers - 1}, found {name!r}")
+    raise InputError(f"--layers must be last, average or 0 to {bilm.n_layers - 1}, found {name!r}")
 
 
 def _show(options: argparse.Namespace) -> None:
@@ -128,7 +128,7 @@ def _show(options: argparse.Namespace) -> None:
         listed = ", ".join(map(str, places[:10]))
         raise InputError(f"{options.sentences}, line {options.line}: no {options.word!r} there; see lines {listed}")
     bilm = load_bilm(options.weights).to(choose_device(options.device))
-    layer = _layer(options.layer, bilm)
+    layer = _layer(options.layers, bilm)
     uses, vectors = uses_of(lines, None if options.any else options.word, bilm, layer)
     queries = [
         i for i, use in enumerate(uses) if use.words[use.position] == options.word and options.line in (None, use.line)
@@ -136,7 +136,7 @@ def _show(options: argparse.Namespace) -> None:
     if len(uses) < 2:
         raise InputError(f"{options.sentences}: {options.word!r} occurs once; nearest uses need two or more, or --any")
     for query in queries[: options.queries]:
-        print(f"{options.word}, layer {options.layer}:\n         {uses[query]}")
+        print(f"{options.word}, layer {options.layers}:\n         {uses[query]}")
         for index, cosine in nearest(vectors[query], vectors, options.k, leave_out=[query]):
             print(f"  {cosine:.3f}  {uses[index]}")
     if len(queries) > options.queries:
@@ -158,7 +158,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("sentences", metavar="SENTENCES", type=Path, help="one a line, words split at whitespace")
     parser.add_argument("word", metavar="WORD", help="as spelled in the sentences")
     parser.add_argument("--weights", metavar="W", default="small", help=f"{weights_choices()}; default: small")
-    parser.add_argument("--layer", default="top", help="top, average or a number from 0 (default: top)")
+    parser.add_argument("--layers", default="last", help="last, average or a number from 0 (default: last)")
     parser.add_argument("--line", metavar="N", type=int, help="show only the uses in this line, counted from 1")
     parser.add_argument("--any", action="store_true", help="compare with every word of the file, not only with WORD")
     parser.add_argument(
