@@ -49,6 +49,7 @@ python -m tasks.run -m experiment=NAME   the runs of a table: {experiments}, or 
            word2vec|static_elmo          with vectors of the biLM's own text (python -m tasks.word2vec); the same + ELMo
            flair|flair_elmo              baseline + states of character LMs; the same + ELMo
            masked                        baseline + our own masked LM (python -m elmo.pretrain objective=masked)
+           cove                          GloVe 840B + the encoder of a translation model
            taglm                         baseline + top layer of the biLM, between the layers of a tagger: task=ner
            transformer                   baseline + a frozen transformer: features.transformer.model=NAME|PATH
   data=mini|paper|NAME                   shipped data, official files under data_dir, or a conf/data/NAME.yaml

@@ -18,7 +18,7 @@ from results.records.collect import collect
 from tasks.modules.crf import ConstrainedCrf
 from tasks.modules.layers import BiRnn
 from tests.benchmarks import __main__ as program
-from tests.benchmarks import bilm, embed, epochs, grid, heads, store, text
+from tests.benchmarks import bilm, embed, epochs, grid, heads, representations, store, text
 from tests.benchmarks.measuring import anchor, rows, timing
 from tests.benchmarks.measuring.rows import Measurement
 from tests.benchmarks.measuring.timing import Rounds
@@ -116,6 +116,24 @@ def test_rows_of_the_store(tiny, capsys, monkeypatch):
     # float16, and layer 0 once: 5 halves of 128 values, and the index.
     assert disk["ours"] > 5 * 128 * 2
     assert disk["anchor"] == 3 * 256 * 4
+
+
+def test_representations_have_the_sizes_of_the_published_ones(monkeypatch):
+    monkeypatch.setattr(representations, "SENTENCES", 1)
+    monkeypatch.setattr(representations, "FLAIR_UNITS", 8)
+    monkeypatch.setattr(representations, "COVE_UNITS", 2)
+    monkeypatch.setattr(representations, "GLOVE_840B", (10, 3))
+    found = {row.what: row for row in representations.rows(CPU, full=False)}
+    assert all(row.unit == "CPU ms/1,000 tokens" for row in found.values())
+    assert list(found) == [
+        f"representation, {name}" for name in ("glove-6b-50d", "wink-100d", "elmo, small", "cove", "flair, news-fast")
+    ]
+    assert found["representation, glove-6b-50d"].shape.startswith("20.0 M parameters")
+
+
+def test_character_lms_have_the_size_of_flair_s(tmp_path):
+    """Embeddings, input and recurrent weights, two biases; without the softmax."""
+    assert representations.save_character_lm(tmp_path, "forward") == 275 * 100 + 4096 * (100 + 1024 + 2)
 
 
 @pytest.mark.integration

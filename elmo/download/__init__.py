@@ -1,4 +1,4 @@
-"""Downloads by name: AllenNLP's biLMs (allennlp/small), flair's character LMs, and Stanford's GloVe (glove/6B.50d).
+"""Downloads by name: biLMs (allennlp/small), flair's character LMs, CoVe, and Stanford's GloVe (glove/6B.50d).
 
 `published` is the table of names, `transfer` downloads one file from a URL, and `folder` uses both: it looks for a name
 in the folder of downloads, $ELMO_CACHE or ~/.cache/elmo-suite/downloads, and downloads it if it is not there. The
@@ -6,11 +6,12 @@ command `python -m elmo.download` does so ahead of time.
 """
 
 from elmo.download.folder import content_hash, downloads_folder, is_here, obtain
-from elmo.download.published import BILMS, CHARACTER_LMS, VECTORS, files_of, is_published, names
+from elmo.download.published import BILMS, CHARACTER_LMS, TRANSLATION_ENCODERS, VECTORS, files_of, is_published, names
 
 __all__ = [
     "BILMS",
     "CHARACTER_LMS",
+    "TRANSLATION_ENCODERS",
     "VECTORS",
     "content_hash",
     "downloads_folder",

@@ -9,7 +9,7 @@ from pathlib import Path
 import h5py
 
 # Maximum bytes of a file of unknown size. The largest published biLM has 374 MB, and its options have 400 bytes.
-MOST = {".json": 1 << 20, ".hdf5": 1 << 30, ".pt": 1 << 30}
+MOST = {".json": 1 << 20, ".hdf5": 1 << 30, ".pt": 1 << 30, ".pth": 1 << 30}
 SHOWN = 40  # bytes of a wrong file in a message
 
 
@@ -18,14 +18,14 @@ def wrong_kind(path: Path, kind: str, dim: int | None = None) -> str | None:
 
     Args:
         path: the file.
-        kind: .json, .hdf5, .pt, or .txt for word vectors; other kinds are not checked.
+        kind: .json, .hdf5, .pt, .pth, or .txt for word vectors; other kinds are not checked.
         dim: width of the vectors.
     """
     if kind == ".json" and not _is_options(path):
         wanted = "the options of a biLM (JSON)"
     elif kind == ".hdf5" and not _is_hdf5(path):
         wanted = "a complete HDF5 file"
-    elif kind == ".pt" and not _is_of_torch(path):
+    elif kind in (".pt", ".pth") and not _is_of_torch(path):
         wanted = "a file of torch.save"
     elif kind == ".txt" and dim is not None and not _is_vectors(path, dim):
         wanted = f"a text of words, each with {dim} numbers"

@@ -1,4 +1,4 @@
-"""Table of published files: AllenNLP's biLMs, flair's character LMs and Stanford's GloVe, by name.
+"""Table of published files: AllenNLP's biLMs, flair's character LMs, CoVe and Stanford's GloVe, by name.
 
 Sizes and hashes are listed only where they are published: the size of `small` by AllenNLP; size and hash of `original`
 by the copy under the same file name in the hub's lysandre/elmo, and logs of AllenNLP users show the same size; those of
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 ALLENNLP = ("https://allennlp.s3.amazonaws.com/models/elmo", "https://s3-us-west-2.amazonaws.com/allennlp/models/elmo")
 # Stanford's server is often down; the copy on the hub is by Stanford too.
 STANFORD = ("https://nlp.stanford.edu/data", "https://huggingface.co/stanfordnlp/glove/resolve/main")
+COVE = ("https://s3.amazonaws.com/research.metamind.io/cove",)
 FLAIR = ("https://flair.informatik.hu-berlin.de/resources/embeddings/flair",)
 
 
@@ -83,6 +84,10 @@ CHARACTER_LMS: dict[str, tuple[PublishedFile, ...]] = {
     ),
 }
 
+TRANSLATION_ENCODERS: dict[str, tuple[PublishedFile, ...]] = {
+    "cove/wmt-lstm": (PublishedFile("wmtlstm-8f474287.pth", COVE),),
+}
+
 VECTORS: dict[str, PublishedVectors] = {
     "glove/6B.50d": PublishedVectors(GLOVE_6B, "glove.6B.50d.txt", 50),
     "glove/6B.100d": PublishedVectors(GLOVE_6B, "glove.6B.100d.txt", 100),
@@ -94,7 +99,7 @@ VECTORS: dict[str, PublishedVectors] = {
 
 def names() -> tuple[str, ...]:
     """All names."""
-    return (*BILMS, *CHARACTER_LMS, *VECTORS)
+    return (*BILMS, *CHARACTER_LMS, *TRANSLATION_ENCODERS, *VECTORS)
 
 
 def is_published(name: str) -> bool:
@@ -106,4 +111,4 @@ def files_of(name: str) -> tuple[PublishedFile, ...]:
     """The files behind a name."""
     if name in VECTORS:
         return (VECTORS[name].archive,)
-    return BILMS[name] if name in BILMS else CHARACTER_LMS[name]
+    return (BILMS | CHARACTER_LMS | TRANSLATION_ENCODERS)[name]

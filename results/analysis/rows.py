@@ -2,7 +2,7 @@
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import itemgetter
 
@@ -125,6 +125,10 @@ class TableRow:
     @cached_property
     def _by_name(self) -> dict[tuple[str, str], Group]:
         return {(group.features, group.label): group for group in reversed(self.groups)}  # the first of two wins
+
+    def comparing(self, first: str, second: str) -> "TableRow":
+        """The row with another pair to compare."""
+        return replace(self, compared=(first, second), _intervals={})
 
     def gain(self, label: str = "") -> float | None:
         """The mean of the second features minus that of the first, under the same settings; None if one is missing."""

@@ -57,6 +57,7 @@ class ExperimentRow:
         paper: Arm -> the number that the paper prints, in percent; by default that of paper/scores.toml.
         paper_std: Arm -> the standard deviation that the paper prints.
         source: Where the paper prints them.
+        arms: The arms that it has runs of; by default all.
     """
 
     overrides: Sequence[str]
@@ -67,6 +68,7 @@ class ExperimentRow:
     paper: Mapping[str, float] = field(default_factory=dict)
     paper_std: Mapping[str, float] = field(default_factory=dict)
     source: str = ""
+    arms: Sequence[str] = ()
 
     @property
     def each_fold(self) -> list[list[str]]:
@@ -144,11 +146,21 @@ class Cell:
 
 
 @dataclass(frozen=True)
+class ArmCost:
+    """What an arm costs: frozen parameters, and milliseconds for 1,000 tokens, all arms measured in one run."""
+
+    parameters: int
+    milliseconds: float
+
+
+@dataclass(frozen=True)
 class Experiment:
     """A table of runs; see the top of this file.
 
     Attributes:
         note: What the table says below its rows.
+        by_arm: Whether the table has a line for each arm and a column for each row, not the other way round.
+        costs: Arm -> what it costs; such a table shows it.
         name: The file's name, or the path as given.
         chosen: The cells that a user has chosen; None for all.
         given: What the user has typed to choose them.
@@ -160,6 +172,8 @@ class Experiment:
     rows: Sequence[ExperimentRow]
     compare: Sequence[str] = ()
     note: str = ""
+    by_arm: bool = False
+    costs: Mapping[str, ArmCost] = field(default_factory=dict)
     name: str = ""
     chosen: Sequence[Cell] | None = None
     given: Sequence[str] = ()
@@ -174,6 +188,7 @@ class Experiment:
             for seed in self.seeds
             for row in self.rows
             for arm, overrides in self.arms.items()
+            if arm in (row.arms or self.arms)
             for fold in row.each_fold
         ]
 
@@ -308,6 +323,8 @@ def _check(experiment: Experiment) -> None:
         raise ValueError(
             f"compare: expected two of {', '.join(experiment.arms)}, found {', '.join(experiment.compare)}"
         )
+    if unknown := sorted(experiment.costs.keys() - experiment.arms.keys()):
+        raise ValueError(f"costs: expected names of arms, found {', '.join(unknown)}")
     places = {f"arms.{arm}": overrides for arm, overrides in experiment.arms.items()}
     places |= {f"rows[{number}].overrides": row.overrides for number, row in enumerate(experiment.rows)}
     for place, overrides in places.items():
@@ -325,8 +342,9 @@ def _check(experiment: Experiment) -> None:
             raise ValueError(f"rows[{number}].folds: expected at least 2, or no such key, found {row.folds}")
         if row.split not in ("test", "dev"):
             raise ValueError(f"rows[{number}].split: expected test or dev, found {row.split!r}")
-        if unknown := sorted({*row.paper, *row.paper_std} - set(experiment.arms)):
-            raise ValueError(f"rows[{number}].paper: expected names of arms, found {', '.join(unknown)}")
+        for key, named in (("paper", {*row.paper, *row.paper_std}), ("arms", set(row.arms))):
+            if unknown := sorted(named - set(experiment.arms)):
+                raise ValueError(f"rows[{number}].{key}: expected names of arms, found {', '.join(unknown)}")
         for arm, overrides in experiment.arms.items():
             missing = [key for key in NAMED if key not in dict(map(_split, [*row.overrides, *overrides]))]
             if missing:

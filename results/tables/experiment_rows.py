@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from results.analysis.aggregate import failure_text, groups_of, scored_runs
@@ -11,7 +11,7 @@ from results.analysis.paper_scores import PaperScore, load_paper
 from results.analysis.row_warnings import row_warnings
 from results.analysis.rows import Group, TableRow
 from results.records.collect import Collection, Finding, FoundRecord, runs_of_cells
-from results.records.experiment_file import Cell, Experiment, ExperimentRow, values_of
+from results.records.experiment_file import ArmCost, Cell, Experiment, ExperimentRow, values_of
 from results.records.identity import FOLD, differences
 from results.records.record import RunRecord
 
@@ -48,7 +48,10 @@ class ExperimentLine:
 
 @dataclass(frozen=True)
 class ExperimentTable:
-    """The table of an experiment; the gain is the difference between the two arms in `compared`, `note` its file's."""
+    """The table of an experiment; the gain is the difference between the two arms in `compared`.
+
+    `note`, `by_arm` and `costs` are its file's.
+    """
 
     title: str
     arms: Sequence[str]
@@ -56,6 +59,8 @@ class ExperimentTable:
     lines: Sequence[ExperimentLine]
     findings: Sequence[Finding]
     note: str = ""
+    by_arm: bool = False
+    costs: Mapping[str, ArmCost] = field(default_factory=dict)
 
 
 def fill(collection: Collection, experiment: Experiment, runs_dir: Path | None = None) -> ExperimentTable:
@@ -79,7 +84,16 @@ def fill(collection: Collection, experiment: Experiment, runs_dir: Path | None =
         command = _typed(experiment, dict(map(values_of, experiment.given)), runs_dir)
         findings.append(Finding("empty", command, wrong=True))
     once = list(dict.fromkeys(findings))  # rows may show other metrics of the same runs
-    return ExperimentTable(experiment.title, list(experiment.arms), compared, lines, once, experiment.note)
+    return ExperimentTable(
+        experiment.title,
+        list(experiment.arms),
+        compared,
+        lines,
+        once,
+        experiment.note,
+        experiment.by_arm,
+        experiment.costs,
+    )
 
 
 def _missing(experiment: Experiment, rows: Iterable[Mapping[str, Filled]], runs_dir: Path | None) -> list[Finding]:

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from results.analysis.names import controls_legend
 from results.analysis.verdict import verdict, verdict_legend
 from results.records.printing import printable
+from results.tables.arms_table import arms_page
 from results.tables.cells import (
     EMPTY,
     GAIN_COLUMNS,
@@ -39,6 +40,8 @@ def experiment_page(
     table: ExperimentTable, *, with_intervals: bool = False
 ) -> tuple[list[Sheet], list[tuple[str, list[str]]]]:
     """The table to lay out, and the text below it; `with_intervals` of the differences from the paper's numbers."""
+    if table.by_arm:
+        return arms_page(table)
     printed = [arm for arm in table.arms if any(arm in line.paper for line in table.lines)]
     columns = [("row", "l"), ("metric", "l")]
     for arm in table.arms:

@@ -13,14 +13,20 @@ from functools import partial
 import torch
 
 from elmo.common.errors import InputError
-from tests.benchmarks import STARTED, bilm, embed, epochs, heads, store
+from tests.benchmarks import STARTED, bilm, embed, epochs, heads, representations, store
 from tests.benchmarks.measuring.rows import Measurement, show
 from tests.benchmarks.measuring.timing import show_status, single_precision, threads
 
-PARTS = ("bilm", "store", "crf", "recurrence", "epochs", "products", "embed")
+PARTS = ("bilm", "store", "crf", "recurrence", "epochs", "products", "embed", "representations")
 QUICK = PARTS[:5]
 QUICK_EXAMPLES, FULL_EXAMPLES = 64, 400  # of each split, on a CPU
-AS_IN_A_RUN = ("crf", "recurrence", "epochs", "products")  # one thread, and the precision that torch has by default
+AS_IN_A_RUN = (
+    "crf",
+    "recurrence",
+    "epochs",
+    "products",
+    "representations",
+)  # one thread, and the precision that torch has by default
 
 
 def arguments(given: Sequence[str] | None) -> argparse.Namespace:
@@ -73,6 +79,7 @@ def jobs(options: argparse.Namespace) -> Iterator[tuple[str, Callable[[], Iterat
         "recurrence": heads.recurrence_rows,
         "products": heads.product_rows,
         "embed": embed.rows,
+        "representations": representations.rows,
     }
     for part in options.only or (PARTS if full else QUICK):
         if part != "epochs":
