@@ -126,7 +126,8 @@ def test_representations_have_the_sizes_of_the_published_ones(monkeypatch):
     found = {row.what: row for row in representations.rows(CPU, full=False)}
     assert all(row.unit == "CPU ms/1,000 tokens" for row in found.values())
     assert list(found) == [
-        f"representation, {name}" for name in ("glove-6b-50d", "wink-100d", "elmo, small", "cove", "flair, news-fast")
+        f"representation, {name}"
+        for name in ("glove-6b-50d", "wink-100d", "word2vec", "elmo, small", "cove", "flair, news-fast")
     ]
     assert found["representation, glove-6b-50d"].shape.startswith("20.0 M parameters")
 

@@ -72,8 +72,7 @@ def _costs(table: ExperimentTable, arm: str) -> list[str]:
     if not table.costs:
         return []
     cost = table.costs.get(arm)
-    return (
-        [f"{cost.parameters / 1e6:.1f} M", f"{cost.milliseconds:,.{0 if cost.milliseconds >= 10 else 2}f}"]
-        if cost
-        else [EMPTY, EMPTY]
-    )
+    if cost is None:
+        return [EMPTY, EMPTY]
+    digits = 0 if cost.milliseconds >= 10 else 2
+    return [f"{cost.parameters / 1e6:.1f} M", f"{cost.milliseconds:,.{digits}f}"]
