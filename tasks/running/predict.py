@@ -34,9 +34,10 @@ Apply the model of a run made with keep_weights=true. INPUT is a file, or standa
                  ner     a sentence                  srl    a sentence with *one* predicate between asterisks
                  sst5    a sentence                  coref  a document
                  snli    premise TAB hypothesis      squad  passage TAB question
+                 classify  a text
                Text is split into words as `elmo.tokenise` does.
 --input json   one JSON object a line, with the same texts:
-                 ner, sst5  {"text": ...} or {"tokens": [...]}
+                 ner, sst5, classify  {"text": ...} or {"tokens": [...]}
                  srl        {"text": ...} or {"tokens": [...], "predicate": 2}, counted from 0
                  coref      {"text": ...} or {"sentences": [[...], ...]}
                  snli       {"sentence1": ..., "sentence2": ...}
@@ -44,8 +45,8 @@ Apply the model of a run made with keep_weights=true. INPUT is a file, or standa
                An "id" is kept; otherwise it is the number of the line. srl appends the predicate's position: ID:2.
 --input data   a file of the task's format, read as the run's own data were. --score prints its scores.
 
---output text  ner, srl: words and tags in columns, and an empty line; sst5, snli: the label; squad: the answer;
-               coref: a chain a line, its mentions separated by " | ", and an empty line
+--output text  ner, srl: words and tags in columns, and an empty line; sst5, snli, classify: the label;
+               squad: the answer; coref: a chain a line, its mentions separated by " | ", and an empty line
 --output json  one JSON object an example. Places are tokens, the end excluded; "characters" are those of the raw text.
 """
 EXAMPLE = "example: echo 'Ada Lind lives in Oslo.' | python -m tasks.predict results/runs/mini/ner/elmo/seed-1"

@@ -224,8 +224,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--weights",
         metavar="W",
-        required=True,
-        help="an exported biLM or masked LM, or a name such as small; allennlp/* are published without an output layer",
+        default="small",
+        help="an exported biLM or masked LM, or a name (default: small); allennlp/* are published without output layer",
     )
     parser.add_argument("--softmax", metavar="DIR", help="its output layer (default: W-softmax next to it)")
     parser.add_argument("--tokenise", choices=get_args(Tokenise), help="default: as in training")
