@@ -28,5 +28,6 @@ def test_the_vectors_are_the_average_of_the_layers_in_the_shape_of_the_comment()
     exec(snippet, found)
     shape = re.search(r"^vectors = .*# \((\d+), (\d+), (\d+)\)$", snippet, re.MULTILINE)
     assert found["vectors"].shape == tuple(map(int, shape.groups()))
-    layers = elmo.load_bilm("small").layers([["The", "play", "closed"], ["They", "play", "chess"]])
+    assert found["sentences"] == [["The", "play", "closed", "."], ["They", "play", "chess", "."]]
+    layers = elmo.load_bilm("small").layers(found["sentences"])
     torch.testing.assert_close(found["vectors"], layers.mean(dim=0))

@@ -165,7 +165,7 @@ def test_gradients_for_the_frozen_bilm_are_refused(bilm):
 
 
 def test_a_model_of_ones_own_trains_the_mix_and_leaves_the_bilm_alone():
-    """The ten lines of README."""
+    """The lines of elmo/README.md."""
     torch.manual_seed(1)
 
     class Tagger(nn.Module):
