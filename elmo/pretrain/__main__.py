@@ -1,4 +1,4 @@
-"""Command line of `python -m elmo.pretrain`: trains a biLM on text."""
+"""Command line of `python -m elmo.pretrain`: trains a biLM or a masked LM on text."""
 
 from __future__ import annotations
 
@@ -59,9 +59,10 @@ def main() -> None:
     except (HydraException, OmegaConfBaseException) as error:
         sys.exit(_explained(error))
     except ValueError as error:
-        if "Config group override must be" not in str(error):  # Hydra raises this for size=null
+        if "Config group override must be" not in str(error):  # Hydra raises this for size=null and objective=null
             raise
-        sys.exit("elmo.pretrain: size: expected one of its choices, found null")
+        name = "objective" if "objective=null" in sys.argv else "size"
+        sys.exit(f"elmo.pretrain: {name}: expected one of its choices, found null")
 
 
 if __name__ == "__main__":

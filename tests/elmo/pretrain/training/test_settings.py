@@ -146,6 +146,7 @@ def test_the_command_runs_and_refuses_unknown_keys(text, tmp_path, repository):
         ("out=${nope}", "out: Interpolation key 'nope' not found"),
         ("seed=${seed}", "seed: Recursive interpolation detected"),
         ("size=null", "size: expected one of its choices, found null"),
+        ("objective=null", "objective: expected one of its choices, found null"),
     ],
 )
 def test_settings_without_a_value_are_explained_in_one_line(setting, message, monkeypatch, capsys):
