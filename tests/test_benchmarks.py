@@ -127,9 +127,18 @@ def test_representations_have_the_sizes_of_the_published_ones(monkeypatch):
     assert all(row.unit == "CPU ms/1,000 tokens" for row in found.values())
     assert list(found) == [
         f"representation, {name}"
-        for name in ("glove-6b-50d", "wink-100d", "word2vec", "elmo, small", "cove", "flair, news-fast")
+        for name in (
+            "glove-6b-50d",
+            "wink-100d",
+            "word2vec",
+            "elmo, small",
+            "masked, small",
+            "cove",
+            "flair, news-fast",
+        )
     ]
     assert found["representation, glove-6b-50d"].shape.startswith("20.0 M parameters")
+    assert found["representation, masked, small"].shape.startswith("13.7 M parameters")
 
 
 def test_character_lms_have_the_size_of_flair_s(tmp_path):

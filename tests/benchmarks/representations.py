@@ -17,6 +17,8 @@ import torch
 from torch import nn
 
 from elmo import load_bilm
+from elmo.masked.model import random_masked
+from elmo.pretrain.training.settings import Masked
 from elmo.sources.character_lm import Flair
 from elmo.sources.cove import Cove
 from tests.benchmarks import text
@@ -54,16 +56,19 @@ def rows(device: torch.device, full: bool) -> Iterator[Measurement]:
 
 
 def sources(folder: Path, words: list[str]) -> Mapping[str, tuple[nn.Module, int]]:
-    """The shipped biLM, which forgets words between rounds; character LMs and CoVe's encoder at random."""
+    """The shipped biLM, which forgets words between rounds; the others at random."""
     bilm = load_bilm("small")
+    masked = random_masked(Masked().options(bilm.options, longest=200), seed=1)
     lstm = nn.LSTM(GLOVE_840B[1], COVE_UNITS, 2, bidirectional=True)
     torch.save(lstm.state_dict(), folder / "lstm.pth")
     numbers = " ".join(["0.5"] * GLOVE_840B[1])
     (folder / "vectors.txt").write_text("".join(f"{word} {numbers}\n" for word in words), encoding="utf-8")
-    sizes = {"elmo, small": size_of(bilm), "cove": size_of(lstm) + GLOVE_840B[0] * GLOVE_840B[1]}
+    sizes = {"elmo, small": size_of(bilm), "masked, small": size_of(masked)}
+    sizes["cove"] = size_of(lstm) + GLOVE_840B[0] * GLOVE_840B[1]
     sizes["flair, news-fast"] = sum(save_character_lm(folder, way) for way in ("forward", "backward"))
     made = {
         "elmo, small": bilm,
+        "masked, small": masked,
         "cove": Cove(str(folder / "lstm.pth"), str(folder / "vectors.txt")),
         "flair, news-fast": Flair(str(folder)),
     }
