@@ -97,6 +97,12 @@ class WordUses:
         known = [i for i, sense in enumerate(self.senses) if sense]
         return sum(self.senses[i] == self.nearest_sense(i) for i in known), len(known)
 
+    @property
+    def by_chance(self) -> float:
+        """How many would be right on average if the nearest use were drawn at random."""
+        counts = Counter(sense for sense in self.senses if sense)
+        return sum(count * (count - 1) for count in counts.values()) / max(counts.total() - 1, 1)
+
     def queries(self, most: int) -> list[int]:
         """The first use of each sense that has two uses or more, the most frequent senses first."""
         counts = Counter(sense for sense in self.senses if sense)
@@ -192,7 +198,8 @@ def summary(found: WordUses) -> str:
     same, known = found.right
     unknown = len(found.uses) - known
     without = f"; {unknown} more uses have no sense" if unknown else ""
-    return f"{same} of {known} uses of {found.word!r} with a sense have a nearest such use of the same sense{without}"
+    share = f"{same} of {known} uses of {found.word!r} with a sense have a nearest such use of the same sense"
+    return f"{share} ({found.by_chance:.1f} expected of one drawn at random){without}"
 
 
 def explorer(found: WordUses, static: Sequence[str]) -> dict[str, object]:

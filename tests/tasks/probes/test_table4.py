@@ -40,8 +40,16 @@ def test_only_uses_with_a_sense_are_counted():
     assert FOUND.nearest_sense(4) == "a"  # at 40 degrees: 15 has no sense, 10 is "a"
     assert FOUND.right == (4, 5)
     assert table4.summary(FOUND) == (
-        "4 of 5 uses of 'play' with a sense have a nearest such use of the same sense; 1 more uses have no sense"
+        "4 of 5 uses of 'play' with a sense have a nearest such use of the same sense (2.0 expected of one drawn at "
+        "random); 1 more uses have no sense"
     )
+
+
+def test_chance_is_the_mean_over_all_draws():
+    """Each of the five uses with a sense draws one of the other four."""
+    known = [sense for sense in FOUND.senses if sense]
+    draws = [[known[i] == known[j] for j in range(5) if j != i] for i in range(5)]
+    assert FOUND.by_chance == pytest.approx(sum(sum(own) / 4 for own in draws))
 
 
 def test_two_dimensions_keep_the_distances_of_vectors_that_have_two():
