@@ -32,17 +32,15 @@ class Grid:
 def readme_table(summary: Summary) -> str:
     """README's first table: one line for each task at full size. The mini data have a table in the demo section."""
     panels = [panel for panel in split_panels(summary.rows)[0] if panel.row.data != MINI]
-    arms = arms_of_panels(panels)
+    arms = default_pair()
     records = {group.features: group.records[0] for panel in panels for group in panel.groups}
-    titles = [arm_title(arm, records.get(arm)) for arm in arms]
-    headers = ["test score: mean ± std (seeds)", *titles[:2], *GAIN_HEADERS, "paper", "its cut", "ours to paper's"]
+    headers = ["task", *(arm_title(arm, records.get(arm)) for arm in arms), GAIN_HEADERS[0], "paper"]
     lines = []
     for panel in panels:
         scores = [_score(panel.row.group(arm, panel.label)) for arm in arms]
-        cells = [_name(panel), *scores[:2], _gain(panel), _error_cut(panel), _paper(panel.row), _paper_cut(panel.row)]
-        lines.append([*cells, _verdicts(panel), *scores[2:]])
-    notes = " ".join(f"{line[0].upper()}{line[1:]}." for line in _interval_lines(panels))
-    return f"{Grid([*headers, *titles[2:]], lines)}\n\n{notes}\n"
+        lines.append([_name(panel), *scores, _gain(panel), _paper(panel.row)])
+    notes = " ".join(f"{line[0].upper()}{line[1:]}." for line in ["mean ± std (seeds)", *_interval_lines(panels)])
+    return f"{Grid(headers, lines)}\n\n{notes}\n"
 
 
 def arms_of_panels(panels: Sequence[Panel]) -> list[str]:
@@ -189,11 +187,6 @@ def _paper(row: TableRow) -> str:
 
 def _paper_cut(row: TableRow) -> str:
     return _cut(row.paper.error_cut(default_pair())) if row.paper else ""
-
-
-def _verdicts(panel: Panel) -> str:
-    found = zip(default_pair(), verdicts(panel.row, panel.label), strict=True)
-    return "; ".join(f"{arm_title(arm)} {own.with_interval}" for arm, own in found if own)
 
 
 def _to_band(panel: Panel) -> str:
