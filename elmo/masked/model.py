@@ -117,21 +117,23 @@ class MaskedLm(nn.Module):
             dropout: on the input, and on what each half of a block adds to the stream.
         """
         turns = [_turns(length, self.options, x.device, dtype) for _, length in shapes]
-        x = _norm(x.float())
-        yield x
-        x = functional.dropout(x, dropout)
+        mask = None  # added to scores, (sentences, heads, queries, keys)
+        if there is not None:
+            mask = torch.zeros_like(there, dtype=dtype).masked_fill(~there, -torch.inf)[:, None, None, :]
+        x = normed = functional.dropout(_norm(x.float()), dropout)
+        yield normed
         for block in cast(Iterable[TransformerBlock], self.blocks):
-            read = _linear(block.attention_in, _norm(x), dtype)  # (rows, 3 * dim)
-            joined = _linear(block.attention_out, self._attended(read, shapes, turns, there), dtype)
+            read = _linear(block.attention_in, normed, dtype)  # (rows, 3 * dim)
+            joined = _linear(block.attention_out, self._attended(read, shapes, turns, mask), dtype)
             x = x + functional.dropout(joined, dropout)
             inner = functional.gelu(_linear(block.feed_in, _norm(x), dtype))
             x = x + functional.dropout(_linear(block.feed_out, inner, dtype), dropout)
-            yield _norm(x)
+            normed = _norm(x)
+            yield normed
 
-    def _attended(self, read: Tensor, shapes: Shapes, turns: Sequence[Tensor], there: Tensor | None) -> Tensor:
+    def _attended(self, read: Tensor, shapes: Shapes, turns: Sequence[Tensor], mask: Tensor | None) -> Tensor:
         """What each position takes from its sentence, all heads next to each other, (rows, dim)."""
         found, start = [], 0
-        mask = None if there is None else there[:, None, None, :]  # (sentences, heads, queries, keys)
         for (n, length), turn in zip(shapes, turns, strict=True):
             parts = read[start : start + n * length].view(n, length, 3, self.options.n_heads, -1)
             query, key, value = parts.permute(2, 0, 3, 1, 4)  # (sentences, heads, positions, head_dim) each

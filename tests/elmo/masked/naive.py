@@ -39,10 +39,10 @@ def turned(x):
 def naive_layers(model, vectors):
     """All layers of one sentence, marks included; vectors: (positions, dim)."""
     n_heads = model.options.n_heads
-    x = norm(vectors)
+    x = read = norm(vectors)
     found = [x]
     for block in model.blocks:
-        query, key, value = block.attention_in(norm(x)).chunk(3, dim=1)
+        query, key, value = block.attention_in(read).chunk(3, dim=1)
         heads = []
         for q, k, v in zip(*(part.chunk(n_heads, dim=1) for part in (query, key, value)), strict=True):
             scores = turned(q) @ turned(k).t() / q.shape[1] ** 0.5
@@ -51,5 +51,6 @@ def naive_layers(model, vectors):
         x = x + block.attention_out(torch.cat(heads, dim=1))
         inner = block.feed_in(norm(x))
         x = x + block.feed_out(inner * (1 + torch.erf(inner / 2**0.5)) / 2)
-        found.append(norm(x))
+        read = norm(x)
+        found.append(read)
     return found
