@@ -94,8 +94,10 @@ class LoadedModel:
         try:
             fields = fields_of_line(item, self.task.raw_fields) if isinstance(item, str) else item
             example = self.task.from_raw(str(fields.get("id", name)), fields)
-            if not _has_words(self.task.texts(example)):
+            texts = self.task.texts(example)
+            if not _has_words(texts):
                 raise ValueError("expected words, found none")
+            " ".join(chain.from_iterable(texts)).encode()  # JSON can escape half of a character: a ValueError
         except InputError:
             raise
         except ValueError as error:
@@ -105,6 +107,8 @@ class LoadedModel:
 
     def decode(self, examples: Sequence[Any]) -> list[Any]:
         """One prediction for each example, in the form that the task scores."""
+        if not examples:
+            return []
         self.model.features.meet(chain.from_iterable(map(self.task.texts, examples)), self._reporter)
         return self._trainer.predict(self.model, examples)
 

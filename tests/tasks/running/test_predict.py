@@ -129,6 +129,7 @@ def test_a_pipe_is_read_once_and_some_lines_at_a_time(run, tmp_path, capsys, mon
         ('{"text": "Ada"}\nAda\n', "json", "in, line 2: expected a JSON object, found 'Ada'"),
         ('["Ada"]\n', "json", "in, line 1: expected a JSON object"),
         ('{"tokens": []}\n', "json", "in, line 1: expected a list of words as tokens, found []: {'tokens': []}. "),
+        ('{"text": "Ada \\ud800"}\n', "json", "in, line 1: 'utf-8' codec can't encode character"),
         ("Ada left\n", "data", "in, line 1: expected"),
     ],
 )
@@ -151,6 +152,7 @@ def test_models_that_cannot_be_applied_are_refused(run, tmp_path, monkeypatch):
         load_model(tmp_path)
     with pytest.raises(InputError, match=r"expected a list of texts, such as \['Ada left'\], found a text"):
         load_model(run).predict("Ada left")
+    assert load_model(run).predict([]) == []
     task = Neighbours(NoSettings(), NoSettings())
     config, model = predict.load_weights(run / "weights.pt")
     object.__setattr__(config, "task", task)
