@@ -184,7 +184,7 @@ def _raw(model: LoadedModel, path: Path, as_json: bool) -> Iterator[list[Any]]:
 def _parser() -> argparse.ArgumentParser:
     parser = command_parser("tasks.predict", DESCRIPTION, EXAMPLE)
     parser.add_argument("run", metavar="RUN", type=Path, help="folder of a run made with keep_weights=true")
-    parser.add_argument("source", metavar="INPUT", type=Path, nargs="?", help="default: standard input")
+    parser.add_argument("source", metavar="INPUT", type=Path, nargs="?", help='default, and "-": standard input')
     parser.add_argument("--input", choices=("text", "json", "data"), default="text", help="default: text")
     parser.add_argument("--output", choices=("text", "json"), default="text", help="default: text")
     parser.add_argument("--score", action="store_true", help="print the scores of labelled data on standard error")
@@ -204,7 +204,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         checks.count(checks.MOST_THREADS, "--threads", options.threads)
         torch.set_num_threads(options.threads)
         model = load_model(options.run, options.device)
-        source = options.source or STANDARD_INPUT
+        source = STANDARD_INPUT if options.source in (None, Path("-")) else options.source
         data = options.input == "data"
         batches: Iterable[list[Any]] = (
             [model.read(source, options.score)] if data else _raw(model, source, options.input == "json")

@@ -108,13 +108,13 @@ def test_json_lines_keep_their_ids(run, tmp_path, capsys):
 
 
 def test_a_pipe_is_read_once_and_some_lines_at_a_time(run, tmp_path, capsys, monkeypatch):
-    """Without INPUT, standard input is read; here another pipe takes its place."""
+    """Standard input; here another pipe takes its place."""
     os.mkfifo(tmp_path / "pipe")
     monkeypatch.setattr(predict, "STANDARD_INPUT", tmp_path / "pipe")
     monkeypatch.setattr(predict, "LINES_AT_ONCE", 2)
     writer = threading.Thread(target=(tmp_path / "pipe").write_text, args=["\n".join([*LINES, *LINES, LINES[0]])])
     writer.start()
-    status = main([str(run), "--output", "json"])
+    status = main([str(run), "-", "--output", "json"])
     writer.join()
     assert status == 0
     said = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
