@@ -45,7 +45,6 @@ from elmo.tokeniser import Tokenise, Tokeniser
 BATCH_SIZE, BATCH_SIZE_ON_A_GPU = 64, 1024
 # Sentences are sorted by length within windows of this many batches: with similar lengths, LSTM steps are full.
 BATCHES_IN_A_WINDOW = 64
-BATCHES_IN_A_WINDOW_OF_ARROW = 4  # lines of a window wait in memory: an Arrow file is written in order
 STANDARD_INPUT = Path("-")
 
 DESCRIPTION = """\
@@ -130,10 +129,10 @@ def batches_in_order(lines: Iterable[InputLine], size: int) -> Iterator[list[Inp
 
 
 def batches_by_length(
-    lines: Iterable[InputLine], size: int, most_tokens: int = TOKENS_AT_ONCE, window_batches: int | None = None
+    lines: Iterable[InputLine], size: int, most_tokens: int = TOKENS_AT_ONCE
 ) -> Iterator[list[InputLine]]:
     """Batches of similar lengths, of at most `size` lines and `most_tokens` padded tokens (or one long line)."""
-    for window in batches_in_order(lines, size * (window_batches or BATCHES_IN_A_WINDOW)):
+    for window in batches_in_order(lines, size * BATCHES_IN_A_WINDOW):
         batch: list[InputLine] = []
         for line in sorted(window, key=lambda line: len(line.words)):
             tokens = (len(batch) + 1) * len(line.words)  # the newest line is the longest
@@ -183,8 +182,7 @@ def embed_file(
     on_cpu = bilm.device.type == "cpu"
     size = batch_size or (BATCH_SIZE if on_cpu or carried else BATCH_SIZE_ON_A_GPU)
     most_tokens = TOKENS_AT_ONCE if on_cpu else TOKENS_AT_ONCE_ON_A_GPU
-    window = BATCHES_IN_A_WINDOW_OF_ARROW if target.suffix == ".arrow" else None
-    batches = batches_in_order(lines, size) if carried else batches_by_length(lines, size, most_tokens, window)
+    batches = batches_in_order(lines, size) if carried else batches_by_length(lines, size, most_tokens)
     bilm.remember_words()
     state = CarriedState() if carried else None
     stored = None

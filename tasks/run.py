@@ -52,6 +52,7 @@ python -m tasks.run -m experiment=NAME   the runs of a table: {experiments}, or 
            cove                          GloVe 840B + the encoder of a translation model
            taglm                         baseline + top layer of the biLM, between the layers of a tagger: task=ner
            transformer                   baseline + a frozen transformer: features.transformer.model=NAME|PATH
+           features.elmo.tune=true       trains the biLM, too, or the transformer (features.transformer.tune=true)
   data=mini|paper|NAME                   shipped data, official files under data_dir, or a conf/data/NAME.yaml
   data=PATH.yaml                         a dataset from a file; only the keys of a dataset, so it cannot run code
   seed=N  train_fraction=0.1             a share of the training examples, drawn by the seed

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from elmo.bilm.sentences import Sentence
 
@@ -27,6 +27,14 @@ class FrozenSource(Protocol):
 
     def token_layers(self, sentences: Sequence[Sentence]) -> Tensor:
         """The layers of all tokens, sentence after sentence without padding, (layers, tokens, dim), no gradients."""
+
+
+@runtime_checkable
+class TunableSource(FrozenSource, Protocol):
+    """A source that a task can tune: while its parameters require gradients, its layers have them."""
+
+    def parameter_groups(self) -> list[list[nn.Parameter]]:
+        """All parameters, layer by layer, bottom first: lower layers are tuned later and with lower rates."""
 
 
 def dim_of(source: FrozenSource) -> int:

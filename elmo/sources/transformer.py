@@ -153,6 +153,25 @@ class Transformer(nn.Module):
             digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
         return digest.hexdigest()
 
+    @property
+    def tuned(self) -> bool:
+        """Whether the weights may change, and layers have gradients."""
+        return next(self.parameters()).requires_grad
+
+    def parameter_groups(self) -> list[list[nn.Parameter]]:
+        """The embeddings with all else below the layers, each layer, and with the last one all above it."""
+        count = self.model.config.num_hidden_layers
+        stacks = [found for found in self.model.modules() if isinstance(found, nn.ModuleList) and len(found) == count]
+        if not stacks:  # layers that share their weights, as ALBERT's
+            return [list(self.parameters())]
+        groups: list[list[nn.Parameter]] = [[] for _ in range(count + 1)]
+        number = {id(weight): layer for layer, block in enumerate(stacks[0], 1) for weight in block.parameters()}
+        last = 0
+        for weight in self.parameters():
+            last = number.get(id(weight), count if last else 0)
+            groups[last].append(weight)
+        return groups
+
     def subwords(self, words: Sequence[str]) -> list[Numbers]:
         """The sub-words of each word, at least one and at most as many as fit in a window."""
         new = [word for word in dict.fromkeys(words) if word not in self._known]
@@ -194,7 +213,13 @@ class Transformer(nn.Module):
             row += len(words)
 
     def _batches(self, pieces: Sequence[_Piece]) -> Iterator[list[_Piece]]:
-        """Pieces of equal length together: without padding, no vector depends on the others of a batch."""
+        """Pieces of equal length together: without padding, no vector depends on the others of a batch.
+
+        All together while it is tuned: the trainer bounds its batches, and few of them are of equal length.
+        """
+        if self.tuned:
+            yield list(pieces)
+            return
         most = SUBWORDS_AT_ONCE if self.device.type == "cpu" else SUBWORDS_AT_ONCE_ON_A_GPU
         for length, equal in groupby(sorted(pieces, key=lambda piece: len(piece.ids)), lambda piece: len(piece.ids)):
             group, size = list(equal), max(1, most // length)
@@ -202,8 +227,12 @@ class Transformer(nn.Module):
 
     def _read(self, batch: Sequence[_Piece]) -> Tensor:
         """The layers of the words of these pieces, (layers, words, dim)."""
-        ids = torch.tensor([piece.ids for piece in batch], device=self.device)  # (pieces, sub-words)
-        output = self.model(input_ids=ids, attention_mask=torch.ones_like(ids), output_hidden_states=True)
+        longest, padding = max(len(piece.ids) for piece in batch), self.tokeniser.pad_token_id or 0
+        padded = [piece.ids + [padding] * (longest - len(piece.ids)) for piece in batch]
+        ids = torch.tensor(padded, device=self.device)  # (pieces, sub-words)
+        lengths = torch.tensor([len(piece.ids) for piece in batch], device=self.device)
+        there = torch.arange(longest, device=self.device) < lengths[:, None]
+        output = self.model(input_ids=ids, attention_mask=there.long(), output_hidden_states=True)
         layers = torch.stack([layer.flatten(0, 1) for layer in output.hidden_states])  # (layers, all sub-words, dim)
         offsets = range(0, ids.numel(), ids.shape[1])
         starts = [offset + start for offset, piece in zip(offsets, batch, strict=True) for start in piece.starts]

@@ -26,6 +26,7 @@ from elmo.store.opening import open_shelf
 from elmo.store.shelf import LIMIT_GB, PRECISIONS, ShelfDescription
 from elmo.tokeniser import sentences_of_tokens
 from tasks.features.parts import FeaturePart, LocatedText
+from tasks.features.tuning import TuningConfig
 from tasks.interface import PLACES, Sentence
 
 
@@ -43,6 +44,8 @@ class FrozenConfig(ABC):
             biLM was trained; the head still sees the whole text. See `elmo.tokeniser.sentences_of_tokens`.
         warning: what a reader of scores must know about the source, such as test data that it was trained on. It is in
             the record, and tables mark the scores with it.
+        tune: whether the task trains the source, too. Its layers are then computed in every step, past the store.
+        tuning: how.
     """
 
     recipe: ClassVar[int] = 1
@@ -55,6 +58,8 @@ class FrozenConfig(ABC):
     precision: str = "float16"
     by_sentence: bool = False
     warning: str = ""
+    tune: bool = False
+    tuning: TuningConfig = field(default_factory=TuningConfig)
 
     def check(self, key: str) -> None:
         """Raises an InputError for a value out of range; `key` is where these settings are in the config."""
@@ -68,6 +73,11 @@ class FrozenConfig(ABC):
         checks.one_of(PRECISIONS, f"{key}.precision", self.precision)
         checks.at_least(0, f"{key}.l2", self.l2)
         checks.dropout(f"{key}.dropout", self.dropout)
+        self.tuning.check(f"{key}.tuning")
+        if not self.tune and self.tuning != type(self)().tuning:
+            raise InputError(
+                f"{key}.tuning: expected {key}.tune=true with these settings, found tune=false. Set it too"
+            )
 
     @abstractmethod
     def open(self) -> FrozenSource:
@@ -224,11 +234,40 @@ class StoreUnusable(InputError):  # noqa: N818
     """The store cannot be opened. The run itself did not fail: it would work without a store."""
 
 
-class FrozenLayers(Elmo, FeaturePart):
-    """Frozen layers as a part: cached, with one mix for each place.
+class MixedLayers(Elmo, FeaturePart):
+    """Layers of a source as a part, with one mix for each place.
 
     Args:
         name: of the part, for `LocatedText.layers`.
+        config: the mixes.
+        source: the layers.
+    """
+
+    def __init__(self, name: str, config: FrozenConfig, source: FrozenSource) -> None:
+        layers: str | int = int(config.layers) if config.layers.isdigit() else config.layers
+        choice = cast(LayerChoice, layers)
+        super().__init__(source, config.places, choice, config.layer_norm, config.l2, config.dropout)
+        self.name = name
+        self.widths = dict.fromkeys(self.mixes, self.dim)
+        self.by_sentence = config.by_sentence
+        self._sentences: dict[Sentence, list[Sentence]] = {}  # of each text
+
+    def split(self, text: Sentence) -> list[Sentence]:
+        """The sentences of a text, found once."""
+        if text not in self._sentences:
+            self._sentences[text] = sentences_of_tokens(text)
+        return self._sentences[text]
+
+    @abstractmethod
+    def locate(self, sentences: Sequence[Sentence]) -> Located:
+        """Where the layers of a padded batch are."""
+
+
+class FrozenLayers(MixedLayers):
+    """Frozen layers as a part: cached.
+
+    Args:
+        name: of the part.
         config: the source and its mixes.
         store: where the layers are stored.
     """
@@ -243,38 +282,20 @@ class FrozenLayers(Elmo, FeaturePart):
                 shelf = open_shelf(folder, about, store.limit_gb)
             except InputError as error:
                 raise StoreUnusable(str(error)) from error
-        layers: str | int = int(config.layers) if config.layers.isdigit() else config.layers
-        super().__init__(
-            CachedLayers(source, shelf, config.precision, store.memory_gb),
-            config.places,
-            cast(LayerChoice, layers),
-            config.layer_norm,
-            config.l2,
-            config.dropout,
-        )
-        self.name = name
-        self.widths = dict.fromkeys(self.mixes, self.dim)
-        self._by_sentence = config.by_sentence
-        self._sentences: dict[Sentence, list[Sentence]] = {}  # of each text
+        super().__init__(name, config, CachedLayers(source, shelf, config.precision, store.memory_gb))
 
     def prepare(self, sentences: Iterable[Sentence], reporter: Reporter | None) -> int:
         """Embeds the sentences that are not cached yet."""
-        if self._by_sentence:
-            sentences = chain.from_iterable(map(self._split, sentences))
+        if self.by_sentence:
+            sentences = chain.from_iterable(map(self.split, sentences))
         return self.source.prepare(sentences, reporter)
 
     def locate(self, sentences: Sequence[Sentence]) -> Located:
         """Where the layers of a padded batch are; a store starts to read those that it has."""
-        if not self._by_sentence:
+        if not self.by_sentence:
             return self.source.locate(sentences)
-        split = list(map(self._split, sentences))
+        split = list(map(self.split, sentences))
         return self.source.locate(list(chain.from_iterable(split)), list(map(len, split)))
-
-    def _split(self, text: Sentence) -> list[Sentence]:
-        """The sentences of a text, found once."""
-        if text not in self._sentences:
-            self._sentences[text] = sentences_of_tokens(text)
-        return self._sentences[text]
 
     def vectors(self, texts: Sequence[LocatedText]) -> Iterator[dict[str, Tensor]]:
         """The mixed layers; a sentence that occurs several times in a batch is embedded once."""

@@ -19,9 +19,11 @@ from elmo.common.device import upload_together
 from elmo.common.errors import InputError
 from elmo.common.progress import Reporter
 from tasks.features.characters import CharacterCnn, CharactersConfig
-from tasks.features.frozen_layers import ElmoConfig, FrozenConfig, FrozenLayers, SourceConfig, StoreConfig
+from tasks.features.frozen_layers import ElmoConfig, FrozenConfig, FrozenLayers, MixedLayers, SourceConfig, StoreConfig
 from tasks.features.parts import FeaturePart, LocatedText
 from tasks.features.transformer import TransformerConfig
+from tasks.features.tuned_layers import TunedLayers
+from tasks.features.tuning import TunedGroup
 from tasks.features.word_index import WordNumbers
 from tasks.features.words import WordsConfig, WordVectors
 from tasks.interface import PLACES, FeatureBatch, Sentence
@@ -90,6 +92,10 @@ def features_recipes(config: FeaturesConfig) -> dict[str, int]:
     return {name: part.recipe for name, part in parts.items() if part is not None}
 
 
+def _layers(name: str, config: FrozenConfig, store: StoreConfig) -> MixedLayers:
+    return TunedLayers(name, config) if config.tune else FrozenLayers(name, config, store)
+
+
 class TokenFeatures(nn.Module):
     """Vectors for the tokens of sentences.
 
@@ -120,12 +126,10 @@ class TokenFeatures(nn.Module):
         if self.characters is not None:
             initialise(self.characters, seed, "characters")
         store = store or StoreConfig()
-        self.elmo = FrozenLayers("elmo", config.elmo, store) if config.elmo is not None else None
-        self.transformer = (
-            FrozenLayers("transformer", config.transformer, store) if config.transformer is not None else None
-        )
+        self.elmo = _layers("elmo", config.elmo, store) if config.elmo is not None else None
+        self.transformer = _layers("transformer", config.transformer, store) if config.transformer is not None else None
         self.frozen = nn.ModuleDict(
-            {name: FrozenLayers(f"frozen.{name}", config.frozen[name], store) for name in sorted(config.frozen)}
+            {name: _layers(f"frozen.{name}", config.frozen[name], store) for name in sorted(config.frozen)}
         )
         self.dropout = nn.Dropout(config.dropout)
         self.widths = {place: sum(part.widths.get(place, 0) for part in self._parts) for place in PLACES}
@@ -133,19 +137,19 @@ class TokenFeatures(nn.Module):
     @property
     def _parts(self) -> list[FeaturePart]:
         """The parts in the order in which their vectors are joined."""
-        every = (self.word_vectors, self.characters, *self._all_frozen)
+        every = (self.word_vectors, self.characters, *self._all_layers)
         return [part for part in every if part is not None]
 
     @property
-    def _all_frozen(self) -> list[FrozenLayers]:
+    def _all_layers(self) -> list[MixedLayers]:
         every = (self.elmo, self.transformer, *self.frozen.values())
-        return [part for part in every if isinstance(part, FrozenLayers)]
+        return [part for part in every if isinstance(part, MixedLayers)]
 
     def check_fingerprint(self, expected: Mapping[str, Any]) -> None:
         """Raises an InputError if frozen layers are others than those hashed before: see `features_fingerprint`."""
         hashes = {"elmo": expected["weights"], "transformer": expected.get("transformer")}
         hashes |= {f"frozen.{name}": found for name, found in expected.get("frozen", {}).items()}
-        for part in self._all_frozen:
+        for part in self._all_layers:
             before = hashes[part.name]
             now = part.source.fingerprint()
             if now != before:
@@ -171,10 +175,14 @@ class TokenFeatures(nn.Module):
     def mix_weights(self) -> dict[str, dict[str, list[float] | float]]:
         """The learned mix of each place; of further frozen layers by NAME.PLACE. See `elmo.Elmo.weights`."""
         found: dict[str, dict[str, list[float] | float]] = {}
-        for part in self._all_frozen:
+        for part in self._all_layers:
             prefix = "" if part is self.elmo else f"{part.name.removeprefix('frozen.')}."
             found |= {f"{prefix}{place}": mix for place, mix in part.weights().items()}
         return found
+
+    def tuned_groups(self) -> list[TunedGroup]:
+        """The layers of all sources that the task tunes."""
+        return [group for part in self._all_layers if isinstance(part, TunedLayers) for group in part.groups]
 
     def meet(self, sentences: Iterable[Sentence], reporter: Reporter | None = None) -> int:
         """Prepares sentences before they are used: numbers their words and computes their frozen layers.
@@ -216,7 +224,7 @@ class TokenFeatures(nn.Module):
             torch.from_numpy(words),
             torch.from_numpy(distinct),
             torch.from_numpy(places),
-            {part.name: part.locate(sentences) for part in self._all_frozen},
+            {part.name: part.locate(sentences) for part in self._all_layers},
         )
 
     def of_texts(self, texts: Sequence[Sequence[Sentence]]) -> list[FeatureBatch]:
@@ -241,5 +249,5 @@ class TokenFeatures(nn.Module):
 
     def penalty(self) -> Tensor:
         """The term that the features add to the loss: the L2 penalty of the mix weights, or zero."""
-        penalties = [part.penalty() for part in self._all_frozen]
+        penalties = [part.penalty() for part in self._all_layers]
         return functools.reduce(torch.add, penalties) if penalties else torch.zeros((), device=self.device)

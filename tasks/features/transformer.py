@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from elmo import FrozenSource
@@ -13,6 +13,7 @@ from elmo.common.files import expanded
 from elmo.sources.bilm import FileState
 from elmo.sources.transformer import OVERLAP, POOLINGS, WINDOW, Transformer, file_states
 from tasks.features.frozen_layers import FrozenConfig
+from tasks.features.tuning import TuningConfig
 
 # Of models by the last part of their name or path.
 WARNINGS = {
@@ -39,6 +40,8 @@ class TransformerConfig(FrozenConfig):
     pooling: str = "first"
     window: int = WINDOW
     overlap: int = OVERLAP
+    # As BERT is tuned: low rates, and all layers at once.
+    tuning: TuningConfig = field(default_factory=lambda: TuningConfig(lr=2e-5, decay=0.95, unfreeze=0))
 
     def check(self, key: str) -> None:
         """Raises an InputError for a value out of range."""

@@ -94,10 +94,8 @@ class LoadedModel:
         try:
             fields = fields_of_line(item, self.task.raw_fields) if isinstance(item, str) else item
             example = self.task.from_raw(str(fields.get("id", name)), fields)
-            texts = self.task.texts(example)
-            if not _has_words(texts):
+            if not _has_words(self.task.texts(example)):
                 raise ValueError("expected words, found none")
-            " ".join(chain.from_iterable(texts)).encode()  # JSON can escape half of a character: a ValueError
         except InputError:
             raise
         except ValueError as error:
@@ -107,8 +105,6 @@ class LoadedModel:
 
     def decode(self, examples: Sequence[Any]) -> list[Any]:
         """One prediction for each example, in the form that the task scores."""
-        if not examples:
-            return []
         self.model.features.meet(chain.from_iterable(map(self.task.texts, examples)), self._reporter)
         return self._trainer.predict(self.model, examples)
 
@@ -184,7 +180,7 @@ def _raw(model: LoadedModel, path: Path, as_json: bool) -> Iterator[list[Any]]:
 def _parser() -> argparse.ArgumentParser:
     parser = command_parser("tasks.predict", DESCRIPTION, EXAMPLE)
     parser.add_argument("run", metavar="RUN", type=Path, help="folder of a run made with keep_weights=true")
-    parser.add_argument("source", metavar="INPUT", type=Path, nargs="?", help='default, and "-": standard input')
+    parser.add_argument("source", metavar="INPUT", type=Path, nargs="?", help="default: standard input")
     parser.add_argument("--input", choices=("text", "json", "data"), default="text", help="default: text")
     parser.add_argument("--output", choices=("text", "json"), default="text", help="default: text")
     parser.add_argument("--score", action="store_true", help="print the scores of labelled data on standard error")
@@ -204,7 +200,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         checks.count(checks.MOST_THREADS, "--threads", options.threads)
         torch.set_num_threads(options.threads)
         model = load_model(options.run, options.device)
-        source = STANDARD_INPUT if options.source in (None, Path("-")) else options.source
+        source = options.source or STANDARD_INPUT
         data = options.input == "data"
         batches: Iterable[list[Any]] = (
             [model.read(source, options.score)] if data else _raw(model, source, options.input == "json")

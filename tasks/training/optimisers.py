@@ -1,12 +1,15 @@
-"""Optimisers by name, and the learning-rate schedule."""
+"""Optimisers by name, and the learning rates of the head and of tuned sources."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from typing import Any
 
 import torch
 from torch.optim.lr_scheduler import ReduceLROnPlateau
+
+from tasks.features.tuning import TunedGroup
 
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "adam": partial(torch.optim.Adam, fused=True),  # one kernel on a GPU, half the time on a CPU
@@ -21,3 +24,26 @@ def plateau_schedule(optimizer: torch.optim.Optimizer, factor: float | None, pat
     if factor is None:
         return None
     return ReduceLROnPlateau(optimizer, mode="max", factor=factor, patience=patience)
+
+
+def parameter_groups(parameters: Iterable[torch.nn.Parameter], tuned: Sequence[TunedGroup]) -> list[dict[str, Any]]:
+    """The groups of an optimizer: all that has the trainer's rate, then the layers of tuned sources."""
+    apart = {id(parameter) for group in tuned for parameter in group.parameters}
+    own = [parameter for parameter in parameters if id(parameter) not in apart]
+    return [{"params": own}, *({"params": list(group.parameters)} for group in tuned)]
+
+
+def tune(optimizer: torch.optim.Optimizer, tuned: Sequence[TunedGroup], epoch: int, progress: float) -> None:
+    """Sets the rates of tuned layers for a step, and drops the gradients of those that are still frozen.
+
+    Args:
+        optimizer: made from `parameter_groups`.
+        tuned: the same groups.
+        epoch: the current one, from 1.
+        progress: the share of the run that is done.
+    """
+    for settings, group in zip(optimizer.param_groups[1:], tuned, strict=True):
+        settings["lr"] = group.rate(progress)
+        if group.frozen_in(epoch):
+            for parameter in group.parameters:
+                parameter.grad = None

@@ -25,7 +25,7 @@ from tasks.features.token_features import TokenFeatures
 from tasks.interface import Batch, FeatureBatch, Head, Scores, Task
 from tasks.modules.seeding import named_seed
 from tasks.training.batching import BATCHES, plan_batches
-from tasks.training.optimisers import OPTIMIZERS, plateau_schedule
+from tasks.training.optimisers import OPTIMIZERS, parameter_groups, plateau_schedule, tune
 from tasks.training.weight_average import WeightAverage
 
 PRECISIONS = ("float32", "bfloat16")
@@ -104,7 +104,7 @@ class TaskModel(nn.Module):
         """One prediction per example."""
         return self.head.decode(self.features.of_texts(batch.texts), batch)
 
-    def trained(self) -> dict[str, Tensor]:
+    def trained(self) -> dict[str, nn.Parameter]:
         """The parameters that training changes."""
         return {name: parameter for name, parameter in self.named_parameters() if parameter.requires_grad}
 
@@ -182,7 +182,8 @@ class Trainer:
         constants = {"lr": config.lr, "weight_decay": config.weight_decay}
         if config.eps is not None:
             constants["eps"] = config.eps
-        optimizer = OPTIMIZERS[config.optimizer](parameters.values(), **constants)
+        groups = parameter_groups(parameters.values(), model.features.tuned_groups())
+        optimizer = OPTIMIZERS[config.optimizer](groups, **constants)
         plateau = plateau_schedule(optimizer, config.plateau_factor, config.plateau_patience)
         average = WeightAverage(config.ema, parameters)
         best = {name: value.detach().clone() for name, value in parameters.items()}
@@ -256,13 +257,14 @@ class Trainer:
         plan = plan_batches(sizes, config.batch_size, config.batch_tokens, seed, by_length)
         model.train()
         losses: list[Tensor] = []
-        trained = list(model.trained().values())
+        trained, tuned = list(model.trained().values()), model.features.tuned_groups()
         for _, batch, found in self._batches(model, train, self.reporter.track(plan, len(plan), f"epoch {epoch}")):
             with _explain_out_of_memory(batch, f"epoch {epoch}, step {len(losses) + 1}"):
                 optimizer.zero_grad()
                 with self._autocast():
                     loss = model.loss(batch, found)
                 loss.backward()  # type: ignore[no-untyped-call]
+                tune(optimizer, tuned, epoch, (epoch - 1 + len(losses) / len(plan)) / config.epochs)
                 if config.grad_norm is not None:
                     nn.utils.clip_grad_norm_(trained, config.grad_norm)
                 if config.grad_value is not None:

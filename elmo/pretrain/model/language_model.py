@@ -59,31 +59,37 @@ class LanguageModel(nn.Module):
         return functional.dropout(self.layers(vectors, inputs, dropout)[-1].flatten(0, 2), dropout)
 
     def layers(self, vectors: Tensor, inputs: Tensor, dropout: float = 0.0) -> list[Tensor]:
-        """Outputs of each LSTM layer, (2, steps, sentences, projection_dim) each.
+        """Outputs of each LSTM layer; see `lstm_layers`."""
+        return lstm_layers(self.bilm, vectors, inputs, dropout)
 
-        Args:
-            vectors: of the distinct words, (types, projection_dim).
-            inputs: indices into `vectors`, (2, steps, sentences); see `batches.TokenBatch`.
-            dropout: on the inputs of each layer.
-        """
-        options, dtype = self.bilm.options, vectors.dtype
-        # Single precision until here: the gradient of a frequent word is a sum over thousands of positions.
-        x = vectors.float().index_select(0, inputs.flatten()).to(dtype)
-        x = x.view(*inputs.shape, options.projection_dim)
-        found = []
-        for layer in range(options.n_layers):
-            x = functional.dropout(x, dropout)
-            lstms = [cast(ProjectedLstm, cast(nn.ModuleList, direction)[layer]) for direction in self.bilm.directions]
-            y = both_directions(
-                x,
-                torch.stack([lstm.weight for lstm in lstms]).to(dtype),
-                torch.stack([lstm.bias for lstm in lstms]),
-                torch.stack([lstm.projection for lstm in lstms]).to(dtype),
-                (options.cell_clip, options.projection_clip),
-            )
-            x = y + x if options.skip_connections and layer > 0 else y
-            found.append(x)
-        return found
+
+def lstm_layers(bilm: Bilm, vectors: Tensor, inputs: Tensor, dropout: float = 0.0) -> list[Tensor]:
+    """Outputs of each LSTM layer, (2, steps, sentences, projection_dim) each.
+
+    Args:
+        bilm: has the LSTMs.
+        vectors: of the distinct words, (types, projection_dim).
+        inputs: indices into `vectors`, (2, steps, sentences); see `batches.TokenBatch`.
+        dropout: on the inputs of each layer.
+    """
+    options, dtype = bilm.options, vectors.dtype
+    # Single precision until here: the gradient of a frequent word is a sum over thousands of positions.
+    x = vectors.float().index_select(0, inputs.flatten()).to(dtype)
+    x = x.view(*inputs.shape, options.projection_dim)
+    found = []
+    for layer in range(options.n_layers):
+        x = functional.dropout(x, dropout)
+        lstms = [cast(ProjectedLstm, cast(nn.ModuleList, direction)[layer]) for direction in bilm.directions]
+        y = both_directions(
+            x,
+            torch.stack([lstm.weight for lstm in lstms]).to(dtype),
+            torch.stack([lstm.bias for lstm in lstms]),
+            torch.stack([lstm.projection for lstm in lstms]).to(dtype),
+            (options.cell_clip, options.projection_clip),
+        )
+        x = y + x if options.skip_connections and layer > 0 else y
+        found.append(x)
+    return found
 
 
 def word_vectors(core: Bilm | MaskedLm, types: Tensor, spelled: Tensor, profile: Profile, dtype: torch.dtype) -> Tensor:

@@ -1,6 +1,7 @@
 """A transformer as a source: sub-words of words, windows, batches, and what its fingerprint covers."""
 
 import random
+import re
 import shutil
 import sys
 from itertools import pairwise
@@ -96,6 +97,28 @@ class TestWords:
         alone = torch.cat([CachedLayers(source).token_layers([s]) for s in [*SENTENCES, SENTENCES[0]]], dim=1)
         torch.testing.assert_close(together, alone, rtol=0, atol=1e-6)
         assert CachedLayers(source).token_layers([[], []]).shape == (3, 0, 16)
+
+
+class TestTuning:
+    def test_padded_batches_have_the_layers_of_the_frozen_model(self, saved):
+        frozen, tuned = (Transformer(saved, "mean", window=12, overlap=3) for _ in range(2))
+        assert tuned.tuned
+        found = tuned.eval().token_layers([*SENTENCES, []])
+        expected = frozen.requires_grad_(False).token_layers([*SENTENCES, []])
+        torch.testing.assert_close(found.detach(), expected, rtol=0, atol=1e-5)
+        found.square().sum().backward()
+        grouped = tuned.parameter_groups()
+        assert sorted(id(weight) for group in grouped for weight in group) == sorted(map(id, tuned.parameters()))
+        for group in grouped:
+            assert any(weight.grad is not None and weight.grad.any() for weight in group)
+
+    def test_groups_are_layers_from_the_bottom(self, saved):
+        source = Transformer(saved)
+        name = {id(weight): name for name, weight in source.named_parameters()}
+        bottom, first, last = ([name[id(weight)] for weight in group] for group in source.parameter_groups())
+        assert all(re.search(r"embed|wte|wpe", one) for one in bottom)
+        assert all(".0." in one for one in first)
+        assert all(".1." in one or "ln_f" in one or "rel_embeddings" in one for one in last)
 
 
 class TestWindows:

@@ -108,13 +108,13 @@ def test_json_lines_keep_their_ids(run, tmp_path, capsys):
 
 
 def test_a_pipe_is_read_once_and_some_lines_at_a_time(run, tmp_path, capsys, monkeypatch):
-    """Standard input; here another pipe takes its place."""
+    """Without INPUT, standard input is read; here another pipe takes its place."""
     os.mkfifo(tmp_path / "pipe")
     monkeypatch.setattr(predict, "STANDARD_INPUT", tmp_path / "pipe")
     monkeypatch.setattr(predict, "LINES_AT_ONCE", 2)
     writer = threading.Thread(target=(tmp_path / "pipe").write_text, args=["\n".join([*LINES, *LINES, LINES[0]])])
     writer.start()
-    status = main([str(run), "-", "--output", "json"])
+    status = main([str(run), "--output", "json"])
     writer.join()
     assert status == 0
     said = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -129,7 +129,6 @@ def test_a_pipe_is_read_once_and_some_lines_at_a_time(run, tmp_path, capsys, mon
         ('{"text": "Ada"}\nAda\n', "json", "in, line 2: expected a JSON object, found 'Ada'"),
         ('["Ada"]\n', "json", "in, line 1: expected a JSON object"),
         ('{"tokens": []}\n', "json", "in, line 1: expected a list of words as tokens, found []: {'tokens': []}. "),
-        ('{"text": "Ada \\ud800"}\n', "json", "in, line 1: 'utf-8' codec can't encode character"),
         ("Ada left\n", "data", "in, line 1: expected"),
     ],
 )
@@ -152,7 +151,6 @@ def test_models_that_cannot_be_applied_are_refused(run, tmp_path, monkeypatch):
         load_model(tmp_path)
     with pytest.raises(InputError, match=r"expected a list of texts, such as \['Ada left'\], found a text"):
         load_model(run).predict("Ada left")
-    assert load_model(run).predict([]) == []
     task = Neighbours(NoSettings(), NoSettings())
     config, model = predict.load_weights(run / "weights.pt")
     object.__setattr__(config, "task", task)

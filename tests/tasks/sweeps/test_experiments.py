@@ -102,6 +102,13 @@ class TestShipped:
         assert len(runs) == 5 * 2 * (len(rows) + 9)
         assert config.hydra.launcher._target_.endswith("BasicLauncher")
 
+    def test_tuning_compares_arms_that_differ_in_tuning_alone(self):
+        runs = runs_of("experiment=tuning", "task=ner", "seed=1")
+        arms = [{key: value for key, value in run.items() if key != "experiment"} for run in runs]
+        glove, frozen, tuned = arms
+        assert tuned == {**frozen, "features.elmo.tune": "true"}
+        assert (glove["features"], glove["trainer.epochs"]) == ("glove", frozen["trainer.epochs"])
+
     def test_fewer_labels_start_from_150_sentences_of_mini_ner(self):
         runs = runs_of("experiment=fewer_labels")
         shares = ("1.0", "0.6667", "0.3333", "0.1667")

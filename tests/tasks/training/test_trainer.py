@@ -43,6 +43,9 @@ class Lengths(nn.Module):
     def penalty(self):
         return torch.zeros(())
 
+    def tuned_groups(self):
+        return []
+
 
 class LineHead(Head):
     """target = weight * length, from weight 0."""

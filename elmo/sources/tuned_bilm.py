@@ -1,0 +1,74 @@
+"""A biLM whose layers have gradients, so that a task can tune it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from elmo.bilm.characters import END_OF_SENTENCE, START_OF_SENTENCE
+from elmo.bilm.model import Bilm
+from elmo.bilm.sentences import Sentence, refuse_plain_text
+from elmo.common.device import upload
+from elmo.pretrain.model.language_model import lstm_layers
+
+
+class TunedBilm(nn.Module):
+    """The layers of a biLM, computed as in pretraining: the same values but for rounding, with gradients.
+
+    Args:
+        bilm: its weights are those that are tuned.
+    """
+
+    def __init__(self, bilm: Bilm) -> None:
+        super().__init__()
+        self.bilm = bilm
+        for parameter in bilm.parameters():  # one by one, because Bilm.requires_grad_ refuses
+            parameter.requires_grad_()
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Those of the biLM."""
+        return self.bilm.widths
+
+    def fingerprint(self) -> str:
+        """That of the current weights."""
+        return self.bilm.fingerprint()
+
+    def parameter_groups(self) -> list[list[nn.Parameter]]:
+        """All parameters, bottom first: the encoder of words, then each layer of LSTMs in both directions."""
+        layers = zip(*self.bilm.directions, strict=True)
+        return [
+            list(self.bilm.encoder.parameters()),
+            *([p for lstm in pair for p in lstm.parameters()] for pair in layers),
+        ]
+
+    def token_layers(self, sentences: Sequence[Sentence]) -> Tensor:
+        """The layers of all tokens, sentence after sentence without padding, (layers, tokens, dim), with gradients."""
+        refuse_plain_text(sentences)
+        bilm = self.bilm
+        if not any(sentences):
+            return torch.zeros(bilm.n_layers, 0, bilm.dim, device=bilm.device)
+        words = dict.fromkeys((START_OF_SENTENCE, END_OF_SENTENCE, *chain.from_iterable(sentences)))
+        number = dict(zip(words, range(len(words)), strict=True))
+        steps = max(map(len, sentences)) + 2
+        # Sentences are padded at the end of either reading, where no token reads it.
+        inputs = np.full((2, steps, len(sentences)), number[END_OF_SENTENCE], dtype=np.int64)
+        places = []  # of the tokens in the reading of either direction: step * sentences + sentence, (2, tokens)
+        for column, sentence in enumerate(sentences):
+            marked = [number[word] for word in (START_OF_SENTENCE, *sentence, END_OF_SENTENCE)]
+            inputs[0, : len(marked), column], inputs[1, : len(marked), column] = marked, marked[::-1]
+            forward = np.arange(1, len(sentence) + 1)
+            places.append(np.stack([forward, forward[::-1]]) * len(sentences) + column)
+        vectors = bilm.encoder.encode_words(list(words))  # (words, projection_dim)
+        at = upload(np.concatenate(places, axis=1), bilm.device)  # (2, tokens)
+        read = upload(inputs, bilm.device)
+        bottom = vectors.index_select(0, read[0].flatten().index_select(0, at[0]))
+        layers = [torch.cat([bottom, bottom], dim=1)]
+        for outputs in lstm_layers(bilm, vectors, read):  # (2, steps, sentences, projection_dim) each
+            both = [one.flatten(0, 1).index_select(0, rows) for one, rows in zip(outputs, at, strict=True)]
+            layers.append(torch.cat(both, dim=1))
+        return torch.stack(layers)
