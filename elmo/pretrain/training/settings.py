@@ -24,9 +24,9 @@ class Budget:
 
     Attributes:
         steps: optimiser steps.
-        tokens: predictions in each direction.
-        minutes: of training, including held-out perplexity, but not preparing the corpus and compiling for the GPU. The
-            only budget whose end depends on the machine.
+        tokens: words and ends of sentences read: for a biLM, predictions in each direction.
+        minutes: of training, including the measure of held-out text, but not preparing the corpus and compiling for
+            the GPU. The only budget whose end depends on the machine.
     """
 
     steps: int | None = None
