@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
@@ -18,10 +19,13 @@ from elmo.bilm.sentences import Sentence, refuse_plain_text
 from elmo.common.device import upload
 from elmo.sources.character_lm_files import SavedLm, read_pair
 
-# Sentences that are read side by side. It is a fixed number, and short batches are filled up: products of matrices of
-# other shapes add in another order, and a sentence's vectors would depend on its batch.
+# Sentences that are read side by side; a row that has read one starts with the next. The number is fixed: products of
+# matrices of other shapes add in another order, and a sentence's vectors would depend on its batch.
 ROWS_ON_CPU = 32
 ROWS_ON_GPU = 1024
+
+
+Numbers = npt.NDArray[np.int64]
 
 
 class CharacterLm(nn.Module):
@@ -54,14 +58,23 @@ class CharacterLm(nn.Module):
     def word_states(self, sentences: Sequence[Sentence]) -> Tensor:
         """The top layer's states at the words of sentences, one after the other, (tokens, hidden)."""
         device: torch.device = self.get_buffer("outer_0").device
-        read = [self._read(sentence) for sentence in sentences]
+        rows = ROWS_ON_GPU if device.type == "cuda" else ROWS_ON_CPU
         starts = [0, *accumulate(len(sentence) for sentence in sentences)]
         states = torch.zeros(starts[-1], self.hidden, device=device)
-        order = sorted((i for i, sentence in enumerate(sentences) if sentence), key=lambda i: -len(read[i][0]))
-        rows = ROWS_ON_GPU if device.type == "cuda" else ROWS_ON_CPU
-        for first in range(0, len(order), rows):
-            chosen = order[first : first + rows]
-            self._walk([read[i] for i in chosen], [starts[i] for i in chosen], rows, states)
+        if not len(states):
+            return states
+        lines: list[list[int]] = [[] for _ in range(rows)]  # the characters of each row
+        begins, words = [], []  # (step, row) of each sentence, (step, row, token) of each word
+        read = [(*self._read(sentence), start) for sentence, start in zip(sentences, starts, strict=False) if sentence]
+        for numbers, ends, start in sorted(read, key=lambda item: -len(item[0])):
+            row = min(range(rows), key=lambda row: len(lines[row]))
+            begins.append((len(lines[row]), row))
+            words += [(len(lines[row]) + end, row, start + word) for word, end in enumerate(ends)]
+            lines[row] += numbers
+        characters = np.zeros((max(map(len, lines)), rows), dtype=np.int64)
+        for row, numbers in enumerate(lines):
+            characters[: len(numbers), row] = numbers
+        self._walk(characters, np.array(begins), np.array(sorted(words)), states)
         return states
 
     def _read(self, sentence: Sentence) -> tuple[list[int], list[int]]:
@@ -77,25 +90,30 @@ class CharacterLm(nn.Module):
     def _ordered(self, text: str) -> str:
         return text if self.is_forward else text[::-1]
 
-    def _walk(self, read: Sequence[tuple[list[int], list[int]]], starts: Sequence[int], rows: int, out: Tensor) -> None:
-        """Reads some sentences character by character and copies the states at their words to `out`."""
-        steps = max(len(numbers) for numbers, _ in read)
-        characters = np.zeros((steps, rows), dtype=np.int64)
-        for row, (numbers, _) in enumerate(read):
-            characters[: len(numbers), row] = numbers
-        words = [
-            (end, row, start + word)
-            for row, ((_, ends), start) in enumerate(zip(read, starts, strict=True))
-            for word, end in enumerate(ends)
-        ]
-        steps_of_words, *places = np.array(sorted(words), dtype=np.int64).T
-        here = upload(characters, out.device)
-        rows_of_words, tokens = (upload(numbers, out.device) for numbers in places)
-        bounds = np.searchsorted(steps_of_words, np.arange(steps + 1)).tolist()
+    def _walk(self, characters: Numbers, begins: Numbers, words: Numbers, out: Tensor) -> None:
+        """Reads rows of characters, (steps, rows), side by side and copies the states at words to `out`.
+
+        Args:
+            characters: their numbers.
+            begins: step and row where a sentence begins, (sentences, 2): the states are zero there.
+            words: step, row and row of `out` for each word, (words, 3), by step.
+            out: where the states go, (tokens, hidden).
+        """
+        steps, rows = characters.shape
+        kept = np.ones((steps, rows, 1), dtype=np.int64)
+        kept[begins[:, 0], begins[:, 1]] = 0
+        some_begin = set(begins[:, 0].tolist())
+        here, rows_of_words, tokens = (
+            upload(numbers, out.device) for numbers in (characters, words[:, 1], words[:, 2])
+        )
+        keeping = upload(kept, out.device).to(out.dtype)
+        bounds = np.searchsorted(words[:, 0], np.arange(steps + 1)).tolist()
         hidden = [out.new_zeros(rows, self.hidden) for _ in range(self.n_layers)]
         cells = [out.new_zeros(rows, self.hidden) for _ in range(self.n_layers)]
         for step in range(steps):
             for layer in range(self.n_layers):
+                if step in some_begin:
+                    hidden[layer], cells[layer] = hidden[layer] * keeping[step], cells[layer] * keeping[step]
                 inner, outer, bias = (self.get_buffer(f"{name}_{layer}") for name in ("inner", "outer", "bias"))
                 seen = inner[here[step]] if layer == 0 else hidden[layer - 1] @ inner + bias
                 i, f, g, o = torch.addmm(seen, hidden[layer], outer).chunk(4, dim=1)  # (rows, hidden) each

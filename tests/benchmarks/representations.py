@@ -25,7 +25,7 @@ from tests.benchmarks import text
 from tests.benchmarks.measuring.rows import Measurement
 from tests.benchmarks.measuring.timing import in_turn, second
 
-SENTENCES = 32
+SENTENCES = 128
 # Words and dimensions of tables of vectors; word2vec has the words of our text.
 STATIC = {"glove-6b-50d": (400_000, 50), "wink-100d": (341_479, 100), "word2vec": (208_781, 300)}
 GLOVE_840B = 2_196_017, 300  # the table that CoVe's encoder reads
