@@ -15,7 +15,8 @@ from results.records.environment import full_commit
 from results.records.experiment_file import load_experiment
 from results.records.printing import write
 from results.report.svg import standalone_svg
-from results.tables.formats import to_text
+from results.tables.core_table import core_page
+from results.tables.formats import LAYOUTS
 from results.tables.paper_tables import readme_table
 
 ROOT = Path(__file__).parents[1]
@@ -109,7 +110,7 @@ def generated(root: Path) -> dict[Path, str | None]:
     collection = collect([root / PUBLISHED])
     summary = summarise(collection, Selection())
     demo = summarise(collection, Selection(data=[MINI]))
-    blocks = {"table1": readme_table(summary), "demo": f"```\n{to_text(demo)}```\n"}
+    blocks = {"table1": readme_table(summary), "demo": f"```\n{LAYOUTS['text'](*core_page(demo))}```\n"}
     page = tables_page(collection, summary, root / PUBLISHED)
     old_figures: dict[Path, str | None] = {PUBLISHED / path.name: None for path in (root / PUBLISHED).glob("*.svg")}
     figures = {PUBLISHED / f"{figure.name}.svg": standalone_svg(figure) for figure in page.figures}

@@ -10,9 +10,10 @@ from results.records.collect import Finding, collect
 from results.records.experiment_file import load_experiment, values_of
 from results.records.printing import write
 from results.tables.cells import sections, sheets
+from results.tables.core_table import core_page
 from results.tables.experiment_rows import fill
 from results.tables.experiment_table import experiment_page, experiment_text
-from results.tables.formats import FORMATS, MACHINE_FORMATS
+from results.tables.formats import LAYOUTS, MACHINE_FORMATS
 from results.tables.run_options import add_choices, choose, folders_of
 from results.tables.terminal import can_draw, print_rich
 
@@ -62,10 +63,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     for_people = options.format not in MACHINE_FORMATS
     notes = sys.stdout if for_people else sys.stderr  # keeps machine-readable output clean
-    if summary.rows and options.format == "text" and can_draw(sys.stdout):
-        print_rich(sheets(summary), sections(summary))
-    elif summary.rows or not for_people:
-        write(FORMATS[options.format](summary), sys.stdout)
+    if not for_people:
+        write(MACHINE_FORMATS[options.format](summary), sys.stdout)
+    elif summary.rows:
+        page = (sheets(summary), sections(summary)) if options.wide else core_page(summary)
+        if options.format == "text" and can_draw(sys.stdout):
+            print_rich(*page)
+        else:
+            write(LAYOUTS[options.format](*page), sys.stdout)
     if not summary.rows:
         write(chosen.nothing, notes)
     if not summary.rows or not for_people:
@@ -105,7 +110,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "cells", nargs="*", metavar="KEY=VALUE", help="of the experiment only these cells, such as seed=1"
     )
-    parser.add_argument("--format", choices=FORMATS, default="text", help="default: text")
+    parser.add_argument("--format", choices=[*LAYOUTS, *MACHINE_FORMATS], default="text", help="default: text")
+    parser.add_argument(
+        "--wide",
+        action="store_true",
+        help="all columns, arms and settings; by default a table of 80 columns (csv and json always have all)",
+    )
     parser.add_argument(
         "--best-of",
         type=_at_least_one,

@@ -27,7 +27,7 @@ from tests.tasks.mini.chance import chance
 ROOT = Path(__file__).parents[1]
 PUBLISHED = ROOT / "results" / "published"
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-COLUMNS = {"GloVe": "glove", "+ ELMo": "elmo"}
+COLUMNS = {"GloVe 50-d": "glove", "+ ELMo": "elmo"}
 
 
 def examples_of(data, task, features):

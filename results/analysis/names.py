@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from results.records.example_scores import Example
+from results.records.identity import flattened
 from results.records.metric import Metric, mean_of
 from results.records.record import RunRecord
 from results.records.typed_json import decode
@@ -18,9 +19,13 @@ NAMES = Path(__file__).parents[1] / "paper" / "names.toml"
 
 @dataclass(frozen=True)
 class ArmName:
-    """An arm: its title, a short one for narrow columns, its looks in figures, and what it shows if it is a control."""
+    """An arm: its title, a short one for narrow columns, its looks in figures, and what it shows if it is a control.
+
+    The value of the setting `size` ends the title, as a number of dimensions.
+    """
 
     title: str
+    size: str = ""
     short: str = ""
     colour: str = ""
     shape: Shape = "circle"
@@ -37,9 +42,10 @@ class TaskName:
 
 @dataclass(frozen=True)
 class MetricName:
-    """A metric: its title, and how records of earlier versions compute it, by the columns of their examples."""
+    """A metric: its title, whether 100 less it is a share of errors, and how old records compute it from examples."""
 
     title: str = ""
+    errors: bool = True
     formulas: Sequence[Metric] = ()
 
 
@@ -97,9 +103,18 @@ def metric_title(metric: str, record: RunRecord | None = None) -> str:
 
 
 def arm_title(features: str, record: RunRecord | None = None) -> str:
-    """The arm's name for people: the title in its YAML, ours, or its name."""
-    known = load_names().arms.get(features)
-    return own_title(record, "features") or (known.title if known else features)
+    """The arm's name for people: the title in its YAML, ours with its size, or its name; then its settings, if any."""
+    name, _, settings = features.partition(" ")
+    known = load_names().arms.get(name)
+    title = own_title(record, "features") or (known.title if known else name)
+    size = flattened(record.settings("features")).get(known.size) if record and known and known.size else None
+    return " ".join(filter(None, [title, f"{size}-d" if size else "", settings]))
+
+
+def common_title(features: str, records: Iterable[RunRecord]) -> str:
+    """The arm's name for people, with a size if it is the same in these records."""
+    titles = {arm_title(features, record) for record in records}
+    return titles.pop() if len(titles) == 1 else arm_title(features)
 
 
 def short_title(features: str) -> str:
@@ -111,7 +126,7 @@ def short_title(features: str) -> str:
 def controls_legend(arms: Iterable[str]) -> list[str]:
     """A line for each of these arms that is a control: what it shows."""
     known = load_names().arms
-    return [f"{arm}: {known[arm].shows}" for arm in arms if arm in known and known[arm].shows]
+    return [f"{known[arm].title}: {known[arm].shows}" for arm in arms if arm in known and known[arm].shows]
 
 
 def task_title(data: str, task: str, record: RunRecord | None = None) -> str:

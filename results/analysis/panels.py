@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from results.analysis.names import metric_title, own_title
+from results.analysis.names import metric_title, task_title
 from results.analysis.rows import Group, TableRow, train_fraction
 from results.records.record import RunRecord
 
@@ -35,13 +35,13 @@ class Panel:
 
     @property
     def task(self) -> str:
-        """The title in the task's YAML, or its name."""
-        return own_title(self.groups[0].records[0] if self.groups else None, "task") or self.row.task
+        """The name for people of the task on the data."""
+        return task_title(self.row.data, self.row.task, self.groups[0].records[0] if self.groups else None)
 
     @property
     def title(self) -> str:
         """Task, data and settings."""
-        return f"{self.task} · {self.row.data}" + f" · {self.label}" * bool(self.label)
+        return f"{self.task} · {self.label}" if self.label else self.task
 
     @property
     def stem(self) -> str:
@@ -50,12 +50,12 @@ class Panel:
 
     @property
     def metric(self) -> str:
-        """The main metric of these groups."""
-        return self.groups[0].metric
+        """The main metric of these groups; where there are none, of the row."""
+        return self.groups[0].metric if self.groups else self.row.metric
 
     def metric_title(self, metric: str = "") -> str:
         """The name for people of a metric, by default the main one."""
-        return metric_title(metric or self.metric, self.groups[0].records[0])
+        return metric_title(metric or self.metric, self.groups[0].records[0] if self.groups else None)
 
 
 def panels_of(row: TableRow) -> tuple[list[Panel], list[Panel]]:
@@ -65,7 +65,8 @@ def panels_of(row: TableRow) -> tuple[list[Panel], list[Panel]]:
     """
     panels = [Panel(row, label) for label in dict.fromkeys(group.label for group in row.groups)]
     plain = [panel for panel in panels if not panel.label]
-    whole = [panel for panel in panels if row.pair(panel.label) and not panel.groups[0].cut]
+    paired = [panel for panel in panels if all(row.group(features, panel.label) for features in row.compared)]
+    whole = [panel for panel in paired if row.pair(panel.label) and not panel.groups[0].cut]
     first = plain or whole or panels
     return first, [panel for panel in panels if panel not in first]
 

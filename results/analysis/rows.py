@@ -8,12 +8,12 @@ from operator import itemgetter
 
 from results.analysis.expected_best import expected_best
 from results.analysis.interval import Interval, Intervals, has_numpy, paired_intervals, seed_intervals
-from results.analysis.names import default_pair, load_names, metric_of, own_title, place
+from results.analysis.names import MetricName, common_title, default_pair, load_names, metric_of, place
 from results.analysis.paper_scores import PaperScore, relative_error_cut
 from results.analysis.units import unit_numbers
 from results.records.collect import Finding, FoundRecord
 from results.records.example_scores import Example
-from results.records.identity import FOLD, Parts, without_seed
+from results.records.identity import FOLD, Parts, flattened, without_seed
 from results.records.record import RunRecord
 
 MINI = "mini"  # the data set that comes with the suite
@@ -143,7 +143,7 @@ class TableRow:
     def cut_interval(self, label: str = "") -> Interval | None:
         """The 95 % interval of `error_cut`."""
         found = self._both_intervals(label)
-        return found.cut if found else None
+        return found.cut if found and self.error_cut(label) is not None else None
 
     def _both_intervals(self, label: str) -> Intervals | None:
         if label not in self._intervals:
@@ -152,9 +152,9 @@ class TableRow:
         return self._intervals[label]
 
     def error_cut(self, label: str = "") -> float | None:
-        """The share of the first features' error that the second remove, in percent."""
+        """The share of the first features' errors that the second remove, in percent; None if the metric has none."""
         pair = self.pair(label)
-        return relative_error_cut(pair[0].mean, pair[1].mean) if pair else None
+        return relative_error_cut(pair[0].mean, pair[1].mean) if pair and _has_errors(pair[0].metric) else None
 
     @property
     def metric(self) -> str:
@@ -168,8 +168,16 @@ class TableRow:
         return list(dict.fromkeys(group.label for group in self.groups if group.label))
 
     def pair(self, label: str = "") -> tuple[Group, Group] | None:
-        """The two groups to compare under these settings; None if one is missing."""
+        """The two groups to compare under these settings; None if one is missing.
+
+        If the first has no runs under them, it is the one with equal settings apart from parts that it lacks: settings
+        of a biLM mean nothing to a baseline without one.
+        """
         first, second = (self.group(features, label) for features in self.compared)
+        if second and not first:
+            like_it = [group for group in self.groups if group.features == self.compared[0]]
+            like_it = [group for group in like_it if _equal_settings(group, second)]
+            first = like_it[0] if len(like_it) == 1 else None
         return (first, second) if first and second and first.metric == second.metric else None
 
 
@@ -191,14 +199,35 @@ class Summary:
 
     @cached_property
     def titles(self) -> dict[str, str]:
-        """The columns' headers: the title in the YAML of the features, or their name."""
-        records = {group.features: group.records[0] for row in self.rows for group in row.groups}
-        return {features: own_title(records.get(features), "features") or features for features in self.features}
+        """The columns' headers: names for people of the features, with a size if all plain runs have the same."""
+        groups = [group for row in self.rows for group in row.groups]
+        found = {}
+        for features in self.features:
+            own = [group for group in groups if group.features == features]
+            plain = [group for group in own if not group.label] or own
+            found[features] = common_title(features, (group.records[0] for group in plain))
+        return found
 
     @property
     def with_paper(self) -> bool:
         """Whether the comparison is the paper's, so that its numbers are shown."""
         return self.compared == default_pair()
+
+
+def _equal_settings(first: Group, second: Group) -> bool:
+    """Whether settings changed in either have equal values in both, apart from parts that the first lacks.
+
+    Labels may differ: where a task's defaults differ between the arms, giving one the other's value is a changed
+    setting for it, but the default for the other.
+    """
+    ours, theirs = (flattened(group.records[0].config) for group in (first, second))
+    changed = {**first.settings, **second.settings}.keys()
+    shared = [key for key in changed if key in ours or not key.startswith("features.")]
+    return all(key in ours and key in theirs and ours[key] == theirs[key] for key in shared)
+
+
+def _has_errors(metric: str) -> bool:
+    return load_names().metrics.get(metric, MetricName()).errors
 
 
 def train_fraction(record: RunRecord) -> float:

@@ -113,7 +113,7 @@ def _answer(summary: Summary, gain: Sequence[Figure]) -> str:
             continue
         kind = "open" if interval and interval.low <= 0 <= interval.high else "up" if points > 0 else "down"
         between = shown_interval(interval, " to ") or "no interval"
-        share = "" if cut is None else f"{cut:.0f} % of errors gone" if cut > 0 else "no errors gone"
+        share = "" if cut is None else f"{cut:.0f} % of errors removed" if cut > 0 else "no errors removed"
         if cut_between := shown_interval(row.cut_interval(panel.label), " to ", sign="-"):
             share += f" ({cut_between})"
         tiles.append(
@@ -125,8 +125,8 @@ def _answer(summary: Summary, gain: Sequence[Figure]) -> str:
 
 
 def _where(panel: Panel) -> str:
-    """Data, metric and settings of a panel."""
-    text = escape(", ".join(part for part in (panel.row.data, panel.metric_title(), panel.label) if part))
+    """Metric and settings of a panel."""
+    text = escape(", ".join(part for part in (panel.metric_title(), panel.label) if part))
     return f'<small title="{text}">{text}</small>'
 
 
@@ -165,7 +165,7 @@ def _table(summary: Summary, panels: Sequence[Panel]) -> str:
     )
     first, second, *others = summary.features
     titles = [summary.titles[features] for features in summary.features]
-    headers = ["task", *titles[:2], "gain", "95 % interval", "p", "errors cut"]
+    headers = ["task", *titles[:2], "gain", "95 % interval", "p", "errors removed"]
     headers += ["paper"] * with_paper + titles[2:]
     lines = []
     for panel in panels:
@@ -208,7 +208,7 @@ def _paper(row: TableRow, label: str) -> str:
     names = map(short_title, row.compared)
     lines = [f"{name} {own.with_interval}" for name, own in zip(names, found, strict=True) if own]
     cut = relative_error_cut(first, second)
-    lines += [] if cut is None else [f"errors cut {cut:.1f} %"]
+    lines += [] if cut is None else [f"errors removed {cut:.1f} %"]
     below = "".join(f"<small>{escape(line)}</small>" for line in lines)
     return f"{first} → {second}{below}"
 

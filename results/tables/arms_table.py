@@ -32,7 +32,7 @@ def arms_page(table: ExperimentTable) -> tuple[list[Sheet], list[tuple[str, list
     lines = []
     for arm in table.arms:
         cells = [_cell(line, arm, interval) for line, interval in zip(table.lines, intervals[arm], strict=True)]
-        lines.append([printable(cell) for cell in [arm, *_costs(table, arm), *cells]])
+        lines.append([printable(cell) for cell in [table.titles[arm], *_costs(table, arm), *cells]])
     first = [next(filter(None, own), None) for own in zip(*intervals.values(), strict=True)]  # of each column
     notes = _notes(table, base, [(line.title, own) for line, own in zip(table.lines, first, strict=True)])
     title = f"{table.title}: scores in percent, mean±std (number of seeds)"
@@ -41,7 +41,8 @@ def arms_page(table: ExperimentTable) -> tuple[list[Sheet], list[tuple[str, list
 
 def _notes(table: ExperimentTable, base: str, found: Sequence[tuple[str, Interval | None]]) -> list[str]:
     notes = [table.note] * bool(table.note)
-    notes += [f"[low..high]: the 95 % interval of the difference to {base}"] if any(own for _, own in found) else []
+    if any(own for _, own in found):
+        notes.append(f"[low..high]: the 95 % interval of the difference to {table.titles[base]}")
     if any(_few(group) for line in table.lines for group in line.runs.groups):
         notes.append(f"{MARK}: fewer than {FEW_SEEDS} seeds")
     notes += interval_legend(found)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from results.analysis.interval import FEW_SEEDS, Interval, has_numpy
 from results.analysis.names import controls_legend, short_title
+from results.analysis.panels import Panel, panels_of
 from results.analysis.paper_scores import load_paper
 from results.analysis.rows import WARNED, Group, Summary, TableRow
 from results.analysis.verdict import verdict, verdict_legend, verdicts
@@ -19,10 +20,12 @@ GAIN_COLUMNS = {
     "gain": ("gain", "r"),
     "interval": ("95 %\ninterval", "l"),
     "p": ("p", "r"),
-    "cut": ("error\ncut", "r"),
-    "paper cut": ("paper\ncut", "r"),
+    "cut": ("errors\nremoved", "r"),
+    "paper cut": ("paper\nremoved", "r"),
 }
-OPTIONAL = [GAIN_COLUMNS[name][0] for name in ("interval", "p", "paper cut")]  # left out if empty, and the verdicts
+# Left out if empty, and so are verdicts.
+OPTIONAL = ["settings", *(GAIN_COLUMNS[name][0] for name in ("interval", "p", "cut", "paper cut"))]
+ERRORS_REMOVED = "errors removed: the share of the baseline's errors (100 less its score) that is gone"
 TITLES = {
     "failed": "Failed runs",
     "empty": "Commands that fill the empty cells",
@@ -34,53 +37,82 @@ TITLES = {
 
 @dataclass(frozen=True)
 class Sheet:
-    """Cells to lay out: `columns` are (header, alignment), a header may have two lines."""
+    """Cells to lay out.
+
+    Attributes:
+        title: What it shows.
+        columns: (header, alignment); a header may have several lines.
+        lines: The cells of each line.
+        signs: For each line the sign of its gain, 0 if its interval includes 0; none where no gain is shown.
+    """
 
     title: str
     columns: Sequence[tuple[str, str]]
     lines: Sequence[Sequence[str]]
+    signs: Sequence[int] = ()
 
 
 def sheets(summary: Summary) -> list[Sheet]:
     """The main table; a second one of runs with other settings, if there are any; the expected best of n."""
-    first, second, *others = map(printable, summary.features)
-    head = [("data", "l"), ("task", "l"), ("metric", "l")]
-    arms = [(first, "l"), (second, "l")]
+    first, others = shown_panels(summary)
+    found = [_wide_sheet("Test scores in percent: mean±std (number of seeds)", first, summary)]
+    if others:
+        found.append(_wide_sheet("Other settings", others, summary, with_paper=False))
+    return [*found, *best_sheets(summary)]
+
+
+def shown_panels(summary: Summary) -> tuple[list[Panel], list[Panel]]:
+    """The panels of the main table, and the others; a row that has failed runs alone has a panel without scores."""
+    split = [panels_of(row) for row in summary.rows]
+    first = [panel for row, (own, _) in zip(summary.rows, split, strict=True) for panel in own or [Panel(row)]]
+    return first, [panel for _, own in split for panel in own]
+
+
+def _wide_sheet(title: str, panels: Sequence[Panel], summary: Summary, *, with_paper: bool = True) -> Sheet:
+    """All columns that are not empty."""
+    first, second, *others = (printable(summary.titles[features]) for features in summary.features)
     short = list(map(short_title, summary.compared))
-    tail = [*GAIN_COLUMNS.values(), *((name + VERDICT, "l") for name in short), *((name, "l") for name in others)]
     paper = [(f"paper\n{name}", "l") for name in short]
-    main = [paper[0], arms[0], paper[1], arms[1]] if summary.with_paper else arms
-    found = [
-        _without_empty_columns(
-            "Test scores in percent: mean±std (number of seeds)",
-            [*head, *main, *tail],
-            [_main_line(row, summary) for row in summary.rows],
-        )
-    ]
-    if lines := [_settings_line(row, label, summary) for row in summary.rows for label in row.labels]:
-        found.append(_without_empty_columns("Other settings", [*head, ("settings", "l"), *arms, *tail], lines))
-    return [*found, *_best_sheet(summary)]
+    arms = [(first, "l"), (second, "l")]
+    with_paper = with_paper and summary.with_paper
+    columns = [("task", "l"), ("metric", "l"), ("settings", "l")]
+    columns += [paper[0], arms[0], paper[1], arms[1]] if with_paper else arms
+    columns += [*GAIN_COLUMNS.values(), *((name + VERDICT, "l") for name in short), *((name, "l") for name in others)]
+    lines = []
+    for panel in panels:
+        row, scores = panel.row, [shown_score(group) if group else EMPTY for group in compared_groups(panel, summary)]
+        cells = [panel.task, panel.metric_title() or EMPTY, panel.label or EMPTY]
+        for arm, score in zip(summary.compared, scores, strict=False):
+            cells += [_paper(row, arm), score] if with_paper else [score]
+        lines.append([*cells, *gain_cells(row, panel.label), *scores[2:]])
+    return _without_empty_columns(title, columns, lines, list(map(gain_sign, panels)))
 
 
-def _without_empty_columns(title: str, columns: Sequence[tuple[str, str]], lines: Sequence[Sequence[str]]) -> Sheet:
+def compared_groups(panel: Panel, summary: Summary) -> list[Group | None]:
+    """The panel's group of each arm of the summary; of the first one, the baseline that the gain is over."""
+    found = [panel.row.group(features, panel.label) for features in summary.features]
+    pair = panel.row.pair(panel.label)
+    return [*pair, *found[2:]] if pair else found
+
+
+def gain_sign(panel: Panel) -> int:
+    """1 or -1 for a gain whose interval excludes 0, else 0."""
+    return interval_sign(panel.row.interval(panel.label))
+
+
+def interval_sign(interval: Interval | None) -> int:
+    """The side of 0 on which the interval is; 0 if it includes 0, or there is none."""
+    return 0 if interval is None else (interval.low > 0) - (interval.high < 0)
+
+
+def _without_empty_columns(
+    title: str, columns: Sequence[tuple[str, str]], lines: Sequence[Sequence[str]], signs: Sequence[int] = ()
+) -> Sheet:
     """The sheet without empty optional columns."""
     headers = [header for header, _ in columns]
     optional = [header in OPTIONAL or header.endswith(VERDICT) for header in headers]
     kept = [i for i in range(len(columns)) if not optional[i] or any(line[i] != EMPTY for line in lines)]
-    return Sheet(title, [columns[i] for i in kept], [[printable(line[i]) for i in kept] for line in lines])
-
-
-def _main_line(row: TableRow, summary: Summary) -> list[str]:
-    def cell(features: str) -> str:
-        group = row.group(features)
-        apart = any(g.features == features and g.label for g in row.groups)
-        return shown_score(group) if group else "below" if apart else EMPTY
-
-    first, second, *others = summary.features
-    arms = [cell(first), cell(second)]
-    if summary.with_paper:
-        arms = [_paper(row, first), arms[0], _paper(row, second), arms[1]]
-    return [row.data, row.task, row.metric or EMPTY, *arms, *gain_cells(row, ""), *map(cell, others)]
+    return Sheet(title, [columns[i] for i in kept], [[printable(line[i]) for i in kept] for line in lines], signs)
 
 
 def _paper(row: TableRow, arm: str) -> str:
@@ -89,13 +121,6 @@ def _paper(row: TableRow, arm: str) -> str:
         return "n/a"
     std = row.paper.std.get(arm)
     return f"{row.paper.scores[arm]}{'' if std is None else f'±{std:.2f}'}"
-
-
-def _settings_line(row: TableRow, label: str, summary: Summary) -> list[str]:
-    groups = {name: row.group(name, label) for name in summary.features}
-    metric = next(group.metric for group in groups.values() if group)
-    scores = [shown_score(group) if group else EMPTY for group in groups.values()]
-    return [row.data, row.task, metric, label, *scores[:2], *gain_cells(row, label), *scores[2:]]
 
 
 def gain_cells(row: TableRow, label: str) -> list[str]:
@@ -133,19 +158,19 @@ def shown_p(interval: Interval | None) -> str:
     return "<0.001" if interval.p < 0.001 else f"{interval.p:.3f}"
 
 
-def _best_sheet(summary: Summary) -> list[Sheet]:
+def best_sheets(summary: Summary) -> list[Sheet]:
     """The expected best dev score of n seeds, if requested."""
     if summary.best_of is None:
         return []
     lines = []
     for row in summary.rows:
-        for label in dict.fromkeys(group.label for group in row.groups):
-            groups = [row.group(features, label) for features in summary.features]
+        for panel in (Panel(row, label) for label in dict.fromkeys(group.label for group in row.groups)):
+            groups = [row.group(features, panel.label) for features in summary.features]
             found = [group.best_of(summary.best_of) if group else None for group in groups]
             scores = [EMPTY if score is None else f"{score:.2f}" for score in found]
-            lines.append([row.data, row.task, row.metric, label or "plain", *scores])
-    columns = [("data", "l"), ("task", "l"), ("metric", "l"), ("settings", "l")]
-    columns += [(printable(features), "r") for features in summary.features]
+            lines.append([panel.task, panel.metric_title(), panel.label or EMPTY, *scores])
+    columns = [("task", "l"), ("metric", "l"), ("settings", "l")]
+    columns += [(printable(title), "r") for title in summary.titles.values()]
     title = f"Dev scores in percent: expected best of {summary.best_of} seeds"
     return [_without_empty_columns(title, columns, lines)]
 
@@ -174,22 +199,25 @@ def findings_sections(findings: Sequence[Finding], notes: Sequence[str]) -> list
 
 def legend(summary: Summary) -> list[str]:
     """Explains the columns that the table has."""
-    legend = [*_interval_legend(summary), *folds_legend((f"{row.data} {row.task}", row) for row in summary.rows)]
-    legend += controls_legend(summary.features)
+    panels = [Panel(row, label) for row in summary.rows for label in ["", *row.labels]]
+    legend = [*panels_legend(panels), *controls_legend(summary.features)]
     if summary.with_paper and any(verdict(group, row.paper) for row in summary.rows for group in row.groups):
         legend.append(f"vs paper: {verdict_legend()}")
-    if summary.best_of is not None:
-        legend.append(
-            f"expected best of {summary.best_of}: the mean of the highest of {summary.best_of} dev scores drawn from "
-            f"the seeds (Dodge et al. 2019); {EMPTY} where fewer were run"
-        )
+    legend += best_legend(summary)
     if summary.with_paper and any(row.paper is None for row in summary.rows):
         names = ", ".join(load_paper().comparable_data)
         legend.append(f"n/a: the paper's numbers are for its own data (data={names}) and tasks")
     for row in summary.rows:
         if summary.with_paper and row.paper and row.paper.split != "test":
-            legend.append(f"{row.task}: the paper's {row.paper.split} scores, on the examples that we test on")
+            legend.append(f"{Panel(row).task}: the paper's {row.paper.split} scores, on the examples that we test on")
     return legend
+
+
+def best_legend(summary: Summary) -> list[str]:
+    """Explains the expected best of n, if it is shown."""
+    n = summary.best_of
+    text = f"expected best of {n}: the mean of the highest of {n} dev scores drawn from the seeds (Dodge et al. 2019)"
+    return [] if n is None else [f"{text}; {EMPTY} where fewer were run"]
 
 
 def folds_legend(rows: Iterable[tuple[str, TableRow]]) -> list[str]:
@@ -203,11 +231,11 @@ def folds_legend(rows: Iterable[tuple[str, TableRow]]) -> list[str]:
     ]
 
 
-def _interval_legend(summary: Summary) -> list[str]:
-    """Explains how the intervals were computed, with the names of rows if there are several ways."""
-    pairs = [(row, label) for row in summary.rows for label in ["", *row.labels] if row.pair(label)]
-    found = [(f"{row.data} {row.task} {label}".rstrip(), row.interval(label)) for row, label in pairs]
+def panels_legend(panels: Sequence[Panel]) -> list[str]:
+    """Explains how gains and intervals were computed, with the names of panels if there are several ways."""
+    found = [(panel.title, panel.row.interval(panel.label)) for panel in panels if panel.row.pair(panel.label)]
     lines = interval_legend(found)
+    lines += [ERRORS_REMOVED] * any(panel.row.error_cut(panel.label) is not None for panel in panels)
     if found and not has_numpy():
         lines.append("no intervals over test examples: numpy is not installed (pip install numpy)")
     elif without := [name for name, interval in found if interval is None]:
@@ -215,7 +243,7 @@ def _interval_legend(summary: Summary) -> list[str]:
             f"no interval ({', '.join(without)}): examples.json is missing or of other examples, and seeds alone need "
             "two in an arm"
         )
-    return lines
+    return lines + folds_legend({panel.row.task + panel.row.data: (panel.task, panel.row) for panel in panels}.values())
 
 
 def _named(names: Sequence[str]) -> str:

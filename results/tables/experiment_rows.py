@@ -3,10 +3,11 @@
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 from results.analysis.aggregate import failure_text, groups_of, scored_runs
-from results.analysis.names import task_title
+from results.analysis.names import common_title, task_title
 from results.analysis.paper_scores import PaperScore, load_paper
 from results.analysis.row_warnings import row_warnings
 from results.analysis.rows import Group, TableRow
@@ -61,6 +62,15 @@ class ExperimentTable:
     note: str = ""
     by_arm: bool = False
     costs: Mapping[str, ArmCost] = field(default_factory=dict)
+
+    @cached_property
+    def titles(self) -> dict[str, str]:
+        """The arms' names for people; an arm that is not named like its features keeps the name in the file."""
+        found = {}
+        for arm in self.arms:
+            records = [group.records[0] for line in self.lines if (group := line.runs.group(arm))]
+            found[arm] = common_title(arm, (record for record in records if record.identity.features == arm))
+        return found
 
 
 def fill(collection: Collection, experiment: Experiment, runs_dir: Path | None = None) -> ExperimentTable:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from results.analysis.names import controls_legend
+from results.analysis.names import arm_title, controls_legend, metric_title
 from results.analysis.verdict import verdict, verdict_legend
 from results.records.printing import printable
 from results.tables.arms_table import arms_page
@@ -19,6 +19,7 @@ from results.tables.cells import (
     folds_legend,
     gain_cells,
     interval_legend,
+    interval_sign,
     shown_score,
 )
 from results.tables.experiment_rows import ExperimentLine, ExperimentTable
@@ -43,18 +44,19 @@ def experiment_page(
     if table.by_arm:
         return arms_page(table)
     printed = [arm for arm in table.arms if any(arm in line.paper for line in table.lines)]
+    titles = {arm: printable(title) for arm, title in table.titles.items()}
     columns = [("row", "l"), ("metric", "l")]
     for arm in table.arms:
-        columns += [(f"paper\n{printable(arm)}", "l")] * (arm in printed) + [(printable(arm), "l")]
+        columns += [(f"paper\n{printable(arm_title(arm))}", "l")] * (arm in printed) + [(titles[arm], "l")]
     with_gain = any(line.paper_gain is not None for line in table.lines)
     columns += [("paper\ngain", "r")] * with_gain
     columns += [GAIN_COLUMNS[name] for name in GAINS] if table.compared else []
     verdicts = [{arm: verdict(line.runs.group(arm), line.runs.paper) for arm in table.arms} for line in table.lines]
     judged = [arm for arm in table.arms if any(own[arm] for own in verdicts)]
-    columns += [(f"{arm}{VERDICT}", "l") for arm in map(printable, judged)]
+    columns += [(f"{titles[arm]}{VERDICT}", "l") for arm in judged]
     lines = []
     for line, own in zip(table.lines, verdicts, strict=True):
-        cells = [line.title, f"{line.spec.split} {_metric(line)}".removeprefix("test ")]
+        cells = [line.title, f"{line.spec.split} {_metric_title(line)}".removeprefix("test ")]
         for arm in table.arms:
             group = line.runs.group(arm)
             cells += [_paper(line, arm)] * (arm in printed) + [shown_score(group) if group else EMPTY]
@@ -75,12 +77,17 @@ def experiment_page(
             notes.append(f"{line.title}: the paper's {line.runs.paper.split} scores, on the examples that we test on")
     if separate := [line.title for line in table.lines if line.runs.labels]:
         notes.append(f"{', '.join(separate)}: runs under different settings, which have no mean; see the notes")
-    return [Sheet(printable(title), columns, lines)], findings_sections(table.findings, notes)
+    signs = [interval_sign(line.runs.interval()) for line in table.lines] if table.compared else []
+    return [Sheet(printable(title), columns, lines, signs)], findings_sections(table.findings, notes)
 
 
 def _metric(line: ExperimentLine) -> str:
     printed = line.runs.paper.metric if line.runs.paper else EMPTY
     return line.spec.metric or line.runs.metric or printed
+
+
+def _metric_title(line: ExperimentLine) -> str:
+    return metric_title(_metric(line), line.runs.groups[0].records[0] if line.runs.groups else None)
 
 
 def _paper(line: ExperimentLine, arm: str) -> str:

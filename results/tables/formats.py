@@ -2,6 +2,7 @@
 
 import csv
 import io
+import itertools
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +13,7 @@ from results.analysis.names import default_pair
 from results.analysis.paper_scores import relative_error_cut
 from results.analysis.rows import Group, Summary, TableRow
 from results.analysis.verdict import verdict
-from results.tables.cells import TITLES, Sheet, sections, sheets
+from results.tables.cells import EMPTY, GAIN_COLUMNS, TITLES, Sheet
 
 Sections = Sequence[tuple[str, Sequence[str]]]  # text below the tables: (title, lines)
 
@@ -44,23 +45,9 @@ def _as_tex(found: Sequence[Sheet], below: Sections) -> str:
 LAYOUTS: Mapping[str, Callable[[Sequence[Sheet], Sections], str]] = {
     "text": _as_text,
     "md": _as_markdown,
+    "markdown": _as_markdown,
     "tex": _as_tex,
 }
-
-
-def to_text(summary: Summary) -> str:
-    """The table for a plain terminal, with notes below."""
-    return _as_text(sheets(summary), sections(summary))
-
-
-def to_markdown(summary: Summary) -> str:
-    """The table in GitHub's Markdown; commands in a code block, for copying."""
-    return _as_markdown(sheets(summary), sections(summary))
-
-
-def to_tex(summary: Summary) -> str:
-    """The table as LaTeX tabulars, with notes as comments."""
-    return _as_tex(sheets(summary), sections(summary))
 
 
 def to_csv(summary: Summary) -> str:
@@ -103,15 +90,8 @@ def to_json(summary: Summary) -> str:
     return json.dumps([_json_row(row, summary) for row in summary.rows], indent=2, ensure_ascii=False) + "\n"
 
 
-FORMATS: Mapping[str, Callable[[Summary], str]] = {
-    "text": to_text,
-    "md": to_markdown,
-    "csv": to_csv,
-    "tex": to_tex,
-    "json": to_json,
-}
-# Machine-readable formats: notes are written to stderr instead.
-MACHINE_FORMATS = ("csv", "json")
+# Formats for programs: everything, with the keys of tasks and features; notes are written to stderr instead.
+MACHINE_FORMATS: Mapping[str, Callable[[Summary], str]] = {"csv": to_csv, "json": to_json}
 
 
 def _json_row(row: TableRow, summary: Summary) -> dict[str, object]:
@@ -179,17 +159,27 @@ def clean(number: float | None) -> float | None:
 
 
 def _text_sheet(sheet: Sheet) -> str:
-    height = max(len(header.split("\n")) for header, _ in sheet.columns)
-    headers = [(header.split("\n") + [""] * height)[:height] for header, _ in sheet.columns]
-    grid = [list(line) for line in zip(*headers, strict=True)] + [list(line) for line in sheet.lines]
-    widths = [max(map(len, column)) for column in zip(*grid, strict=True)]
+    headers, lines, widths = _grid(sheet)
 
     def laid_out(line: Sequence[str]) -> str:
         cells = zip(line, widths, sheet.columns, strict=True)
         return "  ".join(c.rjust(w) if align == "r" else c.ljust(w) for c, w, (_, align) in cells).rstrip()
 
-    rule = "-" * (sum(widths) + 2 * (len(widths) - 1))
-    return "\n".join([sheet.title, "", *map(laid_out, grid[:height]), rule, *map(laid_out, grid[height:])])
+    return "\n".join([sheet.title, "", *map(laid_out, headers), "-" * text_width(sheet), *map(laid_out, lines)])
+
+
+def text_width(sheet: Sheet) -> int:
+    """How many columns of a terminal the sheet takes as text."""
+    widths = _grid(sheet)[2]
+    return sum(widths) + 2 * (len(widths) - 1)
+
+
+def _grid(sheet: Sheet) -> tuple[list[list[str]], Sequence[Sequence[str]], list[int]]:
+    """The lines of the headers, the lines below them, and the widths of the columns."""
+    height = max(len(header.split("\n")) for header, _ in sheet.columns)
+    headers = [(header.split("\n") + [""] * height)[:height] for header, _ in sheet.columns]
+    above = [list(line) for line in zip(*headers, strict=True)]
+    return above, sheet.lines, [max(map(len, column)) for column in zip(*above, *sheet.lines, strict=True)]
 
 
 def _markdown_sheet(sheet: Sheet) -> str:
@@ -208,19 +198,44 @@ def _markdown(text: str) -> str:
 
 
 def _tex_sheet(sheet: Sheet) -> str:
+    """Units are in the headers; small, with narrow gaps, so that the core table fits a page."""
+
     def line(cells: Sequence[str]) -> str:
         return " & ".join(map(_tex, cells)) + r" \\"
 
-    align = "".join(align for _, align in sheet.columns)
-    headers = [header.replace("\n", " ") for header, _ in sheet.columns]
-    body = [line(cells) for cells in sheet.lines]
-    top = [f"% {sheet.title}", rf"\begin{{tabular}}{{{align}}}", r"\toprule", line(headers), r"\midrule"]
-    return "\n".join([*top, *body, r"\bottomrule", r"\end{tabular}"])
+    units = [_unit(header, cells) for (header, _), *cells in zip(sheet.columns, *sheet.lines, strict=True)]
+    columns = [
+        (f"{header}\n({unit})" if unit else header, align)
+        for (header, align), unit in zip(sheet.columns, units, strict=True)
+    ]
+    headers, _, _ = _grid(Sheet("", columns, []))
+    body = [line([_tex_cell(cell, unit) for cell, unit in zip(cells, units, strict=True)]) for cells in sheet.lines]
+    align = "".join(align for _, align in columns)
+    top = [f"% {sheet.title}", r"{\small\setlength{\tabcolsep}{4pt}", rf"\begin{{tabular}}{{{align}}}", r"\toprule"]
+    return "\n".join([*top, *map(line, headers), r"\midrule", *body, r"\bottomrule", r"\end{tabular}}"])
 
 
+def _unit(header: str, cells: Sequence[str]) -> str:
+    """The unit of a column: that of its cells, points for gains, percent for scores; empty for names and verdicts."""
+    if any(_SCORE.match(cell) for cell in cells):
+        return "%"
+    return "points" if header in (GAIN_COLUMNS["gain"][0], GAIN_COLUMNS["interval"][0]) else ""
+
+
+def _tex_cell(cell: str, unit: str) -> str:
+    return "--" if cell == EMPTY else cell.replace("..", " to ").replace("%", "" if unit == "%" else "%")
+
+
+_SCORE = re.compile(r"\d+\.\d\d(±| |$)|-?\d+\.\d%")  # or a share of errors
 _TEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$"}
+_TEX |= {"†": r"\textdagger{}", "‡": r"\textdaggerdbl{}", "·": r"$\cdot$"}
+_TEX |= {character: f"${character}$" for character in "<>|"}
 _TEX |= {character: f"\\{character}" for character in "&%$#_{}"}
+_SIGNS = re.compile(r"(?<![^\s(])[+-](?=\d)")  # of numbers: no hyphens
 
 
 def _tex(text: str) -> str:
-    return "".join(_TEX.get(character, character) for character in text)
+    parts = _SIGNS.split(text)
+    signs = [f"${sign}$" for sign in _SIGNS.findall(text)]
+    escaped = ["".join(_TEX.get(character, character) for character in part) for part in parts]
+    return "".join(part + sign for part, sign in itertools.zip_longest(escaped, signs, fillvalue=""))

@@ -9,11 +9,10 @@ from results.analysis.panels import Panel, split_panels
 from results.analysis.paper_scores import distance, load_paper
 from results.analysis.rows import MINI, Group, Summary, TableRow, column_order
 from results.analysis.verdict import verdict_legend, verdicts
-from results.records.identity import flattened
-from results.tables.cells import interval_legend, shown_interval, shown_p
+from results.tables.cells import ERRORS_REMOVED, interval_legend, shown_interval, shown_p
 from results.tables.rerun_commands import commands_of, commit_of
 
-GAIN_HEADERS = ("gain, 95 % interval", "errors cut, 95 % interval")
+GAIN_HEADERS = ("gain, 95 % interval", "errors removed, 95 % interval")
 
 
 @dataclass(frozen=True)
@@ -33,14 +32,20 @@ def readme_table(summary: Summary) -> str:
     """README's first table: one line for each task at full size. The mini data have a table in the demo section."""
     panels = [panel for panel in split_panels(summary.rows)[0] if panel.row.data != MINI]
     arms = default_pair()
-    records = {group.features: group.records[0] for panel in panels for group in panel.groups}
-    headers = ["task", *(arm_title(arm, records.get(arm)) for arm in arms), GAIN_HEADERS[0], "paper"]
+    headers = ["task", *_titles(panels, arms), GAIN_HEADERS[0], "paper"]
     lines = []
     for panel in panels:
         scores = [_score(panel.row.group(arm, panel.label)) for arm in arms]
         lines.append([_name(panel), *scores, _gain(panel), _paper(panel.row)])
     notes = " ".join(f"{line[0].upper()}{line[1:]}." for line in ["mean ± std (seeds)", *_interval_lines(panels)])
     return f"{Grid(headers, lines)}\n\n{notes}\n"
+
+
+def _titles(panels: Sequence[Panel], arms: Sequence[str]) -> list[str]:
+    """The arms' names for people."""
+    groups = [group for panel in panels for group in panel.groups]
+    records = {group.features: group.records[0] for group in reversed(groups)}
+    return [arm_title(arm, records.get(arm)) for arm in arms]
 
 
 def arms_of_panels(panels: Sequence[Panel]) -> list[str]:
@@ -59,8 +64,9 @@ def table_panels(summary: Summary) -> tuple[list[Panel], list[Panel]]:
 def gain_table(panels: Sequence[Panel]) -> Grid:
     """The two arms and the gain, next to the paper's numbers."""
     arms = default_pair()
-    headers = ["task", *arms, GAIN_HEADERS[0], "p", GAIN_HEADERS[1], "paper", "its cut"]
-    headers += [f"{features} to paper's" for features in arms] + [f"{arms[0]} to the band"]
+    titles = _titles(panels, arms)
+    headers = ["task", *titles, GAIN_HEADERS[0], "p", GAIN_HEADERS[1], "paper", "it removed"]
+    headers += [f"{title} to paper's" for title in titles] + [f"{titles[0]} to the band"]
     lines = []
     for panel in panels:
         row, scores = panel.row, [_score(panel.row.group(features, panel.label)) for features in arms]
@@ -76,8 +82,8 @@ def controls_table(panels: Sequence[Panel], arms: Sequence[str]) -> Grid:
     for panel in panels:
         scores = [_score(panel.row.group(features, panel.label)) for features in arms]
         lines.append([_name(panel), *scores, _gain(panel), _p(panel), _error_cut(panel)])
-    first, second = panels[0].row.compared
-    return Grid(["task", *arms, f"{second} over {first}", "p", GAIN_HEADERS[1]], lines)
+    first, second = _titles(panels, panels[0].row.compared)
+    return Grid(["task", *_titles(panels, arms), f"{second} over {first}", "p", GAIN_HEADERS[1]], lines)
 
 
 def other_metrics_table(panels: Sequence[Panel]) -> Grid:
@@ -90,7 +96,7 @@ def other_metrics_table(panels: Sequence[Panel]) -> Grid:
         for metric in sorted({metric for scores in found for metric in scores} - {panel.metric}):
             cells = [_spread(group.scores_by("test", metric)) if group else "" for group in groups]
             lines.append([_name(panel, metric), *cells])
-    return Grid(["task", *arms], lines)
+    return Grid(["task", *_titles(panels, arms)], lines)
 
 
 def variants_table(panels: Sequence[Panel]) -> Grid:
@@ -103,7 +109,8 @@ def variants_table(panels: Sequence[Panel]) -> Grid:
         means = " → ".join(f"{statistics.fmean(own):.2f}" for own in dev if own)
         scores = list(map(_score, groups))
         lines.append([_name(panel), means, *scores[:2], _gain(panel), _error_cut(panel), *scores[2:]])
-    return Grid(["task, settings", "dev", *arms[:2], *GAIN_HEADERS, *arms[2:]], lines)
+    titles = _titles(panels, arms)
+    return Grid(["task, settings", "dev", *titles[:2], *GAIN_HEADERS, *titles[2:]], lines)
 
 
 def panels_comparing(panels: Sequence[Panel], compared: tuple[str, str], arms: Sequence[str]) -> list[Panel]:
@@ -116,29 +123,12 @@ def panels_comparing(panels: Sequence[Panel], compared: tuple[str, str], arms: S
 
 
 def _with_baseline(panel: Panel) -> Panel:
-    """Adds the baseline that has equal settings apart from parts that it lacks, if the panel has no baseline.
-
-    Its label may differ: where a task's defaults differ between the arms, giving one the other's value is a changed
-    setting for it, but the default for the other.
-    """
-    row = panel.row
-    first, second = default_pair()
-    own = next((group for group in panel.groups if group.features == second), None)
-    if own is None or row.group(first, panel.label):
+    """Adds the baseline that the gain is over, if it has another label than the panel."""
+    row, pair = panel.row, panel.row.pair(panel.label)
+    if pair is None or row.group(pair[0].features, panel.label):
         return panel
-    like_it = [group for group in row.groups if group.features == first and _equal_settings(group, own)]
-    if len(like_it) != 1:
-        return panel
-    baseline = replace(like_it[0], settings=own.settings)
+    baseline = replace(pair[0], settings=pair[1].settings)
     return replace(panel, row=replace(row, groups=[*row.groups, baseline], _intervals={}))
-
-
-def _equal_settings(baseline: Group, own: Group) -> bool:
-    """Whether settings changed in either have equal values in both, apart from parts that the baseline lacks."""
-    first, second = (flattened(group.records[0].config) for group in (baseline, own))
-    changed = {**baseline.settings, **own.settings}.keys()
-    shared = [key for key in changed if key in first or not key.startswith("features.")]
-    return all(key in first and key in second and first[key] == second[key] for key in shared)
 
 
 def _name(panel: Panel, metric: str = "") -> str:
@@ -204,7 +194,7 @@ def table_legend(panels: Sequence[Panel], band: str) -> str:
     """Explains the columns that the tables of these panels have, with this text on the band."""
     lines = [
         *_interval_lines(panels),
-        "errors cut: the share of the baseline's errors (100 less its score) that is gone",
+        ERRORS_REMOVED,
     ]
     if any(panel.row.paper for panel in panels):
         lines += [f"to paper's: {verdict_legend()}", band]

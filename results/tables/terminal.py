@@ -1,4 +1,4 @@
-"""The results table on a terminal, drawn with rich: gain and verdict in colour."""
+"""The results table on a terminal, drawn with rich: verdicts and gains that their intervals resolve are in colour."""
 
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -6,7 +6,7 @@ from typing import TextIO
 
 from results.tables.cells import EMPTY, GAIN_COLUMNS, VERDICT, Sheet
 
-NAMES = ("data", "task", "row", "metric", "settings")  # the columns that name a line
+NAMES = ("task", "row", "metric", "settings")  # the columns that name a line
 
 
 def can_draw(stream: TextIO) -> bool:
@@ -44,29 +44,31 @@ def _print_sheet(sheet: Sheet) -> None:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), collapse_padding=True)
     for header, align in sheet.columns:
         table.add_column(Text(header), justify="right" if align == "r" else "left", no_wrap=True)
-    for line in sheet.lines:
+    signs = sheet.signs or [0] * len(sheet.lines)
+    for line, sign in zip(sheet.lines, signs, strict=True):
         cells = list(zip(sheet.columns, line, strict=True))
-        table.add_row(*(Text(cell, style=_style(column, cell)) for column, cell in cells))
+        table.add_row(*(Text(cell, style=_style(column, cell, sign)) for column, cell in cells))
     if Measurement.get(console, console.options.update(max_width=10_000), table).maximum <= console.width:
         console.print(table)
         return
-    for line in sheet.lines:
+    for line, sign in zip(sheet.lines, signs, strict=True):
         cells = list(zip(sheet.columns, line, strict=True))
         console.print()
         console.print(Text("  ".join(cell for (header, _), cell in cells if header in NAMES), style="bold underline"))
         block = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1))
         for column, cell in cells:
             if column[0] not in NAMES and cell != EMPTY:
-                block.add_row(Text(column[0].replace("\n", " "), style="dim"), Text(cell, style=_style(column, cell)))
+                name = Text(column[0].replace("\n", " "), style="dim")
+                block.add_row(name, Text(cell, style=_style(column, cell, sign)))
         console.print(block)
 
 
-def _style(column: tuple[str, str], cell: str) -> str:
-    """The colour of a cell: gains by sign, verdicts by kind, others plain."""
-    if cell in (EMPTY, "n/a", "below"):
+def _style(column: tuple[str, str], cell: str, sign: int) -> str:
+    """The colour of a cell: gains that their interval resolves by sign, verdicts by kind, others plain."""
+    if cell in (EMPTY, "n/a"):
         return "dim"
     if column == GAIN_COLUMNS["gain"]:
-        return "bold green" if cell.startswith("+") else "bold red"
+        return {1: "bold green", -1: "bold red"}.get(sign, "")
     if column[0].endswith(VERDICT):
         return {"short": "yellow", "equivalent": "green", "above": "green"}.get(cell.rsplit(" ", 1)[-1], "")
     return ""

@@ -133,7 +133,7 @@ class TestIncomplete:
         assert row.group("glove", "fold=0,2").scores == pytest.approx([harmonic(partial)])
         assert row.group("glove", "fold=0,2").cut
         out = run_table(capsys, "--runs", tmp_path)[1]
-        assert "books coref: the score of a seed is over the test examples of all 3 folds together" in out
+        assert "books Coref: the score of a seed is over the test examples of all 3 folds together" in out
         score = f"{harmonic(partial):.2f}"
         assert f"books coref glove seed 2 fold=0,2: 2 of 3 folds, f1 {score} over their examples alone" in out
 

@@ -8,7 +8,7 @@ import pytest
 
 import results.report.__main__
 import results.status
-from results.analysis.names import NAMES, default_pair, load_names, metric_of, task_title
+from results.analysis.names import NAMES, arm_title, common_title, default_pair, load_names, metric_of, task_title
 from results.records.metric import Metric, Ratio
 from results.records.record import write_examples, write_record
 from results.report.figures import PALETTE
@@ -111,10 +111,10 @@ class TestUsersOwn:
 
     def test_the_table_computes_their_gain_and_interval(self, capsys, runs):
         """By hand: 6 + 7 of 15 and 11 + 12 of 15 hits, so 33.33 points."""
-        status, out, err = run_table(capsys, "--runs", runs, "--compare", "mywords", "mybilm", "--check")
+        status, out, err = run_table(capsys, "--runs", runs, "--compare", "mywords", "mybilm", "--check", "--wide")
         assert (status, "nothing is wrong" in err) == (0, True)
         (line,) = [line for line in out.splitlines() if line.startswith("mine")]
-        assert line.split()[:3] == ["mine", "toxicity", "hits"]
+        assert line.split()[:4] == ["mine", "Toxicity", "hit", "rate"]
         assert "43.33±4.71 (2)" in line
         assert "76.67±4.71 (2)" in line
         assert "+33.33" in line
@@ -133,7 +133,7 @@ class TestUsersOwn:
         arguments = ["--runs", str(runs), "--out", str(out), "--compare", "mywords", "mybilm"]
         assert results.report.__main__.main(arguments) == 0
         page = out.read_text()
-        assert "<h3>Toxicity<small" in page
+        assert "<h3>mine Toxicity<small" in page
         assert "Test hit rate of every run" in page
         assert "<th>mywords</th><th>My biLM</th>" in page
         assert ">My biLM</text>" in page, "in figures"
@@ -151,6 +151,15 @@ def test_titles_by_data():
     assert task_title("mine", "toxicity", titled) == "mine Toxicity"
 
 
+def test_the_title_of_an_arm_ends_with_its_size():
+    record = replace(make_record(), config={"features": {"words": {"dim": 300}}})
+    assert arm_title("glove", record) == "GloVe 300-d"
+    assert arm_title("glove") == "GloVe"
+    assert common_title("glove", [record, make_record()]) == "GloVe", "two sizes in one column"
+    assert arm_title("elmo_random") == "untrained biLM (control)"
+    assert arm_title("elmo features.elmo.layers=last") == "+ ELMo features.elmo.layers=last"
+
+
 def test_the_table_says_what_a_control_shows(tmp_path, capsys):
     """Of the arms that are shown, and of no other."""
     shows = {
@@ -163,5 +172,5 @@ def test_the_table_says_what_a_control_shows(tmp_path, capsys):
         save(tmp_path, make_record(features=features))
     _, out, _ = run_table(capsys, "--runs", tmp_path)
     text = " ".join(out.split())
-    assert f"elmo_layer0: {shows.pop('elmo_layer0')}" in text
+    assert f"biLM without context (control): {shows.pop('elmo_layer0')}" in text
     assert not any(line in text for line in shows.values())

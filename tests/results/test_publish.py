@@ -424,9 +424,7 @@ class TestTables:
         for features in ("glove", "elmo"):
             save_run(tmp_path / "snli", 50, data="standin", task="snli", features=features)
         first, _, _ = self.page(tmp_path / "snli", root)
-        assert (
-            "| SNLI, stand-in training set, accuracy | 50.00 (1) | 50.00 (1) | +0.00, +0.0 to +0.0† | 1.000 |" in first
-        )
+        assert "| SNLI, stand-in data, accuracy | 50.00 (1) | 50.00 (1) | +0.00, +0.0 to +0.0† | 1.000 |" in first
         assert "→" not in first
 
     def test_seeds_of_two_devices_have_a_command_each(self, runs, root):
@@ -446,7 +444,7 @@ class TestTables:
         main([str(runs)], root)
         page = (root / "results" / "tables.md").read_text()
         # 3 / sqrt(2) = 2.12; the baseline has no such score
-        assert "| task | elmo |\n| --- | --- |\n| SST-5, exact match | 31.50 ± 2.12 (2) |" in page
+        assert "| task | + ELMo |\n| --- | --- |\n| SST-5, exact match | 31.50 ± 2.12 (2) |" in page
 
     def test_a_mean_over_several_commits_is_reported(self, runs, root):
         save_run(runs, 55, task="sst5", features="elmo", seed=3, environment=replace(CLEAN, commit="b" * 40))

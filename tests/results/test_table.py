@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import re
 from dataclasses import replace
 
 import pytest
@@ -29,7 +28,7 @@ def test_limited_runs_are_marked_when_asked_for(capsys, good):
     _, out, _ = run_table(capsys, "--runs", good)
     assert "50.00" not in out
     assert "limited runs left out: 1" in out
-    _, out, _ = run_table(capsys, "--runs", good, "--include-limited")
+    _, out, _ = run_table(capsys, "--runs", good, "--include-limited", "--wide")
     (line,) = [line for line in out.splitlines() if "50.00" in line]
     assert "limit=200" in line
     assert "left out" not in out
@@ -170,7 +169,7 @@ def test_help_says_what_check_means(capsys):
 def test_the_papers_numbers_are_shown_for_its_own_data_only(capsys, tmp_path):
     save(tmp_path, make_record(60.0, data="mini"))
     save(tmp_path, make_record(70.0, data="mini", features="elmo"))
-    _, out, _ = run_table(capsys, "--runs", tmp_path)
+    _, out, _ = run_table(capsys, "--runs", tmp_path, "--wide")
     assert "90.15" not in out
     assert "92.22" not in out
     assert "n/a: the paper's numbers are for its own data (data=paper)" in out
@@ -213,8 +212,8 @@ def test_any_two_features_are_compared(capsys, tmp_path):
     assert row["gain_interval"]["low"] > 5
     assert row["relative_error_cut"] == pytest.approx(100 * 15 / 55)
     _, out, _ = run_table(capsys, "--runs", tmp_path, "--compare", "elmo", "glove")
-    header, line = out.splitlines()[2], next(line for line in out.splitlines() if line.startswith("paper"))
-    assert header.split()[3:6] == ["elmo", "glove", "gain"]
+    header, line = out.splitlines()[2], next(line for line in out.splitlines() if line.startswith("SST-5"))
+    assert header.split()[1:5] == ["+", "ELMo", "GloVe", "gain"]
     assert "-20.00" in line
     assert "51.4" not in out  # only the paper's comparison has the paper's columns
 
@@ -229,7 +228,7 @@ def test_features_without_records_are_refused_and_the_known_ones_listed(capsys, 
 def test_p_is_shown_next_to_the_interval_with_its_kind(capsys, tmp_path):
     save_pairs(tmp_path, "glove", 40)
     save_pairs(tmp_path, "elmo", 60)
-    _, out, _ = run_table(capsys, "--runs", tmp_path)
+    _, out, _ = run_table(capsys, "--runs", tmp_path, "--wide")
     assert "<0.001" in out
     assert "95 % intervals and p: over test examples, paired, and over the seeds of either arm" in out
     assert "† fewer than 3 seeds in an arm" in out
@@ -258,7 +257,7 @@ def test_without_examples_there_is_an_interval_over_seeds_from_two_on(capsys, tm
     _, out, _ = run_table(capsys, "--runs", tmp_path)
     if seeds == 1:
         assert interval is None
-        assert "no interval (paper ner): examples.json is missing" in out
+        assert "no interval (NER, CoNLL-2003): examples.json is missing" in out
     else:  # the variance of a difference of two means is 0.1^2 / 2, with two degrees of freedom
         assert interval["high"] - interval["low"] == pytest.approx(2 * 4.3027 * 0.1 / 2**0.5, abs=1e-3)
         assert "over seeds alone" in out
@@ -268,11 +267,12 @@ def test_the_verdict_is_for_the_papers_data_only(capsys, tmp_path):
     for data in ("paper", "mini", "standin"):
         save(tmp_path, make_record(90.15, data=data))
         save(tmp_path, make_record(91.39, data=data, features="elmo"))
-    _, out, _ = run_table(capsys, "--runs", tmp_path)
-    lines = {line.split()[0]: line for line in out.splitlines() if re.match(r"(paper|mini|standin) ", line)}
+    _, out, _ = run_table(capsys, "--runs", tmp_path, "--wide")
+    names = {"NER, CoNLL-2003  ": "paper", "mini NER  ": "mini", "standin NER  ": "standin"}
+    lines = {names[name]: line for line in out.splitlines() for name in names if line.startswith(name)}
     assert "+0.00 one run" in lines["paper"]
     assert "-0.83 short" in lines["paper"]
-    assert "21.0%" in lines["paper"]  # the paper's own error cut
+    assert "21.0%" in lines["paper"]  # the paper's own share
     for data in ("mini", "standin"):
         assert "paper" not in lines[data]
         assert "short" not in lines[data]
@@ -288,7 +288,7 @@ def test_best_of_n_in_text_and_json(capsys, tmp_path):
     _, out, _ = run_table(capsys, "--runs", tmp_path, "--best-of", 2)
     lines = out.splitlines()
     start = lines.index("Dev scores in percent: expected best of 2 seeds")
-    assert lines[start + 4].split() == ["paper", "ner", "f1", "plain", "87.50", "-"]  # 90 three times in four
+    assert lines[start + 4].split() == ["NER,", "CoNLL-2003", "F1", "87.50", "-"]  # 90 three times in four
     _, out, _ = run_table(capsys, "--runs", tmp_path, "--format", "json")
     features = json.loads(out)[0]["features"]
     assert features["glove"]["expected_best_dev"] == [85.0, 87.5]

@@ -241,7 +241,7 @@ def test_figures_as_svg_and_png(capsys, runs):
     for path in folder.glob("*.png"):
         assert path.read_bytes().startswith(PNG)
         assert path.stat().st_size > 3000
-    assert "Learning curves: sst5 · mini" in (folder / "curves-mini-sst5.svg").read_text(encoding="utf-8")
+    assert "Learning curves: mini SST-5" in (folder / "curves-mini-sst5.svg").read_text(encoding="utf-8")
     assert f"{len(stems)} figures, each as SVG and PNG" in capsys.readouterr().out
 
 

@@ -72,7 +72,7 @@ class TestRows:
         assert lines[2].split() == ["row", "metric", "paper", "a", "b", "paper", "c", "gain", *lines[2].split()[8:]]
         first, second = (line for line in lines[4:] if line.startswith(("wnut17", "NER", "a tenth")))
         # The mean of 40 and 44, with a deviation of 2 * sqrt(2), and 61 - 42.
-        for cell in ("f1", "40.0", "42.00±2.83 (2)", "61.00 (1)", "50.5±0.25", "+19.00"):
+        for cell in ("F1", "40.0", "42.00±2.83 (2)", "61.00 (1)", "50.5±0.25", "+19.00"):
             assert cell in first
         assert set(second.removeprefix("a tenth").split()) == {"-"}
         assert all(f"{score}.00" not in out for score in (11, 12, 13, 14))
@@ -148,7 +148,7 @@ class TestRows:
         save(tmp_path / "runs", replace(make_record(40.0, data="wnut17"), scores=scores))
         save(tmp_path / "runs", make_record(40.0, data="wnut17", seed=2))
         out = run_table(capsys, "--runs", tmp_path / "runs", "--experiment", own)[1]
-        assert "dev em" in out
+        assert "dev exact match" in out
         assert "10.00 (1)" in out
         assert "1 runs have no dev score by em" in out
 
@@ -215,14 +215,14 @@ class TestThePapersNumbers:
 
     def test_the_difference_is_shown_where_the_examples_are_the_paper_s(self, table3):
         squad = table3[0]
-        assert squad["row"] == "SQuAD 1.1, official dev trainer.epochs=12"
+        assert squad["row"] == "SQuAD 1.1, dev trainer.epochs=12"
         assert (squad["paper both"], squad["both"], squad["both vs paper"]) == ("85.6", "84.20±0.28 (2)", "-1.40 open")
         assert (squad["output"], squad["output vs paper"]) == ("79.00 (1)", "-5.80 one run")
 
     def test_the_paper_s_gain_is_next_to_ours(self, table3):
         squad, snli, *_ = table3
         assert (squad["paper gain"], squad["gain"]) == ("+0.50", "+4.20")
-        assert (snli["metric"], snli["paper gain"], snli["gain"]) == ("dev f1", "+0.60", "-")
+        assert (snli["metric"], snli["paper gain"], snli["gain"]) == ("dev F1", "+0.60", "-")
 
     def test_other_data_have_no_difference(self, table3):
         snli = table3[1]
