@@ -12,6 +12,7 @@ from tests.tasks.user import make_place
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # read when `datasets` is first imported, in this process or in one it starts
 os.environ.pop("ELMO_DATA", None)
+os.environ.pop("ELMO_FLAIR", None)
 os.environ.pop("HYDRA_FULL_ERROR", None)
 
 torch.set_num_threads(1)
