@@ -30,6 +30,8 @@ examples:
   python -m results.table --runs sweep-a --runs sweep-b        two folders together; copies count once
   python -m results.table --data paper --format tex > table1.tex
   python -m results.table --compare A B                        other features than the default two
+  python -m results.table --compare A 'A trainer.lr=0.01'      any two settings of features
+  python -m results.table --wide                               all columns, arms and settings
   python -m results.table --experiment table1                  its rows and arms, and commands for empty cells
   python -m results.table --experiment table1 seed=1 limit=40   some of its cells, run with a further setting
   python -m results.table --best-of 3                          the expected best dev score of three seeds

@@ -27,7 +27,7 @@ class Selection:
         data: Only these data sets; all if empty.
         include_limited: Whether to show runs with a limit.
         runs_dir: The folder for suggested commands, if not the default.
-        compared: The features whose difference is the gain.
+        compared: The features whose difference is the gain; settings may follow, as in "FEATURES KEY=VALUE".
         best_of: For how many seeds to show the expected best, if any.
     """
 
@@ -79,7 +79,7 @@ def _row(
     key = (data, task)
     cells: dict[tuple[str, str], list[ScoredRun]] = defaultdict(list)
     for run in scored_runs(found, findings):
-        cells[run.record.identity.features, fingerprint(_settings(run.record))].append(run)
+        cells[run.record.identity.features, fingerprint(settings_of(run.record))].append(run)
     groups: list[Group] = []
     for cell in cells.values():
         groups += (cell_groups := groups_of(cell))
@@ -87,15 +87,33 @@ def _row(
             keys = sorted({k for g in cell_groups for k in differences(cell_groups[0].parts, g.parts)})
             text = f"{data} {task} {cell_groups[0].features}: runs that differ in {', '.join(keys)} are not averaged"
             findings.append(Finding("note", text, wrong=True, row=key))
+    groups = [_as_compared(group, compared) for group in groups]
     # Plain runs have an empty label and come first.
     groups.sort(key=lambda group: (group.label, column_order(group.features, compared)))
     failed = [item for item in found if item.record.status == "failed"]
     row = TableRow(data, task, groups, failed, load_paper().compared(data, task), compared)
     findings += [Finding("failed", failure_text(item), wrong=True, row=key) for item in row.failed]
-    findings += [Finding("note", text, wrong, row=key) for text, wrong in row_warnings(row)]
+    wanted = [setting for name in compared for setting in arm_settings(name)[1]]
+    findings += [Finding("note", text, wrong, row=key) for text, wrong in row_warnings(row, wanted)]
     if running := sum(item.record.status == "running" for item in found):
         findings.append(Finding("note", f"{data} {task}: {running} running", wrong=False, row=key))
     return row
+
+
+def arm_settings(name: str) -> tuple[str, dict[str, str]]:
+    """The features and the settings of an arm to compare, "FEATURES KEY=VALUE ..."."""
+    features, *settings = name.split() or [""]
+    return features, {key: value for key, _, value in (setting.partition("=") for setting in settings)}
+
+
+def _as_compared(group: Group, compared: tuple[str, str]) -> Group:
+    """The group as an arm of the comparison, if it has the settings that one of the two names asks for."""
+    for name in sorted(compared, key=len, reverse=True):  # the one with more settings first
+        features, wanted = arm_settings(name)
+        if wanted and group.features == features and wanted.items() <= group.settings.items():
+            others = {key: value for key, value in group.settings.items() if key not in wanted}
+            return replace(group, features=name, settings=others)
+    return group
 
 
 def scored_runs(found: Sequence[FoundRecord], findings: list[Finding]) -> list[ScoredRun]:
@@ -139,7 +157,7 @@ def _examples_of(item: FoundRecord, findings: list[Finding]) -> list[Example] | 
     return examples
 
 
-def _settings(record: RunRecord) -> dict[str, str]:
+def settings_of(record: RunRecord) -> dict[str, str]:
     """The settings that the user changed, including a limit, so that a limited run never counts as a plain one."""
     settings = {key: shown(value) for key, value in sorted(record.identity.variant.items())}
     return settings if record.limit is None else {**settings, "limit": str(record.limit)}
@@ -158,7 +176,7 @@ def groups_of(runs: Sequence[ScoredRun]) -> list[Group]:
         own = {name: shown(leaves[key][name]) if name in leaves[key] else "absent" for name in differing}
         first, single = group[0].record, [record for run in group for record in run.single]
         records, examples = [run.record for run in group], [run.examples for run in group]
-        groups.append(Group(first.identity.features, {**_settings(first), **own}, records, examples, single))
+        groups.append(Group(first.identity.features, {**settings_of(first), **own}, records, examples, single))
     if len({group.label for group in groups}) < len(groups):  # values with the same text, such as 1 and "1"
         return [
             replace(g, settings={**g.settings, "fingerprint": key[:12]}) for key, g in zip(equal, groups, strict=True)
@@ -181,9 +199,11 @@ def _empty_cells(row: TableRow, features: Sequence[str], runs_dir: Path | None) 
     folds = next((record.folds for record in known if record.folds), 0)
     findings = []
     for name in empty:
-        retry = [i.record.identity.seed for i in row.failed if i.record.identity.features == name]
+        arm, settings = arm_settings(name)
+        retry = [i.record.identity.seed for i in row.failed if i.record.identity.features == arm]
         seed = min(retry or seeds or [1])
-        words = [f"task={row.task}", f"features={name}", f"data={row.data}", f"seed={seed}"]
+        words = [f"task={row.task}", f"features={arm}", f"data={row.data}", f"seed={seed}"]
+        words += [f"{key}={value}" for key, value in settings.items()]
         words += [all_folds(folds)] if folds else []
         words += [f"runs_dir={runs_dir}"] if runs_dir else []
         command = f"python -m tasks.run {'-m ' if folds else ''}{shlex.join(words)}"
@@ -192,4 +212,5 @@ def _empty_cells(row: TableRow, features: Sequence[str], runs_dir: Path | None) 
 
 
 def _has_plain(row: TableRow, features: str) -> bool:
-    return any(not _settings(g.records[0]) for g in row.groups if g.features == features)
+    wanted = arm_settings(features)[1].keys()
+    return any(settings_of(g.records[0]).keys() <= wanted for g in row.groups if g.features == features)

@@ -1,5 +1,6 @@
 """The core of the results table: scores, gain and errors removed, one line per task, in 80 columns."""
 
+import re
 import textwrap
 from collections.abc import Sequence
 
@@ -25,6 +26,8 @@ from results.tables.formats import text_width
 WIDTH = 80  # of a terminal
 HEADER_WIDTH = 9  # longer titles of arms are broken at their spaces
 
+_LAST_KEY = re.compile(r"\S+\.(?=[^.\s=]+=)")  # what comes before the last part of a setting's key
+
 Column = tuple[str, str, Sequence[str]]  # header, alignment, cells
 
 
@@ -37,7 +40,8 @@ def core_page(summary: Summary) -> tuple[list[Sheet], list[tuple[str, list[str]]
     gains = [dict(zip(GAIN_COLUMNS, gain_cells(panel.row, panel.label), strict=False)) for panel in panels]
 
     def of_arm(arm: str) -> Column:
-        header = textwrap.wrap(printable(summary.titles[arm]), HEADER_WIDTH, break_long_words=False)
+        short = _LAST_KEY.sub("", printable(summary.titles[arm]))
+        header = textwrap.wrap(short, HEADER_WIDTH, break_long_words=False, break_on_hyphens=False)
         return "\n".join(header), "r", [own[summary.features.index(arm)] for own in scores]
 
     def of_gain(name: str) -> Column:

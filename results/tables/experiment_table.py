@@ -1,9 +1,6 @@
 """The table of an experiment in every output format: its rows and arms next to the paper's numbers."""
 
-import csv
-import io
 import json
-from collections.abc import Sequence
 from dataclasses import asdict
 
 from results.analysis.names import arm_title, controls_legend, metric_title
@@ -23,7 +20,7 @@ from results.tables.cells import (
     shown_score,
 )
 from results.tables.experiment_rows import ExperimentLine, ExperimentTable
-from results.tables.formats import LAYOUTS, clean, csv_cell
+from results.tables.formats import LAYOUTS, clean, csv_gain, csv_scores, csv_text
 
 GAINS = ("gain", "interval", "p", "cut")  # the first of GAIN_COLUMNS
 
@@ -124,26 +121,27 @@ def _plain(line: ExperimentLine, table: ExperimentTable) -> dict[str, object]:
         "compared": list(table.compared or ()),
         "gain": clean(line.runs.gain()),
         "gain_interval": asdict(interval) if interval else None,
-        "relative_error_cut": clean(line.runs.error_cut()),
+        "errors_removed": clean(line.runs.error_cut()),
     }
 
 
 def _csv(table: ExperimentTable) -> str:
-    """One line per row with every column; six decimals, empty where unknown."""
-    of_arm = ("mean", "std", "seeds", "paper", "paper_std")
-    header = ["row", "data", "task", "metric", "split", *(f"{arm} {name}" for arm in table.arms for name in of_arm)]
-    header += ["gain", "gain_low", "gain_high", "gain_p", "relative_error_cut"]
-    output = io.StringIO()
-    writer = csv.writer(output, lineterminator="\n")
-    writer.writerow(map(csv_cell, header))
+    """One line for each row and arm; the gain is in the line of the second of the two compared."""
+    lines = []
     for line in table.lines:
-        cells: list[object] = [line.title, line.runs.data, line.runs.task, _metric(line), line.spec.split]
         for arm in table.arms:
-            group = line.runs.group(arm)
-            own: Sequence[object] = (clean(group.mean), clean(group.std), len(group.records)) if group else [None] * 3
-            cells += [*own, line.paper.get(arm), line.paper_std.get(arm)]
-        interval = line.runs.interval() if table.compared else None
-        cells += [clean(line.runs.gain())]
-        cells += [clean(interval.low), clean(interval.high), interval.p] if interval else [None, None, None]
-        writer.writerow(map(csv_cell, [*cells, clean(line.runs.error_cut())]))
-    return output.getvalue()
+            second = table.compared is not None and arm == table.compared[1]
+            cells = {
+                "row": line.title,
+                "data": line.runs.data,
+                "task": line.runs.task,
+                "metric": _metric(line),
+                "split": line.spec.split,
+                "arm": arm,
+                **csv_scores(line.runs.group(arm)),
+                "paper": line.paper.get(arm),
+                "paper_std": line.paper_std.get(arm),
+                **csv_gain(line.runs, "" if second else None),
+            }
+            lines.append(cells)
+    return csv_text(lines)

@@ -51,32 +51,58 @@ LAYOUTS: Mapping[str, Callable[[Sequence[Sheet], Sections], str]] = {
 
 
 def to_csv(summary: Summary) -> str:
-    """One line per row with every column, including other settings; six decimals, empty where unknown."""
-    names = list(dict.fromkeys([*summary.features, *(group.name for row in summary.rows for group in row.groups)]))
-    pair = default_pair()
-    header = ["data", "task", "metric", *(f"paper_{arm}" for arm in pair), *(f"paper_{arm}_std" for arm in pair)]
-    header += ["gain", "gain_low", "gain_high", "gain_p", "relative_error_cut", "error_cut_low", "error_cut_high"]
-    header += ["compared", *(f"verdict_{arm}" for arm in pair)]
-    header += [f"{name} {column}" for name in names for column in ("mean", "std", "n")]
+    """One line for each task, data, arm and settings; the gain is in the line of the second of the two compared."""
+    lines = []
+    for row in summary.rows:
+        for group in row.groups:
+            paper = row.paper if not group.cut else None
+            found = verdict(group, row.paper)
+            line = {
+                "data": row.data,
+                "task": row.task,
+                "metric": group.metric,
+                "features": group.features,
+                "settings": group.label,
+                **csv_scores(group),
+                "paper": paper.scores.get(group.features) if paper else None,
+                "paper_std": paper.std.get(group.features) if paper else None,
+                "verdict": found.kind if found else None,
+                **csv_gain(row, group.label if group.features == row.compared[1] else None),
+            }
+            lines.append(line)
+    return csv_text(lines)
+
+
+def csv_scores(group: Group | None) -> dict[str, object]:
+    """The columns about the scores of a group; empty without one."""
+    if group is None:
+        return {"n": 0, "mean": None, "std": None}
+    return {"n": len(group.records), "mean": clean(group.mean), "std": clean(group.std)}
+
+
+def csv_gain(row: TableRow, label: str | None) -> dict[str, object]:
+    """The columns about the gain under these settings; empty for None, or if there is no pair."""
+    pair = None if label is None else row.pair(label)
+    gain, cut = (row.interval(label or ""), row.cut_interval(label or "")) if pair else (None, None)
+    return {
+        "over": pair[0].features if pair else None,
+        "gain": clean(row.gain(label or "")) if pair else None,
+        "gain_low": clean(gain.low) if gain else None,
+        "gain_high": clean(gain.high) if gain else None,
+        "gain_p": gain.p if gain else None,
+        "errors_removed": clean(row.error_cut(label or "")) if pair else None,
+        "errors_removed_low": clean(cut.low) if cut else None,
+        "errors_removed_high": clean(cut.high) if cut else None,
+    }
+
+
+def csv_text(lines: Sequence[Mapping[str, object]]) -> str:
+    """The lines under a header; empty where a value is None."""
     output = io.StringIO()
     writer = csv.writer(output, lineterminator="\n")
-    writer.writerow(map(csv_cell, header))
-    for row in summary.rows:
-        paper = row.paper
-        cells: list[object] = [row.data, row.task, row.metric]
-        cells += [column.get(arm) for column in ((paper.scores, paper.std) if paper else ({}, {})) for arm in pair]
-        interval = row.interval()
-        cells += [clean(row.gain())]
-        cells += [clean(interval.low), clean(interval.high), interval.p] if interval else [None, None, None]
-        cut = row.cut_interval()
-        cells += [clean(row.error_cut()), *([clean(cut.low), clean(cut.high)] if cut else [None, None])]
-        cells += [" ".join(row.compared)]
-        cells += [str(found) if (found := verdict(row.group(name), paper)) else None for name in pair]
-        groups = {group.name: group for group in row.groups}
-        for name in names:
-            group = groups.get(name)
-            cells += [clean(group.mean), clean(group.std), len(group.records)] if group else [None, None, None]
-        writer.writerow(map(csv_cell, cells))
+    writer.writerows(
+        [csv_cell(cell) for cell in cells] for cells in [*map(list, lines[:1]), *(own.values() for own in lines)]
+    )
     return output.getvalue()
 
 
@@ -107,21 +133,21 @@ def _json_row(row: TableRow, summary: Summary) -> dict[str, object]:
         "compared": list(row.compared),
         "gain": clean(row.gain()),
         "gain_interval": _json_interval(row.interval()),
-        "relative_error_cut": clean(row.error_cut()),
-        "error_cut_interval": _json_interval(row.cut_interval()),
+        "errors_removed": clean(row.error_cut()),
+        "errors_removed_interval": _json_interval(row.cut_interval()),
         "other_settings": {
             label: {
                 "gain": clean(row.gain(label)),
                 "gain_interval": _json_interval(row.interval(label)),
-                "relative_error_cut": clean(row.error_cut(label)),
-                "error_cut_interval": _json_interval(row.cut_interval(label)),
+                "errors_removed": clean(row.error_cut(label)),
+                "errors_removed_interval": _json_interval(row.cut_interval(label)),
             }
             for label in labels
         },
         "paper": {
             **asdict(paper),
             "gain": clean(second - first),
-            "relative_error_cut": clean(relative_error_cut(first, second)),
+            "errors_removed": clean(relative_error_cut(first, second)),
         }
         if paper
         else None,

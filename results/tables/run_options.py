@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from results.analysis.aggregate import Selection
+from results.analysis.aggregate import Selection, arm_settings, settings_of
 from results.analysis.names import default_pair, load_names
 from results.records.collect import Collection, collect
 
@@ -58,17 +58,24 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
         "--compare",
         nargs=2,
         metavar=("A", "B"),
-        help=f"the two features whose difference is the gain, B minus A (default: {' '.join(default_pair())})",
+        help="the two features whose difference is the gain, B minus A; settings may follow, in quotes: 'FEATURES "
+        f"KEY=VALUE' (default: {' '.join(default_pair())})",
     )
 
 
 def choose(options: argparse.Namespace, best_of: int | None = None) -> Chosen:
     """Reads the runs that the options choose."""
     folders, runs_dir = folders_of(options)
-    first, second = options.compare or default_pair()
+    first, second = map(_in_order, options.compare or default_pair())
     collection = collect(folders)
     selection = Selection(options.data, options.include_limited, runs_dir, (first, second), best_of)
     return Chosen(folders, collection, selection, _mistake(collection, (first, second)))
+
+
+def _in_order(name: str) -> str:
+    """Features and settings, the settings in the order of records."""
+    features, *settings = name.split() or [""]
+    return " ".join([features, *sorted(settings)])
 
 
 def folders_of(options: argparse.Namespace) -> tuple[list[Path], Path | None]:
@@ -78,9 +85,17 @@ def folders_of(options: argparse.Namespace) -> tuple[list[Path], Path | None]:
 
 
 def _mistake(collection: Collection, compared: tuple[str, str]) -> str:
-    known = {item.record.identity.features for item in collection.found} | set(default_pair())
+    runs = [(item.record.identity.features, settings_of(item.record)) for item in collection.found]
+    known = {features for features, _ in runs} | set(default_pair())
     if compared[0] == compared[1]:
         return f"--compare: expected two different features, found {compared[0]} twice\n"
-    if missing := [name for name in compared if name not in known]:
+    for name in compared:
+        features, wanted = arm_settings(name)
+        own = [settings for found, settings in runs if found == features]
+        if own and not any(wanted.items() <= settings.items() for settings in own):
+            there = sorted({f"{key}={value}" for settings in own for key, value in settings.items()}) or ["no settings"]
+            asked = " ".join(f"{key}={value}" for key, value in wanted.items())
+            return f"--compare: no records of {features} with {asked}; there are {', '.join(there)}\n"
+    if missing := [name for name in compared if arm_settings(name)[0] not in known]:
         return f"--compare: no records with features={','.join(missing)}; there are {', '.join(sorted(known))}\n"
     return ""

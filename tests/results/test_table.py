@@ -210,12 +210,37 @@ def test_any_two_features_are_compared(capsys, tmp_path):
     (row,) = json.loads(out)
     assert (row["compared"], row["gain"]) == (["elmo_random", "elmo"], 15)
     assert row["gain_interval"]["low"] > 5
-    assert row["relative_error_cut"] == pytest.approx(100 * 15 / 55)
+    assert row["errors_removed"] == pytest.approx(100 * 15 / 55)
     _, out, _ = run_table(capsys, "--runs", tmp_path, "--compare", "elmo", "glove")
     header, line = out.splitlines()[2], next(line for line in out.splitlines() if line.startswith("SST-5"))
     assert header.split()[1:5] == ["+", "ELMo", "GloVe", "gain"]
     assert "-20.00" in line
     assert "51.4" not in out  # only the paper's comparison has the paper's columns
+
+
+def test_any_two_settings_are_compared(capsys, tmp_path):
+    """Under equal other settings: 70 less 60, and with another rate 90 less 75."""
+    for last, others, right in ((False, {}, 60), (True, {}, 70), (False, {"x": 1}, 75), (True, {"x": 1}, 90)):
+        layers = {"features.elmo.layers": "last"} if last else {}
+        save_pairs(tmp_path, "elmo", right, variant={**layers, **others})
+    names = ("elmo", "elmo features.elmo.layers=last")
+    _, out, _ = run_table(capsys, "--runs", tmp_path, "--compare", *names, "--format", "json")
+    (row,) = json.loads(out)
+    assert (row["compared"], row["gain"], row["other_settings"]["x=1"]["gain"]) == (list(names), 10, 15)
+    assert row["gain_interval"]["low"] > 0
+    assert (row["empty"], [note for note in row["notes"] if "differ" in note]) == ([], [])
+    _, out, _ = run_table(capsys, "--runs", tmp_path, "--compare", *names)
+    assert out.splitlines()[2].split()[:6] == ["task", "+", "ELMo", "+", "ELMo", "gain"]
+    assert out.splitlines()[3].split()[0] == "layers=last"
+    status, _, err = run_table(capsys, "--runs", tmp_path, "--compare", "elmo", "elmo x=2")
+    assert (status, err) == (2, "--compare: no records of elmo with x=2; there are features.elmo.layers=last, x=1\n")
+
+
+def test_the_command_of_a_missing_setting_has_the_setting(capsys, tmp_path):
+    save_pairs(tmp_path, "elmo", 60, seeds=(1,))
+    save(tmp_path, make_record(50.0, features="elmo", variant={"x": 1}))
+    _, out, _ = run_table(capsys, "--runs", tmp_path, "--compare", "elmo", "elmo x=1")
+    assert f"python -m tasks.run task=sst5 features=elmo data=paper seed=1 x=1 runs_dir={tmp_path}" in out
 
 
 def test_features_without_records_are_refused_and_the_known_ones_listed(capsys, good):
@@ -233,11 +258,11 @@ def test_p_is_shown_next_to_the_interval_with_its_kind(capsys, tmp_path):
     assert "95 % intervals and p: over test examples, paired, and over the seeds of either arm" in out
     assert "† fewer than 3 seeds in an arm" in out
     _, out, _ = run_table(capsys, "--runs", tmp_path, "--format", "csv")
-    (row,) = csv.DictReader(io.StringIO(out))
+    _, row = csv.DictReader(io.StringIO(out))
     assert float(row["gain_p"]) < 0.001
-    assert row["compared"] == "glove elmo"
+    assert (row["over"], row["features"]) == ("glove", "elmo")
     # 20 of 60 errors; the share of one of 100 examples among them varies as a binomial
-    assert 20 < float(row["error_cut_low"]) < 100 / 3 < float(row["error_cut_high"]) < 46
+    assert 20 < float(row["errors_removed_low"]) < 100 / 3 < float(row["errors_removed_high"]) < 46
 
 
 def test_one_seed_says_that_it_is_one(capsys, tmp_path):

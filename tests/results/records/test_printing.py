@@ -143,7 +143,7 @@ def test_a_cell_is_no_formula(capsys, tmp_path):
     assert rows[f"'{evil}"]["task"] == "'@x"
     assert rows[f"'{evil}"]["metric"] == "'-1+1"
     assert float(rows[f"'{evil}"]["gain"]) == -10, "a number stays one"
-    assert float(rows["plain"]["'+x mean"]) == 80
+    assert (rows["plain"]["features"], float(rows["plain"]["mean"])) == ("'+x", 80)
     texts = [text for line in lines for key, value in line.items() for text in (key, value)]
     assert {float(text) for text in texts if text.startswith(("=", "@", "+", "-"))} >= {-10.0}, "none but numbers"
 

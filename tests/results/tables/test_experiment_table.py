@@ -243,9 +243,11 @@ class TestFormats:
         assert "empty: python -m tasks.run" in err
         out = run_table(capsys, "--runs", runs, "--experiment", own, "--format", "csv")[1]
         rows = list(csv.DictReader(out.splitlines()))
-        assert [row["row"] for row in rows] == [first["row"], "a tenth"]
-        assert (rows[0]["a mean"], rows[0]["a seeds"], rows[0]["c paper"]) == ("42.0", "2", "50.5")
-        assert (rows[0]["gain"], rows[1]["a mean"]) == ("19.0", "")
+        names = [(row["row"], row["arm"]) for row in rows]
+        assert names == [(row, arm) for row in (first["row"], "a tenth") for arm in "abc"]
+        a, b, c, empty, _, _ = rows
+        assert (a["mean"], a["n"], c["paper"], c["n"], empty["mean"]) == ("42.0", "2", "50.5", "0", "")
+        assert (b["over"], b["gain"], a["gain"]) == ("a", "19.0", "")
 
     @pytest.mark.parametrize(("form", "mark"), [("md", "| a tenth |"), ("tex", r"\begin{tabular}")])
     def test_markdown_and_tex(self, own, runs, capsys, form, mark):

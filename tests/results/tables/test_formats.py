@@ -58,7 +58,7 @@ def test_json_is_a_list_of_rows_in_percent(capsys, runs):
     assert ner["features"]["elmo_random"]["std"] is None
     assert ner["features"]["elmo note=a|b_ & 50%, {x}"]["mean"] == 91.4
     assert ner["gain"] == 2.07
-    assert ner["relative_error_cut"] == pytest.approx(21.0, abs=0.05)
+    assert ner["errors_removed"] == pytest.approx(21.0, abs=0.05)
     assert (ner["paper"]["scores"], ner["paper"]["std"]) == ({"glove": 90.15, "elmo": 92.22}, {"elmo": 0.1})
     assert ner["paper"]["gain"] == 2.07
     assert rows[0]["gain"] is None
@@ -69,16 +69,29 @@ def test_json_is_a_list_of_rows_in_percent(capsys, runs):
     assert "failed: mini sst5 elmo seed 3" in err
 
 
-def test_csv_has_every_column_and_survives_a_reader(capsys, runs):
+def test_csv_is_long_and_survives_a_reader(capsys, runs):
+    """One line for each mean, whichever arms and settings there are."""
     _, out, _ = run_table(capsys, "--runs", runs, "--format", "csv")
-    squad, ner, sst5 = csv.DictReader(io.StringIO(out))
-    assert (ner["glove mean"], ner["glove std"], ner["glove n"]) == ("90.15", "0.15", "3")
-    assert (ner["paper_glove"], ner["paper_elmo"], ner["gain"]) == ("90.15", "92.22", "2.07")
-    assert ner["elmo note=a|b_ & 50%, {x} mean"] == "91.4"
-    assert (squad["elmo mean"], squad["gain"], squad["paper_elmo"]) == ("", "", "85.6")
-    assert (sst5["data"], sst5["paper_elmo"], sst5["glove n"]) == ("mini", "", "")
-    assert None not in ner
-    assert None not in ner.values()
+    squad, glove, elmo, control, noted = csv.DictReader(io.StringIO(out))
+    names = [(line["task"], line["features"], line["settings"]) for line in (squad, glove, elmo, control, noted)]
+    assert names == [
+        ("squad", "glove", ""),
+        ("ner", "glove", ""),
+        ("ner", "elmo", ""),
+        ("ner", "elmo_random", ""),
+        ("ner", "elmo", "note=a|b_ & 50%, {x}"),
+    ]
+    assert (glove["mean"], glove["std"], glove["n"], glove["paper"], glove["gain"]) == (
+        "90.15",
+        "0.15",
+        "3",
+        "90.15",
+        "",
+    )
+    assert (elmo["over"], elmo["gain"], elmo["paper"], elmo["verdict"]) == ("glove", "2.07", "92.22", "equivalent")
+    assert float(elmo["errors_removed"]) == pytest.approx(100 * 2.07 / 9.85, abs=1e-4)
+    assert (noted["mean"], noted["gain"], control["std"]) == ("91.4", "", "")
+    assert all(None not in line and None not in line.values() for line in (squad, noted))
 
 
 def test_text_shows_numbers_failures_and_commands(capsys, runs):
