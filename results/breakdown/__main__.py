@@ -28,7 +28,7 @@ _EPILOG = """\
 examples:
   python -m results.breakdown                          your own runs, in results/runs
   python -m results.breakdown --published --data paper
-  python -m results.breakdown --published --compare word2vec elmo --format md"""
+  python -m results.breakdown --published --compare ARM ARM --format md"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

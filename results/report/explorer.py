@@ -1,4 +1,4 @@
-"""The explorer of the report: uses of a word in two dimensions, coloured by sense, next to GloVe's single point.
+"""The explorer of the report: uses of a word in two dimensions, coloured by sense, next to the single point of static vectors.
 
 `python -m tasks.probes.table4 --write DIR` makes its data. It needs no script: a word is chosen by radio buttons.
 """
@@ -16,7 +16,7 @@ from results.report.svg import inline_svg
 FILE = "senses.json"
 COLOURS = ("blue", "orange", "green", "violet", "red", "grey")
 HEIGHT, TOP, SIDE = 300.0, 40.0, 14.0
-SPLIT = 250.0  # where GloVe's part begins
+SPLIT = 250.0  # where the part of static vectors begins
 
 
 @dataclass(frozen=True)
@@ -95,14 +95,14 @@ def explorer(senses: Senses) -> str:
         rules += f"#word-{number}:checked~.uses:nth-of-type({number + 1}){{display:grid}}"
     intro = (
         f"Every dot is one use of the word in a sentence, by the top layer of the biLM {senses.weights}, in the two "
-        "directions in which the uses differ most. GloVe has one point for all of them. Large: the sense is known; "
+        "directions in which the uses differ most. Static vectors have one point for all of them. Large: the sense is known; "
         "small: it is that of the nearest use whose sense is known. Rest the pointer on a dot to read it."
     )
     return f'<p>{escape(intro)}</p><style>{rules}</style><div class="explorer">{buttons}{parts}</div>'
 
 
 def word_figure(word: ShownWord) -> Figure:
-    """The uses of a word in two dimensions, and GloVe's point with its neighbours."""
+    """The uses of a word in two dimensions, and the point of static vectors with its neighbours."""
     across, down = Scale(-1, 1, SIDE, SPLIT - SIDE), Scale(-1, 1, HEIGHT - SIDE, TOP + SIDE)
     colour_of = {sense: COLOURS[i % len(COLOURS)] for i, sense in enumerate(word.senses)}
     marks: list[Mark] = []
@@ -116,14 +116,14 @@ def word_figure(word: ShownWord) -> Figure:
         marks.append(Dot(across.at(use.x), down.at(use.y), colour_of.get(use.sense, "grey"), "circle", *look, title))
     middle = (SPLIT + WIDTH) / 2
     marks.append(Label(across.start, TOP, f"biLM, {len(word.uses)} uses", "muted", 11))
-    marks.append(Label(middle, TOP, "GloVe, one point", "muted", 11, "middle"))
+    marks.append(Label(middle, TOP, "static vectors, one point", "muted", 11, "middle"))
     marks.append(Dot(middle, TOP + 40, "ink", "circle", 6, title=f"{word.word}: one vector for all uses"))
     for line, near in enumerate(word.static):
         room = WIDTH - SPLIT - 4
         marks.append(Label(middle, TOP + 72 + 20 * line, fitted(near, room), "muted", 12, "middle"))
     name = f"senses-{word.word}" if word.word.isascii() and word.word.isalnum() else "senses"
     return Figure(
-        name, f"Uses of {word.word}", f"{word.summary}. Below GloVe's point: its nearest words.", HEIGHT, marks
+        name, f"Uses of {word.word}", f"{word.summary}. Below the point of static vectors: its nearest words.", HEIGHT, marks
     )
 
 
