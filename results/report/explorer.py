@@ -1,4 +1,4 @@
-"""The explorer of the report: uses of a word in two dimensions, coloured by sense, next to the single point of static vectors.
+"""The explorer of the report: uses of a word in two dimensions, coloured by sense, and the one point of static vectors.
 
 `python -m tasks.probes.table4 --write DIR` makes its data. It needs no script: a word is chosen by radio buttons.
 """
@@ -95,8 +95,8 @@ def explorer(senses: Senses) -> str:
         rules += f"#word-{number}:checked~.uses:nth-of-type({number + 1}){{display:grid}}"
     intro = (
         f"Every dot is one use of the word in a sentence, by the top layer of the biLM {senses.weights}, in the two "
-        "directions in which the uses differ most. Static vectors have one point for all of them. Large: the sense is known; "
-        "small: it is that of the nearest use whose sense is known. Rest the pointer on a dot to read it."
+        "directions in which the uses differ most. Static vectors have one point for all of them. Large: the sense is "
+        "known; small: it is that of the nearest use whose sense is known. Rest the pointer on a dot to read it."
     )
     return f'<p>{escape(intro)}</p><style>{rules}</style><div class="explorer">{buttons}{parts}</div>'
 
@@ -123,7 +123,7 @@ def word_figure(word: ShownWord) -> Figure:
         marks.append(Label(middle, TOP + 72 + 20 * line, fitted(near, room), "muted", 12, "middle"))
     name = f"senses-{word.word}" if word.word.isascii() and word.word.isalnum() else "senses"
     return Figure(
-        name, f"Uses of {word.word}", f"{word.summary}. Below the point of static vectors: its nearest words.", HEIGHT, marks
+        name, f"Uses of {word.word}", f"{word.summary}. Below the other point: its nearest words.", HEIGHT, marks
     )
 
 
