@@ -14,7 +14,8 @@ from results.records.collect import collect
 from results.records.environment import full_commit
 from results.records.experiment_file import load_experiment
 from results.records.printing import write
-from results.report.svg import standalone_svg
+from results.report.errors_removed import NAME as MAIN_FIGURE
+from results.report.svg import picture, published_files
 from results.tables.core_table import core_page
 from results.tables.formats import LAYOUTS
 from results.tables.paper_tables import readme_table
@@ -27,7 +28,7 @@ README = Path("README.md")
 _DESCRIPTION = """\
 Copies record.json and examples.json of finished runs to results/published, under the path that follows from the run's
 name, and the kinds of their test examples to results/published/test_sets. Then it updates what is made from the records
-there: results/tables.md, its SVG figures, and the tables of README. Logs, checkpoints and weights are not copied. It
+there: results/tables.md, its SVG figures, and parts of README. Logs, checkpoints and weights are not copied. It
 refuses failed runs, runs on limited data, files that contain text or machine paths, and runs whose settings differ from
 the published run of the same name. It publishes the other runs all the same, and the exit status is 1."""
 
@@ -110,10 +111,15 @@ def generated(root: Path) -> dict[Path, str | None]:
     collection = collect([root / PUBLISHED])
     summary = summarise(collection, Selection())
     demo = summarise(collection, Selection(data=[MINI]))
-    blocks = {"table1": readme_table(summary), "demo": f"```\n{LAYOUTS['text'](*core_page(demo))}```\n"}
     page = tables_page(collection, summary, root / PUBLISHED)
+    main_figure = [f"{picture(own, PUBLISHED.as_posix())}\n" for own in page.figures if own.name == MAIN_FIGURE]
+    blocks = {
+        "figure": "".join(main_figure),
+        "table1": readme_table(summary),
+        "demo": f"```\n{LAYOUTS['text'](*core_page(demo))}```\n",
+    }
     old_figures: dict[Path, str | None] = {PUBLISHED / path.name: None for path in (root / PUBLISHED).glob("*.svg")}
-    figures = {PUBLISHED / f"{figure.name}.svg": standalone_svg(figure) for figure in page.figures}
+    figures = {PUBLISHED / name: text for figure in page.figures for name, text in published_files(figure).items()}
     return {
         **old_figures,
         **figures,

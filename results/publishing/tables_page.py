@@ -9,9 +9,10 @@ from results.analysis.rows import MINI, Summary
 from results.publishing.paper_chapters import contents, shown_chapter
 from results.records.collect import Collection, only_cells
 from results.records.experiment_file import load_experiment
-from results.report.charts import gains
+from results.report.errors_removed import errors_removed
 from results.report.figures import Figure
 from results.report.sections import sections_of
+from results.report.svg import picture
 from results.tables.page_texts import TABLE1, Chapter, load_texts
 from results.tables.paper_tables import (
     controls_table,
@@ -57,12 +58,12 @@ def tables_page(collection: Collection, summary: Summary, published: Path) -> Ta
         found = [figure for figure in found if figure.name not in figures]  # the paper's Figures 1 and 2 come first
         if found:
             figures.update({figure.name: figure for figure in found})
-            blocks.append(" ".join(f"![{figure.title}]({published.name}/{figure.name}.svg)" for figure in found))
+            blocks.append(" ".join(picture(figure, published.name) for figure in found))
 
-    def show_gains(chapter: Chapter, name: str, own: Sequence[Panel], *explanation: str) -> None:
+    def show_gains(chapter: Chapter, own: Sequence[Panel], *explanation: str) -> None:
         blocks.extend(_heading(chapter))
-        if paired := [panel for panel in own if panel.row.pair(panel.label)]:
-            show([replace(gains(paired, summary.compared), name=name)])
+        if figure := errors_removed(own, summary.compared):
+            show([figure])
         if own:
             blocks.extend([str(gain_table(own)), *explanation, rerun_block(own)])
 
@@ -70,14 +71,14 @@ def tables_page(collection: Collection, summary: Summary, published: Path) -> Ta
     full_size, mini = ([panel for panel in panels if (panel.row.data == MINI) is own] for own in (False, True))
     for experiment, chapter in chapters.items():
         if experiment == TABLE1:
-            show_gains(texts.gains, "gains", full_size, *explanation)
+            show_gains(texts.gains, full_size, *explanation)
         else:
             blocks += [f"## {chapter.title}", chapter.text]
             show(chapter.figures)
             blocks += filter(None, [chapter.table])
         blocks += filter(None, [chapter.missing])
     if mini:
-        show_gains(texts.demo, "gains-mini", mini, *([] if full_size else explanation))
+        show_gains(texts.demo, mini, *([] if full_size else explanation))
     if controls:
         blocks += [*_heading(texts.controls), str(controls_table(controls, texts.controls.arms))]
     if by_others.lines:

@@ -15,8 +15,9 @@ from results.records.experiment_file import load_experiment
 from results.records.printing import write
 from results.report.experiments import paper_tables, table_efficiencies, tables_html
 from results.report.explorer import FILE, explorer, read_senses
+from results.report.figures import MOST_PANELS, joined
+from results.report.image_files import can_paint, write_images
 from results.report.page import PageInfo, page
-from results.report.png import can_paint, write_png
 from results.report.sections import Section, sections_of
 from results.report.svg import standalone_svg
 from results.tables.run_options import PUBLISHED, Chosen, add_choices, choose
@@ -32,7 +33,7 @@ _EPILOG = """\
 examples:
   python -m results.report                                     your own runs -> results/report.html
   python -m results.report --published --out published.html    the runs behind the README's tables
-  python -m results.report --data mini --figures figures       the page, and each figure as SVG and PNG
+  python -m results.report --data mini --figures figures       the page, and its figures as SVG, PNG and PDF
   python -m results.report --published --experiment figure1 --figures figures   the runs of one experiment"""
 
 
@@ -84,7 +85,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--experiment", metavar="NAME", help="only the runs of this experiment, or of your PATH.toml")
     parser.add_argument(
-        "--figures", type=Path, metavar="DIR", help="also each figure as SVG, and as PNG where matplotlib is installed"
+        "--figures",
+        type=Path,
+        metavar="DIR",
+        help="also the figures, without titles, and multi-panel ones: as SVG; with matplotlib also as PNG and PDF",
     )
     return parser
 
@@ -116,20 +120,24 @@ def _write_page(path: Path, text: str, summary: Summary) -> None:
 
 
 def _write_figures(folder: Path, sections: Sequence[Section]) -> None:
+    """Each figure without its title, which is for a paper's caption, and those of a section as panels of one figure."""
     folder.mkdir(parents=True, exist_ok=True)
-    figures = [
-        figure if section.key == "gain" else replace(figure, title=f"{section.title}: {figure.title}")
+    figures = [figure for section in sections for figure in (*section.figures, *section.more)]
+    figures += [figure.narrow for figure in figures if figure.narrow]
+    figures += [
+        joined(section.figures, section.key, section.text)
         for section in sections
-        for figure in (*section.figures, *section.more)
+        if section.key != "gain" and 1 < len(section.figures) <= MOST_PANELS
     ]
     for figure in figures:
         (folder / f"{figure.name}.svg").write_text(standalone_svg(figure), encoding="utf-8")
     if not can_paint():
-        write(f"{folder}: {len(figures)} figures as SVG; for PNG, pip install 'elmo-benchmark[figures]'\n", sys.stdout)
+        remedy = "for PNG and PDF, pip install 'elmo-benchmark[figures]'"
+        write(f"{folder}: {len(figures)} figures as SVG; {remedy}\n", sys.stdout)
         return
     for figure in figures:
-        write_png(figure, folder / f"{figure.name}.png")
-    write(f"{folder}: {len(figures)} figures, each as SVG and PNG\n", sys.stdout)
+        write_images(figure, folder)
+    write(f"{folder}: {len(figures)} figures, each as SVG, PNG and PDF\n", sys.stdout)
 
 
 if __name__ == "__main__":

@@ -35,33 +35,8 @@ from results.report.figures import (
 Arms = Mapping[str, Arm]
 LANE = 44.0
 LEFT, RIGHT = 8.0, WIDTH - 8.0
-AXES_LEFT, AXES_TOP, AXES_BOTTOM = 40.0, 34.0, 212.0
-
-
-def gains(panels: Sequence[Panel], compared: Sequence[str]) -> Figure:
-    """The gain of each panel with its 95 % interval, all on one scale."""
-    found = [(panel, panel.row.gain(panel.label), panel.row.interval(panel.label)) for panel in panels]
-    known = [(panel, gain, interval) for panel, gain, interval in found if gain is not None]
-    ends = [end for _, gain, interval in known for end in ((interval.low, interval.high) if interval else (gain,))]
-    scale = spread(ends or [0.0], LEFT, RIGHT, zero=True)
-    height = LANE * len(known) + 26
-    marks: list[Mark] = [*_vertical_ticks(scale, 0, LANE * len(known))]
-    zero = scale.at(0)
-    marks.append(ChartLine([(zero, 0), (zero, LANE * len(known))], "muted", 1))
-    for lane, (panel, gain, interval) in enumerate(known):
-        top = lane * LANE
-        sure = interval is None or not interval.low <= 0 <= interval.high
-        text = f"{gain:+.2f}" + (f", {interval.low:+.1f} to {interval.high:+.1f}" if interval else "")
-        marks.append(
-            Label(LEFT, top + 15, fitted(panel.title, RIGHT - LEFT - text_width(text) - 8, 13), "ink", 13, bold=True)
-        )
-        marks.append(Label(RIGHT, top + 15, text, "ink" if sure else "muted", 12, "end"))
-        if interval:
-            ends_at = [(scale.at(interval.low), top + 30), (scale.at(interval.high), top + 30)]
-            marks.append(ChartLine(ends_at, "blue", 3, opacity=0.9 if sure else 0.45, title=f"{panel.title}: {text}"))
-        marks.append(Dot(scale.at(gain), top + 30, "blue", "diamond", 5.0, title=f"{panel.title}: {text}"))
-    caption = "Test set, in points, with 95 % interval. One that includes zero leaves open whether there is a gain."
-    return Figure("gains", f"Gain of {compared[1]} over {compared[0]}", caption, height, marks)
+BELOW = 40.0  # for an axis' numbers and label
+AXES_LEFT, AXES_TOP, AXES_BOTTOM = 40.0, 40.0, 218.0
 
 
 def group_gains(panel: Panel, kinds: Mapping[str, Sequence[Kind]], compared: Sequence[str]) -> Figure:
@@ -91,12 +66,12 @@ def group_gains(panel: Panel, kinds: Mapping[str, Sequence[Kind]], compared: Seq
             y += 30
         y += 6
     zero = ChartLine([(scale.at(0), 0), (scale.at(0), y)], "muted", 1)
-    marks = [*_vertical_ticks(scale, 0, y), zero, *marks]
+    marks = [*_vertical_ticks(scale, 0, y, f"gain, points of {panel.metric_title()}"), zero, *marks]
     caption = (
         f"Gain of {compared[1]} over {compared[0]} on each kind of test examples, in points of {panel.metric_title()}, "
         "with 95 % interval, and the number of examples."
     )
-    return Figure(f"kinds-{panel.stem}", panel.title, caption, y + 26, marks)
+    return Figure(f"kinds-{panel.stem}", panel.title, caption, y + BELOW, marks)
 
 
 def seed_scatter(panel: Panel, arms: Arms) -> Figure:
@@ -104,7 +79,7 @@ def seed_scatter(panel: Panel, arms: Arms) -> Figure:
     groups = panel.groups
     scale = spread([score for group in groups for score in group.scores], LEFT + 4, RIGHT - 4)
     bottom = LANE * len(groups)
-    marks: list[Mark] = [*_vertical_ticks(scale, 0, bottom)]
+    marks: list[Mark] = [*_vertical_ticks(scale, 0, bottom, f"test {panel.metric_title()} (%)")]
     for lane, group in enumerate(groups):
         arm, y = arms[group.features], lane * LANE + 30
         deviation = "" if group.std is None else f" ± {group.std:.2f}"
@@ -116,7 +91,7 @@ def seed_scatter(panel: Panel, arms: Arms) -> Figure:
             title = f"{group.features} seed {record.identity.seed}: {record.score:.2f}"
             marks.append(Dot(scale.at(record.score), y, arm.colour, arm.shape, 4.5, 0.75, title))
     caption = f"Test {panel.metric_title()} of every run; the bar is the mean."
-    return Figure(f"seeds-{panel.stem}", panel.title, caption, bottom + 26, marks)
+    return Figure(f"seeds-{panel.stem}", panel.title, caption, bottom + BELOW, marks)
 
 
 def learning_curves(panel: Panel, arms: Arms) -> Figure | None:
@@ -127,7 +102,8 @@ def learning_curves(panel: Panel, arms: Arms) -> Figure | None:
         return None
     epochs = Scale(min(x for x, _ in points), max(x for x, _ in points), AXES_LEFT, RIGHT)
     scores = spread([y for _, y in points], AXES_BOTTOM, AXES_TOP)
-    marks = [*_legend([group.features for group in panel.groups], arms), *_horizontal_ticks(scores)]
+    marks = [*_legend([group.features for group in panel.groups], arms)]
+    marks += _horizontal_ticks(scores, f"dev {panel.metric_title()} (%)")
     whole = sorted({round(tick) for tick in epochs.ticks(5)})
     marks += _below((epochs.at(tick), shown_tick(tick)) for tick in whole)
     marks.append(Label((AXES_LEFT + RIGHT) / 2, AXES_BOTTOM + 32, "epoch", "muted", 11, "middle"))
@@ -187,8 +163,9 @@ def layer_weights(panel: Panel, arms: Arms) -> Figure | None:
             ChartLine([(even, top), (even, y)], "muted", 1, dashed=True, title=f"all layers alike: {1 / layers:.2f}")
         )
         y += 8
+    marks.append(Label((scale.start + scale.end) / 2, y + 8, "weight of the layer", "muted", 11, "middle"))
     caption = "Weight of each biLM layer after the softmax, mean over seeds; thin line: their range; dashed: all alike."
-    return Figure(f"layers-{panel.stem}", panel.title, caption, y + 4, marks)
+    return Figure(f"layers-{panel.stem}", panel.title, caption, y + 16, marks)
 
 
 def layer_map(found: Sequence[tuple[str, Group]]) -> Figure | None:
@@ -243,7 +220,8 @@ def sample_efficiency(sizes: Efficiency, arms: Arms) -> Figure:
     across = Scale(values[0], values[-1], AXES_LEFT + 10, RIGHT - 14, log=True)
     scores = [score for points in sizes.series.values() for _, group in points for score in group.scores]
     scale = spread(scores, AXES_BOTTOM, AXES_TOP)
-    marks = [*_legend(list(sizes.series), arms), *_horizontal_ticks(scale)]
+    metric = metric_title(first.metric, first.records[0])
+    marks = [*_legend(list(sizes.series), arms), *_horizontal_ticks(scale, f"test {metric} (%)")]
     texts = {value: f"{value:,.0f}" if sizes.unit == "training examples" else f"{100 * value:.4g}%" for value in values}
     marks += _below((across.at(value), texts[value]) for value in values)
     marks.append(Label((AXES_LEFT + RIGHT) / 2, AXES_BOTTOM + 32, f"{sizes.unit} (log)", "muted", 11, "middle"))
@@ -257,9 +235,7 @@ def sample_efficiency(sizes: Efficiency, arms: Arms) -> Figure:
             ]
             title = f"{features}, {texts[size]}: {group.mean:.2f} ({len(group.records)} seeds)"
             marks.append(Dot(across.at(size), scale.at(group.mean), arm.colour, arm.shape, 4.5, title=title))
-    caption = (
-        f"Test {metric_title(first.metric, first.records[0])} by training set size; line and mark: mean, dots: seeds."
-    )
+    caption = f"Test {metric} by training set size; line and mark: mean, dots: seeds."
     return Figure(f"efficiency-{panel.stem}", panel.title, caption, AXES_BOTTOM + 38, marks)
 
 
@@ -274,7 +250,7 @@ def per_class(panel: Panel, arms: Arms) -> Figure | None:
     marks = [*_legend([group.features for group, own in found if own], arms)]
     top = 28.0
     bottom = top + LANE * len(names)
-    marks += _vertical_ticks(scale, top, bottom)
+    marks += _vertical_ticks(scale, top, bottom, f"test {panel.metric_title(metric)} (%)")
     for lane, name in enumerate(names):
         y = top + lane * LANE + 30
         each = [(group, *own[name]) for group, own in found if name in own]
@@ -289,7 +265,7 @@ def per_class(panel: Panel, arms: Arms) -> Figure | None:
                 Dot(scale.at(score), y, arm.colour, arm.shape, 5, 0.9, f"{group.features}, {name}: {score:.1f}")
             )
     caption = f"Test {panel.metric_title(metric)} of each class in percent, mean over seeds."
-    return Figure(f"classes-{panel.stem}", panel.title, caption, bottom + 26, marks)
+    return Figure(f"classes-{panel.stem}", panel.title, caption, bottom + BELOW, marks)
 
 
 def confusion_matrix(panel: Panel, group: Group) -> Figure | None:
@@ -335,18 +311,20 @@ def _legend(features: Sequence[str], arms: Arms) -> list[Mark]:
     return marks
 
 
-def _vertical_ticks(scale: Scale, top: float, bottom: float) -> list[Mark]:
-    """Faint vertical lines with their numbers below."""
+def _vertical_ticks(scale: Scale, top: float, bottom: float, axis: str) -> list[Mark]:
+    """Faint vertical lines with their numbers below, and the axis label."""
     ticks = scale.ticks(5)
     lines: list[Mark] = [ChartLine([(scale.at(tick), top), (scale.at(tick), bottom)], "grid", 1) for tick in ticks]
-    return lines + [Label(scale.at(tick), bottom + 16, shown_tick(tick), "muted", 11, "middle") for tick in ticks]
+    lines += [Label(scale.at(tick), bottom + 16, shown_tick(tick), "muted", 11, "middle") for tick in ticks]
+    return [*lines, Label((scale.start + scale.end) / 2, bottom + 32, axis, "muted", 11, "middle")]
 
 
-def _horizontal_ticks(scale: Scale) -> list[Mark]:
-    """Faint horizontal lines with their numbers at the left."""
+def _horizontal_ticks(scale: Scale, axis: str) -> list[Mark]:
+    """Faint horizontal lines with their numbers at the left, and the axis label above."""
     ticks = scale.ticks(5)
     lines: list[Mark] = [ChartLine([(AXES_LEFT, scale.at(tick)), (RIGHT, scale.at(tick))], "grid", 1) for tick in ticks]
-    return lines + [Label(AXES_LEFT - 7, scale.at(tick) + 4, shown_tick(tick), "muted", 11, "end") for tick in ticks]
+    lines += [Label(AXES_LEFT - 7, scale.at(tick) + 4, shown_tick(tick), "muted", 11, "end") for tick in ticks]
+    return [*lines, Label(LEFT, AXES_TOP - 10, axis, "muted", 11)]
 
 
 def _below(ticks: Iterable[tuple[float, str]]) -> list[Mark]:

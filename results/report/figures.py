@@ -1,18 +1,23 @@
-"""Figures as lists of marks, which svg.py and png.py write.
+"""Figures as lists of marks, which svg.py and image_files.py write.
 
-Coordinates are pixels, y downwards. Figures are as wide as a phone's screen, so that text keeps its size there, and
-several fit next to each other on a larger screen. Colours are names of PALETTE: the page uses the light or dark
-value, a file the light one.
+Coordinates are pixels, y downwards. Most figures are as wide as a phone's screen, so that text keeps its size there,
+and several fit next to each other on a larger screen. Colours are names of PALETTE: the page uses the light or dark
+value, a file the light one unless it is for dark pages.
 """
 
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from string import ascii_lowercase
 from typing import Literal
 
 from results.analysis.names import Shape, load_names
 
 WIDTH = 360.0
+TITLE_SIZE, TITLE_LINE = 14.0, 20.0
+GAP = 24.0  # between panels
+MOST_PANELS = 12  # of one figure: as many as a page of a paper can hold
 Point = tuple[float, float]
 
 # name -> (light, dark)
@@ -59,7 +64,7 @@ class Box:
 
 @dataclass(frozen=True)
 class Dot:
-    """A filled marker around a point."""
+    """A marker around a point, filled or hollow."""
 
     x: float
     y: float
@@ -68,6 +73,7 @@ class Dot:
     radius: float = 4.0
     opacity: float = 1.0
     title: str = ""
+    hollow: bool = False
 
 
 @dataclass(frozen=True)
@@ -95,8 +101,11 @@ class Figure:
         name: Its file name without suffix.
         title: Its heading, above the drawing.
         caption: A sentence that explains it.
-        height: In pixels; the width is WIDTH.
+        height: In pixels.
         marks: In the order of drawing.
+        width: In pixels.
+        numbers: What it shows, for readers who do not see it.
+        narrow: The same for a phone or for one column of a paper, if this one is too wide for them.
     """
 
     name: str
@@ -104,6 +113,14 @@ class Figure:
     caption: str
     height: float
     marks: Sequence[Mark] = field(default_factory=list)
+    width: float = WIDTH
+    numbers: str = ""
+    narrow: "Figure | None" = None
+
+    @property
+    def description(self) -> str:
+        """The alternative text below the title."""
+        return f"{self.caption} {self.numbers}".strip()
 
 
 @dataclass(frozen=True)
@@ -175,3 +192,38 @@ def fitted(text: str, width: float, size: float = 12.0) -> str:
     """The text, shortened with an ellipsis if it does not fit."""
     most = max(int(width / (0.58 * size)), 2)
     return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def with_title(figure: Figure) -> Figure:
+    """The figure with its title above the drawing, on as many lines as it needs."""
+    lines = textwrap.wrap(figure.title, int(figure.width / (0.56 * TITLE_SIZE))) or [""]
+    titles = [Label(8, 18 + i * TITLE_LINE, line, "ink", TITLE_SIZE, bold=True) for i, line in enumerate(lines)]
+    room = 14 + TITLE_LINE * len(lines)
+    return replace(figure, height=figure.height + room, marks=[*titles, *_moved(figure.marks, 0, room)])
+
+
+def joined(figures: Sequence[Figure], name: str, caption: str) -> Figure:
+    """One figure with these as panels, each below its letter and title; two or three in a line."""
+    columns = 2 if len(figures) in (2, 4) else 3
+    marks: list[Mark] = []
+    top = 0.0
+    for start in range(0, len(figures), columns):
+        line = [
+            with_title(replace(figure, title=f"({ascii_lowercase[start + i]}) {figure.title}"))
+            for i, figure in enumerate(figures[start : start + columns])
+        ]
+        for column, panel in enumerate(line):
+            marks += _moved(panel.marks, column * (WIDTH + GAP), top)
+        top += max(panel.height for panel in line) + GAP
+    return Figure(name, name, caption, top - GAP, marks, columns * (WIDTH + GAP) - GAP)
+
+
+def _moved(marks: Sequence[Mark], right: float, down: float) -> list[Mark]:
+    """The marks at another place."""
+    found: list[Mark] = []
+    for mark in marks:
+        if isinstance(mark, ChartLine):
+            found.append(replace(mark, points=[(x + right, y + down) for x, y in mark.points]))
+        else:
+            found.append(replace(mark, x=mark.x + right, y=mark.y + down))
+    return found

@@ -74,7 +74,7 @@ def page(summary: Summary, sections: Sequence[Section], tables: str, senses: str
 <nav>{navigation}</nav>
 </header>
 <main>
-{_answer(summary, gain)}
+{_answer(gain)}
 {body}
 </main>
 <footer>Made {escape(about.made_at)} by python -m results.report from {folders}</footer>
@@ -103,25 +103,14 @@ def _lead(about: PageInfo) -> str:
     return " · ".join(map(escape, parts))
 
 
-def _answer(summary: Summary, gain: Sequence[Figure]) -> str:
-    """The gains: a tile with a large number for each task, and all intervals on one scale."""
-    tiles = []
-    for panel in split_panels(summary.rows)[0]:
-        row = panel.row
-        points, interval, cut = row.gain(panel.label), row.interval(panel.label), row.error_cut(panel.label)
-        if points is None:
-            continue
-        kind = "open" if interval and interval.low <= 0 <= interval.high else "up" if points > 0 else "down"
-        between = shown_interval(interval, " to ") or "no interval"
-        share = "" if cut is None else f"{cut:.0f} % of errors removed" if cut > 0 else "no errors removed"
-        if cut_between := shown_interval(row.cut_interval(panel.label), " to ", sign="-"):
-            share += f" ({cut_between})"
-        tiles.append(
-            f'<div class="tile {kind}"><h3>{escape(panel.task)}{_where(panel)}</h3>'
-            f'<p class="number">{points:+.1f}</p>'
-            f"<p>{escape(between)}</p><p>{escape(share)}</p></div>"
-        )
-    return f'<div class="answer"><div class="tiles">{"".join(tiles)}</div>{_figures(gain)}</div>' if tiles else ""
+def _answer(figures: Sequence[Figure]) -> str:
+    """The main figures, each in the form that fits the screen; their titles state the finding."""
+    forms = [(figure, figure.narrow or figure) for figure in figures]
+    return "".join(
+        f'<figure class="card answer"><h2>{escape(figure.title)}</h2><div class="wide">{inline_svg(figure)}</div>'
+        f'<div class="narrow">{inline_svg(narrow)}</div><figcaption>{escape(figure.caption)}</figcaption></figure>'
+        for figure, narrow in forms
+    )
 
 
 def _where(panel: Panel) -> str:

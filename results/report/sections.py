@@ -4,13 +4,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from results.analysis.panels import Efficiency, Panel, efficiencies, split_panels
-from results.analysis.rows import Summary
+from results.analysis.rows import MINI, Summary
 from results.breakdown.gains import break_down
 from results.records.collect import FoundRecord
 from results.report.charts import (
     Arms,
     confusion_matrix,
-    gains,
     group_gains,
     layer_map,
     layer_weights,
@@ -19,6 +18,7 @@ from results.report.charts import (
     sample_efficiency,
     seed_scatter,
 )
+from results.report.errors_removed import errors_removed
 from results.report.figures import Figure, arms_of
 
 KINDS = (
@@ -65,7 +65,8 @@ def sections_of(
         seen, more = ([draw(panel, arms) for panel in panels] for panels in (first, others))
         return [figure for figure in seen if figure], [figure for figure in more if figure]
 
-    paired = [panel for panel in first if panel.row.pair(panel.label)]
+    sets = [[panel for panel in first if (panel.row.data == MINI) is mini] for mini in (False, True)]
+    removed = [figure for panels in sets if (figure := errors_removed(panels, summary.compared))]
     covered = {(own.row.data, own.row.task) for own in known_sizes}
     other_sizes = [own for row in summary.rows if (row.data, row.task) not in covered for own in efficiencies(row)]
     sizes = [sample_efficiency(own, arms) for own in (*known_sizes, *other_sizes)]
@@ -88,7 +89,7 @@ def sections_of(
     broken = break_down(first, found) if found else None
     kinds = [group_gains(panel, own, summary.compared) for panel, own in broken.panels] if broken else []
     sections = [
-        Section("gain", "The gain", "", [gains(paired, summary.compared)] if paired else []),
+        Section("gain", "The gain", "", removed),
         Section("seeds", "Seeds", seeds, *drawn(seed_scatter)),
         Section("efficiency", "Fewer labels", labels, sizes),
         Section("curves", "Learning curves", curves, *drawn(learning_curves)),

@@ -1,51 +1,77 @@
-"""SVG output of figures: in the page with light and dark colours, as a file with light ones on a white card.
+"""SVG output of figures: in the page with light and dark colours, as a file with those of one scheme on a card.
 
 Files do not follow the reader's colour scheme: GitHub's may differ from the system's, and other programs do not know
-CSS variables. The white background keeps them readable on a dark page.
+CSS variables. The background keeps them readable on any page; `<picture>` chooses among several files of one figure.
 """
 
+from collections.abc import Mapping
 from html import escape
 
-from results.report.figures import PALETTE, WIDTH, Box, ChartLine, Dot, Figure, Label, Mark
+from results.report.figures import PALETTE, Box, ChartLine, Dot, Figure, Label, Mark, with_title
 
-TITLE_ROOM = 34.0  # pixels above the drawing for the title, which only files have
+PHONE_WIDTH = 600  # pixels of a page: up to here the narrow form of a figure is shown
 
 
 def inline_svg(figure: Figure) -> str:
     """The drawing for the page, without its title: the page has it as a heading."""
-    marks = "".join(_mark(mark, in_page=True) for mark in figure.marks)
+    colours = {name: f"var(--{name})" for name in PALETTE}
+    marks = "".join(_mark(mark, colours) for mark in figure.marks)
     return (
-        f'<svg viewBox="0 0 {WIDTH:g} {figure.height:g}" role="img" '
-        f'aria-label="{escape(f"{figure.title}. {figure.caption}")}">{marks}</svg>'
+        f'<svg viewBox="0 0 {figure.width:g} {figure.height:g}" role="img" '
+        f'aria-label="{escape(f"{figure.title}. {figure.description}")}">{marks}</svg>'
     )
 
 
-def standalone_svg(figure: Figure) -> str:
-    """The drawing as a file, with its title."""
-    marks = "".join(_mark(mark, in_page=False) for mark in with_title(figure).marks)
-    height = figure.height + TITLE_ROOM
+def standalone_svg(figure: Figure, *, dark: bool = False) -> str:
+    """The drawing as a file."""
+    colours = {name: pair[dark] for name, pair in PALETTE.items()}
+    marks = "".join(_mark(mark, colours) for mark in figure.marks)
+    size = f'width="{figure.width:g}" height="{figure.height:g}"'
     return (
         '<?xml version="1.0" encoding="UTF-8"?>\n'
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH:g}" height="{height:g}" '
-        f'viewBox="0 {-TITLE_ROOM:g} {WIDTH:g} {height:g}" font-family="system-ui, sans-serif">'
-        f"<desc>{escape(figure.caption)}</desc>"
-        f'<rect y="{-TITLE_ROOM:g}" width="100%" height="100%" fill="{PALETTE["card"][0]}"/>{marks}</svg>\n'
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {figure.width:g} {figure.height:g}" '
+        'role="img" aria-labelledby="title desc" font-family="system-ui, sans-serif">'
+        f'<title id="title">{escape(figure.title)}</title><desc id="desc">{escape(figure.description)}</desc>'
+        f'<rect width="100%" height="100%" fill="{colours["card"]}"/>{marks}</svg>\n'
     )
 
 
-def with_title(figure: Figure) -> Figure:
-    """The figure with its title above the drawing, at negative y."""
-    title = Label(0, 16 - TITLE_ROOM, figure.title, "ink", 14, bold=True)
-    return Figure(figure.name, figure.title, figure.caption, figure.height, [title, *figure.marks])
+def published_files(figure: Figure) -> dict[str, str]:
+    """File name -> SVG with its title; a figure with a narrow form also has files for phones and dark pages."""
+    if figure.narrow is None:
+        return {f"{figure.name}.svg": standalone_svg(with_title(figure))}
+    return {
+        f"{own.name}{'-dark' * dark}.svg": standalone_svg(with_title(own), dark=dark)
+        for own in (figure, figure.narrow)
+        for dark in (False, True)
+    }
 
 
-def _mark(mark: Mark, in_page: bool) -> str:
-    colour = f"var(--{mark.colour})" if in_page else PALETTE[mark.colour][0]
+def picture(figure: Figure, folder: str) -> str:
+    """The HTML that shows a figure's published files, as GitHub takes it; `folder` is where they are."""
+    place, text = f"{folder}/{escape(figure.name)}", escape(f"{figure.title}. {figure.numbers}")
+    if figure.narrow is None:
+        return f"![{figure.title}]({folder}/{figure.name}.svg)"
+    phone, dark = f"(max-width: {PHONE_WIDTH}px)", "(prefers-color-scheme: dark)"
+    return "\n".join(
+        [
+            "<picture>",
+            f'<source media="{phone} and {dark}" srcset="{place}-phone-dark.svg">',
+            f'<source media="{phone}" srcset="{place}-phone.svg">',
+            f'<source media="{dark}" srcset="{place}-dark.svg">',
+            f'<img src="{place}.svg" alt="{text}">',
+            "</picture>",
+        ]
+    )
+
+
+def _mark(mark: Mark, colours: Mapping[str, str]) -> str:
+    colour = colours[mark.colour]
     if isinstance(mark, Label):
         weight = ' font-weight="600"' if mark.bold else ""
         anchor = "" if mark.anchor == "start" else f' text-anchor="{mark.anchor}"'
         place = f'x="{mark.x:.1f}" y="{mark.y:.1f}" font-size="{mark.size:g}"'
-        halo = "var(--card)" if in_page else PALETTE["card"][0]  # keeps text readable on top of lines
+        halo = colours["card"]  # keeps text readable on top of lines
         style = f"fill:{colour};stroke:{halo};stroke-width:{mark.halo:g}px;paint-order:stroke;stroke-linejoin:round"
         return f'<text {place}{anchor}{weight} style="{style}">{escape(mark.text)}</text>'
     title = f"<title>{escape(mark.title)}</title>" if mark.title else ""
@@ -58,7 +84,8 @@ def _mark(mark: Mark, in_page: bool) -> str:
     if isinstance(mark, Box):
         place = f'x="{mark.x:.1f}" y="{mark.y:.1f}" width="{max(mark.width, 0):.1f}" height="{mark.height:.1f}" rx="2"'
         return f'<rect {place}{faint} style="fill:{colour}">{title}</rect>'
-    return f'<path d="{_outline(mark)}"{faint} style="fill:{colour}">{title}</path>'
+    style = f"fill:{colours['card']};stroke:{colour};stroke-width:2px" if mark.hollow else f"fill:{colour}"
+    return f'<path d="{_outline(mark)}"{faint} style="{style}">{title}</path>'
 
 
 def _outline(dot: Dot) -> str:

@@ -253,7 +253,8 @@ def test_publishing_and_the_report(tmp_path, capsys):
     """Every fold is published and has a card; the tables have one number for each seed."""
     root = tmp_path / "root"
     (root / "results" / "published").mkdir(parents=True)
-    (root / "README.md").write_text("<!-- table1 -->\n<!-- /table1 -->\n<!-- demo -->\n<!-- /demo -->\n")
+    marks = "".join(f"<!-- {name} -->\n<!-- /{name} -->\n" for name in ("figure", "table1", "demo"))
+    (root / "README.md").write_text(marks)
     scores = {arm: harmonic(save_folds(tmp_path / "runs", features=arm)) for arm in ("glove", "elmo")}
     assert publish([str(tmp_path / "runs")], root) == 0
     assert len(list((root / "results" / "published").rglob("books/coref/*/fold-?/seed-1/record.json"))) == 6

@@ -133,7 +133,7 @@ class TestUsersOwn:
         arguments = ["--runs", str(runs), "--out", str(out), "--compare", "mywords", "mybilm"]
         assert results.report.__main__.main(arguments) == 0
         page = out.read_text()
-        assert "<h3>mine Toxicity<small" in page
+        assert ">mine Toxicity<" in page
         assert "Test hit rate of every run" in page
         assert "<th>mywords</th><th>My biLM</th>" in page
         assert ">My biLM</text>" in page, "in figures"

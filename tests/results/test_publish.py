@@ -13,7 +13,10 @@ from results.records.identity import EXAMPLES_NAME, record_path
 from results.records.record import Mix, RunError, read_record, write_examples, write_record
 from tests.results.making import CLEAN, make_record, save
 
-README = "# Top\n\n<!-- table1 -->\nold\n<!-- /table1 -->\n\nprose\n\n<!-- demo -->\n<!-- /demo -->\n\nend\n"
+README = (
+    "# Top\n\n<!-- table1 -->\nold\n<!-- /table1 -->\n\n<!-- figure -->\nold\n<!-- /figure -->\n\n"
+    "prose\n\n<!-- demo -->\n<!-- /demo -->\n\nend\n"
+)
 
 
 def save_run(runs, right, *, of=100, environment=CLEAN, **options):
@@ -89,7 +92,7 @@ def test_what_is_made_from_them_is_written_and_then_up_to_date(runs, root, capsy
     assert "old" not in readme
     assert readme.startswith("# Top\n\n<!-- table1 -->\n\n| ")
     assert readme.endswith("<!-- /demo -->\n\nend\n")
-    assert "+10.50" in (root / "results" / "published" / "gains.svg").read_text()
+    assert "51.0 to 61.5, ELMo 21.4 %" in (root / "results" / "published" / "errors-removed.svg").read_text()
     assert not list(root.rglob("*.html"))
     capsys.readouterr()
     assert main(["--check"], root) == 0
@@ -185,10 +188,17 @@ def test_the_page_shows_every_figure(tmp_path, runs, root):
     save_run(tmp_path / "mini", 44, data="mini", task="sst5", features="glove")
     save_run(tmp_path / "mini", 45, data="mini", task="sst5", features="elmo")
     main([str(tmp_path / "mini")], root)
-    shown = re.findall(r"\]\(published/([^)]*\.svg)\)", (root / "results" / "tables.md").read_text())
+    shown = re.findall(r"published/([^)\"]*\.svg)", (root / "results" / "tables.md").read_text())
     files = [path.name for path in (root / "results" / "published").glob("*.svg")]
-    assert {"gains.svg", "gains-mini.svg"} <= set(files)
+    assert {"errors-removed.svg", "errors-removed-phone-dark.svg", "errors-removed-mini.svg"} <= set(files)
     assert sorted(shown) == sorted(files)
+
+
+def test_readme_shows_the_main_figure(runs, root):
+    main([str(runs)], root)
+    shown = (root / "README.md").read_text().split("figure -->")[1]
+    assert re.findall(r'src(?:set)?="([^"]*)"', shown)[-1] == "results/published/errors-removed.svg"
+    assert "51.0 to 61.5, ELMo 21.4 %" in shown
 
 
 def test_a_figure_that_is_no_longer_shown_is_removed(runs, root, capsys):
@@ -206,7 +216,7 @@ def test_a_figure_that_is_no_longer_shown_is_removed(runs, root, capsys):
 
 def test_no_place_on_this_machine_is_named(runs, root):
     main([str(runs)], root)
-    for name in ("README.md", "results/tables.md", "results/published/gains.svg"):
+    for name in ("README.md", "results/tables.md", "results/published/errors-removed.svg"):
         assert str(root.parent) not in (root / name).read_text()
 
 

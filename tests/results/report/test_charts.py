@@ -11,14 +11,26 @@ from results.analysis.rows import Group, TableRow
 from results.records.record import Mix
 from results.report.charts import (
     confusion_matrix,
-    gains,
     layer_map,
     layer_weights,
     learning_curves,
     per_class,
     sample_efficiency,
+    seed_scatter,
 )
-from results.report.figures import Box, ChartLine, Dot, Label, Scale, arms_of, fitted, shown_tick
+from results.report.figures import (
+    PALETTE,
+    Box,
+    ChartLine,
+    Dot,
+    Label,
+    Scale,
+    arms_of,
+    fitted,
+    joined,
+    shown_tick,
+    with_title,
+)
 from results.report.svg import inline_svg, standalone_svg
 from tests.results.making import make_record
 
@@ -70,19 +82,6 @@ def test_an_arm_looks_the_same_whatever_else_is_there():
     alone, many = arms_of({"elmo": "elmo"}), arms_of({name: name for name in ("bert", "elmo", "glove", "mine")})
     assert alone["elmo"] == many["elmo"]
     assert len({(arm.colour, arm.shape) for arm in many.values()}) == 4
-
-
-def test_the_gain_is_drawn_where_it_is():
-    panels = [
-        Panel(row(group("glove", 60.0), group("elmo", 70.0))),
-        Panel(row(group("glove", 60.0), group("elmo", 55.0))),
-    ]
-    figure = gains(panels, ("glove", "elmo"))
-    up, down = (dot.x for dot in marks(figure, Dot))
-    (zero,) = {x for line in marks(figure, ChartLine) if line.colour == "muted" for x, _ in line.points}
-    assert up > zero > down
-    assert (up - zero) / (zero - down) == pytest.approx(10 / 5)
-    assert "+10.00" in [label.text for label in marks(figure, Label)]
 
 
 def test_curves_leave_out_epochs_without_a_number():
@@ -234,7 +233,7 @@ def test_plain_runs_come_first_else_whole_pairs():
 def test_svg_is_well_formed_and_escaped():
     elmo = group("elmo", 70.0, epochs=[{"epoch": 1, "f1": 50.0}, {"epoch": 2, "f1": 60.0}])
     figure = dataclasses.replace(learning_curves(Panel(row(elmo)), ARMS), title='<b> & "co"')
-    file = ElementTree.fromstring(standalone_svg(figure))
+    file = ElementTree.fromstring(standalone_svg(with_title(figure)))
     texts = [element.text for element in file.iter("{http://www.w3.org/2000/svg}text")]
     assert texts[0] == '<b> & "co"'
     assert "var(" not in standalone_svg(figure)  # not every viewer knows variables
@@ -243,3 +242,53 @@ def test_svg_is_well_formed_and_escaped():
     coordinates = [float(x) for line in page.iter("polyline") for p in line.get("points").split() for x in p.split(",")]
     assert coordinates
     assert all(math.isfinite(x) for x in coordinates)
+
+
+def luminance(colour):
+    """By the definition of WCAG 2."""
+    shares = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    red, green, blue = (s / 12.92 if s <= 0.03928 else ((s + 0.055) / 1.055) ** 2.4 for s in shares)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_marks_and_text_stand_out_from_the_background(dark):
+    background = luminance(PALETTE["card"][dark])
+    for name, pair in PALETTE.items():
+        low, high = sorted([luminance(pair[dark]), background])
+        if name not in ("card", "grid"):  # faint lines say nothing that numbers do not say
+            assert (high + 0.05) / (low + 0.05) >= (4.5 if name in ("ink", "muted") else 3), name
+
+
+def test_axes_have_labels():
+    arms = [group(name, 70.0, 72.0, epochs=[{"epoch": 1, "f1": 50.0}], details={"labels": {"A": {"f1": 1.0}}})
+            for name in ("glove", "elmo")]  # fmt: skip
+    panel = Panel(row(*arms))
+    expected = {
+        learning_curves: {"epoch", "dev F1 (%)"},
+        seed_scatter: {"test F1 (%)"},
+        per_class: {"test F1 (%)"},
+    }
+    for draw, texts in expected.items():
+        assert texts <= {label.text for label in marks(draw(panel, ARMS), Label)}, draw.__name__
+    (sizes,) = efficiencies(row(*shares("elmo")))
+    texts = {label.text for label in marks(sample_efficiency(sizes, ARMS), Label)}
+    assert {"training examples (log)", "test F1 (%)"} <= texts
+
+
+def test_panels_of_one_figure_have_letters_and_places_of_their_own():
+    """Five with two dots each: three in the first line, two below."""
+    single = seed_scatter(Panel(row(group("glove", 70.0, 80.0))), ARMS)
+    figure = joined([single] * 5, "seeds", "")
+    dots = marks(figure, Dot)
+    assert [label.text[:3] for label in marks(figure, Label) if label.bold and label.text.startswith("(")] == [
+        f"({letter})" for letter in "abcde"
+    ]
+    first, second, third, fourth, fifth = dots[::2]
+    assert (fourth.x, fifth.y) == (first.x, fourth.y)
+    assert second.x - first.x > single.width
+    assert [third.x - second.x, fifth.x - fourth.x] == pytest.approx([second.x - first.x] * 2)
+    assert fourth.y - first.y > single.height
+    assert max(dot.x for dot in dots) < figure.width
+    assert max(dot.y for dot in dots) < figure.height
+    assert joined([single] * 4, "seeds", "").width < figure.width, "two in a line"

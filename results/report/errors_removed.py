@@ -1,0 +1,277 @@
+"""The main figure: the share of the baseline's errors that the second arm removes, the scale on which tasks compare."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from results.analysis.interval import FEW_SEEDS, Interval
+from results.analysis.names import common_title, default_pair, load_names
+from results.analysis.panels import Panel
+from results.analysis.paper_scores import relative_error_cut
+from results.analysis.rows import MINI
+from results.report.figures import (
+    WIDTH,
+    Arm,
+    ChartLine,
+    Dot,
+    Figure,
+    Label,
+    Mark,
+    Scale,
+    arms_of,
+    fitted,
+    shown_tick,
+    text_width,
+)
+from results.tables.cells import MARK, shown_interval
+
+NAME = "errors-removed"
+AXIS = "share of the baseline's errors removed (%)"
+PAPER = Arm("the paper", "ink", "circle")  # hollow
+OFF_SCALE = 70.0  # pixels next to the scale for what is outside it
+MINUS, NO_BREAK = "\N{MINUS SIGN}", "\N{NO-BREAK SPACE}"
+HEADER = 24.0  # pixels above the first comparison
+
+
+@dataclass(frozen=True)
+class _Value:
+    """The share of errors that one arm removes, in percent, and how it is drawn."""
+
+    arm: Arm
+    share: float
+    hollow: bool = False
+
+
+@dataclass(frozen=True)
+class _Comparison:
+    """One task on one data set: the texts, the main share with its interval, and those of the paper and other arms."""
+
+    name: str
+    below: str
+    scores: str
+    main: _Value
+    interval: Interval | None
+    others: Sequence[_Value]
+
+    @property
+    def shown_share(self) -> str:
+        """The share with its interval, as text."""
+        between = shown_interval(self.interval, " to ", sign="-")
+        return _signs(f"{self.main.share:.1f} %" + f" ({between})" * bool(between))
+
+    @property
+    def numbers(self) -> str:
+        """All that is drawn, as text."""
+        others = [f"{value.arm.title} {_percent(value.share)}" for value in self.others]
+        parts = [self.scores.replace("→", "to"), f"{self.main.arm.title} {self.shown_share}", *others]
+        return f"{self.name}, {self.below}: {', '.join(parts)}."
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Places in pixels: the plot from left to right, the two lines of marks in a lane, and the lane's height."""
+
+    width: float
+    left: float
+    right: float
+    first: float
+    second: float
+    lane: float
+
+    @property
+    def name_room(self) -> float:
+        """Names are left of the plot, or above it together with the scores."""
+        return self.left - 24 if self.left > 100 else self.width - 130
+
+
+WIDE = _Layout(width=820, left=244, right=664, first=16, second=32, lane=50)
+PHONE = _Layout(width=WIDTH, left=12, right=WIDTH - 12, first=53, second=69, lane=86)
+
+
+def errors_removed(panels: Sequence[Panel], compared: tuple[str, str]) -> Figure | None:
+    """The figure with its narrow form, of the panels that have both arms; None if there are none.
+
+    Marks are drawn for the second arm, the paper, and those other arms whose looks are in names.toml.
+    """
+    known = load_names().arms
+    features = [arm for arm in dict.fromkeys([*compared, *known]) if arm in compared or known[arm].colour]
+    groups = [group for panel in panels for group in (*panel.groups, *(panel.row.pair(panel.label) or ()))]
+    titles = {arm: common_title(arm, [g.records[0] for g in groups if g.features == arm]) for arm in features}
+    first, second = (titles[arm] for arm in compared)
+    arms = arms_of(titles | {compared[1]: second.removeprefix("+ ")})
+    found = [own for panel in panels if (own := _comparison(panel, arms, compared))]
+    if not found:
+        return None
+    only_mini = all(panel.row.data == MINI for panel in panels)
+    caption = f"Test scores: {first} → {second}. Errors removed: the gain as a share of 100 less the baseline's score."
+    if any(own.interval for own in found):
+        caption += " Line: 95 % interval; one that includes zero leaves open whether there is a gain."
+    figure = Figure(
+        NAME + "-mini" * only_mini,
+        "Mini data: " * only_mini + _finding(found),
+        caption,
+        *_drawn(found, WIDE, f"{first} → {second}"),
+        WIDE.width,
+        " ".join(own.numbers for own in found),
+    )
+    height, marks = _drawn(found, PHONE, f"{first} → {second}")
+    narrow = replace(figure, name=f"{figure.name}-phone", height=height, marks=marks, width=PHONE.width)
+    return replace(figure, narrow=narrow)
+
+
+def _comparison(panel: Panel, arms: Mapping[str, Arm], compared: tuple[str, str]) -> _Comparison | None:
+    """What is drawn of a panel; None if it does not have both arms, or no errors to remove."""
+    row, label = panel.row, panel.label
+    pair, share = row.pair(label), row.error_cut(label)
+    if pair is None or share is None:
+        return None
+    baseline, second = pair
+    others = [
+        _Value(arms[group.features], cut)
+        for group in panel.groups
+        if group.features in arms and group not in pair and group.metric == baseline.metric
+        if (cut := relative_error_cut(baseline.mean, group.mean)) is not None
+    ]
+    if row.paper and compared == default_pair() and row.paper.metric == baseline.metric and not baseline.cut:
+        cut = row.paper.error_cut(compared)
+        others = [_Value(PAPER, cut, hollow=True), *others] if cut is not None else others
+    return _Comparison(
+        panel.task,
+        ", ".join(filter(None, [panel.metric_title(), label])),
+        f"{baseline.mean:.1f} → {second.mean:.1f}",
+        _Value(arms[second.features], share),
+        row.cut_interval(label),
+        others,
+    )
+
+
+def _finding(found: Sequence[_Comparison]) -> str:
+    """What the intervals show, in a sentence."""
+    name, size = found[0].main.arm.title, len(found)
+    up = [own.main.share for own in found if own.interval and own.interval.low > 0]
+    down = [own.name for own in found if own.interval and own.interval.high < 0]
+    unclear = [own.name for own in found if not own.interval or own.interval.low <= 0 <= own.interval.high]
+    parts = []
+    if up:
+        low, high = round(min(up)), round(max(up))
+        between = f"{low}" if low == high else f"{low} to {high}"
+        number = f"all {size}" if len(up) == size else f"{len(up)} of {size}"
+        where = found[0].name if size == 1 else f"{number} data sets"
+        parts.append(f"{name} removes {between}{NO_BREAK}% of the baseline's errors on {where}")
+    if down:
+        parts.append(f"{'it' if parts else name} adds errors on {_listed(down)}")
+    if unclear:
+        parts.append(f"{'its effect' if parts else f'the effect of {name}'} on {_listed(unclear)} is unclear")
+    sentence = "; ".join(parts)
+    return sentence[0].upper() + sentence[1:]
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{len(names)} data sets"
+
+
+def _drawn(found: Sequence[_Comparison], layout: _Layout, scores_header: str) -> tuple[float, list[Mark]]:
+    """Height and marks."""
+    low, high = _limits(found)
+    values = [value.share for own in found for value in (own.main, *own.others)]
+    left = layout.left + OFF_SCALE * any(value < low for value in values)
+    right = layout.right - OFF_SCALE * any(value > high for value in values)
+    scale = Scale(low, high, left, right)
+    marks = _legend(found, layout.width)
+    top = max(mark.y for mark in marks if isinstance(mark, Label)) + HEADER
+    bottom = top + layout.lane * len(found)
+    marks.append(Label(layout.width - 8, top - 4, fitted(scores_header, layout.width / 2, 11), "muted", 11, "end"))
+    for tick in scale.ticks():
+        marks.append(Label(scale.at(tick), bottom + 16, _signs(shown_tick(tick + 0.0)), "muted", 11, "middle"))
+    marks.append(Label((left + right) / 2, bottom + 34, AXIS, "ink", 12, "middle"))
+    for lane, own in enumerate(found):
+        marks += _lane(own, layout, scale, top + lane * layout.lane)
+    few = any(own.interval and own.interval.few_seeds for own in found)
+    if few:
+        marks.append(Label(8, bottom + 54, f"{MARK} fewer than {FEW_SEEDS} seeds in an arm", "muted", 11))
+    return bottom + (62 if few else 42), marks
+
+
+def _limits(found: Sequence[_Comparison]) -> tuple[float, float]:
+    """The ends of the scale: with zero, the main arm, its intervals and the paper; other arms only if they are near."""
+    ends = [0.0, *(own.main.share for own in found)]
+    ends += [end for own in found if own.interval for end in (own.interval.low, own.interval.high)]
+    ends += [value.share for own in found for value in own.others if value.hollow]
+    low, high = max(min(ends), -100.0), min(max(ends), 100.0)
+    near = (high - low) / 2 or 10.0
+    inside = [v.share for own in found for v in own.others if low - near <= v.share <= high + near]
+    low, high = min([low, *inside]), max([high, *inside])
+    margin = (high - low) * 0.04 or 1.0
+    return low - margin, high + margin
+
+
+def _legend(found: Sequence[_Comparison], width: float) -> list[Mark]:
+    """Marker and name of all that is drawn, on as many lines as they need."""
+    drawn = {(v.arm, v.hollow): None for own in found for v in (own.main, *own.others)}
+    main, x, y = found[0].main.arm, 8.0, 10.0
+    marks: list[Mark] = []
+    for arm, hollow in sorted(drawn, key=lambda item: (item[0] != main, not item[1])):
+        title = arm.title + ", 95 % interval" * (arm == main and any(own.interval for own in found))
+        room = 16 + text_width(title) + 14
+        if marks and x + room > width:
+            x, y = 8.0, y + 20
+        if arm == main and any(own.interval for own in found):
+            marks.append(ChartLine([(x - 4, y), (x + 14, y)], arm.colour, 3))
+        marks.append(Dot(x + 5, y, arm.colour, arm.shape, 5.0, hollow=hollow))
+        marks.append(Label(x + 18, y + 4, fitted(title, width - 30), "ink", 12))
+        x += room
+    return marks
+
+
+def _lane(own: _Comparison, layout: _Layout, scale: Scale, top: float) -> list[Mark]:
+    """The texts and marks of one comparison."""
+    end = layout.width - 8
+    marks: list[Mark] = [ChartLine([(8, top), (end, top)], "grid", 1)]
+    for tick in scale.ticks():  # only behind the marks: names may be above them
+        line = [(scale.at(tick), top + layout.first - 14), (scale.at(tick), top + layout.lane)]
+        marks.append(ChartLine(line, "grid" if tick else "muted", 1 if tick else 1.5))
+    marks += [
+        Label(8, top + 20, fitted(own.name, layout.name_room, 13), "ink", 13, bold=True),
+        Label(8, top + 36, fitted(own.below, layout.name_room, 11), "muted", 11),
+        Label(end, top + 20, own.scores, "ink", 13, "end", bold=True),
+        Label(end, top + 36, own.shown_share, "muted", 11, "end"),
+    ]
+    first, second = top + layout.first, top + layout.second
+    if own.interval:
+        ends = [min(max(e, scale.low), scale.high) for e in (own.interval.low, own.interval.high)]
+        title = f"{own.name}: 95 % interval {shown_interval(own.interval, ' to ', sign='-')} %"
+        line = [(scale.at(end), first) for end in ends]
+        marks.append(ChartLine(line, own.main.arm.colour, 3, title=title))
+        marks += [_arrow_head(scale.start, first, -1, own.main.arm.colour)] * (own.interval.low < scale.low)
+        marks += [_arrow_head(scale.end, first, 1, own.main.arm.colour)] * (own.interval.high > scale.high)
+    outside = {-1: 0, 1: 0}
+    for value in (*own.others, own.main):
+        title = f"{own.name}: {value.arm.title} {_percent(value.share)}"
+        y = first if value is own.main else second
+        look = Dot(scale.at(value.share), y, value.arm.colour, value.arm.shape, 5.0, 1.0, title, value.hollow)
+        side = -1 if value.share < scale.low else 1 if value.share > scale.high else 0
+        if not side:
+            marks.append(look)
+            continue
+        y = second - 14 * outside[side]
+        outside[side] += 1
+        edge = scale.start - OFF_SCALE if side < 0 else scale.end + OFF_SCALE
+        marks += [
+            ChartLine([(edge, y), (edge - 10 * side, y)], value.arm.colour, 2),
+            _arrow_head(edge, y, side, value.arm.colour),
+            replace(look, x=edge - 14 * side, y=y),
+            Label(edge - 22 * side, y + 4, _percent(value.share), "muted", 11, "end" if side > 0 else "start"),
+        ]
+    return marks
+
+
+def _arrow_head(x: float, y: float, side: int, colour: str) -> ChartLine:
+    return ChartLine([(x - 5 * side, y - 4), (x, y), (x - 5 * side, y + 4)], colour, 2)
+
+
+def _percent(share: float) -> str:
+    return _signs(f"{share:.1f} %")
+
+
+def _signs(text: str) -> str:
+    """With minus signs instead of hyphens; for texts of numbers alone."""
+    return text.replace("-0.0 ", "0.0 ").replace("-", MINUS)

@@ -1,0 +1,185 @@
+"""The main figure: where its marks are, what it says in words, and its files."""
+
+import dataclasses
+import re
+from itertools import combinations
+from xml.etree import ElementTree
+
+import pytest
+
+from results.analysis.panels import Panel, panels_of
+from results.analysis.paper_scores import PaperScore
+from results.analysis.rows import Group, TableRow
+from results.report.errors_removed import errors_removed
+from results.report.figures import PALETTE, ChartLine, Dot, Label, text_width
+from results.report.svg import picture, published_files
+from tests.results.making import make_record
+
+PAIR = ("glove", "elmo")
+PAPER = PaperScore("ner", "f1", "test", {"glove": 90.0, "elmo": 92.0}, "Table 1", compared=True, margin=0.3)
+
+
+def group(features, *scores, data="paper", task="ner", **variant):
+    records = [
+        make_record(score, data=data, task=task, features=features, seed=seed, variant=variant)
+        for seed, score in enumerate(scores, start=1)
+    ]
+    return Group(features, {key: str(value) for key, value in variant.items()}, records)
+
+
+def panel(data="paper", task="ner", paper=None, **arms):
+    return Panel(TableRow(data, task, [group(arm, *scores, data=data, task=task) for arm, scores in arms.items()],
+                          paper=paper))  # fmt: skip
+
+
+def dots(figure, colour):
+    """The markers of an arm, without that of the legend."""
+    return [mark for mark in figure.marks if isinstance(mark, Dot) and mark.colour == colour][1:]
+
+
+def texts(figure):
+    return [mark.text for mark in figure.marks if isinstance(mark, Label)]
+
+
+def zero_of(figure):
+    lines = [mark for mark in figure.marks if isinstance(mark, ChartLine) and mark.colour == "muted"]
+    (zero,) = {x for line in lines for x, _ in line.points}
+    return zero
+
+
+EXAMPLE = [
+    panel(glove=[60.0], elmo=[70.0], elmo_random=[62.0], word2vec=[58.0], paper=PAPER),  # 25, 5, -5 %; paper's: 20 %
+    panel("wnut17", glove=[60.0], elmo=[55.0]),  # -12.5 %
+]
+
+
+@pytest.mark.parametrize("narrow", [False, True])
+def test_marks_are_where_their_shares_are(narrow):
+    figure = errors_removed(EXAMPLE, PAIR)
+    figure = figure.narrow if narrow else figure
+    zero = zero_of(figure)
+    (up, down), (paper,) = dots(figure, "blue"), dots(figure, "ink")
+    (control,), (static,) = dots(figure, "orange"), dots(figure, "green")
+    one = (up.x - zero) / 25
+    assert [(mark.x - zero) / one for mark in (down, paper, control, static)] == pytest.approx([-12.5, 20, 5, -5])
+    assert ([mark.shape for mark in (up, paper, control, static)], paper.hollow, up.hollow) == (
+        ["diamond", "circle", "square", "triangle"],
+        True,
+        False,
+    )
+    assert {"60.0 → 70.0", "60.0 → 55.0", "share of the baseline's errors removed (%)"} <= set(texts(figure))
+
+
+def test_the_interval_of_the_share_is_drawn():
+    own = panel(glove=[60.0, 61.0, 59.0], elmo=[70.0, 71.0, 69.0])
+    figure = errors_removed([own], PAIR)
+    interval = own.row.cut_interval()
+    (line,) = [mark for mark in figure.marks if isinstance(mark, ChartLine) and mark.title]
+    (dot,) = dots(figure, "blue")
+    one = (dot.x - zero_of(figure)) / 25
+    assert [(x - zero_of(figure)) / one for x, _ in line.points] == pytest.approx([interval.low, interval.high])
+
+
+@pytest.mark.parametrize("narrow", [False, True])
+@pytest.mark.parametrize(("score", "side", "text"), [(20.0, -1, "\N{MINUS SIGN}100.0 %"), (99.0, 1, "97.5 %")])
+def test_what_is_far_off_is_an_arrow_with_its_number(narrow, score, side, text):
+    figure = errors_removed([panel(glove=[60.0], elmo=[70.0], elmo_random=[score])], PAIR)
+    figure = figure.narrow if narrow else figure
+    (control,), (elmo,) = dots(figure, "orange"), dots(figure, "blue")
+    assert (control.x - elmo.x) * side > 0
+    head = [mark for mark in figure.marks if isinstance(mark, ChartLine) and mark.colour == "orange"][-1]
+    assert 0 < head.points[1][0] < figure.width
+    assert (head.points[1][0] - control.x) * side > 0
+    assert text in texts(figure)
+    assert abs(elmo.x - zero_of(figure)) > 100, "the others keep their room"
+
+
+@pytest.mark.parametrize(
+    ("gains", "expected"),
+    [
+        ([10, 4], "ELMo removes 10 to 25 % of the baseline's errors on all 2 data sets"),
+        ([10], "ELMo removes 25 % of the baseline's errors on NER, CoNLL-2003"),
+        ([10, 4, 0], "ELMo removes 10 to 25 % of the baseline's errors on 2 of 3 data sets; its effect on NER, WNUT-17 "
+         "is unclear"),
+        ([0, 0.01], "The effect of ELMo on 2 data sets is unclear"),
+        ([10, -8], "ELMo removes 25 % of the baseline's errors on 1 of 2 data sets; it adds errors on SST-5"),
+    ],
+)  # fmt: skip
+def test_the_title_states_what_the_intervals_show(gains, expected):
+    """Three seeds that differ by 0.1: an interval of about ± 0.2 points, 0.6 %."""
+    places = [("paper", "ner"), ("paper", "sst5"), ("wnut17", "ner")]
+    panels = [
+        panel(*place, glove=[60.0, 60.1, 59.9], elmo=[60 + gain, 60.1 + gain, 59.9 + gain])
+        for place, gain in zip(places, gains, strict=False)
+    ]
+    assert errors_removed(panels, PAIR).title.replace("\N{NO-BREAK SPACE}", " ") == expected
+
+
+def test_other_settings_are_shown_where_there_are_no_plain_runs():
+    arms = [group(arm, score, **{"trainer.epochs": 12}) for arm, score in (("glove", 60.0), ("elmo", 70.0))]
+    figure = errors_removed(panels_of(TableRow("paper", "ner", arms))[0], PAIR)
+    assert {"NER, CoNLL-2003", "F1, trainer.epochs=12", "60.0 → 70.0"} <= set(texts(figure))
+
+
+def test_the_paper_is_left_out_of_other_comparisons():
+    own = panel(glove=[60.0], elmo=[70.0], elmo_random=[62.0], paper=PAPER)
+    own = dataclasses.replace(own, row=dataclasses.replace(own.row, compared=("elmo_random", "elmo")))
+    assert "the paper" in texts(errors_removed(EXAMPLE, PAIR))
+    assert "the paper" not in texts(errors_removed([own], ("elmo_random", "elmo")))
+
+
+def test_nothing_to_compare_is_no_figure():
+    assert errors_removed([], PAIR) is None
+    assert errors_removed([panel(glove=[60.0])], PAIR) is None
+    assert errors_removed([panel(glove=[100.0], elmo=[100.0])], PAIR) is None
+
+
+def boxes(figure):
+    """Left, right, top and bottom of texts and markers; texts rather too wide."""
+    for mark in figure.marks:
+        if isinstance(mark, Label):
+            width = text_width(mark.text, mark.size)
+            left = mark.x - {"start": 0, "middle": width / 2, "end": width}[mark.anchor]
+            yield mark, (left, left + width, mark.y - 0.75 * mark.size, mark.y + 0.2 * mark.size)
+        elif isinstance(mark, Dot):
+            yield mark, (mark.x - 5, mark.x + 5, mark.y - 5, mark.y + 5)
+
+
+@pytest.mark.parametrize("narrow", [False, True])
+def test_no_text_covers_another_or_a_marker(narrow):
+    panels = [
+        *EXAMPLE,
+        panel("standin", "snli", glove=[65.0, 66.0, 65.5], elmo=[69.0, 70.0, 69.5], elmo_random=[36.0]),
+        panel("my-very-long-data-name", "my-very-long-task-name", glove=[1.0, 2.0], elmo=[99.0, 2.0]),
+    ]
+    figure = errors_removed(panels, PAIR)
+    figure = figure.narrow if narrow else figure
+    found = list(boxes(figure))
+    assert sum(isinstance(mark, Label) for mark, _ in found) > 20
+    for mark, (left, right, top, bottom) in found:
+        assert 0 <= left < right <= figure.width, mark
+        assert 0 <= top < bottom <= figure.height, mark
+    for (one, a), (other, b) in combinations(found, 2):
+        if isinstance(one, Label) or isinstance(other, Label):
+            assert a[1] <= b[0] or b[1] <= a[0] or a[3] <= b[2] or b[3] <= a[2], (one, other)
+
+
+def test_files_for_light_and_dark_pages_and_phones():
+    figure = errors_removed(EXAMPLE, PAIR)
+    files = published_files(figure)
+    html = picture(figure, "here")
+    assert {f"here/{name}" for name in files} == set(re.findall(r'(?:src|srcset)="([^"]*)"', html))
+    sources = ElementTree.fromstring(html.replace('">', '"/>'))
+    assert [(own.get("media", ""), own.get("srcset") or own.get("src")) for own in sources] == [
+        ("(max-width: 600px) and (prefers-color-scheme: dark)", "here/errors-removed-phone-dark.svg"),
+        ("(max-width: 600px)", "here/errors-removed-phone.svg"),
+        ("(prefers-color-scheme: dark)", "here/errors-removed-dark.svg"),
+        ("", "here/errors-removed.svg"),
+    ]
+    for name, text in files.items():
+        title, description, card = list(ElementTree.fromstring(text))[:3]
+        assert title.text == figure.title
+        assert "NER, CoNLL-2003, F1: 60.0 to 70.0, ELMo 25.0 %" in description.text
+        assert "the paper 20.0 %" in description.text
+        assert card.get("fill") == PALETTE["card"]["-dark" in name]
+    assert "60.0 to 70.0" in sources[-1].get("alt")
