@@ -244,10 +244,14 @@ def _lane(own: _Comparison, layout: _Layout, scale: Scale, top: float) -> list[M
         marks += [_arrow_head(scale.start, first, -1, own.main.arm.colour)] * (own.interval.low < scale.low)
         marks += [_arrow_head(scale.end, first, 1, own.main.arm.colour)] * (own.interval.high > scale.high)
     outside = {-1: 0, 1: 0}
+    taken: list[float] = []
     for value in (*own.others, own.main):
         title = f"{own.name}: {value.arm.title} {_percent(value.share)}"
-        y = first if value is own.main else second
-        look = Dot(scale.at(value.share), y, value.arm.colour, value.arm.shape, 5.0, 1.0, title, value.hollow)
+        x, y = scale.at(value.share), first
+        if value is not own.main:
+            y = second + 9 * any(abs(x - other) < 10 for other in taken)  # next to a marker, not on it
+            taken.append(x)
+        look = Dot(x, y, value.arm.colour, value.arm.shape, 5.0, 1.0, title, value.hollow)
         side = -1 if value.share < scale.low else 1 if value.share > scale.high else 0
         if not side:
             marks.append(look)

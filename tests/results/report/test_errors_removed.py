@@ -94,6 +94,16 @@ def test_what_is_far_off_is_an_arrow_with_its_number(narrow, score, side, text):
     assert abs(elmo.x - zero_of(figure)) > 100, "the others keep their room"
 
 
+def test_equal_shares_are_drawn_side_by_side():
+    panels = [panel(glove=[60.0], elmo=[70.0], elmo_random=[62.0], word2vec=[62.0])]
+    figure = errors_removed(panels, PAIR)
+    (control,), (static,) = dots(figure, "orange"), dots(figure, "green")
+    assert control.x == static.x
+    assert abs(control.y - static.y) > 8
+    (bottom,) = {mark.y for mark in figure.marks if isinstance(mark, Label) and mark.text == "0"}
+    assert max(control.y, static.y) + 5 < bottom - 10, "above the axis"
+
+
 @pytest.mark.parametrize(
     ("gains", "expected"),
     [
