@@ -9,7 +9,7 @@ from elmo.common.errors import InputError, command_parser
 from results.analysis.aggregate import Selection, summarise
 from results.analysis.rows import MINI
 from results.publishing.rules import publish_runs
-from results.publishing.tables_page import tables_page
+from results.publishing.tables_page import main_runs, tables_page
 from results.records.collect import collect
 from results.records.environment import full_commit
 from results.records.experiment_file import load_experiment
@@ -109,7 +109,7 @@ def generated(root: Path) -> dict[Path, str | None]:
         MarksMissing: README has no place for a table.
     """
     collection = collect([root / PUBLISHED])
-    summary = summarise(collection, Selection())
+    summary = summarise(main_runs(collection), Selection())
     demo = summarise(collection, Selection(data=[MINI]))
     page = tables_page(collection, summary, root / PUBLISHED)
     main_figure = [f"{picture(own, PUBLISHED.as_posix())}\n" for own in page.figures if own.name == MAIN_FIGURE]

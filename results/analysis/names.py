@@ -103,10 +103,10 @@ def metric_title(metric: str, record: RunRecord | None = None) -> str:
 
 
 def arm_title(features: str, record: RunRecord | None = None) -> str:
-    """The arm's name for people: the title in its YAML, ours with its size, or its name; then its settings, if any."""
+    """The arm's name for people: ours with its size, the title in its YAML, or its name; then its settings, if any."""
     name, _, settings = features.partition(" ")
     known = load_names().arms.get(name)
-    title = own_title(record, "features") or (known.title if known else name)
+    title = known.title if known else own_title(record, "features") or name
     size = flattened(record.settings("features")).get(known.size) if record and known and known.size else None
     return " ".join(filter(None, [title, f"{size}-d" if size else "", settings]))
 

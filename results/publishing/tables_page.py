@@ -41,8 +41,8 @@ def tables_page(collection: Collection, summary: Summary, published: Path) -> Ta
 
     Args:
         collection: All published records.
-        summary: Their summary.
-        published: Their folder, next to the page; figures go there, too.
+        summary: The summary of `main_runs`.
+        published: The records' folder, next to the page; figures go there, too.
     """
     texts = load_texts()
     chapters = {own.experiment: shown_chapter(own, collection, published) for own in texts.paper}
@@ -94,6 +94,14 @@ def tables_page(collection: Collection, summary: Summary, published: Path) -> Ta
         lines = dict.fromkeys(f"- {' '.join(finding.text.split())}" for finding in found)
         blocks += ["## Warnings", "\n".join(lines)]
     return TablesPage("\n\n".join(blocks) + "\n", list(figures.values()))
+
+
+def main_runs(collection: Collection) -> Collection:
+    """The collection without the tasks that only other tables than the first have, such as probes."""
+    experiments = filter(None, (chapter.experiment for chapter in load_texts().paper))
+    tasks = {name: {cell.named["task"] for cell in load_experiment(name).cells} for name in experiments}
+    others = set().union(*tasks.values()) - tasks[TABLE1]
+    return replace(collection, found=[item for item in collection.found if item.record.identity.task not in others])
 
 
 def _without_runs_of(panels: Sequence[Panel], collection: Collection, experiments: Sequence[str]) -> list[Panel]:
