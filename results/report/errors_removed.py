@@ -80,7 +80,7 @@ class _Layout:
     @property
     def name_room(self) -> float:
         """Names are left of the plot, or above it together with the scores."""
-        return self.left - 24 if self.left > 100 else self.width - 130
+        return self.left - 36 if self.left > 100 else self.width - 130
 
 
 WIDE = _Layout(width=820, left=244, right=664, first=16, second=32, lane=50)
@@ -160,9 +160,9 @@ def _finding(found: Sequence[_Comparison]) -> str:
     if down:
         parts.append(f"{'it' if parts else name} adds errors on {_listed(down)}")
     if unclear:
-        parts.append(f"{'its effect' if parts else f'the effect of {name}'} on {_listed(unclear)} is unclear")
-    sentence = "; ".join(parts)
-    return sentence[0].upper() + sentence[1:]
+        where = _listed(unclear)
+        parts.append(f"unclear on {where}" if parts else f"The effect of {name} on {where} is unclear")
+    return "; ".join(parts)
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -196,7 +196,7 @@ def fitted(text: str, width: float, size: float = 12.0) -> str:
 
 def with_title(figure: Figure) -> Figure:
     """The figure with its title above the drawing, on as many lines as it needs."""
-    lines = textwrap.wrap(figure.title, int(figure.width / (0.56 * TITLE_SIZE))) or [""]
+    lines = textwrap.wrap(figure.title, int((figure.width - 16) / (0.59 * TITLE_SIZE))) or [""]
     titles = [Label(8, 18 + i * TITLE_LINE, line, "ink", TITLE_SIZE, bold=True) for i, line in enumerate(lines)]
     room = 14 + TITLE_LINE * len(lines)
     return replace(figure, height=figure.height + room, marks=[*titles, *_moved(figure.marks, 0, room)])

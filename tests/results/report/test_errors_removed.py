@@ -11,7 +11,7 @@ from results.analysis.panels import Panel, panels_of
 from results.analysis.paper_scores import PaperScore
 from results.analysis.rows import Group, TableRow
 from results.report.errors_removed import errors_removed
-from results.report.figures import PALETTE, ChartLine, Dot, Label, text_width
+from results.report.figures import PALETTE, ChartLine, Dot, Label, text_width, with_title
 from results.report.svg import picture, published_files
 from tests.results.making import make_record
 
@@ -109,8 +109,7 @@ def test_equal_shares_are_drawn_side_by_side():
     [
         ([10, 4], "ELMo removes 10 to 25 % of the baseline's errors on all 2 data sets"),
         ([10], "ELMo removes 25 % of the baseline's errors on NER, CoNLL-2003"),
-        ([10, 4, 0], "ELMo removes 10 to 25 % of the baseline's errors on 2 of 3 data sets; its effect on NER, WNUT-17 "
-         "is unclear"),
+        ([10, 4, 0], "ELMo removes 10 to 25 % of the baseline's errors on 2 of 3 data sets; unclear on NER, WNUT-17"),
         ([0, 0.01], "The effect of ELMo on 2 data sets is unclear"),
         ([10, -8], "ELMo removes 25 % of the baseline's errors on 1 of 2 data sets; it adds errors on SST-5"),
     ],
@@ -163,7 +162,7 @@ def test_no_text_covers_another_or_a_marker(narrow):
         panel("my-very-long-data-name", "my-very-long-task-name", glove=[1.0, 2.0], elmo=[99.0, 2.0]),
     ]
     figure = errors_removed(panels, PAIR)
-    figure = figure.narrow if narrow else figure
+    figure = with_title(figure.narrow if narrow else figure)
     found = list(boxes(figure))
     assert sum(isinstance(mark, Label) for mark, _ in found) > 20
     for mark, (left, right, top, bottom) in found:
