@@ -51,8 +51,15 @@ def _hydra_main(config: DictConfig) -> None:
         sys.exit(130)
 
 
+def _list_of_one(word: str) -> str:
+    """`corpus=FILE` as `corpus=[FILE]`; the same for `exclude`."""
+    key, _, value = word.partition("=")
+    return f"{key}=[{value}]" if key in ("corpus", "exclude") and value and not value.startswith("[") else word
+
+
 def main() -> None:
     """Runs the pretraining that the command line asks for."""
+    sys.argv[1:] = map(_list_of_one, sys.argv[1:])
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # raise the original exceptions, which are explained here
     try:
         _hydra_main()

@@ -126,7 +126,7 @@ def test_wrong_settings_are_explained_in_one_line(text, tmp_path, monkeypatch, c
 @pytest.mark.integration
 def test_the_command_runs_and_refuses_unknown_keys(text, tmp_path, repository):
     run = [sys.executable, "-m", "elmo.pretrain"]
-    arguments = [f"corpus=[{text}]", f"out={tmp_path / 'out'}", "size=tiny", "tokenise=whitespace", "vocabulary=40"]
+    arguments = [f"corpus={text}", f"out={tmp_path / 'out'}", "size=tiny", "tokenise=whitespace", "vocabulary=40"]
     arguments += ["budget.steps=3", "workers=1", "heldout_fraction=0.1", "device=cpu"]
     done = subprocess.run([*run, *arguments], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert "perplexity forward" in done.stderr
