@@ -3,22 +3,29 @@
 import argparse
 import json
 import shlex
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib.util import find_spec
 from pathlib import Path
 
 from elmo.common.durations import duration
 from elmo.common.errors import InputError, command_parser
+from results.analysis.aggregate import Selection, summarise
 from results.analysis.sweep_state import STATES, Overview, RunState, SweepState, look
+from results.records.collect import collect
 from results.records.experiment_file import SUFFIX, Experiment, load_experiment, sweep_name
 from results.records.printing import printable, printable_lines, write
+from results.tables.core_table import core_page
+from results.tables.formats import LAYOUTS
 from results.tables.run_options import DEFAULT_RUNS
 
 LONGEST_LIST = 12  # runs listed for each state
+LOG = "sweep.log"  # in the folder of the runs: what a command that was started here printed
+LAST_LINES = 15  # of that file, shown if the command fails
 LOOKS_EVERY = 2.0  # seconds between updates with --watch
 QUIET = 300.0  # seconds without a change after which a sweep on another machine counts as dead
 OTHERS = "runs of no sweep"
@@ -48,9 +55,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 1
         experiment = None  # a sweep that has no table, such as one of a user's YAML
     name = options.experiment and sweep_name(options.experiment)
-    if options.watch:
+    if options.command and not sys.stdout.isatty():
+        return subprocess.call(options.command)  # its own lines are shorter than a status every few seconds
+    if options.watch or options.command:
         try:
-            return _watch(runs_dir, name, experiment)
+            with _started(options.command, runs_dir) as process:
+                return _watch(runs_dir, name, experiment, options.scores, process)
         except KeyboardInterrupt:
             return 130
     overview = look(runs_dir, experiment)
@@ -59,22 +69,48 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     overview = _chosen(overview, name)
     shown = json.dumps(_plain(overview), indent=1) if options.format == "json" else text(overview, runs_dir)
+    if options.scores and options.format == "text":
+        shown += scores(overview, runs_dir)
     write(f"{shown}\n", sys.stdout)
     return 0
 
 
-def text(overview: Overview, runs_dir: Path) -> str:
-    """The overview as text."""
+def text(overview: Overview, runs_dir: Path, *, brief: bool = False) -> str:
+    """The overview as text; a brief one lists no missing runs, commands and processes."""
     if not overview.sweeps and not overview.problems:
         absent = "" if runs_dir.is_dir() else " (no such folder)"
         return f"No runs in {runs_dir}{absent}. A first sweep: python -m tasks.run -m experiment=mini"
-    blocks = ["\n".join(_lines(sweep)) for sweep in overview.sweeps]
+    blocks = ["\n".join(_lines(sweep, brief)) for sweep in overview.sweeps]
     if overview.problems:
         blocks.append("\n".join(["Problems:", *(f"  {problem}" for problem in overview.problems)]))
     return "\n\n".join(blocks)
 
 
-def _lines(sweep: SweepState) -> list[str]:
+def scores(overview: Overview, runs_dir: Path) -> str:
+    """The results table of the runs that have finished, without notes; empty if there are none."""
+    titles = {run.title for sweep in overview.sweeps for run in sweep.runs if run.state == "done"}
+    collection = collect([runs_dir])
+    finished = [item for item in collection.found if item.record.identity.title in titles]
+    summary = summarise(replace(collection, found=finished), Selection(include_limited=True))
+    return f"\n\n{LAYOUTS['text'](core_page(summary)[0], []).rstrip()}" if summary.rows else ""
+
+
+@contextmanager
+def _started(command: Sequence[str], runs_dir: Path) -> Iterator[subprocess.Popen[bytes] | None]:
+    """Starts the command with its output in a file, and waits for it; a failure shows the end of that file."""
+    if not command:
+        yield None
+        return
+    runs_dir.mkdir(parents=True, exist_ok=True)
+    log = runs_dir / LOG
+    with log.open("wb") as file, subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT) as process:
+        yield process  # Ctrl-C reaches both processes; leaving the block waits for this one
+    if process.returncode:
+        last = log.read_text(encoding="utf-8", errors="replace").splitlines()[-LAST_LINES:]
+        write("\n".join([f"The command failed. The end of {log}:", *last, ""]), sys.stderr)
+
+
+def _lines(sweep: SweepState, brief: bool) -> list[str]:
     counts, total = sweep.counts, len(sweep.runs)
     head = f"{sweep.name or OTHERS}: {counts['done']} of {total} done"
     head += "".join(f", {counts[state]} {state}" for state in STATES[1:] if counts[state])
@@ -85,22 +121,23 @@ def _lines(sweep: SweepState) -> list[str]:
         if left is not None and not counts["running"]:
             times[-1] += " for one run at a time, and none is running"
     lines = [f"{head}; {', '.join(times)}"]
-    if sweep.command:
+    if sweep.command and not brief:
         lines.append(f"  {printable(sweep.command)}")
-    for state in ("running", "failed", "missing"):
+    for state in ("running", "failed", *([] if brief else ["missing"])):
         runs = [run for run in sweep.runs if run.state == state]
         width = max((len(run.title) for run in runs[:LONGEST_LIST]), default=0)
-        lines += [f"  {state:<8} {run.title:<{width}}  {_detail(run)}".rstrip() for run in runs[:LONGEST_LIST]]
+        lines += [f"  {state:<8} {run.title:<{width}}  {_detail(run, brief)}".rstrip() for run in runs[:LONGEST_LIST]]
         if len(runs) > LONGEST_LIST:
             lines.append(f"  {state:<8} and {len(runs) - LONGEST_LIST} more")
     return lines
 
 
-def _detail(run: RunState) -> str:
+def _detail(run: RunState, brief: bool) -> str:
     if run.state != "running":
         return run.note
     epochs = f"epoch {run.epoch} of {run.epochs}, " if run.epochs else ""
-    return f"{epochs}{duration(run.seconds)}, {run.note}"
+    best = "" if run.best is None else f"best dev {run.best:.2f}, "
+    return f"{epochs}{best}{duration(run.seconds)}" + ("" if brief else f", {run.note}")
 
 
 def _plain(overview: Overview) -> dict[str, object]:
@@ -137,11 +174,26 @@ def _chosen(overview: Overview, experiment: str | None) -> Overview:
     return Overview([sweep for sweep in overview.sweeps if sweep.name == experiment], overview.problems)
 
 
-def _watch(runs_dir: Path, name: str | None, experiment: Experiment | None) -> int:
-    """Shows the status repeatedly until nothing can change any more."""
+def _watch(
+    runs_dir: Path,
+    name: str | None,
+    experiment: Experiment | None,
+    with_scores: bool = False,
+    process: subprocess.Popen[bytes] | None = None,
+) -> int:
+    """Shows the status repeatedly until nothing can change any more, or the process that was started has ended.
+
+    Args:
+        runs_dir: The folder.
+        name: The sweep to show; all if None.
+        experiment: What the name is in results/paper, if anything.
+        with_scores: Whether to show the table of finished runs instead of the list of missing ones.
+        process: The sweep, if it was started here; its exit status is returned.
+    """
     with _screen() as show:
-        before, changed_at = None, time.monotonic()
+        before, changed_at, table, done = None, time.monotonic(), "", 0
         while True:
+            status = process.poll() if process else None  # before the look, so that the last one misses nothing
             overview = look(runs_dir, experiment)
             if (complaint := _unknown(overview, name)) is not None:
                 write(f"{complaint}\n", sys.stderr)
@@ -149,10 +201,14 @@ def _watch(runs_dir: Path, name: str | None, experiment: Experiment | None) -> i
             overview = _chosen(overview, name)
             if overview != before:
                 before, changed_at = overview, time.monotonic()
-            end = _end(overview, time.monotonic() - changed_at)
-            show(text(overview, runs_dir) + (f"\n\n{end}" if end else ""))
+            if with_scores and (finished := sum(sweep.counts["done"] for sweep in overview.sweeps)) != done:
+                table, done = scores(overview, runs_dir), finished
+            end = _end(overview, time.monotonic() - changed_at) if process is None else None
+            show(text(overview, runs_dir, brief=with_scores) + table + (f"\n\n{end}" if end else ""))
             if end is not None:
                 return 0
+            if status is not None:
+                return status
             time.sleep(LOOKS_EVERY)
 
 
@@ -198,6 +254,10 @@ def _parser() -> argparse.ArgumentParser:
         help=f"folder with records, the runs_dir of tasks.run (default: {DEFAULT_RUNS})",
     )
     parser.add_argument("--experiment", metavar="NAME", help="only this sweep, such as mini, table1 or PATH.toml")
+    parser.add_argument("--scores", action="store_true", help="also the table of the runs that have finished")
+    parser.add_argument(
+        "command", nargs="*", metavar="-- COMMAND", help=f"start this sweep and watch it; its output goes to RUNS/{LOG}"
+    )
     shape = parser.add_mutually_exclusive_group()
     shape.add_argument("--watch", action="store_true", help="update until nothing can change any more")
     shape.add_argument("--format", choices=("text", "json"), default="text", help="default: text")

@@ -29,6 +29,7 @@ class RunState:
         epoch: The last finished epoch of a running one.
         epochs: The maximum.
         note: The last line of the error, the process that runs it, or how far a stopped run got.
+        best: The best dev score of a running one so far.
     """
 
     title: str
@@ -38,6 +39,7 @@ class RunState:
     epoch: int = 0
     epochs: int = 0
     note: str = ""
+    best: float | None = None
 
 
 @dataclass(frozen=True)
@@ -178,7 +180,7 @@ def _locked_state(title: str, kind: tuple[str, ...], folder: Path, owner: Owner)
         stopped = f"stopped in epoch {owner.epoch + 1} of {owner.epochs}"
         note = f"silent for {quiet:.0f} s: {owner}" if quiet else stopped
         return RunState(title, kind, "missing", 0.0, owner.epoch, owner.epochs, note)
-    return RunState(title, kind, "running", owner.seconds, owner.epoch, owner.epochs, note)
+    return RunState(title, kind, "running", owner.seconds, owner.epoch, owner.epochs, note, owner.best)
 
 
 def _name(identity: Identity) -> Path:

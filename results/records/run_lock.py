@@ -94,6 +94,7 @@ class Owner:
         seconds: The run time so far, by a monotonic clock.
         epoch: The last finished epoch.
         epochs: The maximum; 0 before it is known.
+        best: The best dev score so far, in percent.
     """
 
     token: str
@@ -105,6 +106,7 @@ class Owner:
     seconds: float = 0.0
     epoch: int = 0
     epochs: int = 0
+    best: float | None = None
 
     def __str__(self) -> str:
         return printable(f"host {self.host}, pid {self.process.pid}, since {self.since}")
@@ -148,9 +150,9 @@ class Lock:
         except FileNotFoundError:
             return False
 
-    def progress(self, epoch: int, epochs: int) -> None:
+    def progress(self, epoch: int, epochs: int, best: float | None = None) -> None:
         """Writes the progress of the run to the lock file, for `python -m results.status`."""
-        self._owner = replace(self._owner, epoch=epoch, epochs=epochs)
+        self._owner = replace(self._owner, epoch=epoch, epochs=epochs, best=best)
         self._write()
 
     def _beat(self) -> None:

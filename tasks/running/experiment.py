@@ -165,7 +165,8 @@ def _carry_out(plan: RunPlan, lock: Lock, device: torch.device, reporter: Report
 
     def on_epoch(state: FitState) -> None:
         outcome.epochs_here.add(state.epoch)
-        lock.progress(state.epoch, config.trainer.epochs)
+        best = round(state.best_score, 4) if state.best_epoch else None
+        lock.progress(state.epoch, config.trainer.epochs, best)
         logger.epoch(state.curve[-1])
 
     lock.progress(0, config.trainer.epochs)

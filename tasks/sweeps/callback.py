@@ -43,6 +43,9 @@ ENDS = {
     "failed": "failed",
     "failed before": "had failed before",
 }
+OF_A_CELL = ("task", "data", "features", "seed", "fold")  # keys that choose cells of an experiment
+OF_A_MACHINE = ("runs_dir", "data_dir", "device", "threads", "retry", "hydra/launcher")  # and none that change scores
+DEFAULT_RUNS = Path("results", "runs")  # where results.table looks
 TITLE_WIDTH = 30  # so that the scores of most runs stand below each other
 
 
@@ -100,7 +103,7 @@ class Sweep(Callback):
         except OSError as error:
             Reporter("sweep").warn(f"python -m results.status will not know of it: {error}")
         if nothing_left(configs):
-            Reporter("sweep").warn(f"all {len(configs)} runs were done already")
+            Reporter("sweep").warn(f"all {len(configs)} runs were done already. {next_command(config)}")
             raise SystemExit(0)  # Hydra would compose every run three times over, and start processes to skip them
         if not self._remote:
             self._total, self._to_do = len(configs), records_to_write(configs)
@@ -132,8 +135,8 @@ class Sweep(Callback):
             for overrides, ended in self.ends.items():
                 if line := end_line(overrides, ended):
                     print(line, file=sys.stderr)
-        if closing := summary(self.ends.values()):
-            Reporter("sweep").warn(closing)
+        closing = summary(self.ends.values())
+        Reporter("sweep").warn(f"{closing}. {next_command(config)}" if closing else next_command(config))
         if any(ended.failed for ended in self.ends.values()):
             raise SystemExit(1)  # Hydra only warns about other exceptions of a callback
 
@@ -147,6 +150,18 @@ def where_to_look(config: DictConfig) -> str:
     elif launcher._target_.endswith(".RayLauncher"):
         logs = f"Logs: {os.environ.get('RAY_TMPDIR', '/tmp')}/ray/session_latest/logs on each machine. "
     return f"{logs}To follow them: python -m results.status --watch --runs {shlex.quote(str(config.runs_dir))}"
+
+
+def next_command(config: DictConfig) -> str:
+    """The last words of a sweep: how to see its scores."""
+    sweeper, runs_dir = config.hydra.sweeper, str(config.runs_dir)
+    keys = {override.partition("=")[0].lstrip("+~") for override in config.hydra.overrides.task}
+    if not keys <= {"experiment", *OF_A_CELL, *OF_A_MACHINE}:
+        words = ["--wide"]  # settings that the experiment's table does not have
+    else:
+        words = ["--experiment", sweeper.experiment] if sweeper._target_ == SWEEPER else []
+    words += ["--runs", runs_dir] if Path(runs_dir) != DEFAULT_RUNS else []
+    return f"The scores: {shlex.join(['python', '-m', 'results.table', *words])}"
 
 
 def end_line(overrides: str, ended: Ended) -> str:

@@ -206,7 +206,7 @@ class Trainer:
             started = time.perf_counter()
             epoch = state.epoch + 1
             torch.manual_seed(named_seed(self.seed, "epoch", epoch))
-            loss = self._train_epoch(model, optimizer, average, train, sizes, epoch)
+            loss = self._train_epoch(model, optimizer, average, train, sizes, state)
             with average.applied():
                 scores = self.evaluate(model, dev).values
                 score = scores[self.task.metric]
@@ -249,16 +249,18 @@ class Trainer:
         average: WeightAverage,
         train: Sequence[Any],
         sizes: Sequence[int],
-        epoch: int,
+        state: FitState,
     ) -> float:
-        """The mean loss of one epoch of training."""
-        config = self.config
+        """The mean loss of the next epoch of training."""
+        config, epoch = self.config, state.epoch + 1
         seed, by_length = named_seed(self.seed, "batches", epoch), config.batches == "length"
         plan = plan_batches(sizes, config.batch_size, config.batch_tokens, seed, by_length)
         model.train()
         losses: list[Tensor] = []
         trained, tuned = list(model.trained().values()), model.features.tuned_groups()
-        for _, batch, found in self._batches(model, train, self.reporter.track(plan, len(plan), f"epoch {epoch}")):
+        best = f", best dev {self.task.metric} {state.best_score:.2f}" if state.best_epoch else ""
+        tracked = self.reporter.track(plan, len(plan), f"epoch {epoch} of {config.epochs}{best}")
+        for _, batch, found in self._batches(model, train, tracked):
             with _explain_out_of_memory(batch, f"epoch {epoch}, step {len(losses) + 1}"):
                 optimizer.zero_grad()
                 with self._autocast():

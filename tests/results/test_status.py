@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -305,5 +306,48 @@ def test_a_lock_that_a_run_holds_is_seen(tmp_path, shown):
     folder.mkdir(parents=True)
     with take(folder, "paper ner glove seed 1") as held:
         held.progress(1, 5)
-        assert "running  paper ner glove seed 1  epoch 1 of 5" in shown()[1]
+        assert "running  paper ner glove seed 1  epoch 1 of 5, 0 s, host" in shown()[1]
+        held.progress(2, 5, 71.239)
+        assert "running  paper ner glove seed 1  epoch 2 of 5, best dev 71.24, 0 s, host" in shown()[1]
     assert "No runs in" in shown()[1]
+
+
+def test_the_scores_of_finished_runs_are_below_the_status(tmp_path, shown):
+    assert "Test scores" not in shown("--scores")[1]
+    save(tmp_path, make_record(60.0))
+    save(tmp_path, make_record(70.0, features="elmo"))
+    save(tmp_path, make_record(error=RunError("ValueError", "1"), seed=2))
+    out = shown("--scores")[1]
+    assert "2 of 3 done, 1 failed" in out
+    (line,) = [line for line in out.splitlines() if line.startswith("NER, CoNLL-2003")]
+    assert line.split()[2:7] == ["60.00", "(1)", "70.00", "(1)", "+10.00"]
+
+
+class TestStartedHere:
+    """What `make demo` does: the table fills while the sweep runs."""
+
+    COMMAND = (
+        "import sys, pathlib; sys.path.insert(0, sys.argv[2]); from tests.results.making import make_record, save; "
+        "save(pathlib.Path(sys.argv[1]), make_record(61.0)); print('a line'); sys.exit(int(sys.argv[3]))"
+    )
+
+    def command(self, runs, code):
+        root = str(Path(status.__file__).parents[1])
+        return ["--", sys.executable, "-c", self.COMMAND, str(runs), root, str(code)]
+
+    @pytest.mark.parametrize("code", [0, 3])
+    def test_on_a_terminal(self, tmp_path, capsys, monkeypatch, code):
+        monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+        monkeypatch.setattr(status, "find_spec", lambda name: None)
+        monkeypatch.setattr(status, "LOOKS_EVERY", 0.05)
+        arguments = ["--runs", str(tmp_path), "--scores", *self.command(tmp_path, code)]
+        assert status.main(arguments) == code
+        out, err = capsys.readouterr()
+        assert "61.00 (1)" in out
+        assert "a line" not in out
+        assert (tmp_path / "sweep.log").read_text() == "a line\n"
+        assert ("The command failed. The end of" in err) == (code != 0)
+
+    def test_without_a_terminal_the_sweep_prints_its_own_lines(self, tmp_path, capfd):
+        assert status.main(["--runs", str(tmp_path), *self.command(tmp_path, 3)]) == 3
+        assert capfd.readouterr().out == "a line\n"

@@ -112,5 +112,5 @@ def test_the_sweep_prints_a_line_for_each_run_that_writes_to_a_log(tmp_path):
     assert len(list((tmp_path / ".sweep" / ".submitit").glob("*/*_log.out"))) == 2
     assert len([line for line in lines if re.search(r"^mini ner glove seed 1 .*f1: dev .*, test .* s$", line)]) == 1
     assert len([line for line in lines if re.search(rf"word_column={NO_COLUMN} .*failed: InputError: ", line)]) == 1
-    assert lines[-1] == "sweep  1 runs finished, 1 failed; retry=failed runs those again"
+    assert lines[-1].startswith("sweep  1 runs finished, 1 failed; retry=failed runs those again. The scores: ")
     assert len(lines) == 4

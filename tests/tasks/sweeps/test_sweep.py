@@ -13,6 +13,7 @@ import hydra_plugins.hydra_joblib_launcher.config  # noqa: F401 (registers the l
 import pytest
 from hydra import compose, initialize_config_module
 from hydra.core.config_store import ConfigStore
+from omegaconf import OmegaConf
 
 from results.records.identity import record_path
 from results.records.record import RunError
@@ -23,6 +24,7 @@ from tasks.running.experiment import Ended
 from tasks.running.plan import identity_of
 from tasks.running.schema import compose_config
 from tasks.sweeps import callback
+from tasks.sweeps.experiment_sweeper import SWEEPER
 from tests.results.making import make_record, save
 from tests.tasks.making import NO_COLUMN, SMALL, WORD_COLUMN
 from tests.tasks.user import outcomes
@@ -90,6 +92,21 @@ class TestProgress:
         expected = "1 runs finished, 2 failed, 1 had failed before; retry=failed runs those again"
         assert callback.summary([failed, finished, failed_before, failed]) == expected
 
+    @pytest.mark.parametrize(
+        ("typed", "command"),
+        [
+            (["experiment=mini", "seed=1"], "--experiment mini"),
+            (["experiment=mini", "trainer.epochs=1"], "--wide"),
+            (["task=ner", "device=cpu"], ""),
+            (["task=ner", "runs_dir=my runs"], "--runs 'my runs'"),
+        ],
+    )
+    def test_the_last_line_names_the_command_that_shows_the_scores(self, typed, command):
+        sweeper = {"_target_": SWEEPER, "experiment": "mini"} if "experiment=mini" in typed else {"_target_": "other"}
+        runs_dir = next((word.partition("=")[2] for word in typed if word.startswith("runs_dir")), "results/runs")
+        config = OmegaConf.create({"runs_dir": runs_dir, "hydra": {"sweeper": sweeper, "overrides": {"task": typed}}})
+        assert callback.next_command(config) == f"The scores: python -m results.table {command}".rstrip()
+
     def test_a_failed_run_gets_one_line_with_its_reason(self):
         failed, failed_before = Ended("failed", "ValueError: 2\nof two"), Ended("failed before", "ValueError")
         assert callback.end_line("seed=1", failed) == "seed=1  failed: ValueError: 2 of two"
@@ -154,7 +171,7 @@ class TestSideBySide:
         counts = [int(done) for _, _, done, _ in lines]
         assert all(place <= done <= 4 for place, done in enumerate(sorted(counts), 1)), "records that are there by then"
         assert {total for _, _, _, total in lines} == {"4"}
-        assert len(err.strip().splitlines()) == 4, "one line for each run, and no other"
+        assert len(err.strip().splitlines()) == 5, "one line for each run, and the last one"
 
         code, _, err = command("-m", f"runs_dir={tmp_path / 'sequential'}", *TINY, *grid)
         assert code == 0
