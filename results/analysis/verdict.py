@@ -2,8 +2,8 @@
 
 Both sides are scored on the same test examples, so only seeds make them differ by chance: the difference of the means
 gets a Welch interval. Where the paper prints no deviation, its number counts as one run with our deviation. Two scores
-are equivalent if two one-sided tests at 5 % reject a difference as large as the margin. The gain and the error cut get
-no verdict, because the paper gives no uncertainty for them.
+are equivalent if two one-sided tests at 5 % reject a difference as large as the margin. The gain and the errors
+removed get no verdict, because the paper gives no uncertainty for them.
 """
 
 import statistics

@@ -40,8 +40,8 @@ def _print_sheet(sheet: Sheet) -> None:
     from rich.text import Text
 
     console = Console()
-    console.print(Text(sheet.title, style="bold"))
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), collapse_padding=True)
+    console.print(Text(f"{sheet.title}\n", style="bold"))
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1), collapse_padding=True)
     for header, align in sheet.columns:
         table.add_column(Text(header), justify="right" if align == "r" else "left", no_wrap=True)
     signs = sheet.signs or [0] * len(sheet.lines)

@@ -222,6 +222,13 @@ def test_a_gain_has_a_colour_only_if_its_interval_excludes_zero(tmp_path):
     assert re.search(r"(?<!m)\+1\.00", seen), "neither sign is certain"
 
 
+def test_a_terminal_of_80_columns_has_the_published_gains_on_one_line_each():
+    _, seen = on_terminal("-m", "results.table", "--published", columns="80")
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", seen).split("Notes")[0].splitlines()
+    gains = [line for line in lines if re.search(r"[+-]\d+\.\d\d +[+-]\d+\.\d\.\.", line)]
+    assert {line[:4] for line in gains} >= {"SQuA", "NER,", "SST-", "SNLI", "mini"}
+
+
 def test_a_narrow_terminal_cuts_no_number(runs):
     status, seen = on_terminal("-m", "results.table", "--runs", str(runs), "--wide", columns="60")
     plain = re.sub(r"\x1b\[[0-9;]*m", "", seen)
