@@ -53,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def breakdown_page(summary: Summary, found: Sequence[FoundRecord]) -> tuple[list[Sheet], list[str]]:
     """A table for each task and data set, and the notes below them."""
     broken = break_down(split_panels(summary.rows)[0], found)
-    first, second = map(printable, summary.compared)
+    first, second = (printable(summary.titles[features]) for features in summary.compared)
     columns = [("by", "l"), ("test examples", "l"), ("n", "r"), (first, "l"), (second, "l")]
     columns += [GAIN_COLUMNS[name] for name in _GAINS]
     tables, intervals = [], []
