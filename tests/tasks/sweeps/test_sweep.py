@@ -189,7 +189,7 @@ class TestSideBySide:
         lines = LINE.findall(err)
         assert [(seed, total) for _, seed, _, total in lines] == [("3", "6"), ("3", "6")]
         assert lines[-1][2] == "6"
-        assert err.strip().splitlines()[-1] == "sweep  2 runs finished, 4 were done already"
+        assert err.strip().splitlines()[-1].startswith("sweep  2 runs finished, 4 were done already. The scores: ")
 
         code, _, err = command("-m", f"runs_dir={tmp_path / 'sequential'}", *TINY, "features=glove,elmo", "seed=3,1")
         assert (code, err.strip()) == (0, "sweep  all 4 runs were done already")
