@@ -6,7 +6,7 @@ import torch
 from elmo import SIZES, random_bilm
 from elmo.bilm.characters import WORD_END, WORD_START, spell
 from elmo.neighbours import EXAMPLE
-from elmo.tokeniser import sentences
+from elmo.tokeniser import tokenise
 
 # ruff: noqa: RUF001 - Chinese has its own comma
 LINE = "我们 下午 打 篮球 ， 晚上 看 戏 。"
@@ -14,12 +14,12 @@ FITTING = "一二三四五六七八九十百千万亿兆京"  # sixteen characte
 
 
 def test_tokens_are_the_words_of_segmented_text():
-    assert sentences(LINE, "whitespace") == [LINE.split()]
+    assert tokenise(LINE, "whitespace") == [LINE.split()]
 
 
 def test_no_character_is_lost_where_text_is_not_segmented():
     text = "我们下午打篮球，晚上看戏。"
-    assert "".join(token for sentence in sentences(text) for token in sentence) == text
+    assert "".join(token for sentence in tokenise(text) for token in sentence) == text
 
 
 @pytest.mark.parametrize("length", range(1, len(FITTING) + 1))

@@ -209,6 +209,6 @@ class TestFeatures:
         assert record.weights is None
         show_table(["--runs", str(runs), "--compare", "word2vec", "elmo_tiny", "--check"])
         shown = capsys.readouterr()
-        header = next(line for line in shown.out.splitlines() if line.startswith("data"))
-        assert header.split()[3:6] == ["word2vec", "elmo_tiny", "gain"]
+        header = next(line for line in shown.out.splitlines() if line.startswith("task"))
+        assert header.split()[1:4] == ["word2vec", "elmo_tiny", "gain"]
         assert "more than features" not in shown.out + shown.err, "other vectors are other features"
