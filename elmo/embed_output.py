@@ -181,12 +181,12 @@ def open_output(
         output = ArrowOutput(partial, layers, dim, precision, pooled)
     else:
         output = HdfOutput(partial, target, needed, pooled)
+    complete = False
     try:
         yield output
-    except BaseException:
-        output.close(complete=False)
-        raise
-    output.close(complete=True)
+        complete = True
+    finally:
+        output.close(complete=complete)
 
 
 def _created(partial: Path, target: Path, needed: int) -> h5py.File:
