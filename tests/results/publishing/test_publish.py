@@ -1,0 +1,219 @@
+"""Publishing: which runs are copied or refused, and what is written."""
+
+import json
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from results.publish import main
+from results.records.identity import EXAMPLES_NAME, record_path
+from results.records.record import RunError, read_record
+from tests.results.making import CLEAN, make_record, save
+from tests.results.publishing.finished_runs import README, save_run
+
+
+def published(root):
+    folder = root / "results" / "published"
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.*") if path.parent != folder)
+
+
+def test_records_and_examples_are_copied_and_nothing_else(runs, root, capsys):
+    assert main([str(runs)], root) == 0
+    names = ("examples.json", "record.json")
+    folders = [f"paper/sst5/{arm}/seed-{seed}" for arm in ("elmo", "glove") for seed in (1, 2)]
+    assert published(root) == [f"{folder}/{name}" for folder in folders for name in names]
+    for name in published(root):
+        assert (root / "results" / "published" / name).read_bytes() == (runs / name).read_bytes()
+    out = capsys.readouterr().out
+    assert out.count("added") == 4
+    assert "added     paper sst5 elmo seed 2: accuracy 63.00" in out
+
+
+def test_only_the_runs_of_an_experiment(runs, root, tmp_path, capsys):
+    save_run(runs, 44, task="sst5", features="word2vec")
+    save_run(runs, 44, task="sst5", features="glove", variant={"trainer.lr": 0.5}, lr=0.5)
+    assert main([str(runs), "--experiment", "table1"], root) == 0
+    assert {Path(name).parts[:-1] for name in published(root)} == {
+        ("paper", "sst5", arm, f"seed-{seed}") for arm in ("glove", "elmo") for seed in (1, 2)
+    }
+    capsys.readouterr()
+    assert main([str(runs), "--experiment", "mini"], root) == 1
+    assert "refused   mini: expected runs of this experiment, found none" in capsys.readouterr().out
+    assert main(["--experiment", "table1"], root) == 2
+    assert main([str(runs), "--experiment", "nowhere"], root) == 2
+    assert "--experiment: experiment=nowhere: expected fewer_labels, figure1" in capsys.readouterr().err
+
+
+def test_what_is_made_from_them_is_written_and_then_up_to_date(runs, root, capsys):
+    main([str(runs)], root)
+    page = (root / "results" / "tables.md").read_text()
+    # (51 -> 61.5: 10.5 of 49); the paper: 51.4 -> 54.7; the band: 50.5 to 52
+    for cell in ("51.00 ± 1.41 (2)", "61.50 ± 2.12 (2)", "+10.50", "21.4 %", "51.4 → 54.7", "6.8 %", "+6.80 open"):
+        assert cell in page
+    # one run of the paper's with our deviation: 12.706 * 1.414 * sqrt(3 / 2)
+    assert "| -0.40 open (-22.41 to +21.61) |" in page
+    assert "| in 50.5 to 52.0 |" in page
+    readme = (root / "README.md").read_text()
+    assert "61.50 ± 2.12 (2)" in readme
+    assert "old" not in readme
+    assert readme.startswith("# Top\n\n<!-- table1 -->\n\n| ")
+    assert readme.endswith("<!-- /demo -->\n\nend\n")
+    assert "51.0 to 61.5, ELMo 21.4 %" in (root / "results" / "published" / "errors-removed.svg").read_text()
+    assert not list(root.rglob("*.html"))
+    capsys.readouterr()
+    assert main(["--check"], root) == 0
+    assert capsys.readouterr().out == ""
+
+
+def test_no_place_on_this_machine_is_named(runs, root):
+    main([str(runs)], root)
+    for name in ("README.md", "results/tables.md", "results/published/errors-removed.svg"):
+        assert str(root.parent) not in (root / name).read_text()
+
+
+def test_check_names_what_is_out_of_date_and_writes_nothing(runs, root, capsys):
+    main([str(runs)], root)
+    (root / "results" / "tables.md").write_text("by hand\n")
+    capsys.readouterr()
+    assert main(["--check"], root) == 1
+    assert capsys.readouterr().out.startswith("results/tables.md: out of date")
+    assert (root / "results" / "tables.md").read_text() == "by hand\n"
+    assert main([], root) == 0
+    assert main(["--check"], root) == 0
+
+
+def test_a_run_that_is_there_is_left_and_a_rerun_replaces_it(runs, root, capsys):
+    main([str(runs)], root)
+    capsys.readouterr()
+    assert main([str(runs)], root) == 0
+    assert capsys.readouterr().out == "left      4 that are there already\n"
+    save_run(runs, 61, task="sst5", features="elmo", seed=1)  # a GPU does not give the same bits twice
+    assert main([str(runs)], root) == 0
+    assert "replaced  paper sst5 elmo seed 1: 60.00 -> accuracy 61.00" in capsys.readouterr().out
+
+
+def test_other_settings_under_the_same_name_are_refused(runs, root, capsys):
+    main([str(runs)], root)
+    save_run(runs, 70, task="sst5", features="elmo", seed=1, recipe=2)
+    assert main([str(runs)], root) == 1
+    assert "made under other settings is published (recipes.task)" in capsys.readouterr().out
+    assert read_record(root / "results/published/paper/sst5/elmo/seed-1/record.json").score == 60
+
+
+class TestRefused:
+    """Each with the reason; the other runs are published."""
+
+    def assert_refused(self, runs, root, capsys, *reasons):
+        assert main([str(runs)], root) == 1
+        out = capsys.readouterr().out
+        for reason in ("refused", *reasons):
+            assert reason in out
+        assert out.count("refused") == 1
+        assert out.count("added") == 4
+        assert not [name for name in published(root) if "seed-9" in name]
+
+    def edit(self, path, **changes):
+        path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+    def test_failed(self, runs, root, capsys):
+        save(runs, make_record(task="sst5", seed=9, error=RunError("OutOfMemoryError", "no room")))
+        self.assert_refused(runs, root, capsys, "seed 9", "OutOfMemoryError: no room")
+
+    def test_cut_data(self, runs, root, capsys):
+        save_run(runs, 50, task="sst5", seed=9, limit=100)
+        self.assert_refused(runs, root, capsys, "limit=100")
+
+    def test_no_examples(self, runs, root, capsys):
+        save_run(runs, 50, task="sst5", seed=9).with_name(EXAMPLES_NAME).unlink()
+        self.assert_refused(runs, root, capsys, "expected examples.json next to the record")
+
+    def test_examples_of_another_score(self, runs, root, capsys):
+        path = save_run(runs, 50, task="sst5", seed=9).with_name(EXAMPLES_NAME)
+        self.edit(path, scores=[{"correct": 1}] * 100)
+        self.assert_refused(runs, root, capsys, "accuracy 50.0000, found 100.0000")
+
+    @pytest.mark.parametrize(
+        ("changes", "reason"),
+        [
+            ({"texts": ["A bore."]}, "found texts too"),
+            ({"scores": [{"correct": 1, "was a bore": 1}] * 50 + [{"correct": 0}] * 50}, "found 'was a bore'"),
+            ({"scores": [{"correct": 1, "text": "a bore"}] * 50 + [{"correct": 0}] * 50}, "finite numbers"),
+        ],
+    )
+    def test_text_in_the_examples(self, runs, root, capsys, changes, reason):
+        self.edit(save_run(runs, 50, task="sst5", seed=9).with_name(EXAMPLES_NAME), **changes)
+        self.assert_refused(runs, root, capsys, reason)
+
+    @pytest.mark.parametrize(
+        ("changes", "reason"),
+        [
+            ({"predictions": [1, 2]}, "found predictions too"),
+            ({"details": {"worst": "The film was a bore. " * 10}}, "details.worst: expected a name or a number"),
+            ({"details": {"worst": ["a\nb"]}}, "details.worst"),
+            ({"details": {"The film was a bore. " * 10: 1}}, "found text: 'The film"),
+            (
+                {"data": {"train": {"warnings": ["/home/someone/data"]}}},
+                "data.train.warnings: expected a name, found a",
+            ),
+        ],
+    )
+    def test_text_in_the_record(self, runs, root, capsys, changes, reason):
+        self.edit(save_run(runs, 50, task="sst5", seed=9), **changes)
+        self.assert_refused(runs, root, capsys, reason)
+
+    def test_no_such_folder(self, root, capsys):
+        assert main(["nowhere"], root) == 1
+        assert "nowhere: expected a folder with runs" in capsys.readouterr().out
+
+    def test_a_folder_without_runs(self, root, tmp_path, capsys):
+        (tmp_path / "empty").mkdir()
+        assert main([str(tmp_path / "empty")], root) == 1
+        assert "empty: expected runs, found no record.json below it" in capsys.readouterr().out
+
+
+class TestCommit:
+    HEAD = subprocess.run(
+        ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"], capture_output=True, text=True, check=False
+    ).stdout.strip()
+
+    @pytest.fixture(autouse=True)
+    def _in_a_checkout(self):
+        if not self.HEAD:
+            pytest.skip("not in a checkout")
+
+    def test_it_is_filled_in_where_there_is_none(self, tmp_path, root, capsys):
+        runs = tmp_path / "carried"
+        unknown = replace(CLEAN, commit=None, dirty=None)
+        for features, environment in (("glove", unknown), ("elmo", CLEAN)):
+            save_run(runs, 50, task="sst5", features=features, environment=environment)
+        assert main([str(runs), "--commit", self.HEAD[:10]], root) == 0
+        before = make_record(task="sst5", features="glove", metric="accuracy").identity
+        was, now = (read_record(record_path(folder, before)) for folder in (runs, root / "results" / "published"))
+        assert (now.environment.commit, now.environment.dirty) == (self.HEAD, None)
+        assert replace(now, environment=was.environment) == was
+        assert now.fingerprint == was.fingerprint
+        own = read_record(root / "results/published/paper/sst5/elmo/seed-1/record.json")
+        assert own.environment.commit == CLEAN.commit
+        capsys.readouterr()
+        assert main([str(runs)], root) == 0  # what was filled in stays
+        assert capsys.readouterr().out == "left      2 that are there already\n"
+
+    def test_an_unknown_commit(self, runs, root, capsys):
+        assert main([str(runs), "--commit", "0" * 40], root) == 2
+        assert "expected a commit of this repository" in capsys.readouterr().err
+        assert published(root) == []
+
+
+def test_check_takes_no_runs(runs, root, capsys):
+    assert main([str(runs), "--check"], root) == 2
+    assert published(root) == []
+
+
+@pytest.mark.parametrize("readme", ["", README.replace("<!-- demo -->", ""), README + README])
+def test_a_readme_without_a_place_for_the_table(runs, root, capsys, readme):
+    (root / "README.md").write_text(readme)
+    assert main([str(runs)], root) == 2
+    assert "README.md: expected one line <!--" in capsys.readouterr().err
+    assert (root / "README.md").read_text() == readme
