@@ -40,6 +40,9 @@ def exit_status(module: str, work: Callable[[], int | None], interrupted: str = 
     """
     try:
         return work() or 0
+    except FileNotFoundError as error:
+        print(f"{module}: {error.filename}: {error.strerror}. Check the path", file=sys.stderr)
+        return 1
     except (InputError, OSError) as error:  # OSError: for example a full disk
         print(f"{module}: {error}", file=sys.stderr)
         return 1
