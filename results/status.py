@@ -62,6 +62,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             with _started(options.command, runs_dir) as process:
                 return _watch(runs_dir, name, experiment, options.scores, process)
         except KeyboardInterrupt:
+            if options.command:
+                write("Stopped; the same command continues from here.\n", sys.stderr)
             return 130
     overview = look(runs_dir, experiment)
     if (complaint := _unknown(overview, name)) is not None:
