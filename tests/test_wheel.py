@@ -66,7 +66,7 @@ def test_contents(wheel, tracked):
     code = {name for name in house if name.suffix in (".py", ".c", ".h")}
     settings = {name for name in tracked if name.parts[0] == "conf" and name.suffix == ".yaml"}
     tables = {name for name in tracked if name.parent == Path("results/paper") and name.suffix == ".toml"}
-    assert Path("elmo/embed.py") in code
+    assert Path("elmo/embed/one_file.py") in code
     assert code | settings | tables <= names
     others = {name.parts[0] for name in names} - {"elmo", "tasks", "results", "conf"}
     assert all(name.endswith(".dist-info") for name in others), others

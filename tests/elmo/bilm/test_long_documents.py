@@ -8,10 +8,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 import elmo.common.threads
-from elmo import BilmOptions, embed, random_bilm
+from elmo import BilmOptions, random_bilm
 from elmo.bilm import lstm, lstm_on_gpu
 from elmo.bilm.lstm import ReadingOrder
 from elmo.bilm.model import Bilm
+from elmo.embed.one_file import EmbedSettings, embed_file
 from elmo.store.cached_layers import CachedLayers
 from elmo.store.opening import open_shelf
 from elmo.store.shelf import ShelfDescription
@@ -75,13 +76,13 @@ def test_cached_layers_are_returned_without_padding(bilm, tmp_path, stored):
     assert largest.bytes > 10 * layer_bytes(bilm), "what padding would take"
 
 
-@pytest.mark.parametrize(("carried", "stored"), [(True, False), (False, False), (False, True)])
-def test_a_file_with_one_long_line_is_embedded_without_padding(bilm, tmp_path, carried, stored):
+@pytest.mark.parametrize(("state", "stored"), [("carried", False), ("zero", False), ("zero", True)])
+def test_a_file_with_one_long_line_is_embedded_without_padding(bilm, tmp_path, state, stored):
     source = tmp_path / "in.txt"
     source.write_text("\n".join(map(" ".join, SENTENCES)) + "\n", encoding="utf-8")
     store = tmp_path / "store" if stored else None
     with Largest() as largest:
-        embed.embed_file(bilm, source, tmp_path / "out.hdf5", "all", carried, 64, "float32", store)
+        embed_file(bilm, source, tmp_path / "out.hdf5", EmbedSettings(state=state, batch_size=64), store)
     assert largest.bytes <= layer_bytes(bilm)
 
 

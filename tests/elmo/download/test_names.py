@@ -12,7 +12,7 @@ from elmo.common.errors import InputError
 from elmo.download import BILMS, VECTORS, content_hash, files_of, obtain
 from elmo.download import folder as downloads
 from elmo.download.__main__ import main
-from elmo.embed import main as embed
+from elmo.embed.__main__ import main as embed
 from tests.elmo.download.mirror import EIGHT_FORTY, MEDIUM, OPTIONS, SIX, TEXT, WEIGHTS, names_in
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from elmo import SIZES, random_bilm, save_bilm
-from elmo.embed import read_lines
+from elmo.embed.lines import read_lines
 from elmo.neighbours import Use
 from results.report.explorer import read_senses
 from results.tables.run_options import PUBLISHED

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from elmo import embed
-from elmo.embed import main
+from elmo.embed import lines as embed_lines
+from elmo.embed.__main__ import main
 from tests.elmo import naive
 
 OPTIONS = naive.make_options()
@@ -127,10 +127,10 @@ def test_line_ends_and_byte_order_marks(weights, tmp_path, content, lines):
 
 
 def test_batches_have_similar_lengths_within_their_limits(monkeypatch):
-    monkeypatch.setattr(embed, "BATCHES_IN_A_WINDOW", 3)
+    monkeypatch.setattr(embed_lines, "BATCHES_IN_A_WINDOW", 3)
     lengths = [3, 9, 50, 0, 7, 7, 1, 12, 2, 2, 30, 6, 6, 11, 4, 0, 8]
-    lines = [embed.InputLine(number, ["w"] * n) for number, n in enumerate(lengths)]
-    batches = list(embed.batches_by_length(lines, 4, most_tokens=40))
+    lines = [embed_lines.InputLine(number, ["w"] * n) for number, n in enumerate(lengths)]
+    batches = list(embed_lines.batches_by_length(lines, 4, most_tokens=40))
     assert sorted(line.number for batch in batches for line in batch) == list(range(len(lengths)))
     for batch in batches:
         longest = max(len(line.words) for line in batch)
@@ -343,7 +343,7 @@ def test_ctrl_c_and_sigterm(weights, tmp_path, repository, number, status, messa
     # A background job of a shell ignores SIGINT, and so do its children: the first line restores the default.
     program = (
         "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "from elmo.embed import main; sys.exit(main(sys.argv[1:]))"
+        "from elmo.embed.__main__ import main; sys.exit(main(sys.argv[1:]))"
     )
     command = [sys.executable, "-c", program, "in.txt", "out.hdf5", "--weights", str(weights), "--device", "cpu"]
     environment = {**os.environ, "PYTHONPATH": str(repository)}

@@ -10,7 +10,7 @@ import sys
 import h5py
 import pytest
 
-from elmo.embed import main
+from elmo.embed.__main__ import main
 from tests.elmo import naive
 
 OPTIONS = naive.make_options()

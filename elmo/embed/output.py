@@ -1,4 +1,4 @@
-"""Output files of `python -m elmo.embed`: HDF5, npy or Arrow, by the ending of their name."""
+"""Output files of `python -m elmo.embed`: HDF5, npy, Arrow or Parquet, by the ending of their name."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ BYTES_A_LINE, BYTES_A_FILE, BYTES_A_BYTE_OF_TEXT = 600, 100_000, 6
 MORE_SPACE = "free some space, or use another disk, --precision float16 or --layers last"
 LINES_IN_A_BATCH = 1024  # of an Arrow file
 LENGTHS = ".lengths.npy"
+PARQUET = ".parquet"
 
 Values = npt.NDArray[Any]  # (layers, tokens, dim)
 
@@ -102,19 +103,31 @@ class NpyOutput:
 class ArrowOutput:
     """An Arrow file with a row a line: `line`, `tokens`, and `vector` if pooled, else `vectors`, one for each token.
 
-    A vector has dim values, or, with all layers, one such list for each layer.
+    A vector has dim values, or, with all layers, one such list for each layer. With the name of a source, it is a
+    Parquet file, and `source` is its first column: rows of many such files can be told apart.
     """
 
-    def __init__(self, partial: Path, layers: int, dim: int, precision: str, pooled: bool) -> None:
+    def __init__(
+        self, partial: Path, layers: int, dim: int, precision: str, pooled: bool, source: str | None = None
+    ) -> None:
         import pyarrow as pa
 
-        self._pa = pa
+        self._pa, self._source = pa, source
         self._layers, self._dim, self._pooled = layers, dim, pooled
         number = pa.from_numpy_dtype(np.dtype(precision))
         vector = pa.list_(number, dim) if layers == 1 else pa.list_(pa.list_(number, dim), layers)
         vectors = pa.field("vector", vector) if pooled else pa.field("vectors", pa.list_(vector))
-        self._schema = pa.schema([pa.field("line", pa.int64()), pa.field("tokens", pa.list_(pa.string())), vectors])
-        self._writer = pa.ipc.new_file(str(partial), self._schema)
+        fields = [pa.field("line", pa.int64()), pa.field("tokens", pa.list_(pa.string())), vectors]
+        if source is None:
+            self._schema = pa.schema(fields)
+            self._writer = pa.ipc.new_file(str(partial), self._schema)
+        else:
+            import pyarrow.parquet
+
+            self._schema = pa.schema([pa.field("source", pa.string()), *fields])
+            # Dictionaries are for texts that repeat; vectors do not.
+            repeated = ["source", "tokens.list.element"]
+            self._writer = pa.parquet.ParquetWriter(str(partial), self._schema, use_dictionary=repeated)
         self._waiting: dict[int, tuple[Sequence[str], Values]] = {}
         self._written = 0
 
@@ -147,6 +160,8 @@ class ArrowOutput:
             ends = np.cumsum([0, *(value.shape[1] for value in values)], dtype=np.int32)
             vectors = pa.ListArray.from_arrays(pa.array(ends), vectors)
         columns = [pa.array(numbers, pa.int64()), pa.array(map(list, words), pa.list_(pa.string())), vectors]
+        if self._source is not None:
+            columns.insert(0, pa.array([self._source] * len(numbers)))
         self._writer.write_batch(pa.record_batch(columns, schema=self._schema))
         self._written = past
 
@@ -161,8 +176,9 @@ def open_output(
     precision: str,
     pooled: bool,
     needed: int,
+    source: str,
 ) -> Iterator[VectorFile]:
-    """The output whose format the target's name asks for: .npy, .arrow, otherwise HDF5.
+    """The output whose format the target's name asks for: .npy, .arrow, .parquet, otherwise HDF5.
 
     Args:
         partial: the path to write to.
@@ -173,12 +189,15 @@ def open_output(
         precision: of a value.
         pooled: whether each line has one vector.
         needed: bytes to reserve for HDF5.
+        source: name of the input in a Parquet file.
     """
     output: VectorFile
     if target.suffix == ".npy":
         output = NpyOutput(partial, target, lengths, layers, dim, precision, pooled)
     elif target.suffix == ".arrow":
         output = ArrowOutput(partial, layers, dim, precision, pooled)
+    elif target.suffix == PARQUET:
+        output = ArrowOutput(partial, layers, dim, precision, pooled, source)
     else:
         output = HdfOutput(partial, target, needed, pooled)
     complete = False

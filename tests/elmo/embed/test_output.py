@@ -1,4 +1,4 @@
-"""elmo.embed on raw text, tables and standard input, into HDF5, npy and Arrow, by token and pooled by line."""
+"""elmo.embed on raw text, tables and standard input, into HDF5, npy, Arrow and Parquet, by token and pooled by line."""
 
 import io
 import sys
@@ -8,9 +8,11 @@ import h5py
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
-from elmo import embed_output, tokenise
-from elmo.embed import main
+from elmo import tokenise
+from elmo.embed import output
+from elmo.embed.__main__ import main
 from tests.elmo import naive
 
 OPTIONS = naive.make_options()
@@ -71,7 +73,7 @@ def test_npy(source, weights, tmp_path, layers):
 
 @pytest.mark.parametrize("layers", ["all", "last"])
 def test_arrow(source, weights, tmp_path, layers, monkeypatch):
-    monkeypatch.setattr(embed_output, "LINES_IN_A_BATCH", 2)  # lines come by length, and are written in order
+    monkeypatch.setattr(output, "LINES_IN_A_BATCH", 2)  # lines come by length, and are written in order
     options = "--tokenise", "ptb", "--layers", layers
     assert run(source, tmp_path / "out.arrow", weights, *options) == 0
     assert run(source, tmp_path / "mean.arrow", weights, *options, "--pool", "mean") == 0
@@ -85,6 +87,15 @@ def test_arrow(source, weights, tmp_path, layers, monkeypatch):
         by_token = expected(text).swapaxes(0, 1)[:, chosen]
         np.testing.assert_allclose(found.reshape(by_token.shape), by_token, atol=2e-5)
         np.testing.assert_allclose(pooled["vector"][number].as_py(), mean(expected(text))[chosen], atol=2e-5)
+
+
+@pytest.mark.parametrize("options", [(), ("--layers", "last", "--pool", "mean", "--precision", "float16")])
+def test_parquet_holds_what_arrow_holds_and_the_source(source, weights, tmp_path, options):
+    assert run(source, tmp_path / "out.arrow", weights, *options) == 0
+    assert run(source, tmp_path / "out.parquet", weights, *options) == 0
+    table = parquet.read_table(tmp_path / "out.parquet")
+    assert table["source"].to_pylist() == ["in.txt"] * len(TEXTS)
+    assert table.drop_columns("source").equals(pa.ipc.open_file(tmp_path / "out.arrow").read_all())
 
 
 def test_a_column_of_a_table(weights, tmp_path):
@@ -119,7 +130,7 @@ def test_nothing_to_embed(weights, tmp_path, name):
         assert pa.ipc.open_file(tmp_path / name).read_all().num_rows == 0
 
 
-@pytest.mark.parametrize("name", ["out.npy", "out.arrow"])
+@pytest.mark.parametrize("name", ["out.npy", "out.arrow", "out.parquet"])
 def test_an_error_leaves_nothing(source, weights, tmp_path, monkeypatch, name):
     def fails(*_):
         raise OSError("no more")

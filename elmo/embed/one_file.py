@@ -1,0 +1,170 @@
+"""Embedding a file: the biLM layers of its lines go to one output file, which appears when it is complete."""
+
+from __future__ import annotations
+
+import signal
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+import numpy as np
+import numpy.typing as npt
+from rich.console import Console
+from rich.progress import MofNCompleteColumn, TextColumn
+from torch import Tensor
+
+from elmo.bilm.model import Bilm, CarriedState
+from elmo.common.errors import InputError
+from elmo.common.files import handling, interrupts_held_back, replacing, require_space
+from elmo.common.progress import Reporter, progress_bar
+from elmo.embed.lines import batches_by_length, batches_in_order, read_text
+from elmo.embed.output import (
+    BYTES_A_BYTE_OF_TEXT,
+    BYTES_A_FILE,
+    BYTES_A_LINE,
+    MORE_SPACE,
+    open_output,
+)
+from elmo.store.cached_layers import TOKENS_AT_ONCE, TOKENS_AT_ONCE_ON_A_GPU, CachedLayers, require_half_holds
+from elmo.store.opening import open_shelf
+from elmo.store.shelf import ShelfDescription
+from elmo.tokeniser import Tokenise
+
+# A batch has at most --batch-size sentences, and at most as many tokens as the cache embeds at once (or one sentence):
+# memory grows with the tokens. A GPU needs many sentences in parallel to be busy.
+BATCH_SIZE, BATCH_SIZE_ON_A_GPU = 64, 1024
+
+
+def selected(layers: Tensor, choice: str) -> Tensor:
+    """All layers, the last one or their average, always as (layers, tokens, dim)."""
+    if choice == "all":
+        return layers
+    return layers[-1:] if choice == "last" else layers.mean(dim=0, keepdim=True)
+
+
+@dataclass(frozen=True)
+class EmbedSettings:
+    """The options that decide what an output holds, next to its text and its biLM; named as on the command line."""
+
+    layers: str = "all"
+    pool: str = "none"
+    precision: str = "float32"
+    state: str = "zero"
+    tokenise: Tokenise = "whitespace"
+    column: str | None = None
+    batch_size: int | None = None
+
+    @property
+    def carried(self) -> bool:
+        """Whether the state of the LSTMs is carried from batch to batch."""
+        return self.state == "carried"
+
+    @property
+    def pooled(self) -> bool:
+        """Whether a line has one vector."""
+        return self.pool == "mean"
+
+
+def embed_file(
+    bilm: Bilm,
+    source: Path,
+    target: Path,
+    settings: EmbedSettings,
+    store: Path | None = None,
+    name: str | None = None,
+    quiet: bool = False,
+) -> int:
+    """Writes the layers of every line of `source` to `target`, which appears only when it is complete.
+
+    Batches depend on the file, the settings and the kind of device alone, and so do the last bits of the layers.
+
+    Args:
+        bilm: computes the layers, on its device.
+        source: a text or a table.
+        target: its ending chooses the format, see `open_output`.
+        settings: without a batch size, the default for the device is used (carried states: always 64).
+        store: a layer store: layers that it holds are read from it and the others are added, in the same precision.
+        name: of the source in a Parquet file; its file name by default.
+        quiet: show no progress bar.
+
+    Returns:
+        The number of tokens embedded.
+    """
+    _check(source, target)
+    # Reports wrong lines before any work.
+    lengths = [len(line.words) for line in read_text(source, settings.tokenise, settings.column)]
+    total, kept = len(lengths), bilm.n_layers if settings.layers == "all" else 1
+    precision, carried, pooled = settings.precision, settings.carried, settings.pooled
+    needed = (total if pooled else sum(lengths)) * kept * bilm.dim * np.dtype(precision).itemsize
+    needed += total * BYTES_A_LINE + BYTES_A_FILE + source.stat().st_size * BYTES_A_BYTE_OF_TEXT
+    if target.parent.is_dir():
+        require_space(target.parent, needed, target.name, MORE_SPACE)
+    lines = read_text(source, settings.tokenise, settings.column)
+    on_cpu = bilm.device.type == "cpu"
+    size = settings.batch_size or (BATCH_SIZE if on_cpu or carried else BATCH_SIZE_ON_A_GPU)
+    most_tokens = TOKENS_AT_ONCE if on_cpu else TOKENS_AT_ONCE_ON_A_GPU
+    batches = batches_in_order(lines, size) if carried else batches_by_length(lines, size, most_tokens)
+    bilm.remember_words()
+    state = CarriedState() if carried else None
+    stored = None
+    if store is not None:
+        shelf = open_shelf(store, ShelfDescription(bilm.fingerprint(), bilm.widths, precision))
+        stored = CachedLayers(bilm, shelf, precision, memory_gb=0).to(bilm.device)
+    reporter = Reporter("elmo.embed:", brief=True, bars=False)  # warnings of the store only
+    n_tokens = 0
+    with (
+        replacing(target) as partial,
+        _removed_on_sigterm(partial),
+        open_output(partial, target, lengths, kept, bilm.dim, precision, pooled, needed, name or source.name) as output,
+        progress_bar(Console(stderr=True, quiet=quiet), MofNCompleteColumn(), TextColumn("lines")) as progress,
+    ):
+        task = progress.add_task("embedding", total=total)
+        for batch in batches:
+            sentences = [part for line in batch for part in line.parts]
+            if stored is not None:
+                stored.prepare(sentences, reporter)
+            computed = bilm.token_layers(sentences, state) if stored is None else stored.token_layers(sentences)
+            exact = selected(computed, settings.layers).cpu().numpy()
+            if precision == "float16":
+                require_half_holds(float(np.abs(exact).max(initial=0)))
+            ends = np.cumsum([len(line.words) for line in batch])
+            with interrupts_held_back():
+                for line, values in zip(batch, np.split(exact, ends[:-1], axis=1), strict=True):
+                    kept_values = mean_of(values) if pooled else values
+                    output.add(line.number, line.words, kept_values.astype(precision, copy=False))
+            n_tokens += int(ends[-1])
+            progress.advance(task, len(batch))
+    return n_tokens
+
+
+def mean_of(values: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """The mean over tokens, zero without any: (layers, tokens, dim) -> (layers, 1, dim)."""
+    sums: npt.NDArray[np.float32] = values.sum(axis=1, keepdims=True)
+    return sums / np.float32(max(values.shape[1], 1))
+
+
+def _check(source: Path, target: Path) -> None:
+    """Refuses paths that would fail late or overwrite something."""
+    if source.exists() and not source.is_file() and not source.is_dir():
+        raise InputError(f"{source}: expected a file, since it is read twice; write the sentences to one first")
+    if target.is_dir():
+        raise InputError(f"{target}: cannot write there: it is a folder; name a file in it")
+    refuse_overwrite("the sentences", source, target)
+
+
+def refuse_overwrite(what: str, file: Path, target: Path) -> None:
+    """Refuses to overwrite an input file."""
+    if target.exists() and file.exists() and target.samefile(file):
+        raise InputError(f"{target}: cannot write there: it would overwrite {what}; name another file")
+
+
+def _removed_on_sigterm(partial: Path) -> AbstractContextManager[None]:
+    """Removes a file if SIGTERM ends the process in the block. It does not raise: h5py callbacks swallow exceptions."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        partial.unlink(missing_ok=True)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.raise_signal(signal.SIGTERM)
+
+    return handling(signal.SIGTERM, end, signal.SIG_DFL)
