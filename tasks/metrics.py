@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import math
+import sys
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Protocol
 
 import numpy as np
@@ -67,12 +70,30 @@ def seqeval_scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[s
         gold: the tags of each sentence, in any scheme.
         predicted: the predicted tags of each sentence.
     """
-    from seqeval.metrics.sequence_labeling import precision_recall_fscore_support  # imports scikit-learn: slow
-
+    with _bare_package("sklearn"):
+        from seqeval.metrics.sequence_labeling import precision_recall_fscore_support
     precision, recall, f1, _ = precision_recall_fscore_support(
         list(map(list, gold)), list(map(list, predicted)), average="micro", zero_division=0
     )
     return {"f1": 100 * float(f1), "precision": 100 * float(precision), "recall": 100 * float(recall)}
+
+
+@contextmanager
+def _bare_package(name: str) -> Iterator[None]:
+    """Lets code import modules of a package without what its `__init__` imports, unless that has happened before.
+
+    seqeval takes one class of warnings from scikit-learn, which would import all of scipy: 1.5 CPU seconds.
+    """
+    spec = importlib.util.find_spec(name)
+    if name in sys.modules or spec is None:
+        yield
+        return
+    sys.modules[name] = importlib.util.module_from_spec(spec)  # never executed
+    try:
+        yield
+    finally:  # others get the whole package
+        for module in [module for module in sys.modules if module == name or module.startswith(f"{name}.")]:
+            del sys.modules[module]
 
 
 def check_same_values(of_record: dict[str, float], fast: dict[str, float], scorer: str) -> None:

@@ -106,7 +106,8 @@ class PackagedGlove:
         """The vectors of those words that have one, or of all words."""
         import pyarrow.parquet
 
-        index = pyarrow.parquet.read_table(self._folder / "glove_6B_index.parquet").column("index").to_pylist()
+        file = pyarrow.parquet.ParquetFile(self._folder / "glove_6B_index.parquet")  # read_table would import pandas
+        index = file.read(columns=["index"]).column("index").to_pylist()
         wanted = set(index if words is None else words)
         rows = {word: row for row, word in enumerate(index) if word in wanted}
         matrix = np.load(self._folder / "glove_6B_50d_emb.npy", mmap_mode="r", allow_pickle=False)
