@@ -27,10 +27,11 @@ README = Path("README.md")
 
 _DESCRIPTION = """\
 Copies record.json and examples.json of finished runs to results/published, under the path that follows from the run's
-name, and the kinds of their test examples to results/published/test_sets. Then it updates what is made from the records
-there: results/tables.md, its SVG figures, and parts of README. Logs, checkpoints and weights are not copied. It
-refuses failed runs, runs on limited data, files that contain text or machine paths, and runs whose settings differ from
-the published run of the same name. It publishes the other runs all the same, and the exit status is 1."""
+name, and the kinds of their test examples to results/published/test_sets. Test predictions contain text: they are
+copied only of runs whose data come with the suite (data=mini). Then it updates what is made from the records there:
+results/tables.md, its SVG figures, and parts of README. Logs, checkpoints and weights are not copied. It refuses
+failed runs, runs on limited data, files that contain text or machine paths, and runs whose settings differ from the
+published run of the same name. It publishes the other runs all the same, and the exit status is 1."""
 
 _EPILOG = """\
 examples:

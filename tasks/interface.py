@@ -195,6 +195,18 @@ class Task(ABC, Generic[Example, Settings]):
         """A prediction as text: a line, or lines that end with an empty one."""
         return str(prediction)
 
+    def example_fields(self, example: Example) -> dict[str, Any]:
+        """What a reader must see of an example, as the fields of a JSON object: its words, or each of its texts."""
+        texts = self.texts(example)
+        if self.documents or len(texts) == 1:
+            return {"tokens": list(chain.from_iterable(texts))}
+        names = self.raw_fields if len(self.raw_fields) == len(texts) else [f"text {n + 1}" for n in range(len(texts))]
+        return {name: " ".join(words) for name, words in zip(names, texts, strict=True)}
+
+    def gold_fields(self, example: Example) -> dict[str, Any]:
+        """The correct prediction as the fields of a JSON object."""
+        return self.prediction_fields(example, self.gold([example])[0])
+
     def hub_split(self, split: Split, names: Mapping[str, str]) -> str:
         """The hub's name for the rows that contain a split's examples; `names` are its names for our splits."""
         return names[split]

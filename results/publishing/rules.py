@@ -1,5 +1,7 @@
 """Rules for publishing runs. Only record.json, examples.json and kinds of test examples are copied.
 
+Test predictions contain text, so they are copied only where all data files come with the suite.
+
 A run is refused if it did not finish, used limited data, has no example scores or ones that contradict its score, or if
 one of the files contains more than numbers and names: no third-party text or paths in the repository.
 """
@@ -16,9 +18,9 @@ from results.analysis.aggregate import ROUNDING
 from results.analysis.names import recomputed
 from results.breakdown.group_files import GroupsUnreadable, groups_above, merge_groups
 from results.records.collect import FoundRecord, collect, only_cells
-from results.records.example_scores import ExamplesUnreadable, read_examples
+from results.records.example_scores import ExamplesUnreadable, read_examples, read_predictions
 from results.records.experiment_file import Experiment
-from results.records.identity import EXAMPLES_NAME, RECORD_NAME, differences, record_path
+from results.records.identity import EXAMPLES_NAME, PREDICTIONS_NAME, RECORD_NAME, differences, record_path
 from results.records.record import RecordUnreadable, RunRecord, read_record, write_record
 
 Kind = Literal["added", "replaced", "left", "refused"]
@@ -99,11 +101,16 @@ def _publish(item: FoundRecord, published: Path, commit: str | None) -> PublishO
         return PublishOutcome("refused", title, reason)
     score = f"{record.metric} {record.score:.2f}"
     filled = _with_commit(record, commit)
+    elsewhere = target.resolve() != item.path.resolve()
     if there and _with_commit(filled, there.environment.commit if there.environment else None) == there:
+        if elsewhere:
+            _copy_predictions(item, target)
         return PublishOutcome("left", title, score)
     target.parent.mkdir(parents=True, exist_ok=True)
-    if target.resolve() != item.path.resolve():
+    if elsewhere:
         shutil.copyfile(item.path.with_name(EXAMPLES_NAME), target.with_name(EXAMPLES_NAME))
+        target.with_name(PREDICTIONS_NAME).unlink(missing_ok=True)  # of the run that is replaced
+        _copy_predictions(item, target)
     if filled is record:
         shutil.copyfile(item.path, target)  # last: a record implies that its examples are complete
     else:
@@ -113,6 +120,13 @@ def _publish(item: FoundRecord, published: Path, commit: str | None) -> PublishO
         if there
         else PublishOutcome("added", title, score)
     )
+
+
+def _copy_predictions(item: FoundRecord, target: Path) -> None:
+    """Copies the test predictions if the run kept them and their text may be published."""
+    predictions = item.path.with_name(PREDICTIONS_NAME)
+    if item.record.shipped_data and predictions.exists():
+        shutil.copyfile(predictions, target.with_name(PREDICTIONS_NAME))
 
 
 def _with_commit(record: RunRecord, commit: str | None) -> RunRecord:
@@ -140,10 +154,15 @@ def refusal(item: FoundRecord) -> str:
         return f"expected the whole data, found limit={record.limit}"
     try:
         scores = read_examples(examples, record.fingerprint)
+        kept = item.path.with_name(PREDICTIONS_NAME)
+        predictions = read_predictions(kept, record.fingerprint) if record.shipped_data else None  # else not copied
     except ExamplesUnreadable as error:
         return str(error)
     if scores is None:
         return f"expected {EXAMPLES_NAME} next to the record, found none; without it there is no interval"
+    if predictions is not None and len(predictions) != len(scores):
+        found = f"found {len(predictions)}"
+        return f"{PREDICTIONS_NAME}: expected {len(scores)} predictions, one for each example score, {found}"
     score = recomputed(record, scores)
     if score is None or abs(score - record.score) > ROUNDING:
         found = "no such metric" if score is None else f"{score:.4f}"

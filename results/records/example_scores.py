@@ -1,18 +1,40 @@
-"""Scores of single test examples: reads the file next to a record."""
+"""Single test examples, in the files next to a record: their scores and their predictions."""
 
-from collections.abc import Mapping, Sequence
+import gzip
+import json
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from elmo.common.files import read_json
-from results.records.typed_json import is_number
+from elmo.common.files import parse_json, read_json, replacing
+from results.records.typed_json import decode, is_number
 
 Example = Mapping[str, float]
+PREDICTIONS_SCHEMA = 1
 
 
 class ExamplesUnreadable(ValueError):  # noqa: N818 - reads as what it is
-    """A file of example scores that is incomplete, invalid, or of another run."""
+    """A file of example scores or predictions that is incomplete, invalid, or of another run."""
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A test example and what a run predicts for it.
+
+    Attributes:
+        id: The example's name.
+        example: Its words or texts.
+        gold: The correct output, in the form of `python -m tasks.predict --output json`.
+        predicted: The run's output, in the same form.
+    """
+
+    id: str
+    example: Mapping[str, object]
+    gold: Mapping[str, object]
+    predicted: Mapping[str, object]
 
 
 def read_examples(path: Path, fingerprint: str) -> list[Example] | None:
@@ -34,16 +56,20 @@ def read_examples(path: Path, fingerprint: str) -> list[Example] | None:
         raise ExamplesUnreadable(f"{path}: {error.strerror}; {remedy}") from error
     except ValueError as error:  # cut short, or not UTF-8
         raise ExamplesUnreadable(f"{path}: expected one whole JSON object, found: {error}; {remedy}") from error
+    _check_fingerprint(path, content, fingerprint, remedy)
+    scores = content.get("scores") if isinstance(content, dict) else None
+    if not isinstance(scores, list) or not _are_examples(scores):
+        raise ExamplesUnreadable(f"{path}: scores: expected a list of objects with finite numbers; {remedy}")
+    return scores
+
+
+def _check_fingerprint(path: Path, content: object, fingerprint: str, remedy: str) -> None:
     found = content.get("fingerprint") if isinstance(content, dict) else None
     if found != fingerprint:
         raise ExamplesUnreadable(
             f"{path}: expected the fingerprint of the record next to it, {fingerprint[:12]}, "
             f"found {str(found)[:12]}; {remedy}"
         )
-    scores = content.get("scores") if isinstance(content, dict) else None
-    if not isinstance(scores, list) or not _are_examples(scores):
-        raise ExamplesUnreadable(f"{path}: scores: expected a list of objects with finite numbers; {remedy}")
-    return scores
 
 
 def _are_examples(scores: Sequence[Any]) -> bool:
@@ -54,3 +80,47 @@ def _are_examples(scores: Sequence[Any]) -> bool:
     if not set(map(type, numbers)) <= {int, float, bool}:
         return False
     return not numbers or (is_number(min(numbers)) and is_number(max(numbers)))  # NaN is no JSON
+
+
+def write_predictions(path: Path, fingerprint: str, predictions: Iterable[Mapping[str, Any]]) -> None:
+    """Writes a line with the fingerprint, then a line for each test example, atomically; equal input, equal bytes.
+
+    Args:
+        path: PREDICTIONS_NAME next to the record.
+        fingerprint: The run's, which shows that both files belong together.
+        predictions: The fields of `Prediction`. A value that JSON does not have is written as text.
+    """
+    header = {"schema": PREDICTIONS_SCHEMA, "fingerprint": fingerprint}
+    with (
+        replacing(path) as partial,
+        partial.open("wb") as file,
+        gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed,
+    ):
+        for content in chain([header], predictions):
+            packed.write(json.dumps(content, default=str).encode() + b"\n")
+
+
+def read_predictions(path: Path, fingerprint: str) -> list[Prediction] | None:
+    """A run's test predictions, in the order of its scores; None if there is no such file.
+
+    Args:
+        path: The file next to the record.
+        fingerprint: The record's; the file must have the same.
+
+    Raises:
+        ExamplesUnreadable: The file exists, but no run with this fingerprint wrote it.
+    """
+    remedy = "restore the file from a copy, or delete its folder and run again"
+    try:
+        with gzip.open(path, "rb") as file:
+            header, *lines = map(parse_json, file)
+        _check_fingerprint(path, header, fingerprint, remedy)
+        return [decode(Prediction, line) for line in lines]
+    except FileNotFoundError:
+        return None
+    except ExamplesUnreadable:
+        raise
+    except (OSError, EOFError, zlib.error, ValueError) as error:  # cut short, or not JSON
+        raise ExamplesUnreadable(
+            f"{path}: expected predictions, a JSON object a line, found: {error}; {remedy}"
+        ) from error

@@ -7,7 +7,8 @@ A run does:
     prepare_folder(path)                              # before a day of training, not after it
     with results.records.run_lock.take(path.parent): ...   # then decide again: another process may have finished it
     write_examples(path.with_name(EXAMPLES_NAME), ...)
-    write_record(path, RunRecord(...))                # last: a finished record implies that its examples are complete
+    write_predictions(path.with_name(PREDICTIONS_NAME), ...)
+    write_record(path, RunRecord(...))                # last: a finished record implies that the others are complete
 """
 
 import dataclasses
@@ -18,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Literal
 
 from elmo.common.files import read_json, write_json
@@ -160,6 +161,16 @@ class RunRecord:
         """The part of the config under this key, such as "features"; empty if there is none."""
         found = self.config.get(group)
         return found if isinstance(found, Mapping) else {}
+
+    @property
+    def shipped_data(self) -> bool:
+        """Whether all data files come with the suite, so that their text may be published; a hub or a path may not."""
+        data = self.settings("data")
+        splits = data.get("splits")
+        named = [name for names in splits.values() for name in names] if isinstance(splits, Mapping) else []
+        inside = [not PurePath(str(name)).is_absolute() and ".." not in PurePath(str(name)).parts for name in named]
+        only_files = data.get("hub") is None and data.get("documents") is None
+        return data.get("shipped") is True and only_files and bool(named) and all(inside)
 
     @property
     def warnings(self) -> list[str]:

@@ -49,6 +49,10 @@ class Classify(Task[TextExample, BcnSettings]):
         """The label."""
         return {"label": self.labels[prediction]}
 
+    def gold_fields(self, example: TextExample) -> dict[str, Any]:
+        """The label, which training need not have."""
+        return {"label": example.label}
+
     def prediction_text(self, example: TextExample, prediction: int) -> str:
         """The label."""
         return self.labels[prediction]

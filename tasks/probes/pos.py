@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -162,6 +163,10 @@ class PosProbe(Task[TaggedSentence, PosSettings]):
             TaggedSentence(f"{path.name}:{number}", tuple(TREEBANK_ESCAPES.get(word, word) for word in words), (*tags,))
             for number, (words, tags) in enumerate(column_sentences(path, reader, _check_tag, is_word))
         ]
+
+    def prediction_fields(self, example: TaggedSentence, prediction: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+        """The words with their tags."""
+        return {"tokens": list(example.words), TAGS: list(prediction[TAGS])}
 
     def counts(self, examples: Sequence[TaggedSentence]) -> dict[str, int]:
         """Sentences, tokens and distinct tags."""

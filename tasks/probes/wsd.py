@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 from elmo.common import checks
 from elmo.common.errors import InputError
 from results.records.metric import Metric, Ratio
+from tasks.data.raw_text import span_fields
 from tasks.interface import Batch, FeatureBatch, Head, Scores, Sentence, Split, Task
 from tasks.probes.wsd_data import PARTS_OF_SPEECH, WORDNET, SenseSentence, entry_of, read_first_senses, read_sentences
 from tasks.training.trainer import FitState, TaskModel, Trainer
@@ -152,6 +154,15 @@ class WsdProbe(Task[SenseSentence, WsdSettings]):
             self.first_senses = read_first_senses(path)
             return []
         return read_sentences(path)
+
+    def prediction_fields(self, example: SenseSentence, prediction: Sequence[str]) -> dict[str, Any]:
+        """The words, and the sense of each instance after the back-off."""
+        senses = [
+            {"label": sense or self.back_off(instance.entry)}
+            | span_fields(example.words, (), instance.start, instance.end)
+            for instance, sense in zip(example.instances, prediction, strict=True)
+        ]
+        return {"tokens": list(example.words), "senses": senses}
 
     def usable(self, example: SenseSentence) -> bool:
         """Whether a word of the sentence has a sense."""

@@ -17,7 +17,8 @@ from elmo.common.processes import parent_pid
 from elmo.common.progress import Reporter
 from results.breakdown.group_files import GroupsUnreadable, add_groups
 from results.records.environment import describe_environment
-from results.records.identity import EXAMPLES_NAME
+from results.records.example_scores import write_predictions
+from results.records.identity import EXAMPLES_NAME, PREDICTIONS_NAME
 from results.records.metric import Grouping
 from results.records.record import (
     Mix,
@@ -81,6 +82,7 @@ class RunOutcome:
     coverage: dict[str, dict[str, int]] = field(default_factory=dict)
     tested: list[str] = field(default_factory=list)  # names of the test examples
     groups: dict[str, Grouping] = field(default_factory=dict)
+    predictions: list[dict[str, Any]] = field(default_factory=list)  # of the test examples, as they are kept
 
 
 def run(config: RunConfig, in_sweep: bool = False, side_by_side: bool = False) -> Ended:
@@ -176,6 +178,7 @@ def _carry_out(plan: RunPlan, lock: Lock, device: torch.device, reporter: Report
             if config.keep_weights:
                 save_weights(path.with_name(WEIGHTS_NAME), model, config)
             write_examples(path.with_name(EXAMPLES_NAME), plan.fingerprint, outcome.test.examples)
+            write_predictions(path.with_name(PREDICTIONS_NAME), plan.fingerprint, outcome.predictions)
         except StoreUnusable:
             raise  # no failed record: the same run would succeed with another store
         except Exception as error:
@@ -249,11 +252,21 @@ def train_and_test(
 
     test = load("test").examples  # read once, after model selection
     meet({"test": test})
-    outcome.test = trainer.test(model, test)
+    predictions = trainer.predict(model, test)
+    outcome.test = task.score_test(test, predictions)
+    outcome.predictions = [_kept(task, *pair) for pair in zip(test, predictions, strict=True)]
     if problem := _metric_problem(task, outcome.test):
         reporter.warn(f"warning: {problem}")
     outcome.tested, outcome.groups = [example.id for example in test], task.groups(test, train)
     return model
+
+
+def _kept(task: Task[Any, Any], example: Any, prediction: Any) -> dict[str, Any]:  # noqa: ANN401
+    """A test example with its gold and its predicted output; what both share, such as words, is there once."""
+    shared = task.example_fields(example)
+    gold, predicted = task.gold_fields(example), task.prediction_fields(example, prediction)
+    outputs = [{key: value for key, value in own.items() if key not in shared} for own in (gold, predicted)]
+    return {"id": example.id, "example": shared, "gold": outputs[0], "predicted": outputs[1]}
 
 
 def _write_groups(plan: RunPlan, outcome: RunOutcome, reporter: Reporter) -> None:

@@ -66,6 +66,14 @@ class Squad(Task[SquadExample, SquadSettings]):
             "characters": list(example.passage.tokens.place(*prediction)),
         }
 
+    def example_fields(self, example: SquadExample) -> dict[str, Any]:
+        """The passage and the question."""
+        return {"context": example.passage.context, "question": " ".join(example.question)}
+
+    def gold_fields(self, example: SquadExample) -> dict[str, Any]:
+        """The gold answers, each once."""
+        return {"answers": list(dict.fromkeys(example.answers))}
+
     def prediction_text(self, example: SquadExample, prediction: tuple[int, int]) -> str:
         """The answer, on one line."""
         return " ".join(answer_text(example, prediction).split())

@@ -55,6 +55,10 @@ class Srl(Task[SrlExample, SrlSettings]):
             "arguments": arguments,
         }
 
+    def example_fields(self, example: SrlExample) -> dict[str, Any]:
+        """The words and the predicate's position."""
+        return {"tokens": list(example.words), "predicate": example.predicate}
+
     def prediction_text(self, example: SrlExample, prediction: Sequence[str]) -> str:
         """Columns of words and tags."""
         return tag_columns(example.words, prediction)

@@ -333,10 +333,6 @@ class Trainer:
         """The scores of the model's predictions, by the metric that selects epochs."""
         return self.task.score(examples, self.predict(model, examples))
 
-    def test(self, model: TaskModel, examples: Sequence[Any]) -> Scores:
-        """The scores of the model's predictions, by the scorer of record."""
-        return self.task.score_test(examples, self.predict(model, examples))
-
     def _autocast(self) -> torch.autocast:
         wanted = self.config.precision == "bfloat16" and self.device.type == "cuda"
         return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=wanted)

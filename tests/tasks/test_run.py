@@ -16,7 +16,8 @@ import conf
 import tasks.run
 from elmo import random_bilm, save_bilm
 from results.breakdown.group_files import groups_path, read_groups
-from results.records.identity import Identity, record_path
+from results.records.example_scores import read_predictions
+from results.records.identity import PREDICTIONS_NAME, Identity, record_path
 from results.records.record import read_record
 from results.table import main as table
 from tasks.data.datasets import DataSource
@@ -113,6 +114,21 @@ class TestFinishedRun:
             assert word not in text
             assert word not in path.read_text()
 
+    def test_test_predictions_are_kept_next_to_the_record(self, place, finished):
+        path = path_of(finished.runs, "elmo_tiny")
+        kept = read_predictions(path.with_name(PREDICTIONS_NAME), read_record(path).fingerprint)
+        blocks = (place.data / "mine" / "test.txt").read_text().strip().split("\n\n")
+        columns = [[line.split() for line in block.splitlines()] for block in blocks]
+        assert [one.example for one in kept] == [{"tokens": [cells[0] for cells in lines]} for lines in columns]
+        assert [one.gold["tags"] for one in kept] == [[cells[-1] for cells in lines] for lines in columns]
+        scores = json.loads(path.with_name("examples.json").read_text())["scores"]
+        for one, score in zip(kept, scores, strict=True):
+            gold, guessed = (
+                {(entity["label"], entity["start"], entity["end"]) for entity in side["entities"]}
+                for side in (one.gold, one.predicted)
+            )
+            assert (len(gold & guessed), len(guessed - gold), len(gold - guessed)) == tuple(score.values())
+
     def test_kinds_of_test_examples_are_kept_once_for_all_runs_and_without_text(self, place, finished):
         data = read_record(path_of(finished.runs, "elmo_tiny")).fingerprinted["data"]
         path = groups_path(finished.runs, "ner", data["test"])
@@ -128,7 +144,7 @@ class TestFinishedRun:
         files = [path for path in finished.runs.rglob("*") if path.is_file()]
         ours = {path.name for path in files if path.parent.name != ".sweep"}  # where Hydra keeps a sweep's settings
         (groups,) = (finished.runs / "test_sets").iterdir()
-        assert ours == {"record.json", "examples.json", groups.name}
+        assert ours == {"record.json", "examples.json", "predictions.jsonl.gz", groups.name}
         assert list((place.root / "elsewhere").iterdir()) == []
 
     def test_the_bilm_stays_as_it_was(self, finished):

@@ -6,7 +6,7 @@ import sys
 from types import SimpleNamespace
 
 from elmo import random_bilm, save_bilm
-from results.records.identity import EXAMPLES_NAME, RECORD_NAME, Identity, record_path
+from results.records.identity import EXAMPLES_NAME, PREDICTIONS_NAME, RECORD_NAME, Identity, record_path
 from results.records.record import read_record
 
 PEOPLE, PLACES = ("Niamh", "Theo", "Iyer Moss", "Ada"), ("Bern", "Cork", "New Delhi")
@@ -86,10 +86,10 @@ def outcome(record):
 
 
 def outcomes(runs):
-    """For each record by its path: the status, the fingerprint, what `outcome` returns, and the scores of examples."""
+    """For each record by its path: the status, the fingerprint, what `outcome` returns, and the files next to it."""
     found = {}
     for path in runs.rglob(RECORD_NAME):
-        record, examples = read_record(path), path.with_name(EXAMPLES_NAME)
-        scores = examples.read_bytes() if examples.exists() else None
-        found[path.relative_to(runs)] = (record.status, record.fingerprint, *outcome(record), scores)
+        record, files = read_record(path), [path.with_name(name) for name in (EXAMPLES_NAME, PREDICTIONS_NAME)]
+        contents = [file.read_bytes() if file.exists() else None for file in files]
+        found[path.relative_to(runs)] = (record.status, record.fingerprint, *outcome(record), *contents)
     return found

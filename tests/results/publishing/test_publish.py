@@ -1,5 +1,6 @@
 """Publishing: which runs are copied or refused, and what is written."""
 
+import gzip
 import json
 import subprocess
 from dataclasses import replace
@@ -8,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from results.publish import main
-from results.records.identity import EXAMPLES_NAME, record_path
-from results.records.record import RunError, read_record
+from results.records.example_scores import write_predictions
+from results.records.identity import EXAMPLES_NAME, PREDICTIONS_NAME, record_path
+from results.records.record import RunError, read_record, write_record
 from tests.results.making import CLEAN, make_record, save
 from tests.results.publishing.finished_runs import README, save_run
 
@@ -29,6 +31,72 @@ def test_records_and_examples_are_copied_and_nothing_else(runs, root, capsys):
     out = capsys.readouterr().out
     assert out.count("added") == 4
     assert "added     paper sst5 elmo seed 2: accuracy 63.00" in out
+
+
+FILES = {"train": ["sst5/a.txt"], "dev": ["sst5/b.txt"], "test": ["sst5/c.txt"]}
+OURS = {"shipped": True, "hub": None, "splits": FILES}
+
+
+def save_with_predictions(runs, data, seed=3):
+    """A run of these data that kept its predictions."""
+    path = save_run(runs, 1, of=2, data="mini", task="sst5", seed=seed)
+    record = read_record(path)
+    write_record(path, replace(record, config={**record.config, "data": data}))
+    line = {"example": {"tokens": ["A", "bore"]}, "gold": {"label": "bad"}, "predicted": {"label": "good"}}
+    lines = [{"id": str(number), **line} for number in range(2)]
+    write_predictions(path.with_name(PREDICTIONS_NAME), record.fingerprint, lines)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("changes", "copied"),
+    [
+        ({}, True),
+        ({"shipped": False}, False),
+        ({"shipped": "true"}, False),
+        ({"hub": {"path": "licensed/data"}}, False),
+        ({"documents": "{id}.txt"}, False),
+        ({"splits": {**FILES, "test": ["/home/licensed/test.txt"]}}, False),  # refused
+        ({"splits": {**FILES, "test": ["../../licensed/test.txt"]}}, False),
+        ({"splits": {}}, False),
+    ],
+)
+def test_predictions_are_copied_only_where_the_data_come_with_the_suite(root, tmp_path, changes, copied):
+    path = save_with_predictions(tmp_path / "runs", {**OURS, **changes})
+    main([str(tmp_path / "runs")], root)
+    target = root / "results" / "published" / path.relative_to(tmp_path / "runs")
+    assert target.with_name(PREDICTIONS_NAME).exists() is copied
+    texts = [file for file in root.rglob("*") if file.is_file() and b"bore" in file.read_bytes()]
+    packed = [file for file in root.rglob("*.gz") if b"bore" in gzip.decompress(file.read_bytes())]
+    assert (texts, len(packed)) == ([], int(copied))
+
+
+def test_records_without_data_in_their_config_publish_no_predictions(root, tmp_path):
+    path = save_with_predictions(tmp_path / "runs", None)
+    assert main([str(tmp_path / "runs")], root) == 0
+    target = root / "results" / "published" / path.relative_to(tmp_path / "runs")
+    assert (target.exists(), target.with_name(PREDICTIONS_NAME).exists()) == (True, False)
+
+
+def test_predictions_follow_their_record(root, tmp_path, capsys):
+    runs = tmp_path / "runs"
+    path = save_with_predictions(runs, OURS)
+    target = root / "results" / "published" / path.relative_to(runs)
+    kept = path.with_name(PREDICTIONS_NAME).read_bytes()
+    path.with_name(PREDICTIONS_NAME).unlink()
+    assert main([str(runs)], root) == 0
+    assert not target.with_name(PREDICTIONS_NAME).exists()
+    path.with_name(PREDICTIONS_NAME).write_bytes(kept)
+    assert main([str(runs)], root) == 0  # the record is there already; its predictions are not
+    assert target.with_name(PREDICTIONS_NAME).read_bytes() == kept
+    path.with_name(PREDICTIONS_NAME).unlink()
+    write_record(path, replace(read_record(path), seconds=2.0))
+    assert main([str(runs)], root) == 0
+    assert not target.with_name(PREDICTIONS_NAME).exists(), "predictions of a run that was replaced"
+    path.with_name(PREDICTIONS_NAME).write_bytes(kept[:-9])
+    capsys.readouterr()
+    assert main([str(runs)], root) == 1
+    assert "expected predictions, a JSON object a line, found" in capsys.readouterr().out
 
 
 def test_only_the_runs_of_an_experiment(runs, root, tmp_path, capsys):

@@ -1,11 +1,18 @@
-"""Scores of test examples: reading and refusing."""
+"""Scores and predictions of test examples: reading and refusing."""
 
+import gzip
 import json
 import math
 
 import pytest
 
-from results.records.example_scores import ExamplesUnreadable, read_examples
+from results.records.example_scores import (
+    ExamplesUnreadable,
+    Prediction,
+    read_examples,
+    read_predictions,
+    write_predictions,
+)
 
 
 def written(path, **content):
@@ -41,3 +48,57 @@ def test_a_file_cut_short_is_refused(tmp_path, text):
     path.write_text(text)
     with pytest.raises(ExamplesUnreadable, match="restore the file from a copy"):
         read_examples(path, "ab")
+
+
+LINES = [
+    {"id": "a:1", "example": {"tokens": ["Zo\u00eb", "\ud800"]}, "gold": {"label": "x"}, "predicted": {"label": None}},
+    {"id": "a:2", "example": {}, "gold": {"spans": [{"start": 0, "end": 2}]}, "predicted": {"spans": []}},
+]
+
+
+def test_predictions_are_read_as_they_were_written(tmp_path):
+    path = tmp_path / "predictions.jsonl.gz"
+    assert read_predictions(path, "ab") is None
+    write_predictions(path, "ab", LINES)
+    assert read_predictions(path, "ab") == [Prediction(**line) for line in LINES]
+    first = path.read_bytes()
+    write_predictions(path, "ab", iter(LINES))
+    assert path.read_bytes() == first
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+
+
+def test_a_prediction_that_json_does_not_have_is_text(tmp_path):
+    path = tmp_path / "predictions.jsonl.gz"
+    write_predictions(path, "ab", [{**LINES[0], "predicted": {"prediction": {1}}}])
+    (one,) = read_predictions(path, "ab")
+    assert one.predicted == {"prediction": "{1}"}
+
+
+def test_predictions_that_fail_half_way_leave_the_file_as_it_was(tmp_path):
+    path = tmp_path / "predictions.jsonl.gz"
+    write_predictions(path, "ab", LINES)
+    with pytest.raises(ZeroDivisionError):
+        write_predictions(path, "ab", ({**LINES[0], "id": str(1 // number)} for number in (1, 0)))
+    assert read_predictions(path, "ab") == [Prediction(**line) for line in LINES]
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        (lambda packed: packed[:-12], "found: Compressed file ended"),
+        (lambda packed: b"", "expected predictions"),
+        (lambda packed: b"plain text", "Not a gzipped file"),
+        (lambda packed: packed[:12] + bytes([packed[12] ^ 255]) + packed[13:], "expected predictions"),
+        (lambda packed: gzip.compress(gzip.decompress(packed).replace(b'"ab"', b'"cd"')), "next to it, ab, found cd"),
+        (lambda packed: gzip.compress(gzip.decompress(packed).replace(b'"gold"', b'"bold"')), "gold: missing"),
+        (lambda packed: gzip.compress(gzip.decompress(packed) + b"{"), "expected predictions"),
+    ],
+)
+def test_damaged_predictions_are_refused_with_the_reason(tmp_path, spoil, reason):
+    path = tmp_path / "predictions.jsonl.gz"
+    write_predictions(path, "ab", LINES)
+    path.write_bytes(spoil(path.read_bytes()))
+    with pytest.raises(ExamplesUnreadable, match=reason) as caught:
+        read_predictions(path, "ab")
+    assert str(path) in str(caught.value)

@@ -83,6 +83,7 @@ def test_a_label_that_is_not_in_training_counts_as_wrong():
     scores = task.score(examples, [1, 0, 0])
     assert scores.values["accuracy"] == pytest.approx(200 / 3)
     assert scores.details["labels"]["new"]["recall"] == 0
+    assert [task.gold_fields(example) for example in examples] == [{"label": "b"}, {"label": "a"}, {"label": "new"}]
     with pytest.raises(InputError, match=r"expected at least two labels in training, found b\. Is data\.reader\.lab"):
         task.learn_labels(examples[:1])
 

@@ -140,6 +140,11 @@ def test_scores_of_two_sentences_by_hand():
         "NN": {"accuracy": 100, "gold": 1},
         "VBZ": {"accuracy": 0, "gold": 1},
     }
+    assert probe.prediction_fields(examples[1], {"tags": ["NN"], "control": ["DT"]}) == {
+        "tokens": ["a"],
+        "tags": ["NN"],
+    }
+    assert probe.gold_fields(examples[0]) == {"tokens": ["the", "dog", "barks"], "tags": ["DT", "NN", "VBZ"]}
     only_tags = probe.score(examples, [{**gold, "control": ["-"] * len(gold["tags"])} for gold in probe.gold(examples)])
     assert only_tags.values == {"accuracy": 100, "control_accuracy": 0, "selectivity": 100}
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from elmo.common.errors import InputError
-from results.records.example_scores import read_examples
-from results.records.identity import EXAMPLES_NAME
+from results.records.example_scores import read_examples, read_predictions
+from results.records.identity import EXAMPLES_NAME, PREDICTIONS_NAME
 from results.records.record import read_record
 from tasks.interface import FeatureBatch
 from tasks.probes.wsd import SenseFiles, WsdProbe, WsdSettings
@@ -231,3 +231,8 @@ def test_a_run_from_files(command, tmp_path):
     assert record.data["test"]["back_off"] == "WordNet's first sense"
     (example,) = read_examples(path.with_name(EXAMPLES_NAME), record.fingerprint)
     assert (example["correct"], example["senseval2_instances"]) == (3, 3)
+    (kept,) = read_predictions(path.with_name(PREDICTIONS_NAME), record.fingerprint)
+    assert kept.example == {"tokens": ["bank", "banks", "falls"]}
+    places = [(word, n, n + 1, sense) for n, (word, *_, sense) in enumerate(words)]
+    assert [(one["text"], one["start"], one["end"], one["label"]) for one in kept.predicted["senses"]] == places
+    assert kept.gold == kept.predicted

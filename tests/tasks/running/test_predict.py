@@ -8,8 +8,8 @@ import pytest
 
 import tasks
 from elmo.common.errors import InputError
-from results.records.example_scores import read_examples
-from results.records.identity import EXAMPLES_NAME
+from results.records.example_scores import read_examples, read_predictions
+from results.records.identity import EXAMPLES_NAME, PREDICTIONS_NAME
 from results.records.record import read_record
 from tasks.data.datasets import SHIPPED
 from tasks.data.tag_schemes import bioes, spans_of
@@ -69,6 +69,13 @@ def test_predictions_score_what_the_record_says(task, command, tmp_path, capsys)
             name: value for name, value in found.items() if name != "polar_correct"
         }
     assert any(value for example in counted for value in example.values())
+    kept = read_predictions(path.with_name(PREDICTIONS_NAME), record.fingerprint)
+    by_id = {one["id"]: one for one in said}
+    assert len(kept) == len(counted)
+    for one in kept:
+        assert one.predicted.items() <= by_id[one.id].items()
+        assert by_id[one.id].keys() <= one.predicted.keys() | one.example.keys() | {"id"}
+        assert one.gold.keys() == one.predicted.keys() or list(one.gold) == ["answers"]
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from results.records.identity import RECORD_NAME
+from results.records.identity import PREDICTIONS_NAME, RECORD_NAME
 from results.records.run_lock import LOCK_NAME, read_lock
 from tests.tasks.making import SMALL
 from tests.tasks.user import outcomes
@@ -88,7 +88,7 @@ class Sweep:
 
 def left_behind(runs):
     """Files that are not results, and the names of those in the folder of sweeps."""
-    names = {RECORD_NAME, "examples.json"}
+    names = {RECORD_NAME, "examples.json", PREDICTIONS_NAME}
     strange = [path for path in runs.rglob("*") if path.is_file() and path.name not in names]
     lists = [path.name for path in strange if path.parent.name == ".sweep"]
     return [path for path in strange if path.parent.name != ".sweep"], sorted(lists)
