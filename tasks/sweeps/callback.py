@@ -45,7 +45,7 @@ ENDS = {
 }
 OF_A_CELL = ("task", "data", "features", "seed", "fold")  # keys that choose cells of an experiment
 OF_A_MACHINE = ("runs_dir", "data_dir", "device", "threads", "retry", "hydra/launcher")  # and none that change scores
-DEFAULT_RUNS = Path("results", "runs")  # where results.table looks
+DEFAULT_RUNS = Path("results", "runs")  # where results.table and results.status look
 TITLE_WIDTH = 30  # so that the scores of most runs stand below each other
 
 
@@ -107,6 +107,8 @@ class Sweep(Callback):
             raise SystemExit(0)  # Hydra would compose every run three times over, and start processes to skip them
         if not self._remote:
             self._total, self._to_do = len(configs), records_to_write(configs)
+        if self.launcher.endswith(".JoblibLauncher") and config.hydra.launcher.n_jobs:  # 0: Hydra will refuse it
+            Reporter("sweep").warn(side_by_side(config, self._total, len(self._to_do)))
 
     @property
     def _remote(self) -> bool:
@@ -152,16 +154,37 @@ def where_to_look(config: DictConfig) -> str:
     return f"{logs}To follow them: python -m results.status --watch --runs {shlex.quote(str(config.runs_dir))}"
 
 
+def side_by_side(config: DictConfig, total: int, left: int) -> str:
+    """The first words of a sweep on this machine's cores: how many runs it has, and how to follow them.
+
+    Args:
+        config: the sweep.
+        total: its runs.
+        left: those without a record.
+    """
+    import joblib  # comes with the launcher
+
+    done = f", {total - left} of them done before" if left < total else ""
+    at_once = min(joblib.effective_n_jobs(config.hydra.launcher.n_jobs), left)
+    words = ["python", "-m", "results.status", "--watch", *runs_option(config)]
+    return f"{total} runs{done}, {at_once} at a time; {shlex.join(words)}"
+
+
+def runs_option(config: DictConfig) -> list[str]:
+    """The option of a command of results/ for the folder of these runs; none if it looks there anyway."""
+    runs_dir = str(config.runs_dir)
+    return ["--runs", runs_dir] if Path(runs_dir) != DEFAULT_RUNS else []
+
+
 def next_command(config: DictConfig) -> str:
     """The last words of a sweep: how to see its scores."""
-    sweeper, runs_dir = config.hydra.sweeper, str(config.runs_dir)
+    sweeper = config.hydra.sweeper
     keys = {override.partition("=")[0].lstrip("+~") for override in config.hydra.overrides.task}
     if not keys <= {"experiment", *OF_A_CELL, *OF_A_MACHINE}:
         words = ["--wide"]  # settings that the experiment's table does not have
     else:
         words = ["--experiment", sweeper.experiment] if sweeper._target_ == SWEEPER else []
-    words += ["--runs", runs_dir] if Path(runs_dir) != DEFAULT_RUNS else []
-    return f"The scores: {shlex.join(['python', '-m', 'results.table', *words])}"
+    return f"The scores: {shlex.join(['python', '-m', 'results.table', *words, *runs_option(config)])}"
 
 
 def end_line(overrides: str, ended: Ended) -> str:

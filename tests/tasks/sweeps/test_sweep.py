@@ -107,6 +107,17 @@ class TestProgress:
         config = OmegaConf.create({"runs_dir": runs_dir, "hydra": {"sweeper": sweeper, "overrides": {"task": typed}}})
         assert callback.next_command(config) == f"The scores: python -m results.table {command}".rstrip()
 
+    @pytest.mark.parametrize(
+        ("n_jobs", "left", "line"),
+        [
+            (2, 36, "36 runs, 2 at a time; python -m results.status --watch"),
+            (8, 3, "36 runs, 33 of them done before, 3 at a time; python -m results.status --watch"),
+        ],
+    )
+    def test_the_first_line_of_a_sweep_on_cores(self, n_jobs, left, line):
+        config = OmegaConf.create({"runs_dir": "results/runs", "hydra": {"launcher": {"n_jobs": n_jobs}}})
+        assert callback.side_by_side(config, 36, left) == line
+
     def test_a_failed_run_gets_one_line_with_its_reason(self):
         failed, failed_before = Ended("failed", "ValueError: 2\nof two"), Ended("failed before", "ValueError")
         assert callback.end_line("seed=1", failed) == "seed=1  failed: ValueError: 2 of two"
@@ -171,7 +182,9 @@ class TestSideBySide:
         counts = [int(done) for _, _, done, _ in lines]
         assert all(place <= done <= 4 for place, done in enumerate(sorted(counts), 1)), "records that are there by then"
         assert {total for _, _, _, total in lines} == {"4"}
-        assert len(err.strip().splitlines()) == 5, "one line for each run, and the last one"
+        assert len(err.strip().splitlines()) == 6, "one line for each run, the first one and the last one"
+        follow = f"python -m results.status --watch --runs {tmp_path / 'parallel'}"
+        assert err.splitlines()[0] == f"sweep  4 runs, 2 at a time; {follow}"
 
         code, _, err = command("-m", f"runs_dir={tmp_path / 'sequential'}", *TINY, *grid)
         assert code == 0
@@ -222,7 +235,7 @@ class TestSideBySide:
         os.killpg(process.pid, signal.SIGINT)
         _, err = process.communicate(timeout=30)
         assert process.returncode == 130
-        assert err.strip() == "tasks.run: stopped; the same command continues from here"
+        assert err.splitlines()[1:] == ["tasks.run: stopped; the same command continues from here"]
         assert outcomes(tmp_path) == {}
         while time.monotonic() < deadline:
             try:
