@@ -11,6 +11,7 @@ import traceback
 from concurrent.futures.process import BrokenProcessPool
 
 import hydra
+from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
 from hydra.types import RunMode
@@ -39,7 +40,7 @@ MOST_BREAKS = 3  # a sweep stops after this many killed processes in a row witho
 
 HELP = """\
 python -m tasks.run [KEY=VALUE ...]      one run: train, select on dev, test once, write a record
-python -m tasks.run -m KEY=A,B,C ...     one run for each combination
+python -m tasks.run -m KEY=A,B,C ...     one run for each combination (-m may stand anywhere)
 python -m tasks.run -m experiment=NAME   the runs of a table: {experiments}, or your own PATH.toml;
                                          task=ner seed=1 chooses among them, other keys apply to all
                                          (python -m results.table --experiment NAME shows it)
@@ -112,6 +113,7 @@ def main() -> None:
         print(HELP.format(tasks="|".join(group_options("task")), experiments=", ".join(group_options("experiment"))))
         return
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # let exceptions pass; they are explained here
+    sys.argv[1:] = _settings_first(sys.argv[1:])
     atexit.register(gc.freeze)  # Python would search all of torch for cycles at the end: 0.4 s
     try:
         with sigterm_as_interrupt():
@@ -131,6 +133,13 @@ def main() -> None:
         if explained is None:
             raise
         sys.exit(f"tasks.run: {explained}")
+
+
+def _settings_first(words: list[str]) -> list[str]:
+    """The command line with KEY=VALUE in front: Hydra's parser does not allow options between them."""
+    known, others = get_args_parser().parse_known_args(words)
+    settings = [word for word in words if word in [*known.overrides, *others] and not word.startswith("-")]
+    return settings + [word for word in words if word not in settings]
 
 
 def _run_until_unbroken() -> None:
