@@ -15,6 +15,7 @@ from results.records.metric import Grouping
 from results.records.record import RecordUnreadable, read_record
 from tasks.data.datasets import DataSource
 from tasks.running.config import RunConfig, typed_folds
+from tasks.running.schema import add_config_dir
 
 _DESCRIPTION = """\
 Writes RUNS_DIR/test_sets/TASK-HASH.json: for each test example its name and the kinds it belongs to (length, casing,
@@ -92,6 +93,7 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("settings", metavar="KEY=VALUE", nargs="+", help="task, data, data_dir, runs_dir, as for a run")
     parser.add_argument("--right-in", metavar="RUN", type=Path, help="the folder of a run, with record.json")
     parser.add_argument("--as", metavar="NAME", dest="name", help="the name of the distinction of --right-in")
+    add_config_dir(parser)
     options = parser.parse_intermixed_args(given)
     if (options.right_in is None) != (options.name is None):
         parser.error("--right-in and --as: expected both or neither")
@@ -99,7 +101,7 @@ def main(given: Sequence[str] | None = None) -> int:
 
 
 def _write_all(options: argparse.Namespace) -> None:
-    for config in typed_folds(options.settings):
+    for config in typed_folds(options.settings, options.config_dir):
         print(write_groups(config, options.right_in, options.name or ""))
 
 

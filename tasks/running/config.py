@@ -28,7 +28,7 @@ from tasks.features.transformer import HUB_NAME, WARNINGS, TransformerConfig
 from tasks.interface import Task
 from tasks.running.config_errors import explain
 from tasks.running.loggers import LoggerConfig
-from tasks.running.schema import RunSchema, compose_config, group_options
+from tasks.running.schema import RunSchema, compose_config, group_options, with_configs_of
 from tasks.training.trainer import TrainerConfig
 
 # Settings that cannot change a score, and so are not part of a run's identity.
@@ -82,30 +82,41 @@ class RunConfig:
     own_settings: Mapping[str, Any] = field(default_factory=dict)
 
 
-def typed_config(overrides: Sequence[str]) -> RunConfig:
+def typed_config(overrides: Sequence[str], config_dir: Path | None = None) -> RunConfig:
     """Composes and checks the run that these overrides describe.
 
+    Args:
+        overrides: as typed after `python -m tasks.run`.
+        config_dir: a folder of further configs, trusted like code.
+
     Raises:
         InputError: the overrides or a setting are wrong.
     """
-    try:
-        return run_config(compose_config(overrides))
-    except (HydraException, OmegaConfBaseException) as error:
-        raise InputError(explain(error, typed=overrides)) from error
+    with with_configs_of(config_dir):
+        try:
+            return run_config(compose_config(overrides))
+        except (HydraException, OmegaConfBaseException) as error:
+            raise InputError(explain(error, typed=overrides)) from error
 
 
-def typed_folds(overrides: Sequence[str]) -> list[RunConfig]:
+def typed_folds(overrides: Sequence[str], config_dir: Path | None = None) -> list[RunConfig]:
     """The run that these overrides describe, or one for each fold if the data have folds and no fold is typed.
 
+    Args:
+        overrides: as typed after `python -m tasks.run`.
+        config_dir: a folder of further configs, trusted like code.
+
     Raises:
         InputError: the overrides or a setting are wrong.
     """
-    try:
-        tree = compose_config(overrides)
-        folds = _chosen_data(tree).folds if tree.fold is None else None
-    except (HydraException, OmegaConfBaseException) as error:
-        raise InputError(explain(error, typed=overrides)) from error
-    return [typed_config([*overrides, f"fold={fold}"]) for fold in range(folds)] if folds else [typed_config(overrides)]
+    with with_configs_of(config_dir):
+        try:
+            tree = compose_config(overrides)
+            folds = _chosen_data(tree).folds if tree.fold is None else None
+        except (HydraException, OmegaConfBaseException) as error:
+            raise InputError(explain(error, typed=overrides)) from error
+        typed = [[*overrides, f"fold={fold}"] for fold in range(folds)] if folds else [overrides]
+        return [typed_config(words) for words in typed]
 
 
 def run_config(tree: DictConfig) -> RunConfig:

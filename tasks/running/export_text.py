@@ -5,29 +5,26 @@ The paper tunes its biLM for one epoch on a task's training text, without the la
 
 from __future__ import annotations
 
-import sys
+import argparse
 from collections.abc import Sequence
 from itertools import chain
 
-from elmo.common.errors import InputError
+from elmo.common.errors import command_parser, exit_status
 from elmo.common.files import print_lines
 from tasks.data.datasets import DataSource
 from tasks.running.config import RunConfig, typed_config
-from tasks.running.schema import group_options
+from tasks.running.schema import add_config_dir, group_options
 
-HELP = """\
-python -m tasks.text task={tasks} data=mini|paper|NAME [KEY=VALUE ...] > FILE
-
+_DESCRIPTION = """\
 Prints the training text of a task: each sentence (passage, question, premise ...) once, one per line, tokens separated
 by spaces. No labels, nothing of dev or test. To tune a biLM on it and use that:
 
   python -m tasks.text task=ner data=paper > ner.txt
-  python -m elmo.pretrain init=small 'corpus=[ner.txt]' out=tuned name=small-ner budget.tokens=600000 \\
+  python -m elmo.pretrain init=small corpus=ner.txt out=tuned name=small-ner budget.tokens=600000 \\
       heldout_fraction=0.05 training.batch_tokens=2048 training.learning_rate=0.002 training.compile=false
   python -m tasks.run task=ner data=paper features=elmo features.elmo.weights=tuned/export/small-ner
 
-600000 is three times CoNLL-2003's 197,521 words. For your own dataset, use data=PATH.yaml.
-"""
+600000 is three times CoNLL-2003's 197,521 words. For your own dataset, use data=PATH.yaml."""
 
 
 def training_text(config: RunConfig) -> list[str]:
@@ -37,15 +34,16 @@ def training_text(config: RunConfig) -> list[str]:
     return list(dict.fromkeys(map(" ".join, chain.from_iterable(map(config.task.texts, examples)))))
 
 
-def main(arguments: Sequence[str]) -> int:
+def main(given: Sequence[str] | None = None) -> int:
     """Prints the text; the exit status is 1 if the settings or the data are wrong."""
-    if not arguments or any(argument in ("--help", "-h") for argument in arguments):
-        print(HELP.format(tasks="|".join(group_options("task"))), end="")
-        return 0
-    try:
-        text = training_text(typed_config(arguments))
-    except InputError as error:
-        print(f"tasks.text: {error}", file=sys.stderr)
-        return 1
+    parser = command_parser("tasks.text", _DESCRIPTION)
+    about = f"task ({', '.join(group_options('task'))}), data, data_dir, as for a run"
+    parser.add_argument("settings", metavar="KEY=VALUE", nargs="+", help=about)
+    add_config_dir(parser)
+    options = parser.parse_intermixed_args(given)
+    return exit_status("tasks.text", lambda: _print_text(options))
+
+
+def _print_text(options: argparse.Namespace) -> None:
+    text = training_text(typed_config(options.settings, options.config_dir))
     print_lines(f"{line}\n" for line in text)
-    return 0

@@ -5,17 +5,23 @@ The YAML files under conf/ fill in these dataclasses. Hydra refuses a key or a t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import argparse
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from hydra import compose, initialize_config_module
+from hydra._internal.hydra import Hydra
+from hydra._internal.utils import create_config_search_path
+from hydra.core.config_search_path import SearchPathQuery
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import MISSING, DictConfig, OmegaConf
 
+from elmo.common.errors import InputError
 from elmo.common.files import expanded
 from tasks.data.datasets import DataConfig
 from tasks.features.frozen_layers import StoreConfig
@@ -66,6 +72,28 @@ def compose_config(overrides: Sequence[str]) -> DictConfig:
         return compose("config", list(overrides))
     with initialize_config_module("conf", version_base="1.3"):
         return compose("config", list(overrides))
+
+
+@contextmanager
+def with_configs_of(folder: Path | None) -> Iterator[None]:
+    """Lets `compose_config` find the configs of a user's folder, as tasks.run does with --config-dir."""
+    if folder is None:
+        yield
+        return
+    if not folder.is_dir():
+        raise InputError(f"--config-dir {folder}: expected a folder of configs, found none. Check the path")
+    with initialize_config_module("conf", version_base="1.3"):  # restores at the end what was there before
+        GlobalHydra.instance().clear()
+        search_path = create_config_search_path("pkg://conf")
+        search_path.prepend("command-line", f"file://{folder.absolute()}", SearchPathQuery(provider="schema"))
+        Hydra.create_main_hydra2("app", search_path)
+        yield
+
+
+def add_config_dir(parser: argparse.ArgumentParser) -> None:
+    """Adds the option --config-dir, which Hydra's own command line has, to another command."""
+    about = "a folder with your configs, trusted like code: what its YAML names is run"
+    parser.add_argument("--config-dir", metavar="DIR", type=Path, help=about)
 
 
 def group_options(group: str) -> list[str]:
