@@ -59,6 +59,7 @@ class Names:
     arms: Mapping[str, ArmName]
     tasks: Mapping[str, TaskName]
     metrics: Mapping[str, MetricName]
+    settings: Mapping[str, str] = field(default_factory=dict)
 
 
 @cache
@@ -131,10 +132,25 @@ def controls_legend(arms: Iterable[str]) -> list[str]:
 
 def task_title(data: str, task: str, record: RunRecord | None = None) -> str:
     """The name for people of a task on a data set."""
-    own, known = own_title(record, "task"), load_names().tasks.get(task)
-    if known and not own and data in known.data:
+    known = load_names().tasks.get(task)
+    if known and not own_title(record, "task") and data in known.data:
         return known.data[data]
-    return f"{data} {own or (known.title if known else task)}"
+    return f"{data} {task_name(task, record)}"
+
+
+def task_name(task: str, record: RunRecord | None = None) -> str:
+    """The name for people of a task on any data."""
+    known = load_names().tasks.get(task)
+    return own_title(record, "task") or (known.title if known else task)
+
+
+def settings_title(settings: Mapping[str, str]) -> str:
+    """Changed settings for people: "12 epochs". Of a key that names.toml lacks, its last part and the value."""
+    known = load_names().settings
+    return ", ".join(
+        known[key].format(value) if key in known else f"{key.split('.')[-1].replace('_', ' ')} {value}"
+        for key, value in settings.items()
+    )
 
 
 def own_title(record: RunRecord | None, group: str) -> str:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from results.analysis.names import metric_title, task_title
+from results.analysis.names import metric_title, settings_title, task_title
 from results.analysis.rows import Group, TableRow, train_fraction
 from results.records.record import RunRecord
 
@@ -40,8 +40,13 @@ class Panel:
 
     @property
     def title(self) -> str:
-        """Task, data and settings."""
-        return f"{self.task} · {self.label}" if self.label else self.task
+        """Task, data and settings, for people."""
+        return f"{self.task} · {self.settings}" if self.label else self.task
+
+    @property
+    def settings(self) -> str:
+        """The changed settings, for people; empty for plain runs."""
+        return settings_title(self.groups[0].settings) if self.groups else self.label
 
     @property
     def stem(self) -> str:
@@ -110,15 +115,20 @@ def class_metric(groups: Sequence[Group]) -> str:
 
 def class_scores(group: Group, metric: str) -> dict[str, tuple[float, int | None]]:
     """Class -> (mean score over seeds in percent, examples of it in the test set), for classes that all seeds have."""
+    first = _classes(group.records[0])
+    counts = {name: _number(first[name].get("gold")) for name in first}
+    return {
+        name: (statistics.fmean(scores), None if (gold := counts[name]) is None else int(gold))
+        for name, scores in class_runs(group, metric).items()
+    }
+
+
+def class_runs(group: Group, metric: str) -> dict[str, list[float]]:
+    """Class -> the score of each seed in percent, for classes that all seeds have."""
     runs = [_classes(record) for record in group.records]
-    found = {}
-    for name in runs[0]:
-        scores = [_number(run.get(name, {}).get(metric)) for run in runs]
-        known = [score for score in scores if score is not None]
-        gold = _number(runs[0][name].get("gold"))
-        if len(known) == len(runs):
-            found[name] = (statistics.fmean(known), None if gold is None else int(gold))
-    return found
+    found = {name: [_number(run.get(name, {}).get(metric)) for run in runs] for name in runs[0]}
+    known = {name: [score for score in scores if score is not None] for name, scores in found.items()}
+    return {name: scores for name, scores in known.items() if len(scores) == len(runs)}
 
 
 def _classes(record: RunRecord) -> dict[str, Mapping[str, object]]:

@@ -8,7 +8,8 @@ from pathlib import Path
 from results.analysis.names import arm_title
 from results.records.collect import Collection, Finding
 from results.records.experiment_file import load_experiment
-from results.report.charts import layer_map, sample_efficiency
+from results.report.charts.layers import layer_map
+from results.report.charts.runs import sample_efficiency
 from results.report.experiments import table_efficiencies
 from results.report.figures import Figure, arms_of
 from results.tables.cells import TITLES

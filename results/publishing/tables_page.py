@@ -9,9 +9,9 @@ from results.analysis.rows import MINI, Summary
 from results.publishing.paper_chapters import contents, shown_chapter
 from results.records.collect import Collection, only_cells
 from results.records.experiment_file import load_experiment
+from results.report.blocks import CHARTS, blocks_of
 from results.report.errors_removed import errors_removed
 from results.report.figures import Figure
-from results.report.sections import sections_of
 from results.report.svg import picture
 from results.tables.page_texts import TABLE1, Chapter, load_texts
 from results.tables.paper_tables import (
@@ -25,7 +25,7 @@ from results.tables.paper_tables import (
     variants_table,
 )
 
-FIGURE_SECTIONS = ("curves", "layers")  # the report has the others as well
+SHOWN_CHARTS = ("curves", "layers")  # the report has the others as well
 
 
 @dataclass(frozen=True)
@@ -85,10 +85,12 @@ def tables_page(collection: Collection, summary: Summary, published: Path) -> Ta
         blocks += ["## By other metrics", str(by_others)]
     if others:
         blocks += [*_heading(texts.settings), str(variants_table(others)), rerun_block(others)]
-    for section in sections_of(replace(summary, rows=[row for row in summary.rows if row.data != MINI])):
-        if section.key in FIGURE_SECTIONS and not {figure.name for figure in section.figures} <= figures.keys():
-            blocks += [f"## {section.title}", section.text]
-            show(section.figures)
+    charts = blocks_of(replace(summary, rows=[row for row in summary.rows if row.data != MINI]))
+    for kind in SHOWN_CHARTS:
+        drawn = [chart.figure for block in charts for chart in block.charts if chart.kind == kind]
+        if not {figure.name for figure in drawn} <= figures.keys():
+            blocks += [f"## {CHARTS[kind].title}", CHARTS[kind].text]
+            show(drawn)
     findings = [*summary.findings, *(finding for chapter in chapters.values() for finding in chapter.findings)]
     if found := [finding for finding in findings if finding.wrong and finding.kind != "empty"]:
         lines = dict.fromkeys(f"- {' '.join(finding.text.split())}" for finding in found)

@@ -13,21 +13,21 @@ from results.analysis.rows import Summary
 from results.records.collect import only_cells
 from results.records.experiment_file import load_experiment
 from results.records.printing import write
-from results.report.experiments import paper_tables, table_efficiencies, tables_html
+from results.report.blocks import CHARTS, TaskBlock, blocks_of, layers_of_all, main_figures
+from results.report.experiments import paper_tables, table_efficiencies, table_parts
 from results.report.explorer import FILE, explorer, read_senses
-from results.report.figures import MOST_PANELS, joined
+from results.report.figures import MOST_PANELS, Figure, joined
 from results.report.image_files import can_paint, write_images
-from results.report.page import PageInfo, page
-from results.report.sections import Section, sections_of
+from results.report.page import PageInfo, PagePart, page
 from results.report.svg import standalone_svg
 from results.tables.run_options import PUBLISHED, Chosen, add_choices, choose
 
 DEFAULT_OUT = Path("results", "report.html")
 
 _DESCRIPTION = """\
-Writes one self-contained HTML page: the table, the gain of each task, seeds, learning curves, layer weights, scores by
-class and by training set size where records have them, kinds of examples, the paper's tables, failures, and a card for
-each run. Open the file in a browser; it needs no network and no server."""
+Writes one self-contained HTML page: what the second arm adds, a table to sort and filter, for each task its seeds,
+learning curves, classes, confusions, layer weights, training set sizes and kinds of examples where records have them,
+the paper's tables, failures, and a card for each run. Open the file in a browser; it needs no network and no server."""
 
 _EPILOG = """\
 examples:
@@ -58,12 +58,14 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 1
     tables = paper_tables(chosen.collection, options.data)
     known_sizes = [own for table in tables for own in table_efficiencies(table)]
-    sections = sections_of(summary, known_sizes, chosen.collection.found)
+    figures, layers = main_figures(summary), layers_of_all(summary)
+    blocks = blocks_of(summary, known_sizes, chosen.collection.found)
     try:
-        senses = _senses(options)
-        _write_page(options.out, page(summary, sections, tables_html(tables), senses, _about(chosen)), summary)
+        parts = [*table_parts(tables, layers), *_senses(options)]
+        about = _about(chosen, options.out)
+        _write_page(options.out, page(summary, figures, blocks, parts, about), summary)
         if options.figures is not None:
-            _write_figures(options.figures, sections)
+            _write_figures(options.figures, [*figures, *([layers] if layers else [])], blocks)
     except ValueError as error:  # in the file of senses
         write(f"results.report: {error}\n", sys.stderr)
         return 2
@@ -93,13 +95,13 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _senses(options: argparse.Namespace) -> str:
+def _senses(options: argparse.Namespace) -> list[PagePart]:
     """The explorer of senses: of the file that was named, or the shipped one next to the published records."""
     path = options.senses or (PUBLISHED / FILE if options.published and (PUBLISHED / FILE).exists() else None)
-    return explorer(read_senses(path)) if path else ""
+    return [PagePart("senses", "Senses of a word", explorer(read_senses(path)))] if path else []
 
 
-def _about(chosen: Chosen) -> PageInfo:
+def _about(chosen: Chosen, out: Path) -> PageInfo:
     selection = chosen.selection
     shown = [
         item
@@ -107,7 +109,7 @@ def _about(chosen: Chosen) -> PageInfo:
         if not selection.data or item.record.identity.data in selection.data
         if item.record.limit is None or selection.include_limited or item.record.status == "failed"
     ]
-    return PageInfo(datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), chosen.folders, shown)
+    return PageInfo(datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), chosen.folders, shown, out)
 
 
 def _write_page(path: Path, text: str, summary: Summary) -> None:
@@ -119,16 +121,14 @@ def _write_page(path: Path, text: str, summary: Summary) -> None:
     write(f"{path}: {len(content) / 1000:,.0f} kB{warning}\n", sys.stdout)
 
 
-def _write_figures(folder: Path, sections: Sequence[Section]) -> None:
-    """Each figure without its title, which is for a paper's caption, and those of a section as panels of one figure."""
+def _write_figures(folder: Path, main_ones: Sequence[Figure], blocks: Sequence[TaskBlock]) -> None:
+    """Each figure without its title, which is for a paper's caption, and those of a kind as panels of one figure."""
     folder.mkdir(parents=True, exist_ok=True)
-    figures = [figure for section in sections for figure in (*section.figures, *section.more)]
+    figures = [*main_ones, *(chart.figure for block in blocks for chart in (*block.charts, *block.more))]
     figures += [figure.narrow for figure in figures if figure.narrow]
-    figures += [
-        joined(section.figures, section.key, section.text)
-        for section in sections
-        if section.key != "gain" and 1 < len(section.figures) <= MOST_PANELS
-    ]
+    for key, kind in CHARTS.items():
+        own = [chart.figure for block in blocks for chart in block.charts if chart.kind == key]
+        figures += [joined(own, key, kind.text)] if 1 < len(own) <= MOST_PANELS else []
     for figure in figures:
         (folder / f"{figure.name}.svg").write_text(standalone_svg(figure), encoding="utf-8")
     if not can_paint():

@@ -1,12 +1,15 @@
 """Run cards of the report: the content of each record on demand, and failed runs with their tracebacks."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 
 from elmo.common.durations import duration
+from results.analysis.aggregate import settings_of
+from results.analysis.names import arm_title, metric_title, settings_title, task_title
 from results.records.collect import FoundRecord
 from results.records.identity import flattened, shown
 from results.records.record import RunRecord
+from results.report.score_table import Place
 
 MOST_CARDS = 200
 
@@ -20,16 +23,20 @@ def failure_cards(failed: Sequence[FoundRecord]) -> str:
         lines = "\n".join(error.traceback) if error else ""
         trace = f"<pre>{escape(lines)}</pre>" if lines else ""
         cards.append(
-            f'<article class="card failed"><h3>{escape(item.record.identity.title)}</h3>'
+            f'<article class="card failed"><h3>{escape(_task(item.record))}: {_run_title(item.record)}</h3>'
             f'<p class="reason">{escape(reason)}</p>{trace}<p class="path">{escape(str(item.path))}</p></article>'
         )
     return "\n".join(cards)
 
 
-def run_cards(found: Sequence[FoundRecord]) -> str:
+def run_cards(found: Sequence[FoundRecord], places: Mapping[str, Place]) -> str:
     """The runs by data and task, each with a card that opens on demand.
 
     A card has 2.5 kB. In a large grid each run has only a line, with the path of its record.
+
+    Args:
+        found: The records.
+        places: Task -> where its runs belong, for the page's filter.
     """
     rows: dict[tuple[str, str], list[FoundRecord]] = {}
     for item in found:
@@ -37,8 +44,11 @@ def run_cards(found: Sequence[FoundRecord]) -> str:
     blocks = []
     for (data, task), items in rows.items():
         cards = "\n".join(map(_run_card if len(found) <= MOST_CARDS else _run_line, items))
-        title = f"{escape(task)} · {escape(data)} <small>{counted(len(items))}</small>"
-        blocks.append(f'<details class="runs"><summary>{title}</summary>{cards}</details>')
+        name = _task(items[0].record)
+        title = f"{escape(name)} <small>{counted(len(items))}</small>"
+        own = places.get(task, Place(-1, ""))
+        find = Place(own.task, f"{own.words} {name} {data}").attributes
+        blocks.append(f'<details class="runs" {find}><summary>{title}</summary>{cards}</details>')
     if len(found) > MOST_CARDS:
         blocks.insert(0, f"<p>Cards are shown for up to {MOST_CARDS} runs; choose some with --runs and --data.</p>")
     return "\n".join(blocks)
@@ -53,11 +63,16 @@ def _run_line(item: FoundRecord) -> str:
     return f'<p class="run">{_run_title(item.record)} <span class="path">{escape(str(item.path))}</span></p>'
 
 
+def _task(record: RunRecord) -> str:
+    return task_title(record.identity.data, record.identity.task, record)
+
+
 def _run_title(record: RunRecord) -> str:
-    settings = "".join(f" {key}={shown(value)}" for key, value in sorted(record.identity.variant.items()))
-    name = f"{record.identity.features}{record.identity.in_fold}{settings} · seed {record.identity.seed}"
-    outcome = f"{record.score:.2f} {record.metric}" if record.status == "finished" else record.status
-    return f"{escape(name)} <small>{escape(outcome)}</small>"
+    settings = settings_title(settings_of(record))
+    arm = f"{arm_title(record.identity.features, record)}{record.identity.in_fold}"
+    name = ", ".join(filter(None, [arm, settings, f"seed {record.identity.seed}"]))
+    scored = f"{record.score:.2f} {metric_title(record.metric, record)}" if record.status == "finished" else ""
+    return f"{escape(name)} <small>{escape(scored or record.status)}</small>"
 
 
 def _run_card(item: FoundRecord) -> str:

@@ -136,7 +136,7 @@ def _comparison(panel: Panel, arms: Mapping[str, Arm], compared: tuple[str, str]
         others = [_Value(PAPER, cut, hollow=True), *others] if cut is not None else others
     return _Comparison(
         panel.task,
-        ", ".join(filter(None, [panel.metric_title(), label])),
+        ", ".join(filter(None, [panel.metric_title(), panel.settings])),
         f"{baseline.mean:.1f} → {second.mean:.1f}",
         _Value(arms[second.features], share),
         row.cut_interval(label),
@@ -240,9 +240,9 @@ def _lane(own: _Comparison, layout: _Layout, scale: Scale, top: float) -> list[M
         ends = [min(max(e, scale.low), scale.high) for e in (own.interval.low, own.interval.high)]
         title = f"{own.name}: 95 % interval {shown_interval(own.interval, ' to ', sign='-')} %"
         line = [(scale.at(end), first) for end in ends]
-        marks.append(ChartLine(line, own.main.arm.colour, 3, title=title))
-        marks += [_arrow_head(scale.start, first, -1, own.main.arm.colour)] * (own.interval.low < scale.low)
-        marks += [_arrow_head(scale.end, first, 1, own.main.arm.colour)] * (own.interval.high > scale.high)
+        marks.append(ChartLine(line, own.main.arm.colour, 3, title=title, arm=own.main.arm.features))
+        marks += [_arrow_head(scale.start, first, -1, own.main.arm)] * (own.interval.low < scale.low)
+        marks += [_arrow_head(scale.end, first, 1, own.main.arm)] * (own.interval.high > scale.high)
     outside = {-1: 0, 1: 0}
     taken: list[float] = []
     for value in (*own.others, own.main):
@@ -251,7 +251,8 @@ def _lane(own: _Comparison, layout: _Layout, scale: Scale, top: float) -> list[M
         if value is not own.main:
             y = second + 9 * any(abs(x - other) < 10 for other in taken)  # next to a marker, not on it
             taken.append(x)
-        look = Dot(x, y, value.arm.colour, value.arm.shape, 5.0, 1.0, title, value.hollow)
+        arm = value.arm.features
+        look = Dot(x, y, value.arm.colour, value.arm.shape, 5.0, 1.0, title, value.hollow, arm)
         side = -1 if value.share < scale.low else 1 if value.share > scale.high else 0
         if not side:
             marks.append(look)
@@ -260,16 +261,16 @@ def _lane(own: _Comparison, layout: _Layout, scale: Scale, top: float) -> list[M
         outside[side] += 1
         edge = scale.start - OFF_SCALE if side < 0 else scale.end + OFF_SCALE
         marks += [
-            ChartLine([(edge, y), (edge - 10 * side, y)], value.arm.colour, 2),
-            _arrow_head(edge, y, side, value.arm.colour),
+            ChartLine([(edge, y), (edge - 10 * side, y)], value.arm.colour, 2, arm=arm),
+            _arrow_head(edge, y, side, value.arm),
             replace(look, x=edge - 14 * side, y=y),
-            Label(edge - 22 * side, y + 4, _percent(value.share), "muted", 11, "end" if side > 0 else "start"),
+            Label(edge - 22 * side, y + 4, _percent(value.share), "muted", 11, "end" if side > 0 else "start", arm=arm),
         ]
     return marks
 
 
-def _arrow_head(x: float, y: float, side: int, colour: str) -> ChartLine:
-    return ChartLine([(x - 5 * side, y - 4), (x, y), (x - 5 * side, y + 4)], colour, 2)
+def _arrow_head(x: float, y: float, side: int, arm: Arm) -> ChartLine:
+    return ChartLine([(x - 5 * side, y - 4), (x, y), (x - 5 * side, y + 4)], arm.colour, 2, arm=arm.features)
 
 
 def _percent(share: float) -> str:

@@ -8,6 +8,9 @@ from results.analysis.panels import Efficiency, efficiency
 from results.analysis.rows import TableRow
 from results.records.collect import Collection
 from results.records.experiment_file import load_experiment
+from results.report.figures import Figure
+from results.report.page import PagePart
+from results.report.svg import inline_svg
 from results.tables.cells import Sheet
 from results.tables.experiment_rows import ExperimentTable, fill
 from results.tables.experiment_table import experiment_page
@@ -42,14 +45,22 @@ def table_efficiencies(table: ExperimentTable) -> list[Efficiency]:
     return [own for own in found if own]
 
 
-def tables_html(tables: Sequence[ExperimentTable]) -> str:
-    """The tables as HTML; empty if there is none."""
-    blocks = []
-    for table in tables:
+def table_parts(tables: Sequence[ExperimentTable], layers: Figure | None) -> list[PagePart]:
+    """A table of one task belongs to that task; the others are one section, with the figure of all tasks' layers."""
+    parts, together = [], ""
+    for number, table in enumerate(tables):
         (sheet,), notes = experiment_page(table, with_intervals=True)
         items = "".join(f"<li>{escape(line)}</li>" for _, own in notes for line in own)
-        blocks.append(f'<h3>{escape(table.title)}</h3>{_table(sheet)}<ul class="notes">{items}</ul>')
-    return "".join(blocks)
+        html = f'{_table(sheet)}<details><summary>Notes</summary><ul class="notes">{items}</ul></details>'
+        tasks = {line.runs.task for line in table.lines}
+        if len(tasks) == 1:
+            parts.append(PagePart(f"paper-{number}", table.title, html, tasks.pop()))
+        else:
+            together += f"<h3>{escape(table.title)}</h3>{html}"
+    if layers:
+        caption = f"<figcaption>{escape(layers.caption)}</figcaption>"
+        together += f'<h3>{escape(layers.title)}</h3><figure class="card">{inline_svg(layers)}{caption}</figure>'
+    return [*parts, PagePart("paper", "The paper's tables", together)] if together else parts
 
 
 def _table(sheet: Sheet) -> str:
@@ -61,6 +72,9 @@ def _table(sheet: Sheet) -> str:
             f'<td data-label="{header}"><span>{cell}</span></td>'
             for header, cell in zip(headers[1:], cells, strict=True)
         )
-        rows.append(f"<tr><th>{first}</th>{body}</tr>")
-    head = "".join(f"<th>{header}</th>" for header in headers)
-    return f'<div class="scores"><table><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
+        rows.append(f'<tr><th scope="row">{first}</th>{body}</tr>')
+    head = "".join(f'<th scope="col">{header}</th>' for header in headers)
+    return (
+        f'<div class="scores"><table><caption>{escape(sheet.title)}</caption><thead><tr>{head}</tr></thead>'
+        f"<tbody>{''.join(rows)}</tbody></table></div>"
+    )

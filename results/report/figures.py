@@ -33,20 +33,38 @@ PALETTE = {
     "violet": ("#8b46bd", "#c38bea"),
     "red": ("#c62f63", "#f279a2"),
 }
+# of an arm's lines, by its marker
+DASHES: Mapping[Shape, str] = {"diamond": "", "circle": "7 4", "square": "2 4", "triangle": "9 3 2 3"}
 # for features that names.toml does not know
 SPARE_LOOKS: Sequence[tuple[str, Shape]] = (("green", "triangle"), ("violet", "circle"), ("red", "square"))
 
 
 @dataclass(frozen=True)
 class ChartLine:
-    """A line through points; `title` is the tooltip, as of all marks."""
+    """A line through points.
+
+    Of all marks, `title` is the tooltip, and `arm` the features that it belongs to: the page can hide an arm's marks.
+    `dash` has the lengths of strokes and gaps, as in SVG.
+    """
 
     points: Sequence[Point]
     colour: str
     width: float = 1.5
-    dashed: bool = False
     opacity: float = 1.0
     title: str = ""
+    arm: str = ""
+    dash: str = ""
+
+
+@dataclass(frozen=True)
+class Area:
+    """A filled polygon."""
+
+    points: Sequence[Point]
+    colour: str
+    opacity: float = 1.0
+    title: str = ""
+    arm: str = ""
 
 
 @dataclass(frozen=True)
@@ -60,6 +78,7 @@ class Box:
     colour: str
     opacity: float = 1.0
     title: str = ""
+    arm: str = ""
 
 
 @dataclass(frozen=True)
@@ -74,6 +93,7 @@ class Dot:
     opacity: float = 1.0
     title: str = ""
     hollow: bool = False
+    arm: str = ""
 
 
 @dataclass(frozen=True)
@@ -88,9 +108,10 @@ class Label:
     anchor: Literal["start", "middle", "end"] = "start"
     bold: bool = False
     halo: float = 3.0
+    arm: str = ""
 
 
-Mark = ChartLine | Box | Dot | Label
+Mark = ChartLine | Area | Box | Dot | Label
 
 
 @dataclass(frozen=True)
@@ -106,6 +127,7 @@ class Figure:
         width: In pixels.
         numbers: What it shows, for readers who do not see it.
         narrow: The same for a phone or for one column of a paper, if this one is too wide for them.
+        legend: Marks above the drawing that name the arms, from y = 0. The page has one legend for all figures.
     """
 
     name: str
@@ -116,6 +138,7 @@ class Figure:
     width: float = WIDTH
     numbers: str = ""
     narrow: "Figure | None" = None
+    legend: Sequence[Mark] = ()
 
     @property
     def description(self) -> str:
@@ -130,16 +153,22 @@ class Arm:
     title: str
     colour: str
     shape: Shape
+    features: str = ""
+
+    @property
+    def dash(self) -> str:
+        """The dashes of its lines."""
+        return DASHES[self.shape]
 
 
 def arms_of(features: Mapping[str, str]) -> dict[str, Arm]:
     """Title, colour and marker by features, given their titles: the known ones have fixed looks, others those left."""
     known = {name: arm for name, arm in load_names().arms.items() if name in features and arm.colour}
-    looks = {name: Arm(features[name], arm.colour, arm.shape) for name, arm in known.items()}
+    looks = {name: Arm(features[name], arm.colour, arm.shape, name) for name, arm in known.items()}
     taken = {arm.colour for arm in looks.values()}
     left = [look for look in SPARE_LOOKS if look[0] not in taken] or SPARE_LOOKS
     others = [name for name in features if name not in looks]
-    return looks | {name: Arm(features[name], *left[i % len(left)]) for i, name in enumerate(others)}
+    return looks | {name: Arm(features[name], *left[i % len(left)], name) for i, name in enumerate(others)}
 
 
 @dataclass(frozen=True)
@@ -194,8 +223,18 @@ def fitted(text: str, width: float, size: float = 12.0) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
+def with_legend(figure: Figure) -> Figure:
+    """The figure with its legend above the drawing."""
+    if not figure.legend:
+        return figure
+    room = 10 + max(mark.y for mark in figure.legend if isinstance(mark, Dot))
+    marks = [*figure.legend, *_moved(figure.marks, 0, room)]
+    return replace(figure, height=figure.height + room, marks=marks, legend=())
+
+
 def with_title(figure: Figure) -> Figure:
-    """The figure with its title above the drawing, on as many lines as it needs."""
+    """The figure with its title and its legend above the drawing, the title on as many lines as it needs."""
+    figure = with_legend(figure)
     lines = textwrap.wrap(figure.title, int((figure.width - 16) / (0.59 * TITLE_SIZE))) or [""]
     titles = [Label(8, 18 + i * TITLE_LINE, line, "ink", TITLE_SIZE, bold=True) for i, line in enumerate(lines)]
     room = 14 + TITLE_LINE * len(lines)
@@ -222,7 +261,7 @@ def _moved(marks: Sequence[Mark], right: float, down: float) -> list[Mark]:
     """The marks at another place."""
     found: list[Mark] = []
     for mark in marks:
-        if isinstance(mark, ChartLine):
+        if isinstance(mark, ChartLine | Area):
             found.append(replace(mark, points=[(x + right, y + down) for x, y in mark.points]))
         else:
             found.append(replace(mark, x=mark.x + right, y=mark.y + down))

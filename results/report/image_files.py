@@ -4,7 +4,7 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
-from results.report.figures import PALETTE, Box, ChartLine, Figure, Label
+from results.report.figures import PALETTE, Area, Box, ChartLine, Figure, Label, with_legend
 
 PIXELS = 100.0  # of ours per inch; an inch has 72 points
 SHARPNESS = 2.5  # pixels of a PNG for each of ours
@@ -26,6 +26,7 @@ def write_images(figure: Figure, folder: Path) -> None:
     from matplotlib.patheffects import Stroke
 
     points = 72 / PIXELS
+    figure = with_legend(figure)
     width, height = figure.width + 2 * MARGIN, figure.height + 2 * MARGIN
     canvas = Canvas(figsize=(width / PIXELS, height / PIXELS), dpi=PIXELS * SHARPNESS, facecolor=PALETTE["card"][0])
     axes = canvas.add_axes((0, 0, 1, 1))
@@ -46,9 +47,13 @@ def write_images(figure: Figure, folder: Path) -> None:
             write(color=colour)
         elif isinstance(mark, ChartLine):
             xs, ys = [x for x, _ in mark.points], [y for _, y in mark.points]
-            style = "--" if mark.dashed else "-"
             line_width = mark.width * points
-            axes.plot(xs, ys, style, color=colour, linewidth=line_width, alpha=mark.opacity, zorder=depth)
+            dashes = [float(length) / mark.width for length in mark.dash.split()]  # in widths of the line
+            style = (0, dashes) if dashes else "-"
+            axes.plot(xs, ys, linestyle=style, color=colour, linewidth=line_width, alpha=mark.opacity, zorder=depth)
+        elif isinstance(mark, Area):
+            xs, ys = [x for x, _ in mark.points], [y for _, y in mark.points]
+            axes.fill(xs, ys, color=colour, alpha=mark.opacity, linewidth=0, zorder=depth)
         elif isinstance(mark, Box):
             corner, size_of_box = (mark.x, mark.y), (max(mark.width, 0), mark.height)
             axes.add_patch(Rectangle(corner, *size_of_box, color=colour, alpha=mark.opacity, linewidth=0, zorder=depth))

@@ -1,67 +1,99 @@
-"""The HTML page of the report: self-contained, without scripts and network access."""
+"""The HTML page of the report: self-contained, complete without its script, and without network access."""
 
-from collections.abc import Sequence
+import base64
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
 from elmo.common.durations import duration
-from results.analysis.names import load_names, short_title
+from results.analysis.names import load_names, place, task_name
 from results.analysis.panels import Panel, split_panels
-from results.analysis.paper_scores import relative_error_cut
-from results.analysis.rows import Group, Summary, TableRow
-from results.analysis.verdict import verdict, verdicts
+from results.analysis.rows import Summary
 from results.records.collect import Finding, FoundRecord
+from results.report.blocks import CHARTS, Chart, TaskBlock
 from results.report.cards import counted, failure_cards, run_cards
-from results.report.figures import PALETTE, Figure
-from results.report.sections import Section
-from results.report.svg import inline_svg
-from results.tables.cells import TITLES, legend, shown_interval, shown_p
+from results.report.figures import PALETTE, Figure, arms_of
+from results.report.score_table import Links, Place, score_table
+from results.report.svg import inline_svg, swatch
+from results.tables.cells import TITLES, legend
 
-STYLE = Path(__file__).with_name("page.css")
-MOST_FOLDED = 50  # figures of other settings per section; each has about 5 kB
-# The browser must not fetch or run anything, whatever a record contains.
-POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+STYLE, SCRIPT = (Path(__file__).with_name(name) for name in ("page.css", "page.js"))
+MOST_FOLDED = 50  # charts of other settings per block; each has about 5 kB
 
 
 @dataclass(frozen=True)
 class PageInfo:
-    """The time, folders and records that the page was made from."""
+    """The time, folders and records that the page was made from, and where it will be."""
 
     made_at: str
     folders: Sequence[Path]
     found: Sequence[FoundRecord]
+    out: Path
 
 
-def page(summary: Summary, sections: Sequence[Section], tables: str, senses: str, about: PageInfo) -> str:
-    """The whole page; `tables` is the HTML of the paper's tables, `senses` that of the explorer; both may be empty."""
+@dataclass(frozen=True)
+class PagePart:
+    """A part of the page that is made elsewhere.
+
+    Attributes:
+        key: Its anchor.
+        title: Its heading.
+        html: What it shows. Headings in it start two levels below the part's own, since that may stand in a task.
+        task: The task whose block it ends; empty if it is a section of its own.
+        data: The data set of that task whose charts it follows, if it belongs to one.
+    """
+
+    key: str
+    title: str
+    html: str
+    task: str = ""
+    data: str = ""
+
+
+@dataclass(frozen=True)
+class _Task:
+    """A task of the page: its name for people, its number, and its blocks with their anchors."""
+
+    name: str
+    number: int
+    blocks: Mapping[str, TaskBlock]
+
+
+def page(
+    summary: Summary, figures: Sequence[Figure], blocks: Sequence[TaskBlock], parts: Sequence[PagePart], about: PageInfo
+) -> str:
+    """The whole page; `figures` are the main ones."""
     failed = [item for item in about.found if item.record.status == "failed"]
     findings = [finding for finding in summary.findings if finding.kind != "failed"]  # those are shown as cards
-    blocks = [  # (anchor, title, HTML)
-        ("scores", "Scores", _scores(summary) if summary.rows else ""),
-        *((section.key, section.title, _section(section)) for section in sections if section.key != "gain"),
-        ("paper", "The paper's tables", tables),
-        ("senses", "Senses of a word", senses),
+    tasks = _tasks(blocks)
+    words = {key: Place(task.number, task.name) for key, task in tasks.items()}
+    sections = [  # (anchor, title, HTML)
+        ("scores", "Scores", _scores(summary, tasks, about) if summary.rows else ""),
+        ("reading", "How to read the figures", _reading(blocks)),
+    ]
+    content = [_section(*section) for section in sections if section[2]]
+    content += [_task(task, [part for part in parts if part.task == key]) for key, task in tasks.items()]
+    own_parts = [part for part in parts if part.task not in tasks]
+    sections = [
+        *((part.key, part.title, part.html) for part in own_parts),
         ("failures", f"Failures ({len(failed)})", failure_cards(failed)),
         ("findings", "Findings", _findings(findings)),
-        ("runs", "Runs", run_cards(about.found)),
+        ("runs", "Runs", run_cards(about.found, words)),
     ]
-    blocks = [block for block in blocks if block[2]]
-    navigation = "".join(f'<a href="#{key}">{escape(title)}</a>' for key, title, _ in blocks)
-    body = "\n".join(
-        f'<section id="{key}"><h2>{escape(title)}</h2>{content}</section>' for key, title, content in blocks
-    )
-    gain = [figure for section in sections if section.key == "gain" for figure in section.figures]
-    folders = escape(", ".join(map(str, about.folders)))
+    content += [_section(*section) for section in sections if section[2]]
     first, second = summary.compared
-    title = load_names().question if summary.with_paper else f"{second} against {first}"
+    title = load_names().question if summary.with_paper else f"{summary.titles[second]} against {summary.titles[first]}"
+    script = SCRIPT.read_text(encoding="utf-8") if summary.rows else ""
+    shown, folders = "\n".join(content), escape(", ".join(map(str, about.folders)))
     return f"""<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
-<meta http-equiv="Content-Security-Policy" content="{POLICY}">
+<meta http-equiv="Content-Security-Policy" content="{_policy(script)}">
 <title>{escape(title)}</title>
 <style>
 {_colours()}
@@ -70,23 +102,46 @@ def page(summary: Summary, sections: Sequence[Section], tables: str, senses: str
 <body>
 <header>
 <h1>{escape(title)}</h1>
+{_answer(figures)}
 <p class="lead">{_lead(about)}</p>
-<nav>{navigation}</nav>
 </header>
+{_bar(summary, tasks) if summary.rows else ""}
 <main>
-{_answer(gain)}
-{body}
+{shown}
 </main>
 <footer>Made {escape(about.made_at)} by python -m results.report from {folders}</footer>
+{f"<script>{script}</script>" if script else ""}
 </body>
 </html>
 """
 
 
+def _policy(script: str) -> str:
+    """The browser fetches nothing and runs this script alone, whatever a record contains."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    allowed = f"; script-src 'sha256-{digest}'" if script else ""
+    return f"default-src 'none'; base-uri 'none'; form-action 'none'; style-src 'unsafe-inline'{allowed}"
+
+
 def _colours() -> str:
-    """The palette as CSS variables; dark colours if the reader's system is dark."""
+    """The palette as CSS variables; dark colours if the reader's system is dark, but not on paper."""
     light, dark = ("".join(f"--{name}:{pair[i]};" for name, pair in PALETTE.items()) for i in (0, 1))
-    return f":root{{{light}}}\n@media (prefers-color-scheme: dark){{:root{{{dark}}}}}"
+    return f":root{{{light}}}\n@media screen and (prefers-color-scheme: dark){{:root{{{dark}}}}}"
+
+
+def _tasks(blocks: Sequence[TaskBlock]) -> dict[str, _Task]:
+    """The tasks by key, in the order of names.toml."""
+    keys = {block.panel.row.task for block in blocks}
+    found = {}
+    for number, key in enumerate(sorted(keys, key=lambda key: place(key, load_names().tasks))):
+        own = [block for block in blocks if block.panel.row.task == key]
+        anchors = {f"task-{number}-{i}": block for i, block in enumerate(own)}
+        found[key] = _Task(task_name(key, own[0].panel.groups[0].records[0]), number, anchors)
+    return found
+
+
+def _section(key: str, title: str, content: str) -> str:
+    return f'<section id="{escape(key)}"><h2>{escape(title)}</h2>{content}</section>'
 
 
 def _lead(about: PageInfo) -> str:
@@ -104,102 +159,119 @@ def _lead(about: PageInfo) -> str:
 
 
 def _answer(figures: Sequence[Figure]) -> str:
-    """The main figures, each in the form that fits the screen; their titles state the finding."""
-    forms = [(figure, figure.narrow or figure) for figure in figures]
-    return "".join(
-        f'<figure class="card answer"><h2>{escape(figure.title)}</h2><div class="wide">{inline_svg(figure)}</div>'
-        f'<div class="narrow">{inline_svg(narrow)}</div><figcaption>{escape(figure.caption)}</figcaption></figure>'
-        for figure, narrow in forms
+    """What the main figures show, each in a sentence above the form of it that fits the screen."""
+    shown, captions = "", set[str]()
+    for figure in figures:
+        caption = "" if figure.caption in captions else f"<figcaption>{escape(figure.caption)}</figcaption>"
+        captions.add(figure.caption)
+        shown += (
+            f'<p class="answer">{escape(figure.title)}.</p><figure class="card answers">'
+            f'<div class="wide">{inline_svg(figure)}</div>'
+            f'<div class="narrow">{inline_svg(figure.narrow or figure)}</div>{caption}</figure>'
+        )
+    return shown
+
+
+def _bar(summary: Summary, tasks: Mapping[str, _Task]) -> str:
+    """Search, tasks to choose, and the arms: a legend, whose buttons hide an arm."""
+    chips = "".join(
+        f'<button type="button" aria-pressed="false" data-task="{task.number}">{escape(task.name)}</button>'
+        for task in tasks.values()
+    )
+    arms = "".join(
+        f'<button type="button" aria-pressed="true" disabled data-arm="{escape(features)}">{swatch(arm)}'
+        f"<span>{escape(arm.title)}</span></button>"
+        for features, arm in arms_of({name: summary.titles[name] for name in summary.features}).items()
+    )
+    return (
+        '<div class="bar" role="search" aria-label="Filter">'
+        '<input type="search" id="search" placeholder="Search" aria-label="Search tasks, data and settings" hidden>'
+        f'<div class="chips tasks" role="group" aria-label="Show only these tasks" hidden>{chips}</div>'
+        f'<div class="chips arms" role="group" aria-label="Arms in figures and tables">{arms}</div>'
+        '<span role="status"></span></div>'
     )
 
 
-def _where(panel: Panel) -> str:
-    """Metric and settings of a panel."""
-    text = escape(", ".join(part for part in (panel.metric_title(), panel.label) if part))
-    return f'<small title="{text}">{text}</small>'
-
-
-def _section(section: Section) -> str:
-    figures = _figures(section.figures)
-    more = ""
-    if section.more:
-        number = f"{len(section.more)} with other settings"
-        if len(section.more) > MOST_FOLDED:
-            number += f", of which {MOST_FOLDED} here; --figures DIR writes all"
-        more = f'<details class="more"><summary>{number}</summary>{_figures(section.more[:MOST_FOLDED])}</details>'
-    notes = "".join(f"<li>{escape(note)}</li>" for note in section.notes)
-    return f"<p>{escape(section.text)}</p>{figures}{more}" + (f'<ul class="notes">{notes}</ul>' if notes else "")
-
-
-def _figures(figures: Sequence[Figure]) -> str:
-    cards = [
-        f'<figure class="card"><h3 title="{escape(figure.title)}">{escape(figure.title)}</h3>{inline_svg(figure)}'
-        f"<figcaption>{escape(figure.caption)}</figcaption></figure>"
-        for figure in figures
-    ]
-    return f'<div class="figures">{"".join(cards)}</div>' if cards else ""
-
-
-def _scores(summary: Summary) -> str:
-    """The table, the table of other settings on demand, and the legend."""
+def _scores(summary: Summary, tasks: Mapping[str, _Task], about: PageInfo) -> str:
+    """The table, the table of other settings on demand, and how the numbers were computed."""
     first, others = split_panels(summary.rows)
+    anchors = {id(block.panel.row): (task, anchor) for task in tasks.values() for anchor, block in task.blocks.items()}
+    links = Links({item.record.fingerprint: item.path for item in about.found}, about.out.resolve().parent)
+
+    def table(panels: Sequence[Panel], title: str) -> str:
+        places = []
+        for panel in panels:
+            task, anchor = anchors[id(panel.row)]
+            of_panel = [own for own, block in task.blocks.items() if block.panel == panel]
+            places.append(Place(task.number, _words(panel, task), (of_panel or [anchor])[0]))
+        return score_table(summary, panels, places, links, title)
+
+    shown = table(first, "Test scores in percent: mean ± standard deviation over seeds; intervals are 95 % intervals")
+    if others:
+        title = f"{len(others)} rows of other settings"
+        shown += (
+            f"<details><summary>{title}</summary>{table(others, 'Test scores in percent, other settings')}</details>"
+        )
     notes = "".join(f"<li>{escape(line)}</li>" for line in legend(summary) if not line.startswith("n/a"))
-    more = f"<details><summary>{len(others)} rows of other settings</summary>{_table(summary, others)}</details>"
-    return f'{_table(summary, first)}{more if others else ""}<ul class="notes">{notes}</ul>'
+    return shown + f'<details><summary>How the numbers were computed</summary><ul class="notes">{notes}</ul></details>'
 
 
-def _table(summary: Summary, panels: Sequence[Panel]) -> str:
-    with_paper = summary.with_paper and any(
-        verdict(group, panel.row.paper) for panel in panels for group in panel.groups
+def _words(panel: Panel, task: _Task) -> str:
+    """What a search finds the panel by."""
+    return " ".join([task.name, panel.title, panel.row.data, panel.metric_title(), panel.label])
+
+
+def _reading(blocks: Sequence[TaskBlock]) -> str:
+    """One explanation for each kind of chart that the page has."""
+    kinds = {chart.kind for block in blocks for chart in (*block.charts, *block.more)}
+    items = "".join(
+        f"<dt>{escape(kind.title)}</dt><dd>{escape(kind.text)}</dd>" for key, kind in CHARTS.items() if key in kinds
     )
-    first, second, *others = summary.features
-    titles = [summary.titles[features] for features in summary.features]
-    headers = ["task", *titles[:2], "gain", "95 % interval", "p", "errors removed"]
-    headers += ["paper"] * with_paper + titles[2:]
-    lines = []
-    for panel in panels:
-        groups = {group.features: group for group in panel.groups}
-        row, label = panel.row, panel.label
-        gain, interval, cut = row.gain(label), row.interval(label), row.error_cut(label)
-        name = f"{escape(panel.task)}{_where(panel)}"
-        cells = [_score(groups.get(first)), _score(groups.get(second))]
-        cells += ["" if gain is None else f"<b>{gain:+.2f}</b>"]
-        cells += [shown_interval(interval, " to "), escape(shown_p(interval)) if interval else ""]
-        cut_between = f"<small>{shown_interval(row.cut_interval(label), ' to ', sign='-')}</small>"
-        cells += ["" if cut is None else f"{cut:.1f} %{cut_between}"]
-        cells += [_paper(row, label)] * with_paper + [_score(groups.get(features)) for features in others]
-        body = "".join(_cell(header, cell) for header, cell in zip(headers[1:], cells, strict=True))
-        lines.append(f"<tr><th>{name}</th>{body}</tr>")
-    head = "".join(f"<th>{escape(header)}</th>" for header in headers)
-    return f'<div class="scores"><table><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
+    return f'<dl class="reading">{items}</dl>' if items else ""
 
 
-def _cell(header: str, content: str) -> str:
-    """A cell with its header as an attribute: on a phone, rows become cards with the header next to the number."""
-    kind = "empty" if not content else "paper" if header == "paper" else "score"
-    return f'<td class="{kind}" data-label="{escape(header)}"><span>{content}</span></td>'
+def _task(task: _Task, parts: Sequence[PagePart]) -> str:
+    """The section of a task: a block for each data set; the task's name is the heading if there is only one."""
+    alone = len(task.blocks) == 1
+    level = 3 if alone else 4
+    shown = []
+    for anchor, block in task.blocks.items():
+        own = [part for part in parts if part.data == block.panel.row.data]
+        body = _block(block, level) + "".join(_part(part, level) for part in own)
+        heading = "" if alone else f"<h3>{escape(block.panel.title)}</h3>"
+        find = Place(task.number, _words(block.panel, task)).attributes
+        shown.append(f'<article id="{anchor}" {find}>{heading}{body}</article>')
+    rest = "".join(_part(part, 3) for part in parts if not part.data)
+    words = " ".join(_words(block.panel, task) for block in task.blocks.values())
+    title = next(iter(task.blocks.values())).panel.title if alone else task.name
+    find = Place(task.number, words).attributes
+    return f'<section class="task" {find}><h2>{escape(title)}</h2>{"".join(shown)}{rest}</section>'
 
 
-def _score(group: Group | None) -> str:
-    if group is None:
-        return ""
-    deviation = "" if group.std is None else f" ± {group.std:.2f}"
-    seeds = "1 seed" if len(group.records) == 1 else f"{len(group.records)} seeds"
-    return f"{group.mean:.2f}{deviation}<small>{seeds}</small>"
+def _part(part: PagePart, level: int) -> str:
+    return f'<div id="{escape(part.key)}" class="part"><h{level}>{escape(part.title)}</h{level}>{part.html}</div>'
 
 
-def _paper(row: TableRow, label: str) -> str:
-    """The paper's numbers, and the verdict on ours."""
-    found = verdicts(row, label)
-    if row.paper is None or not any(found):
-        return ""
-    first, second = (row.paper.scores[arm] for arm in row.compared)
-    names = map(short_title, row.compared)
-    lines = [f"{name} {own.with_interval}" for name, own in zip(names, found, strict=True) if own]
-    cut = relative_error_cut(first, second)
-    lines += [] if cut is None else [f"errors removed {cut:.1f} %"]
-    below = "".join(f"<small>{escape(line)}</small>" for line in lines)
-    return f"{first} → {second}{below}"
+def _block(block: TaskBlock, level: int) -> str:
+    """The charts of a task on a data set."""
+    shown = _charts(block.charts, level, with_settings=False)
+    if block.more:
+        number = f"{len(block.more)} charts of other settings"
+        if len(block.more) > MOST_FOLDED:
+            number += f", of which {MOST_FOLDED} here; --figures DIR writes all"
+        more = _charts(block.more[:MOST_FOLDED], level, with_settings=True)
+        shown += f'<details class="more"><summary>{number}</summary>{more}</details>'
+    notes = "".join(f"<li>{escape(note)}</li>" for note in block.notes)
+    return shown + (f'<ul class="notes">{notes}</ul>' if notes else "")
+
+
+def _charts(charts: Iterable[Chart], level: int, *, with_settings: bool) -> str:
+    cards = []
+    for chart in charts:
+        below = f"<small>{escape(chart.figure.title)}</small>" if with_settings else ""
+        heading = f"<h{level}>{escape(CHARTS[chart.kind].title)}{below}</h{level}>"
+        cards.append(f'<figure class="card">{heading}{inline_svg(chart.figure)}</figure>')
+    return f'<div class="figures">{"".join(cards)}</div>' if cards else ""
 
 
 def _findings(findings: Sequence[Finding]) -> str:

@@ -5,27 +5,39 @@ CSS variables. The background keeps them readable on any page; `<picture>` choos
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from html import escape
 
-from results.report.figures import PALETTE, Box, ChartLine, Dot, Figure, Label, Mark, with_title
+from results.report.figures import PALETTE, Area, Arm, Box, ChartLine, Dot, Figure, Label, Mark, with_legend, with_title
 
+VARIABLES = {name: f"var(--{name})" for name in PALETTE}
 PHONE_WIDTH = 600  # pixels of a page: up to here the narrow form of a figure is shown
 
 
 def inline_svg(figure: Figure) -> str:
-    """The drawing for the page, without its title: the page has it as a heading."""
-    colours = {name: f"var(--{name})" for name in PALETTE}
-    marks = "".join(_mark(mark, colours) for mark in figure.marks)
+    """The drawing for the page, without its title and legend: the page has them elsewhere."""
+    marks = "".join(_mark(mark, VARIABLES) for mark in figure.marks)
     return (
         f'<svg viewBox="0 0 {figure.width:g} {figure.height:g}" role="img" '
         f'aria-label="{escape(f"{figure.title}. {figure.description}")}">{marks}</svg>'
     )
 
 
+def swatch(arm: Arm) -> str:
+    """The line and the marker of an arm, for the page's legend."""
+    marks: list[Mark] = [
+        ChartLine([(1, 8), (35, 8)], arm.colour, 2, dash=arm.dash),
+        Dot(18, 8, arm.colour, arm.shape, 5),
+    ]
+    drawn = "".join(_mark(mark, VARIABLES) for mark in marks)
+    return f'<svg viewBox="0 0 36 16" width="36" height="16" aria-hidden="true">{drawn}</svg>'
+
+
 def standalone_svg(figure: Figure, *, dark: bool = False) -> str:
-    """The drawing as a file."""
+    """The drawing as a file, with its legend."""
+    figure = with_legend(figure)
     colours = {name: pair[dark] for name, pair in PALETTE.items()}
-    marks = "".join(_mark(mark, colours) for mark in figure.marks)
+    marks = "".join(_mark(replace(mark, arm=""), colours) for mark in figure.marks)  # only the page hides arms
     size = f'width="{figure.width:g}" height="{figure.height:g}"'
     return (
         '<?xml version="1.0" encoding="UTF-8"?>\n'
@@ -66,26 +78,29 @@ def picture(figure: Figure, folder: str) -> str:
 
 
 def _mark(mark: Mark, colours: Mapping[str, str]) -> str:
-    colour = colours[mark.colour]
+    colour, arm = colours[mark.colour], f' data-arm="{escape(mark.arm)}"' if mark.arm else ""
     if isinstance(mark, Label):
         weight = ' font-weight="600"' if mark.bold else ""
         anchor = "" if mark.anchor == "start" else f' text-anchor="{mark.anchor}"'
         place = f'x="{mark.x:.1f}" y="{mark.y:.1f}" font-size="{mark.size:g}"'
         halo = colours["card"]  # keeps text readable on top of lines
         style = f"fill:{colour};stroke:{halo};stroke-width:{mark.halo:g}px;paint-order:stroke;stroke-linejoin:round"
-        return f'<text {place}{anchor}{weight} style="{style}">{escape(mark.text)}</text>'
+        return f'<text {place}{anchor}{weight}{arm} style="{style}">{escape(mark.text)}</text>'
     title = f"<title>{escape(mark.title)}</title>" if mark.title else ""
-    faint = f' opacity="{mark.opacity:.2g}"' if mark.opacity != 1 else ""
+    more = (f' opacity="{mark.opacity:.2g}"' if mark.opacity != 1 else "") + arm
     if isinstance(mark, ChartLine):
         points = " ".join(f"{x:.1f},{y:.1f}" for x, y in mark.points)
-        dashes = ' stroke-dasharray="4 3"' if mark.dashed else ""
+        dashes = f' stroke-dasharray="{mark.dash}"' if mark.dash else ""
         style = f'fill="none" stroke-width="{mark.width:g}" stroke-linejoin="round" stroke-linecap="round"'
-        return f'<polyline points="{points}" {style}{dashes}{faint} style="stroke:{colour}">{title}</polyline>'
+        return f'<polyline points="{points}" {style}{dashes}{more} style="stroke:{colour}">{title}</polyline>'
+    if isinstance(mark, Area):
+        points = " ".join(f"{x:.1f},{y:.1f}" for x, y in mark.points)
+        return f'<polygon points="{points}"{more} style="fill:{colour}">{title}</polygon>'
     if isinstance(mark, Box):
         place = f'x="{mark.x:.1f}" y="{mark.y:.1f}" width="{max(mark.width, 0):.1f}" height="{mark.height:.1f}" rx="2"'
-        return f'<rect {place}{faint} style="fill:{colour}">{title}</rect>'
+        return f'<rect {place}{more} style="fill:{colour}">{title}</rect>'
     style = f"fill:{colours['card']};stroke:{colour};stroke-width:2px" if mark.hollow else f"fill:{colour}"
-    return f'<path d="{_outline(mark)}"{faint} style="{style}">{title}</path>'
+    return f'<path d="{_outline(mark)}"{more} style="{style}">{title}</path>'
 
 
 def _outline(dot: Dot) -> str:

@@ -4,13 +4,15 @@ python -m tests.results.browser results/report.html results/report.png
 """
 
 import argparse
+import json
 import re
 import shutil
 import subprocess
 import tempfile
 from dataclasses import dataclass
-from html import escape
+from html import escape, unescape
 from pathlib import Path
+from typing import Any
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 # The page stands in a frame, because no browser window is as narrow as a phone; what was measured ends in the title.
@@ -21,18 +23,33 @@ PROBE = """<!doctype html><meta charset="utf-8"><title>waiting</title>
 addEventListener("load", () => {{
   const page = document.querySelector("iframe").contentDocument, root = page.documentElement;
   const wide = [...page.querySelectorAll("body *")].filter(e => e.getBoundingClientRect().right > {width} + 1
-    && !e.closest("pre, .scores, svg"));
-  document.title = JSON.stringify([root.scrollWidth, root.scrollHeight, page.querySelectorAll("svg").length,
-    wide.slice(0, 5).map(e => e.outerHTML.slice(0, 80))]);
+    && !e.closest("pre, .scores, .wide, .chips, svg"));  // these have room of their own to scroll
+  const all = (selector) => [...page.querySelectorAll(selector)];
+  document.title = JSON.stringify({{width: root.scrollWidth, height: root.scrollHeight,
+    drawings: all("svg").length, too_wide: wide.slice(0, 5).map(e => e.outerHTML.slice(0, 80)),
+    found: (() => {{ {script} }})() ?? null}});
 }});
 </script>"""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What the browser made of a page: the probe's measures, and what it said on its console."""
+    """What the browser made of a page.
 
-    measures: str
+    Attributes:
+        width: Of the page, in pixels.
+        height: Of the page, in pixels.
+        drawings: The number of SVG drawings.
+        too_wide: Elements that are not within the screen's width.
+        found: What the script returned.
+        console: What the browser said on its console.
+    """
+
+    width: int
+    height: int
+    drawings: int
+    too_wide: list[str]
+    found: Any
     console: list[str]
 
 
@@ -41,13 +58,23 @@ def browser() -> str | None:
     return next((found for name in NAMES if (found := shutil.which(name))), None)
 
 
-def look(page: Path, width: int, *, dark: bool = False) -> Seen:
-    """Opens the page as wide as this and measures it."""
+def look(page: Path, width: int, *, dark: bool = False, script: str = "") -> Seen:
+    """Opens the page as wide as this and measures it.
+
+    Args:
+        page: The file.
+        width: Of the screen, in pixels.
+        dark: Whether the reader's system is dark.
+        script: Statements to run in it that return something; `all(selector)` finds elements.
+    """
     with tempfile.TemporaryDirectory() as folder:
-        probe = _probe(page, Path(folder), width, 3000)
+        probe = _probe(page, Path(folder), width, 3000, script)
         done = _run(folder, dark, "--dump-dom", "--enable-logging=stderr", probe.as_uri())
     title = re.search(r"<title>(.*?)</title>", done.stdout, re.DOTALL)
-    return Seen(title.group(1) if title else "", [line for line in done.stderr.splitlines() if "CONSOLE" in line])
+    console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+    assert title, done.stderr
+    assert title.group(1) != "waiting", console
+    return Seen(**json.loads(unescape(title.group(1))), console=console)
 
 
 def screenshot(page: Path, out: Path, width: int, height: int, *, dark: bool = False) -> None:
@@ -61,9 +88,9 @@ def screenshot(page: Path, out: Path, width: int, height: int, *, dark: bool = F
             image.convert("RGB").crop((0, 0, width, height)).save(out, optimize=True)
 
 
-def _probe(page: Path, folder: Path, width: int, height: int) -> Path:
+def _probe(page: Path, folder: Path, width: int, height: int, script: str = "") -> Path:
     path = folder / "probe.html"
-    text = PROBE.format(width=width, height=height, page=escape(page.read_text(encoding="utf-8")))
+    text = PROBE.format(width=width, height=height, page=escape(page.read_text(encoding="utf-8")), script=script)
     path.write_text(text, encoding="utf-8")
     return path
 

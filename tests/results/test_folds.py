@@ -264,7 +264,7 @@ def test_publishing_and_the_report(tmp_path, capsys):
     assert report(["--runs", str(tmp_path / "runs"), "--out", str(tmp_path / "page.html")]) == 0
     html = (tmp_path / "page.html").read_text()
     assert f"{scores['elmo']:.2f}" in html
-    assert "elmo fold 2 · seed 1" in html
+    assert "+ ELMo fold 2, seed 1" in html
 
 
 @pytest.mark.parametrize("folds", [None, 2])

@@ -86,11 +86,11 @@ def test_the_figures_of_the_paper_are_drawn_from_their_experiments(tmp_path, roo
     found = chapters(root)
     assert re.findall(r"published/([\w.-]*)\.svg", found["Figure 1"]) == ["efficiency-paper-sst5"]
     curve = (root / "results" / "published" / "efficiency-paper-sst5.svg").read_text()
-    assert "elmo, 10: 50.00" in curve
+    assert "+ ELMo, 10: 50.00" in curve
     assert "elmo_random" not in curve
     assert re.findall(r"published/([\w.-]*)\.svg", found["Figure 2"]) == ["layer-weights"]
     weights = (root / "results" / "published" / "layer-weights.svg").read_text()
-    assert weights.count("SST-5, input") == 3
+    assert weights.count("<title>SST-5, input") == 3
     assert "Fewer labels" not in found, "Figure 1 shows it"
 
 

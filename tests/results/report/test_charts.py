@@ -9,15 +9,9 @@ import pytest
 from results.analysis.panels import Panel, class_metric, class_scores, confusion, curve, efficiencies, mixes, panels_of
 from results.analysis.rows import Group, TableRow
 from results.records.record import Mix
-from results.report.charts import (
-    confusion_matrix,
-    layer_map,
-    layer_weights,
-    learning_curves,
-    per_class,
-    sample_efficiency,
-    seed_scatter,
-)
+from results.report.charts.classes import confusion_matrix, per_class
+from results.report.charts.layers import layer_map, layer_weights
+from results.report.charts.runs import learning_curves, sample_efficiency, seed_scatter
 from results.report.figures import (
     PALETTE,
     Box,
@@ -92,7 +86,7 @@ def test_curves_leave_out_epochs_without_a_number():
     (line,) = [line for line in marks(figure, ChartLine) if line.title]
     assert len(line.points) == 2
     assert line.points[0][1] > line.points[1][1]  # y is downwards: the score rises
-    assert "best dev 70.00 in epoch 4" in line.title
+    assert "best mean 70.00 in epoch 4" in line.title
     assert learning_curves(Panel(row(group("elmo", 70.0))), ARMS) is None
 
 
@@ -154,7 +148,7 @@ def test_a_confusion_matrix_sums_the_seeds():
     details = {"confusion": {"labels": ["a", "b"], "gold_by_predicted": [[3, 1], [0, 4]]}}
     elmo = group("elmo", 70.0, 71.0, details=details)
     assert confusion(elmo) == (["a", "b"], [[6, 2], [0, 8]])
-    figure = confusion_matrix(Panel(row(elmo)), elmo)
+    figure = confusion_matrix(Panel(row(elmo)), elmo, ARMS)
     texts = [label.text for label in marks(figure, Label)]
     assert [text for text in texts if text.endswith("%")] == ["75%", "25%", "0%", "100%"]
 
@@ -172,7 +166,7 @@ def test_a_confusion_matrix_sums_the_seeds():
 def test_details_of_any_other_shape_are_no_figure(details):
     elmo = group("elmo", 70.0, details=details)
     assert per_class(Panel(row(elmo)), ARMS) is None
-    assert confusion_matrix(Panel(row(elmo)), elmo) is None
+    assert confusion_matrix(Panel(row(elmo)), elmo, ARMS) is None
 
 
 def shares(features, counted=True):

@@ -1,0 +1,167 @@
+"""Blocks of the report: a task on a data set with its charts, in the order of the page."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from results.analysis.panels import Efficiency, Panel, efficiencies, panels_of
+from results.analysis.rows import MINI, Summary
+from results.breakdown.gains import Broken, break_down
+from results.records.collect import FoundRecord
+from results.report.charts.axes import Arms
+from results.report.charts.classes import (
+    class_differences,
+    confusion_difference,
+    confusion_matrix,
+    kind_gains,
+    per_class,
+)
+from results.report.charts.layers import layer_map, layer_weights
+from results.report.charts.runs import learning_curves, sample_efficiency, seed_scatter
+from results.report.errors_removed import errors_removed
+from results.report.figures import Figure, arms_of
+
+
+@dataclass(frozen=True)
+class KindOfChart:
+    """A kind of chart: its heading, and how to read it."""
+
+    title: str
+    text: str
+
+
+CHARTS: Mapping[str, KindOfChart] = {
+    "seeds": KindOfChart("Seeds", "One mark is one run, the bar is their mean: how much do scores vary between seeds?"),
+    "curves": KindOfChart(
+        "Learning curves",
+        "Scores on the dev set, on which each run chose its epoch; the test set was read once, afterwards. Line and "
+        "band: the mean and the range of the runs, up to the last epoch that all of them reached. Marks: each run's "
+        "best epoch.",
+    ),
+    "classes": KindOfChart(
+        "Classes",
+        "The gain in each class, with the number of its test examples. Line: 95 % interval over seeds, dashed if it "
+        "includes zero.",
+    ),
+    "confusion": KindOfChart(
+        "Confusions",
+        "How much more often a gold class is taken for another, in points: the second arm less the first. Blue is "
+        "better: more on the diagonal, less elsewhere.",
+    ),
+    "layers": KindOfChart(
+        "Layers",
+        "How a task weights the biLM's layers, at each place where it uses them (the paper's Figure 2). Bar: mean of "
+        "the runs; thin line: their range; dashed: all layers alike.",
+    ),
+    "efficiency": KindOfChart(
+        "Fewer labels", "What a smaller training set costs each arm (the paper's Figure 1). Dots: seeds."
+    ),
+    "kinds": KindOfChart(
+        "Kinds of examples",
+        "The gain on kinds of test examples, with their number; python -m results.breakdown prints both scores. Of "
+        "twenty intervals without any true gain, one is expected to exclude zero: a single line is a hint, no finding.",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A figure of one kind, a key of CHARTS."""
+
+    kind: str
+    figure: Figure
+
+
+@dataclass(frozen=True)
+class TaskBlock:
+    """A task on a data set.
+
+    Attributes:
+        panel: Its runs.
+        charts: Those shown directly.
+        more: Those of other settings, shown on demand.
+        notes: What is missing, and how to get it.
+    """
+
+    panel: Panel
+    charts: Sequence[Chart]
+    more: Sequence[Chart] = ()
+    notes: Sequence[str] = ()
+
+
+def blocks_of(
+    summary: Summary, known_sizes: Sequence[Efficiency] = (), found: Sequence[FoundRecord] = ()
+) -> list[TaskBlock]:
+    """All blocks, in the order of the table.
+
+    Args:
+        summary: The runs.
+        known_sizes: Scores by training set size of some rows, in place of what these rows' settings say.
+        found: The records that the summary was made from, for breakdowns; without them there are none.
+    """
+    arms = arms_of(summary.titles)
+    covered = {(own.row.data, own.row.task) for own in known_sizes}
+    blocks = []
+    for row in summary.rows:
+        first, others = panels_of(row)
+        key = (row.data, row.task)
+        sizes = [own for own in known_sizes if (own.row.data, own.row.task) == key]
+        sizes += [] if key in covered else efficiencies(row)
+        of_row = [Chart("efficiency", sample_efficiency(own, arms)) for own in sizes]
+        more = [chart for panel in others for chart in _charts(panel, arms)]
+        for panel in first:
+            broken = break_down([panel], found) if found else Broken([], [])
+            kinds = [Chart("kinds", kind_gains(own, kinds, arms)) for own, kinds in broken.panels]
+            charts = [*_charts(panel, arms), *of_row, *kinds]
+            blocks.append(TaskBlock(panel, charts, more, broken.notes))
+            of_row, more = [], []  # those of the row are in its first block
+    return _with_unique_names(blocks)
+
+
+def main_figures(summary: Summary) -> list[Figure]:
+    """The share of errors removed, of the full data sets and of the mini data."""
+    first = [panel for row in summary.rows for panel in panels_of(row)[0]]
+    sets = [[panel for panel in first if (panel.row.data == MINI) is mini] for mini in (False, True)]
+    return [figure for panels in sets if (figure := errors_removed(panels, summary.compared))]
+
+
+def layers_of_all(summary: Summary) -> Figure | None:
+    """The layers' weights of all tasks; None if fewer than two have them: one has its bars."""
+    panels = [panel for row in summary.rows for panel in panels_of(row)[0]]
+    weighted = [
+        (panel.title, group) for panel in panels for group in panel.groups if group.features == summary.compared[1]
+    ]
+    return layer_map(weighted) if len(weighted) > 1 else None
+
+
+def _charts(panel: Panel, arms: Arms) -> list[Chart]:
+    """The charts of one panel's runs."""
+    confusions = [confusion_difference(panel, arms)]
+    if confusions == [None]:
+        own = [group for group in panel.groups if group.features in panel.row.compared]
+        confusions = [confusion_matrix(panel, group, arms) for group in own]
+    found: dict[str, list[Figure | None]] = {
+        "seeds": [seed_scatter(panel, arms)],
+        "curves": [learning_curves(panel, arms)],
+        "classes": [class_differences(panel, arms) or per_class(panel, arms)],
+        "confusion": confusions,
+        "layers": [layer_weights(panel, arms)],
+    }
+    return [Chart(kind, figure) for kind, figures in found.items() for figure in figures if figure]
+
+
+def _with_unique_names(blocks: Sequence[TaskBlock]) -> list[TaskBlock]:
+    """Renames figures so that no two have the same file name."""
+    taken: set[str] = set()
+
+    def named(chart: Chart) -> Chart:
+        name, number = chart.figure.name, 1
+        while name.casefold() in taken:
+            number += 1
+            name = f"{chart.figure.name}-{number}"
+        taken.add(name.casefold())
+        return replace(chart, figure=replace(chart.figure, name=name))
+
+    return [
+        replace(block, charts=[named(chart) for chart in block.charts], more=[named(chart) for chart in block.more])
+        for block in blocks
+    ]

@@ -1,0 +1,73 @@
+// Sorting, filtering and copying. Without this script the page has all rows, and a legend in place of the arms' buttons.
+"use strict";
+const all = (selector, root = document) => [...root.querySelectorAll(selector)];
+const status = document.querySelector("[role=status]");
+const search = document.querySelector("#search");
+const tasks = all(".tasks button");
+const isPressed = (button) => button.getAttribute("aria-pressed") === "true";
+const press = (button, on) => button.setAttribute("aria-pressed", String(on));
+
+// What does nothing without a script is hidden or disabled until here.
+for (const part of all(".bar [hidden], .copy")) part.hidden = false;
+for (const button of all(".arms button, .sortable thead button")) button.disabled = false;
+
+function filter() {
+  const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+  const chosen = tasks.filter(isPressed).map((button) => button.dataset.task);
+  for (const part of all("[data-find]")) {
+    const other = chosen.length > 0 && !chosen.includes(part.dataset.task);
+    part.hidden = other || !words.every((word) => part.dataset.find.includes(word));
+  }
+  const rows = all("#scores tbody[data-find]");
+  const shown = rows.filter((row) => !row.hidden).length;
+  status.textContent = shown === rows.length ? "" : `${shown} of ${rows.length} rows`;
+}
+
+search.addEventListener("input", filter);
+for (const button of tasks) {
+  button.addEventListener("click", () => {
+    press(button, !isPressed(button));
+    filter();
+  });
+}
+
+for (const button of all(".arms button")) {
+  button.addEventListener("click", () => {
+    press(button, !isPressed(button));
+    for (const part of all("[data-arm]")) {
+      const own = part !== button && part.dataset.arm === button.dataset.arm;
+      if (own) part.toggleAttribute("hidden", !isPressed(button));
+    }
+  });
+}
+
+// Numbers start with the highest, names with the first; a second click turns the order round. Empty cells come last.
+function sort(header) {
+  const table = header.closest("table");
+  const column = [...header.parentElement.children].indexOf(header);
+  const value = (body) => body.rows[0].cells[column].dataset.value;
+  const number = column > 0;
+  const before = header.getAttribute("aria-sort");
+  const down = before === "none" ? number : before === "ascending";
+  const order = (a, b) => (number ? a - b : a.localeCompare(b)) * (down ? -1 : 1);
+  const bodies = [...table.tBodies];
+  const empty = bodies.filter((body) => value(body) === undefined);
+  const full = bodies.filter((body) => value(body) !== undefined).sort((a, b) => order(value(a), value(b)));
+  table.append(...full, ...empty);
+  for (const other of all("thead th", table)) other.setAttribute("aria-sort", "none");
+  header.setAttribute("aria-sort", down ? "descending" : "ascending");
+  status.textContent = `sorted by ${header.textContent}, ${down ? "descending" : "ascending"}`;
+}
+for (const button of all(".sortable thead button")) button.addEventListener("click", () => sort(button.parentElement));
+
+async function copy(button) {
+  const code = button.previousElementSibling;
+  try {
+    await navigator.clipboard.writeText(code.textContent);
+    status.textContent = "command copied";
+  } catch {
+    getSelection().selectAllChildren(code); // a browser may refuse: then the command is ready to be copied by hand
+    status.textContent = "command selected";
+  }
+}
+for (const button of all(".copy")) button.addEventListener("click", () => copy(button));

@@ -1,0 +1,89 @@
+"""The report in a real browser: its looks, its script, and nothing that runs out of the screen."""
+
+import pytest
+
+from results.report.__main__ import main
+from tests.results.browser import browser, look, screenshot
+from tests.results.making import make_record, save
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(browser() is None, reason="no chromium on the path: apt-get install chromium"),
+]
+
+
+@pytest.fixture
+def page(runs):
+    """A page of three tasks."""
+    for task, scores in (("ner", (50.0, 55.0)), ("snli", (70.0, 60.0))):
+        for features, score in zip(("glove", "elmo"), scores, strict=True):
+            save(runs, make_record(score, task=task, features=features))
+    out = runs.parent / "report.html"
+    assert main(["--runs", str(runs), "--out", str(out)]) == 0
+    return out
+
+
+def test_the_script_sorts_filters_and_hides_arms(page):
+    """Gains: SST-5 +20, NER +5, SNLI -10."""
+    script = """
+      const shown = () => all("#scores > .scores tbody[data-find]").filter(e => !e.hidden);
+      const rows = () => shown().map(e => e.rows[0].cells[0].dataset.value);
+      const button = (text) => all("button").find(e => e.textContent === text);
+      const press = (text) => { const found = button(text); found.click(); return found; };
+      const steps = {start: rows()};
+      steps.gain = [press("gain").parentElement.ariaSort, rows()];
+      steps.again = [press("gain").parentElement.ariaSort, rows()];
+      steps.task = [press("task").parentElement.ariaSort, rows(), button("gain").parentElement.ariaSort];
+      steps.chosen = [press("NER").ariaPressed, rows(), all("section.task").filter(e => !e.hidden).length];
+      steps.all = [press("NER").ariaPressed, rows().length];
+      const search = all("#search")[0];
+      search.value = "Accuracy mini";
+      search.dispatchEvent(new Event("input"));
+      steps.found = [rows(), all("[role=status]")[0].textContent];
+      const marks = () => all("svg [data-arm=elmo], td[data-arm=elmo]").filter(e => e.checkVisibility()).length;
+      const before = marks();
+      const twice = [1, 2].map(() => [press("+ ELMo").ariaPressed, marks()]);
+      steps.hidden = [before > 5, twice[0], twice[1][0], twice[1][1] === before];
+      return steps;"""
+    seen = look(page, 1440, script=script)
+    assert seen.console == []
+    names = {"sst5": "mini SST-5", "ner": "NER, CoNLL-2003", "snli": "SNLI"}
+    assert seen.found == {
+        "start": [names["snli"], names["ner"], names["sst5"]],
+        "gain": ["descending", [names["sst5"], names["ner"], names["snli"]]],
+        "again": ["ascending", [names["snli"], names["ner"], names["sst5"]]],
+        "task": ["ascending", [names["sst5"], names["ner"], names["snli"]], "none"],
+        "chosen": ["true", [names["ner"]], 1],
+        "all": ["false", 3],
+        "found": [[names["sst5"]], "2 of 4 rows"],
+        "hidden": [True, ["false", 0], "true", True],
+    }
+
+
+@pytest.mark.parametrize(("dark", "widths"), [(False, (390, 820, 1440)), (True, (390,))])
+def test_a_browser_shows_it_on_a_desk_and_on_a_phone(runs, dark, widths):
+    long_name = "mixed-" * 12
+    save(
+        runs, make_record(50.0, data="mini", task="sst5", metric="accuracy", features=long_name, variant={long_name: 1})
+    )
+    page = runs.parent / "report.html"
+    assert main(["--runs", str(runs), "--out", str(page)]) == 0
+    for width in widths:
+        seen = look(page, width, dark=dark)
+        assert seen.console == []
+        assert (seen.width, seen.too_wide) == (width, [])
+        assert seen.height > 2000
+        assert seen.drawings == page.read_text().count("<svg")
+
+
+def test_a_screenshot_follows_light_and_dark(runs):
+    image = pytest.importorskip("PIL.Image")
+    assert main(["--runs", str(runs), "--out", str(runs.parent / "report.html")]) == 0
+    corners = []
+    for dark in (False, True):
+        shot = runs.parent / f"shot-{dark}.png"
+        screenshot(runs.parent / "report.html", shot, 800, 600, dark=dark)
+        with image.open(shot) as seen:
+            assert seen.size == (800, 600)
+            corners.append(sum(seen.convert("RGB").getpixel((2, 2))))
+    assert corners[0] > 3 * 200 > 3 * 60 > corners[1]
