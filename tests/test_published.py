@@ -14,9 +14,9 @@ from results.analysis.rows import Group, TableRow
 from results.breakdown.group_files import FOLDER, groups_above
 from results.publish import main as publish
 from results.records.collect import collect, only_cells
-from results.records.example_scores import read_examples
+from results.records.example_scores import read_examples, read_predictions
 from results.records.experiment_file import load_experiment, values_of
-from results.records.identity import EXAMPLES_NAME
+from results.records.identity import EXAMPLES_NAME, PREDICTIONS_NAME
 from results.records.record import read_record
 from results.table import main as table
 from tasks.running.config import run_config
@@ -136,7 +136,19 @@ def test_the_commands_that_fill_empty_cells_name_no_published_run():
 
 def test_every_published_run_has_its_examples_and_nothing_else():
     files = [path for path in PUBLISHED.glob("*/**/*") if path.is_file() and path.parent.name != FOLDER]
-    assert {path.name for path in files} == {"record.json", EXAMPLES_NAME}
+    assert {path.name for path in files} == {"record.json", EXAMPLES_NAME, PREDICTIONS_NAME}
+
+
+def test_only_predictions_on_our_own_text_are_published():
+    found = sorted(PUBLISHED.rglob(PREDICTIONS_NAME))
+    assert {path.relative_to(PUBLISHED).parts[0] for path in found} == {"mini"}
+    assert all(read_record(path.with_name("record.json")).shipped_data for path in found)
+    ours = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tasks" / "mini").glob("*/test.*"))
+    words = {*re.split(r"[\s()]+", ours), "(", ")"}  # brackets of trees are no words
+    for task in ("ner", "sst5", "srl", "coref"):
+        path = PUBLISHED / "mini" / task / "elmo" / "seed-1" / PREDICTIONS_NAME
+        kept = read_predictions(path, read_record(path.with_name("record.json")).fingerprint)
+        assert {word for one in kept for word in one.example["tokens"]} <= words
 
 
 @pytest.mark.parametrize(
