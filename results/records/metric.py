@@ -4,6 +4,7 @@ A task declares its metrics, the record carries the declaration, and tables and 
 also says which kinds of test examples there are; breakdowns score each kind by the same metric.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
@@ -60,6 +61,16 @@ class Metric:
             ratios = [_divided(_weighted(r.sum, sums), _weighted(r.over, sums) if r.over else count) for r in term]
             found.append(ratios[0] if len(ratios) == 1 else _divided(2 * ratios[0] * ratios[1], ratios[0] + ratios[1]))
         return sum(found) / len(found)
+
+    def is_right(self, example: Mapping[str, float]) -> bool:
+        """Whether nothing can be added to the score of one example; also where there is nothing to find and none found.
+
+        Raises:
+            KeyError: It lacks a column.
+        """
+        ratios = [ratio for term in self.terms for ratio in term]
+        sums = [(_weighted(r.sum, example), _weighted(r.over, example) if r.over else 1) for r in ratios]
+        return all(math.isclose(part, 100 * whole, rel_tol=1e-9, abs_tol=1e-9) for part, whole in sums)
 
     def of_examples(self, examples: Sequence[Mapping[str, float]]) -> float | None:
         """The score of these examples; None if there are none, or one lacks a column."""

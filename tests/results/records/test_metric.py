@@ -69,3 +69,17 @@ def test_a_formula_without_meaning_is_refused(terms):
 def test_a_declaration_survives_json():
     metric = Metric([pair("a"), [Ratio({"b": 100})]], unit="document", title="mean")
     assert asdict(decode(Metric, asdict(metric))) == asdict(metric)
+
+
+def test_an_example_is_right_if_nothing_can_be_added():
+    f1 = Metric([[Ratio({"tp": 200}, {"tp": 2, "fp": 1, "fn": 1})]])
+    assert [f1.is_right({"tp": tp, "fp": fp, "fn": fn}) for tp, fp, fn in itertools.product(range(3), repeat=3)] == [
+        fp == fn == 0 for _, fp, fn in itertools.product(range(3), repeat=3)
+    ]
+    assert [mean_of("correct", 100).is_right({"correct": value}) for value in (0, 1)] == [False, True]
+    assert [mean_of("share").is_right({"share": value}) for value in (99.9, 100.0)] == [False, True]
+    both = Metric([[Ratio({"a": 100}, {"b": 1}), Ratio({"a": 100}, {"c": 1})]])
+    assert both.is_right({"a": sum([0.1] * 10), "b": 1, "c": 1.0})
+    assert not both.is_right({"a": 1, "b": 1, "c": 2})
+    with pytest.raises(KeyError):
+        f1.is_right({"tp": 1})

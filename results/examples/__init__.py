@@ -1,0 +1,1 @@
+"""Test examples of two runs, side by side."""
