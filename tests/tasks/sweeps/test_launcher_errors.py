@@ -51,12 +51,13 @@ class TestMissing:
         assert "the launcher submitit_slurm is not installed: pip install 'elmo-benchmark[slurm]'" in err
         assert "Traceback" not in err
 
-    def test_ray(self, command, tmp_path, monkeypatch):
+    def test_ray(self, command, repository, tmp_path, monkeypatch):
         target = launcher_of("hydra/launcher=ray")._target_
         monkeypatch.delitem(Plugins.instance().class_name_to_class, target, raising=False)
         code, _, err = command("-m", "hydra/launcher=ray", "seed=1,2", f"runs_dir={tmp_path}")
         assert code == 1
-        assert "the launcher ray is not installed: pip install 'elmo-benchmark[ray]'" in err
+        assert "the launcher ray is not installed: pip install -c constraints-ray.txt 'elmo-benchmark[ray]'" in err
+        assert (repository / "constraints-ray.txt").is_file()
         assert "Traceback" not in err
 
     def test_a_machine_without_slurm(self, command, tmp_path, monkeypatch):
