@@ -19,6 +19,7 @@ from typing import ClassVar, cast, get_args
 
 import numpy as np
 import torch
+from rich.console import Console
 
 from elmo.common.device import CHOICES, choose_device
 from elmo.common.errors import InputError
@@ -253,7 +254,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         width = model.core.encoder.options.max_characters
         text = read_text(options.text, output, options.tokenise, width, options.unseen_in, heldout)
         model = model.to(choose_device(options.device))
-        print(perplexity(model, text) if isinstance(model, LanguageModel) else masked_loss(model, text))
+        with Meter(Console(stderr=True), "measuring", text.predictions) as meter:
+            measured = (
+                perplexity(model, text, meter=meter)
+                if isinstance(model, LanguageModel)
+                else masked_loss(model, text, meter=meter)
+            )
+        print(measured)
     except (InputError, OSError) as error:
         print(f"elmo.pretrain.perplexity: {error}", file=sys.stderr)
         return 1

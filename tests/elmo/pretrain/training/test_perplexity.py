@@ -84,7 +84,8 @@ def test_the_command_prints_value_and_terms(exported, tmp_path, capsys):
     text = tmp_path / "text.txt"
     text.write_text("We rest. We play chess.\nchess\n", encoding="utf-8")
     assert command.main([str(text), "--weights", str(exported), "--device", "cpu"]) == 0
-    printed = capsys.readouterr().out
+    printed, progress = capsys.readouterr()
+    assert progress.splitlines()[-1].startswith("measuring: 100 %, 11 tokens")  # eight words, three ends
     model, _ = load_model(exported)
     split = [["We", "rest", "."], ["We", "play", "chess", "."], ["chess"]]
     assert printed.strip() == str(perplexity(model, text_of_words(split, VOCABULARY, 50)))
