@@ -49,6 +49,7 @@ class DataConfig:
         reader: differences between this dataset's files and the task's usual ones; see the task's reader.
         expected: published counts, compared with the counts read.
         hub: the source to use if the files are absent.
+        instead: advice for those who cannot have the files, such as another dataset; ends the error that names them.
     """
 
     name: str = ""
@@ -60,6 +61,7 @@ class DataConfig:
     reader: dict[str, Any] = field(default_factory=dict)
     expected: dict[str, dict[str, int]] = field(default_factory=dict)
     hub: HubConfig | None = None
+    instead: str = ""
 
     def of_fold(self, fold: int | None) -> DataConfig:
         """The dataset with the files of one fold; without folds, the dataset itself.
@@ -199,8 +201,7 @@ class DataSource:
             named = ", ".join(map(str, absent[:MOST_NAMED]))
             more = f" and {len(absent) - MOST_NAMED} more" if len(absent) > MOST_NAMED else ""
             raise InputError(
-                f"data={self.config.name}: the {split} split needs {named}{more}, which is not there. "
-                "Put the official files there, or name their folder with data_dir=DIR or the variable ELMO_DATA"
+                f"data={self.config.name}: the {split} split needs {named}{more}, which is not there. {self._advice}"
             )
         return False
 
@@ -251,8 +252,7 @@ class DataSource:
         except (OSError, ValueError, RuntimeError) as error:  # datasets raises all three if the hub is unreachable
             raise InputError(
                 f"{data}: the {split} split was found neither as {files}, nor on the hub as {hub.path!r} "
-                f"({type(error).__name__}: {error}). Put the official files there, or name their folder with "
-                "data_dir=DIR or the variable ELMO_DATA"
+                f"({type(error).__name__}: {error}). {self._advice}"
             ) from error
         absent = [theirs for theirs in hub.columns.values() if theirs not in rows.column_names]
         if absent:
@@ -273,6 +273,12 @@ class DataSource:
             f"data={self.config.name}, on the hub {self._hub.path}: expected {expected}, "
             f"found {', '.join(found) or 'none'}. Name the dataset's columns in {self._key}.hub.columns"
         )
+
+    @property
+    def _advice(self) -> str:
+        """What to do without the files."""
+        put = "Put the official files there, or name their folder with data_dir=DIR or the variable ELMO_DATA"
+        return f"{put}; {self.config.instead}" if self.config.instead else put
 
     @property
     def _key(self) -> str:

@@ -307,6 +307,7 @@ def _resolved(tree: DictConfig, anywhere: bool = False) -> dict[str, Any]:
     """
     values: dict[str, Any] = OmegaConf.to_container(tree, resolve=True)  # type: ignore[assignment]
     values["data"] = OmegaConf.to_container(_chosen_data(tree), resolve=True)
+    values["data"].pop("instead", None)  # advice for people
     for part, key in BY_NAME_OR_PATH:
         settings = values["features"][part]
         if settings and settings[key]:

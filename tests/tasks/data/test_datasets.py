@@ -63,6 +63,12 @@ class TestFiles:
         with pytest.raises(InputError, match=r"the test split needs .*no/\*\.part, which is not there"):
             source.load(ner, "test")
 
+    def test_advice_for_those_who_cannot_have_the_files_ends_the_error(self, ner, files):
+        splits = {"train": ["no.txt"], "dev": ["dev.txt"], "test": ["test.txt"]}
+        source = DataSource(config(splits=splits, instead="data=other can be had"), files)
+        with pytest.raises(InputError, match=r"which is not there.* the variable ELMO_DATA; data=other can be had$"):
+            source.load(ner, "train")
+
     def test_a_split_may_be_a_list_of_documents(self, ner, files):
         """In the order of the list, which the hash covers as it covers the documents."""
         splits = {"train": ["parts/{fold}.ids"], "dev": ["dev.txt"], "test": ["{fold}.txt"]}

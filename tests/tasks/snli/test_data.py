@@ -8,6 +8,7 @@ import pytest
 from elmo.common.errors import InputError
 from results.analysis.paper_scores import load_paper
 from tasks.data.datasets import DataSource, HubConfig
+from tasks.running.config import typed_config
 from tasks.snli.data import LABELS, PairReader, read_pairs, read_rows
 from tests.tasks.making import run_of
 
@@ -213,3 +214,14 @@ def test_real_files_have_the_expected_counts(official_pairs, split, pairs):
         paper = run_of("task=snli", "data=paper")
         assert DataSource(paper.data, official_pairs).load(paper.task, split).warnings == []
     assert max(map(chosen.task.size, loaded.examples)) < 200
+
+
+def test_without_the_official_training_file_the_standin_is_named(tmp_path, monkeypatch):
+    def unreachable(*arguments, **settings):
+        raise ConnectionError("no hub")
+
+    monkeypatch.setattr("datasets.load_dataset", unreachable)
+    run = typed_config(["task=snli", "data=paper", f"data_dir={tmp_path}"])
+    with pytest.raises(InputError, match=r"snli_1\.0_train\.jsonl.*; data=standin has the official dev and test sets"):
+        DataSource(run.data, run.data_dir).fingerprint()
+    assert "instead" not in run.resolved["data"], "a record does not change with advice"
