@@ -14,6 +14,7 @@ from results.records.collect import only_cells
 from results.records.experiment_file import load_experiment
 from results.records.printing import write
 from results.report.blocks import CHARTS, TaskBlock, blocks_of, layers_of_all, main_figures
+from results.report.example_browser import example_parts
 from results.report.experiments import paper_tables, table_efficiencies, table_parts
 from results.report.explorer import FILE, explorer, read_senses
 from results.report.figures import MOST_PANELS, Figure, joined
@@ -27,7 +28,8 @@ DEFAULT_OUT = Path("results", "report.html")
 _DESCRIPTION = """\
 Writes one self-contained HTML page: what the second arm adds, a table to sort and filter, for each task its seeds,
 learning curves, classes, confusions, layer weights, training set sizes and kinds of examples where records have them,
-the paper's tables, failures, and a card for each run. Open the file in a browser; it needs no network and no server."""
+test examples that were fixed and broken (only of data that come with the suite), the paper's tables, failures, and a
+card for each run. Open the file in a browser; it needs no network and no server."""
 
 _EPILOG = """\
 examples:
@@ -61,7 +63,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     figures, layers = main_figures(summary), layers_of_all(summary)
     blocks = blocks_of(summary, known_sizes, chosen.collection.found)
     try:
-        parts = [*table_parts(tables, layers), *_senses(options)]
+        examples = example_parts(summary, chosen.collection.found)
+        parts = [*examples, *table_parts(tables, layers), *_senses(options)]
         about = _about(chosen, options.out)
         _write_page(options.out, page(summary, figures, blocks, parts, about), summary)
         if options.figures is not None:
