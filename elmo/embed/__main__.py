@@ -1,4 +1,4 @@
-"""The command `python -m elmo.embed`: write the biLM layers of a text to an HDF5, npy, Arrow or Parquet file."""
+"""The command `python -m elmo.embed`: write the biLM layers of a text to a file, or of many texts to a folder."""
 
 from __future__ import annotations
 
@@ -7,18 +7,25 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import get_args
 
+from rich.console import Console
+
 from elmo.bilm.weight_files import bilm_files, load_bilm, weights_choices
+from elmo.common.checks import MOST_THREADS
 from elmo.common.device import CHOICES, choose_device
 from elmo.common.errors import command_parser, exit_status
+from elmo.common.files import expanded
+from elmo.embed.on_ray import RayOptions, shards_on_ray
 from elmo.embed.one_file import BATCH_SIZE, BATCH_SIZE_ON_A_GPU, EmbedSettings, embed_file, refuse_overwrite
+from elmo.embed.shards import ShardsJob, arithmetic, find_inputs, report, unfinished, working_in, written
 from elmo.tokeniser import Tokenise
 
 STANDARD_INPUT = Path("-")
+MOST_GPUS = 64  # of a worker
 
 DESCRIPTION = """\
 Embed sentences, one a line, with a frozen biLM. IN is a text file, "-" for standard input, or, with --column, a CSV or
@@ -40,6 +47,14 @@ By default every sentence starts from a zero state, so its vectors depend on tha
 the LSTM state is carried from batch to batch as in bilm-tf: lines are batched in file order, N at a time, and row i of
 a batch continues row i of the batch before.
 
+With --out FOLDER, IN may be many files or patterns ('texts/*/*.txt'), and FOLDER gets a Parquet file for each, such as
+2020/a.txt.parquet with a.txt of texts/2020. Its columns are source (2020/a.txt), line, tokens, and vectors or vector. A
+shard appears when it is complete. The same command again skips finished shards, so it continues after a kill.
+FOLDER/_manifest.json has the hashes of weights and inputs, and the options; a command with others is refused.
+--engine ray computes shards in parallel on Ray Data, on this machine or on a cluster whose machines share IN, FOLDER
+and --weights (a file, or the name of a shipped biLM). Each worker loads the biLM once; the shard of a worker that died
+is computed again. A shard is the same to the last bit on either engine, on the same kind of device.
+
 --store DIR reads layers from a layer store and adds the missing ones. Benchmark runs share them if the precision is the
 same (float16 by default). It cannot be used with --state carried, whose layers depend on the lines before.
 """
@@ -48,6 +63,7 @@ EXAMPLE = """\
 examples: python -m elmo.embed sentences.txt layers.hdf5 --weights allennlp/original --layers average
           echo 'It rained. We stayed in.' | python -m elmo.embed - out.npy --tokenise ptb --pool mean --layers last
           python -m elmo.embed reviews.csv reviews.arrow --column text --tokenise ptb --pool mean
+          python -m elmo.embed 'texts/*.txt' --out shards --engine ray --address auto --threads 4
 """
 
 
@@ -66,8 +82,14 @@ def _file_of(source: Path) -> Iterator[Path]:
 
 def _parser() -> argparse.ArgumentParser:
     parser = command_parser("elmo.embed", DESCRIPTION, EXAMPLE)
-    parser.add_argument("source", metavar="IN", type=Path, help='text, a line a sentence; a table; or "-"')
-    parser.add_argument("target", metavar="OUT", type=Path, help="output file; replaced if it exists")
+    parser.usage = "%(prog)s IN OUT [options]\n       %(prog)s IN [IN ...] --out FOLDER [options]"
+    parser.add_argument(
+        "paths",
+        metavar="IN",
+        nargs="+",
+        help='text, a line a sentence; a table; or "-". OUT comes after it, and is replaced if it exists; with --out '
+        "there may be any number of files and patterns instead",
+    )
     parser.add_argument("--weights", metavar="W", default="small", help=f"{weights_choices()}; default: small")
     parser.add_argument("--options", metavar="O", help="options.json of the weights (default: the one next to them)")
     parser.add_argument(
@@ -89,32 +111,115 @@ def _parser() -> argparse.ArgumentParser:
         "--precision", choices=("float32", "float16"), default="float32", help="of OUT; default: float32"
     )
     parser.add_argument("--store", metavar="DIR", type=Path, help="a layer store to read from and write to")
-    parser.add_argument("--device", choices=CHOICES, default="auto", help="default: a GPU where there is one")
+    parser.add_argument(
+        "--device", choices=CHOICES, default="auto", help="default: a GPU where there is one; with Ray, --gpus decides"
+    )
+    many = parser.add_argument_group("many files")
+    many.add_argument("--out", metavar="FOLDER", help="write a Parquet shard for each IN there")
+    many.add_argument("--engine", choices=("local", "ray"), default="local", help="default: local, in this process")
+    many.add_argument(
+        "--threads", metavar="N", type=int, help="torch's threads in a worker; Ray reserves N CPUs for it; default: 1"
+    )
+    many.add_argument("--workers", metavar="N", type=int, help="of Ray; default: as many as it has room for")
+    many.add_argument(
+        "--gpus", metavar="G", type=float, help="GPUs of a worker of Ray, such as 0.5; default: 1 with --device cuda"
+    )
+    many.add_argument("--address", metavar="HOST:PORT", help="a Ray cluster; default: $RAY_ADDRESS, or a Ray here")
     return parser
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit status of the command: 0, or 1 after an error message, or 130 after Ctrl-C."""
-    parser = _parser()
-    options = parser.parse_args(arguments)
+def _settings(options: argparse.Namespace, parser: argparse.ArgumentParser) -> EmbedSettings:
+    """The settings of the output; ends the program if they do not go together."""
     if options.batch_size is not None and options.batch_size < 1:
         parser.error(f"--batch-size must be at least 1, found {options.batch_size}")
     if options.store is not None and options.state == "carried":
         parser.error("--store holds layers that depend on their sentence alone; it cannot be used with --state carried")
     if options.state == "carried" and (options.tokenise == "ptb" or options.column is not None):
         parser.error("--state carried needs a sentence a line in words; it cannot be used with --tokenise or --column")
+    return EmbedSettings(**{field.name: getattr(options, field.name) for field in fields(EmbedSettings)})
 
-    settings = EmbedSettings(**{field.name: getattr(options, field.name) for field in fields(EmbedSettings)})
 
-    def work() -> None:
-        for file in bilm_files(options.weights, options.options):
-            refuse_overwrite("the biLM", file, options.target)
-        bilm = load_bilm(options.weights, options.options).to(choose_device(options.device))
-        with _file_of(options.source) as source:
-            n_tokens = embed_file(bilm, source, options.target, settings, options.store)
-        print(f"{options.target}: {n_tokens:,} tokens")
+def _check_engine(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
+    """Ends the program if the options of many files do not go together."""
+    for name in ("threads", "workers"):
+        value = getattr(options, name)
+        if value is not None and not 1 <= value <= MOST_THREADS:
+            parser.error(f"--{name} must be from 1 to {MOST_THREADS:,}, found {value}")
+    if options.gpus is not None and not 0 <= options.gpus <= MOST_GPUS:
+        parser.error(f"--gpus must be from 0 to {MOST_GPUS}, found {options.gpus:g}")
+    if options.engine == "local":
+        for name in ("workers", "gpus", "address"):
+            if getattr(options, name) is not None:
+                parser.error(f"--{name} needs --engine ray")
+    elif options.device == "cpu" and options.gpus:
+        parser.error("--gpus cannot be used with --device cpu")
+    elif options.device == "cuda" and options.gpus == 0:
+        parser.error("--device cuda needs --gpus above 0")
+    if options.out is None:
+        if options.engine != "local" or options.threads is not None:
+            parser.error("--engine ray and --threads need --out FOLDER")
+        if len(options.paths) != 2:
+            parser.error(f"expected IN and OUT, or many IN and --out FOLDER, found {len(options.paths)} paths")
+    else:
+        if options.store is not None:
+            parser.error("--store cannot be used with --out: shards depend on their input alone")
+        if "-" in options.paths:
+            parser.error("standard input cannot be used with --out; write it to a file first")
 
-    return exit_status("elmo.embed", work, "interrupted; nothing was written")
+
+def _embed_one(options: argparse.Namespace, settings: EmbedSettings) -> None:
+    in_path, target = map(Path, options.paths)
+    for file in bilm_files(options.weights, options.options):
+        refuse_overwrite("the biLM", file, target)
+    bilm = load_bilm(options.weights, options.options).to(choose_device(options.device))
+    with _file_of(in_path) as source:
+        n_tokens = embed_file(bilm, source, target, settings, options.store)
+    print(f"{target}: {n_tokens:,} tokens")
+
+
+def _embed_many(options: argparse.Namespace, settings: EmbedSettings) -> None:
+    bilm = load_bilm(options.weights, options.options)
+    # A driver of Ray need not have the GPUs of its workers.
+    gpus = options.gpus if options.gpus is not None else float(options.device == "cuda")
+    device = ("cuda" if gpus else "cpu") if options.engine == "ray" else choose_device(options.device).type
+    weights, bilm_options = (
+        str(Path(path).expanduser().absolute()) if path and Path(path).expanduser().exists() else path
+        for path in (options.weights, options.options)
+    )
+    job = ShardsJob(
+        folder=expanded(options.out, "--out").absolute(),
+        weights=weights,
+        options=bilm_options,
+        fingerprint=bilm.fingerprint(),
+        settings=settings,
+        device=device,
+        threads=options.threads or 1,
+        arithmetic=arithmetic(device),
+    )
+    files = find_inputs(options.paths)
+    with working_in(job.folder):
+        missing = unfinished(job, files)
+        results = (
+            shards_on_ray(job, missing, RayOptions(options.address, options.workers, gpus))
+            if options.engine == "ray"
+            else written(job, missing, bilm)
+        )
+        with closing(results):  # Ctrl-C ends the workers before the folder is tidied
+            n_tokens = report(results, missing, Console(stderr=True))
+    before = f", {len(files) - len(missing)} were there" if len(missing) < len(files) else ""
+    print(f"{options.out}: {len(missing)} shards written{before}, {n_tokens:,} tokens")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The exit status of the command: 0, or 1 after an error message, or 130 after Ctrl-C."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    settings = _settings(options, parser)
+    _check_engine(options, parser)
+    if options.out is None:
+        return exit_status("elmo.embed", lambda: _embed_one(options, settings), "interrupted; nothing was written")
+    again = "interrupted; the same command writes the missing shards"
+    return exit_status("elmo.embed", lambda: _embed_many(options, settings), again)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,308 @@
+"""Folders of Parquet shards: one for each input file, each computed alone, so that who computes it changes no bit."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from glob import escape
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+
+from elmo.bilm.fast import compiled
+from elmo.bilm.model import Bilm
+from elmo.bilm.weight_files import load_bilm
+from elmo.common.device import choose_device
+from elmo.common.errors import InputError
+from elmo.common.files import expanded, read_own_json, sha256_of, write_json
+from elmo.common.processes import alone
+from elmo.common.progress import Meter
+from elmo.embed.one_file import EmbedSettings, embed_file
+from elmo.embed.output import PARQUET
+
+FORMAT = 1  # of the manifest; raise it when shards of equal settings change
+# Readers of Parquet folders skip names that begin with one of these.
+SKIPPED = ("_", ".")
+MANIFEST, LOCK = "_manifest.json", "_lock"
+MOST_FAILURES_SHOWN = 10
+MOST_DEATHS = 3  # of workers at one shard; Ray would try forever
+
+
+@dataclass(frozen=True)
+class ShardsJob:
+    """What all shards of a folder have in common.
+
+    Attributes:
+        folder: where they go; on a disk that all workers share.
+        weights: for `load_bilm`; a path is absolute.
+        options: for `load_bilm`.
+        fingerprint: of the biLM.
+        device: cpu or cuda.
+        threads: of torch, since a product in more threads may add up in another order.
+        arithmetic: see `arithmetic`.
+    """
+
+    folder: Path
+    weights: str
+    options: str | None
+    fingerprint: str
+    settings: EmbedSettings
+    device: str
+    threads: int
+    arithmetic: str
+
+    def identity(self) -> dict[str, Any]:
+        """What decides the bits of a shard, next to its input; by the names of the options."""
+        return {
+            "format": FORMAT,
+            "weights": self.fingerprint,
+            **asdict(self.settings),
+            "device": self.device,
+            "threads": self.threads,
+            "arithmetic": self.arithmetic,
+        }
+
+
+@dataclass(frozen=True)
+class InputFile:
+    """A file to embed.
+
+    Attributes:
+        name: of its shard without .parquet, and in the column `source`.
+        path: absolute.
+        sha256: of its content.
+    """
+
+    name: str
+    path: Path
+    sha256: str
+
+    def shard(self, folder: Path) -> Path:
+        """The file of its shard."""
+        return folder / f"{self.name}{PARQUET}"
+
+
+@dataclass(frozen=True)
+class ShardResult:
+    """What became of a shard: its tokens, or the reason why there is none."""
+
+    name: str
+    tokens: int
+    failure: str | None = None
+
+
+class ShardWriter:
+    """Writes shards, one for each call, and loads the biLM once. Both engines use it.
+
+    Args:
+        job: says how.
+        bilm: the biLM of the job, if it is loaded already.
+    """
+
+    def __init__(self, job: ShardsJob, bilm: Bilm | None = None) -> None:
+        self._job = job
+        self._loaded = bilm
+
+    def __call__(self, file: InputFile) -> ShardResult:
+        """Writes the shard of a file; input that cannot be used is no reason to stop with the others."""
+        try:
+            return ShardResult(file.name, self._write(file))
+        except (InputError, OSError) as error:
+            return ShardResult(file.name, 0, str(error))
+
+    def _write(self, file: InputFile) -> int:
+        job, here = self._job, socket.gethostname()
+        if not (job.folder / MANIFEST).is_file():
+            raise InputError(f"{job.folder}: no {MANIFEST} there on {here}. All machines must share this folder")
+        found = sha256_of(file.path)
+        if found != file.sha256:
+            raise InputError(
+                f"{file.path}: expected the sha256 {file.sha256[:12]}... of the start of this command, found "
+                f"{found[:12]}... on {here}. The file has changed, or this machine has another one; run the command "
+                "again"
+            )
+        shard = file.shard(job.folder)
+        deaths = len(_left_behind(shard.parent, escape(shard.name)))
+        if deaths >= MOST_DEATHS:
+            raise InputError(
+                f"{file.path}: {deaths} workers died while they embedded it, perhaps for want of memory; Ray's logs "
+                "say why. Split the file, or name another folder and a smaller --batch-size"
+            )
+        with _threads(job.threads):
+            return embed_file(self._bilm, file.path, shard, job.settings, name=file.name, quiet=True)
+
+    @cached_property
+    def _bilm(self) -> Bilm:
+        job = self._job
+        bilm = self._loaded or load_bilm(job.weights, job.options)
+        if bilm.fingerprint() != job.fingerprint:
+            raise InputError(
+                f"{job.weights}: other weights on {socket.gethostname()} than where the command runs. Copy them there, "
+                "or name a file on a disk that all machines share"
+            )
+        here = arithmetic(job.device)
+        if here != job.arithmetic:
+            raise InputError(
+                f"{socket.gethostname()}: computes with {here}, the command with {job.arithmetic}, which would change "
+                "the last bits. Install the same torch and a C compiler, or set ELMO_KERNEL=0 on all machines"
+            )
+        return bilm.to(choose_device(job.device))
+
+
+def arithmetic(device: str) -> str:
+    """What decides the last bits of layers, next to the kind of device: the version of torch, and C on a CPU."""
+    kernels = "" if device == "cuda" else " and compiled C" if compiled() is not None else " alone"
+    return f"torch {torch.__version__}{kernels}"
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    """Sets the number of torch's threads in the block."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def find_inputs(patterns: Sequence[str]) -> list[InputFile]:
+    """The files that paths and patterns name, in the order of their names.
+
+    A file keeps its own name; one that a pattern finds keeps the folders that the pattern leaves open, such as
+    "2020/a.txt" of "texts/*/*.txt".
+
+    Raises:
+        InputError: no file, a folder, two files of one name, or a name that readers of Parquet folders would skip.
+    """
+    found: dict[str, Path] = {}
+    for pattern in patterns:
+        for name, path in _named(expanded(pattern, "IN")):
+            if found.setdefault(name, path) != path:
+                raise InputError(
+                    f"{path}: another input, {found[name]}, has the name {name!r}, too. Give both as one pattern in "
+                    "quotes, such as 'texts/*/*.txt', and their folders become parts of their names"
+                )
+            if any(part.startswith(SKIPPED) for part in Path(name).parts):
+                raise InputError(
+                    f"{path}: programs that read Parquet folders skip names that begin with _ or a full stop, such as "
+                    f"{name!r}. Rename the file"
+                )
+    return [InputFile(name, path, sha256_of(path)) for name, path in sorted(found.items())]
+
+
+def _named(pattern: Path) -> list[tuple[str, Path]]:
+    """Names and absolute paths of the files that a path or pattern means."""
+    if pattern.is_file():
+        return [(pattern.name, pattern.absolute())]
+    if pattern.is_dir():
+        raise InputError(f"{pattern}: expected a file, found a folder. Name its files: '{pattern}/*.txt'")
+    fixed = list(takewhile(lambda part: not any(mark in part for mark in "*?["), pattern.parts))
+    if len(fixed) == len(pattern.parts):
+        raise InputError(f"{pattern}: no such file. Check the path")
+    start = Path(*fixed).absolute()
+    files = [path for path in start.glob(str(Path(*pattern.parts[len(fixed) :]))) if path.is_file()]
+    if not files:
+        raise InputError(f"{pattern}: expected at least one file that fits this pattern, found none")
+    return [(path.relative_to(start).as_posix(), path) for path in files]
+
+
+def unfinished(job: ShardsJob, files: Iterable[InputFile]) -> list[InputFile]:
+    """The files whose shards are missing; writes the manifest that says what the folder holds.
+
+    Call it under `working_in`.
+
+    Raises:
+        InputError: the folder was made with other weights or options, or from another content of a file.
+    """
+    path = job.folder / MANIFEST
+    files = list(files)
+    inputs: dict[str, dict[str, str]] = {}
+    if path.exists():
+        manifest = read_own_json(path)
+        _refuse_another(job, manifest)
+        inputs = manifest["inputs"]
+        for file in files:
+            if file.shard(job.folder).exists() and inputs.get(file.name, {}).get("sha256") != file.sha256:
+                raise InputError(
+                    f"{file.path}: its content has changed since {file.shard(job.folder)} was made. Delete that shard "
+                    "to make it again, or name another folder"
+                )
+    elif any(job.folder.rglob(f"*{PARQUET}")):
+        raise InputError(f"{job.folder}: Parquet files, but no {MANIFEST} that says how they were made. Name another")
+    inputs |= {file.name: {"path": str(file.path), "sha256": file.sha256} for file in files}
+    write_json(path, {**job.identity(), "inputs": dict(sorted(inputs.items()))})
+    missing = [file for file in files if not file.shard(job.folder).exists()]
+    for file in missing:
+        file.shard(job.folder).parent.mkdir(parents=True, exist_ok=True)
+    return missing
+
+
+def _left_behind(folder: Path, shards: str) -> list[Path]:
+    """Partial files of shards, which only workers that were killed leave; see `replacing`."""
+    return list(folder.glob(f"{shards}.*.partial"))
+
+
+def _remove_left_behind(folder: Path) -> None:
+    for path in _left_behind(folder, f"**/*{PARQUET}"):
+        path.unlink(missing_ok=True)
+
+
+def _refuse_another(job: ShardsJob, manifest: Mapping[str, Any]) -> None:
+    differ = [
+        f"{name.replace('_', '-')} {manifest.get(name)} there, {value} now"
+        for name, value in job.identity().items()
+        if manifest.get(name) != value
+    ]
+    if differ:
+        raise InputError(
+            f"{job.folder / MANIFEST}: its shards were made in another way: {'; '.join(differ)}. Give the same "
+            "options, or name another folder"
+        )
+
+
+@contextmanager
+def working_in(folder: Path) -> Iterator[None]:
+    """Creates the folder, keeps a second command out of it, and removes what killed workers leave there."""
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder}: expected a folder for shards, found a file. Name another")
+    with alone(folder / LOCK, f"{folder}: another command writes shards there. Wait for it, or name another folder"):
+        _remove_left_behind(folder)
+        try:
+            yield
+        finally:
+            _remove_left_behind(folder)
+
+
+def written(job: ShardsJob, files: Sequence[InputFile], bilm: Bilm) -> Generator[ShardResult, None, None]:
+    """The engine `local`: writes the shards of these files, one after the other in this process."""
+    yield from map(ShardWriter(job, bilm), files)
+
+
+def report(results: Iterable[ShardResult], files: Sequence[InputFile], console: Console) -> int:
+    """Shows the progress of shards as they come; returns the number of tokens.
+
+    Raises:
+        InputError: shards failed; the others are written.
+    """
+    sizes = {file.name: file.path.stat().st_size for file in files}
+    tokens, failures = 0, []
+    with Meter(console, "elmo.embed", sum(sizes.values())) as meter:
+        for result in results:
+            tokens += result.tokens
+            failures += [] if result.failure is None else [result.failure]
+            meter.advance(sizes[result.name], result.tokens)
+    if failures:
+        shown = [*failures[:MOST_FAILURES_SHOWN], *(["..."] if len(failures) > MOST_FAILURES_SHOWN else [])]
+        reasons = "".join(f"\n  {reason}" for reason in shown)
+        raise InputError(
+            f"{len(failures)} of {len(files)} shards failed; the others are written, and the same command makes the "
+            f"missing ones:{reasons}"
+        )
+    return tokens
