@@ -65,6 +65,7 @@ python -m tasks.run -m experiment=NAME   the runs of a table: {experiments}, or 
   runs_dir=DIR  data_dir=DIR             where records go, where official files are (default: $ELMO_DATA or ./data)
   store.path=DIR  store.limit_gb=N       where frozen layers are kept between runs (python -m elmo.store info)
   logger=wandb  logger.mode=offline      streams curves to Weights & Biases, or to files for `wandb sync`
+  logger=tensorboard                     the same for `tensorboard --logdir RUNS_DIR/.tensorboard`
   trainer.epochs=N  task.hidden=N  features.elmo.weights=NAME|PATH ...   any setting; --cfg job prints them all
   --config-dir DIR                       a folder with your configs, trusted like code: what its YAML names is run
 

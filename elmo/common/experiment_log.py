@@ -1,10 +1,13 @@
-"""Experiment log: starts runs on Weights & Biases."""
+"""Experiment logs: runs on Weights & Biases, event files of TensorBoard."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
+
+from elmo.common.errors import InputError
 
 LONGEST = 64  # characters of a tag; names and groups may have twice as many
 
@@ -51,3 +54,42 @@ def start_wandb(
         resume="allow" if mode == "online" else None,  # `wandb sync` joins offline files of one id
         settings=wandb.Settings(silent=True, console="off", login_timeout=30) if quiet else None,
     )
+
+
+class EventFile:
+    """An event file for `tensorboard --logdir`, with values in double precision; a context manager.
+
+    Args:
+        folder: for the file; made if absent. A resumed run adds a file, which TensorBoard reads as one with the first.
+        config: settings, shown as the text `settings`.
+    """
+
+    def __init__(self, folder: Path, config: Mapping[str, Any]) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter  # imported only when used: it takes seconds
+        except ImportError as error:
+            raise InputError(
+                f"TensorBoard is not installed ({error}): pip install 'elmo-benchmark[tensorboard]'"
+            ) from error
+        self._writer = SummaryWriter(str(folder))
+        self.text("settings", config)
+
+    def values(self, values: Mapping[str, float | None], step: int) -> None:
+        """Adds values of one step by their names; None stands for no value."""
+        for name, value in values.items():
+            if value is not None:
+                self._writer.add_scalar(name, value, step, new_style=True, double_precision=True)
+
+    def text(self, name: str, content: Mapping[str, Any]) -> None:
+        """Adds plain values as JSON."""
+        self._writer.add_text(name, f"```\n{json.dumps(content, indent=1, default=str)}\n```")
+
+    def __enter__(self) -> EventFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Writes what is left."""
+        self._writer.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ from rich.console import Console
 from elmo.bilm.options import UNKNOWN_WORD
 from elmo.common.device import choose_device
 from elmo.common.errors import InputError
-from elmo.common.experiment_log import start_wandb
+from elmo.common.experiment_log import EventFile, start_wandb
 from elmo.common.files import explain_full_disk, read_own_json, replacing, write_json
 from elmo.common.processes import alone
 from elmo.common.progress import Meter, print_line
@@ -190,12 +190,21 @@ def _measured(
 
 @contextmanager
 def _watching(settings: Settings, workers: Workers) -> Iterator[Callable[[CurveRow], None] | None]:
-    """A function that sends the learning curve to Weights & Biases, or None."""
-    if settings.wandb is None or not workers.first:
-        yield None
-        return
-    with start_wandb(settings.wandb, Path(settings.out), settings.identity()) as run:
-        yield lambda row: run.log({k: v for k, v in row.columns().items() if v is not None}, step=row.step)
+    """A function that sends the learning curve to Weights & Biases and TensorBoard, or None."""
+    senders: list[Callable[[dict[str, float], int], None]] = []
+    with ExitStack() as logs:
+        if settings.wandb is not None and workers.first:
+            run = logs.enter_context(start_wandb(settings.wandb, Path(settings.out), settings.identity()))
+            senders.append(lambda values, step: run.log(values, step=step))
+        if settings.tensorboard and workers.first:
+            folder = Path(settings.out) / "tensorboard"
+            senders.append(logs.enter_context(EventFile(folder, settings.identity())).values)
+
+        def send(row: CurveRow) -> None:
+            for sender in senders:
+                sender({name: value for name, value in row.columns().items() if value is not None}, row.step)
+
+        yield send if senders else None
 
 
 def _report(console: Console, facts: Mapping[str, Any], objective: Objective, target: Path) -> None:

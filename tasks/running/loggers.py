@@ -1,8 +1,9 @@
-"""Experiment loggers: none, or Weights & Biases. A failing logger never fails a run; the record has everything."""
+"""Experiment loggers: Weights & Biases, TensorBoard or none. A failing one never fails a run, whose record has all."""
 
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,12 +11,12 @@ from types import TracebackType
 from typing import Any
 
 from elmo.common.errors import InputError
-from elmo.common.experiment_log import start_wandb
+from elmo.common.experiment_log import EventFile, start_wandb
 from elmo.common.progress import Reporter
 
-NAMES = ("none", "wandb")
+NAMES = ("none", "wandb", "tensorboard")
 MODES = ("online", "offline", "disabled")
-FOLDER = ".wandb"  # below runs_dir
+WANDB_FOLDER, TENSORBOARD_FOLDER = ".wandb", ".tensorboard"  # below runs_dir
 
 
 @dataclass
@@ -45,6 +46,7 @@ class Logged:
         tags: dataset, task and features.
         settings: the whole config.
         runs_dir: the folder for everything that a logger writes.
+        place: the path of the record's folder below it.
     """
 
     id: str
@@ -53,39 +55,14 @@ class Logged:
     tags: tuple[str, ...]
     settings: Mapping[str, Any]
     runs_dir: Path
+    place: Path
 
 
-class Logger:
-    """Logs a run until something fails, or nothing at all with logger=none; a context manager."""
+class _OnWandb:
+    """A run on Weights & Biases: each epoch's values, and the summary of the record."""
 
-    def __init__(self, config: LoggerConfig, run: Logged, reporter: Reporter) -> None:
-        self._reporter = reporter
-        self._run: Any = None  # of wandb
-        if config.name == "wandb":
-            self._attempt(lambda: self._start(config, run))
-
-    def epoch(self, values: Mapping[str, float]) -> None:
-        """Logs the values of one epoch."""
-        if self._run is not None:
-            self._attempt(lambda: self._run.log(dict(values)))
-
-    def final(self, values: Mapping[str, object]) -> None:
-        """Logs the summary of the final record."""
-        if self._run is not None:
-            self._attempt(lambda: self._run.summary.update(dict(values)))
-
-    def __enter__(self) -> Logger:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Closes the wandb run, as failed if the block ended with an exception."""
-        if self._run is not None:
-            self._attempt(lambda: self._run.finish(exit_code=0 if kind is None else 1))
-
-    def _start(self, config: LoggerConfig, run: Logged) -> None:
-        folder = (run.runs_dir / FOLDER).absolute()
+    def __init__(self, config: LoggerConfig, run: Logged) -> None:
+        folder = (run.runs_dir / WANDB_FOLDER).absolute()
         folder.mkdir(parents=True, exist_ok=True)  # otherwise wandb writes to the system's temporary folder
         os.environ.setdefault("WANDB_CACHE_DIR", str(folder / "cache"))  # read when wandb is first imported
         self._run = start_wandb(
@@ -100,12 +77,94 @@ class Logger:
             tags=run.tags,
             quiet=True,
         )
+        self._offline = config.mode == "offline"
         self._run.define_metric("*", step_metric="epoch")  # also if a resumed run trains an epoch again
+
+    def epoch(self, values: Mapping[str, float]) -> None:
+        self._run.log(dict(values))
+
+    def final(self, values: Mapping[str, Any]) -> None:
+        self._run.summary.update(dict(values))
+
+    def close(self, failed: bool) -> str:
+        folder = Path(self._run.dir).parent if self._offline else None  # of its files and its log
+        self._run.finish(exit_code=int(failed))
+        return f"to send it to Weights & Biases: {shlex.join(['wandb', 'sync', str(folder)])}" if folder else ""
+
+
+class _OnTensorboard:
+    """A run for TensorBoard: each epoch's values, the scores and the summary of the record."""
+
+    def __init__(self, run: Logged) -> None:
+        self._folder = run.runs_dir / TENSORBOARD_FOLDER
+        self._file = EventFile(self._folder / run.place, run.settings)
+        self._epoch = 0
+
+    def epoch(self, values: Mapping[str, float]) -> None:
+        self._epoch = int(values["epoch"])
+        self._file.values({name: value for name, value in values.items() if name != "epoch"}, self._epoch)
+
+    def final(self, values: Mapping[str, Any]) -> None:
+        for split, scores in values["scores"].items():
+            self._file.values({f"{split}/{name}": score for name, score in scores.items()}, self._epoch)
+        self._file.text("record", values)
+
+    def close(self, failed: bool) -> str:
+        self._file.close()
+        return f"to see its curves: {shlex.join(['tensorboard', '--logdir', str(self._folder)])}"
+
+
+def advice_after_sweep(config: LoggerConfig, runs_dir: Path) -> str:
+    """What to do with the files that the loggers of a sweep's runs have left; empty if there are none."""
+    if config.name == "wandb" and config.mode == "offline":
+        folder = shlex.quote(str(runs_dir / WANDB_FOLDER / "wandb"))
+        return f"To send the runs to Weights & Biases: wandb sync {folder}/offline-run-*"
+    if config.name == "tensorboard":
+        return f"To see the curves: {shlex.join(['tensorboard', '--logdir', str(runs_dir / TENSORBOARD_FOLDER)])}"
+    return ""
+
+
+class Logger:
+    """Logs a run until something fails, or nothing at all with logger=none; a context manager."""
+
+    def __init__(self, config: LoggerConfig, run: Logged, reporter: Reporter) -> None:
+        self._reporter = reporter
+        self._name = config.name
+        self._log: _OnWandb | _OnTensorboard | None = None
+        if config.name != "none":
+            self._attempt(lambda: self._start(config, run))
+
+    def _start(self, config: LoggerConfig, run: Logged) -> None:
+        self._log = _OnWandb(config, run) if config.name == "wandb" else _OnTensorboard(run)
+
+    def epoch(self, values: Mapping[str, float]) -> None:
+        """Logs the values of one epoch."""
+        if (log := self._log) is not None:
+            self._attempt(lambda: log.epoch(values))
+
+    def final(self, values: Mapping[str, Any]) -> None:
+        """Logs the summary of the final record."""
+        if (log := self._log) is not None:
+            self._attempt(lambda: log.final(values))
+
+    def __enter__(self) -> Logger:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Closes the log, as failed if the block ended with an exception, and says what to do with its files."""
+        if (log := self._log) is not None:
+            self._attempt(lambda: self._close(log, kind is not None))
+
+    def _close(self, log: _OnWandb | _OnTensorboard, failed: bool) -> None:
+        if advice := log.close(failed):
+            self._reporter.say(advice)
 
     def _attempt(self, action: Callable[[], object]) -> None:
         """Calls `action`; if it fails, warns once and logs nothing more."""
         try:
             action()
-        except Exception as error:  # noqa: BLE001 (no fault of wandb may stop the training)
-            self._run = None
-            self._reporter.warn(f"warning: wandb: {type(error).__name__}: {error}; the run continues without it")
+        except Exception as error:  # noqa: BLE001 (no fault of a logger may stop the training)
+            self._log = None
+            self._reporter.warn(f"warning: {self._name}: {type(error).__name__}: {error}; the run continues without it")

@@ -74,6 +74,7 @@ class RunPlan:
             tags=(name.data, name.task, name.features),
             settings=self.config.resolved,
             runs_dir=self.config.runs_dir,
+            place=self.path.parent.relative_to(self.config.runs_dir),
         )
 
     @property

@@ -33,6 +33,7 @@ from results.records.run_lock import LOCK_NAME
 from results.records.sweep_manifest import Manifest, write_manifest
 from tasks.running.config import RunConfig, run_config
 from tasks.running.experiment import Ended
+from tasks.running.loggers import advice_after_sweep
 from tasks.running.plan import RunPlan, identity_of
 from tasks.sweeps.experiment_sweeper import SWEEPER, experiment_runs
 
@@ -137,8 +138,8 @@ class Sweep(Callback):
             for overrides, ended in self.ends.items():
                 if line := end_line(overrides, ended):
                     print(line, file=sys.stderr)
-        closing = summary(self.ends.values())
-        Reporter("sweep").warn(f"{closing}. {next_command(config)}" if closing else next_command(config))
+        words = [summary(self.ends.values()), advice_after_sweep(config.logger, Path(config.runs_dir))]
+        Reporter("sweep").warn(". ".join([*filter(None, words), next_command(config)]))
         if any(ended.failed for ended in self.ends.values()):
             raise SystemExit(1)  # Hydra only warns about other exceptions of a callback
 

@@ -237,6 +237,7 @@ class Settings:
         seed: of all random draws.
         device: auto, cpu or cuda.
         wandb: Weights & Biases project to log to; null logs nothing.
+        tensorboard: whether the curve is also written to OUT/tensorboard.
         licence: of the text, for the card.
         model: shape of the biLM.
         masked: shape of the masked LM.
@@ -263,6 +264,7 @@ class Settings:
     seed: int = 1
     device: str = "auto"
     wandb: str | None = None
+    tensorboard: bool = False
     licence: str | None = None
     model: Model = field(default_factory=Model)
     masked: Masked = field(default_factory=Masked)
@@ -295,7 +297,7 @@ class Settings:
                 flat[name] = value
         of_text = ("corpus", "exclude", "workers", "store", "training.recase")
         of_export = ("name", "licence", "export.softmax_mb", "export.weights")
-        for name in (*of_text, *of_export, "out", "device", "wandb", "training.compile"):
+        for name in (*of_text, *of_export, "out", "device", "wandb", "tensorboard", "training.compile"):
             del flat[name]
         if self.objective == "bilm":  # as in runs from before there was a choice
             flat = {name: value for name, value in flat.items() if not name.startswith(("objective", "masked."))}

@@ -1,16 +1,19 @@
-"""logger=wandb: what it logs, offline and for real, and that a failing logger does not fail the run."""
+"""logger=wandb and tensorboard: what they log, and that a failing logger does not fail the run."""
 
 import json
+import re
 import struct
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from elmo.common.progress import Reporter
 from results.records.record import read_record
-from tasks.running.loggers import Logged, Logger, LoggerConfig
+from tasks.running.loggers import Logged, Logger, LoggerConfig, advice_after_sweep
 from tasks.running.plan import RunPlan
+from tests.event_files import read_events
 from tests.tasks.making import run_of
 from tests.tasks.user import arguments, outcome, path_of, start
 
@@ -76,6 +79,8 @@ class TestOffline:
         _, err = process.communicate(timeout=120)
         assert process.returncode == 0, err
         assert "warning: wandb" not in err
+        (folder,) = re.findall(r"to send it to Weights & Biases: wandb sync (\S+)$", err, re.MULTILINE)
+        assert len(list(Path(folder).glob("run-*.wandb"))) == 1
         record = read_record(path_of(runs, "elmo_tiny", **VARIANT))
         run, rows, summary, code = read_offline(runs)
         assert (run.run_id, run.project, code) == (record.fingerprint[:16], "mine", 0)
@@ -118,6 +123,50 @@ class TestOffline:
         assert err.count("warning: wandb: UsageError: ") == 1
         assert "Traceback" not in err
         assert read_record(path_of(tmp_path, **VARIANT)).status == "finished"
+
+
+@pytest.mark.integration
+class TestTensorboard:
+    def test_the_event_file_has_the_records_values(self, place, command, tmp_path):
+        pytest.importorskip("tensorboard", reason="needs the extra [tensorboard]")
+        code, _, err = command(*arguments(place, tmp_path, "trainer.epochs=3", "logger=tensorboard"))
+        assert code == 0
+        assert f"to see its curves: tensorboard --logdir {tmp_path / '.tensorboard'}\n" in err
+        path = path_of(tmp_path, **VARIANT)
+        record = read_record(path)
+        values, texts = read_events(tmp_path / ".tensorboard" / path.parent.relative_to(tmp_path))
+        curve = {name for epoch in record.epochs for name in epoch} - {"epoch"}
+        assert curve >= {"loss", "f1", "lr", "seconds"}
+        for name in curve:
+            assert values.pop(name) == {epoch["epoch"]: epoch[name] for epoch in record.epochs if name in epoch}
+        scores = {
+            f"{split}/{name}": {3: score} for split in ("dev", "test") for name, score in record.scores[split].items()
+        }
+        assert values == scores
+        assert record.fingerprint in texts["record/text_summary"].decode()
+
+    def test_without_the_package_the_run_says_how_to_get_it(self, place, command, tmp_path, monkeypatch):
+        monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+        code, _, err = command(*arguments(place, tmp_path, "trainer.epochs=3", "logger=tensorboard"))
+        assert code == 0
+        assert err.count("pip install 'elmo-benchmark[tensorboard]'; the run continues without it") == 1
+        assert read_record(path_of(tmp_path, **VARIANT)).status == "finished"
+
+
+@pytest.mark.parametrize(
+    ("config", "advice"),
+    [
+        (
+            LoggerConfig("wandb", "offline"),
+            "To send the runs to Weights & Biases: wandb sync 'my runs/.wandb/wandb'/offline-run-*",
+        ),
+        (LoggerConfig("tensorboard"), "To see the curves: tensorboard --logdir 'my runs/.tensorboard'"),
+        (LoggerConfig("wandb", "online"), ""),
+        (LoggerConfig(), ""),
+    ],
+)
+def test_a_sweep_ends_with_what_to_do_with_the_logs(config, advice):
+    assert advice_after_sweep(config, Path("my runs")) == advice
 
 
 @pytest.mark.integration
@@ -181,7 +230,7 @@ import tasks.run
 from elmo.common.progress import Reporter
 from tasks.running.loggers import Logged, Logger, LoggerConfig
 
-with Logger(LoggerConfig(), Logged("id", "title", "group", (), {}, None), Reporter("t", quiet=True)) as logger:
+with Logger(LoggerConfig(), Logged("id", "title", "group", (), {}, None, None), Reporter("t", quiet=True)) as logger:
     logger.epoch({"epoch": 1})
     logger.final({})
 assert "wandb" not in sys.modules
@@ -197,7 +246,7 @@ def test_ctrl_c_passes_through(monkeypatch, tmp_path, home):
 
     monkeypatch.setattr(wandb, "init", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        Logger(LoggerConfig("wandb"), Logged("id", "t", "g", (), {}, tmp_path), Reporter("t", quiet=True))
+        Logger(LoggerConfig("wandb"), Logged("id", "t", "g", (), {}, tmp_path, tmp_path), Reporter("t", quiet=True))
 
 
 class TestNames:
@@ -213,8 +262,8 @@ class TestNames:
         ("setting", "message"),
         [
             ("logger.mode=sometimes", "logger.mode: expected online, offline or disabled, found 'sometimes'"),
-            ("logger.name=paper", "logger.name: expected none or wandb, found 'paper'"),
-            ("logger=paper", "logger=paper: no such choice. There are: none, wandb."),
+            ("logger.name=paper", "logger.name: expected none, wandb or tensorboard, found 'paper'"),
+            ("logger=paper", "logger=paper: no such choice. There are: none, tensorboard, wandb."),
         ],
     )
     def test_a_mistake_is_explained(self, command, tmp_path, setting, message):
