@@ -13,7 +13,7 @@ from elmo.common.progress import Reporter
 from results.records.record import read_record
 from tasks.running.loggers import Logged, Logger, LoggerConfig, advice_after_sweep
 from tasks.running.plan import RunPlan
-from tests.event_files import read_events
+from tests.elmo.common.event_files import read_events
 from tests.tasks.making import run_of
 from tests.tasks.user import arguments, outcome, path_of, start
 

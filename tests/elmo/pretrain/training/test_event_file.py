@@ -5,8 +5,8 @@ import csv
 import pytest
 
 from elmo.pretrain.run import pretrain
+from tests.elmo.common.event_files import read_events
 from tests.elmo.pretrain.training_text import QUIET, settings
-from tests.event_files import read_events
 
 
 def test_it_has_the_values_of_the_curve_of_a_pretraining(text, tmp_path):
