@@ -14,7 +14,7 @@ from results.tables.core_table import core_page
 from results.tables.experiment_rows import fill
 from results.tables.experiment_table import experiment_page, experiment_text
 from results.tables.formats import LAYOUTS, MACHINE_FORMATS
-from results.tables.run_options import add_choices, choose, folders_of
+from results.tables.run_options import add_choices, choose, folders_of, places_of
 from results.tables.terminal import can_draw, print_rich
 
 _DESCRIPTION = """\
@@ -92,7 +92,7 @@ def _show_experiment(options: argparse.Namespace) -> int:
     except InputError as error:
         write(f"results.table: {error}\n", sys.stderr)
         return 2
-    table = fill(collect(folders), experiment, runs_dir)
+    table = fill(collect(folders), experiment, runs_dir, places_of(options))
     if options.format == "text" and can_draw(sys.stdout):
         print_rich(*experiment_page(table))
     else:

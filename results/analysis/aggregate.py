@@ -15,6 +15,7 @@ from results.records.example_scores import Example, ExamplesUnreadable, read_exa
 from results.records.folds import ScoredRun, all_folds, join_folds
 from results.records.identity import EXAMPLES_NAME, differences, fingerprint, flattened, shown
 from results.records.record import RunRecord
+from results.records.sweep_manifest import TypedPlaces
 
 ROUNDING = 0.005  # percent; largest difference between a score and the score of its examples
 
@@ -29,6 +30,7 @@ class Selection:
         runs_dir: The folder for suggested commands, if not the default.
         compared: The features whose difference is the gain; settings may follow, as in "FEATURES KEY=VALUE".
         best_of: For how many seeds to show the expected best, if any.
+        places: Where the user has configs and data, for suggested commands.
     """
 
     data: Sequence[str] = field(default_factory=list)
@@ -36,6 +38,7 @@ class Selection:
     runs_dir: Path | None = None
     compared: tuple[str, str] = field(default_factory=default_pair)
     best_of: int | None = None
+    places: TypedPlaces = field(default_factory=TypedPlaces)
 
 
 def summarise(collection: Collection, selection: Selection) -> Summary:
@@ -61,7 +64,7 @@ def summarise(collection: Collection, selection: Selection) -> Summary:
     rows = [_row(data, task, by_row[data, task], compared, findings) for data, task in sorted(by_row, key=_row_order)]
     summary = Summary(rows, findings, compared, selection.best_of)
     for row in rows:
-        findings += _empty_cells(row, summary.features, selection.runs_dir)
+        findings += _empty_cells(row, summary.features, selection)
     asked = [f for f in findings if not selection.data or not f.row or f.row[0] in selection.data]
     return replace(summary, findings=asked)
 
@@ -191,7 +194,7 @@ def failure_text(item: FoundRecord) -> str:
     return f"{item.record.identity.title}: {reason} ({item.path})"
 
 
-def _empty_cells(row: TableRow, features: Sequence[str], runs_dir: Path | None) -> list[Finding]:
+def _empty_cells(row: TableRow, features: Sequence[str], selection: Selection) -> list[Finding]:
     """The command for each missing plain number; only missing arms of the comparison make `--check` fail."""
     empty = [name for name in features if not _has_plain(row, name)]
     seeds = [record.identity.seed for group in row.groups for record in group.records]
@@ -205,7 +208,8 @@ def _empty_cells(row: TableRow, features: Sequence[str], runs_dir: Path | None) 
         words = [f"task={row.task}", f"features={arm}", f"data={row.data}", f"seed={seed}"]
         words += [f"{key}={value}" for key, value in settings.items()]
         words += [all_folds(folds)] if folds else []
-        words += [f"runs_dir={runs_dir}"] if runs_dir else []
+        words += selection.places.words(shipped=row.data == MINI)
+        words += [f"runs_dir={selection.runs_dir}"] if selection.runs_dir else []
         command = f"python -m tasks.run {'-m ' if folds else ''}{shlex.join(words)}"
         findings.append(Finding("empty", command, wrong=name in row.compared, row=(row.data, row.task)))
     return findings

@@ -1,8 +1,10 @@
 """List of a sweep's runs: a small file written when the sweep starts, so that missing runs can be shown."""
 
 import os
+import shlex
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 
 from elmo.common.files import read_json, write_json
@@ -11,6 +13,7 @@ from results.records.run_lock import Process
 from results.records.typed_json import decode
 
 FOLDER = ".sweep"  # below runs_dir
+CONFIG_DIR, DATA_DIR = "--config-dir", "data_dir="
 SCHEMA = 1
 
 
@@ -35,6 +38,34 @@ class Manifest:
     started_at: str = ""
     process: Process | None = None
     schema: int = SCHEMA
+
+
+@dataclass(frozen=True)
+class TypedPlaces:
+    """Where a user has configs and data, as typed for a sweep; empty if not typed.
+
+    Attributes:
+        config_dir: The folder after --config-dir.
+        data_dir: The folder of official files.
+    """
+
+    config_dir: str = ""
+    data_dir: str = ""
+
+    def words(self, shipped: bool) -> list[str]:
+        """The words of a command that finds them again, without the folder of data for shipped data."""
+        configs = [CONFIG_DIR, self.config_dir] if self.config_dir else []
+        return configs + ([f"{DATA_DIR}{self.data_dir}"] if self.data_dir and not shipped else [])
+
+
+def typed_places(runs_dir: Path) -> TypedPlaces:
+    """The places in the commands of the sweeps with this folder; the latest command that names one counts."""
+    config_dir = data_dir = ""
+    for manifest in read_manifests(runs_dir)[0]:
+        words = shlex.split(manifest.command)
+        config_dir = next((after for word, after in pairwise(words) if word == CONFIG_DIR), config_dir)
+        data_dir = next((word.removeprefix(DATA_DIR) for word in words if word.startswith(DATA_DIR)), data_dir)
+    return TypedPlaces(config_dir, data_dir)
 
 
 def write_manifest(runs_dir: Path, manifest: Manifest) -> None:

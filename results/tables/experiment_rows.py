@@ -10,11 +10,12 @@ from results.analysis.aggregate import failure_text, groups_of, scored_runs
 from results.analysis.names import common_title, task_title
 from results.analysis.paper_scores import PaperScore, load_paper
 from results.analysis.row_warnings import row_warnings
-from results.analysis.rows import Group, TableRow
+from results.analysis.rows import MINI, Group, TableRow
 from results.records.collect import Collection, Finding, FoundRecord, runs_of_cells
 from results.records.experiment_file import ArmCost, Cell, Experiment, ExperimentRow, values_of
 from results.records.identity import FOLD, differences
 from results.records.record import RunRecord
+from results.records.sweep_manifest import TypedPlaces
 
 PARTIAL = ("limit", "train_fraction")  # settings under which the paper's numbers do not apply
 
@@ -73,13 +74,19 @@ class ExperimentTable:
         return found
 
 
-def fill(collection: Collection, experiment: Experiment, runs_dir: Path | None = None) -> ExperimentTable:
+def fill(
+    collection: Collection,
+    experiment: Experiment,
+    runs_dir: Path | None = None,
+    places: TypedPlaces | None = None,
+) -> ExperimentTable:
     """The rows of the experiment in its order, with findings about them and commands that fill empty cells.
 
     Args:
         collection: The records to take runs from; other runs than the experiment's are left out.
         experiment: The experiment, or what was chosen of it.
         runs_dir: The folder for suggested commands, if not the default.
+        places: Where the user has configs and data, for these commands.
     """
     compared = (experiment.compare[0], experiment.compare[1]) if experiment.compare else None
     rows: dict[tuple[object, ...], dict[str, list[tuple[Cell, list[FoundRecord]]]]] = {}
@@ -88,10 +95,13 @@ def fill(collection: Collection, experiment: Experiment, runs_dir: Path | None =
         row.setdefault(cell.arm, []).append((cell, found))
     findings = [finding for finding in collection.findings if finding.row is None]
     lines = [_line(row, compared, findings) for row in rows.values()]
+    shipped = all(cell.identity.data == MINI for cell in experiment.cells)
+    where = places.words(shipped) if places else []
+    where += [f"runs_dir={runs_dir}"] if runs_dir else []
     if any(line.runs.groups for line in lines):
-        findings += _missing(experiment, rows.values(), runs_dir)
+        findings += _missing(experiment, rows.values(), where)
     else:
-        command = _typed(experiment, dict(map(values_of, experiment.given)), runs_dir)
+        command = _typed(experiment, dict(map(values_of, experiment.given)), where)
         findings.append(Finding("empty", command, wrong=True))
     once = list(dict.fromkeys(findings))  # rows may show other metrics of the same runs
     return ExperimentTable(
@@ -106,7 +116,7 @@ def fill(collection: Collection, experiment: Experiment, runs_dir: Path | None =
     )
 
 
-def _missing(experiment: Experiment, rows: Iterable[Mapping[str, Filled]], runs_dir: Path | None) -> list[Finding]:
+def _missing(experiment: Experiment, rows: Iterable[Mapping[str, Filled]], where: Sequence[str]) -> list[Finding]:
     """The commands of cells that lack runs: "empty" where there is no score at all, else "seeds"."""
     commands: dict[tuple[bool, bool, tuple[str, str]], list[Command]] = {}
     for row in rows:
@@ -118,7 +128,7 @@ def _missing(experiment: Experiment, rows: Iterable[Mapping[str, Filled]], runs_
                 key = (not empty, empty and arm in experiment.compare, (name.data, name.task))
                 commands.setdefault(key, []).append(_command(missing))
     return [
-        Finding("seeds" if some else "empty", _typed(experiment, command, runs_dir), wrong, row)
+        Finding("seeds" if some else "empty", _typed(experiment, command, where), wrong, row)
         for (some, wrong, row), own in commands.items()
         for command in _joined(own)
     ]
@@ -232,9 +242,8 @@ def _joined(commands: Sequence[Command]) -> list[Command]:
     return joined if len(joined) == len(commands) else _joined(joined)
 
 
-def _typed(experiment: Experiment, command: Command, runs_dir: Path | None) -> str:
-    """The command as typed."""
+def _typed(experiment: Experiment, command: Command, where: Sequence[str]) -> str:
+    """The command as typed; `where` says where things are."""
     words = [f"experiment={experiment.name}"]
     words += [f"{key}={','.join(values)}" if any(values) else key for key, values in command.items()]
-    words += [f"runs_dir={runs_dir}"] if runs_dir else []
-    return f"python -m tasks.run -m {shlex.join(words)}"
+    return f"python -m tasks.run -m {shlex.join([*words, *where])}"

@@ -8,6 +8,7 @@ from pathlib import Path
 from results.analysis.aggregate import Selection, arm_settings, settings_of
 from results.analysis.names import default_pair, load_names
 from results.records.collect import Collection, collect
+from results.records.sweep_manifest import TypedPlaces, typed_places
 
 DEFAULT_RUNS = Path("results", "runs")
 PUBLISHED = Path(__file__).parents[1] / "published"
@@ -68,7 +69,8 @@ def choose(options: argparse.Namespace, best_of: int | None = None) -> Chosen:
     folders, runs_dir = folders_of(options)
     first, second = map(_in_order, options.compare or default_pair())
     collection = collect(folders)
-    selection = Selection(options.data, options.include_limited, runs_dir, (first, second), best_of)
+    places = places_of(options)
+    selection = Selection(options.data, options.include_limited, runs_dir, (first, second), best_of, places)
     return Chosen(folders, collection, selection, _mistake(collection, (first, second)))
 
 
@@ -82,6 +84,12 @@ def folders_of(options: argparse.Namespace) -> tuple[list[Path], Path | None]:
     """The folders to read, and the one for suggested commands, if not the default."""
     folders = [Path(folder) for folder in options.runs] + ([PUBLISHED] if options.published else [])
     return folders or [DEFAULT_RUNS], Path(options.runs[0]) if len(options.runs) == 1 else None
+
+
+def places_of(options: argparse.Namespace) -> TypedPlaces:
+    """Where the user has configs and data, for suggested commands; not with published runs, made elsewhere."""
+    runs_dir = folders_of(options)[1] or DEFAULT_RUNS
+    return TypedPlaces() if options.published else typed_places(runs_dir)
 
 
 def _mistake(collection: Collection, compared: tuple[str, str]) -> str:

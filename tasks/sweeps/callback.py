@@ -242,11 +242,17 @@ def manifest_of(config: DictConfig, configs: Mapping[str, RunConfig | str]) -> M
     digest = hashlib.sha256("\n".join(identity.title for identity in identities).encode()).hexdigest()[:8]
     return Manifest(
         name=sweep_name(config.hydra.runtime.choices.get("experiment") or f"sweep-{digest}"),
-        command=shlex.join(["python", "-m", "tasks.run", "-m", *config.hydra.overrides.task]),
+        command=shlex.join(["python", "-m", "tasks.run", "-m", *_config_dir(config), *config.hydra.overrides.task]),
         runs=identities,
         refused=[f"{overrides}: {found}" for overrides, found in configs.items() if not isinstance(found, RunConfig)],
         started_at=timestamp(),
     )
+
+
+def _config_dir(config: DictConfig) -> list[str]:
+    """The option --config-dir as it was typed, but for its folder, which is absolute here."""
+    typed = [source.path for source in config.hydra.runtime.config_sources if source.provider == "command-line"]
+    return [word for path in typed for word in ("--config-dir", path)]
 
 
 def nothing_left(configs: Mapping[str, RunConfig | str]) -> bool:

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+import shlex
 import signal
 import time
 from pathlib import Path
@@ -19,6 +20,7 @@ from results.breakdown.group_files import groups_path, read_groups
 from results.records.example_scores import read_predictions
 from results.records.identity import PREDICTIONS_NAME, Identity, record_path
 from results.records.record import read_record
+from results.records.sweep_manifest import read_manifests
 from results.table import main as table
 from tasks.data.datasets import DataSource
 from tasks.training.peak_memory import PROCESS, peak_mb
@@ -47,6 +49,12 @@ class TestFinishedRun:
             assert re.search(
                 rf"^mine ner {arm} seed 1 +f1: dev .*, test .* s  [12] of 2 done", finished.err, re.MULTILINE
             )
+
+    def test_the_list_of_the_sweep_has_the_whole_command(self, place, finished):
+        (manifest,), _ = read_manifests(finished.runs)
+        words = shlex.split(manifest.command)
+        assert words[:6] == ["python", "-m", "tasks.run", "-m", "--config-dir", str(place.config)]
+        assert f"data_dir={place.data}" in words
 
     def test_the_record_audits_the_number(self, place, finished):
         record = read_record(path_of(finished.runs, "elmo_tiny"))

@@ -1,0 +1,43 @@
+"""Commands that fill empty cells find the configs and data that the user's sweeps were typed with."""
+
+import pytest
+
+from results.records.identity import Identity
+from results.records.sweep_manifest import Manifest, write_manifest
+from tests.results.making import make_record, run_table, save
+
+
+@pytest.fixture
+def runs(tmp_path):
+    folder = tmp_path / "runs"
+    for day, words in enumerate(
+        ["data=paper data_dir=old seed=1", "--config-dir 'my configs' data=paper data_dir=corpora seed=1", "seed=1"]
+    ):
+        identity = Identity("paper", "ner", "glove", day + 1, {})
+        command = f"python -m tasks.run -m {words}"
+        write_manifest(folder, Manifest(f"sweep-{day}", command, [identity], started_at=f"2026-11-0{day + 1}"))
+    return folder
+
+
+def test_in_the_table_of_all_runs(runs, capsys):
+    save(runs, make_record(90.0))
+    save(runs, make_record(60.0, data="mini"))
+    _, out, _ = run_table(capsys, "--runs", runs, "--wide")
+    commands = [line.split(" --config-dir ")[1] for line in out.splitlines() if "features=elmo" in line]
+    assert commands == [f"'my configs' data_dir=corpora runs_dir={runs}", f"'my configs' runs_dir={runs}"]
+
+
+@pytest.mark.parametrize("filled", [True, False])
+def test_in_the_table_of_an_experiment(runs, capsys, filled):
+    if filled:
+        save(runs, make_record(90.0))
+    _, out, _ = run_table(capsys, "--runs", runs, "--experiment", "table1_paper", "task=ner")
+    commands = [line for line in out.splitlines() if "python -m tasks.run -m experiment=table1_paper" in line]
+    assert commands
+    for command in commands:
+        assert command.endswith(f" --config-dir 'my configs' data_dir=corpora runs_dir={runs}")
+
+
+def test_published_runs_were_made_elsewhere(runs, capsys):
+    _, out, _ = run_table(capsys, "--runs", runs, "--published", "--experiment", "figure2")
+    assert "my configs" not in out
