@@ -1,16 +1,13 @@
-"""The overlap of SQuAD's paragraphs with a text, and scores by it, on a file written here."""
+"""The overlap of SQuAD's paragraphs with a text, on a file written here."""
 
 import json
 
 import pytest
 
 from results.breakdown.group_files import groups_path, read_groups
-from results.records.identity import EXAMPLES_NAME
-from results.records.record import write_examples
 from tasks.data.datasets import DataConfig, DataSource
 from tasks.interface import SPLITS
 from tasks.squad.overlap import main
-from tests.results.making import make_record, save
 
 SEEN = "The harbour of Elmsworth was dug by hand in 1811, and it silted up within a generation."
 CLEAN = "Nothing of this paragraph stands anywhere else, which is all that it has to offer."
@@ -33,12 +30,6 @@ def files(tmp_path):
     return tmp_path
 
 
-def save_run(runs, features, seed, scores):
-    record = make_record(sum(scores) / len(scores), data="other", task="squad", features=features, seed=seed)
-    path = save(runs, record).with_name(EXAMPLES_NAME)
-    write_examples(path, record.fingerprint, [{"em": 0.0, "f1": score} for score in scores])
-
-
 def test_paragraphs_and_articles_that_overlap(files, capsys):
     assert main([str(files / "dev.json"), str(files / "text.txt")]) == 0
     first, second = capsys.readouterr().out.splitlines()
@@ -55,29 +46,6 @@ def test_questions_are_kept_as_kinds(files, capsys):
     assert list(known.groups["pretraining_text"].labels) == ["overlaps", "clean"]
     assert known.groups["pretraining_text"].of == "00111111"
     assert capsys.readouterr().out.splitlines()[2] == str(groups_path(files / "runs", "squad", test))
-
-
-def test_scores_on_clean_and_overlapping_questions(files, capsys):
-    """The two questions of the paragraph that overlaps gain 40 points, the other six gain 10."""
-    for seed in (1, 2, 3):
-        save_run(files / "runs", "glove", seed, [50.0] * 8)
-        save_run(files / "runs", "elmo", seed, [90.0] * 2 + [60.0] * 6)
-    command = [str(files / "dev.json"), str(files / "text.txt"), "--records", str(files / "runs")]
-    assert main(command) == 0
-    clean, overlapping, whole, _ = capsys.readouterr().out.splitlines()[2:]
-    assert clean.startswith("clean: 6 questions of 2 articles, glove 50.00 (3), elmo 60.00 (3), gain +10.00 (")
-    assert "errors removed 20.0 %" in clean
-    assert overlapping.startswith(
-        "overlapping: 2 questions of 1 articles, glove 50.00 (3), elmo 90.00 (3), gain +40.00"
-    )
-    assert "errors removed 80.0 %" in overlapping
-    assert whole.startswith("all: 8 questions of 2 articles, glove 50.00 (3), elmo 67.50 (3), gain +17.50 (")
-
-
-def test_runs_that_are_not_there(files, capsys):
-    save_run(files / "runs", "glove", 1, [50.0] * 8)
-    assert main([str(files / "dev.json"), str(files / "text.txt"), "--records", str(files / "runs")]) == 1
-    assert "expected finished SQuAD runs of features=elmo on these 8 questions" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
