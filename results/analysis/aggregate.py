@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from results.analysis.names import default_pair, place, recomputed
+from results.analysis.names import arm_title, default_pair, place, recomputed, task_title
 from results.analysis.paper_scores import load_paper
 from results.analysis.row_warnings import row_warnings
 from results.analysis.rows import MINI, Group, Summary, TableRow, column_order, comparable_parts
@@ -88,7 +88,9 @@ def _row(
         groups += (cell_groups := groups_of(cell))
         if len(cell_groups) > 1:
             keys = sorted({k for g in cell_groups for k in differences(cell_groups[0].parts, g.parts)})
-            text = f"{data} {task} {cell_groups[0].features}: runs that differ in {', '.join(keys)} are not averaged"
+            first = cell_groups[0].records[0]
+            where = f"{task_title(data, task, first)}, {arm_title(first.identity.features, first)}"
+            text = f"{where}: runs that differ in {', '.join(keys)} are not averaged"
             findings.append(Finding("note", text, wrong=True, row=key))
     groups = [_as_compared(group, compared) for group in groups]
     # Plain runs have an empty label and come first.
@@ -99,7 +101,7 @@ def _row(
     wanted = [setting for name in compared for setting in arm_settings(name)[1]]
     findings += [Finding("note", text, wrong, row=key) for text, wrong in row_warnings(row, wanted)]
     if running := sum(item.record.status == "running" for item in found):
-        findings.append(Finding("note", f"{data} {task}: {running} running", wrong=False, row=key))
+        findings.append(Finding("note", f"{task_title(data, task)}: {running} running", wrong=False, row=key))
     return row
 
 

@@ -3,6 +3,8 @@
 from collections import defaultdict
 from collections.abc import Collection
 
+from results.analysis.names import arm_title
+from results.analysis.panels import Panel
 from results.analysis.rows import WARNED, TableRow
 from results.records.identity import Parts, differences, flattened
 from results.records.record import RunRecord
@@ -21,7 +23,7 @@ def row_warnings(row: TableRow, wanted: Collection[str] = ()) -> list[tuple[str,
     """
     warnings = []
     for group in row.groups:
-        where = f"{row.data} {row.task} {group.name}"
+        where = f"{Panel(row, group.label).title}, {arm_title(group.features, group.records[0])}"
         seeds: dict[str, dict[str, None]] = defaultdict(dict)  # a set in order: folds share a seed
         dirty: dict[str, None] = {}
         for record in group.runs:
@@ -40,7 +42,7 @@ def row_warnings(row: TableRow, wanted: Collection[str] = ()) -> list[tuple[str,
         first, second = (row.group(features, label) for features in row.compared)
         if first and second:
             keys, wrong = _arm_differences(first.records[0], second.records[0], wanted)
-            where, names = f"{row.data} {row.task} {label}".rstrip(), " and ".join(row.compared)
+            where, names = Panel(row, label).title, " and ".join(map(arm_title, row.compared))
             warnings += [(f"{where}: {names}: arms differ in {', '.join(keys)}", wrong)] * bool(keys)
     return warnings
 

@@ -15,7 +15,7 @@ from results.records.experiment_file import load_experiment
 from results.records.printing import write
 from results.report.blocks import CHARTS, TaskBlock, blocks_of, layers_of_all, main_figures
 from results.report.example_browser import example_parts
-from results.report.experiments import paper_tables, table_efficiencies, table_parts
+from results.report.experiments import is_shown, paper_tables, table_efficiencies, table_parts
 from results.report.explorer import FILE, explorer, read_senses
 from results.report.figures import MOST_PANELS, Figure, joined
 from results.report.image_files import can_paint, write_images
@@ -64,7 +64,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     blocks = blocks_of(summary, known_sizes, chosen.collection.found)
     try:
         examples = example_parts(summary, chosen.collection.found)
-        parts = [*examples, *table_parts(tables, layers), *_senses(options)]
+        others = [table for table in tables if not is_shown(table, summary)]
+        parts = [*examples, *table_parts(others, layers), *_senses(options)]
         about = _about(chosen, options.out)
         _write_page(options.out, page(summary, figures, blocks, parts, about), summary)
         if options.figures is not None:

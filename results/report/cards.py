@@ -78,17 +78,25 @@ def _run_title(record: RunRecord) -> str:
 def _run_card(item: FoundRecord) -> str:
     record = item.record
     lines = "\n".join(f"{key}={shown(value)}" for key, value in sorted(flattened(record.config).items()))
+    hashed = flattened({key: value for key, value in record.fingerprinted.items() if key != "settings"})
+    # Hashes are not shortened, so that they can be compared.
+    found = "\n".join(f"{key}={v if isinstance(v, str) else shown(v)}" for key, v in hashed.items() if v is not None)
     facts = "".join(f"<dt>{escape(key)}</dt><dd>{escape(value)}</dd>" for key, value in _facts(item))
     return (
         f'<details class="run"><summary>{_run_title(record)}</summary>'
-        f"<dl>{facts}</dl><details><summary>Configuration</summary><pre>{escape(lines)}</pre></details></details>"
+        f"<dl>{facts}</dl><details><summary>Configuration</summary><pre>{escape(lines)}</pre></details>"
+        f"<details><summary>Hashes and recipes</summary><pre>{escape(found)}</pre></details></details>"
     )
 
 
 def _facts(item: FoundRecord) -> list[tuple[str, str]]:
     """What is needed to audit a score; unknown facts are left out."""
     record, environment = item.record, item.record.environment
-    scores = [f"{split} {name} {score:.2f}" for split, own in record.scores.items() for name, score in own.items()]
+    scores = [
+        f"{split} {metric_title(name, record)} {score:.2f}"
+        for split, own in record.scores.items()
+        for name, score in own.items()
+    ]
     facts: list[tuple[str, str | None]] = [
         ("scores", ", ".join(scores)),
         ("time", None if record.seconds is None else duration(record.seconds)),
@@ -105,8 +113,5 @@ def _facts(item: FoundRecord) -> list[tuple[str, str]]:
             ("device", f"{environment.device}, threads {environment.threads}, {environment.platform}"),
             ("versions", f"Python {environment.python}, {versions}"),
         ]
-    hashed = flattened(record.fingerprinted)
-    # Hashes are not shortened, so that they can be compared.
-    facts += [(key, v if isinstance(v, str) else shown(v)) for key, v in hashed.items() if v is not None]
     facts += [("fingerprint", record.fingerprint), ("record", str(item.path))]
     return [(key, value) for key, value in facts if value]

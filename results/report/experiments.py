@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from html import escape
 
-from results.analysis.panels import Efficiency, efficiency
-from results.analysis.rows import TableRow
+from results.analysis.panels import Efficiency, efficiency, panels_of
+from results.analysis.rows import Summary, TableRow
 from results.records.collect import Collection
 from results.records.experiment_file import load_experiment
 from results.report.figures import Figure
@@ -33,6 +33,19 @@ def paper_tables(collection: Collection, data: Sequence[str] = ()) -> list[Exper
     return found
 
 
+def is_shown(table: ExperimentTable, summary: Summary) -> bool:
+    """Whether the page's table of scores has all that this one says."""
+    shown = {
+        record.fingerprint
+        for row in summary.rows
+        for panel in panels_of(row)[0]
+        for group in panel.groups
+        for record in group.records
+    }
+    runs = [record.fingerprint for line in table.lines for group in line.runs.groups for record in group.records]
+    return table.compared == summary.compared and shown.issuperset(runs)
+
+
 def table_efficiencies(table: ExperimentTable) -> list[Efficiency]:
     """Scores by training set size, one for each task of which the table has several sizes.
 
@@ -51,7 +64,8 @@ def table_parts(tables: Sequence[ExperimentTable], layers: Figure | None) -> lis
     for number, table in enumerate(tables):
         (sheet,), notes = experiment_page(table, with_intervals=True)
         items = "".join(f"<li>{escape(line)}</li>" for _, own in notes for line in own)
-        html = f'{_table(sheet)}<details><summary>Notes</summary><ul class="notes">{items}</ul></details>'
+        sheet = replace(sheet, title=sheet.title.removeprefix(f"{table.title}: ").capitalize())  # the heading has it
+        html = f'{_table(sheet, table.title)}<details><summary>Notes</summary><ul class="notes">{items}</ul></details>'
         tasks = {line.runs.task for line in table.lines}
         if len(tasks) == 1:
             parts.append(PagePart(f"paper-{number}", table.title, html, tasks.pop()))
@@ -59,12 +73,14 @@ def table_parts(tables: Sequence[ExperimentTable], layers: Figure | None) -> lis
             together += f"<h3>{escape(table.title)}</h3>{html}"
     if layers:
         caption = f"<figcaption>{escape(layers.caption)}</figcaption>"
-        together += f'<h3>{escape(layers.title)}</h3><figure class="card">{inline_svg(layers)}{caption}</figure>'
-    return [*parts, PagePart("paper", "The paper's tables", together)] if together else parts
+        figure = f'<figure class="card">{inline_svg(layers)}{caption}</figure>'
+        together += f'<h3>{escape(layers.title)}</h3><div class="figures">{figure}</div>'
+    return [*parts, PagePart("paper", "The paper's tables and figures", together)] if together else parts
 
 
-def _table(sheet: Sheet) -> str:
-    headers = [escape(header.replace("\n", " ")) for header, _ in sheet.columns]
+def _table(sheet: Sheet, name: str) -> str:
+    """The sheet as HTML, in a frame that the keyboard can scroll."""
+    headers = [escape(header.replace("\n", " ").replace("_", " ")) for header, _ in sheet.columns]
     rows = []
     for line in sheet.lines:
         first, *cells = map(escape, line)
@@ -74,7 +90,8 @@ def _table(sheet: Sheet) -> str:
         )
         rows.append(f'<tr><th scope="row">{first}</th>{body}</tr>')
     head = "".join(f'<th scope="col">{header}</th>' for header in headers)
-    return (
-        f'<div class="scores"><table><caption>{escape(sheet.title)}</caption><thead><tr>{head}</tr></thead>'
-        f"<tbody>{''.join(rows)}</tbody></table></div>"
+    table = (
+        f"<table><caption>{escape(sheet.title)}</caption><thead><tr>{head}</tr></thead>"
+        f"<tbody>{''.join(rows)}</tbody></table>"
     )
+    return f'<div class="scores" tabindex="0" role="region" aria-label="{escape(name)}">{table}</div>'

@@ -9,12 +9,20 @@ from html import escape
 from pathlib import Path
 
 from elmo.common.files import read_json
+from results.analysis.names import Shape
 from results.records.typed_json import decode
 from results.report.figures import WIDTH, Dot, Figure, Label, Mark, Scale, fitted, text_width
 from results.report.svg import inline_svg
 
 FILE = "senses.json"
-COLOURS = ("blue", "orange", "green", "violet", "red", "grey")
+LOOKS: Sequence[tuple[str, Shape]] = (
+    ("blue", "circle"),
+    ("orange", "square"),
+    ("green", "triangle"),
+    ("violet", "diamond"),
+    ("red", "circle"),
+    ("grey", "square"),
+)
 HEIGHT, TOP, SIDE = 300.0, 40.0, 14.0
 SPLIT = 250.0  # where the part of static vectors begins
 
@@ -104,16 +112,16 @@ def explorer(senses: Senses) -> str:
 def word_figure(word: ShownWord) -> Figure:
     """The uses of a word in two dimensions, and the point of static vectors with its neighbours."""
     across, down = Scale(-1, 1, SIDE, SPLIT - SIDE), Scale(-1, 1, HEIGHT - SIDE, TOP + SIDE)
-    colour_of = {sense: COLOURS[i % len(COLOURS)] for i, sense in enumerate(word.senses)}
+    look_of = {sense: LOOKS[i % len(LOOKS)] for i, sense in enumerate(word.senses)}
     marks: list[Mark] = []
     x = 0.0
-    for sense, colour in colour_of.items():
-        marks += [Dot(x + 5, 10, colour, radius=4.5), Label(x + 14, 14, sense, "ink", 12)]
+    for sense, look in look_of.items():
+        marks += [Dot(x + 5, 10, *look, radius=4.5), Label(x + 14, 14, sense, "ink", 12)]
         x += 24 + text_width(sense)
     for use in sorted(word.uses, key=lambda use: use.known):  # those with a sense of their own on top
-        look = (5.0, 0.9) if use.known else (3.0, 0.6)
+        look, radius = look_of.get(use.sense, ("grey", "circle")), 5.0 if use.known else 3.0
         title = use.text.replace("*", "") if not use.sense else f"{use.text.replace('*', '')} ({use.sense})"
-        marks.append(Dot(across.at(use.x), down.at(use.y), colour_of.get(use.sense, "grey"), "circle", *look, title))
+        marks.append(Dot(across.at(use.x), down.at(use.y), *look, radius, title=title))
     middle = (SPLIT + WIDTH) / 2
     marks.append(Label(across.start, TOP, f"biLM, {len(word.uses)} uses", "muted", 11))
     marks.append(Label(middle, TOP, "static vectors, one point", "muted", 11, "middle"))
@@ -122,9 +130,10 @@ def word_figure(word: ShownWord) -> Figure:
         room = WIDTH - SPLIT - 4
         marks.append(Label(middle, TOP + 72 + 20 * line, fitted(near, room), "muted", 12, "middle"))
     name = f"senses-{word.word}" if word.word.isascii() and word.word.isalnum() else "senses"
-    return Figure(
-        name, f"Uses of {word.word}", f"{word.summary}. Below the other point: its nearest words.", HEIGHT, marks
-    )
+    caption = f"{word.summary}. Below the other point: its nearest words."
+    counts = [f"{sum(use.sense == sense for use in word.uses)} {sense}" for sense in word.senses]
+    numbers = f"{len(word.uses)} uses: {', '.join(counts)}. Static vectors are nearest to {', '.join(word.static)}."
+    return Figure(name, f"Uses of {word.word}", caption, HEIGHT, marks, numbers=numbers)
 
 
 def _uses(word: ShownWord) -> str:

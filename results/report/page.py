@@ -195,6 +195,7 @@ def _bar(summary: Summary, tasks: Mapping[str, _Task]) -> str:
 def _scores(summary: Summary, tasks: Mapping[str, _Task], about: PageInfo) -> str:
     """The table, the table of other settings on demand, and how the numbers were computed."""
     first, others = split_panels(summary.rows)
+    first = sorted(first, key=lambda panel: panel.row.pair(panel.label) is None)  # what has no gain comes last
     anchors = {id(block.panel.row): (task, anchor) for task in tasks.values() for anchor, block in task.blocks.items()}
     links = Links({item.record.fingerprint: item.path for item in about.found}, about.out.resolve().parent)
 

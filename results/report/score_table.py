@@ -7,7 +7,6 @@ from html import escape
 from pathlib import Path
 from urllib.parse import quote
 
-from results.analysis.names import short_title
 from results.analysis.panels import Panel
 from results.analysis.paper_scores import relative_error_cut
 from results.analysis.rows import WARNED, Group, Summary, TableRow
@@ -172,7 +171,7 @@ def _details(panel: Panel, summary: Summary, links: Links) -> str:
         '<div class="wide"><table class="seeds"><caption>Test score of each seed, linked to its record</caption>'
         f'<thead><tr><th scope="col">arm</th>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
     )
-    found = zip(map(short_title, panel.row.compared), verdicts(panel.row, panel.label), strict=True)
+    found = zip([summary.titles[arm] for arm in panel.row.compared], verdicts(panel.row, panel.label), strict=True)
     verdict = "; ".join(f"{name} {own.with_interval}" for name, own in found if own and summary.with_paper)
     paper = f"<p>Against the paper: {escape(verdict)}</p>" if verdict else ""
     commands = "".join(map(command_line, commands_of(groups)))

@@ -98,7 +98,7 @@ def test_check_passes_a_table_that_is_whole(capsys, good):
         (lambda d: save(d, make_record(90.0, seed=2, environment=None)), "several commits"),
         (lambda d: save(d / "b", make_record(90.15, lr=0.5)), "runs that differ in trainer.lr"),
         (lambda d: save(d / "b", make_record(91.15)), "the same run with different scores"),
-        (lambda d: save(d, make_record(92.0, features="elmo", lr=0.5)), "glove and elmo: arms differ in trainer.lr"),
+        (lambda d: save(d, make_record(92.0, features="elmo", lr=0.5)), "GloVe and + ELMo: arms differ in trainer.lr"),
     ],
 )
 def test_check_fails_with_the_reason_and_without_it_the_status_is_0(capsys, good, spoil, reason):
@@ -126,10 +126,10 @@ BILM = {"weights": "small", "places": ["input", "output"], "l2": 0.0}
         (
             {"elmo": {**BILM, "weights": "own", "places": ["input"], "l2": 0.1}, "weights": "cd" * 32},
             1,
-            "elmo and mybilm: arms differ in features.elmo.l2, features.elmo.places",
+            "+ ELMo and mybilm: arms differ in features.elmo.l2, features.elmo.places",
         ),
         ({"elmo": BILM, "dropout": 0.1, "weights": "cd" * 32}, 1, "arms differ in features.dropout"),
-        ({"elmo": {**BILM, "places": ["input"]}}, 0, "elmo and mybilm: arms differ in features.elmo.places"),
+        ({"elmo": {**BILM, "places": ["input"]}}, 0, "+ ELMo and mybilm: arms differ in features.elmo.places"),
         ({"elmo": None, "dropout": 0.1, "weights": None}, 0, None),
     ],
     ids=["other weights", "and other settings", "and another dropout", "other settings alone", "no biLM at all"],
@@ -153,7 +153,7 @@ def test_a_warning_of_the_features_marks_their_scores_and_is_printed(capsys, goo
     status, out, _ = run_table(capsys, "--runs", good, "--check")
     assert status == 0
     assert "95.00 (1)‡" in out
-    assert "paper ner transformer: ‡ read this" in out
+    assert "NER, CoNLL-2003, transformer: ‡ read this" in out
     assert "92.22 (1)‡" not in out
 
 

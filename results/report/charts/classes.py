@@ -103,6 +103,7 @@ def _gain_lines(gains: Mapping[str, Sequence[_Gain]], axis: str, arm: Arm) -> tu
             y += 18
             marks.append(Label(LEFT, y, name, "ink", 12, bold=True))
         for gain in own:
+            marks.append(ChartLine([(scale.at(0), y + 19), (scale.at(0), y + 29)], "muted", 1.5))
             room = RIGHT - LEFT - text_width(gain.text, 11) - 8
             marks.append(Label(LEFT, y + 16, fitted(gain.name, room, 11), "ink", 11))
             marks.append(Label(RIGHT, y + 16, gain.text, "ink" if gain.sure else "muted", 11, "end", gain.sure))
@@ -113,8 +114,7 @@ def _gain_lines(gains: Mapping[str, Sequence[_Gain]], axis: str, arm: Arm) -> tu
             marks.append(Dot(scale.at(gain.value), y + 24, arm.colour, arm.shape, 4.0, title=gain.numbers))
             y += 30
         y += 6
-    zero = ChartLine([(scale.at(0), 0), (scale.at(0), y)], "muted", 1)
-    return y + BELOW, [*vertical_ticks(scale, 0, y, axis), zero, *marks]
+    return y + BELOW, [*vertical_ticks(scale, 0, y, axis), *marks]
 
 
 def per_class(panel: Panel, arms: Arms) -> Figure | None:
@@ -164,7 +164,8 @@ def confusion_difference(panel: Panel, arms: Arms) -> Figure | None:
             change = 100 * (after[i][j] - before[i][j])
             better = (change > 0) == (i == j)
             text = f"{name} taken for {other}: {before[i][j]:.1%} to {after[i][j]:.1%}"
-            line.append(_Cell(f"{change:+.0f}", text, "blue" if better else "orange", min(abs(change) / 20, 1.0)))
+            shown = "0" if abs(change) < 0.5 else f"{change:+.0f}"
+            line.append(_Cell(shown, text, "blue" if better else "orange", min(abs(change) / 20, 1.0)))
             numbers.append(f"{name} as {other} {change:+.1f}")
         cells.append(line)
     first, second = (arms[group.features] for group in pair)

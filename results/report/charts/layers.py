@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from results.analysis.panels import Panel, layer_name, mixes
 from results.analysis.rows import Group
 from results.report.charts.axes import LEFT, RIGHT, Arms, legend_of
-from results.report.figures import Box, ChartLine, Figure, Label, Mark, Scale, fitted, text_width
+from results.report.figures import Box, ChartLine, Dot, Figure, Label, Mark, Scale, fitted, text_width
 
 
 def layer_weights(panel: Panel, arms: Arms) -> Figure | None:
@@ -38,6 +38,7 @@ def layer_weights(panel: Panel, arms: Arms) -> Figure | None:
                 mean = sum(each) / len(each)
                 title = f"{arm.title}, {place}, {layer_name(layer, layers)}: {mean:.3f}"
                 numbers.append(f"{arm.title}, {place}, {layer_name(layer, layers)}: {mean:.2f}")
+                marks.append(Dot(84, y + 5, arm.colour, arm.shape, 3.5, arm=arm.features))
                 marks.append(Box(92, y, scale.at(mean) - 92, 10, arm.colour, 1.0, title, arm.features))
                 ends = (scale.at(min(each)), y + 5), (scale.at(max(each)), y + 5)
                 if len(each) > 1:

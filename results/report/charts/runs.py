@@ -82,7 +82,8 @@ def learning_curves(panel: Panel, arms: Arms) -> Figure | None:
                     [(epochs.at(x), scores.at(end(own))) for x, own in found] for end in (max, min)
                 ]
                 band = [*ends[0], *reversed(ends[1])]
-                marks.append(Area(band, arm.colour, 0.18, f"{arm.title}: range of the runs", arm.features))
+                marks.append(Area(band, arm.colour, 0.15, f"{arm.title}: range of the runs", arm.features))
+                marks += [ChartLine(end, arm.colour, 0.6, arm=arm.features) for end in ends]
         for record in group.runs:
             if own := curve(record):
                 epoch, best = max(own, key=lambda point: point[1])
@@ -123,7 +124,7 @@ def sample_efficiency(sizes: Efficiency, arms: Arms) -> Figure:
         for size, group in points:
             for score in group.scores:
                 title, place = f"{arm.title}: {score:.2f}", (across.at(size), scale.at(score))
-                marks.append(Dot(*place, arm.colour, "circle", 2, 0.5, title, arm=arm.features))
+                marks.append(Dot(*place, arm.colour, "circle", 2, title=title, arm=arm.features))
             title = f"{arm.title}, {texts[size]}: {group.mean:.2f} ({len(group.records)} seeds)"
             place = across.at(size), scale.at(group.mean)
             marks.append(Dot(*place, arm.colour, arm.shape, 4.5, title=title, arm=arm.features))

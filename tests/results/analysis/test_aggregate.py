@@ -98,7 +98,9 @@ def test_runs_that_differ_in_more_than_the_seed_are_never_averaged(tmp_path, cha
     assert row.group("elmo") is None
     assert row.gain() is None
     key = name.split()[1].split("=")[0]
-    assert texts(summary, "note", wrong=True) == [f"paper ner elmo: runs that differ in {key} are not averaged"]
+    assert texts(summary, "note", wrong=True) == [
+        f"NER, CoNLL-2003, + ELMo: runs that differ in {key} are not averaged"
+    ]
     assert texts(summary, "empty") == []  # there are runs: the cell is contested, not empty
 
 
@@ -107,7 +109,9 @@ def test_one_identity_with_two_fingerprints_is_reported(tmp_path):
     save(tmp_path / "b", make_record(91.0, lr=0.002))
     summary = summary_of(tmp_path)
     assert [g.name for g in only_row(summary).groups] == ["glove trainer.lr=0.001", "glove trainer.lr=0.002"]
-    assert texts(summary, "note", wrong=True) == ["paper ner glove: runs that differ in trainer.lr are not averaged"]
+    assert texts(summary, "note", wrong=True) == [
+        "NER, CoNLL-2003, GloVe: runs that differ in trainer.lr are not averaged"
+    ]
 
 
 def test_values_that_read_alike_still_get_names_of_their_own(tmp_path):
@@ -164,15 +168,17 @@ def test_mixed_commits_and_uncommitted_changes_are_reported(tmp_path):
     save(tmp_path, make_record(90.0, seed=2, environment=other))
     save(tmp_path, make_record(92.0, features="elmo", seed=1, environment=dataclasses.replace(CLEAN, dirty=True)))
     assert texts(summary_of(tmp_path), "note", wrong=True) == [
-        "paper ner glove: one mean over several commits: aaaaaaaaaa (seed 1), bbbbbbbbbb (seed 2)",
-        "paper ner elmo: code with uncommitted changes (seed 1)",
+        "NER, CoNLL-2003, GloVe: one mean over several commits: aaaaaaaaaa (seed 1), bbbbbbbbbb (seed 2)",
+        "NER, CoNLL-2003, + ELMo: code with uncommitted changes (seed 1)",
     ]
 
 
 def test_arms_that_differ_in_more_than_features_are_reported(tmp_path):
     save(tmp_path, make_record(90.0, lr=0.001))
     save(tmp_path, make_record(92.0, features="elmo", lr=0.002))
-    assert texts(summary_of(tmp_path), "note", wrong=True) == ["paper ner: glove and elmo: arms differ in trainer.lr"]
+    assert texts(summary_of(tmp_path), "note", wrong=True) == [
+        "NER, CoNLL-2003: GloVe and + ELMo: arms differ in trainer.lr"
+    ]
 
 
 def test_other_word_vectors_and_weights_are_other_features(tmp_path):

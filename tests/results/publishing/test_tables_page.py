@@ -219,4 +219,4 @@ class TestTables:
         save_run(runs, 55, task="sst5", features="elmo", seed=3, environment=replace(CLEAN, commit="b" * 40))
         self.page(runs, root)
         page = (root / "results" / "tables.md").read_text()
-        assert "## Warnings\n\n- paper sst5 elmo: one mean over several commits" in page
+        assert "## Warnings\n\n- SST-5, + ELMo: one mean over several commits" in page
