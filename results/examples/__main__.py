@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from elmo.common.errors import InputError, command_parser, exit_status
+from elmo.common.files import print_lines
 from results.examples.compare import (
     BOTH_RIGHT,
     BOTH_WRONG,
@@ -21,7 +22,7 @@ from results.examples.compare import (
     read_run,
 )
 from results.examples.differences import Fields, OutputPiece, example_texts, output_lines
-from results.records.printing import write
+from results.records.printing import printable_lines
 
 ALL = "all"
 SHOWN = {outcome.replace(" ", "-"): outcome for outcome in OUTCOMES.values() if outcome != BOTH_RIGHT}
@@ -65,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         wanted = [one for one in comparison.examples if options.show in (ALL, one.outcome.replace(" ", "-"))]
         chosen = wanted[: options.limit or None]
         layout = as_json if options.format == "json" else as_text
-        write(layout(comparison, chosen, len(wanted) - len(chosen)), sys.stdout)
+        print_lines([printable_lines(layout(comparison, chosen, len(wanted) - len(chosen)))])
 
     return exit_status("results.examples", work)
 

@@ -158,7 +158,7 @@ def _kept(run: FoundRecord) -> tuple[list[Prediction], list[Example]]:
         raise InputError(
             f"{folder}: expected {' and '.join(missing)} next to the record, found none; runs of earlier versions, and "
             "published ones whose data do not come with the suite, have no predictions. To make them, run it again in "
-            f"a new folder:\n  {command} runs_dir=DIR"
+            f"a new folder:\n  {command} runs_dir=NEW"
         )
     if len(predictions) != len(scores):
         raise InputError(

@@ -91,7 +91,7 @@ class TestErrors:
         err = self.refused(capsys, old, pair[1])
         assert f"{old}: expected {PREDICTIONS_NAME} next to the record, found none" in err
         command = "python -m tasks.run task=ner data=mini features=glove seed=4 trainer.lr=0.5 threads=2 device=cpu"
-        assert f"\n  {command} runs_dir=DIR\n" in err
+        assert f"\n  {command} runs_dir=NEW\n" in err
 
     def test_other_test_files(self, pair, tmp_path, capsys):
         other = entities_run(tmp_path / "other", FIRST, test="ef" * 32, features="elmo")
