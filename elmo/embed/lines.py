@@ -68,12 +68,16 @@ def batches_in_order(lines: Iterable[InputLine], size: int) -> Iterator[list[Inp
 
 
 def batches_by_length(
-    lines: Iterable[InputLine], size: int, most_tokens: int = TOKENS_AT_ONCE
+    lines: Iterable[InputLine], size: int, most_tokens: int = TOKENS_AT_ONCE, window: int | None = None
 ) -> Iterator[list[InputLine]]:
-    """Batches of similar lengths, of at most `size` lines and `most_tokens` padded tokens (or one long line)."""
-    for window in batches_in_order(lines, size * BATCHES_IN_A_WINDOW):
+    """Batches of similar lengths, of at most `size` lines and `most_tokens` padded tokens (or one long line).
+
+    Lines are sorted within windows of BATCHES_IN_A_WINDOW batches, and of at most `window` lines.
+    """
+    most = size * BATCHES_IN_A_WINDOW
+    for near in batches_in_order(lines, most if window is None else min(most, window)):
         batch: list[InputLine] = []
-        for line in sorted(window, key=lambda line: len(line.words)):
+        for line in sorted(near, key=lambda line: len(line.words)):
             tokens = (len(batch) + 1) * len(line.words)  # the newest line is the longest
             if batch and (len(batch) == size or tokens > most_tokens):
                 yield batch

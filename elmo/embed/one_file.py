@@ -24,6 +24,7 @@ from elmo.embed.output import (
     BYTES_A_FILE,
     BYTES_A_LINE,
     MORE_SPACE,
+    WRITTEN_IN_ORDER,
     open_output,
 )
 from elmo.store.cached_layers import TOKENS_AT_ONCE, TOKENS_AT_ONCE_ON_A_GPU, CachedLayers, require_half_holds
@@ -34,6 +35,9 @@ from elmo.tokeniser import Tokenise
 # A batch has at most --batch-size sentences, and at most as many tokens as the cache embeds at once (or one sentence):
 # memory grows with the tokens. A GPU needs many sentences in parallel to be busy.
 BATCH_SIZE, BATCH_SIZE_ON_A_GPU = 64, 1024
+# Some formats need lines in order, and the layers of a window wait in memory: 2.5 GB here for the original biLM and 25
+# tokens a line, 20 GB for 64 batches of a GPU.
+LINES_THAT_WAIT = 8192
 
 
 def selected(layers: Tensor, choice: str) -> Tensor:
@@ -104,7 +108,8 @@ def embed_file(
     on_cpu = bilm.device.type == "cpu"
     size = settings.batch_size or (BATCH_SIZE if on_cpu or carried else BATCH_SIZE_ON_A_GPU)
     most_tokens = TOKENS_AT_ONCE if on_cpu else TOKENS_AT_ONCE_ON_A_GPU
-    batches = batches_in_order(lines, size) if carried else batches_by_length(lines, size, most_tokens)
+    window = LINES_THAT_WAIT if target.suffix in WRITTEN_IN_ORDER else None
+    batches = batches_in_order(lines, size) if carried else batches_by_length(lines, size, most_tokens, window)
     bilm.remember_words()
     state = CarriedState() if carried else None
     stored = None

@@ -22,7 +22,7 @@ BYTES_A_LINE, BYTES_A_FILE, BYTES_A_BYTE_OF_TEXT = 600, 100_000, 6
 MORE_SPACE = "free some space, or use another disk, --precision float16 or --layers last"
 LINES_IN_A_BATCH = 1024  # of an Arrow file
 LENGTHS = ".lengths.npy"
-PARQUET = ".parquet"
+ARROW, PARQUET = WRITTEN_IN_ORDER = ".arrow", ".parquet"
 
 Values = npt.NDArray[Any]  # (layers, tokens, dim)
 
@@ -194,7 +194,7 @@ def open_output(
     output: VectorFile
     if target.suffix == ".npy":
         output = NpyOutput(partial, target, lengths, layers, dim, precision, pooled)
-    elif target.suffix == ".arrow":
+    elif target.suffix == ARROW:
         output = ArrowOutput(partial, layers, dim, precision, pooled)
     elif target.suffix == PARQUET:
         output = ArrowOutput(partial, layers, dim, precision, pooled, source)

@@ -90,7 +90,7 @@ class TestBilm:
         for name in ("small", *BILMS):
             assert name in str(raised.value)
 
-    @pytest.mark.parametrize("command", ["elmo.embed", "elmo.neighbours"])
+    @pytest.mark.parametrize("command", ["elmo.embed.__main__", "elmo.neighbours"])
     def test_help_lists_the_names(self, command, capsys):
         module = __import__(command, fromlist=["main"])
         with pytest.raises(SystemExit):

@@ -11,7 +11,8 @@ import pytest
 from pyarrow import parquet
 
 from elmo import tokenise
-from elmo.embed import output
+from elmo.bilm.model import Bilm
+from elmo.embed import one_file, output
 from elmo.embed.__main__ import main
 from tests.elmo import naive
 
@@ -96,6 +97,22 @@ def test_parquet_holds_what_arrow_holds_and_the_source(source, weights, tmp_path
     table = parquet.read_table(tmp_path / "out.parquet")
     assert table["source"].to_pylist() == ["in.txt"] * len(TEXTS)
     assert table.drop_columns("source").equals(pa.ipc.open_file(tmp_path / "out.arrow").read_all())
+
+
+@pytest.mark.parametrize(("name", "first"), [("out.parquet", [1, 5]), ("out.arrow", [1, 5]), ("out.npy", [1, 1, 2, 5])])
+def test_few_lines_wait_for_those_before_them(weights, tmp_path, monkeypatch, name, first):
+    """Lines are sorted by length; formats in order keep their layers in memory, so they sort fewer at a time."""
+    (tmp_path / "in.txt").write_text("a b c d e\na\na b\na\n", encoding="utf-8")
+    monkeypatch.setattr(one_file, "LINES_THAT_WAIT", 2)
+    lengths, token_layers = [], Bilm.token_layers
+
+    def recorded(self, sentences, state=None):
+        lengths.append([len(sentence) for sentence in sentences])
+        return token_layers(self, sentences, state)
+
+    monkeypatch.setattr(Bilm, "token_layers", recorded)
+    assert run(tmp_path / "in.txt", tmp_path / name, weights) == 0
+    assert lengths[0] == first
 
 
 def test_a_column_of_a_table(weights, tmp_path):
