@@ -217,6 +217,11 @@ def text_width(text: str, size: float = 12.0) -> float:
     return 0.58 * size * len(text)
 
 
+def tint(strength: float) -> float:
+    """The opacity of a box below a text, for a strength from 0 to 1: low enough to read `ink` on any colour."""
+    return 0.06 + 0.44 * strength
+
+
 def fitted(text: str, width: float, size: float = 12.0) -> str:
     """The text, shortened with an ellipsis if it does not fit."""
     most = max(int(width / (0.58 * size)), 2)

@@ -15,7 +15,7 @@ from results.records.collect import Finding, FoundRecord
 from results.report.blocks import CHARTS, Chart, TaskBlock
 from results.report.cards import counted, failure_cards, run_cards
 from results.report.figures import PALETTE, Figure, arms_of
-from results.report.score_table import Links, Place, score_table
+from results.report.score_table import Links, Place, command_line, score_table
 from results.report.svg import inline_svg, swatch
 from results.tables.cells import TITLES, legend
 
@@ -262,8 +262,13 @@ def _block(block: TaskBlock, level: int) -> str:
             number += f", of which {MOST_FOLDED} here; --figures DIR writes all"
         more = _charts(block.more[:MOST_FOLDED], level, with_settings=True)
         shown += f'<details class="more"><summary>{number}</summary>{more}</details>'
-    notes = "".join(f"<li>{escape(note)}</li>" for note in block.notes)
-    return shown + (f'<ul class="notes">{notes}</ul>' if notes else "")
+    return shown + "".join(map(_note, block.notes))
+
+
+def _note(note: str) -> str:
+    """A note; the command that it may end with can be copied."""
+    text, start, command = note.partition("python -m ")
+    return f'<p class="notes">{escape(text)}</p>{command_line(start + command) if start else ""}'
 
 
 def _charts(charts: Iterable[Chart], level: int, *, with_settings: bool) -> str:

@@ -8,7 +8,7 @@ from results.analysis.panels import Panel, as_stem, class_metric, class_runs, cl
 from results.analysis.rows import Group
 from results.breakdown.gains import Kind
 from results.report.charts.axes import BELOW, LANE, LEFT, RIGHT, Arms, legend_of, vertical_ticks
-from results.report.figures import Arm, Box, ChartLine, Dot, Figure, Label, Mark, fitted, spread, text_width
+from results.report.figures import Arm, Box, ChartLine, Dot, Figure, Label, Mark, fitted, spread, text_width, tint
 
 
 @dataclass(frozen=True)
@@ -230,8 +230,8 @@ def _matrix(names: Sequence[str], cells: Sequence[Sequence[_Cell]]) -> tuple[flo
         y = top + i * height
         marks.append(Label(left - 6, y + height / 2 + 4, fitted(name, left - 8, 11), "muted", 11, "end"))
         for j, own in enumerate(row):
-            strength = 0.06 + 0.5 * own.strength
-            marks.append(Box(left + j * cell + 1, y + 1, cell - 2, height - 2, own.colour, strength, own.title))
+            box = left + j * cell + 1, y + 1, cell - 2, height - 2
+            marks.append(Box(*box, own.colour, tint(own.strength), own.title))
             x = left + (j + 0.5) * cell
             marks.append(Label(x, y + height / 2 + 4, own.text, "ink", 12, "middle", i == j, halo=0))
     return top + height * len(names) + 8, marks

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from results.analysis.panels import Panel, layer_name, mixes
 from results.analysis.rows import Group
 from results.report.charts.axes import LEFT, RIGHT, Arms, legend_of
-from results.report.figures import Box, ChartLine, Dot, Figure, Label, Mark, Scale, fitted, text_width
+from results.report.figures import Box, ChartLine, Dot, Figure, Label, Mark, Scale, fitted, text_width, tint
 
 
 def layer_weights(panel: Panel, arms: Arms) -> Figure | None:
@@ -88,7 +88,7 @@ def layer_map(found: Sequence[tuple[str, Group]]) -> Figure | None:
                 numbers.append(text)
                 text += f", runs {min(each):.3f} to {max(each):.3f}, gamma {gamma:.2f}"
                 x = left + layer * width
-                marks.append(Box(x + 1, y, width - 2, 22, "blue", 0.06 + 0.6 * mean, text))
+                marks.append(Box(x + 1, y, width - 2, 22, "blue", tint(mean), text))
                 bold = mean > 1 / len(runs[0])
                 shown = fitted(f"{mean:.2f}", width, 11)
                 marks.append(Label(x + width / 2, y + 15, shown, "ink", 11, "middle", bold, halo=0))

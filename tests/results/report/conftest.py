@@ -9,8 +9,7 @@ from results.records.record import Mix, RunError, write_examples
 from tests.results.making import make_record, save
 
 
-@pytest.fixture
-def runs(tmp_path):
+def save_runs(folder):
     """Two arms of two seeds with all that a record can hold, two training sizes, and a failed run."""
     for features, right in (("glove", 60), ("elmo", 80)):
         for seed in (1, 2):
@@ -32,9 +31,15 @@ def runs(tmp_path):
                     started_at="2026-11-15T08:00:00+00:00",
                     finished_at="2026-11-15T08:01:01+00:00",
                 )  # fmt: skip
-                path = save(tmp_path / "runs", record)
+                path = save(folder / "runs", record)
                 scores = [{"correct": int(i < score)} for i in range(100)]
                 write_examples(path.with_name(EXAMPLES_NAME), record.fingerprint, scores)
     error = RunError("RuntimeError", "out of memory", ["Traceback", "  File x, line 1", "RuntimeError: out of memory"])
-    save(tmp_path / "runs", make_record(data="mini", task="sst5", features="elmo", seed=9, error=error))
-    return tmp_path / "runs"
+    save(folder / "runs", make_record(data="mini", task="sst5", features="elmo", seed=9, error=error))
+    return folder / "runs"
+
+
+@pytest.fixture
+def runs(tmp_path):
+    """The runs above, for one test."""
+    return save_runs(tmp_path)

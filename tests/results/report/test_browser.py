@@ -60,6 +60,35 @@ def test_the_script_sorts_filters_and_hides_arms(page):
     }
 
 
+def test_on_paper_no_column_is_lost_and_keys_and_copies_work(page):
+    """As on a landscape A4 page with margins of 12 mm, 1032 pixels, by exchanging the media of the styles' rules."""
+    script = """
+      const button = all(".copy")[0];
+      button.closest("details").open = true;
+      all("#search")[0].focus();
+      const outline = page.defaultView.getComputedStyle(all("#search")[0]).outlineWidth;
+      page.defaultView.navigator.clipboard.writeText = undefined;  // as where a browser refuses
+      button.click();
+      const copied = [page.getSelection().toString(), all("[role=status]")[0].textContent];
+      for (const rule of [...page.styleSheets[0].cssRules].filter(e => e.media)) {
+        const media = rule.media.mediaText;
+        rule.media.mediaText = media === "print" ? "all" : media.includes("screen") ? "not all" : media;
+      }
+      const headers = all(".sortable")[0].tHead.rows[0].cells;
+      const cells = all("th, td").filter(e => e.checkVisibility());
+      const lost = cells.filter(e => e.getBoundingClientRect().right > 1032).map(e => e.textContent);
+      return {outline, copied, headers: [...headers].filter(e => e.checkVisibility()).map(e => e.textContent), lost,
+        cells: cells.length, bar: page.defaultView.getComputedStyle(all(".bar")[0]).position};"""
+    seen = look(page, 1032, script=script)
+    assert seen.console == []
+    command, told = seen.found["copied"]
+    assert (command.startswith("python -m tasks.run"), told) == (True, "command selected")
+    assert seen.found["outline"] == "3px"
+    headers = ["task", "GloVe", "+ ELMo", "gain", "p", "errors removed", "paper"]
+    assert (seen.found["headers"], seen.found["lost"], seen.found["bar"]) == (headers, [], "static")
+    assert seen.found["cells"] > 3 * len(headers)
+
+
 @pytest.mark.parametrize(("dark", "widths"), [(False, (390, 820, 1440)), (True, (390,))])
 def test_a_browser_shows_it_on_a_desk_and_on_a_phone(runs, dark, widths):
     long_name = "mixed-" * 12
@@ -69,9 +98,10 @@ def test_a_browser_shows_it_on_a_desk_and_on_a_phone(runs, dark, widths):
     page = runs.parent / "report.html"
     assert main(["--runs", str(runs), "--out", str(page)]) == 0
     for width in widths:
-        seen = look(page, width, dark=dark)
+        opened = 'all("details").forEach(e => { e.open = true; }); return page.documentElement.scrollWidth;'
+        seen = look(page, width, dark=dark, script=opened)
         assert seen.console == []
-        assert (seen.width, seen.too_wide) == (width, [])
+        assert (seen.width, seen.found, seen.too_wide) == (width, width, [])
         assert seen.height > 2000
         assert seen.drawings == page.read_text().count("<svg")
 

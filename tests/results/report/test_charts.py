@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import re
 from xml.etree import ElementTree
 
 import pytest
@@ -9,11 +10,12 @@ import pytest
 from results.analysis.panels import Panel, class_metric, class_scores, confusion, curve, efficiencies, mixes, panels_of
 from results.analysis.rows import Group, TableRow
 from results.records.record import Mix
-from results.report.charts.classes import confusion_matrix, per_class
+from results.report.charts.classes import class_differences, confusion_difference, confusion_matrix, per_class
 from results.report.charts.layers import layer_map, layer_weights
 from results.report.charts.runs import learning_curves, sample_efficiency, seed_scatter
 from results.report.figures import (
     PALETTE,
+    Area,
     Box,
     ChartLine,
     Dot,
@@ -23,9 +25,12 @@ from results.report.figures import (
     fitted,
     joined,
     shown_tick,
+    tint,
+    with_legend,
     with_title,
 )
-from results.report.svg import inline_svg, standalone_svg
+from results.report.page import STYLE
+from results.report.svg import inline_svg, standalone_svg, swatch
 from tests.results.making import make_record
 
 ARMS = arms_of({"glove": "glove", "elmo": "elmo"})
@@ -238,20 +243,38 @@ def test_svg_is_well_formed_and_escaped():
     assert all(math.isfinite(x) for x in coordinates)
 
 
-def luminance(colour):
+def shares_of(colour):
+    return [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+
+
+def contrast(*colours):
     """By the definition of WCAG 2."""
-    shares = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    red, green, blue = (s / 12.92 if s <= 0.03928 else ((s + 0.055) / 1.055) ** 2.4 for s in shares)
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+    lights = []
+    for shares in colours:
+        red, green, blue = (s / 12.92 if s <= 0.03928 else ((s + 0.055) / 1.055) ** 2.4 for s in shares)
+        lights.append(0.2126 * red + 0.7152 * green + 0.0722 * blue)
+    return (max(lights) + 0.05) / (min(lights) + 0.05)
 
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_marks_and_text_stand_out_from_the_background(dark):
-    background = luminance(PALETTE["card"][dark])
-    for name, pair in PALETTE.items():
-        low, high = sorted([luminance(pair[dark]), background])
-        if name not in ("card", "grid"):  # faint lines say nothing that numbers do not say
-            assert (high + 0.05) / (low + 0.05) >= (4.5 if name in ("ink", "muted") else 3), name
+    own = [
+        dict(re.findall(r"--(\w+): (#\w{6});", line)) for line in STYLE.read_text().splitlines() if ":root {" in line
+    ]
+    colours = {name: pair[dark] for name, pair in PALETTE.items()} | own[dark]
+    assert {"page", "line", "edge", "code", "bad"} <= colours.keys()
+    colours = {name: shares_of(colour) for name, colour in colours.items()}
+    backgrounds = {name: colours.pop(name) for name in ("page", "card", "code")}
+    del colours["grid"], colours["line"]  # faint lines say nothing that numbers do not say
+    for name, colour in colours.items():
+        for place in ("page", "card"):
+            lowest = 4.5 if name in ("ink", "muted", "bad", "blue") else 3  # blue is the colour of links
+            assert contrast(colour, backgrounds[place]) >= lowest, (name, place)
+    assert contrast(colours["ink"], backgrounds["code"]) >= 4.5
+    for name in PALETTE.keys() & colours.keys() - {"ink", "muted"}:
+        mixed = zip(colours[name], backgrounds["card"], strict=True)
+        cell = [tint(1) * colour + (1 - tint(1)) * below for colour, below in mixed]
+        assert contrast(colours["ink"], cell) >= 4.5, f"text on {name}"
 
 
 def test_axes_have_labels():
@@ -286,3 +309,74 @@ def test_panels_of_one_figure_have_letters_and_places_of_their_own():
     assert max(dot.x for dot in dots) < figure.width
     assert max(dot.y for dot in dots) < figure.height
     assert joined([single] * 4, "seeds", "").width < figure.width, "two in a line"
+
+
+def test_curves_are_means_with_the_range_of_the_runs():
+    """Of three runs, one stopped after epoch 2: means 20 and 40, worked out by hand, within 10..30 and 30..50."""
+    curves = [[10, 40, 99], [20, 30, 90], [30, 50]]
+    elmo = group("elmo", 1.0, 2.0, 3.0)
+    epochs = [[{"epoch": i, "f1": y} for i, y in enumerate(own, start=1)] for own in curves]
+    records = [dataclasses.replace(r, epochs=own) for r, own in zip(elmo.records, epochs, strict=True)]
+    elmo = dataclasses.replace(elmo, records=records)
+    figure = learning_curves(Panel(row(elmo)), ARMS)
+    (band,), (line,) = marks(figure, Area), [line for line in marks(figure, ChartLine) if line.title]
+    ticks = {label.text: label.y - 4 for label in marks(figure, Label) if label.text in ("20", "80")}
+    score = Scale(-ticks["20"], -ticks["80"], 20, 80)  # y is downwards
+    assert [score.at(-y) for _, y in line.points] == pytest.approx([20, 40])
+    assert [score.at(-y) for _, y in band.points] == pytest.approx([30, 50, 30, 10]), "there above, back below"
+    assert [score.at(-dot.y) for dot in marks(figure, Dot)] == pytest.approx([99, 90, 50])
+    assert figure.numbers == "elmo: best mean 40.00 in epoch 2."
+    assert {mark.arm for mark in (band, line, *marks(figure, Dot))} == {"elmo"}
+
+
+def test_lines_of_arms_differ_in_more_than_colour():
+    arms = arms_of({name: name for name in ("glove", "elmo", "elmo_random", "word2vec")})
+    assert len({arm.dash for arm in arms.values()}) == 4
+    assert 'stroke-dasharray="7 4"' in swatch(arms["glove"])
+
+
+def test_class_differences_have_the_interval_of_their_seeds():
+    """PER: 50, 52, 54 and 60, 62, 64. A gain of 10; both variances are 4, so that df = 4 and t = 2.776 by Welch."""
+    arms = []
+    for name, scores in (("glove", (50.0, 52.0, 54.0)), ("elmo", (60.0, 62.0, 64.0))):
+        own = group(name, *scores)
+        details = [{"labels": {"PER": {"f1": s, "gold": 7}, "LOC": {"f1": 80.0, "gold": 3}}} for s in scores]
+        records = [dataclasses.replace(r, details=d) for r, d in zip(own.records, details, strict=True)]
+        arms.append(dataclasses.replace(own, records=records))
+    figure = class_differences(Panel(row(*arms)), ARMS)
+    texts = [label.text for label in marks(figure, Label)]
+    half = 2.776 * math.sqrt(4 / 3 + 4 / 3)
+    assert f"+10.0, {10 - half:+.1f} to {10 + half:+.1f}" in texts
+    assert {"PER · 7", "LOC · 3"} <= set(texts)
+    assert "PER · 7: 52.0 to 62.0, +10.0" in figure.numbers
+    sure, unsure = (line for line in marks(figure, ChartLine) if line.title)
+    assert (sure.dash, unsure.dash) == ("", "3 3")
+    assert class_differences(Panel(row(arms[0])), ARMS) is None, "there is nothing to compare"
+
+
+def test_the_confusion_difference_is_in_points_of_the_gold_class():
+    """Of gold a, 50 % and then 75 % are right; of gold b 100 % and then 90 %."""
+    counts = {"glove": [[2, 2], [0, 10]], "elmo": [[3, 1], [1, 9]]}
+    arms = [
+        group(name, 70.0, details={"confusion": {"labels": ["a", "b"], "gold_by_predicted": own}})
+        for name, own in counts.items()
+    ]
+    figure = confusion_difference(Panel(row(*arms)), ARMS)
+    assert [label.text for label in marks(figure, Label) if label.text[0] in "+-"] == ["+25", "-25", "+10", "-10"]
+    assert [box.colour for box in marks(figure, Box)] == ["blue", "blue", "orange", "orange"]
+    assert "a taken for b: 50.0% to 25.0%" in marks(figure, Box)[1].title
+    assert "b as a +10.0" in figure.numbers
+    others = group("elmo", 70.0, details={"confusion": {"labels": ["a", "c"], "gold_by_predicted": [[1, 0], [0, 1]]}})
+    assert confusion_difference(Panel(row(arms[0], others)), ARMS) is None, "other classes"
+
+
+def test_a_legend_has_as_many_lines_as_it_needs():
+    names = {name: f"an arm with a long name, {name}" for name in ("glove", "elmo", "elmo_random")}
+    arms = [group(name, 70.0, epochs=[{"epoch": 1, "f1": 50.0}]) for name in names]
+    figure = learning_curves(Panel(row(*arms)), arms_of(names))
+    shown = with_legend(figure)
+    labels = [label for label in marks(shown, Label) if label.text in names.values()]
+    assert len({label.y for label in labels}) == 3
+    assert shown.height - figure.height == 60
+    assert min(mark.y for mark in marks(shown, Label) if mark not in labels) > max(label.y for label in labels)
+    assert with_legend(shown) == shown

@@ -1,0 +1,121 @@
+"""The report for readers with a screen reader, a keyboard or no script, and names for people in its text."""
+
+import json
+import re
+from html import unescape
+from html.parser import HTMLParser
+from itertools import pairwise
+
+import pytest
+
+from results.report.__main__ import main
+from tests.results.making import make_record, save
+from tests.results.report.conftest import save_runs
+
+
+class Elements(HTMLParser):
+    """All elements of a page as (tag, attributes), in order, and for each table what is directly in it."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.found, self.tables, self.open = [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, dict(attrs)))
+        if tag == "table":
+            self.tables.append([])
+            self.open.append(self.tables[-1])
+        elif self.open:
+            self.open[-1].append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        if tag == "table":
+            self.open.pop()
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    """A page with all kinds of parts: several data sets of a task, a table of the paper, senses, a failed run."""
+    folder = tmp_path_factory.mktemp("page")
+    runs = save_runs(folder)
+    for place, score in (("[input]", 60.0), ("[input,output]", 62.0)):
+        save(runs, make_record(score, data="ewt", task="srl", features="elmo", variant={"features.elmo.places": place}))
+    for features, score in (("glove", 40.0), ("elmo", 50.0)):
+        save(runs, make_record(score, task="sst5", metric="accuracy", features=features))
+    use = {"text": "a *bank*", "x": 0.0, "y": 0.0, "sense": "money", "known": True, "nearest": 0}
+    word = {"word": "bank", "senses": ["money"], "static": ["loan"], "summary": "1 of 1 uses", "uses": [use]}
+    senses = folder / "senses.json"
+    senses.write_text(json.dumps({"weights": "small", "words": [word]}))
+    out = folder / "report.html"
+    assert main(["--runs", str(runs), "--out", str(out), "--senses", str(senses)]) == 0
+    return out.read_text(encoding="utf-8")
+
+
+def test_headings_have_no_gaps(text):
+    levels = [int(tag[1]) for tag, _ in Elements(text).found if re.fullmatch("h[1-6]", tag)]
+    assert levels.count(1) == 1
+    assert levels[0] == 1
+    assert {2, 3, 4} <= set(levels), "the longest way: a chart of one of several data sets of a task"
+    assert all(after <= before + 1 for before, after in pairwise(levels)), levels
+
+
+def test_tables_have_captions_and_headers_their_scope(text):
+    tables = Elements(text).tables
+    assert len(tables) >= 5
+    for inside in tables:
+        assert [tag for tag, _ in inside].count("caption") == 1
+        assert {attributes.get("scope") for tag, attributes in inside if tag == "th"} == {"col", "row"}
+
+
+def test_drawings_say_their_numbers(text):
+    drawings = [attributes for tag, attributes in Elements(text).found if tag == "svg"]
+    drawings = [attributes for attributes in drawings if attributes.get("aria-hidden") != "true"]  # of the legend
+    assert len(drawings) > 10
+    for attributes in drawings:
+        assert attributes["role"] == "img"
+        caption, _, numbers = attributes["aria-label"].partition(". ")
+        assert caption
+        assert re.search(r"\d", numbers), attributes["aria-label"]
+    labels = " ".join(attributes["aria-label"] for attributes in drawings)
+    for number in ("+ ELMo: 81.0, 82.0; mean 81.50.", "+ ELMo: best mean 79.50 in epoch 3.", "good · 50: 61.5 to 81.5"):
+        assert number in labels, number
+
+
+def test_without_the_script_all_is_there(text):
+    """Hidden is what needs the script, and disabled what then is a legend or a header; details open without it."""
+    found = Elements(text).found
+    hidden = [(tag, attributes.get("class", "")) for tag, attributes in found if "hidden" in attributes]
+    assert {tag for tag, _ in hidden} == {"input", "div", "button"}
+    assert {name for tag, name in hidden if tag != "input"} == {"chips tasks", "copy"}
+    disabled = [attributes for tag, attributes in found if "disabled" in attributes]
+    assert {attributes.get("aria-pressed") for attributes in disabled} == {None, "true"}
+    pressed = [attributes["aria-pressed"] for _, attributes in found if "aria-pressed" in attributes]
+    assert set(pressed) == {"true", "false"}
+    assert {attributes["aria-sort"] for _, attributes in found if "aria-sort" in attributes} == {"none"}
+    ids = [attributes["id"] for _, attributes in found if "id" in attributes]
+    assert len(ids) == len(set(ids))
+
+
+def test_names_for_people_outside_commands(text):
+    """Keys of configs are in commands, in settings and paths of records, and in what the script searches."""
+    body = text.partition("<body>")[2].partition("<script>")[0]
+    for part in (r"<code>.*?</code>", r"<pre>.*?</pre>", r'<p class="path">.*?</p>', r"<dt>record</dt><dd>.*?</dd>"):
+        body = re.sub(part, " ", body, flags=re.DOTALL)
+    titles = re.findall(r'(?:aria-label|data-label|title)="(.*?)"', body)
+    words = unescape(" ".join([re.sub(r"<[^>]*>", " ", body), *titles])).partition("Made 20")[0]
+    assert "0.1 of the training examples" in words
+    assert "biLM at [input,output]" in words
+    for key in ("glove", "elmo", "sst5", "srl", "train_fraction", r"(features|trainer|task)\.\w+"):
+        assert not re.search(rf"(?<![\w.]){key}(?!\w)", words), key
+
+
+def test_a_table_that_says_nothing_new_is_left_out(runs, tmp_path):
+    """Figure 1 of the whole training set alone is what the scores show; with a second share it is a table."""
+    out = tmp_path / "report.html"
+    for share in (1, 0.1):
+        for features in ("glove", "elmo"):
+            variant = {} if share == 1 else {"train_fraction": share}
+            save(runs, make_record(60.0, task="sst5", metric="accuracy", features=features, variant=variant))
+        assert main(["--runs", str(runs), "--out", str(out)]) == 0
+        assert ("Figure 1: shares of the training examples" in out.read_text()) is (share == 0.1)
