@@ -13,7 +13,7 @@ from results.records.metric import Metric, mean_of
 from results.records.record import RunRecord
 from results.records.typed_json import decode
 
-Shape = Literal["circle", "square", "diamond", "triangle"]  # of markers
+Shape = Literal["circle", "square", "diamond", "triangle", "plus", "cross"]  # of markers
 NAMES = Path(__file__).parents[1] / "paper" / "names.toml"
 
 

@@ -21,6 +21,7 @@ from results.report.figures import (
     fitted,
     shown_tick,
     text_width,
+    with_minus,
 )
 from results.tables.cells import MARK, shown_interval
 
@@ -28,7 +29,7 @@ NAME = "errors-removed"
 AXIS = "share of the baseline's errors removed (%)"
 PAPER = Arm("the paper", "ink", "circle")  # hollow
 OFF_SCALE = 70.0  # pixels next to the scale for what is outside it
-MINUS, NO_BREAK = "\N{MINUS SIGN}", "\N{NO-BREAK SPACE}"
+NO_BREAK = "\N{NO-BREAK SPACE}"
 HEADER = 24.0  # pixels above the first comparison
 
 
@@ -56,7 +57,7 @@ class _Comparison:
     def shown_share(self) -> str:
         """The share with its interval, as text."""
         between = shown_interval(self.interval, " to ", sign="-")
-        return _signs(f"{self.main.share:.1f} %" + f" ({between})" * bool(between))
+        return with_minus(f"{self.main.share:.1f} %" + f" ({between})" * bool(between))
 
     @property
     def numbers(self) -> str:
@@ -181,7 +182,7 @@ def _drawn(found: Sequence[_Comparison], layout: _Layout, scores_header: str) ->
     bottom = top + layout.lane * len(found)
     marks.append(Label(layout.width - 8, top - 4, fitted(scores_header, layout.width / 2, 11), "muted", 11, "end"))
     for tick in scale.ticks():
-        marks.append(Label(scale.at(tick), bottom + 16, _signs(shown_tick(tick + 0.0)), "muted", 11, "middle"))
+        marks.append(Label(scale.at(tick), bottom + 16, with_minus(shown_tick(tick + 0.0)), "muted", 11, "middle"))
     marks.append(Label((left + right) / 2, bottom + 34, AXIS, "ink", 12, "middle"))
     for lane, own in enumerate(found):
         marks += _lane(own, layout, scale, top + lane * layout.lane)
@@ -274,9 +275,4 @@ def _arrow_head(x: float, y: float, side: int, arm: Arm) -> ChartLine:
 
 
 def _percent(share: float) -> str:
-    return _signs(f"{share:.1f} %")
-
-
-def _signs(text: str) -> str:
-    """With minus signs instead of hyphens; for texts of numbers alone."""
-    return text.replace("-0.0 ", "0.0 ").replace("-", MINUS)
+    return with_minus(f"{share:.1f} %")

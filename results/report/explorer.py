@@ -20,8 +20,8 @@ LOOKS: Sequence[tuple[str, Shape]] = (
     ("orange", "square"),
     ("green", "triangle"),
     ("violet", "diamond"),
-    ("red", "circle"),
-    ("grey", "square"),
+    ("red", "plus"),
+    ("grey", "cross"),
 )
 HEIGHT, TOP, SIDE = 300.0, 40.0, 14.0
 SPLIT = 250.0  # where the part of static vectors begins

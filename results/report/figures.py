@@ -34,9 +34,11 @@ PALETTE = {
     "red": ("#c62f63", "#f279a2"),
 }
 # of an arm's lines, by its marker
-DASHES: Mapping[Shape, str] = {"diamond": "", "circle": "7 4", "square": "2 4", "triangle": "9 3 2 3"}
+DASHES: Mapping[Shape, str] = {
+    "diamond": "", "circle": "7 4", "square": "2 4", "triangle": "9 3 2 3", "plus": "12 3", "cross": "4 2 1 2",
+}  # fmt: skip
 # for features that names.toml does not know
-SPARE_LOOKS: Sequence[tuple[str, Shape]] = (("green", "triangle"), ("violet", "circle"), ("red", "square"))
+SPARE_LOOKS: Sequence[tuple[str, Shape]] = (("violet", "plus"), ("red", "cross"), ("green", "triangle"))
 
 
 @dataclass(frozen=True)
@@ -215,6 +217,11 @@ def shown_tick(value: float) -> str:
 def text_width(text: str, size: float = 12.0) -> float:
     """The approximate width of a text, rather too wide, since fonts differ."""
     return 0.58 * size * len(text)
+
+
+def with_minus(numbers: str) -> str:
+    """A text of numbers alone, with minus signs instead of hyphens."""
+    return numbers.replace("-0.0 ", "0.0 ").replace("-", "\N{MINUS SIGN}")
 
 
 def tint(strength: float) -> float:

@@ -10,7 +10,7 @@ PIXELS = 100.0  # of ours per inch; an inch has 72 points
 SHARPNESS = 2.5  # pixels of a PNG for each of ours
 MARGIN = 10.0
 KINDS = ("png", "pdf")
-MARKERS = {"circle": "o", "square": "s", "diamond": "D", "triangle": "^"}
+MARKERS = {"circle": "o", "square": "s", "diamond": "D", "triangle": "^", "plus": "P", "cross": "X"}
 
 
 def can_paint() -> bool:

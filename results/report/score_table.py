@@ -12,6 +12,7 @@ from results.analysis.paper_scores import relative_error_cut
 from results.analysis.rows import WARNED, Group, Summary, TableRow
 from results.analysis.verdict import verdicts
 from results.records.record import RunRecord
+from results.report.figures import with_minus
 from results.tables.cells import shown_interval, shown_p
 from results.tables.rerun_commands import commands_of, commit_of
 
@@ -114,11 +115,13 @@ def _columns(summary: Summary, panels: Sequence[Panel]) -> list[_Column]:
     intervals = [row.interval(label) for row, label in rows]
     papers = [_paper(row, label) if summary.with_paper else ("", None) for row, label in rows]
     shown_cuts = [
-        "" if cut is None else f"{cut:.1f} %<small>{shown_interval(row.cut_interval(label), ' to ', sign='-')}</small>"
+        _with_interval(f"{cut:.1f} %", shown_interval(row.cut_interval(label), " to ", sign="-"))
+        if cut is not None
+        else ""
         for cut, (row, label) in zip(cuts, rows, strict=True)
     ]
     shown_gains = [
-        "" if gain is None else f"<b>{gain:+.2f}</b><small>{shown_interval(interval, ' to ')}</small>"
+        _with_interval(f"<b>{gain:+.2f}</b>", shown_interval(interval, " to ")) if gain is not None else ""
         for gain, interval in zip(gains, intervals, strict=True)
     ]
     first, second, *others = (arm(features) for features in summary.features)
@@ -135,6 +138,10 @@ def _columns(summary: Summary, panels: Sequence[Panel]) -> list[_Column]:
         _Column("paper", [text for text, _ in papers], [value for _, value in papers], kind="paper"),
         *others,
     ]
+
+
+def _with_interval(number: str, interval: str) -> str:
+    return with_minus(f"{number}<small>{interval}</small>")
 
 
 def _score(group: Group | None) -> str:

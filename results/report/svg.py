@@ -4,6 +4,7 @@ Files do not follow the reader's colour scheme: GitHub's may differ from the sys
 CSS variables. The background keeps them readable on any page; `<picture>` chooses among several files of one figure.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from html import escape
@@ -114,5 +115,14 @@ def _outline(dot: Dot) -> str:
     if dot.shape == "diamond":
         s = 1.25 * r
         return f"M{x:.1f},{y - s:.1f}l{s:.1f},{s:.1f}l{-s:.1f},{s:.1f}l{-s:.1f},{-s:.1f}z"
+    if dot.shape in ("plus", "cross"):
+        thick, corners = 0.4 * r, []
+        for turn in range(4):
+            angle = math.radians(90 * turn + 45 * (dot.shape == "cross"))
+            for along, across in ((1.2 * r, -thick), (1.2 * r, thick), (thick, thick)):
+                east = along * math.cos(angle) - across * math.sin(angle)
+                south = along * math.sin(angle) + across * math.cos(angle)
+                corners.append(f"{x + east:.1f},{y + south:.1f}")
+        return f"M{'L'.join(corners)}z"
     s = 1.2 * r
     return f"M{x:.1f},{y - s:.1f}l{s:.1f},{1.8 * s:.1f}h{-2 * s:.1f}z"

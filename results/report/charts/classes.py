@@ -8,7 +8,20 @@ from results.analysis.panels import Panel, as_stem, class_metric, class_runs, cl
 from results.analysis.rows import Group
 from results.breakdown.gains import Kind
 from results.report.charts.axes import BELOW, LANE, LEFT, RIGHT, Arms, legend_of, vertical_ticks
-from results.report.figures import Arm, Box, ChartLine, Dot, Figure, Label, Mark, fitted, spread, text_width, tint
+from results.report.figures import (
+    Arm,
+    Box,
+    ChartLine,
+    Dot,
+    Figure,
+    Label,
+    Mark,
+    fitted,
+    spread,
+    text_width,
+    tint,
+    with_minus,
+)
 
 
 @dataclass(frozen=True)
@@ -30,7 +43,7 @@ class _Gain:
     @property
     def text(self) -> str:
         between = f", {self.interval.low:+.1f} to {self.interval.high:+.1f}" if self.interval else ""
-        return f"{self.value:+.1f}{between}"
+        return with_minus(f"{self.value:+.1f}{between}")
 
     @property
     def numbers(self) -> str:
@@ -164,7 +177,7 @@ def confusion_difference(panel: Panel, arms: Arms) -> Figure | None:
             change = 100 * (after[i][j] - before[i][j])
             better = (change > 0) == (i == j)
             text = f"{name} taken for {other}: {before[i][j]:.1%} to {after[i][j]:.1%}"
-            shown = "0" if abs(change) < 0.5 else f"{change:+.0f}"
+            shown = "0" if abs(change) < 0.5 else with_minus(f"{change:+.0f}")
             line.append(_Cell(shown, text, "blue" if better else "orange", min(abs(change) / 20, 1.0)))
             numbers.append(f"{name} as {other} {change:+.1f}")
         cells.append(line)

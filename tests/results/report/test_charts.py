@@ -330,8 +330,11 @@ def test_curves_are_means_with_the_range_of_the_runs():
 
 
 def test_lines_of_arms_differ_in_more_than_colour():
-    arms = arms_of({name: name for name in ("glove", "elmo", "elmo_random", "word2vec")})
-    assert len({arm.dash for arm in arms.values()}) == 4
+    names = ("glove", "elmo", "elmo_random", "word2vec", "elmo_layer0", "elmo_shuffled")
+    arms = arms_of({name: name for name in names})
+    looks = [[arm.dash for arm in arms.values()], [arm.shape for arm in arms.values()]]
+    looks.append([re.search('path d="(.*?)"', swatch(arm)).group(1) for arm in arms.values()])
+    assert [len(set(own)) for own in looks] == [6, 6, 6]
     assert 'stroke-dasharray="7 4"' in swatch(arms["glove"])
 
 
@@ -362,7 +365,12 @@ def test_the_confusion_difference_is_in_points_of_the_gold_class():
         for name, own in counts.items()
     ]
     figure = confusion_difference(Panel(row(*arms)), ARMS)
-    assert [label.text for label in marks(figure, Label) if label.text[0] in "+-"] == ["+25", "-25", "+10", "-10"]
+    assert [label.text for label in marks(figure, Label) if label.text[1:].isdigit()] == [
+        "+25",
+        "\N{MINUS SIGN}25",
+        "+10",
+        "\N{MINUS SIGN}10",
+    ]
     assert [box.colour for box in marks(figure, Box)] == ["blue", "blue", "orange", "orange"]
     assert "a taken for b: 50.0% to 25.0%" in marks(figure, Box)[1].title
     assert "b as a +10.0" in figure.numbers

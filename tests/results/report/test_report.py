@@ -180,7 +180,7 @@ def test_figures_of_many_other_settings_are_left_to_files(without_matplotlib, tm
 def test_any_two_features(runs):
     _, text = report(runs, "--compare", "elmo", "glove")
     assert "<h1>GloVe against + ELMo</h1>" in text
-    assert "-20.0" in text
+    assert "\N{MINUS SIGN}20.00" in text
     assert report(runs, "--compare", "elmo", "elmoo")[0] == 2
 
 
