@@ -1,4 +1,4 @@
-"""Folders of Parquet shards: one for each input file, each computed alone, so that who computes it changes no bit."""
+"""Folders of Parquet shards: one for each input file, each computed alone, so that both engines give the same bits."""
 
 from __future__ import annotations
 
@@ -113,8 +113,10 @@ class ShardWriter:
         """Writes the shard of a file; input that cannot be used is no reason to stop with the others."""
         try:
             return ShardResult(file.name, self._write(file))
-        except (InputError, OSError) as error:
+        except InputError as error:
             return ShardResult(file.name, 0, str(error))
+        except OSError as error:  # such as a disk that this machine does not share
+            return ShardResult(file.name, 0, f"{error} (on {socket.gethostname()})")
 
     def _write(self, file: InputFile) -> int:
         job, here = self._job, socket.gethostname()

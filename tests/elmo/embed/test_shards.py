@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import socket
 from pathlib import Path
 
 import numpy as np
@@ -213,6 +214,13 @@ class TestWriter:
 
     def test_a_folder_that_is_not_shared(self, job, file, bilm):
         assert f"no {MANIFEST} there on " in self.failure(job, file, bilm)
+
+    def test_a_file_that_is_not_there(self, job, file, bilm):
+        unfinished(job, [file])
+        file.path.unlink()
+        failure = self.failure(job, file, bilm)
+        assert str(file.path) in failure
+        assert f"(on {socket.gethostname()})" in failure
 
     def test_another_file_of_this_name(self, job, file, bilm):
         unfinished(job, [file])
