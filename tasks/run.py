@@ -19,6 +19,7 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from elmo.common.errors import InputError
+from elmo.common.files import CONF
 from elmo.common.processes import end_with_parent
 from results.records.record import RecordConflict, RecordUnreadable
 from tasks.interface import ScorersDisagree
@@ -74,7 +75,7 @@ Progress: python -m results.status. Results: python -m results.table
 """
 
 
-@hydra.main(config_path="pkg://conf", config_name="config", version_base="1.3")
+@hydra.main(config_path=f"pkg://{CONF}", config_name="config", version_base="1.3")
 def _hydra_main(tree: DictConfig) -> Ended:
     settings = HydraConfig.get()
     in_sweep = settings.mode is RunMode.MULTIRUN

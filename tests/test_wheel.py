@@ -62,13 +62,13 @@ def pip(*arguments):
 def test_contents(wheel, tracked):
     with zipfile.ZipFile(wheel) as archive:
         names = {Path(name) for name in archive.namelist()}
-    house = [name for name in tracked if name.parts[0] in ("elmo", "tasks", "results", "conf")]
+    house = [name for name in tracked if name.parts[0] in ("elmo", "tasks", "results")]
     code = {name for name in house if name.suffix in (".py", ".c", ".h")}
-    settings = {name for name in tracked if name.parts[0] == "conf" and name.suffix == ".yaml"}
+    settings = {"tasks" / name for name in tracked if name.parts[0] == "conf"}
     tables = {name for name in tracked if name.parent == Path("results/paper") and name.suffix == ".toml"}
     assert Path("elmo/embed/one_file.py") in code
     assert code | settings | tables <= names
-    others = {name.parts[0] for name in names} - {"elmo", "tasks", "results", "conf"}
+    others = {name.parts[0] for name in names} - {"elmo", "tasks", "results"}
     assert all(name.endswith(".dist-info") for name in others), others
     assert not [name for name in names if name.parts[:2] in (("results", "runs"), ("results", "published"))]
 
@@ -83,9 +83,9 @@ def test_the_command_runs_from_another_folder(installed, tmp_path):
     save_bilm(random_bilm("tiny", seed=1), tmp_path / "model" / "weights.safetensors")
     (tmp_path / "in.txt").write_text("from another folder\n\nlast\n", encoding="utf-8")
     environment = {**os.environ, "PYTHONPATH": str(installed)}
-    where = "import elmo.embed, results, tasks, conf; print(*(m.__file__ for m in (elmo.embed, results, tasks, conf)))"
+    where = "import elmo, results, tasks.conf; print(*(m.__file__ for m in (elmo, results, tasks.conf)))"
     modules = call(sys.executable, "-c", where, cwd=tmp_path, env=environment).split()
-    assert [Path(path).relative_to(installed).parts[0] for path in modules] == ["elmo", "results", "tasks", "conf"]
+    assert [Path(path).relative_to(installed).parts[0] for path in modules] == ["elmo", "results", "tasks"]
 
     arguments = ("in.txt", "out.hdf5", "--weights", "model")
     call(sys.executable, "-m", "elmo.embed", *arguments, cwd=tmp_path, env=environment)
@@ -95,6 +95,34 @@ def test_the_command_runs_from_another_folder(installed, tmp_path):
     (tmp_path / "out.hdf5").unlink()
     call(sys.executable, str(installed / "bin" / "elmo-embed"), *arguments, cwd=tmp_path, env=environment)
     assert (tmp_path / "out.hdf5").is_file()
+
+
+def test_commands_find_their_configs_next_to_a_folder_conf_of_the_user(installed, tmp_path):
+    """A folder of that name is where CONTRIBUTING puts a user's own."""
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "__init__.py").write_text("raise ImportError('not this one')\n")
+    source = """
+import sys
+from elmo.pretrain.__main__ import main as pretrain
+from tasks.run import main as run
+
+sys.argv[1:] = ["task=sst5", "--cfg", "job"]
+run()
+sys.argv[1:] = ["size=tiny", "--cfg", "job"]
+pretrain()
+"""
+    printed = call(sys.executable, "-c", source, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(installed)})
+    assert "tasks.sst5.task.Sst5" in printed
+    assert "heldout_unit: document" in printed
+
+
+def test_published_records_are_said_to_be_in_the_repository(installed, tmp_path):
+    command = [sys.executable, str(installed / "bin" / "elmo-table"), "--published"]
+    environment = {**os.environ, "PYTHONPATH": str(installed)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 2
+    assert f"--published: expected the suite's records in {installed / 'results' / 'published'}" in done.stderr
+    assert "run the command in a clone" in done.stderr
 
 
 def test_folders_of_the_user_do_not_hide_the_packages_of_an_editable_install(clone, tmp_path):

@@ -20,6 +20,9 @@ from typing import Any
 
 from elmo.common.errors import InputError
 
+# The package with all YAML files: `conf` at the top of a checkout; a wheel has it in `tasks` (setup.py).
+CONF = "tasks.conf" if (Path(__file__).parents[2] / "tasks" / "conf").is_dir() else "conf"
+
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:

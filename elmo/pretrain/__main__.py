@@ -15,6 +15,7 @@ from rich.console import Console
 
 from elmo.common.config_errors import explain
 from elmo.common.errors import InputError
+from elmo.common.files import CONF
 from elmo.pretrain.run import pretrain
 from elmo.pretrain.training.settings import Settings
 
@@ -36,7 +37,7 @@ def _known_keys(parent: str) -> list[str]:
     return [str(key) for key in node] + ["size"] * (parent == "") if isinstance(node, DictConfig) else []
 
 
-@hydra.main(version_base="1.3", config_path="pkg://conf.pretrain", config_name="config")
+@hydra.main(version_base="1.3", config_path=f"pkg://{CONF}.pretrain", config_name="config")
 def _hydra_main(config: DictConfig) -> None:
     try:
         pretrain(settings_of(config), sys.argv[1:], Console(stderr=True))

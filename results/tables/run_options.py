@@ -37,6 +37,25 @@ class Chosen:
         return f"Nothing to show from {places}.\n"
 
 
+class PublishedRuns(argparse.Action):
+    """The option --published; an error where the suite was installed without its repository."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,
+    ) -> None:
+        """Sets the option."""
+        if not PUBLISHED.is_dir():
+            parser.error(
+                f"--published: expected the suite's records in {PUBLISHED}, found no such folder. They are in its "
+                "repository and not in the installed package: run the command in a clone"
+            )
+        setattr(namespace, self.dest, True)
+
+
 def add_choices(parser: argparse.ArgumentParser) -> None:
     """Adds the options that say which runs to show."""
     parser.add_argument(
@@ -47,7 +66,11 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
         help=f"folder with records, the runs_dir of tasks.run; may be given more than once (default: {DEFAULT_RUNS})",
     )
     parser.add_argument(
-        "--published", action="store_true", help="the records that come with the suite; alone, or added to --runs"
+        "--published",
+        action=PublishedRuns,
+        nargs=0,
+        default=False,
+        help="the records in the suite's repository; alone, or added to --runs",
     )
     parser.add_argument(
         "--data", metavar="NAME", action="append", default=[], help="only rows of these data, such as mini or paper"

@@ -18,7 +18,7 @@ from elmo.bilm.options import SIZES
 from elmo.bilm.weight_files import shipped_names
 from elmo.common import checks
 from elmo.common.errors import InputError, excerpt
-from elmo.common.files import expanded
+from elmo.common.files import CONF, expanded
 from elmo.download import is_published
 from elmo.word_vectors import NAMES
 from tasks.data.datasets import DataConfig
@@ -149,7 +149,7 @@ def task_named(name: str) -> type[Task[Any, Any]]:
     """The class of a task, from conf/task/ or from an entry point of an installed package."""
     found: object = None
     if name in group_options("task"):
-        target = OmegaConf.create(files("conf").joinpath("task", f"{name}.yaml").read_text("utf-8")).task._target_
+        target = OmegaConf.create(files(CONF).joinpath("task", f"{name}.yaml").read_text("utf-8")).task._target_
         found = _task_class(target) if target.startswith("tasks.") else None
     for entry in entry_points(group=TASK_ENTRY_POINTS, name=name) if found is None else ():
         found = entry.load()

@@ -21,6 +21,8 @@ from hydra.plugins.config_source import ConfigResult, ConfigSource
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import OmegaConf
 
+from elmo.common.files import CONF
+
 DEEPEST = 10  # levels of nesting; a dataset has four
 
 
@@ -92,7 +94,7 @@ def read_dataset(given: str) -> dict[str, Any]:
     name = values.setdefault("name", path.stem)
     if name in ("", "???"):
         raise _refused(given, f"name: expected the dataset's name, or none for the file's, found {name!r}")
-    if (files("conf") / "data" / f"{name}.yaml").is_file():
+    if (files(CONF) / "data" / f"{name}.yaml").is_file():
         raise _refused(given, f"name: {name} is a dataset of the suite. Give yours another name")
     return values
 

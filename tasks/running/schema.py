@@ -22,7 +22,7 @@ from hydra.core.global_hydra import GlobalHydra
 from omegaconf import MISSING, DictConfig, OmegaConf
 
 from elmo.common.errors import InputError
-from elmo.common.files import expanded
+from elmo.common.files import CONF, expanded
 from tasks.data.datasets import DataConfig
 from tasks.features.frozen_layers import StoreConfig
 from tasks.features.token_features import FeaturesConfig
@@ -70,7 +70,7 @@ def compose_config(overrides: Sequence[str]) -> DictConfig:
     """Composes the tree from overrides, inside and outside of a Hydra application."""
     if GlobalHydra.instance().is_initialized():
         return compose("config", list(overrides))
-    with initialize_config_module("conf", version_base="1.3"):
+    with initialize_config_module(CONF, version_base="1.3"):
         return compose("config", list(overrides))
 
 
@@ -82,9 +82,9 @@ def with_configs_of(folder: Path | None) -> Iterator[None]:
         return
     if not folder.is_dir():
         raise InputError(f"--config-dir {folder}: expected a folder of configs, found none. Check the path")
-    with initialize_config_module("conf", version_base="1.3"):  # restores at the end what was there before
+    with initialize_config_module(CONF, version_base="1.3"):  # restores at the end what was there before
         GlobalHydra.instance().clear()
-        search_path = create_config_search_path("pkg://conf")
+        search_path = create_config_search_path(f"pkg://{CONF}")
         search_path.prepend("command-line", f"file://{folder.absolute()}", SearchPathQuery(provider="schema"))
         Hydra.create_main_hydra2("app", search_path)
         yield
@@ -98,4 +98,4 @@ def add_config_dir(parser: argparse.ArgumentParser) -> None:
 
 def group_options(group: str) -> list[str]:
     """The names to choose from in a group of conf/, such as "task"."""
-    return sorted(Path(file.name).stem for file in files("conf").joinpath(group).iterdir())
+    return sorted(Path(file.name).stem for file in files(CONF).joinpath(group).iterdir())
