@@ -82,6 +82,18 @@ def test_every_documented_module_has_help():
     assert no_help == [], "expected the command in its help; a module without options runs instead"
 
 
+def test_every_command_has_a_console_script():
+    """A command is a module that `python -m` runs: with a block for __main__, or a package's __main__.py."""
+    files = [path for house in ("elmo", "tasks", "results") for path in (ROOT / house).rglob("*.py")]
+    commands = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for path in files
+        if '\nif __name__ == "__main__":' in path.read_text(encoding="utf-8")
+    }
+    assert PROMISED <= {command.removesuffix(".__main__") for command in commands}
+    assert sorted(target.partition(":")[0] for target in scripts().values()) == sorted(commands)
+
+
 @pytest.mark.parametrize("script", sorted(scripts()))
 def test_a_console_script_names_a_function(script):
     module, _, name = scripts()[script].partition(":")
