@@ -9,6 +9,7 @@ import os
 import sys
 import traceback
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import replace
 
 import hydra
 from hydra._internal.utils import get_args_parser
@@ -92,7 +93,7 @@ def _hydra_main(tree: DictConfig) -> Ended:
         ended = Ended("failed", f"{type(error).__name__}: {error}")
     if ended.failed and not in_sweep:
         sys.exit(1)
-    return ended
+    return replace(ended, model=None)  # launchers send it from process to process
 
 
 def _explain_failure(error: Exception) -> str | None:

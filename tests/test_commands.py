@@ -90,7 +90,7 @@ def test_every_command_has_a_console_script():
         for path in files
         if '\nif __name__ == "__main__":' in path.read_text(encoding="utf-8")
     }
-    assert PROMISED <= {command.removesuffix(".__main__") for command in commands}
+    assert {command.removesuffix(".__main__") for command in commands} >= PROMISED
     assert sorted(target.partition(":")[0] for target in scripts().values()) == sorted(commands)
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -41,6 +42,7 @@ from tasks.modules.seeding import initialise
 from tasks.running.config import RunConfig
 from tasks.running.loggers import Logger
 from tasks.running.plan import RunPlan
+from tasks.running.predict import LoadedModel, predictor
 from tasks.running.saved_model import WEIGHTS_NAME, save_weights
 from tasks.training.peak_memory import forget_peak, peak_mb
 from tasks.training.trainer import FitState, TaskModel, Trainer
@@ -57,11 +59,18 @@ class Ended:
             failed in an earlier command and was not run again.
         text: its scores, for people, or the type and the message of the error.
         title: the run's name; empty if it failed.
+        folder: of its record.
+        scores: by split and metric, in percent; also those of a run that was done before.
+        model: the trained model, which predicts raw text. None if another process or an earlier one trained it
+            (`tasks.load_model(folder)` loads it if it was kept), and for a task that does not train by gradients.
     """
 
     status: Literal["finished", "skipped", "elsewhere", "failed", "failed before"]
     text: str = ""
     title: str = ""
+    folder: Path | None = None
+    scores: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    model: LoadedModel | None = None
 
     @property
     def failed(self) -> bool:
@@ -87,6 +96,17 @@ class RunOutcome:
 
 def run(config: RunConfig, in_sweep: bool = False, side_by_side: bool = False) -> Ended:
     """Carries out one run, unless it is done or has failed before, and writes its record; errors are raised.
+
+    From Python, on the shipped data:
+
+        from tasks.run import run
+        from tasks.running.config import typed_config
+
+        ended = run(typed_config(["task=ner", "features=elmo", "data=mini"]))
+        print(ended.scores["test"]["f1"])
+        print(ended.model.predict(["Ada Lind moved to Oslo."]))
+
+    It sets the number of torch's threads in this process to `threads`, one by default.
 
     Args:
         config: the run.
@@ -126,11 +146,11 @@ def _ended_before(plan: RunPlan, done: Literal["run", "skip", "failed"], reporte
             )
         else:
             reporter.say(f"is done already: {plan.path}")
-        return Ended("skipped")
+        return Ended("skipped", folder=plan.path.parent, scores=read_record(plan.path).scores)
     error = read_record(plan.path).error
     reason = error.last_line if error else ""
     reporter.warn(f"failed before, and runs again with retry=failed: {reason}  {plan.path}")
-    return Ended("failed before", reason)
+    return Ended("failed before", reason, folder=plan.path.parent)
 
 
 def _carry_out(plan: RunPlan, lock: Lock, device: torch.device, reporter: Reporter) -> Ended:
@@ -195,7 +215,7 @@ def _carry_out(plan: RunPlan, lock: Lock, device: torch.device, reporter: Report
     dev, test = finished.scores["dev"][task.metric], finished.scores["test"][task.metric]
     text = f"{task.metric}: dev {dev:.2f}, test {test:.2f}  {finished.seconds:.0f} s"
     reporter.say(f"{text}  {path}")
-    return Ended("finished", text, plan.title)
+    return Ended("finished", text, plan.title, path.parent, finished.scores, predictor(config, model, device))
 
 
 def train_and_test(

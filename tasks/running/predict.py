@@ -150,12 +150,18 @@ def load_model(run: str | Path, device: str = "auto", task: str | None = None) -
         InputError: there is no model, it cannot be used here, or it is of another task.
     """
     config, model = load_weights(Path(run) / WEIGHTS_NAME, task)
-    if type(config.task).fit is not Task.fit:
+    loaded = predictor(config, model, choose_device(device))
+    if loaded is None:
         raise InputError(
             f"{run}: expected a model trained by gradient descent, found one of task={config.task.name}, which learns "
             "in another way; keep_weights=true keeps trained parameters only"
         )
-    return LoadedModel(config, model, choose_device(device))
+    return loaded
+
+
+def predictor(config: RunConfig, model: TaskModel, device: torch.device) -> LoadedModel | None:
+    """The model of a run, ready to predict; None for a task that learns otherwise than by gradient descent."""
+    return LoadedModel(config, model, device) if type(config.task).fit is Task.fit else None
 
 
 def _parsed(line: str, number: int, where: str) -> Mapping[str, Any]:
