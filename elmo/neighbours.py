@@ -36,7 +36,7 @@ In Chinese, split words by a segmenter first: a space between two words, and one
 48 bytes of UTF-8, so 16 Chinese characters; later ones are cut. The shipped biLM was trained on English text: train one
 on yours, and name it. For example, with mine.txt and a word that it has:
 
-  python -m elmo.pretrain 'corpus=[mine.txt]' tokenise=whitespace out=run name=mine size=tiny budget.minutes=30
+  python -m elmo.pretrain corpus=mine.txt tokenise=whitespace out=run name=mine size=tiny budget.minutes=30
   python -m elmo.neighbours mine.txt WORD --weights run/export/mine --vectors none"""
 
 

@@ -7,6 +7,7 @@ import errno
 import gc
 import os
 import sys
+import textwrap
 import traceback
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
@@ -20,7 +21,7 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from elmo.common.errors import InputError
-from elmo.common.files import CONF
+from elmo.common.files import CONF, print_lines
 from elmo.common.processes import end_with_parent
 from results.records.record import RecordConflict, RecordUnreadable
 from tasks.interface import ScorersDisagree
@@ -43,7 +44,8 @@ MOST_BREAKS = 3  # a sweep stops after this many killed processes in a row witho
 HELP = """\
 python -m tasks.run [KEY=VALUE ...]      one run: train, select on dev, test once, write a record
 python -m tasks.run -m KEY=A,B,C ...     one run for each combination (-m may stand anywhere)
-python -m tasks.run -m experiment=NAME   the runs of a table: {experiments}, or your own PATH.toml;
+python -m tasks.run -m experiment=NAME   the runs of a table, or of your own PATH.toml:
+{experiments}
                                          task=ner seed=1 chooses among them, other keys apply to all
                                          (python -m results.table --experiment NAME shows it)
 
@@ -113,7 +115,8 @@ def _explain_failure(error: Exception) -> str | None:
 def main() -> None:
     """Runs the command; the exit status is 1 if a run failed, now or before."""
     if any(argument in ("--help", "-h") for argument in sys.argv[1:]):
-        print(HELP.format(tasks="|".join(group_options("task")), experiments=", ".join(group_options("experiment"))))
+        experiments = textwrap.indent(textwrap.fill(", ".join(group_options("experiment")), 78), 41 * " ")
+        print_lines([HELP.format(tasks="|".join(group_options("task")), experiments=experiments)])
         return
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # let exceptions pass; they are explained here
     sys.argv[1:] = _settings_first(sys.argv[1:])

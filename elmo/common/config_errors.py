@@ -27,6 +27,11 @@ def explain(error: Exception, known_keys: Callable[[str], Iterable[str]], where:
     if unreadable := re.search(r"LexerNoViableAltException: ([^\s=]+)=(\S+)", texts[0]):
         key, value = unreadable.groups()
         return f"{key}={value}: Hydra cannot read this value as it is. Quote it twice: \"{key}='{value}'\""
+    if valueless := re.search(r"Error parsing override '([^'=]*)'\nmissing EQUAL", texts[0]):
+        return f"{valueless[1]}: expected KEY=VALUE, found no value. --help shows the keys"
+    if several := re.search(r"Ambiguous value for argument '([^'=]+)=([^']+)'", texts[0]):
+        key, values = several.groups()
+        return f"{key}={values}: expected one value. A list is {key}=[{values}]; a sweep over several is tasks.run -m"
     unknown = next(filter(None, (re.search(r"(?:Could not override|Key) '([^']+)'", text) for text in texts)), None)
     located = next(filter(None, (re.search(r"full_key: (\S+)", text) for text in texts)), None)
     if unknown is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import io
 import json
 import math
 import os
@@ -34,6 +35,8 @@ def replacing(path: Path) -> Iterator[Path]:
     """
     if path.exists() and not path.is_file() and not path.is_dir():  # a folder refuses by itself
         raise InputError(f"{path}: expected the path of a file to write, found a device or pipe. Name a file")
+    if not path.parent.exists():  # otherwise the error would name the partial file
+        raise FileNotFoundError(errno.ENOENT, "No such folder", str(path.parent))
     partial = path.with_name(f"{path.name}.{os.getpid()}-{os.urandom(4).hex()}.partial")
     try:
         yield partial
@@ -188,7 +191,8 @@ def explain_full_disk(message: str) -> Iterator[None]:
 
 def print_lines(lines: Iterable[str]) -> bool:
     """Writes lines to standard output as UTF-8; False if its reader, such as `head`, has closed the pipe."""
-    sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
+    if isinstance(sys.stdout, io.TextIOWrapper):  # not where a program reads what is printed
+        sys.stdout.reconfigure(encoding="utf-8")
     try:
         sys.stdout.writelines(lines)
         sys.stdout.flush()

@@ -49,7 +49,9 @@ def pretrain(settings: Settings, command: list[str], console: Console) -> None:
     if not settings.out:
         raise InputError("out: expected a folder for the run, found none; add out=DIR")
     if not settings.corpus:
-        raise InputError("corpus: expected text files or folders, found none; add corpus=[FILE,FOLDER]")
+        raise InputError(
+            "corpus: expected text files or folders, found none; add corpus=FILE, or 'corpus=[FILE,FOLDER]'"
+        )
     settings.budget.progress(0, 0, 0.0)  # raises early if no budget is set
     given = _given(settings)
     if given is None:

@@ -167,10 +167,10 @@ def _parser() -> argparse.ArgumentParser:
         "--store", metavar="DIR", type=Path, default=default_store(), help=f"the store (default: {default_store()})"
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("info")
-    verify = commands.add_parser("verify")
+    info, verify, prune = (commands.add_parser(name) for name in ("info", "verify", "prune"))
+    for command in (info, verify, prune):  # --store may also stand after the command
+        command.add_argument("--store", metavar="DIR", type=Path, default=argparse.SUPPRESS, help="the store")
     verify.add_argument("--drop", action="store_true", help="forget damaged entries")
-    prune = commands.add_parser("prune")
     which = prune.add_mutually_exclusive_group(required=True)
     which.add_argument("--all", action="store_true", help="remove everything")
     which.add_argument("--days", metavar="N", type=_from_zero, help="remove what was not used for N days")

@@ -8,12 +8,14 @@ pronouns, and their ratio, the bias.
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from elmo.common.errors import InputError, command_parser, excerpt
+from elmo.common.device import CHOICES
+from elmo.common.errors import InputError, command_parser, excerpt, exit_status
 from tasks.coref.data import CorefExample, document_of_tokens
 from tasks.coref.spans import Chains, Span
 from tasks.data.offset_tokens import OffsetTokeniser
@@ -167,20 +169,24 @@ def judge(examples: Sequence[GapExample], run: Path, device: str) -> list[tuple[
     return [judged(example, chains) for example, chains in zip(examples, predicted, strict=True)]
 
 
-def main() -> None:
-    """Runs the command; the exit status is 1 if anything failed."""
+def main(given: Sequence[str] | None = None) -> int:
+    """The exit status of the command: 0, or 1 after an error message, or 130 after Ctrl-C."""
     description, _, more = str(__doc__).partition("\n\n")
     parser = command_parser("tasks.coref.gap", description, more)
-    parser.add_argument("run", type=Path, help="folder of a coreference run made with keep_weights=true")
-    parser.add_argument("file", type=Path, help="GAP's texts: gap-development.tsv, gap-validation.tsv or gap-test.tsv")
-    parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
-    arguments = parser.parse_args()
-    try:
-        examples = read_gap(arguments.file)
-        scores, bias = gap_scores(examples, judge(examples, arguments.run, arguments.device))
-    except (InputError, OSError) as error:
-        sys.exit(f"tasks.coref.gap: {error}")
-    print(f"{len(examples):,} texts of {arguments.file}")
+    about = "folder of a coreference run made with keep_weights=true"
+    parser.add_argument("run", metavar="RUN", type=Path, help=about)
+    parser.add_argument(
+        "file", metavar="FILE", type=Path, help="GAP's texts: gap-development.tsv, gap-validation.tsv or gap-test.tsv"
+    )
+    parser.add_argument("--device", choices=CHOICES, default="auto", help="default: a GPU where there is one")
+    options = parser.parse_args(given)
+    return exit_status("tasks.coref.gap", lambda: _print_scores(options))
+
+
+def _print_scores(options: argparse.Namespace) -> None:
+    examples = read_gap(options.file)
+    scores, bias = gap_scores(examples, judge(examples, options.run, options.device))
+    print(f"{len(examples):,} texts of {options.file}")
     print(f"{'':10} precision  recall      F1")
     for name, own in scores.items():
         print(f"{name:10} {own.precision:9.2f} {own.recall:7.2f} {own.f1:7.2f}")
@@ -188,4 +194,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

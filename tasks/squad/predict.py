@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
-from elmo.common.errors import InputError
+from elmo.common.device import CHOICES
+from elmo.common.errors import command_parser, exit_status
 from elmo.common.files import replacing
 from tasks.running.predict import load_model
 
@@ -18,22 +20,26 @@ def predict(file: Path, run: Path, device: str) -> dict[str, str]:
     return {said["id"]: said["answer"] for said in model.predict(model.read(file))}
 
 
-def main() -> None:
-    """Runs the command; the exit status is 1 if anything failed."""
-    parser = argparse.ArgumentParser(prog="python -m tasks.squad.predict", description=__doc__)
-    parser.add_argument("file", type=Path, help="questions in the format of SQuAD 1.1, with or without answers")
-    parser.add_argument("out", type=Path, help="JSON to write: {question id: answer}")
-    parser.add_argument("--run", type=Path, required=True, help="folder of a run made with keep_weights=true")
-    parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
-    arguments = parser.parse_args()
-    try:
-        answers = predict(arguments.file, arguments.run, arguments.device)
-        with replacing(arguments.out) as partial:
-            partial.write_text(json.dumps(answers, ensure_ascii=False), encoding="utf-8")
-    except (InputError, OSError) as error:
-        sys.exit(f"tasks.squad.predict: {error}")
-    print(f"{len(answers):,} answers in {arguments.out}")
+def main(given: Sequence[str] | None = None) -> int:
+    """The exit status of the command: 0, or 1 after an error message, or 130 after Ctrl-C."""
+    parser = command_parser("tasks.squad.predict", str(__doc__))
+    parser.add_argument(
+        "file", metavar="FILE", type=Path, help="questions in the format of SQuAD 1.1, with or without answers"
+    )
+    parser.add_argument("out", metavar="OUT", type=Path, help="JSON to write: {question id: answer}")
+    about = "folder of a run made with keep_weights=true"
+    parser.add_argument("--run", metavar="DIR", type=Path, required=True, help=about)
+    parser.add_argument("--device", choices=CHOICES, default="auto", help="default: a GPU where there is one")
+    options = parser.parse_args(given)
+    return exit_status("tasks.squad.predict", lambda: _write_answers(options))
+
+
+def _write_answers(options: argparse.Namespace) -> None:
+    answers = predict(options.file, options.run, options.device)
+    with replacing(options.out) as partial:
+        partial.write_text(json.dumps(answers, ensure_ascii=False), encoding="utf-8")
+    print(f"{len(answers):,} answers in {options.out}")
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -164,7 +164,7 @@ def read_text(
     """
     if (path / "header.json").is_file():
         if unseen_in or heldout:
-            option = "--unseen-in" if unseen_in else "--heldout"
+            option = "--unseen-in" if unseen_in else "--heldout-fraction"
             raise InputError(f"{path}: {option} needs a text, found a token store, whose held-out part is fixed")
         return texts_of_store(TokenStore.open(path), max_characters, output.vocabulary)[1]
     documents = _documents(path, heldout)
@@ -239,16 +239,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         f"of the lines or more share {WINDOW} characters in a row with these files and folders".replace("%", "%%"),
     )
     parser.add_argument(
-        "--heldout",
+        *("--heldout-fraction", "--heldout"),  # the latter was its name before
         metavar="SHARE",
+        dest="heldout",
         type=float,
         help="read only the paragraphs of TEXT that a pretraining with heldout_unit=paragraph and "
         "heldout_fraction=SHARE holds out, whatever its other text, weights and recasing",
     )
     parser.add_argument("--seed", type=int, default=1, help="of that pretraining (default: %(default)s)")
-    parser.add_argument("--device", choices=CHOICES, default="auto", help="default: a GPU if there is one")
+    parser.add_argument("--device", choices=CHOICES, default="auto", help="default: a GPU where there is one")
     options = parser.parse_args(arguments)
     try:
+        if options.heldout is not None and not 0 < options.heldout < 1:
+            raise InputError(f"--heldout-fraction: expected more than 0 and less than 1, found {options.heldout}")
         heldout = HeldOut(options.heldout, options.seed) if options.heldout is not None else None
         model, output = load_model(options.weights, options.softmax)
         width = model.core.encoder.options.max_characters

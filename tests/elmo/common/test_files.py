@@ -32,6 +32,12 @@ def test_what_is_no_file_is_not_replaced(tmp_path):
     assert list(tmp_path.iterdir()) == [pipe]
 
 
+def test_a_folder_that_is_not_there_is_named_instead_of_the_partial_file(tmp_path):
+    with pytest.raises(FileNotFoundError) as caught, replacing(tmp_path / "no" / "out.txt") as partial:
+        partial.touch()
+    assert caught.value.filename == str(tmp_path / "no")
+
+
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
 def test_a_failure_leaves_what_was_there(tmp_path, error):
     path = tmp_path / "out.txt"

@@ -68,7 +68,7 @@ class TestCommand:
         done = self.command("--store", store, "verify")
         assert done.returncode == 1
         assert f"float32-v4  {len(DISTINCT)} sentences, 1 damaged" in done.stdout
-        assert self.command("--store", store, "verify", "--drop").returncode == 0
+        assert self.command("verify", "--drop", "--store", store).returncode == 0
         assert self.command("--store", store, "verify").returncode == 0
         embedded = sentences_embedded(bilm, monkeypatch)
         cached = CachedLayers(bilm, shelf_of(bilm))
@@ -101,7 +101,7 @@ class TestCommand:
         damaged = f"float32-v4  {len(DISTINCT)} sentences, {len(DISTINCT - whole)} damaged"
         done = self.command("--store", store, "verify")
         assert (done.returncode, damaged in done.stdout) == (1, True)
-        done = self.command("--store", store, "verify", "--drop")
+        done = self.command("verify", "--drop", "--store", store)
         assert (done.returncode, f"{damaged} and dropped" in done.stdout) == (0, True)
         assert shelf_of(bilm).count() == (len(whole), sum(map(len, whole)))
         embedded = sentences_embedded(bilm, monkeypatch)

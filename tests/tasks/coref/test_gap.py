@@ -1,7 +1,5 @@
 """GAP: places of names in tokens, judgements from chains and scores by hand, and the command with a kept model."""
 
-import sys
-
 import pytest
 
 from elmo.common.errors import InputError
@@ -113,16 +111,19 @@ def test_a_file_without_texts(tmp_path, content):
 
 
 @pytest.mark.integration
-def test_the_command_scores_a_kept_model(path, command, tmp_path, monkeypatch, capsys):
+def test_the_command_scores_a_kept_model(path, command, tmp_path, capsys):
     settings = "task=coref", "data=mini", *WORDS, "limit=2", "trainer.epochs=1", "keep_weights=true"
     code, _, err = command(*settings, f"runs_dir={tmp_path / 'runs'}")
     assert code == 0, err
     (record,) = (tmp_path / "runs").rglob("record.json")
-    monkeypatch.setattr(sys, "argv", ["gap", str(record.parent), str(path), "--device", "cpu"])
-    main()
+    assert main([str(record.parent), str(path), "--device", "cpu"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"2 texts of {path}"
     assert [row.split()[0] for row in lines[2:]] == ["overall", "masculine", "feminine", "bias,"]
-    monkeypatch.setattr(sys, "argv", ["gap", str(tmp_path), str(path)])
-    with pytest.raises(SystemExit, match=r"weights\.pt: no such file\. Weights are kept by a run with keep"):
-        main()
+    assert main([str(tmp_path), str(path)]) == 1
+    assert "weights.pt: no such file. Weights are kept by a run with keep" in capsys.readouterr().err
+    assert main([str(tmp_path), str(tmp_path / "no.tsv")]) == 1
+    assert (
+        capsys.readouterr().err
+        == f"tasks.coref.gap: {tmp_path / 'no.tsv'}: No such file or directory. Check the path\n"
+    )

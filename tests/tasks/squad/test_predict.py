@@ -1,7 +1,6 @@
 """python -m tasks.squad.predict: answers to a SQuAD file with the saved model of a run."""
 
 import json
-import sys
 from types import SimpleNamespace
 
 import pytest
@@ -18,14 +17,9 @@ from tests.tasks.making import ELMO, run_of
 QUESTIONS = SHIPPED / "squad" / "test.json"
 
 
-def ask(monkeypatch, *arguments):
-    monkeypatch.setattr(sys, "argv", ["predict", *map(str, arguments)])
-    main()
-
-
-def test_a_run_without_weights(tmp_path, monkeypatch):
-    with pytest.raises(SystemExit, match=r"weights.pt: no such file. Weights are kept by a run with keep_weights=true"):
-        ask(monkeypatch, QUESTIONS, tmp_path / "out.json", "--run", tmp_path)
+def test_a_run_without_weights(tmp_path, capsys):
+    assert main([str(QUESTIONS), str(tmp_path / "out.json"), "--run", str(tmp_path)]) == 1
+    assert "weights.pt: no such file. Weights are kept by a run with keep_weights=true" in capsys.readouterr().err
     assert not (tmp_path / "out.json").exists()
 
 
@@ -45,14 +39,14 @@ class TestKeptWeights:
         save_weights(tmp_path / "run" / "weights.pt", model, config)
         return SimpleNamespace(path=tmp_path / "run" / "weights.pt", model=model, config=config, mine=mine)
 
-    def test_questions_without_answers_are_answered_from_their_passages(self, kept, tmp_path, monkeypatch):
+    def test_questions_without_answers_are_answered_from_their_passages(self, kept, tmp_path):
         content = json.loads(QUESTIONS.read_text(encoding="utf-8"))
         content["data"] = content["data"][:1]
         asked = [(q, p["context"]) for a in content["data"] for p in a["paragraphs"] for q in p["qas"]]
         for question, _ in asked:
             del question["answers"]
         (tmp_path / "unanswered.json").write_text(json.dumps(content), encoding="utf-8")
-        ask(monkeypatch, tmp_path / "unanswered.json", tmp_path / "out.json", "--run", kept.path.parent)
+        assert main([*map(str, (tmp_path / "unanswered.json", tmp_path / "out.json", "--run", kept.path.parent))]) == 0
         answers = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
         assert list(answers) == [question["id"] for question, _ in asked]
         assert all(answers[question["id"]] in context for question, context in asked)

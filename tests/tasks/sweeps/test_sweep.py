@@ -249,7 +249,7 @@ class TestSideBySide:
         code, _, err = command("-m", f"runs_dir={tmp_path}", *TINY, *settings)
         assert code == 0
         assert len(LINE.findall(err)) == 2
-        assert [len(curve) for *_, curve, _, _ in outcomes(tmp_path).values()] == [30, 30]
+        assert [len(curve) for *_, curve, _, _, _ in outcomes(tmp_path).values()] == [30, 30]
         assert list(tmp_path.rglob("checkpoint.pt")) == []
 
 

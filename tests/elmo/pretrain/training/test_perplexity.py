@@ -169,11 +169,11 @@ def test_held_out_paragraphs_of_a_text_are_those_of_its_store(exported, tmp_path
     given = ["--weights", str(exported), "--device", "cpu"]
     assert command.main([str(tmp_path / "store"), *given]) == 0
     expected = capsys.readouterr().out
-    typed = ["--tokenise", "whitespace", "--heldout", "0.2", "--seed", "3"]
+    typed = ["--tokenise", "whitespace", "--heldout-fraction", "0.2", "--seed", "3"]
     assert command.main([str(old), *given, *typed]) == 0
     assert capsys.readouterr().out == expected
     assert command.main([str(tmp_path / "store"), *given, *typed]) == 1
-    assert "--heldout needs a text, found a token store" in capsys.readouterr().err
+    assert "--heldout-fraction needs a text, found a token store" in capsys.readouterr().err
 
 
 def test_the_command_leaves_out_documents_that_were_seen(exported, tmp_path, capsys):
@@ -192,3 +192,11 @@ def test_the_command_leaves_out_documents_that_were_seen(exported, tmp_path, cap
     assert capsys.readouterr().out.strip() == measured
     assert command.main([str(corpus), *given, "--unseen-in", str(corpus)]) == 1
     assert "no word in it that is unseen" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("share", ["0", "1", "2", "-0.1"])
+def test_a_share_of_held_out_text_out_of_range(share, exported, tmp_path, capsys):
+    (tmp_path / "text.txt").write_text("We rest.\n")
+    given = [str(tmp_path / "text.txt"), "--weights", str(exported), "--heldout-fraction", share]
+    assert command.main(given) == 1
+    assert "--heldout-fraction: expected more than 0 and less than 1" in capsys.readouterr().err
