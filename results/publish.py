@@ -57,6 +57,13 @@ def main(argv: Sequence[str] | None = None, root: Path = ROOT) -> int:
     if options.check and (options.runs or options.commit):
         write("--check publishes nothing: give it neither runs nor --commit\n", sys.stderr)
         return 2
+    if not (root / PUBLISHED).is_dir():
+        write(
+            f"results.publish: expected a checkout of the suite, found no {PUBLISHED} in {root}: an installed package has "
+            "no records. Run the command in a clone\n",
+            sys.stderr,
+        )
+        return 2
     commit = full_commit(options.commit) if options.commit else None
     if options.commit and commit is None:
         write(f"--commit: expected a commit of this repository, found {options.commit!r}\n", sys.stderr)

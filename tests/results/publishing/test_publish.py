@@ -285,3 +285,9 @@ def test_a_readme_without_a_place_for_the_table(runs, root, capsys, readme):
     assert main([str(runs)], root) == 2
     assert "README.md: expected one line <!--" in capsys.readouterr().err
     assert (root / "README.md").read_text() == readme
+
+
+def test_an_installed_package_has_nowhere_to_publish_to(runs, tmp_path, capsys):
+    assert main([str(runs)], tmp_path / "site-packages") == 2
+    assert "Run the command in a clone" in capsys.readouterr().err
+    assert not (tmp_path / "site-packages").exists()
