@@ -59,8 +59,8 @@ def main(argv: Sequence[str] | None = None, root: Path = ROOT) -> int:
         return 2
     if not (root / PUBLISHED).is_dir():
         write(
-            f"results.publish: expected a checkout of the suite, found no {PUBLISHED} in {root}: an installed package has "
-            "no records. Run the command in a clone\n",
+            f"results.publish: expected a checkout of the suite, found no {PUBLISHED} in {root}: an installed package "
+            "has no records. Run the command in a clone\n",
             sys.stderr,
         )
         return 2
