@@ -81,7 +81,8 @@ def score_table(summary: Summary, panels: Sequence[Panel], places: Sequence[Plac
             f'<tr class="more"><td colspan="{len(columns) + 1}">{details}</td></tr></tbody>'
         )
     return (
-        f'<div class="scores"><table class="sortable"><caption>{escape(title)}</caption>'
+        f'<div class="scores" tabindex="0" role="region" aria-label="Scores"><table class="sortable">'
+        f"<caption>{escape(title)}</caption>"
         f"<thead><tr>{''.join(names)}</tr></thead>{''.join(rows)}</table></div>"
     )
 

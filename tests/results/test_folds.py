@@ -265,6 +265,8 @@ def test_publishing_and_the_report(tmp_path, capsys):
     html = (tmp_path / "page.html").read_text()
     assert f"{scores['elmo']:.2f}" in html
     assert "+ ELMo fold 2, seed 1" in html
+    link = '<a href="runs/books/coref/elmo/fold-0/seed-1/record.json">fold 0</a>'
+    assert f"<td>{scores['elmo']:.2f}<small>{link}" in html
 
 
 @pytest.mark.parametrize("folds", [None, 2])
