@@ -25,7 +25,7 @@ A run on whole data writes the file itself; this command is for runs that were m
 With --right-in, it adds one more distinction, under the name --as: whether another run of the same task and data
 answers the example correctly. A head that reads only the hypotheses of SNLI, for example:
 
-  python -m tasks.run task=snli data=mini features=glove +task.hypothesis_only=true
+  python -m tasks.run task=snli data=mini features=glove task.hypothesis_only=true
   python -m tasks.groups task=snli data=mini --as hypothesis_alone \\
       --right-in results/runs/mini/snli/glove/task.hypothesis_only=true/seed-1"""
 

@@ -62,6 +62,24 @@ def first_table():
     return [dict(itertools.zip_longest(headers, map(str.strip, line), fillvalue="")) for line in lines]
 
 
+def coreference_of_folds(files):
+    """The mean of three F1 scores, each from counts that are added up over the documents of ten folds."""
+    documents = [document for file in files for document in json.loads(file.read_text(encoding="utf-8"))["scores"]]
+    assert (len(files), len(documents)) == (10, 100)
+
+    def f1(precise, predicted, recalled, gold):
+        precision, recall = (
+            sum(document[top] for document in documents) / sum(document[bottom] for document in documents)
+            for top, bottom in ((precise, predicted), (recalled, gold))
+        )
+        return 200 * precision * recall / (precision + recall)
+
+    muc = f1("links", "predicted_links", "links", "gold_links")
+    b_cubed = f1("b_cubed_precision", "predicted_mentions", "b_cubed_recall", "gold_mentions")
+    ceaf_e = f1("similarity", "predicted_chains", "similarity", "gold_chains")
+    return statistics.fmean([muc, b_cubed, ceaf_e])
+
+
 def test_the_first_table_is_what_the_files_say():
     """Worked out from the JSON files alone, by their folders."""
     places = {path.parent.relative_to(PUBLISHED).parts[:2] for path in PUBLISHED.rglob("record.json")}
@@ -74,11 +92,11 @@ def test_the_first_table_is_what_the_files_say():
         data, task = folders[max((title for title in folders if name.startswith(f"{title}, ")), key=len)]
         means = {}
         for column, features in COLUMNS.items():
-            files = sorted(
-                PUBLISHED.glob(f"{data}/{task}/{features}/{settings + '/' if settings else ''}seed-*/record.json")
-            )
-            records = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+            folder = PUBLISHED / data / task / features / settings
+            records = [json.loads(file.read_text(encoding="utf-8")) for file in folder.glob("seed-*/record.json")]
             scores = [record["scores"]["test"][record["metric"]] for record in records]
+            seeds = {file.parent.name for file in folder.glob("fold-*/seed-*/record.json")}
+            scores += [coreference_of_folds(sorted(folder.glob(f"fold-*/{seed}/examples.json"))) for seed in seeds]
             shown = ""
             if scores:
                 means[features] = statistics.fmean(scores)

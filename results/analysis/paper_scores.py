@@ -42,12 +42,22 @@ class Band:
 
 
 @dataclass(frozen=True)
+class Anchor:
+    """What others reached with a task on data that the paper does not have, or that no such score is known."""
+
+    task: str
+    data: str
+    text: str
+
+
+@dataclass(frozen=True)
 class Paper:
-    """All scores in the order of the paper's Table 1, the bands, and the data sets that they apply to."""
+    """All scores in the order of the paper's Table 1, bands with the data sets that they apply to, and anchors."""
 
     comparable_data: Sequence[str]
     score: Sequence[PaperScore]
     band: Sequence[Band]
+    anchor: Sequence[Anchor]
 
     def compared(self, data: str, task: str) -> PaperScore | None:
         """The score to print next to ours, or None if it was measured on other examples."""
@@ -59,6 +69,10 @@ class Paper:
         """The band for a task, or None if there is none for this data set."""
         bands = (band for band in self.band if band.task == task and data in self.comparable_data)
         return next(bands, None)
+
+    def anchor_text(self, data: str, task: str) -> str:
+        """What others reached on these data; empty if the file has nothing on them."""
+        return next((anchor.text for anchor in self.anchor if (anchor.task, anchor.data) == (task, data)), "")
 
     @property
     def tasks(self) -> list[str]:

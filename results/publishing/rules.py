@@ -26,7 +26,7 @@ from results.records.record import RecordUnreadable, RunRecord, read_record, wri
 Kind = Literal["added", "replaced", "left", "refused"]
 EXAMPLES_KEYS = {"schema", "fingerprint", "scores"}
 RECORD_KEYS = {field.name for field in dataclasses.fields(RunRecord)} | {"fingerprint"}
-LONGEST_NAME = 120  # characters: a hash has 64, the longest warning about counts has 80
+LONGEST_NAME = 160  # characters: names of EWT's predicates have 123, a hash has 64
 
 
 @dataclass(frozen=True)

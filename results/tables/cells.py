@@ -243,7 +243,14 @@ def panels_legend(panels: Sequence[Panel]) -> list[str]:
             f"no interval ({', '.join(without)}): examples.json is missing or of other examples, and seeds alone need "
             "two in an arm"
         )
-    return lines + folds_legend({panel.row.task + panel.row.data: (panel.task, panel.row) for panel in panels}.values())
+    rows = {panel.row.task + panel.row.data: (panel.task, panel.row) for panel in panels}
+    return [*lines, *folds_legend(rows.values()), *anchors_legend(panels)]
+
+
+def anchors_legend(panels: Sequence[Panel]) -> list[str]:
+    """What others reached on data that the paper does not have, for each task on such data."""
+    found = {panel.task: load_paper().anchor_text(panel.row.data, panel.row.task) for panel in panels}
+    return [f"{task}: {text}" for task, text in found.items() if text]
 
 
 def _named(names: Sequence[str]) -> str:
@@ -254,14 +261,18 @@ def _named(names: Sequence[str]) -> str:
 def interval_legend(found: Sequence[tuple[str, Interval | None]]) -> list[str]:
     """Explains intervals, given with the names of their rows, or empty ones."""
     known = [(name, interval) for name, interval in found if interval]
+    kinds = {interval.over for _, interval in known}
+    one_seed = "each arm has one seed: others may differ by more"
     texts = {
         "examples and seeds": "over test examples, paired, and over the seeds of either arm",
-        "examples": "over test examples, paired; each arm has one seed: others may differ by more",
+        "examples": f"over test examples, paired; {one_seed}",
         "seeds": "over seeds alone, because examples.json is missing",
     }
-    kinds = [over for over in texts if any(interval.over == over for _, interval in known)]
+    if {"examples", "examples and seeds"} <= kinds:
+        texts["examples and seeds"] += f", but over examples alone where {one_seed}"
+        kinds -= {"examples"}
     lines = []
-    for over in kinds:
+    for over in [over for over in texts if over in kinds]:
         where = _named([name for name, interval in known if interval.over == over]) if len(kinds) > 1 else ""
         lines.append(
             f"95 % intervals and p{where}: {texts[over]}; what training the biLM again would change is not in them"

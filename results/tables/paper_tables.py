@@ -9,7 +9,7 @@ from results.analysis.panels import Panel, split_panels
 from results.analysis.paper_scores import distance, load_paper
 from results.analysis.rows import MINI, Group, Summary, TableRow, column_order
 from results.analysis.verdict import verdict_legend, verdicts
-from results.tables.cells import ERRORS_REMOVED, interval_legend, shown_interval, shown_p
+from results.tables.cells import ERRORS_REMOVED, anchors_legend, interval_legend, shown_interval, shown_p
 from results.tables.rerun_commands import commands_of, commit_of
 
 GAIN_HEADERS = ("gain, 95 % interval", "errors removed, 95 % interval")
@@ -198,7 +198,7 @@ def table_legend(panels: Sequence[Panel], band: str) -> str:
     ]
     if any(panel.row.paper for panel in panels):
         lines += [f"to paper's: {verdict_legend()}", band]
-    lines += ["no paper's numbers: other data than the paper's, so no verdict"]
+    lines += ["no paper's numbers: other data than the paper's, so no verdict", *anchors_legend(panels)]
     return "\n".join(f"- {line}" for line in lines)
 
 
