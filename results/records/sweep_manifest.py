@@ -62,7 +62,10 @@ def typed_places(runs_dir: Path) -> TypedPlaces:
     """The places in the commands of the sweeps with this folder; the latest command that names one counts."""
     config_dir = data_dir = ""
     for manifest in read_manifests(runs_dir)[0]:
-        words = shlex.split(manifest.command)
+        try:
+            words = shlex.split(manifest.command)
+        except ValueError:  # edited by hand: a quotation mark is missing
+            continue
         config_dir = next((after for word, after in pairwise(words) if word == CONFIG_DIR), config_dir)
         data_dir = next((word.removeprefix(DATA_DIR) for word in words if word.startswith(DATA_DIR)), data_dir)
     return TypedPlaces(config_dir, data_dir)

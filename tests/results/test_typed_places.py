@@ -11,7 +11,12 @@ from tests.results.making import make_record, run_table, save
 def runs(tmp_path):
     folder = tmp_path / "runs"
     for day, words in enumerate(
-        ["data=paper data_dir=old seed=1", "--config-dir 'my configs' data=paper data_dir=corpora seed=1", "seed=1"]
+        [
+            "data=paper data_dir=old seed=1",
+            "--config-dir 'my configs' data=paper data_dir=corpora seed=1",
+            "seed=1",
+            "'data_dir=edited by hand",
+        ]
     ):
         identity = Identity("paper", "ner", "glove", day + 1, {})
         command = f"python -m tasks.run -m {words}"
