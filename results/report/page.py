@@ -40,7 +40,7 @@ class PagePart:
     Attributes:
         key: Its anchor.
         title: Its heading.
-        html: What it shows. Headings in it start two levels below the part's own, since that may stand in a task.
+        html: What it shows; with headings from h3 on if it is a section of its own, else without.
         task: The task whose block it ends; empty if it is a section of its own.
         data: The data set of that task whose charts it follows, if it belongs to one.
     """

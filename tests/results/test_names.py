@@ -8,7 +8,16 @@ import pytest
 
 import results.report.__main__
 import results.status
-from results.analysis.names import NAMES, arm_title, common_title, default_pair, load_names, metric_of, task_title
+from results.analysis.names import (
+    NAMES,
+    arm_title,
+    common_title,
+    default_pair,
+    load_names,
+    metric_of,
+    settings_title,
+    task_title,
+)
 from results.records.metric import Metric, Ratio
 from results.records.record import write_examples, write_record
 from results.report.figures import PALETTE
@@ -64,6 +73,13 @@ def test_the_names_are_whole():
     assert {arm.colour for arm in names.arms.values()} - {""} <= PALETTE.keys()
     content = tomllib.loads(NAMES.read_text(encoding="utf-8"))
     assert content["tasks"].keys() == names.tasks.keys()
+
+
+def test_settings_have_names_for_people():
+    """A key that names.toml lacks shows its last part."""
+    settings = {"trainer.epochs": "12", "features.elmo.places": "[input]", "task.char_filters": "8"}
+    assert settings_title(settings) == "12 epochs, biLM at [input], char filters 8"
+    assert settings_title({}) == ""
 
 
 @pytest.mark.parametrize(
