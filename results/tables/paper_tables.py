@@ -4,12 +4,13 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from results.analysis.interval import FEW_SEEDS
 from results.analysis.names import arm_title, default_pair, task_title
 from results.analysis.panels import Panel, split_panels
 from results.analysis.paper_scores import distance, load_paper
 from results.analysis.rows import MINI, Group, Summary, TableRow, column_order
 from results.analysis.verdict import verdict_legend, verdicts
-from results.tables.cells import ERRORS_REMOVED, anchors_legend, interval_legend, shown_interval, shown_p
+from results.tables.cells import ERRORS_REMOVED, MARK, anchors_legend, interval_legend, shown_interval, shown_p
 from results.tables.rerun_commands import commands_of, commit_of
 
 GAIN_HEADERS = ("gain, 95 % interval", "errors removed, 95 % interval")
@@ -37,8 +38,11 @@ def readme_table(summary: Summary) -> str:
     for panel in panels:
         scores = [_score(panel.row.group(arm, panel.label)) for arm in arms]
         lines.append([_name(panel), *scores, _gain(panel), _paper(panel.row)])
-    notes = " ".join(f"{line[0].upper()}{line[1:]}." for line in ["mean ± std (seeds)", *_interval_lines(panels)])
-    return f"{Grid(headers, lines)}\n\n{notes}\n"
+    few = any(interval and interval.few_seeds for interval in (panel.row.interval(panel.label) for panel in panels))
+    mark = f"; {MARK} fewer than {FEW_SEEDS} seeds in an arm" if few else ""
+    how = "[how they are computed](results/reading.md#intervals)"
+    note = f"Mean ± std (seeds). 95 % intervals over paired test examples and seeds, {how}{mark}."
+    return f"{Grid(headers, lines)}\n\n{note}\n"
 
 
 def _titles(panels: Sequence[Panel], arms: Sequence[str]) -> list[str]:
