@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from results.analysis.panels import Efficiency, Panel, efficiencies, panels_of
 from results.analysis.rows import MINI, Summary
-from results.breakdown.gains import Broken, break_down
+from results.breakdown.gains import FEWEST, Broken, break_down
 from results.records.collect import FoundRecord
 from results.report.charts.axes import Arms
 from results.report.charts.classes import (
@@ -39,8 +39,8 @@ CHARTS: Mapping[str, KindOfChart] = {
     ),
     "classes": KindOfChart(
         "Classes",
-        "The gain in each class, with the number of its test examples. Line: 95 % interval over seeds, dashed if it "
-        "includes zero.",
+        f"The gain in each class that has at least {FEWEST} test examples, with their number. Line: 95 % interval over "
+        "seeds, dashed if it includes zero.",
     ),
     "confusion": KindOfChart(
         "Confusions",

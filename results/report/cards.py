@@ -11,7 +11,7 @@ from results.records.identity import flattened, shown
 from results.records.record import RunRecord
 from results.report.score_table import Place
 
-MOST_CARDS = 200
+MOST_CARDS = 400  # 2.5 kB each
 
 
 def failure_cards(failed: Sequence[FoundRecord]) -> str:
@@ -32,7 +32,7 @@ def failure_cards(failed: Sequence[FoundRecord]) -> str:
 def run_cards(found: Sequence[FoundRecord], places: Mapping[str, Place]) -> str:
     """The runs by data and task, each with a card that opens on demand.
 
-    A card has 2.5 kB. In a large grid each run has only a line, with the path of its record.
+    In a large grid each run has only a line, with the path of its record.
 
     Args:
         found: The records.

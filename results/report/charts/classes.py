@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from results.analysis.interval import Interval, seed_intervals
 from results.analysis.panels import Panel, as_stem, class_metric, class_runs, class_scores, confusion
 from results.analysis.rows import Group
-from results.breakdown.gains import Kind
+from results.breakdown.gains import FEWEST, Kind
 from results.report.charts.axes import BELOW, LANE, LEFT, RIGHT, Arms, legend_of, vertical_ticks
 from results.report.figures import (
     Arm,
@@ -73,7 +73,10 @@ def kind_gains(panel: Panel, kinds: Mapping[str, Sequence[Kind]], arms: Arms) ->
 
 
 def class_differences(panel: Panel, arms: Arms) -> Figure | None:
-    """The gain of each class with its 95 % interval over seeds; None if the compared arms have no classes."""
+    """The gain of each class with its 95 % interval over seeds; None if the compared arms have no classes.
+
+    Classes with few test examples are left out, as kinds of examples are.
+    """
     pair = panel.row.pair(panel.label)
     if pair is None or not (metric := class_metric(pair)):
         return None
@@ -82,9 +85,11 @@ def class_differences(panel: Panel, arms: Arms) -> Figure | None:
     gains = []
     for name in (name for name in runs[0] if name in runs[1]):
         before, after = (own[name] for own in runs)
+        gold = counts[name][1]
+        if gold is not None and gold < FEWEST:
+            continue
         intervals = seed_intervals(before, after)
         scores = sum(before) / len(before), sum(after) / len(after)
-        gold = counts[name][1]
         named = name if gold is None else f"{name} · {gold:,}"
         gains.append(_Gain(named, scores, intervals.gain if intervals else None))
     if not gains:
