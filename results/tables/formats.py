@@ -237,7 +237,8 @@ def _tex_sheet(sheet: Sheet) -> str:
     headers, _, _ = _grid(Sheet("", columns, []))
     body = [line([_tex_cell(cell, unit) for cell, unit in zip(cells, units, strict=True)]) for cells in sheet.lines]
     align = "".join(align for _, align in columns)
-    top = [f"% {sheet.title}", r"{\small\setlength{\tabcolsep}{4pt}", rf"\begin{{tabular}}{{{align}}}", r"\toprule"]
+    narrow = rf"{{\footnotesize\setlength{{\tabcolsep}}{{3pt}}\begin{{tabular}}{{@{{}}{align}@{{}}}}"
+    top = [f"% {sheet.title}", narrow, r"\toprule"]
     return "\n".join([*top, *map(line, headers), r"\midrule", *body, r"\bottomrule", r"\end{tabular}}"])
 
 

@@ -5,6 +5,7 @@ import io
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -135,7 +136,7 @@ def test_markdown_tables_are_rectangular_and_escaped(capsys, runs):
 
 def test_tex_tables_are_rectangular_and_escaped(capsys, runs):
     _, out, _ = run_table(capsys, "--runs", runs, "--wide", "--format", "tex")
-    main, settings = re.findall(r"\\begin\{tabular\}\{([lr]+)\}\n(.*?)\\end\{tabular\}", out, flags=re.DOTALL)
+    main, settings = re.findall(r"\\begin\{tabular\}\{@\{\}([lr]+)@\{\}\}\n(.*?)\\end\{tabular\}", out, flags=re.DOTALL)
     for (columns, body), rows in ((main, 3), (settings, 1)):
         lines = [line for line in body.splitlines() if line.endswith(r"\\")]
         assert len(lines) == 3 + rows, "headers have three lines: names and units"
@@ -147,7 +148,19 @@ def test_tex_tables_are_rectangular_and_escaped(capsys, runs):
     assert "$-$0.82 short" in settings[1]
     assert r"note=a$|$b\_ \& 50\%, \{x\}" in settings[1]
     outside = re.sub(r"\\begin.*?\\end\{tabular\}\}", "", out, flags=re.DOTALL)
-    assert all(line.startswith(("%", r"{\small")) for line in outside.splitlines() if line)
+    assert all(line.startswith(("%", r"{\footnotesize")) for line in outside.splitlines() if line)
+
+
+@pytest.mark.skipif(not shutil.which("pdflatex"), reason="needs pdflatex: apt-get install texlive-latex-recommended")
+def test_the_core_table_of_the_published_records_fits_a_page(capsys, tmp_path):
+    _, out, _ = run_table(capsys, "--published", "--format", "tex")
+    page = rf"\documentclass{{article}}\usepackage{{booktabs}}\begin{{document}}\noindent {out}\end{{document}}"
+    (tmp_path / "page.tex").write_text(page, encoding="utf-8")
+    done = subprocess.run(
+        ["pdflatex", "-halt-on-error", "page.tex"], cwd=tmp_path, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stdout
+    assert "Overfull" not in done.stdout
 
 
 def table_process(*arguments, **environment):
