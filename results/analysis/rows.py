@@ -116,7 +116,6 @@ class TableRow:
     failed: Sequence[FoundRecord] = ()
     paper: PaperScore | None = None
     compared: tuple[str, str] = field(default_factory=default_pair)
-    _intervals: dict[str, Intervals | None] = field(default_factory=dict, compare=False, repr=False)  # computed once
 
     def group(self, features: str, label: str = "") -> Group | None:
         """The group of these features and settings (by default plain runs), or None."""
@@ -128,7 +127,7 @@ class TableRow:
 
     def comparing(self, first: str, second: str) -> "TableRow":
         """The row with another pair to compare."""
-        return replace(self, compared=(first, second), _intervals={})
+        return replace(self, compared=(first, second))
 
     def gain(self, label: str = "") -> float | None:
         """The mean of the second features minus that of the first, under the same settings; None if one is missing."""
@@ -146,10 +145,14 @@ class TableRow:
         return found.cut if found and self.error_cut(label) is not None else None
 
     def _both_intervals(self, label: str) -> Intervals | None:
-        if label not in self._intervals:
+        if label not in self._known_intervals:
             pair = self.pair(label)
-            self._intervals[label] = _intervals(*pair) if pair else None
-        return self._intervals[label]
+            self._known_intervals[label] = _intervals(*pair) if pair else None
+        return self._known_intervals[label]
+
+    @cached_property
+    def _known_intervals(self) -> dict[str, Intervals | None]:
+        return {}  # by label, each computed once
 
     def error_cut(self, label: str = "") -> float | None:
         """The share of the first features' errors that the second remove, in percent; None if the metric has none."""

@@ -115,7 +115,7 @@ def _split(row: TableRow, pair: tuple[Group, Group], metric: Metric, grouping: G
         chosen = [i for i, own in enumerate(grouping.of) if own == number]
         if len(chosen) >= FEWEST:
             groups = [_only(group, chosen, metric) for group in pair]
-            kinds.append(Kind(label, len(chosen), replace(row, groups=groups, failed=(), paper=None, _intervals={})))
+            kinds.append(Kind(label, len(chosen), replace(row, groups=groups, failed=(), paper=None)))
     return kinds
 
 

@@ -120,7 +120,7 @@ def variants_table(panels: Sequence[Panel]) -> Grid:
 def panels_comparing(panels: Sequence[Panel], compared: tuple[str, str], arms: Sequence[str]) -> list[Panel]:
     """The panels that have one of these arms apart from the usual two, with the gain between two others."""
     return [
-        replace(panel, row=replace(panel.row, compared=compared, _intervals={}))
+        replace(panel, row=panel.row.comparing(*compared))
         for panel in panels
         if any(group.features in set(arms) - set(default_pair()) for group in panel.groups)
     ]
@@ -132,7 +132,7 @@ def _with_baseline(panel: Panel) -> Panel:
     if pair is None or row.group(pair[0].features, panel.label):
         return panel
     baseline = replace(pair[0], settings=pair[1].settings)
-    return replace(panel, row=replace(row, groups=[*row.groups, baseline], _intervals={}))
+    return replace(panel, row=replace(row, groups=[*row.groups, baseline]))
 
 
 def _name(panel: Panel, metric: str = "") -> str:
