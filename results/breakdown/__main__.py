@@ -10,11 +10,10 @@ from results.analysis.rows import Summary
 from results.breakdown.gains import FEWEST, Kind, break_down
 from results.records.collect import FoundRecord
 from results.records.printing import printable, write
-from results.tables.cells import GAIN_COLUMNS, Sheet, gain_cells, interval_legend, shown_score
+from results.tables.cells import OUR_GAIN, Sheet, gain_cells, interval_legend, shown_score
 from results.tables.formats import LAYOUTS
 from results.tables.run_options import add_choices, choose
 
-_GAINS = ("gain", "interval", "p", "cut")  # the first of GAIN_COLUMNS
 MANY = (
     "of twenty intervals without any true gain, one is expected to exclude zero: a single row is a hint, no finding",
     f"kinds with fewer than {FEWEST} test examples are left out",
@@ -54,8 +53,7 @@ def breakdown_page(summary: Summary, found: Sequence[FoundRecord]) -> tuple[list
     """A table for each task and data set, and the notes below them."""
     broken = break_down(split_panels(summary.rows)[0], found)
     first, second = (printable(summary.titles[features]) for features in summary.compared)
-    columns = [("by", "l"), ("test examples", "l"), ("n", "r"), (first, "l"), (second, "l")]
-    columns += [GAIN_COLUMNS[name] for name in _GAINS]
+    columns = [("by", "l"), ("test examples", "l"), ("n", "r"), (first, "l"), (second, "l"), *OUR_GAIN]
     tables, intervals = [], []
     for panel, kinds in broken.panels:
         lines = [_line(name, kind, panel.label) for name, own in kinds.items() for kind in own]
@@ -66,8 +64,8 @@ def breakdown_page(summary: Summary, found: Sequence[FoundRecord]) -> tuple[list
 
 def _line(name: str, kind: Kind, label: str) -> list[str]:
     scores = [shown_score(group) for group in kind.row.groups]
-    cells = [name.replace("_", " "), kind.label, f"{kind.examples:,}", *scores, *gain_cells(kind.row, label)]
-    return [printable(cell) for cell in cells[: 5 + len(_GAINS)]]
+    gain = gain_cells(kind.row, label)[: len(OUR_GAIN)]
+    return [printable(cell) for cell in (name.replace("_", " "), kind.label, f"{kind.examples:,}", *scores, *gain)]
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """The table of an experiment in every output format: its rows and arms next to the paper's numbers."""
 
 import json
-from dataclasses import asdict
 
 from results.analysis.names import arm_title, controls_legend, metric_title
 from results.analysis.verdict import verdict, verdict_legend
@@ -9,7 +8,7 @@ from results.records.printing import printable
 from results.tables.arms_table import arms_page
 from results.tables.cells import (
     EMPTY,
-    GAIN_COLUMNS,
+    OUR_GAIN,
     VERDICT,
     Sheet,
     findings_sections,
@@ -20,9 +19,7 @@ from results.tables.cells import (
     shown_score,
 )
 from results.tables.experiment_rows import ExperimentLine, ExperimentTable
-from results.tables.formats import LAYOUTS, clean, csv_gain, csv_scores, csv_text
-
-GAINS = ("gain", "interval", "p", "cut")  # the first of GAIN_COLUMNS
+from results.tables.formats import LAYOUTS, clean, csv_gain, csv_scores, csv_text, json_interval
 
 
 def experiment_text(table: ExperimentTable, form: str) -> str:
@@ -47,7 +44,7 @@ def experiment_page(
         columns += [(f"paper\n{printable(arm_title(arm))}", "l")] * (arm in printed) + [(titles[arm], "l")]
     with_gain = any(line.paper_gain is not None for line in table.lines)
     columns += [("paper\ngain", "r")] * with_gain
-    columns += [GAIN_COLUMNS[name] for name in GAINS] if table.compared else []
+    columns += OUR_GAIN if table.compared else []
     verdicts = [{arm: verdict(line.runs.group(arm), line.runs.paper) for arm in table.arms} for line in table.lines]
     judged = [arm for arm in table.arms if any(own[arm] for own in verdicts)]
     columns += [(f"{titles[arm]}{VERDICT}", "l") for arm in judged]
@@ -58,13 +55,13 @@ def experiment_page(
             group = line.runs.group(arm)
             cells += [_paper(line, arm)] * (arm in printed) + [shown_score(group) if group else EMPTY]
         cells += [_paper_gain(line)] * with_gain
-        cells += gain_cells(line.runs, "")[: len(GAINS)] if table.compared else []
+        cells += gain_cells(line.runs, "")[: len(OUR_GAIN)] if table.compared else []
         found = [own[arm] for arm in judged]
         cells += [(item.with_interval if with_intervals else str(item)) if item else EMPTY for item in found]
         lines.append([printable(cell) for cell in cells])
     title = f"{table.title}: scores in percent, mean±std (number of seeds)"
     notes = [printable(table.note)] * bool(table.note)
-    notes += interval_legend([(line.title, line.runs.interval()) for line in table.lines]) if table.compared else []
+    notes += interval_legend([(line.title, line.runs.interval()) for line in table.lines])
     notes += folds_legend((line.title, line.runs) for line in table.lines)
     notes += controls_legend(table.arms)
     notes += [f"vs paper: {verdict_legend()}"] if judged else []
@@ -74,7 +71,7 @@ def experiment_page(
             notes.append(f"{line.title}: the paper's {line.runs.paper.split} scores, on the examples that we test on")
     if separate := [line.title for line in table.lines if line.runs.labels]:
         notes.append(f"{', '.join(separate)}: runs under different settings, which have no mean; see the notes")
-    signs = [interval_sign(line.runs.interval()) for line in table.lines] if table.compared else []
+    signs = [interval_sign(line.runs.interval()) for line in table.lines]
     return [Sheet(printable(title), columns, lines, signs)], findings_sections(table.findings, notes)
 
 
@@ -110,7 +107,6 @@ def _plain(line: ExperimentLine, table: ExperimentTable) -> dict[str, object]:
             "paper": line.paper.get(arm),
             "paper_std": line.paper_std.get(arm),
         }
-    interval = line.runs.interval() if table.compared else None
     return {
         "row": line.title,
         "data": line.runs.data,
@@ -120,7 +116,7 @@ def _plain(line: ExperimentLine, table: ExperimentTable) -> dict[str, object]:
         "arms": arms,
         "compared": list(table.compared or ()),
         "gain": clean(line.runs.gain()),
-        "gain_interval": asdict(interval) if interval else None,
+        "gain_interval": json_interval(line.runs.interval()),
         "errors_removed": clean(line.runs.error_cut()),
     }
 
@@ -130,7 +126,6 @@ def _csv(table: ExperimentTable) -> str:
     lines = []
     for line in table.lines:
         for arm in table.arms:
-            second = table.compared is not None and arm == table.compared[1]
             cells = {
                 "row": line.title,
                 "data": line.runs.data,
@@ -141,7 +136,7 @@ def _csv(table: ExperimentTable) -> str:
                 **csv_scores(line.runs.group(arm)),
                 "paper": line.paper.get(arm),
                 "paper_std": line.paper_std.get(arm),
-                **csv_gain(line.runs, "" if second else None),
+                **csv_gain(line.runs, "" if arm == line.runs.compared[1] else None),
             }
             lines.append(cells)
     return csv_text(lines)

@@ -10,7 +10,7 @@ from dataclasses import asdict
 
 from results.analysis.interval import Interval
 from results.analysis.names import default_pair
-from results.analysis.paper_scores import relative_error_cut
+from results.analysis.paper_scores import PaperScore
 from results.analysis.rows import Group, Summary, TableRow
 from results.analysis.verdict import verdict
 from results.tables.cells import EMPTY, GAIN_COLUMNS, TITLES, Sheet
@@ -122,39 +122,33 @@ MACHINE_FORMATS: Mapping[str, Callable[[Summary], str]] = {"csv": to_csv, "json"
 
 def _json_row(row: TableRow, summary: Summary) -> dict[str, object]:
     own = [finding for finding in summary.findings if finding.row == (row.data, row.task)]
-    paper = row.paper
-    first, second = (paper.scores[arm] for arm in default_pair()) if paper else (0.0, 0.0)
-    labels = [label for label in row.labels if row.pair(label)]
     return {
         "data": row.data,
         "task": row.task,
         "metric": row.metric,
         "features": {group.name: _json_group(group, row) for group in row.groups},
         "compared": list(row.compared),
-        "gain": clean(row.gain()),
-        "gain_interval": _json_interval(row.interval()),
-        "errors_removed": clean(row.error_cut()),
-        "errors_removed_interval": _json_interval(row.cut_interval()),
-        "other_settings": {
-            label: {
-                "gain": clean(row.gain(label)),
-                "gain_interval": _json_interval(row.interval(label)),
-                "errors_removed": clean(row.error_cut(label)),
-                "errors_removed_interval": _json_interval(row.cut_interval(label)),
-            }
-            for label in labels
-        },
-        "paper": {
-            **asdict(paper),
-            "gain": clean(second - first),
-            "errors_removed": clean(relative_error_cut(first, second)),
-        }
-        if paper
-        else None,
+        **_json_gain(row, ""),
+        "other_settings": {label: _json_gain(row, label) for label in row.labels if row.pair(label)},
+        "paper": _json_paper(row.paper) if row.paper else None,
         "failed": [finding.text for finding in own if finding.kind == "failed"],
         "empty": [finding.text for finding in own if finding.kind == "empty"],
         "notes": [finding.text for finding in own if finding.kind == "note"],
     }
+
+
+def _json_gain(row: TableRow, label: str) -> dict[str, object]:
+    return {
+        "gain": clean(row.gain(label)),
+        "gain_interval": json_interval(row.interval(label)),
+        "errors_removed": clean(row.error_cut(label)),
+        "errors_removed_interval": json_interval(row.cut_interval(label)),
+    }
+
+
+def _json_paper(paper: PaperScore) -> dict[str, object]:
+    first, second = (paper.scores[arm] for arm in default_pair())
+    return {**asdict(paper), "gain": clean(second - first), "errors_removed": clean(paper.error_cut(default_pair()))}
 
 
 def _json_group(group: Group, row: TableRow) -> dict[str, object]:
@@ -175,7 +169,8 @@ def _json_group(group: Group, row: TableRow) -> dict[str, object]:
     }
 
 
-def _json_interval(interval: Interval | None) -> dict[str, object] | None:
+def json_interval(interval: Interval | None) -> dict[str, object] | None:
+    """The fields of an interval; None without one."""
     return asdict(interval) if interval else None
 
 
