@@ -173,14 +173,11 @@ def _interval(first: _Arm, second: _Arm, estimate: float, slopes: tuple[float, f
         examples = max(whole - counted_twice, 0.0)
         if examples:
             parts.append(Part(examples, max((size - 1) * (examples / whole) ** 2, 1.0)))
+    seeds = min(len(first.scores), len(second.scores))
     variance, df = combined(parts)
     error = variance**0.5
     if not error:
-        return Interval(estimate, estimate, float(not estimate), over, _fewest(first, second))
+        return Interval(estimate, estimate, float(not estimate), over, seeds)
     half = quantile(0.975, df) * error
     p = two_sided_p(estimate / error, df)
-    return Interval(estimate - half, estimate + half, p, over, _fewest(first, second))
-
-
-def _fewest(first: _Arm, second: _Arm) -> int:
-    return min(len(first.scores), len(second.scores))
+    return Interval(estimate - half, estimate + half, p, over, seeds)
