@@ -47,46 +47,40 @@ another way and you know which commit it was. The fingerprint does not cover the
 stays null because it is unknown."""
 
 
-class MarksMissing(ValueError):  # noqa: N818 - reads as what it is
-    """README lacks the marks between which a table is written."""
-
-
 def main(argv: Sequence[str] | None = None, root: Path = ROOT) -> int:
     """Publishes or checks; returns the exit status: 1 if a run was refused or a file is out of date."""
     options = _parser().parse_args(argv)
+    try:
+        return _publish(options, root)
+    except InputError as error:
+        write(f"{error}\n", sys.stderr)
+        return 2
+
+
+def _publish(options: argparse.Namespace, root: Path) -> int:
     if options.check and (options.runs or options.commit):
-        write("--check publishes nothing: give it neither runs nor --commit\n", sys.stderr)
-        return 2
+        raise InputError("--check publishes nothing: give it neither runs nor --commit")
     if not (root / PUBLISHED).is_dir():
-        write(
+        raise InputError(
             f"results.publish: expected a checkout of the suite, found no {PUBLISHED} in {root}: an installed package "
-            "has no records. Run the command in a clone\n",
-            sys.stderr,
+            "has no records. Run the command in a clone"
         )
-        return 2
     commit = full_commit(options.commit) if options.commit else None
     if options.commit and commit is None:
-        write(f"--commit: expected a commit of this repository, found {options.commit!r}\n", sys.stderr)
-        return 2
+        raise InputError(f"--commit: expected a commit of this repository, found {options.commit!r}")
     try:
         experiment = load_experiment(options.experiment) if options.experiment else None
     except InputError as error:
-        write(f"--experiment: {error}\n", sys.stderr)
-        return 2
+        raise InputError(f"--experiment: {error}") from error
     if experiment and not options.runs:
-        write("--experiment: expected folders with its runs too, such as results/runs, found none\n", sys.stderr)
-        return 2
+        raise InputError("--experiment: expected folders with its runs too, such as results/runs, found none")
     outcomes = publish_runs(options.runs, root / PUBLISHED, commit, experiment) if options.runs else []
     for outcome in outcomes:
         if outcome.kind != "left":
             write(f"{outcome.kind:9} {outcome.title}: {outcome.text}\n", sys.stdout)
     if left := sum(outcome.kind == "left" for outcome in outcomes):
         write(f"left      {left} that are there already\n", sys.stdout)
-    try:
-        files = generated(root)
-    except MarksMissing as error:
-        write(f"{error}\n", sys.stderr)
-        return 2
+    files = generated(root)
     stale = [path for path, text in files.items() if _read(root / path) != text]
     if options.check:
         for path in stale:
@@ -114,7 +108,7 @@ def generated(root: Path) -> dict[Path, str | None]:
     """All files made from the published records, by path below the root; None for a figure that is no longer shown.
 
     Raises:
-        MarksMissing: README has no place for a table.
+        InputError: README has no place for a table.
     """
     collection = collect([root / PUBLISHED])
     summary = summarise(main_runs(collection), Selection())
@@ -140,12 +134,12 @@ def with_blocks(text: str, blocks: Mapping[str, str]) -> str:
     """Replaces what is between the marks `<!-- NAME -->` and `<!-- /NAME -->` by the block of that name.
 
     Raises:
-        MarksMissing: A mark is missing, or occurs more than once.
+        InputError: A mark is missing, or occurs more than once.
     """
     for name, block in blocks.items():
         before, after = f"<!-- {name} -->\n", f"<!-- /{name} -->\n"
         if text.count(before) != 1 or text.count(after) != 1 or text.index(before) > text.index(after):
-            raise MarksMissing(f"{README}: expected one line {before.strip()} and below it one line {after.strip()}")
+            raise InputError(f"{README}: expected one line {before.strip()} and below it one line {after.strip()}")
         head, rest = text.split(before)
         text = f"{head}{before}\n{block}\n{after}{rest.split(after)[1]}"  # Markdown needs the blank lines
     return text
