@@ -93,7 +93,7 @@ def groupings_of(group: Group, count: int, paths: Paths) -> dict[str, Grouping]:
         if record.identity.seed != seed:
             continue
         path = paths.get(record.fingerprint)
-        known = path and groups_above(path, record.identity.task, record.fingerprinted.get("data"))
+        known = path and groups_above(path, record.identity.task, record.data_hashes)
         own = {name: stored.grouping for name, stored in known.groups.items()} if known else {}
         joined = own if joined is None else _joined(joined, own)
     return {name: grouping for name, grouping in (joined or {}).items() if len(grouping.of) == count}

@@ -124,7 +124,7 @@ def read_groups(path: Path) -> KnownExamples:
     return found
 
 
-def groups_above(record: Path, task: str, hashes: object) -> KnownExamples | None:
+def groups_above(record: Path, task: str, hashes: Mapping[str, object]) -> KnownExamples | None:
     """What is known about the test set of a run; None without a file in a folder above its record.
 
     Kinds that depend on other training files are left out.
@@ -132,9 +132,9 @@ def groups_above(record: Path, task: str, hashes: object) -> KnownExamples | Non
     Args:
         record: The record's path.
         task: The name of the task.
-        hashes: The run's `fingerprinted.data`.
+        hashes: The run's `data_hashes`.
     """
-    test, train = (str(hashes.get(split, "")) if isinstance(hashes, Mapping) else "" for split in ("test", "train"))
+    test, train = (str(hashes.get(split, "")) for split in ("test", "train"))
     for folder in record.parents:
         path = groups_path(folder, task, test)
         if test and path.is_file():

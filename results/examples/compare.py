@@ -131,12 +131,9 @@ def compare_runs(first: FoundRecord, second: FoundRecord) -> Comparison:
 
 
 def _check_same_test_set(first: FoundRecord, second: FoundRecord) -> None:
-    sides = []
-    for record in (first.record, second.record):
-        data = record.fingerprinted.get("data")
-        test = data.get("test") if isinstance(data, Mapping) else None
-        sides.append((record.identity.task, record.metric, test))
-    if sides[0] != sides[1]:
+    records = (first.record, second.record)
+    one, other = ((own.identity.task, own.metric, own.data_hashes.get("test")) for own in records)
+    if one != other:
         raise InputError(
             f"{first.path.parent} and {second.path.parent}: expected two runs of one task on the same test files, "
             f"found {first.record.identity.title} and {second.record.identity.title}. Name two runs that differ in "

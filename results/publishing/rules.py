@@ -70,13 +70,13 @@ def _publish_groups(taken: Sequence[FoundRecord], published: Path) -> list[Publi
     """Copies the kinds of test examples of these runs; returns an outcome for each file that is refused."""
     outcomes, seen = list[PublishOutcome](), set[tuple[str, str]]()
     for item in taken:
-        task, data = item.record.identity.task, item.record.fingerprinted.get("data")
-        test = str(data.get("test")) if isinstance(data, Mapping) else ""
+        task, hashes = item.record.identity.task, item.record.data_hashes
+        test = str(hashes.get("test"))
         if (task, test) in seen:
             continue
         seen.add((task, test))
         try:
-            known = groups_above(item.path, task, data)
+            known = groups_above(item.path, task, hashes)
             if known is None:
                 continue
             texts = [*known.ids, *known.groups, *(label for own in known.groups.values() for label in own.labels)]

@@ -163,6 +163,12 @@ class RunRecord:
         return found if isinstance(found, Mapping) else {}
 
     @property
+    def data_hashes(self) -> Mapping[str, object]:
+        """Split -> the hash of its files; of joined folds, fold -> their hashes."""
+        found = self.fingerprinted.get("data")
+        return found if isinstance(found, Mapping) else {}
+
+    @property
     def shipped_data(self) -> bool:
         """Whether all data files come with the suite, so that their text may be published; a hub or a path may not."""
         data = self.settings("data")
