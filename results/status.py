@@ -180,8 +180,8 @@ def _watch(
     runs_dir: Path,
     name: str | None,
     experiment: Experiment | None,
-    with_scores: bool = False,
-    process: subprocess.Popen[bytes] | None = None,
+    with_scores: bool,
+    process: subprocess.Popen[bytes] | None,
 ) -> int:
     """Shows the status repeatedly until nothing can change any more, or the process that was started has ended.
 

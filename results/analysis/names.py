@@ -138,7 +138,7 @@ def task_title(data: str, task: str, record: RunRecord | None = None) -> str:
     return f"{data} {task_name(task, record)}"
 
 
-def task_name(task: str, record: RunRecord | None = None) -> str:
+def task_name(task: str, record: RunRecord | None) -> str:
     """The name for people of a task on any data."""
     known = load_names().tasks.get(task)
     return own_title(record, "task") or (known.title if known else task)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from results.records.experiment_file import Cell
-from results.records.identity import RECORD_NAME, fingerprint, shown
+from results.records.identity import RECORD_NAME, record_path
 from results.records.record import RecordUnreadable, RunRecord, read_record
 
 
@@ -100,9 +100,9 @@ def _record_files(folders: Iterable[Path], findings: list[Finding]) -> list[Path
 
 def _without_copies(found: Sequence[FoundRecord], findings: list[Finding]) -> list[FoundRecord]:
     """One of each (identity, fingerprint): records merge by copying folders, so copies are expected."""
-    kept: dict[tuple[str, str], FoundRecord] = {}
+    kept: dict[tuple[Path, str], FoundRecord] = {}
     for item in found:
-        key = (_identity_key(item.record), item.record.fingerprint)
+        key = (record_path(Path(), item.record.identity), item.record.fingerprint)  # 1 and "1" name one run
         other = kept.setdefault(key, item)
         if other is item or item.record.status != "finished":
             continue
@@ -135,9 +135,3 @@ def _clock(item: FoundRecord) -> Finding | None:
             return None
     row = (record.identity.data, record.identity.task)
     return Finding("note", f"{item.path}: {text}; the score and `seconds` do not depend on it", wrong=False, row=row)
-
-
-def _identity_key(record: RunRecord) -> str:
-    """The identity as in its path: values that are written alike name one run."""
-    identity = record.identity
-    return fingerprint({**vars(identity), "variant": {key: shown(value) for key, value in identity.variant.items()}})

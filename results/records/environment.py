@@ -85,9 +85,9 @@ def archived_state(written: str) -> CommitState | None:
     return CommitState(written, dirty=None) if re.fullmatch(r"[0-9a-f]{40,64}", written) else None
 
 
-def full_commit(name: str, source: Path | None = None) -> str | None:
+def full_commit(name: str) -> str | None:
     """The full hash of a commit of this checkout, from an abbreviation or a name; None if there is no such commit."""
-    return _git((source or Path(__file__).resolve()).parent, "rev-parse", "--verify", f"{name}^{{commit}}")
+    return _git(Path(__file__).resolve().parent, "rev-parse", "--verify", f"{name}^{{commit}}")
 
 
 def _git(folder: Path, *arguments: str) -> str | None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from results.analysis.panels import Efficiency, Panel, efficiencies, panels_of
+from results.analysis.panels import Efficiency, Panel, efficiencies, panels_of, split_panels
 from results.analysis.rows import MINI, Summary
 from results.breakdown.gains import FEWEST, Broken, break_down
 from results.records.collect import FoundRecord
@@ -119,16 +119,18 @@ def blocks_of(
 
 def main_figures(summary: Summary) -> list[Figure]:
     """The share of errors removed, of the full data sets and of the mini data."""
-    first = [panel for row in summary.rows for panel in panels_of(row)[0]]
+    first = split_panels(summary.rows)[0]
     sets = [[panel for panel in first if (panel.row.data == MINI) is mini] for mini in (False, True)]
     return [figure for panels in sets if (figure := errors_removed(panels, summary.compared))]
 
 
 def layers_of_all(summary: Summary) -> Figure | None:
     """The layers' weights of all tasks; None if fewer than two have them: one has its bars."""
-    panels = [panel for row in summary.rows for panel in panels_of(row)[0]]
     weighted = [
-        (panel.title, group) for panel in panels for group in panel.groups if group.features == summary.compared[1]
+        (panel.title, group)
+        for panel in split_panels(summary.rows)[0]
+        for group in panel.groups
+        if group.features == summary.compared[1]
     ]
     return layer_map(weighted) if len(weighted) > 1 else None
 

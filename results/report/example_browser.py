@@ -94,12 +94,12 @@ def browser(comparison: Comparison, key: str, seed: int) -> str:
     )
 
 
-def choose_examples(comparison: Comparison, most: int = MOST) -> list[ComparedExample]:
-    """At most so many examples: as many fixed as broken and both wrong ones, while there are any; then the others."""
+def choose_examples(comparison: Comparison) -> list[ComparedExample]:
+    """At most MOST examples: as many fixed as broken and both wrong ones, while there are any; then the others."""
     kinds = [[one for one in comparison.examples if one.outcome == outcome] for outcome in OUTCOMES.values()]
     *differing, right = kinds
     in_turn = [one for together in zip_longest(*differing) for one in together if one]
-    chosen = {id(one) for one in [*in_turn, *right][:most]}
+    chosen = {id(one) for one in [*in_turn, *right][:MOST]}
     return [one for one in comparison.examples if id(one) in chosen]
 
 

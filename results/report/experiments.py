@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from html import escape
 
-from results.analysis.panels import Efficiency, efficiency, panels_of
+from results.analysis.panels import Efficiency, efficiency, split_panels
 from results.analysis.rows import Summary, TableRow
 from results.records.collect import Collection
 from results.records.experiment_file import load_experiment
@@ -37,8 +37,7 @@ def is_shown(table: ExperimentTable, summary: Summary) -> bool:
     """Whether the page's table of scores has all that this one says."""
     shown = {
         record.fingerprint
-        for row in summary.rows
-        for panel in panels_of(row)[0]
+        for panel in split_panels(summary.rows)[0]
         for group in panel.groups
         for record in group.records
     }

@@ -202,10 +202,10 @@ class Scale:
         return [i * step for i in range(first, math.floor(self.high / step + 1e-9) + 1)]
 
 
-def spread(values: Sequence[float], start: float, end: float, *, zero: bool = False, room: float = 0.06) -> Scale:
+def spread(values: Sequence[float], start: float, end: float, *, zero: bool = False) -> Scale:
     """A linear scale with a margin around all values, and optionally zero."""
     low, high = min([*values, 0.0] if zero else values), max([*values, 0.0] if zero else values)
-    margin = (high - low) * room or 1.0
+    margin = (high - low) * 0.06 or 1.0
     return Scale(low - margin, high + margin, start, end)
 
 

@@ -52,7 +52,7 @@ def _titles(panels: Sequence[Panel], arms: Sequence[str]) -> list[str]:
     return [arm_title(arm, records.get(arm)) for arm in arms]
 
 
-def arms_of_panels(panels: Sequence[Panel]) -> list[str]:
+def _arms(panels: Sequence[Panel]) -> list[str]:
     """The arms of these panels; first the two whose gain is shown."""
     pair = default_pair()
     found = {group.features for panel in panels for group in panel.groups} | set(pair)
@@ -92,7 +92,7 @@ def controls_table(panels: Sequence[Panel], arms: Sequence[str]) -> Grid:
 
 def other_metrics_table(panels: Sequence[Panel]) -> Grid:
     """Test scores by the metrics that are not the main one."""
-    arms = arms_of_panels(panels)
+    arms = _arms(panels)
     lines = []
     for panel in panels:
         groups = [panel.row.group(features, panel.label) for features in arms]
@@ -105,7 +105,7 @@ def other_metrics_table(panels: Sequence[Panel]) -> Grid:
 
 def variants_table(panels: Sequence[Panel]) -> Grid:
     """Runs with other settings than the recipe's, with their dev scores."""
-    arms = arms_of_panels(panels)
+    arms = _arms(panels)
     lines = []
     for panel in panels:
         groups = [panel.row.group(features, panel.label) for features in arms]
@@ -196,18 +196,12 @@ def _to_band(panel: Panel) -> str:
 
 def table_legend(panels: Sequence[Panel], band: str) -> str:
     """Explains the columns that the tables of these panels have, with this text on the band."""
-    lines = [
-        *_interval_lines(panels),
-        ERRORS_REMOVED,
-    ]
+    lines = interval_legend([("", panel.row.interval(panel.label)) for panel in panels])
+    lines.append(ERRORS_REMOVED)
     if any(panel.row.paper for panel in panels):
         lines += [f"to paper's: {verdict_legend()}", band]
     lines += ["no paper's numbers: other data than the paper's, so no verdict", *anchors_legend(panels)]
     return "\n".join(f"- {line}" for line in lines)
-
-
-def _interval_lines(panels: Sequence[Panel]) -> list[str]:
-    return interval_legend([("", panel.row.interval(panel.label)) for panel in panels])
 
 
 def rerun_block(panels: Sequence[Panel]) -> str:
