@@ -1,14 +1,14 @@
 """Records for the tests of results/, and the table of them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 import results.table
 from results.records.environment import Environment
-from results.records.identity import Identity, Value, record_path
-from results.records.record import RunError, RunRecord, write_record
+from results.records.identity import EXAMPLES_NAME, Identity, Value, record_path
+from results.records.record import RunError, RunRecord, write_examples, write_record
 
 CLEAN = Environment(
     python="3.11.7",
@@ -56,9 +56,16 @@ def make_record(
     )
 
 
-def save(runs: Path, record: RunRecord) -> Path:
-    """Writes the record where a run would."""
+def first_right(right: int, of: int = 100) -> list[dict[str, int]]:
+    """The scores of test examples of which the first `right` are correct."""
+    return [{"correct": int(i < right)} for i in range(of)]
+
+
+def save(runs: Path, record: RunRecord, examples: Sequence[Mapping[str, float]] | None = None) -> Path:
+    """Writes the record where a run would, and next to it the scores of its test examples, if given."""
     path = record_path(runs, record.identity)
+    if examples is not None:
+        write_examples(path.with_name(EXAMPLES_NAME), record.fingerprint, examples)
     write_record(path, record)
     return path
 

@@ -12,10 +12,10 @@ import results.status
 import results.table
 from results.publishing.rules import publish_runs
 from results.records.identity import EXAMPLES_NAME
-from results.records.record import write_examples, write_record
+from results.records.record import write_record
 from results.records.run_lock import LOCK_NAME
 from results.report.__main__ import main as report
-from tests.results.making import make_record, save
+from tests.results.making import first_right, make_record, save
 
 
 @pytest.fixture
@@ -23,9 +23,7 @@ def good(tmp_path):
     """Both arms of one row, with examples that give their scores."""
     for features, right in (("glove", 60), ("elmo", 80)):
         record = make_record(right, data="mini", task="sst5", metric="accuracy", features=features)
-        path = save(tmp_path / "runs", record)
-        scores = [{"correct": int(i < right)} for i in range(100)]
-        write_examples(path.with_name(EXAMPLES_NAME), record.fingerprint, scores)
+        save(tmp_path / "runs", record, first_right(right))
     return tmp_path / "runs"
 
 

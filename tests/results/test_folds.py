@@ -46,9 +46,7 @@ def save_fold(runs, fold, examples, *, folds=3, test="", unit="", **options):
     parts = {**record.fingerprinted, "data": hashes}
     config = {**record.config, "fold": fold}
     record = replace(record, fingerprinted=parts, config=config, metrics={"f1": metric})
-    path = save(runs, record)
-    write_examples(path.with_name(EXAMPLES_NAME), record.fingerprint, examples)
-    return path
+    return save(runs, record, examples)
 
 
 def save_folds(runs, seed=1, features="glove", folds=(0, 1, 2), **options):
@@ -90,8 +88,7 @@ class TestOneScore:
         for features in ("glove", "elmo"):
             together = save_folds(tmp_path / "folds", features=features)
             record = replace(make_record(harmonic(together), features=features), metrics={"f1": METRIC})
-            path = save(tmp_path / "whole", record)
-            write_examples(path.with_name(EXAMPLES_NAME), record.fingerprint, together)
+            save(tmp_path / "whole", record, together)
         folded, whole = row_of(tmp_path / "folds")[0], row_of(tmp_path / "whole")[0]
         assert folded.interval().over == "examples"
         assert folded.gain() == pytest.approx(whole.gain())

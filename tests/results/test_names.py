@@ -19,7 +19,7 @@ from results.analysis.names import (
     task_title,
 )
 from results.records.metric import Metric, Ratio
-from results.records.record import write_examples, write_record
+from results.records.record import write_record
 from results.report.figures import PALETTE
 from tests.results.making import make_record, run_table, save
 
@@ -122,7 +122,7 @@ class TestUsersOwn:
                     "features": {"name": features, "title": title},
                 }
                 record = replace(record, metrics={"hits": self.HALVES}, config=config)
-                write_examples(save(tmp_path, record).with_name("examples.json"), record.fingerprint, examples)
+                save(tmp_path, record, examples)
         return tmp_path
 
     def test_the_table_computes_their_gain_and_interval(self, capsys, runs):

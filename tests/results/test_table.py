@@ -10,9 +10,8 @@ import pytest
 import results.table
 import results.tables.run_options
 from results.analysis.names import load_names
-from results.records.identity import EXAMPLES_NAME
-from results.records.record import RunError, write_examples
-from tests.results.making import make_record, run_table, save
+from results.records.record import RunError
+from tests.results.making import first_right, make_record, run_table, save
 
 
 @pytest.fixture
@@ -178,11 +177,7 @@ def test_the_papers_numbers_are_shown_for_its_own_data_only(capsys, tmp_path):
 def test_a_gain_has_an_interval_where_the_examples_are_there(tmp_path, capsys):
     """Two arms of two seeds, right in 60 and in 80 of 100 examples, the same ones each time: 20 points, and no less."""
     for features, right in (("glove", 60), ("elmo", 80)):
-        for seed in (1, 2):
-            record = make_record(right, features=features, seed=seed, task="sst5", metric="accuracy")
-            path = save(tmp_path, record)
-            scores = [{"correct": int(i < right)} for i in range(100)]
-            write_examples(path.with_name(EXAMPLES_NAME), record.fingerprint, scores)
+        save_pairs(tmp_path, features, right)
     results.table.main(["--runs", str(tmp_path), "--format", "json"])
     (row,) = json.loads(capsys.readouterr().out)
     assert row["gain"] == 20
@@ -197,10 +192,7 @@ def save_pairs(runs, features, right, seeds=(1, 2), **options):
     """Runs that answer the first `right` of 100 examples, and the scores of those examples."""
     for seed in seeds:
         record = make_record(right, features=features, seed=seed, task="sst5", metric="accuracy", **options)
-        path = save(runs, record)
-        write_examples(
-            path.with_name(EXAMPLES_NAME), record.fingerprint, [{"correct": int(i < right)} for i in range(100)]
-        )
+        save(runs, record, first_right(right))
 
 
 def test_any_two_features_are_compared(capsys, tmp_path):

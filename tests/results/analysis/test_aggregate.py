@@ -8,7 +8,7 @@ from results.analysis.aggregate import Selection, summarise
 from results.analysis.rows import Group, TableRow
 from results.records.collect import collect
 from results.records.record import RunError, write_record
-from tests.results.making import CLEAN, make_record, save
+from tests.results.making import CLEAN, first_right, make_record, save
 
 
 def summary_of(*folders, data=(), include_limited=False, runs_dir=None):
@@ -41,7 +41,7 @@ def test_runs_of_other_seeds_are_not_paired():
 
     def arm(features, rights):
         records = [make_record(float(r), features=features, seed=s, metric="accuracy") for s, r in rights.items()]
-        return Group(features, {}, records, [[{"correct": int(i < r)} for i in range(100)] for r in rights.values()])
+        return Group(features, {}, records, list(map(first_right, rights.values())))
 
     arms = [arm("glove", {1: 50, 2: 60, 3: 70}), arm("elmo", {4: 51, 5: 61, 6: 71})]
     assert TableRow("paper", "sst5", arms).interval().low < -10

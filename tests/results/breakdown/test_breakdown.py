@@ -9,9 +9,7 @@ import results.breakdown.__main__ as command
 import results.report.__main__ as report
 from results.breakdown.group_files import GroupsUnreadable, add_groups, groups_path, read_groups
 from results.publishing.rules import publish_runs
-from results.records.identity import EXAMPLES_NAME
 from results.records.metric import Grouping, Metric, Ratio
-from results.records.record import write_examples
 from tests.results.making import make_record, save
 
 F1 = Metric([[Ratio({"tp": 200}, {"tp": 2, "fp": 1, "fn": 1})]])
@@ -31,10 +29,7 @@ def f1(counts):
 def save_run(runs, features, counts, *, seed=1, fold=None, hashes=HASHES):
     record = make_record(f1(counts), features=features, seed=seed, fold=fold, folds=None if fold is None else 2)
     record = replace(record, fingerprinted={"data": hashes}, metrics={"f1": F1})
-    path = save(runs, record)
-    examples = [dict(zip(("tp", "fp", "fn"), own, strict=True)) for own in counts]
-    write_examples(path.with_name(EXAMPLES_NAME), record.fingerprint, examples)
-    return path
+    return save(runs, record, [dict(zip(("tp", "fp", "fn"), own, strict=True)) for own in counts])
 
 
 @pytest.fixture

@@ -3,9 +3,8 @@
 from dataclasses import replace
 
 from results.records.example_scores import write_predictions
-from results.records.identity import EXAMPLES_NAME, PREDICTIONS_NAME
+from results.records.identity import PREDICTIONS_NAME
 from results.records.metric import Metric, Ratio
-from results.records.record import write_examples
 from tests.results.making import make_record, save
 
 F1 = Metric([[Ratio({"tp": 200}, {"tp": 2, "fp": 1, "fn": 1})]], title="F1")
@@ -25,14 +24,13 @@ def entities_run(runs, predicted, *, gold=(PER, LOC), kept=True, data=SHIPPED, t
         config={**record.config, "data": data},
         fingerprinted={**record.fingerprinted, "data": {"test": test}},
     )
-    path = save(runs, record)
     scores, lines = [], []
     for number, spans in enumerate(predicted):
         tp = sum(span in gold for span in spans)
         scores.append({"tp": tp, "fp": len(spans) - tp, "fn": len(gold) - tp})
         sides = {"gold": {"entities": list(gold)}, "predicted": {"entities": list(spans)}}
         lines.append({"id": f"test.txt:{number}", "example": {"tokens": WORDS}, **sides})
-    write_examples(path.with_name(EXAMPLES_NAME), record.fingerprint, scores)
+    path = save(runs, record, scores)
     if kept:
         write_predictions(path.with_name(PREDICTIONS_NAME), record.fingerprint, lines)
     return path.parent

@@ -1,8 +1,6 @@
 """Finished runs as runs leave them, for tests of publishing."""
 
-from results.records.identity import EXAMPLES_NAME
-from results.records.record import write_examples
-from tests.results.making import CLEAN, make_record, save
+from tests.results.making import CLEAN, first_right, make_record, save
 
 README = (
     "# Top\n\n<!-- table1 -->\nold\n<!-- /table1 -->\n\n<!-- figure -->\nold\n<!-- /figure -->\n\n"
@@ -13,8 +11,7 @@ README = (
 def save_run(runs, right, *, of=100, environment=CLEAN, **options):
     """A finished run that has so many of its test examples right, as a run leaves it."""
     record = make_record(100 * right / of, metric="accuracy", environment=environment, dev=50.0, **options)
-    path = save(runs, record)
-    write_examples(path.with_name(EXAMPLES_NAME), record.fingerprint, [{"correct": int(i < right)} for i in range(of)])
+    path = save(runs, record, first_right(right, of))
     (path.parent / "log.txt").write_text("The film was a bore.\n")
     (path.parent / "weights.pt").write_bytes(b"weights")
     return path

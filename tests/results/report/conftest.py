@@ -4,9 +4,8 @@ import dataclasses
 
 import pytest
 
-from results.records.identity import EXAMPLES_NAME
-from results.records.record import Mix, RunError, write_examples
-from tests.results.making import make_record, save
+from results.records.record import Mix, RunError
+from tests.results.making import first_right, make_record, save
 
 
 def save_runs(folder):
@@ -31,9 +30,7 @@ def save_runs(folder):
                     started_at="2026-11-15T08:00:00+00:00",
                     finished_at="2026-11-15T08:01:01+00:00",
                 )  # fmt: skip
-                path = save(folder / "runs", record)
-                scores = [{"correct": int(i < score)} for i in range(100)]
-                write_examples(path.with_name(EXAMPLES_NAME), record.fingerprint, scores)
+                save(folder / "runs", record, first_right(score))
     error = RunError("RuntimeError", "out of memory", ["Traceback", "  File x, line 1", "RuntimeError: out of memory"])
     save(folder / "runs", make_record(data="mini", task="sst5", features="elmo", seed=9, error=error))
     return folder / "runs"

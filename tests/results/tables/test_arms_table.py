@@ -4,8 +4,6 @@ import pytest
 
 from elmo.common.errors import InputError
 from results.records.experiment_file import load_experiment
-from results.records.identity import EXAMPLES_NAME
-from results.records.record import write_examples
 from tests.results.making import make_record, run_table, save
 
 OWN = """
@@ -43,7 +41,7 @@ def test_a_line_for_each_arm(own, tmp_path, capsys):
         for seed, score in enumerate(scores, start=1):
             record = make_record(score, data="wnut17", features=features, seed=seed)
             examples = [{"tp": 0, "fp": 0, "fn": 100 - score}, {"tp": score, "fp": 100 - score, "fn": 0}]
-            write_examples(save(runs, record).with_name(EXAMPLES_NAME), record.fingerprint, examples)
+            save(runs, record, examples)
     save(runs, make_record(91.0))
     code, out, _ = run_table(capsys, "--runs", runs, "--experiment", own)
     assert code == 0

@@ -8,9 +8,8 @@ from dataclasses import replace
 import pytest
 
 from results.records.experiment_file import load_experiment, values_of
-from results.records.identity import EXAMPLES_NAME
-from results.records.record import RunError, write_examples
-from tests.results.making import make_record, run_table, save
+from results.records.record import RunError
+from tests.results.making import first_right, make_record, run_table, save
 
 OWN = """
 title = "Two rows"
@@ -267,9 +266,7 @@ class TestFormats:
                 record = make_record(
                     right + seed, data="wnut17", features=features, seed=seed, metric="accuracy", **extra
                 )
-                path = save(tmp_path / "runs", record)
-                scores = [{"correct": int(i < right + seed)} for i in range(100)]
-                write_examples(path.with_name(EXAMPLES_NAME), record.fingerprint, scores)
+                save(tmp_path / "runs", record, first_right(right + seed))
         out = run_table(capsys, "--runs", tmp_path / "runs", "--experiment", own, "--format", "json")[1]
         interval = json.loads(out)[0]["gain_interval"]
         assert interval["low"] < 30 < interval["high"]
