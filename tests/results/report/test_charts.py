@@ -43,6 +43,12 @@ def group(features, *scores, settings=None, **fields):
     return Group(features, {key: str(value) for key, value in variant.items()}, records)
 
 
+def with_each(group, name, values):
+    """The group with a value of this field for each of its records."""
+    records = [dataclasses.replace(r, **{name: own}) for r, own in zip(group.records, values, strict=True)]
+    return dataclasses.replace(group, records=records)
+
+
 def row(*groups):
     return TableRow("mini", "ner", groups)
 
@@ -96,10 +102,8 @@ def test_curves_leave_out_epochs_without_a_number():
 
 
 def test_layer_bars_are_as_long_as_the_mean_weight():
-    elmo = group("elmo", 70.0, 71.0)
-    weights = [Mix([0.2, 0.5, 0.3], 1.0), Mix([0.4, 0.5, 0.1], 2.0)]
-    records = [dataclasses.replace(r, mixes={"input": mix}) for r, mix in zip(elmo.records, weights, strict=True)]
-    elmo = dataclasses.replace(elmo, records=records)
+    weights = [{"input": Mix([0.2, 0.5, 0.3], 1.0)}, {"input": Mix([0.4, 0.5, 0.1], 2.0)}]
+    elmo = with_each(group("elmo", 70.0, 71.0), "mixes", weights)
     assert mixes(elmo) == {"input": ([[0.2, 0.5, 0.3], [0.4, 0.5, 0.1]], 1.5)}
     figure = layer_weights(Panel(row(elmo)), ARMS)
     widths = [box.width for box in marks(figure, Box)]
@@ -111,12 +115,8 @@ def test_layer_bars_are_as_long_as_the_mean_weight():
 def test_the_map_has_a_box_for_each_layer_of_each_task_and_place():
     """Means worked out by hand; a task without the second place has no boxes there, and one without mixes no line."""
     weights = [[0.2, 0.5, 0.3], [0.4, 0.5, 0.1]]  # of two seeds; mean 0.3, 0.5, 0.2
-    both = group("elmo", 70.0, 71.0)
-    records = [
-        dataclasses.replace(r, mixes={"input": Mix(own, 1.0), "output": Mix([0.1, 0.1, 0.8], 2.0)})
-        for r, own in zip(both.records, weights, strict=True)
-    ]
-    both = dataclasses.replace(both, records=records)
+    learned = [{"input": Mix(own, 1.0), "output": Mix([0.1, 0.1, 0.8], 2.0)} for own in weights]
+    both = with_each(group("elmo", 70.0, 71.0), "mixes", learned)
     one = group("elmo", 50.0, mixes={"input": Mix([0.0, 0.25, 0.75], 1.0)})
     figure = layer_map([("first", both), ("second", one), ("none", group("glove", 1.0))])
     boxes = marks(figure, Box)
@@ -136,13 +136,11 @@ def test_the_map_has_a_box_for_each_layer_of_each_task_and_place():
 
 
 def test_class_scores_are_means_over_seeds():
-    elmo = group("elmo", 70.0, 71.0)
     labels = [
         {"PER": {"f1": 80.0, "gold": 12}, "LOC": {"f1": 50.0}},
         {"PER": {"f1": 90.0, "gold": 12}, "ORG": {"f1": 1.0}},
     ]
-    records = [dataclasses.replace(r, details={"labels": own}) for r, own in zip(elmo.records, labels, strict=True)]
-    elmo = dataclasses.replace(elmo, records=records)
+    elmo = with_each(group("elmo", 70.0, 71.0), "details", [{"labels": own} for own in labels])
     assert class_metric([elmo]) == "f1"
     assert class_scores(elmo, "f1") == {"PER": (85.0, 12)}
     figure = per_class(Panel(row(elmo)), ARMS)
@@ -314,10 +312,8 @@ def test_panels_of_one_figure_have_letters_and_places_of_their_own():
 def test_curves_are_means_with_the_range_of_the_runs():
     """Of three runs, one stopped after epoch 2: means 20 and 40, worked out by hand, within 10..30 and 30..50."""
     curves = [[10, 40, 99], [20, 30, 90], [30, 50]]
-    elmo = group("elmo", 1.0, 2.0, 3.0)
     epochs = [[{"epoch": i, "f1": y} for i, y in enumerate(own, start=1)] for own in curves]
-    records = [dataclasses.replace(r, epochs=own) for r, own in zip(elmo.records, epochs, strict=True)]
-    elmo = dataclasses.replace(elmo, records=records)
+    elmo = with_each(group("elmo", 1.0, 2.0, 3.0), "epochs", epochs)
     figure = learning_curves(Panel(row(elmo)), ARMS)
     (band,), (line,) = marks(figure, Area), [line for line in marks(figure, ChartLine) if line.title]
     ticks = {label.text: label.y - 4 for label in marks(figure, Label) if label.text in ("20", "80")}
@@ -342,12 +338,9 @@ def test_class_differences_have_the_interval_of_their_seeds():
     """PER: 50, 52, 54 and 60, 62, 64. A gain of 10; both variances are 4, so that df = 4 and t = 2.776 by Welch."""
     arms = []
     for name, scores in (("glove", (50.0, 52.0, 54.0)), ("elmo", (60.0, 62.0, 64.0))):
-        own = group(name, *scores)
-        details = [{"labels": {"PER": {"f1": s, "gold": 7}, "LOC": {"f1": 80.0, "gold": 4}}} for s in scores]
-        for one in details:
-            one["labels"]["RARE"] = {"f1": 0.0, "gold": 3}
-        records = [dataclasses.replace(r, details=d) for r, d in zip(own.records, details, strict=True)]
-        arms.append(dataclasses.replace(own, records=records))
+        others = {"LOC": {"f1": 80.0, "gold": 4}, "RARE": {"f1": 0.0, "gold": 3}}
+        details = [{"labels": {"PER": {"f1": s, "gold": 7}, **others}} for s in scores]
+        arms.append(with_each(group(name, *scores), "details", details))
     figure = class_differences(Panel(row(*arms)), ARMS)
     texts = [label.text for label in marks(figure, Label)]
     half = 2.776 * math.sqrt(4 / 3 + 4 / 3)
