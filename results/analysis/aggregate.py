@@ -100,8 +100,6 @@ def _row(
     findings += [Finding("failed", failure_text(item), wrong=True, row=key) for item in row.failed]
     wanted = [setting for name in compared for setting in arm_settings(name)[1]]
     findings += [Finding("note", text, wrong, row=key) for text, wrong in row_warnings(row, wanted)]
-    if running := sum(item.record.status == "running" for item in found):
-        findings.append(Finding("note", f"{task_title(data, task)}: {running} running", wrong=False, row=key))
     return row
 
 

@@ -93,8 +93,8 @@ def read_run(folder: Path) -> FoundRecord:
         reason = error.strerror if isinstance(error, OSError) else error
         expected = f"expected the folder of a run, such as RUNS_DIR/DATA/TASK/FEATURES/seed-1, with {RECORD_NAME}"
         raise InputError(f"{folder}: {expected}, found: {reason}") from error
-    if record.status != "finished":
-        raise InputError(f"{folder}: expected a finished run, found one that is {record.status}. Run it again")
+    if record.status == "failed":
+        raise InputError(f"{folder}: expected a finished run, found one that failed. Run it again")
     return FoundRecord(path, record)
 
 

@@ -148,8 +148,8 @@ def _conflict(there: RunRecord | None, here: RunRecord, target: Path) -> str:
 def refusal(item: FoundRecord) -> str:
     """Why a run may not be published; empty if it may."""
     record, examples = item.record, item.path.with_name(EXAMPLES_NAME)
-    if record.status != "finished":
-        return f"expected a finished run, found one that {_ended(record)}"
+    if record.error is not None:
+        return f"expected a finished run, found one that failed: {record.error.last_line}"
     if record.limit is not None:
         return f"expected the whole data, found limit={record.limit}"
     try:
@@ -168,10 +168,6 @@ def refusal(item: FoundRecord) -> str:
         found = "no such metric" if score is None else f"{score:.4f}"
         return f"expected examples that give the score, {record.metric} {record.score:.4f}, found {found}"
     return _text_in_examples(_content(examples)) or _text_in_record(_content(item.path))
-
-
-def _ended(record: RunRecord) -> str:
-    return f"failed: {record.error.last_line}" if record.error else f"is {record.status}"
 
 
 def _content(path: Path) -> Mapping[str, object]:

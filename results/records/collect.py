@@ -107,7 +107,7 @@ def _without_copies(found: Sequence[FoundRecord], findings: list[Finding]) -> li
         if other is item or item.record.status != "finished":
             continue
         if other.record.status != "finished":
-            kept[key] = item  # failed or running in one folder, finished in the other
+            kept[key] = item  # failed in one folder, finished in the other
         elif item.record.score != other.record.score:
             findings.append(
                 Finding(

@@ -84,7 +84,7 @@ class RunRecord:
     """One run: settings, scores and environment. Every score is in percent (92.22, not 0.9222).
 
     Attributes:
-        status: "finished", "failed", or "running" (reserved for sweeps that show their state).
+        status: "finished" or "failed".
         identity: The run's name; its path follows from it.
         fingerprinted: Everything else that may change a score: `recipes` (versions of the task and of the parts of the
             features), `data`, `vectors` and `weights` (content hashes), and `settings` from a user's own YAML. Default
@@ -111,7 +111,7 @@ class RunRecord:
         schema: Version of this layout.
     """
 
-    status: Literal["finished", "failed", "running"]
+    status: Literal["finished", "failed"]
     identity: Identity
     fingerprinted: Mapping[str, object]
     metric: str
@@ -236,8 +236,8 @@ def decide(path: Path, parts: Parts) -> Literal["run", "skip", "failed"]:
         return "run"
     record = read_record(path)
     equal = record.fingerprint == fingerprint(parts)
-    if record.status != "finished":
-        return "failed" if equal and record.status == "failed" else "run"
+    if record.status == "failed":
+        return "failed" if equal else "run"
     if equal:
         return "skip"
     differing = differences(record.hashed, parts)

@@ -139,18 +139,15 @@ def _line(row: Mapping[str, Filled], compared: tuple[str, str] | None, findings:
     spec, name = cell.row, cell.identity
     key = (name.data, name.task)
     title = " ".join([spec.title or _default_title(cell), *cell.extra_overrides])
-    groups, failed, running = list[Group](), list[FoundRecord](), 0
+    groups, failed = list[Group](), list[FoundRecord]()
     for arm, cells in row.items():
         items = [item for _, found in cells for item in found]
         failed += [item for item in items if item.record.status == "failed"]
-        running += sum(item.record.status == "running" for item in items)
         groups += _groups(f"{title} {arm}", arm, spec, items, findings)
     runs = TableRow(*key, groups, failed, None, compared or ("", ""))
     findings += [Finding("failed", failure_text(item), wrong=True, row=key) for item in failed]
     wanted = {key for cells in row.values() for key in cells[0][0].identity.variant}
     findings += [Finding("note", text, wrong, row=key) for text, wrong in row_warnings(runs, wanted)]
-    if running:
-        findings.append(Finding("note", f"{title}: {running} running", wrong=False, row=key))
     known = _own_scores(spec, runs) if spec.paper else _known_scores(cell)
     if known is None:
         return ExperimentLine(title, spec, runs, spec.paper, spec.paper_std)
