@@ -11,12 +11,7 @@ def expected_best(scores: Sequence[float], n: int) -> float:
     Args:
         scores: One per seed, at least one.
         n: How many are drawn, at least one.
-
-    Raises:
-        ValueError: There are no scores, or nothing is drawn.
     """
-    if not scores or n < 1:
-        raise ValueError(f"expected at least one score and one draw, found {len(scores)} scores and n={n}")
     k = len(scores)
     chances = [(i / k) ** n - ((i - 1) / k) ** n for i in range(1, k + 1)]
     return sum(chance * score for chance, score in zip(chances, sorted(scores), strict=True))
