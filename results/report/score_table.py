@@ -8,12 +8,11 @@ from pathlib import Path
 from urllib.parse import quote
 
 from results.analysis.panels import Panel
-from results.analysis.paper_scores import relative_error_cut
 from results.analysis.rows import WARNED, Group, Summary, TableRow
 from results.analysis.verdict import verdicts
 from results.records.record import RunRecord
 from results.report.figures import with_minus
-from results.tables.cells import shown_interval, shown_p
+from results.tables.cells import compared_groups, shown_interval, shown_p
 from results.tables.rerun_commands import commands_of, commit_of
 
 
@@ -102,13 +101,10 @@ def _cell(column: _Column, number: int) -> str:
 
 def _columns(summary: Summary, panels: Sequence[Panel]) -> list[_Column]:
     rows = [(panel.row, panel.label) for panel in panels]
-    pairs = [row.pair(label) for row, label in rows]
+    groups = [compared_groups(panel, summary) for panel in panels]
 
-    def arm(features: str) -> _Column:
-        found = [panel.row.group(features, panel.label) for panel in panels]
-        if features in summary.compared:  # of the first arm, the baseline that the gain is over
-            side = summary.compared.index(features)
-            found = [pair[side] if pair else own for pair, own in zip(pairs, found, strict=True)]
+    def arm(number: int, features: str) -> _Column:
+        found = [own[number] for own in groups]
         means = [group.mean if group else None for group in found]
         return _Column(summary.titles[features], list(map(_score, found)), means, features)
 
@@ -125,7 +121,7 @@ def _columns(summary: Summary, panels: Sequence[Panel]) -> list[_Column]:
         _with_interval(f"<b>{gain:+.2f}</b>", shown_interval(interval, " to ")) if gain is not None else ""
         for gain, interval in zip(gains, intervals, strict=True)
     ]
-    first, second, *others = (arm(features) for features in summary.features)
+    first, second, *others = (arm(*own) for own in enumerate(summary.features))
     return [
         first,
         second,
@@ -159,7 +155,7 @@ def _paper(row: TableRow, label: str) -> tuple[str, float | None]:
     if row.paper is None or not any(verdicts(row, label)):
         return "", None
     first, second = (row.paper.scores[arm] for arm in row.compared)
-    cut = relative_error_cut(first, second)
+    cut = row.paper.error_cut(row.compared)
     below = "" if cut is None else f"<small>{cut:.1f} % removed</small>"
     return f"{first} → {second}{below}", second - first
 
