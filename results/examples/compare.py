@@ -105,23 +105,23 @@ def compare_runs(first: FoundRecord, second: FoundRecord) -> Comparison:
         InputError: They are of different test sets, or one has no predictions or no scores of single examples.
     """
     _check_same_test_set(first, second)
-    (told, scored), (other, rescored) = map(_kept, (first, second))
-    if [one.id for one in told] != [one.id for one in other]:
+    (before, scores), (after, new_scores) = map(_kept, (first, second))
+    if [one.id for one in before] != [one.id for one in after]:
         raise InputError(
-            f"{first.path.parent} and {second.path.parent}: expected the same test examples, found {len(told):,} and "
-            f"{len(other):,} with different names. Name two runs with the same data and limit"
+            f"{first.path.parent} and {second.path.parent}: expected the same test examples, found {len(before):,} and "
+            f"{len(after):,} with different names. Name two runs with the same data and limit"
         )
-    metric, again = _metric(first, scored), _metric(second, rescored)
+    metric, new_metric = _metric(first, scores), _metric(second, new_scores)
     examples = [
         ComparedExample(
             one.id,
             one.example,
             one.gold,
             (one.predicted, two.predicted),
-            (metric.is_right(score), again.is_right(rescore)),
-            (_score(metric, score), _score(again, rescore)),
+            (metric.is_right(score), new_metric.is_right(new_score)),
+            (_score(metric, score), _score(new_metric, new_score)),
         )
-        for one, two, score, rescore in zip(told, other, scored, rescored, strict=True)
+        for one, two, score, new_score in zip(before, after, scores, new_scores, strict=True)
     ]
     order = list(OUTCOMES.values())
     examples.sort(key=lambda one: (order.index(one.outcome), -abs(one.scores[1] - one.scores[0])))

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 Fields = Mapping[str, object]
 Mark = Literal["", "wrong", "missing"]
+Spans = Mapping[tuple[str, int, int], Mapping[str, Any]]  # by label, start and end
 WORDS = "tokens"  # the field with the words of an example, which spans count
 
 
@@ -82,45 +83,42 @@ def _text_pieces(texts: Sequence[str], gold: object, words: Sequence[str], alone
 
 
 def _span_pieces(spans: Sequence[Any], gold: Sequence[Any]) -> list[OutputPiece]:
-    """The spans in the order of the text, with those of gold that are missing."""
-    said, meant = ({_key(span): span for span in own} for own in (spans, gold))
-    everything = sorted({**meant, **said}.items(), key=lambda item: item[0][1:])
-    return [OutputPiece(_named(span), _mark(key in said, key in meant)) for key, span in everything]
+    return _pieces(_by_key(spans), _by_key(gold))
 
 
 def _chain_lines(chains: Sequence[Any], gold: Sequence[Any]) -> list[list[OutputPiece]]:
     """A line for each chain, paired with the gold chain that shares most mentions with it; gold chains without one."""
-    said = [{_key(span): span for span in chain} for chain in chains]
-    meant = [{_key(span): span for span in chain} for chain in gold]
-    shared = [(len(own.keys() & other.keys()), i, j) for i, own in enumerate(said) for j, other in enumerate(meant)]
+    found, correct = list(map(_by_key, chains)), list(map(_by_key, gold))
+    shared = [(len(own.keys() & other.keys()), i, j) for i, own in enumerate(found) for j, other in enumerate(correct)]
     partner: dict[int, int] = {}
     for count, i, j in sorted(shared, key=lambda one: (-one[0], one[1:])):
         if count and i not in partner and j not in partner.values():
             partner[i] = j
-    pairs = [(own, meant[partner[i]] if i in partner else {}) for i, own in enumerate(said)]
-    pairs += [({}, other) for j, other in enumerate(meant) if j not in partner.values()]
-    lines = [
-        [
-            (key[1:], OutputPiece(_named(span), _mark(key in own, key in other)))
-            for key, span in sorted({**other, **own}.items(), key=lambda item: item[0][1:])
-        ]
-        for own, other in pairs
-    ]
-    return [[piece for _, piece in line] for line in sorted(lines, key=lambda line: line[0][0])]
+    pairs = [(own, correct[partner[i]] if i in partner else {}) for i, own in enumerate(found)]
+    pairs += [({}, other) for j, other in enumerate(correct) if j not in partner.values()]
+    pairs.sort(key=lambda pair: min(key[1:] for key in (*pair[0], *pair[1])))
+    return [_pieces(own, other) for own, other in pairs]
 
 
-def _mark(said: bool, meant: bool) -> Mark:
-    if said and not meant:
+def _by_key(spans: Sequence[Any]) -> Spans:
+    """The spans by label and place; two are the same if these are."""
+    return {(str(span.get("label", "")), span["start"], span["end"]): span for span in spans}
+
+
+def _pieces(found: Spans, correct: Spans) -> list[OutputPiece]:
+    """The spans in the order of the text, with those of gold that are missing."""
+    every = sorted({**correct, **found}.items(), key=lambda item: item[0][1:])
+    return [OutputPiece(_named(span), _mark(key in found, key in correct)) for key, span in every]
+
+
+def _mark(found: bool, correct: bool) -> Mark:
+    if found and not correct:
         return "wrong"
-    return "" if said else "missing"
+    return "" if found else "missing"
 
 
 def _is_span(value: object) -> bool:
     return isinstance(value, Mapping) and {"text", "start", "end"} <= value.keys()
-
-
-def _key(span: Mapping[str, Any]) -> tuple[str, int, int]:
-    return str(span.get("label", "")), span["start"], span["end"]
 
 
 def _named(span: Mapping[str, Any]) -> str:
