@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import chain
@@ -126,7 +126,7 @@ class Bilm(nn.Module):
 
     def fingerprint(self) -> str:
         """The sha256 of the current options and weights; it does not depend on the file format."""
-        return weights_hash(self, self.options.canonical())
+        return weights_hash(self.state_dict(), self.options.canonical())
 
     def layers(self, sentences: Sequence[Sentence], state: CarriedState | None = None) -> Tensor:
         """The layers of a padded batch, (n_layers, sentences, tokens, dim), zero at padding."""
@@ -242,10 +242,10 @@ class _Text:
             first = last
 
 
-def weights_hash(module: nn.Module, options: str) -> str:
+def weights_hash(weights: Mapping[str, Tensor], options: str) -> str:
     """The sha256 of options and of all weights, whatever their precision in a file."""
     digest = hashlib.sha256(options.encode())
-    for name, tensor in sorted(module.state_dict().items()):
+    for name, tensor in sorted(weights.items()):
         digest.update(f"{name} {tuple(tensor.shape)}".encode())
         digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()

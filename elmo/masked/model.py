@@ -75,7 +75,7 @@ class MaskedLm(nn.Module):
 
     def fingerprint(self) -> str:
         """The sha256 of the current options and weights; it does not depend on the precision of the file."""
-        return weights_hash(self, self.options.canonical())
+        return weights_hash(self.state_dict(), self.options.canonical())
 
     @torch.no_grad()
     def token_layers(self, sentences: Sequence[Sentence]) -> Tensor:

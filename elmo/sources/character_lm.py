@@ -15,6 +15,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from elmo.bilm.model import weights_hash
 from elmo.bilm.sentences import Sentence, refuse_plain_text
 from elmo.common.device import upload
 from elmo.sources.character_lm_files import SavedLm, read_pair
@@ -43,10 +44,8 @@ class CharacterLm(nn.Module):
         self._delimiter = saved.delimiter
         self._numbers = {character: number for number, character in enumerate(saved.characters)}
         tensors = {name: tensor.float() for name, tensor in saved.tensors.items()}
-        digest = hashlib.sha256(f"character LM 1 {saved.is_forward} {saved.delimiter!r} {saved.characters!r}".encode())
-        for name, tensor in sorted(tensors.items()):
-            digest.update(f"{name} {tuple(tensor.shape)}".encode() + tensor.contiguous().numpy().tobytes())
-        self.digest = digest.hexdigest()
+        options = f"character LM 1 {saved.is_forward} {saved.delimiter!r} {saved.characters!r}"
+        self.digest = weights_hash(tensors, options)
         for layer in range(self.n_layers):
             bias = tensors[f"rnn.bias_ih_l{layer}"] + tensors[f"rnn.bias_hh_l{layer}"]
             inner = tensors[f"rnn.weight_ih_l{layer}"].t()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from elmo.bilm.model import weights_hash
 from elmo.bilm.sentences import Sentence, refuse_plain_text
 from elmo.common.errors import InputError, excerpt
 from elmo.common.files import expanded
@@ -55,10 +55,7 @@ class Cove(nn.Module):
 
     def fingerprint(self) -> str:
         """The sha256 of the encoder's weights and of the vectors."""
-        digest = hashlib.sha256(f"cove 1 {self._vectors.fingerprint()}".encode())
-        for name, tensor in sorted(self.encoder.state_dict().items()):
-            digest.update(f"{name} {tuple(tensor.shape)}".encode() + tensor.cpu().contiguous().numpy().tobytes())
-        return digest.hexdigest()
+        return weights_hash(self.encoder.state_dict(), f"cove 1 {self._vectors.fingerprint()}")
 
     @torch.no_grad()
     def token_layers(self, sentences: Sequence[Sentence]) -> Tensor:

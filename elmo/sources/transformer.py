@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from elmo.bilm.model import weights_hash
 from elmo.bilm.sentences import Sentence, refuse_plain_text
 from elmo.common import checks
 from elmo.common.errors import InputError
@@ -146,12 +146,8 @@ class Transformer(nn.Module):
         """The sha256 of weights, config, tokeniser and settings; it does not depend on the file format."""
         config = {key: value for key, value in self.model.config.to_diff_dict().items() if key not in NOT_HASHED}
         settings = [LAYER_VERSION, self.pooling, self.window, self.overlap, self.before, self.after]
-        digest = hashlib.sha256(json.dumps(["transformer", settings, config], sort_keys=True, default=str).encode())
-        digest.update(self.tokeniser.backend_tokenizer.to_str().encode())
-        for name, tensor in sorted(self.model.state_dict().items()):
-            digest.update(f"{name} {tuple(tensor.shape)}".encode())
-            digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
-        return digest.hexdigest()
+        options = json.dumps(["transformer", settings, config], sort_keys=True, default=str)
+        return weights_hash(self.model.state_dict(), options + self.tokeniser.backend_tokenizer.to_str())
 
     @property
     def tuned(self) -> bool:
