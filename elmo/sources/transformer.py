@@ -30,16 +30,8 @@ Numbers = list[int]
 NOT_HASHED = ("transformers_version", "_name_or_path", "dtype", "torch_dtype", "architectures")
 
 
-@dataclass(frozen=True)
-class WordWindow:
-    """Words of a sentence that the model reads at once, from `first` to before `last`."""
-
-    first: int
-    last: int
-
-
-def windows_of(lengths: Sequence[int], capacity: int, overlap: int) -> list[WordWindow]:
-    """Windows of whole words that cover a sentence; each has the last words of the one before it, as context.
+def windows_of(lengths: Sequence[int], capacity: int, overlap: int) -> list[range]:
+    """Windows, as ranges of words, that cover a sentence; each has the last words of the one before it, as context.
 
     Args:
         lengths: sub-words of each word, none longer than `capacity`.
@@ -52,7 +44,7 @@ def windows_of(lengths: Sequence[int], capacity: int, overlap: int) -> list[Word
         while last < len(lengths) and size + lengths[last] <= capacity:
             size += lengths[last]
             last += 1
-        found.append(WordWindow(first, last))
+        found.append(range(first, last))
         if last == len(lengths):
             return found
         # The next window has room for at least one more word.
@@ -62,16 +54,16 @@ def windows_of(lengths: Sequence[int], capacity: int, overlap: int) -> list[Word
             first += 1
 
 
-def owners(lengths: Sequence[int], windows: Sequence[WordWindow]) -> Numbers:
+def owners(lengths: Sequence[int], windows: Sequence[range]) -> Numbers:
     """For each word the number of the window where it has most context on its poorer side; the earlier one of equals.
 
     The start and the end of the sentence lack no context.
     """
     best, chosen = [-1.0] * len(lengths), [0] * len(lengths)
     for number, window in enumerate(windows):
-        before = float("inf") if window.first == 0 else 0.0
-        after = float("inf") if window.last == len(lengths) else float(sum(lengths[window.first : window.last]))
-        for word in range(window.first, window.last):
+        before = float("inf") if window.start == 0 else 0.0
+        after = float("inf") if window.stop == len(lengths) else float(sum(lengths[word] for word in window))
+        for word in window:
             after -= lengths[word]
             if min(before, after) > best[word]:
                 best[word], chosen[word] = min(before, after), number
@@ -199,7 +191,7 @@ class Transformer(nn.Module):
             owner = owners(lengths, windows)
             for number, window in enumerate(windows):
                 ids, starts, own = list(self.before), [], []
-                for word in range(window.first, window.last):
+                for word in window:
                     if owner[word] == number:
                         own.append(word)
                         starts.append(len(ids))

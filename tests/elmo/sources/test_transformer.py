@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from elmo.common.errors import InputError
-from elmo.sources.transformer import Transformer, WordWindow, owners, windows_of
+from elmo.sources.transformer import Transformer, owners, windows_of
 from elmo.store.cached_layers import CachedLayers
 from tests.elmo.sources import tiny_transformers
 
@@ -129,29 +129,29 @@ class TestWindows:
         overlap = draw.randint(0, capacity - 1)
         lengths = [draw.randint(1, min(4, capacity)) for _ in range(draw.randint(1, 30))]
         windows = windows_of(lengths, capacity, overlap)
-        assert windows[0].first == 0
-        assert windows[-1].last == len(lengths)
+        assert windows[0].start == 0
+        assert windows[-1].stop == len(lengths)
         for window, following in pairwise(windows):
-            assert window.first < following.first <= window.last < following.last
-            assert sum(lengths[following.first : window.last]) <= overlap
+            assert window.start < following.start <= window.stop < following.stop
+            assert sum(lengths[following.start : window.stop]) <= overlap
         for window in windows:
-            assert sum(lengths[window.first : window.last]) <= capacity
-            full = window.last == len(lengths) or sum(lengths[window.first : window.last + 1]) > capacity
+            assert sum(lengths[window.start : window.stop]) <= capacity
+            full = window.stop == len(lengths) or sum(lengths[window.start : window.stop + 1]) > capacity
             assert full
 
         def context(word, window):
-            left, right = sum(lengths[window.first : word]), sum(lengths[word + 1 : window.last])
-            missing_left, missing_right = window.first > 0, window.last < len(lengths)
+            left, right = sum(lengths[window.start : word]), sum(lengths[word + 1 : window.stop])
+            missing_left, missing_right = window.start > 0, window.stop < len(lengths)
             return min(left if missing_left else 999, right if missing_right else 999)
 
         for word, owner in enumerate(owners(lengths, windows)):
-            having = [n for n, window in enumerate(windows) if window.first <= word < window.last]
+            having = [n for n, window in enumerate(windows) if word in window]
             assert owner == max(having, key=lambda n: (context(word, windows[n]), -n))
 
     def test_an_example_by_hand(self):
         """The word of three sub-words is longer than the overlap, so the last window shares nothing."""
         windows = windows_of([1, 2, 1, 1, 3, 1], 5, 2)
-        assert windows == [WordWindow(0, 4), WordWindow(2, 5), WordWindow(5, 6)]
+        assert windows == [range(0, 4), range(2, 5), range(5, 6)]
         assert owners([1, 2, 1, 1, 3, 1], windows) == [0, 0, 0, 1, 1, 2]
 
     def test_a_text_that_fits_is_read_whole_and_a_longer_one_word_by_word_in_its_window(self, bert):
@@ -164,16 +164,16 @@ class TestWindows:
         assert len(windows) > 2
 
         def layers_of(window):
-            ids = [2, *(i for word in pieces[window.first : window.last] for i in word), 3]
+            ids = [2, *(i for word in pieces[window.start : window.stop] for i in word), 3]
             with torch.no_grad():
                 layers = torch.stack(model(torch.tensor([ids]), output_hidden_states=True).hidden_states)[:, 0]
-            starts = [1 + sum(lengths[window.first : word]) for word in range(window.first, window.last)]
+            starts = [1 + sum(lengths[window.start : word]) for word in window]
             return layers[:, starts]
 
         read = [layers_of(window) for window in windows]
-        expected = [read[n][:, word - windows[n].first] for word, n in enumerate(owners(lengths, windows))]
+        expected = [read[n][:, word - windows[n].start] for word, n in enumerate(owners(lengths, windows))]
         torch.testing.assert_close(source.token_layers([text]), torch.stack(expected, 1), rtol=0, atol=1e-5)
-        whole = layers_of(WordWindow(0, len(text)))
+        whole = layers_of(range(0, len(text)))
         for window in (18, 60, 512):  # 16 sub-words and two marks, all positions, more than there are
             fits = Transformer(bert, window=window, overlap=4).requires_grad_(False)
             torch.testing.assert_close(fits.token_layers([text]), whole, rtol=0, atol=1e-5)
