@@ -5,32 +5,23 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from types import FrameType
+
+from elmo.common.files import handling
 
 
 class Terminated(KeyboardInterrupt):
     """SIGTERM as an exception: handled like Ctrl-C, so that locks are released and workers end."""
 
 
-@contextmanager
-def sigterm_as_interrupt() -> Iterator[None]:
+def sigterm_as_interrupt() -> AbstractContextManager[None]:
     """Raises Terminated for SIGTERM in the block, unless another handler, such as a cluster's, is set."""
-    in_main_thread = threading.current_thread() is threading.main_thread()  # only this thread may set handlers
-    if not in_main_thread or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
-        yield
-        return
 
     def stop(number: int, frame: FrameType | None) -> None:
         raise Terminated
 
-    signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    return handling(signal.SIGTERM, stop, signal.SIG_DFL)
 
 
 def end_children() -> None:
