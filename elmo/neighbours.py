@@ -54,10 +54,14 @@ class Use:
     position: int
     words: list[str]
 
-    def __str__(self) -> str:
+    def context(self, left: str, right: str) -> str:
+        """The word between two marks, with the words around it."""
         before = self.words[max(0, self.position - WORDS_AROUND) : self.position]
         after = self.words[self.position + 1 : self.position + 1 + WORDS_AROUND]
-        return f"{self.line:>6}  {' '.join([*before, f'[{self.words[self.position]}]', *after])}"
+        return " ".join([*before, f"{left}{self.words[self.position]}{right}", *after])
+
+    def __str__(self) -> str:
+        return f"{self.line:>6}  {self.context('[', ']')}"
 
 
 def uses_of(lines: Sequence[InputLine], word: str | None, bilm: Bilm, layer: int | None) -> tuple[list[Use], Floats]:

@@ -24,7 +24,7 @@ from elmo.common.device import CHOICES, choose_device
 from elmo.common.errors import InputError, command_parser, exit_status
 from elmo.common.files import write_json
 from elmo.embed.lines import InputLine, read_lines
-from elmo.neighbours import GLOVE, WORDS_AROUND, Floats, Use, nearest, static_vectors, uses_of
+from elmo.neighbours import GLOVE, Floats, Use, nearest, static_vectors, uses_of
 from tasks.data.datasets import DataSource
 from tasks.interface import SPLITS
 from tasks.probes.wsd_data import read_sentences
@@ -167,13 +167,6 @@ def semcor_uses(word: str, path: Path, bilm: Bilm) -> WordUses:
     return find_uses(word, "SemCor", lines, senses, bilm)
 
 
-def context(use: Use, mark: str) -> str:
-    """The use with the words around it, and a mark on both sides of its word."""
-    before = use.words[max(0, use.position - WORDS_AROUND) : use.position]
-    after = use.words[use.position + 1 : use.position + 1 + WORDS_AROUND]
-    return " ".join([*before, f"{mark}{use.words[use.position]}{mark}", *after])
-
-
 def glove_words(word: str) -> list[str]:
     """The nearest words by GloVe; empty if it lacks the word."""
     words, matrix = static_vectors(GLOVE)
@@ -187,8 +180,7 @@ def table(found: WordUses, static: Sequence[str], k: int, most: int) -> list[tup
     """The lines of Table 4: what is asked for, its sense, and the nearest to it."""
     lines = [("GloVe", found.word, ", ".join(static) or "it has no vector for the word")]
     for query in found.queries(most):
-        near = [f"{context(found.uses[j], '*')}{_in_brackets(found.senses[j])}" for j in found.neighbours[query][:k]]
-        asked = f"{context(found.uses[query], '*')}{_in_brackets(found.senses[query])}"
+        asked, *near = (_with_sense(found, use) for use in (query, *found.neighbours[query][:k]))
         lines += [("biLM", asked if number == 0 else "", line) for number, line in enumerate(near)]
     return lines
 
@@ -212,7 +204,7 @@ def explorer(found: WordUses, static: Sequence[str]) -> dict[str, object]:
         "summary": summary(found),
         "uses": [
             {
-                "text": context(use, "*"),
+                "text": use.context("*", "*"),
                 "x": round(float(x), 3),
                 "y": round(float(y), 3),
                 "sense": found.senses[i] or found.nearest_sense(i),
@@ -224,8 +216,10 @@ def explorer(found: WordUses, static: Sequence[str]) -> dict[str, object]:
     }
 
 
-def _in_brackets(sense: str) -> str:
-    return f" ({sense})" if sense else ""
+def _with_sense(found: WordUses, use: int) -> str:
+    """A use with the words around it and, if it is known, its sense."""
+    sense = found.senses[use]
+    return found.uses[use].context("*", "*") + (f" ({sense})" if sense else "")
 
 
 def _markdown(lines: Sequence[tuple[str, str, str]], note: str) -> str:
