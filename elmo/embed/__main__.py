@@ -19,7 +19,7 @@ from elmo.common.checks import MOST_THREADS
 from elmo.common.device import CHOICES, choose_device
 from elmo.common.errors import command_parser, exit_status
 from elmo.common.files import expanded
-from elmo.embed.on_ray import RayOptions, shards_on_ray
+from elmo.embed.on_ray import shards_on_ray
 from elmo.embed.one_file import BATCH_SIZE, BATCH_SIZE_ON_A_GPU, EmbedSettings, embed_file, refuse_overwrite
 from elmo.embed.shards import ShardsJob, arithmetic, find_inputs, report, unfinished, working_in, written
 from elmo.tokeniser import Tokenise
@@ -200,7 +200,7 @@ def _embed_many(options: argparse.Namespace, settings: EmbedSettings) -> None:
     with working_in(job.folder):
         missing = unfinished(job, files)
         results = (
-            shards_on_ray(job, missing, RayOptions(options.address, options.workers, gpus))
+            shards_on_ray(job, missing, options.address, options.workers, gpus)
             if options.engine == "ray"
             else written(job, missing, bilm)
         )

@@ -4,27 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Generator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from elmo.common.errors import InputError
 from elmo.embed.shards import InputFile, ShardResult, ShardsJob, ShardWriter
-
-
-@dataclass(frozen=True)
-class RayOptions:
-    """Where Ray runs, and the workers there.
-
-    Attributes:
-        address: of a cluster; None is $RAY_ADDRESS, or a Ray on this machine for this command.
-        workers: their number; None is as many as the cluster has room for.
-        gpus: of each worker; may be a fraction.
-    """
-
-    address: str | None
-    workers: int | None
-    gpus: float
 
 
 class RayWorker:
@@ -39,9 +24,16 @@ class RayWorker:
 
 
 def shards_on_ray(
-    job: ShardsJob, files: Sequence[InputFile], options: RayOptions
+    job: ShardsJob, files: Sequence[InputFile], address: str | None, workers: int | None, gpus: float
 ) -> Generator[ShardResult, None, None]:
     """The engine `ray`: writes the shards of these files and yields results as they come.
+
+    Args:
+        job: says how.
+        files: to embed.
+        address: of a cluster; None is $RAY_ADDRESS, or a Ray on this machine for this command.
+        workers: their number; None is as many as the cluster has room for.
+        gpus: of each worker; may be a fraction.
 
     Raises:
         InputError: Ray is not installed, cannot be reached, or has no room for a worker.
@@ -59,21 +51,21 @@ def shards_on_ray(
     logging.getLogger("ray.data").setLevel(logging.WARNING)
     logging.getLogger("ray.data._internal.progress").setLevel(logging.ERROR)  # warns that there is no bar of its own
     try:
-        ray.init(address=options.address, include_dashboard=False, log_to_driver=False, logging_level=logging.WARNING)
+        ray.init(address=address, include_dashboard=False, log_to_driver=False, logging_level=logging.WARNING)
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise InputError(f"--address: Ray cannot be started or joined: {error}") from error
     try:
         ray.data.DataContext.get_current().enable_progress_bars = False
         by_size = sorted(files, key=lambda file: -file.path.stat().st_size)  # no long one at the end, on one worker
         rows = [{"name": file.name, "path": str(file.path), "sha256": file.sha256} for file in by_size]
-        workers = min(options.workers or _room(ray.cluster_resources(), job.threads, options.gpus), len(files))
-        pool = ray.data.ActorPoolStrategy(size=workers, max_tasks_in_flight_per_actor=1)  # none waits for a busy one
+        size = min(workers or _room(ray.cluster_resources(), job.threads, gpus), len(files))
+        pool = ray.data.ActorPoolStrategy(size=size, max_tasks_in_flight_per_actor=1)  # none waits for a busy one
         # A block for each file: a worker that dies loses the one it works on, and Ray Data has it computed again.
         shards = ray.data.from_items(rows, override_num_blocks=len(rows)).map(
             RayWorker,
             fn_constructor_args=[job],
             num_cpus=job.threads,
-            num_gpus=options.gpus,
+            num_gpus=gpus,
             compute=pool,
         )
         for row in shards.iter_rows():
