@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from importlib.metadata import entry_points
 from importlib.resources import files
@@ -92,31 +93,27 @@ def typed_config(overrides: Sequence[str], config_dir: Path | None = None) -> Ru
     Raises:
         InputError: the overrides or a setting are wrong.
     """
-    with with_configs_of(config_dir):
-        try:
-            return run_config(compose_config(overrides))
-        except (HydraException, OmegaConfBaseException) as error:
-            raise InputError(explain(error, typed=overrides)) from error
+    with _composing(overrides, config_dir):
+        return run_config(compose_config(overrides))
 
 
 def typed_folds(overrides: Sequence[str], config_dir: Path | None = None) -> list[RunConfig]:
-    """The run that these overrides describe, or one for each fold if the data have folds and no fold is typed.
-
-    Args:
-        overrides: as typed after `python -m tasks.run`.
-        config_dir: a folder of further configs, trusted like code.
-
-    Raises:
-        InputError: the overrides or a setting are wrong.
-    """
-    with with_configs_of(config_dir):
-        try:
-            tree = compose_config(overrides)
-            folds = _chosen_data(tree).folds if tree.fold is None else None
-        except (HydraException, OmegaConfBaseException) as error:
-            raise InputError(explain(error, typed=overrides)) from error
+    """Like `typed_config`, but one run for each fold if the data have folds and no fold is typed."""
+    with _composing(overrides, config_dir):
+        tree = compose_config(overrides)
+        folds = _chosen_data(tree).folds if tree.fold is None else None
         typed = [[*overrides, f"fold={fold}"] for fold in range(folds)] if folds else [overrides]
         return [typed_config(words) for words in typed]
+
+
+@contextmanager
+def _composing(overrides: Sequence[str], config_dir: Path | None) -> Iterator[None]:
+    """Finds configs of a user's folder in the block, and explains errors of Hydra."""
+    with with_configs_of(config_dir):
+        try:
+            yield
+        except (HydraException, OmegaConfBaseException) as error:
+            raise InputError(explain(error, typed=overrides)) from error
 
 
 def run_config(tree: DictConfig) -> RunConfig:
