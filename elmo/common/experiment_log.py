@@ -57,7 +57,7 @@ def start_wandb(
 
 
 class EventFile:
-    """An event file for `tensorboard --logdir`, with values in double precision; a context manager.
+    """An event file for `tensorboard --logdir`, with values in double precision.
 
     Args:
         folder: for the file; made if absent. A resumed run adds a file, which TensorBoard reads as one with the first.
@@ -83,12 +83,6 @@ class EventFile:
     def text(self, name: str, content: Mapping[str, Any]) -> None:
         """Adds plain values as JSON."""
         self._writer.add_text(name, f"```\n{json.dumps(content, indent=1, default=str)}\n```")
-
-    def __enter__(self) -> EventFile:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Writes what is left."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -200,7 +200,7 @@ def _watching(settings: Settings, workers: Workers) -> Iterator[Callable[[CurveR
             senders.append(lambda values, step: run.log(values, step=step))
         if settings.tensorboard and workers.first:
             folder = Path(settings.out) / "tensorboard"
-            senders.append(logs.enter_context(EventFile(folder, settings.identity())).values)
+            senders.append(logs.enter_context(closing(EventFile(folder, settings.identity()))).values)
 
         def send(row: CurveRow) -> None:
             for sender in senders:
