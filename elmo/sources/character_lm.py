@@ -78,16 +78,11 @@ class CharacterLm(nn.Module):
 
     def _read(self, sentence: Sentence) -> tuple[list[int], list[int]]:
         """The numbers of a sentence's characters in reading order, and the position where each word is read."""
-        text = " ".join(sentence)
-        numbers = [self._numbers.get(letter, 0) for letter in f"{self._delimiter}{self._ordered(text)} "]
-        before = len(self._delimiter)
-        words = sentence if self.is_forward else sentence[::-1]
-        ends = [before + end for end in accumulate(len(word) + 1 for word in words)]
-        ends = [end - 1 for end in ends]  # of the space after the word
-        return numbers, ends if self.is_forward else ends[::-1]
-
-    def _ordered(self, text: str) -> str:
-        return text if self.is_forward else text[::-1]
+        way = 1 if self.is_forward else -1
+        text = f"{self._delimiter}{' '.join(sentence)[::way]} "
+        past = accumulate((len(word) + 1 for word in sentence[::way]), initial=len(self._delimiter))
+        ends = [place - 1 for place in past][1:]  # of the space after each word
+        return [self._numbers.get(letter, 0) for letter in text], ends[::way]
 
     def _walk(self, characters: Numbers, begins: Numbers, words: Numbers, out: Tensor) -> None:
         """Reads rows of characters, (steps, rows), side by side and copies the states at words to `out`.
