@@ -18,11 +18,10 @@ import argparse
 import logging
 import os
 import shutil
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, get_args
@@ -32,7 +31,7 @@ import numpy.typing as npt
 from rich.console import Console
 
 from elmo.common import checks
-from elmo.common.errors import InputError
+from elmo.common.errors import InputError, command_parser, exit_status
 from elmo.common.files import replacing, sha256_of, write_json
 from elmo.common.progress import Meter, print_line
 from elmo.common.threads import available_cores
@@ -244,12 +243,7 @@ def _store(corpus: CorpusSettings, folder: Path, console: Console) -> TokenStore
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status of the command: 0, or 1 after an error message, or 130 after Ctrl-C."""
     default = Word2VecSettings()
-    parser = argparse.ArgumentParser(
-        prog="python -m tasks.word2vec",
-        description=__doc__,
-        epilog=EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("tasks.word2vec", __doc__ or "", EXAMPLE)
     parser.add_argument(
         "texts",
         metavar="TEXT",
@@ -285,17 +279,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="threads; default: one per core. With 1, runs are bit-equal",
     )
     options = parser.parse_args(arguments)
-    chosen = {name: getattr(options, name) for name in asdict(default)}
-    try:
-        settings = Word2VecSettings(**chosen)
-        corpus = CorpusSettings(
-            options.texts, options.tokenise, heldout_fraction=options.heldout_fraction, seed=options.seed
-        )
-        make_vectors(corpus, options.out, settings, Console(stderr=True))
-    except (InputError, OSError) as error:
-        print(f"tasks.word2vec: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("tasks.word2vec: interrupted; no vectors were written, the next run starts again", file=sys.stderr)
-        return 130
-    return 0
+    return exit_status(
+        "tasks.word2vec",
+        lambda: _make(options),
+        "interrupted; no vectors were written, the next run starts again",
+    )
+
+
+def _make(options: argparse.Namespace) -> None:
+    settings = Word2VecSettings(**{field.name: getattr(options, field.name) for field in fields(Word2VecSettings)})
+    corpus = CorpusSettings(
+        options.texts, options.tokenise, heldout_fraction=options.heldout_fraction, seed=options.seed
+    )
+    make_vectors(corpus, options.out, settings, Console(stderr=True))

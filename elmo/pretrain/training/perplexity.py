@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +21,7 @@ import torch
 from rich.console import Console
 
 from elmo.common.device import CHOICES, choose_device
-from elmo.common.errors import InputError
+from elmo.common.errors import InputError, exit_status
 from elmo.common.progress import Meter
 from elmo.pretrain.corpus.drawing import mix, uniform
 from elmo.pretrain.corpus.overlap import WINDOW, shared
@@ -249,24 +248,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1, help="of that pretraining (default: %(default)s)")
     parser.add_argument("--device", choices=CHOICES, default="auto", help="default: a GPU where there is one")
     options = parser.parse_args(arguments)
-    try:
-        if options.heldout is not None and not 0 < options.heldout < 1:
-            raise InputError(f"--heldout-fraction: expected more than 0 and less than 1, found {options.heldout}")
-        heldout = HeldOut(options.heldout, options.seed) if options.heldout is not None else None
-        model, output = load_model(options.weights, options.softmax)
-        width = model.core.encoder.options.max_characters
-        text = read_text(options.text, output, options.tokenise, width, options.unseen_in, heldout)
-        model = model.to(choose_device(options.device))
-        with Meter(Console(stderr=True), "measuring", text.predictions) as meter:
-            measured = (
-                perplexity(model, text, meter=meter)
-                if isinstance(model, LanguageModel)
-                else masked_loss(model, text, meter=meter)
-            )
-        print(measured)
-    except (InputError, OSError) as error:
-        print(f"elmo.pretrain.perplexity: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
-    return 0
+    return exit_status("elmo.pretrain.perplexity", lambda: _measure(options))
+
+
+def _measure(options: argparse.Namespace) -> None:
+    if options.heldout is not None and not 0 < options.heldout < 1:
+        raise InputError(f"--heldout-fraction: expected more than 0 and less than 1, found {options.heldout}")
+    heldout = HeldOut(options.heldout, options.seed) if options.heldout is not None else None
+    model, output = load_model(options.weights, options.softmax)
+    width = model.core.encoder.options.max_characters
+    text = read_text(options.text, output, options.tokenise, width, options.unseen_in, heldout)
+    model = model.to(choose_device(options.device))
+    with Meter(Console(stderr=True), "measuring", text.predictions) as meter:
+        measured = (
+            perplexity(model, text, meter=meter)
+            if isinstance(model, LanguageModel)
+            else masked_loss(model, text, meter=meter)
+        )
+    print(measured)
