@@ -216,8 +216,7 @@ def _created(partial: Path, target: Path, needed: int) -> h5py.File:
             _reserve(partial, target, needed)
             return h5py.File(partial, "r+")
     except OSError as error:
-        there = target.absolute().parent.is_dir()
-        reason = "its folder does not exist" if not there else os.strerror(error.errno) if error.errno else error
+        reason = os.strerror(error.errno) if error.errno else error
         raise InputError(f"{target}: cannot write there: {reason}") from error
 
 

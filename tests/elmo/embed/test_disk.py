@@ -10,17 +10,10 @@ import sys
 import h5py
 import pytest
 
-from elmo.embed.__main__ import main
 from tests.elmo import naive
+from tests.elmo.embed.conftest import OPTIONS, TENSORS, run
 
-OPTIONS = naive.make_options()
-TENSORS = naive.make_tensors(OPTIONS, seed=5)
 LINES = ["The cat sat on the mat .", "either / or", "", "one"]
-
-
-@pytest.fixture(scope="module")
-def weights(tmp_path_factory):
-    return naive.write_model(tmp_path_factory.mktemp("model"), OPTIONS, TENSORS)
 
 
 @pytest.fixture
@@ -28,10 +21,6 @@ def source(tmp_path):
     path = tmp_path / "in.txt"
     path.write_text("\n".join(LINES), encoding="utf-8")
     return path
-
-
-def run(source, target, weights, *options):
-    return main([str(source), str(target), "--weights", str(weights), "--device", "cpu", *options])
 
 
 def test_a_disk_with_too_little_space_is_refused_before_any_work(source, weights, tmp_path, monkeypatch, capsys):

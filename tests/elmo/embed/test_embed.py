@@ -11,11 +11,9 @@ import pytest
 import torch
 
 from elmo.embed import lines as embed_lines
-from elmo.embed.__main__ import main
 from tests.elmo import naive
+from tests.elmo.embed.conftest import OPTIONS, TENSORS, run
 
-OPTIONS = naive.make_options()
-TENSORS = naive.make_tensors(OPTIONS, seed=5)
 LINES = [
     "The cat sat on the mat .",
     "either / or",
@@ -31,20 +29,11 @@ LINES = [
 ]
 
 
-@pytest.fixture(scope="module")
-def weights(tmp_path_factory):
-    return naive.write_model(tmp_path_factory.mktemp("model"), OPTIONS, TENSORS)
-
-
 @pytest.fixture
 def source(tmp_path):
     path = tmp_path / "in.txt"
     path.write_text("".join(line + "\n" for line in LINES), encoding="utf-8")
     return path
-
-
-def run(source, target, weights, *options):
-    return main([str(source), str(target), "--weights", str(weights), "--device", "cpu", *options])
 
 
 def read(path):
@@ -229,7 +218,6 @@ def test_options_of_another_bilm(failing, source, tmp_path):
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("none/out.hdf5", "its folder does not exist"),
         ("folder", "it is a folder"),
         ("in.txt/out.hdf5", "cannot write there"),
         ("n" * 300, "File name too long"),
@@ -241,6 +229,10 @@ def test_output_that_cannot_be_written(failing, source, tmp_path, name, reason):
     message = failing(source, tmp_path / name)
     assert str(tmp_path / name) in message
     assert reason in message
+
+
+def test_output_in_a_folder_that_does_not_exist(failing, source, tmp_path):
+    assert f"{tmp_path / 'none'}: No such folder. Check the path" in failing(source, tmp_path / "none" / "out.hdf5")
 
 
 def test_output_is_the_current_folder(failing, source, tmp_path, monkeypatch):

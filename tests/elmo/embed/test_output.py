@@ -13,17 +13,10 @@ from pyarrow import parquet
 from elmo import tokenise
 from elmo.bilm.model import Bilm
 from elmo.embed import one_file, output
-from elmo.embed.__main__ import main
 from tests.elmo import naive
+from tests.elmo.embed.conftest import OPTIONS, TENSORS, run
 
-OPTIONS = naive.make_options()
-TENSORS = naive.make_tensors(OPTIONS, seed=5)
 TEXTS = ["It rained. We didn't go.", "", "Nights. Nights", "one"]
-
-
-@pytest.fixture(scope="module")
-def weights(tmp_path_factory):
-    return naive.write_model(tmp_path_factory.mktemp("model"), OPTIONS, TENSORS)
 
 
 @pytest.fixture
@@ -41,10 +34,6 @@ def expected(text):
 
 def mean(layers):
     return layers.mean(axis=1) if layers.shape[1] else np.zeros((3, 12))
-
-
-def run(source, target, weights, *options):
-    return main([str(source), str(target), "--weights", str(weights), "--device", "cpu", *options])
 
 
 def test_raw_text_is_embedded_sentence_by_sentence(source, weights, tmp_path):

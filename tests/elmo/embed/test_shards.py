@@ -26,15 +26,9 @@ from elmo.embed.shards import (
     unfinished,
 )
 from tests.elmo import naive
+from tests.elmo.embed.conftest import OPTIONS, TENSORS
 
-OPTIONS = naive.make_options()
-TENSORS = naive.make_tensors(OPTIONS, seed=5)
 TEXTS = {"2020/a.txt": "the cat sat\n\nhere\n", "2020/b.txt": "", "2021/a.txt": "a dog\nthe cat sat here again\n"}
-
-
-@pytest.fixture(scope="module")
-def weights(tmp_path_factory):
-    return naive.write_model(tmp_path_factory.mktemp("model"), OPTIONS, TENSORS)
 
 
 @pytest.fixture
