@@ -19,14 +19,24 @@ torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")
-def official(shared, tmp_path_factory):
-    """A folder with the official NER files, as a user would lay them out."""
-    unpack = shared / "tools" / "unpack-data"
-    if not unpack.is_file():
+def unpacked(shared, tmp_path_factory):
+    """Unpacks official files by the names of their datasets; returns the folder, as a user would lay it out."""
+    tool = shared / "tools" / "unpack-data"
+    if not tool.is_file():
         pytest.skip("needs shared/tools/unpack-data next to the checkout")
-    folder = tmp_path_factory.mktemp("data")
-    subprocess.run([str(unpack), str(folder), "conll2003", "ner"], check=True, capture_output=True)
-    return folder
+
+    def unpack(*names):
+        folder = tmp_path_factory.mktemp("data")
+        subprocess.run([str(tool), str(folder), *names], check=True, capture_output=True)
+        return folder
+
+    return unpack
+
+
+@pytest.fixture(scope="session")
+def official(unpacked):
+    """A folder with the official NER files."""
+    return unpacked("conll2003", "ner")
 
 
 @pytest.fixture(scope="session")

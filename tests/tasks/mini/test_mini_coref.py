@@ -1,6 +1,5 @@
 """The mini documents for coreference: well-formed, consistent, without copies or templates, and as their card says."""
 
-import subprocess
 from itertools import chain, combinations
 from statistics import mean
 
@@ -120,9 +119,8 @@ class TestCard:
         assert {row: cells[split] for row, cells in stated.items()} == found
 
     @pytest.mark.integration
-    def test_counts_of_litbank(self, shared, tmp_path):
-        subprocess.run([shared / "tools" / "unpack-data", tmp_path, "coref"], check=True, capture_output=True)
-        files = sorted((tmp_path / "coref" / "litbank" / "conll").glob("*.conll"))
+    def test_counts_of_litbank(self, unpacked):
+        files = sorted((unpacked("coref") / "coref" / "litbank" / "conll").glob("*.conll"))
         found = figures([example for path in files for example in read_coref(path)])
         assert {row: cells["original"] for row, cells in counts_in_card("coref").items()} == found
 

@@ -5,8 +5,8 @@ A failure names the texts at fault, or shows the line that the card should have.
 
 import json
 import re
-import subprocess
 from collections import Counter, defaultdict
+from pathlib import Path
 from statistics import mean
 
 import pytest
@@ -151,11 +151,10 @@ class TestCounts:
 
     @EVERY_TASK
     @pytest.mark.integration
-    def test_counts_of_the_original_on_the_card_are_right(self, task, shared, tmp_path):
+    def test_counts_of_the_original_on_the_card_are_right(self, task, unpacked):
         data, split = ORIGINALS[task]
-        path = tmp_path / run_of(f"task={task}", f"data={data}").data.splits[split][0]
-        folder = path.parent.name
-        subprocess.run([shared / "tools" / "unpack-data", tmp_path, folder], check=True, capture_output=True)
+        name = Path(run_of(f"task={task}", f"data={data}").data.splits[split][0])
+        path = unpacked(name.parent.name) / name
         found, stated = figures(task, read(task, path, "test")), counts_in_card(task)
         assert {row: cells["original"] for row, cells in stated.items()} == {row: found[row] for row in stated}
 

@@ -1,7 +1,6 @@
 """SNLI files and rows: contents, dropped pairs, and errors with file and line."""
 
 import json
-import subprocess
 
 import pytest
 
@@ -194,13 +193,8 @@ def test_the_stand_in_is_for_this_task_alone_and_not_compared_with_the_paper():
 
 
 @pytest.fixture(scope="module")
-def official_pairs(shared, tmp_path_factory):
-    unpack = shared / "tools" / "unpack-data"
-    if not unpack.is_file():
-        pytest.skip("needs shared/tools/unpack-data next to the checkout")
-    folder = tmp_path_factory.mktemp("data")
-    subprocess.run([str(unpack), str(folder), "snli"], check=True, capture_output=True)
-    return folder
+def official_pairs(unpacked):
+    return unpacked("snli")
 
 
 @pytest.mark.parametrize(("split", "pairs"), [("train", 8_330 + 44_983), ("dev", 9_842), ("test", 9_824)])

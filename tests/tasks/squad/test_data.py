@@ -1,7 +1,6 @@
 """Files of SQuAD 1.1: their contents, and the errors for malformed ones."""
 
 import json
-import subprocess
 
 import pytest
 
@@ -228,14 +227,9 @@ class TestHub:
 
 
 @pytest.fixture(scope="module")
-def official(shared, tmp_path_factory):
+def official(unpacked):
     """The folder of the official files."""
-    unpack = shared / "tools" / "unpack-data"
-    if not unpack.is_file():
-        pytest.skip("needs shared/tools/unpack-data next to the checkout")
-    folder = tmp_path_factory.mktemp("data")
-    subprocess.run([str(unpack), str(folder), "squad"], check=True, capture_output=True)
-    return folder / "squad"
+    return unpacked("squad") / "squad"
 
 
 OFFICIAL = Squad(SquadSettings(), SquadReader(select_on="train_articles"))

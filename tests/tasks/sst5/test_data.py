@@ -1,7 +1,6 @@
 """Sentiment trees: parsing, which phrases are read, errors with file and line, and scores."""
 
 import re
-import subprocess
 
 import pytest
 
@@ -266,13 +265,8 @@ def test_which_phrases_are_read_is_a_setting():
 
 
 @pytest.fixture(scope="module")
-def treebank(shared, tmp_path_factory):
-    unpack = shared / "tools" / "unpack-data"
-    if not unpack.is_file():
-        pytest.skip("needs shared/tools/unpack-data next to the checkout")
-    folder = tmp_path_factory.mktemp("data")
-    subprocess.run([str(unpack), str(folder), "sst5"], check=True, capture_output=True)
-    return folder / "sst5"
+def treebank(unpacked):
+    return unpacked("sst5") / "sst5"
 
 
 class TestOfficialFiles:
