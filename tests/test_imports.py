@@ -52,6 +52,7 @@ FOR_MAKERS = (
 FOR_TASKS = "results.records.metric."  # how they declare their metrics
 MIGRATES = "tasks/running/migrate.py"  # reads records of schema 1
 TASKS = {f"tasks.{name}" for name in ("classify", "coref", "ner", "probes", "snli", "squad", "srl", "sst5")}
+DOORS = {"elmo.kernels": "elmo/bilm/fast.py", "tasks.kernels": "tasks/modules/fast.py"}  # to folders that may be absent
 # results/ may import these modules of elmo. They, and the packages on the way, load only the standard library.
 PLAIN = ("elmo.common.durations", "elmo.common.errors", "elmo.common.files")
 PLAIN_FILES = {"elmo/__init__.py", "elmo/common/__init__.py", *(f"{name.replace('.', '/')}.py" for name in PLAIN)}
@@ -112,6 +113,10 @@ def fault(item):
         return f"Hydra stops at {', '.join(sorted(ROOM_FOR_HYDRA))}"
     if house == "elmo" and item.package in ("tasks", "results"):
         return "elmo stands alone"
+    for folder, door in DOORS.items():
+        inside = item.file.startswith(f"{folder.replace('.', '/')}/")
+        if item.name.startswith(folder) and not inside and item.file != door:
+            return f"only {door} imports {folder}"
     plain = item.package in sys.stdlib_module_names or any(f"{item.name}.".startswith(f"{name}.") for name in PLAIN)
     if item.file in PLAIN_FILES and item.on_load and not plain:
         return "results import this file, so it loads the standard library only"
@@ -156,6 +161,9 @@ def test_arrows_go_one_way(repository):
         ("elmo/pretrain/training/train.py", "from omegaconf import DictConfig", "Hydra stops at"),
         ("elmo/pretrain/__main__.py", "import hydra", None),
         ("elmo/a.py", "import torch, h5py\nfrom elmo.bilm.model import Bilm\nfrom . import mix", None),
+        ("elmo/bilm/lstm.py", "def f():\n    from elmo.kernels.cpu import panels", "only elmo/bilm/fast.py imports"),
+        ("tasks/modules/crf.py", "import tasks.kernels.crf_in_triton", "only tasks/modules/fast.py imports"),
+        ("tasks/kernels/a.py", "from tasks.kernels import crf_in_triton", None),
         ("tasks/training/trainer.py", "if True:\n    import hydra.utils", "Hydra stops at"),
         ("tasks/ner/run.py", "import hydra", "Hydra stops at"),
         (

@@ -7,9 +7,6 @@ import torch
 
 from elmo import random_bilm
 from elmo.bilm import fast, pointwise_in_torch
-from tests.test_imports import imports_of
-
-DOOR = "elmo/bilm/fast.py"
 
 
 @pytest.fixture
@@ -36,11 +33,3 @@ def test_layers_without_the_folder_equal_those_in_double_precision(monkeypatch, 
 @pytest.mark.usefixtures("_without_kernels")
 def test_on_a_gpu_without_the_folder_torch_is_used():
     assert fast.pointwise(torch.device("cuda")) is pointwise_in_torch
-
-
-def test_no_other_file_imports_the_folder(repository):
-    files = [path for house in ("elmo", "tasks", "results") for path in (repository / house).rglob("*.py")]
-    outside = [path for path in files if not path.is_relative_to(repository / "elmo" / "kernels")]
-    imports = [item for path in outside for item in imports_of(path, repository)]
-    assert len(imports) > 100
-    assert [str(item) for item in imports if item.name.startswith("elmo.kernels") and item.file != DOOR] == []

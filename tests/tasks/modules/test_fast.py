@@ -11,9 +11,6 @@ from tasks.modules.crf import walks_for
 from tasks.modules.highway_lstm import AlternatingHighwayLstm
 from tasks.modules.layers import BiRnn
 from tasks.modules.recurrence import loops_for
-from tests.test_imports import imports_of
-
-DOOR = "tasks/modules/fast.py"
 
 
 @pytest.fixture
@@ -46,11 +43,3 @@ def test_on_a_gpu_without_the_folder_torch_is_used():
 
     assert loops_for(OnGpu()) is recurrence_in_torch
     assert walks_for(OnGpu()) is crf_in_torch
-
-
-def test_no_other_file_imports_the_folder(repository):
-    files = [path for house in ("elmo", "tasks", "results") for path in (repository / house).rglob("*.py")]
-    outside = [path for path in files if not path.is_relative_to(repository / "tasks" / "kernels")]
-    imports = [item for path in outside for item in imports_of(path, repository)]
-    assert len(imports) > 100
-    assert [str(item) for item in imports if item.name.startswith("tasks.kernels") and item.file != DOOR] == []
