@@ -9,12 +9,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from elmo.common import checks
 from elmo.common.errors import InputError
 
 N_CHARACTERS = 261  # 256 bytes and five marks; the files hold this many rows, options.json counts one more for padding
 UNKNOWN_WORD = "<UNK>"
-# Far above those of any biLM. A file with larger numbers is damaged or hostile, and would fill the memory.
-WIDEST, DEEPEST, LONGEST = 1 << 16, 100, 1000
+MOST_CHARACTERS = 1000  # of a word; a file with a larger number is damaged or hostile, and would fill the memory
 STANDARD_FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))  # (width, filters)
 
 
@@ -60,13 +60,13 @@ class BilmOptions:
             raise InputError(f"char_cnn.activation must be 'relu' or 'tanh', found {self.activation!r}")
         if self.words and UNKNOWN_WORD not in self.words:
             raise InputError(f"word_embedding.words must hold {UNKNOWN_WORD}, which stands for all other words")
-        _check("lstm.dim", self.cell_dim, 1, WIDEST)
-        _check("lstm.projection_dim", self.projection_dim, 1, WIDEST)
-        _check("lstm.n_layers", self.n_layers, 1, DEEPEST)
+        checks.width("lstm.dim", self.cell_dim)
+        checks.width("lstm.projection_dim", self.projection_dim)
+        checks.count(checks.MOST_LAYERS, "lstm.n_layers", self.n_layers)
         if self.words:
-            _check("word_embedding.dim", self.word_dim, 1, WIDEST)
+            checks.width("word_embedding.dim", self.word_dim)
         if self.words and self.filters:
-            _check("char_cnn.output_dim, next to words,", self.char_output_dim, 1, WIDEST)
+            checks.width("char_cnn.output_dim, next to words", self.char_output_dim)
         for name, clip in {"lstm.cell_clip": self.cell_clip, "lstm.proj_clip": self.projection_clip}.items():
             if clip is not None and not 0 < clip < math.inf:
                 raise InputError(f"{name} must be above 0, or null for no clipping, found {clip}")
@@ -74,11 +74,11 @@ class BilmOptions:
             return
         if not self.filters:
             raise InputError("char_cnn.filters must list at least one [width, number of filters]")
-        _check("char_cnn.embedding.dim", self.char_dim, 1, WIDEST)
-        _check("char_cnn.n_highway", self.n_highway, 0, DEEPEST)
-        _check("char_cnn.max_characters_per_token", self.max_characters, 1, LONGEST)
-        _check("every number in char_cnn.filters", min(min(item) for item in self.filters), 1, WIDEST)
-        _check("the sum of all char_cnn.filters", self.n_filters, 1, WIDEST)
+        checks.width("char_cnn.embedding.dim", self.char_dim)
+        checks.count(checks.MOST_LAYERS, "char_cnn.n_highway", self.n_highway, least=0)
+        checks.count(MOST_CHARACTERS, "char_cnn.max_characters_per_token", self.max_characters)
+        checks.width("every number in char_cnn.filters", min(min(item) for item in self.filters))
+        checks.width("the sum of all char_cnn.filters", self.n_filters)
         widest = max(width for width, _ in self.filters)
         if widest > self.max_characters:
             raise InputError(
@@ -192,13 +192,6 @@ def json_object(text: str | bytes, where: str) -> dict[str, Any]:
 
 
 _NO_CHARACTERS: dict[str, Any] = {"filters": (), "embedding": {"dim": 0}}
-
-
-def _check(name: str, value: int, least: int, most: int) -> None:
-    if value < least:
-        raise InputError(f"{name} must be at least {least}, found {value}")
-    if value > most:
-        raise InputError(f"{name} must be at most {most:,}, found {str(value)[:20]}")
 
 
 def _integer(value: object) -> int:

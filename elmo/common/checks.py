@@ -32,11 +32,11 @@ def at_least(least: int, key: str, value: float | None) -> None:
         raise InputError(f"{key}: expected at least {least}, found {value}")
 
 
-def count(most: int, key: str, value: int | None) -> None:
-    """Raises an InputError for a number below 1 or above `most`; null passes."""
-    at_least(1, key, value)
+def count(most: int, key: str, value: int | None, least: int = 1) -> None:
+    """Raises an InputError for a number below `least` or above `most`; null passes."""
+    at_least(least, key, value)
     if value is not None and value > most:
-        raise InputError(f"{key}: expected at most {most:,}, found {value}")
+        raise InputError(f"{key}: expected at most {most:,}, found {excerpt(value)}")
 
 
 def width(key: str, value: int) -> None:
@@ -54,6 +54,12 @@ def dropout(key: str, value: float) -> None:
     """Raises an InputError unless the value is at least 0 and below 1."""
     if not 0 <= value < 1:
         raise InputError(f"{key}: expected at least 0 and below 1, found {value}")
+
+
+def fraction(key: str, value: float | None) -> None:
+    """Raises an InputError unless the value is above 0 and below 1; null passes."""
+    if value is not None and not 0 < value < 1:
+        raise InputError(f"{key}: expected above 0 and below 1, found {value}")
 
 
 def one_of(known: Collection[str], key: str, value: str) -> None:

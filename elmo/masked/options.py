@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from elmo.bilm.options import DEEPEST, WIDEST, BilmOptions
+from elmo.bilm.options import BilmOptions
 from elmo.common import checks
 from elmo.common.errors import InputError
 
@@ -36,9 +36,9 @@ class MaskedOptions:
     longest: int
 
     def __post_init__(self) -> None:
-        checks.count(DEEPEST, f"{KIND}.n_layers", self.n_layers)
+        checks.count(checks.MOST_LAYERS, f"{KIND}.n_layers", self.n_layers)
         for name in ("n_heads", "feedforward_dim", "output_dim", "longest"):
-            checks.count(WIDEST, f"{KIND}.{name}", getattr(self, name))
+            checks.width(f"{KIND}.{name}", getattr(self, name))
         checks.at_least(2, f"{KIND}.longest", self.longest)
         if self.dim % (2 * self.n_heads):
             raise InputError(

@@ -35,8 +35,7 @@ class TuningConfig:
         checks.at_least(0, f"{key}.unfreeze", self.unfreeze)
         if not 0 < self.decay <= 1:
             raise InputError(f"{key}.decay: expected more than 0 and at most 1, found {self.decay}")
-        if not 0 <= self.warmup < 1:
-            raise InputError(f"{key}.warmup: expected at least 0 and less than 1, found {self.warmup}")
+        checks.dropout(f"{key}.warmup", self.warmup)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from elmo.common.errors import InputError
+from elmo.common import checks
 from elmo.common.experiment_log import EventFile, start_wandb
 from elmo.common.progress import Reporter
 
@@ -30,9 +30,8 @@ class LoggerConfig:
 
     def check(self) -> None:
         """Raises an InputError for an unknown name or mode."""
-        for key, value, known in (("name", self.name, NAMES), ("mode", self.mode, MODES)):
-            if value not in known:
-                raise InputError(f"logger.{key}: expected {', '.join(known[:-1])} or {known[-1]}, found {value!r}")
+        checks.one_of(NAMES, "logger.name", self.name)
+        checks.one_of(MODES, "logger.mode", self.mode)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from elmo.common import checks
 from elmo.common.errors import InputError, excerpt
 from elmo.common.files import parse_json
 from tasks.data.offset_tokens import OffsetTokeniser, Tokens
@@ -36,12 +37,9 @@ class SquadReader:
     select_on: str = "files"
     dev_share: float = 0.05
 
-    def check(self) -> None:
-        """Raises an InputError for a value out of range."""
-        if self.select_on not in SELECT_ON:
-            raise InputError(f"data.reader.select_on: expected {', '.join(SELECT_ON)}, found {self.select_on!r}")
-        if not 0 < self.dev_share < 1:
-            raise InputError(f"data.reader.dev_share: expected a share between 0 and 1, found {self.dev_share}")
+    def __post_init__(self) -> None:
+        checks.one_of(SELECT_ON, "data.reader.select_on", self.select_on)
+        checks.fraction("data.reader.dev_share", self.dev_share)
 
 
 @dataclass(frozen=True)

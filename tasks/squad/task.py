@@ -39,10 +39,6 @@ class Squad(Task[SquadExample, SquadSettings]):
     columns = ("id", "title", "context", "question", "answers")
     raw_fields = ("context", "question")
 
-    def __init__(self, settings: SquadSettings, reader: SquadReader) -> None:
-        reader.check()
-        super().__init__(settings, reader)
-
     def read(self, path: Path, split: Split) -> list[SquadExample]:
         """The questions of a SQuAD 1.1 file."""
         return read_squad(path, split, self.reader)

@@ -17,7 +17,6 @@ import torch
 from torch import Tensor, nn
 
 from elmo.common import checks
-from elmo.common.errors import InputError
 from elmo.common.progress import Reporter
 from elmo.common.tensor_files import check_optimizer, check_tensors, naming, read_tensors, write_tensors
 from tasks.features.parts import LocatedText
@@ -79,12 +78,8 @@ class TrainerConfig:
             checks.at_least(0, f"trainer.{name}", getattr(self, name))
         for name in ("lr", "eps", "grad_norm", "grad_value"):
             checks.positive(f"trainer.{name}", getattr(self, name))
-        if self.plateau_factor is not None and not 0 < self.plateau_factor < 1:
-            raise InputError(
-                f"trainer.plateau_factor: expected null or a factor between 0 and 1, found {self.plateau_factor}"
-            )
-        if self.ema is not None and not 0 < self.ema < 1:
-            raise InputError(f"trainer.ema: expected null or a decay between 0 and 1 such as 0.999, found {self.ema}")
+        for name in ("plateau_factor", "ema"):
+            checks.fraction(f"trainer.{name}", getattr(self, name))
 
 
 class TaskModel(nn.Module):

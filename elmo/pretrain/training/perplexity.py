@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from rich.console import Console
 
+from elmo.common import checks
 from elmo.common.device import CHOICES, choose_device
 from elmo.common.errors import InputError, exit_status
 from elmo.common.progress import Meter
@@ -252,8 +253,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _measure(options: argparse.Namespace) -> None:
-    if options.heldout is not None and not 0 < options.heldout < 1:
-        raise InputError(f"--heldout-fraction: expected more than 0 and less than 1, found {options.heldout}")
+    checks.fraction("--heldout-fraction", options.heldout)
     heldout = HeldOut(options.heldout, options.seed) if options.heldout is not None else None
     model, output = load_model(options.weights, options.softmax)
     width = model.core.encoder.options.max_characters

@@ -124,8 +124,7 @@ class Masked:
 
     def __post_init__(self) -> None:
         checks.width("masked.dim", self.dim)
-        if not 0 < self.chosen < 1:
-            raise InputError(f"masked.chosen: expected above 0 and below 1, found {self.chosen}")
+        checks.fraction("masked.chosen", self.chosen)
 
     def options(self, model: BilmOptions, longest: int) -> MaskedOptions:
         """The options of a masked LM with the encoder and output width of this biLM."""

@@ -88,15 +88,15 @@ def test_equal_options_have_equal_canonical_strings():
         (changed("char_cnn.filters", []), r"o\.json: char_cnn.filters must list at least one"),
         (changed("char_cnn.activation", "gelu"), r"o\.json: char_cnn.activation must be .* found 'gelu'"),
         (changed("char_cnn.max_characters_per_token", 5), "filter of width 7, wider than max_characters_per_token"),
-        (changed("lstm.dim", 0), r"o\.json: .*must be at least 1.*found 0"),
-        (changed("lstm.projection_dim", -4), r"must be at least 1.*found -4"),
-        (changed("lstm.n_layers", 0), r"must be at least 1.*found 0"),
-        (changed("char_cnn.filters", [[0, 4]]), r"must be at least 1"),
+        (changed("lstm.dim", 0), r"o\.json: .*expected at least 1, found 0"),
+        (changed("lstm.projection_dim", -4), r"expected at least 1, found -4"),
+        (changed("lstm.n_layers", 0), r"expected at least 1, found 0"),
+        (changed("char_cnn.filters", [[0, 4]]), r"every number in char_cnn.filters: expected at least 1, found 0"),
         (changed("lstm.cell_clip", -1.0), r"o\.json: lstm.cell_clip must be above 0, .* found -1"),
         (changed("lstm.proj_clip", float("nan")), r"lstm.proj_clip must be above 0, .* found nan"),
-        (changed("char_cnn.n_highway", -1), r"n_highway must be at least 0, found -1"),
+        (changed("char_cnn.n_highway", -1), r"n_highway: expected at least 0, found -1"),
         *[
-            (changed(name, 10**15), rf"o\.json: {name} must be at most [0-9,]+, found 10{{15}}$")
+            (changed(name, 10**15), rf"o\.json: {name}: expected at most [0-9,]+, found 10{{15}}$")
             for name in (
                 "lstm.dim",
                 "lstm.projection_dim",
@@ -106,9 +106,9 @@ def test_equal_options_have_equal_canonical_strings():
                 "char_cnn.max_characters_per_token",
             )
         ],
-        (changed("lstm.dim", 10**400), r"lstm.dim must be at most 65,536, found 10{19}$"),
-        (changed("char_cnn.filters", [[1, 10**15]]), r"the sum of all char_cnn.filters must be at most 65,536"),
-        (changed("char_cnn.filters", [[1, 9]] * 10**4), r"the sum of all char_cnn.filters must be at most 65,536"),
+        (changed("lstm.dim", 10**400), r"lstm.dim: expected at most 65,536, found 10{79}\.\.\.$"),
+        (changed("char_cnn.filters", [[1, 10**15]]), r"the sum of all char_cnn.filters: expected at most 65,536"),
+        (changed("char_cnn.filters", [[1, 9]] * 10**4), r"the sum of all char_cnn.filters: expected at most 65,536"),
         (changed("char_cnn.filters", [[10**15, 1]]), r"filter of width 10{15}, wider than max_characters_per_token"),
         *[
             (changed("lstm.dim", value), r"o\.json: a value is not .*expected a whole number")

@@ -91,7 +91,7 @@ class TestUnknownAndWrong:
             ("task.input_dropout=1", "task.input_dropout: expected at least 0 and below 1, found 1"),
             ("features.words.dropout=1", "features.words.dropout: expected at least 0 and below 1, found 1"),
             ("features.characters.dropout=-1", "features.characters.dropout: expected at least 0 and below 1"),
-            ("trainer.plateau_factor=2", "trainer.plateau_factor: expected null or a factor between 0 and 1, found 2"),
+            ("trainer.plateau_factor=2", "trainer.plateau_factor: expected above 0 and below 1, found 2"),
             ("trainer.plateau_patience=-1", "trainer.plateau_patience: expected at least 0, found -1"),
             ("trainer.grad_norm=nan", "trainer.grad_norm: expected a finite number, found nan"),
             (

@@ -261,8 +261,8 @@ class TestNames:
     @pytest.mark.parametrize(
         ("setting", "message"),
         [
-            ("logger.mode=sometimes", "logger.mode: expected online, offline or disabled, found 'sometimes'"),
-            ("logger.name=paper", "logger.name: expected none, wandb or tensorboard, found 'paper'"),
+            ("logger.mode=sometimes", "logger.mode: expected online or offline or disabled, found 'sometimes'"),
+            ("logger.name=paper", "logger.name: expected none or wandb or tensorboard, found 'paper'"),
             ("logger=paper", "logger=paper: no such choice. There are: none, tensorboard, wandb."),
         ],
     )

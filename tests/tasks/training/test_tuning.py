@@ -45,7 +45,7 @@ def test_layers_start_one_after_the_other():
     [
         (["tune=true", "tuning.lr=0"], "tuning.lr: expected a positive number, found 0"),
         (["tune=true", "tuning.decay=1.5"], "tuning.decay: expected more than 0 and at most 1, found 1.5"),
-        (["tune=true", "tuning.warmup=1"], "tuning.warmup: expected at least 0 and less than 1, found 1"),
+        (["tune=true", "tuning.warmup=1"], "tuning.warmup: expected at least 0 and below 1, found 1"),
         (["tune=true", "tuning.unfreeze=-1"], "tuning.unfreeze: expected at least 0, found -1"),
         (["tuning.lr=0.1"], "expected features.elmo.tune=true with these settings, found tune=false"),
     ],

@@ -199,4 +199,4 @@ def test_a_share_of_held_out_text_out_of_range(share, exported, tmp_path, capsys
     (tmp_path / "text.txt").write_text("We rest.\n")
     given = [str(tmp_path / "text.txt"), "--weights", str(exported), "--heldout-fraction", share]
     assert command.main(given) == 1
-    assert "--heldout-fraction: expected more than 0 and less than 1" in capsys.readouterr().err
+    assert "--heldout-fraction: expected above 0 and below 1" in capsys.readouterr().err

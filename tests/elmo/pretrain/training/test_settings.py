@@ -24,7 +24,7 @@ from tests.elmo.pretrain.training_text import QUIET, settings
         ({"corpus": []}, "corpus="),
         ({"budget": Budget()}, "no budget"),
         ({"device": "cuda"}, "no usable GPU"),
-        ({"input": "word", "model": Model(cell_dim=0)}, "lstm.dim must be at least 1, found 0"),
+        ({"input": "word", "model": Model(cell_dim=0)}, "lstm.dim: expected at least 1, found 0"),
         ({"model": Model(cell_clip=-1.0)}, "lstm.cell_clip must be above 0, or null for no clipping, found -1.0"),
         ({"init": "nowhere"}, "no biLM has that name; shipped: medium, small"),
     ],
