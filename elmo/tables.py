@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
-from elmo.common.errors import InputError
+from elmo.common.errors import InputError, not_utf8
 
 # Tabs separate plain text; commas need quotes around texts that contain them.
 STYLES: dict[str, tuple[str, Literal[0, 3]]] = {".csv": (",", csv.QUOTE_MINIMAL), ".tsv": ("\t", csv.QUOTE_NONE)}
@@ -40,9 +40,22 @@ def table_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, tuple[
                         )
                     yield rows.line_num, tuple(row[place] for place in places)
             except csv.Error as error:
-                raise InputError(f"{path}, line {rows.line_num}: expected a table, found: {error}") from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: expected UTF-8: {error.reason} at byte {error.start}") from error
+                raise InputError(
+                    f"{path}, line {rows.line_num}: expected a table, found: {error}. Check the quotes up to this line"
+                ) from error
+    except UnicodeDecodeError:
+        _decode_lines(path)
+        raise
+
+
+def _decode_lines(path: Path) -> None:
+    """Raises an error that names the line: `csv` decodes many at once."""
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                line.decode()
+            except UnicodeDecodeError as error:
+                raise not_utf8(f"{path}, line {number}", error) from None
 
 
 def _place(path: Path, header: Sequence[str], name: str) -> int:

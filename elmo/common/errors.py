@@ -14,6 +14,14 @@ class InputError(ValueError):
     """
 
 
+def not_utf8(where: str, error: UnicodeDecodeError) -> InputError:
+    """What to raise for a text that is not UTF-8; `where` names the file, and the line where it is known."""
+    return InputError(
+        f"{where}: expected UTF-8 text, found: {error.reason} at byte {error.start}. "
+        "Convert the file: iconv -f ITS_ENCODING -t UTF-8"
+    )
+
+
 def excerpt(value: object, most: int = 80) -> str:
     """The repr of a value, shortened for an error message: a line of a broken file may be megabytes long."""
     shown = repr(value[: most + 1] if isinstance(value, str | bytes) else value)
@@ -42,6 +50,9 @@ def exit_status(module: str, work: Callable[[], int | None], interrupted: str = 
         return work() or 0
     except FileNotFoundError as error:
         print(f"{module}: {error.filename}: {error.strerror}. Check the path", file=sys.stderr)
+        return 1
+    except IsADirectoryError as error:
+        print(f"{module}: {error.filename}: expected a file, found a folder. Name a file in it", file=sys.stderr)
         return 1
     except (InputError, OSError) as error:  # OSError: for example a full disk
         print(f"{module}: {error}", file=sys.stderr)

@@ -36,7 +36,7 @@ def replacing(path: Path) -> Iterator[Path]:
     if path.exists() and not path.is_file() and not path.is_dir():  # a folder refuses by itself
         raise InputError(f"{path}: expected the path of a file to write, found a device or pipe. Name a file")
     if not path.parent.exists():  # otherwise the error would name the partial file
-        raise FileNotFoundError(errno.ENOENT, "No such folder", str(path.parent))
+        raise FileNotFoundError(errno.ENOENT, "cannot write there: its folder does not exist", str(path))
     partial = path.with_name(f"{path.name}.{os.getpid()}-{os.urandom(4).hex()}.partial")
     try:
         yield partial

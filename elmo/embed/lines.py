@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 
-from elmo.common.errors import InputError
+from elmo.common.errors import InputError, not_utf8
 from elmo.store.cached_layers import TOKENS_AT_ONCE
 from elmo.tables import table_rows
 from elmo.tokeniser import Tokenise, Tokeniser
@@ -37,9 +37,7 @@ def read_lines(path: Path) -> Iterator[InputLine]:
             for number, line in enumerate(file):
                 yield InputLine(number, line.decode("utf-8-sig" if number == 0 else "utf-8").split())
     except UnicodeDecodeError as error:
-        raise InputError(
-            f"{path}, line {number + 1}: expected UTF-8 text: {error.reason} at byte {error.start}"
-        ) from error
+        raise not_utf8(f"{path}, line {number + 1}", error) from error
     except OSError as error:
         raise InputError(f"{path}: cannot read the sentences: {error.strerror}") from error
 

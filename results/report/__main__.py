@@ -121,7 +121,7 @@ def _write_page(path: Path, text: str, summary: Summary) -> None:
     content = text.encode(errors="backslashreplace")  # folder names may not be UTF-8
     path.write_bytes(content)
     wrong = sum(finding.wrong for finding in summary.findings)
-    warning = f"; {wrong} warnings" if wrong else ""
+    warning = f"; {wrong} warning{'s' * (wrong > 1)}, at its end under Findings" if wrong else ""
     write(f"{path}: {len(content) / 1000:,.0f} kB{warning}\n", sys.stdout)
 
 

@@ -277,7 +277,7 @@ class DataSource:
     @property
     def _advice(self) -> str:
         """What to do without the files."""
-        put = "Put the official files there, or name their folder with data_dir=DIR or the variable ELMO_DATA"
+        put = "Put the files there, or name their folder with data_dir=DIR or the variable ELMO_DATA"
         return f"{put}; {self.config.instead}" if self.config.instead else put
 
     @property

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from elmo.common.errors import InputError, excerpt
+from elmo.common.errors import InputError, excerpt, not_utf8
 
 Parsed = TypeVar("Parsed")
 
@@ -35,7 +35,7 @@ def utf8_lines(path: Path) -> Iterator[str]:
                     )
                 yield text
     except UnicodeDecodeError as error:
-        raise InputError(f"{path}, line {number}: expected UTF-8: {error.reason} at byte {error.start}") from error
+        raise not_utf8(f"{path}, line {number}", error) from error
 
 
 def parsed_lines(

@@ -81,9 +81,11 @@ def read_dataset(given: str) -> dict[str, Any]:
         _check_structure(given, text)
         values = yaml.safe_load(text)
     except (OSError, ValueError, yaml.YAMLError) as error:
-        raise _refused(given, f"expected YAML, found: {' '.join(str(error).split())}") from None
+        found = " ".join(str(error).replace('"<unicode string>"', path.name).split())
+        raise _refused(given, f"expected YAML, found: {found}") from None
     if not isinstance(values, dict):
-        raise _refused(given, f"expected keys and values, found {type(values).__name__}")
+        found = "nothing" if values is None else type(values).__name__
+        raise _refused(given, f"expected keys and values, found {found}")
     if re.search(r"^\s*#\s*@package", text, re.MULTILINE):
         raise _refused(given, "expected a dataset, found a line with @package. Remove it")
     for word in _texts(values):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from elmo.common import checks
-from elmo.common.errors import InputError, excerpt
+from elmo.common.errors import InputError, excerpt, not_utf8
 from elmo.common.files import parse_json
 from tasks.data.offset_tokens import OffsetTokeniser, Tokens
 from tasks.data.raw_text import raw_text
@@ -133,7 +133,7 @@ def _articles(path: Path) -> list[Any]:
     try:
         content = parse_json(path.read_bytes().decode("utf-8-sig"))
     except UnicodeDecodeError as error:
-        raise InputError(f"{path}: expected UTF-8: {error.reason} at byte {error.start}") from error
+        raise not_utf8(str(path), error) from error
     except json.JSONDecodeError as error:
         raise InputError(
             f"{path}, line {error.lineno}: expected one JSON object as in SQuAD 1.1, found no JSON: {error.msg}. "

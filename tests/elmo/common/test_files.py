@@ -32,10 +32,11 @@ def test_what_is_no_file_is_not_replaced(tmp_path):
     assert list(tmp_path.iterdir()) == [pipe]
 
 
-def test_a_folder_that_is_not_there_is_named_instead_of_the_partial_file(tmp_path):
+def test_a_file_whose_folder_is_not_there_is_named_instead_of_the_partial_file(tmp_path):
     with pytest.raises(FileNotFoundError) as caught, replacing(tmp_path / "no" / "out.txt") as partial:
         partial.touch()
-    assert caught.value.filename == str(tmp_path / "no")
+    assert caught.value.filename == str(tmp_path / "no" / "out.txt")
+    assert "its folder does not exist" in str(caught.value)
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])

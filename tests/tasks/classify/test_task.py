@@ -15,8 +15,8 @@ from tests.tasks.test_contract import Setup, TestContract, fitted  # noqa: F401 
 WORDS = {"boats": "oar mast keel deck", "birds": "wing nest beak feather", "bread": "dough oven crust yeast"}
 
 
-def written(path, rows, header="text,label"):
-    path.write_text("\n".join([header, *rows]) + "\n", encoding="utf-8")
+def written(path, rows, header="text,label", encoding="utf-8"):
+    path.write_text("\n".join([header, *rows]) + "\n", encoding=encoding)
     return path
 
 
@@ -57,12 +57,24 @@ class TestReading:
             ("a.csv", ["a,b,c"], "text,label", r"line 2: expected 2 columns .* found 3\. Put quotes around texts"),
             ("a.csv", ["a,b", " ,b"], "text,label", r"a\.csv, line 3: expected words as text, found ' '"),
             ("a.csv", ["a, "], "text,label", r"a\.csv, line 2: expected a label, found ' '"),
-            ("a.csv", ['"a,b'], "text,label", r"a\.csv, line 2: expected a table, found: unexpected end of data"),
+            (
+                "a.csv",
+                ['"a,b'],
+                "text,label",
+                r"line 2: expected a table, found: unexpected end of data\. Check the q",
+            ),
         ],
     )
     def test_wrong_tables_are_explained(self, tmp_path, name, rows, header, expected):
         with pytest.raises(InputError, match=expected):
             read_table(written(tmp_path / name, rows, header), TableReader())
+
+    def test_a_line_that_is_not_utf_8_is_named(self, tmp_path):
+        rows = ["a,b"] * 5000  # more than is decoded at once
+        table = written(tmp_path / "a.csv", [*rows, "caf\xe9,b"], "text,label", encoding="latin-1")
+        expected = r"a\.csv, line 5002: expected UTF-8 text, found: .* at byte 3\. Convert the file: iconv"
+        with pytest.raises(InputError, match=expected):
+            read_table(table, TableReader())
 
     def test_rows_of_the_hub(self):
         rows = [{"text": "A boat sank.", "label": 3}, {"text": "Fine", "label": "good"}]

@@ -126,7 +126,7 @@ class TestErrors:
         )
 
     def test_bytes_that_are_no_utf8(self, tmp_path):
-        with pytest.raises(InputError, match=r"some\.train, line 3: expected UTF-8: .* at byte 4"):
+        with pytest.raises(InputError, match=r"some\.train, line 3: expected UTF-8 text, found: .* at byte 4"):
             read(tmp_path, b"EU I-ORG\n\nPet\xe9r I-PER\n".replace(b"Pet\xe9", b"Pete\xe9"))
 
 

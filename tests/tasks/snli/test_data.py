@@ -180,7 +180,7 @@ def test_the_official_training_file_is_asked_for_by_name(command, tmp_path):
     train.unlink()
     code, _, err = command("task=snli", "data=paper", f"data_dir={tmp_path}", f"runs_dir={tmp_path / 'runs'}")
     assert code == 1
-    for hint in ("train split", str(train), "stanfordnlp/snli", "Put the official files there", "data_dir=DIR"):
+    for hint in ("train split", str(train), "stanfordnlp/snli", "Put the files there", "data_dir=DIR"):
         assert hint in err
     assert not (tmp_path / "runs").exists()
 
