@@ -14,12 +14,10 @@ from results.report.experiments import table_efficiencies
 from results.report.figures import Figure, arms_of
 from results.tables.cells import TITLES
 from results.tables.experiment_rows import ExperimentTable, fill
-from results.tables.experiment_table import experiment_page
+from results.tables.experiment_table import SCORES, experiment_page
 from results.tables.formats import LAYOUTS
 from results.tables.page_texts import PaperChapter
 from results.tables.paper_tables import Grid
-
-SCORES = "Scores in percent, mean±std (number of seeds)"
 
 
 @dataclass(frozen=True)
@@ -64,19 +62,19 @@ def shown_chapter(chapter: PaperChapter, collection: Collection, published: Path
         return ShownChapter(chapter.title, chapter.text, "", chapter.command, table=content, missing=missing)
     experiment = load_experiment(chapter.experiment)
     table = fill(collection, experiment)
-    cells = [line.runs.group(arm) for line in table.lines for arm in table.arms]
+    cells = [line.runs.group(arm) for line in table.lines for arm in experiment.arms]
     empty = [finding.text for finding in table.findings if finding.kind == "empty"]
     shows = f"python -m results.table --experiment {experiment.name}"
     if chapter.figure:
         shows = f"python -m results.report --experiment {experiment.name} --figures DIR"
     return ShownChapter(
-        title=table.title,
+        title=experiment.title,
         text=chapter.text,
         runs=f"python -m tasks.run -m experiment={experiment.name}",
         shows=shows,
         filled=f"{sum(group is not None for group in cells)} of {len(cells)}",
         figures=_figures(chapter.figure, table),
-        table=table.note if chapter.figure == "layers" else _markdown(table),  # scores say nothing about weights
+        table=experiment.note if chapter.figure == "layers" else _markdown(table),  # scores say nothing about weights
         missing="\n".join([f"{TITLES['empty']}:", "", "```sh", *empty, "```"]) if empty else "",
         findings=[finding for finding in table.findings if finding.kind not in ("empty", "seeds")],
     )
@@ -104,7 +102,7 @@ def _markdown(table: ExperimentTable) -> str:
 
 def _figures(kind: str, table: ExperimentTable) -> Sequence[Figure]:
     if kind == "efficiency":
-        looks = arms_of({arm: arm_title(arm) for arm in table.arms})
+        looks = arms_of({arm: arm_title(arm) for arm in table.experiment.arms})
         return [sample_efficiency(own, looks) for own in table_efficiencies(table)]
     if kind == "layers":
         figure = layer_map([(line.title, group) for line in table.lines for group in line.runs.groups])

@@ -13,7 +13,7 @@ from results.report.page import PagePart
 from results.report.svg import inline_svg
 from results.tables.cells import Sheet
 from results.tables.experiment_rows import ExperimentTable, fill
-from results.tables.experiment_table import experiment_page
+from results.tables.experiment_table import SCORES, experiment_page
 from results.tables.page_texts import TABLE1, load_texts
 
 
@@ -42,7 +42,7 @@ def is_shown(table: ExperimentTable, summary: Summary) -> bool:
         for record in group.records
     }
     runs = [record.fingerprint for line in table.lines for group in line.runs.groups for record in group.records]
-    return table.compared == summary.compared and shown.issuperset(runs)
+    return table.experiment.compare == summary.compared and shown.issuperset(runs)
 
 
 def table_efficiencies(table: ExperimentTable) -> list[Efficiency]:
@@ -63,13 +63,14 @@ def table_parts(tables: Sequence[ExperimentTable], layers: Figure | None) -> lis
     for number, table in enumerate(tables):
         (sheet,), notes = experiment_page(table, with_intervals=True)
         items = "".join(f"<li>{escape(line)}</li>" for _, own in notes for line in own)
-        sheet = replace(sheet, title=sheet.title.removeprefix(f"{table.title}: ").capitalize())  # the heading has it
-        html = f'{_table(sheet, table.title)}<details><summary>Notes</summary><ul class="notes">{items}</ul></details>'
+        title = table.experiment.title  # the heading has it, the table need not
+        shown = _table(replace(sheet, title=SCORES), title)
+        html = f'{shown}<details><summary>Notes</summary><ul class="notes">{items}</ul></details>'
         tasks = {line.runs.task for line in table.lines}
         if len(tasks) == 1:
-            parts.append(PagePart(f"paper-{number}", table.title, html, tasks.pop()))
+            parts.append(PagePart(f"paper-{number}", title, html, tasks.pop()))
         else:
-            together += f"<h3>{escape(table.title)}</h3>{html}"
+            together += f"<h3>{escape(title)}</h3>{html}"
     if layers:
         caption = f"<figcaption>{escape(layers.caption)}</figcaption>"
         figure = f'<figure class="card">{inline_svg(layers)}{caption}</figure>'

@@ -22,32 +22,33 @@ COSTS = [("frozen\nparameters", "r"), ("ms per\n1,000 tokens", "r")]
 
 def arms_page(table: ExperimentTable) -> tuple[list[Sheet], list[tuple[str, list[str]]]]:
     """The table to lay out, and the text below it."""
-    base = table.compared[0] if table.compared else ""
+    experiment = table.experiment
+    base = experiment.compare[0] if experiment.compare else ""
     columns = [
         ("features", "l"),
-        *(COSTS if table.costs else []),
+        *(COSTS if experiment.costs else []),
         *((printable(own.title), "l") for own in table.lines),
     ]
-    intervals = {arm: [_interval(line, base, arm) for line in table.lines] for arm in table.arms}
+    intervals = {arm: [_interval(line, base, arm) for line in table.lines] for arm in experiment.arms}
     lines = []
-    for arm in table.arms:
+    for arm in experiment.arms:
         cells = [_cell(line, arm, interval) for line, interval in zip(table.lines, intervals[arm], strict=True)]
         lines.append([printable(cell) for cell in [table.titles[arm], *_costs(table, arm), *cells]])
     first = [next(filter(None, own), None) for own in zip(*intervals.values(), strict=True)]  # of each column
     notes = _notes(table, base, [(line.title, own) for line, own in zip(table.lines, first, strict=True)])
-    title = f"{table.title}: scores in percent, mean±std (number of seeds)"
+    title = f"{experiment.title}: scores in percent, mean±std (number of seeds)"
     return [Sheet(printable(title), columns, lines)], findings_sections(table.findings, notes)
 
 
 def _notes(table: ExperimentTable, base: str, found: Sequence[tuple[str, Interval | None]]) -> list[str]:
-    notes = [table.note] * bool(table.note)
+    notes = [table.experiment.note] * bool(table.experiment.note)
     if any(own for _, own in found):
         notes.append(f"[low..high]: the 95 % interval of the difference to {table.titles[base]}")
     if any(_few(group) for line in table.lines for group in line.runs.groups):
         notes.append(f"{MARK}: fewer than {FEW_SEEDS} seeds")
     notes += interval_legend(found)
     notes += folds_legend((line.title, line.runs) for line in table.lines)
-    notes += controls_legend(table.arms)
+    notes += controls_legend(table.experiment.arms)
     return notes + [f"{line.title}: {line.spec.source}" for line in table.lines if line.spec.paper and line.spec.source]
 
 
@@ -70,9 +71,10 @@ def _cell(line: ExperimentLine, arm: str, interval: Interval | None) -> str:
 
 
 def _costs(table: ExperimentTable, arm: str) -> list[str]:
-    if not table.costs:
+    costs = table.experiment.costs
+    if not costs:
         return []
-    cost = table.costs.get(arm)
+    cost = costs.get(arm)
     if cost is None:
         return [EMPTY, EMPTY]
     digits = 0 if cost.milliseconds >= 10 else 2

@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from results.analysis.paper_scores import PaperScore, load_paper
 from results.analysis.row_warnings import row_warnings
 from results.analysis.rows import MINI, Group, TableRow
 from results.records.collect import Collection, Finding, FoundRecord, runs_of_cells
-from results.records.experiment_file import ArmCost, Cell, Experiment, ExperimentRow, values_of
+from results.records.experiment_file import Cell, Experiment, ExperimentRow, values_of
 from results.records.identity import FOLD, differences
 from results.records.record import RunRecord
 from results.records.sweep_manifest import TypedPlaces
@@ -50,25 +50,17 @@ class ExperimentLine:
 
 @dataclass(frozen=True)
 class ExperimentTable:
-    """The table of an experiment; the gain is the difference between the two arms in `compared`.
+    """An experiment with its rows, and what was found about their runs."""
 
-    `note`, `by_arm` and `costs` are its file's.
-    """
-
-    title: str
-    arms: Sequence[str]
-    compared: tuple[str, str] | None
+    experiment: Experiment
     lines: Sequence[ExperimentLine]
     findings: Sequence[Finding]
-    note: str = ""
-    by_arm: bool = False
-    costs: Mapping[str, ArmCost] = field(default_factory=dict)
 
     @cached_property
     def titles(self) -> dict[str, str]:
         """The arms' names for people; an arm that is not named like its features keeps the name in the file."""
         found = {}
-        for arm in self.arms:
+        for arm in self.experiment.arms:
             records = [group.records[0] for line in self.lines if (group := line.runs.group(arm))]
             found[arm] = common_title(arm, (record for record in records if record.identity.features == arm))
         return found
@@ -88,13 +80,12 @@ def fill(
         runs_dir: The folder for suggested commands, if not the default.
         places: Where the user has configs and data, for these commands.
     """
-    compared = (experiment.compare[0], experiment.compare[1]) if experiment.compare else None
     rows: dict[tuple[object, ...], dict[str, list[tuple[Cell, list[FoundRecord]]]]] = {}
     for cell, found in zip(experiment.cells, runs_of_cells(collection.found, experiment.cells), strict=True):
         row = rows.setdefault((id(cell.row), *cell.extra_overrides), {})  # two rows may show the same runs
         row.setdefault(cell.arm, []).append((cell, found))
     findings = [finding for finding in collection.findings if finding.row is None]
-    lines = [_line(row, compared, findings) for row in rows.values()]
+    lines = [_line(row, experiment.compare, findings) for row in rows.values()]
     shipped = all(cell.identity.data == MINI for cell in experiment.cells)
     where = places.words(shipped) if places else []
     where += [f"runs_dir={runs_dir}"] if runs_dir else []
@@ -104,16 +95,7 @@ def fill(
         command = _typed(experiment, dict(map(values_of, experiment.given)), where)
         findings.append(Finding("empty", command, wrong=True))
     once = list(dict.fromkeys(findings))  # rows may show other metrics of the same runs
-    return ExperimentTable(
-        experiment.title,
-        list(experiment.arms),
-        compared,
-        lines,
-        once,
-        experiment.note,
-        experiment.by_arm,
-        experiment.costs,
-    )
+    return ExperimentTable(experiment, lines, once)
 
 
 def _missing(experiment: Experiment, rows: Iterable[Mapping[str, Filled]], where: Sequence[str]) -> list[Finding]:
@@ -134,7 +116,7 @@ def _missing(experiment: Experiment, rows: Iterable[Mapping[str, Filled]], where
     ]
 
 
-def _line(row: Mapping[str, Filled], compared: tuple[str, str] | None, findings: list[Finding]) -> ExperimentLine:
+def _line(row: Mapping[str, Filled], compare: Sequence[str], findings: list[Finding]) -> ExperimentLine:
     cell = next(iter(row.values()))[0][0]
     spec, name = cell.row, cell.identity
     key = (name.data, name.task)
@@ -144,7 +126,8 @@ def _line(row: Mapping[str, Filled], compared: tuple[str, str] | None, findings:
         items = [item for _, found in cells for item in found]
         failed += [item for item in items if item.record.status == "failed"]
         groups += _groups(f"{title} {arm}", arm, spec, items, findings)
-    runs = TableRow(*key, groups, failed, None, compared or ("", ""))
+    first, second = compare or ("", "")
+    runs = TableRow(*key, groups, failed, None, (first, second))
     findings += [Finding("failed", failure_text(item), wrong=True, row=key) for item in failed]
     wanted = {key for cells in row.values() for key in cells[0][0].identity.variant}
     findings += [Finding("note", text, wrong, row=key) for text, wrong in row_warnings(runs, wanted)]

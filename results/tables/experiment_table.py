@@ -21,6 +21,8 @@ from results.tables.cells import (
 from results.tables.experiment_rows import ExperimentLine, ExperimentTable
 from results.tables.formats import LAYOUTS, clean, csv_gain, csv_scores, csv_text, json_interval
 
+SCORES = "Scores in percent, mean±std (number of seeds)"  # the title of a table below the experiment's own
+
 
 def experiment_text(table: ExperimentTable, form: str) -> str:
     """The table in one of the formats of results.table."""
@@ -35,35 +37,38 @@ def experiment_page(
     table: ExperimentTable, *, with_intervals: bool = False
 ) -> tuple[list[Sheet], list[tuple[str, list[str]]]]:
     """The table to lay out, and the text below it; `with_intervals` of the differences from the paper's numbers."""
-    if table.by_arm:
+    experiment = table.experiment
+    if experiment.by_arm:
         return arms_page(table)
-    printed = [arm for arm in table.arms if any(arm in line.paper for line in table.lines)]
+    printed = [arm for arm in experiment.arms if any(arm in line.paper for line in table.lines)]
     titles = {arm: printable(title) for arm, title in table.titles.items()}
     columns = [("row", "l"), ("metric", "l")]
-    for arm in table.arms:
+    for arm in experiment.arms:
         columns += [(f"paper\n{printable(arm_title(arm))}", "l")] * (arm in printed) + [(titles[arm], "l")]
     with_gain = any(line.paper_gain is not None for line in table.lines)
     columns += [("paper\ngain", "r")] * with_gain
-    columns += OUR_GAIN if table.compared else []
-    verdicts = [{arm: verdict(line.runs.group(arm), line.runs.paper) for arm in table.arms} for line in table.lines]
-    judged = [arm for arm in table.arms if any(own[arm] for own in verdicts)]
+    columns += OUR_GAIN if experiment.compare else []
+    verdicts = [
+        {arm: verdict(line.runs.group(arm), line.runs.paper) for arm in experiment.arms} for line in table.lines
+    ]
+    judged = [arm for arm in experiment.arms if any(own[arm] for own in verdicts)]
     columns += [(f"{titles[arm]}{VERDICT}", "l") for arm in judged]
     lines = []
     for line, own in zip(table.lines, verdicts, strict=True):
         cells = [line.title, f"{line.spec.split} {_metric_title(line)}".removeprefix("test ")]
-        for arm in table.arms:
+        for arm in experiment.arms:
             group = line.runs.group(arm)
             cells += [_paper(line, arm)] * (arm in printed) + [shown_score(group) if group else EMPTY]
         cells += [_paper_gain(line)] * with_gain
-        cells += gain_cells(line.runs, "")[: len(OUR_GAIN)] if table.compared else []
+        cells += gain_cells(line.runs, "")[: len(OUR_GAIN)] if experiment.compare else []
         found = [own[arm] for arm in judged]
         cells += [(item.with_interval if with_intervals else str(item)) if item else EMPTY for item in found]
         lines.append([printable(cell) for cell in cells])
-    title = f"{table.title}: scores in percent, mean±std (number of seeds)"
-    notes = [printable(table.note)] * bool(table.note)
+    title = f"{experiment.title}: scores in percent, mean±std (number of seeds)"
+    notes = [printable(experiment.note)] * bool(experiment.note)
     notes += interval_legend([(line.title, line.runs.interval()) for line in table.lines])
     notes += folds_legend((line.title, line.runs) for line in table.lines)
-    notes += controls_legend(table.arms)
+    notes += controls_legend(experiment.arms)
     notes += [f"vs paper: {verdict_legend()}"] if judged else []
     notes += [f"{line.title}: {line.spec.source}" for line in table.lines if line.spec.paper and line.spec.source]
     for line in table.lines:
@@ -97,7 +102,7 @@ def _paper_gain(line: ExperimentLine) -> str:
 
 def _plain(line: ExperimentLine, table: ExperimentTable) -> dict[str, object]:
     arms = {}
-    for arm in table.arms:
+    for arm in table.experiment.arms:
         group = line.runs.group(arm)
         arms[arm] = {
             "mean": clean(group.mean) if group else None,
@@ -114,7 +119,7 @@ def _plain(line: ExperimentLine, table: ExperimentTable) -> dict[str, object]:
         "metric": _metric(line),
         "split": line.spec.split,
         "arms": arms,
-        "compared": list(table.compared or ()),
+        "compared": list(table.experiment.compare),
         "gain": clean(line.runs.gain()),
         "gain_interval": json_interval(line.runs.interval()),
         "errors_removed": clean(line.runs.error_cut()),
@@ -125,7 +130,7 @@ def _csv(table: ExperimentTable) -> str:
     """One line for each row and arm; the gain is in the line of the second of the two compared."""
     lines = []
     for line in table.lines:
-        for arm in table.arms:
+        for arm in table.experiment.arms:
             cells = {
                 "row": line.title,
                 "data": line.runs.data,
