@@ -51,15 +51,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def breakdown_page(summary: Summary, found: Sequence[FoundRecord]) -> tuple[list[Sheet], list[str]]:
     """A table for each task and data set, and the notes below them."""
-    broken = break_down(split_panels(summary.rows)[0], found)
+    breakdown = break_down(split_panels(summary.rows)[0], found)
     first, second = (printable(summary.titles[features]) for features in summary.compared)
     columns = [("by", "l"), ("test examples", "l"), ("n", "r"), (first, "l"), (second, "l"), *OUR_GAIN]
     tables, intervals = [], []
-    for panel, kinds in broken.panels:
+    for panel, kinds in breakdown.panels:
         lines = [_line(name, kind, panel.label) for name, own in kinds.items() for kind in own]
         tables.append(Sheet(printable(f"{panel.title}, {panel.metric_title()}"), columns, lines))
         intervals.append((panel.title, next(iter(kinds.values()))[0].row.interval(panel.label)))
-    return tables, [*interval_legend(intervals), *MANY, *broken.notes]
+    return tables, [*interval_legend(intervals), *MANY, *breakdown.notes]
 
 
 def _line(name: str, kind: Kind, label: str) -> list[str]:

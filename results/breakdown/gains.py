@@ -27,14 +27,14 @@ class Kind:
 
 
 @dataclass(frozen=True)
-class Broken:
+class Breakdown:
     """Panels with their kinds of examples, by the name of the distinction; notes say what is missing, and why."""
 
     panels: Sequence[tuple[Panel, Mapping[str, Sequence[Kind]]]]
     notes: Sequence[str]
 
 
-def break_down(panels: Sequence[Panel], found: Sequence[FoundRecord]) -> Broken:
+def break_down(panels: Sequence[Panel], found: Sequence[FoundRecord]) -> Breakdown:
     """Both arms on kinds of test examples, for all panels that compare two arms.
 
     Args:
@@ -42,7 +42,7 @@ def break_down(panels: Sequence[Panel], found: Sequence[FoundRecord]) -> Broken:
         found: The records that they were made from.
     """
     paths = {item.record.fingerprint: item.path for item in found}
-    broken, notes = [], list[str]()
+    found_kinds, notes = [], list[str]()
     for panel in panels:
         if not panel.row.pair(panel.label):
             continue
@@ -52,11 +52,11 @@ def break_down(panels: Sequence[Panel], found: Sequence[FoundRecord]) -> Broken:
             notes.append(str(error))
             continue
         if kinds:
-            broken.append((panel, kinds))
+            found_kinds.append((panel, kinds))
         else:
             what = f"task={panel.row.task} data={panel.row.data} data_dir=DIR runs_dir=RUNS_DIR"
             notes.append(f"{panel.title}: kinds of examples are not known; to get them: python -m tasks.groups {what}")
-    return Broken(broken, notes)
+    return Breakdown(found_kinds, notes)
 
 
 def kinds_of(panel: Panel, paths: Paths) -> dict[str, list[Kind]]:

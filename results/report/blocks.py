@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from results.analysis.panels import Efficiency, Panel, efficiencies, panels_of, split_panels
 from results.analysis.rows import MINI, Summary
-from results.breakdown.gains import FEWEST, Broken, break_down
+from results.breakdown.gains import FEWEST, Breakdown, break_down
 from results.records.collect import FoundRecord
 from results.report.charts.axes import Arms
 from results.report.charts.classes import (
@@ -109,10 +109,10 @@ def blocks_of(
         of_row = [Chart("efficiency", sample_efficiency(own, arms)) for own in sizes]
         more = [chart for panel in others for chart in _charts(panel, arms)]
         for panel in first:
-            broken = break_down([panel], found) if found else Broken([], [])
-            kinds = [Chart("kinds", kind_gains(own, kinds, arms)) for own, kinds in broken.panels]
+            breakdown = break_down([panel], found) if found else Breakdown([], [])
+            kinds = [Chart("kinds", kind_gains(own, kinds, arms)) for own, kinds in breakdown.panels]
             charts = [*_charts(panel, arms), *of_row, *kinds]
-            blocks.append(TaskBlock(panel, charts, more, broken.notes))
+            blocks.append(TaskBlock(panel, charts, more, breakdown.notes))
             of_row, more = [], []  # those of the row are in its first block
     return _with_unique_names(blocks)
 
