@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import results.report.__main__
 import results.table
 from results.records.environment import Environment
 from results.records.identity import EXAMPLES_NAME, Identity, Value, record_path
@@ -75,3 +76,10 @@ def run_table(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[i
     status = results.table.main([str(argument) for argument in arguments])
     captured = capsys.readouterr()
     return status, captured.out, captured.err
+
+
+def run_report(runs: Path, *arguments: object) -> tuple[int, str]:
+    """Exit status of python -m results.report, and its page: report.html next to the folder of the runs."""
+    out = runs.parent / "report.html"
+    status = results.report.__main__.main(["--runs", str(runs), "--out", str(out), *map(str, arguments)])
+    return status, out.read_text(encoding="utf-8") if out.exists() else ""

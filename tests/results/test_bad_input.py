@@ -13,8 +13,7 @@ from results.publishing.rules import publish_runs
 from results.records.identity import EXAMPLES_NAME
 from results.records.record import write_record
 from results.records.run_lock import LOCK_NAME
-from results.report.__main__ import main as report
-from tests.results.making import first_right, make_record, save
+from tests.results.making import first_right, make_record, run_report, save
 
 
 @pytest.fixture
@@ -208,9 +207,9 @@ def test_the_table_names_it_and_shows_the_rest(capsys, spoilt):
 
 def test_the_page_names_it_and_shows_the_rest(spoilt):
     runs, reason, _ = spoilt
-    page = runs.parent / "report.html"
-    assert report(["--runs", str(runs), "--out", str(page)]) == 0
-    text = unescape(re.sub(r"<[^>]*>", " ", page.read_text(encoding="utf-8")))
+    status, page = run_report(runs)
+    assert status == 0
+    text = unescape(re.sub(r"<[^>]*>", " ", page))
     assert reason in text
     assert "60.00" in text
 
@@ -264,16 +263,15 @@ def test_a_file_in_place_of_the_folder_is_named(capsys, tmp_path):
     (tmp_path / "runs").write_text("")
     results.table.main(["--runs", str(tmp_path / "runs")])
     assert f"{tmp_path}/runs: expected a folder that can be read, found: Not a directory" in capsys.readouterr().out
-    assert report(["--runs", str(tmp_path / "runs"), "--out", str(tmp_path / "page.html")]) == 1
-    assert "Not a directory" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    status, page = run_report(tmp_path / "runs")
+    assert (status, "Not a directory" in page) == (1, True)
 
 
 def test_only_bad_records_still_make_a_page_that_names_them(tmp_path):
     path = save(tmp_path / "runs", make_record(70.0))
     path.write_text("{")
-    page = tmp_path / "report.html"
-    assert report(["--runs", str(tmp_path / "runs"), "--out", str(page)]) == 1
-    assert str(path) in page.read_text(encoding="utf-8")
+    status, page = run_report(tmp_path / "runs")
+    assert (status, str(path) in page) == (1, True)
 
 
 def test_a_record_of_strange_but_valid_parts_is_shown(tmp_path):
@@ -288,6 +286,5 @@ def test_a_record_of_strange_but_valid_parts_is_shown(tmp_path):
     )
     path = save(tmp_path / "runs", record)
     write_record(path, strange)
-    page = tmp_path / "report.html"
-    assert report(["--runs", str(tmp_path / "runs"), "--out", str(page)]) == 0
-    assert "70.00" in page.read_text(encoding="utf-8")
+    status, page = run_report(tmp_path / "runs")
+    assert (status, "70.00" in page) == (0, True)

@@ -15,9 +15,8 @@ from results.records.collect import collect
 from results.records.identity import EXAMPLES_NAME
 from results.records.metric import Metric, Ratio
 from results.records.record import RunError, RunRecord, read_record, write_examples
-from results.report.__main__ import main as report
 from results.tables.rerun_commands import commands_of, commit_of
-from tests.results.making import CLEAN, make_record, run_table, save
+from tests.results.making import CLEAN, make_record, run_report, run_table, save
 
 # As B-cubed: precision and recall with numerators and denominators of their own.
 METRIC = Metric([[Ratio({"right": 100}, {"predicted": 1}), Ratio({"found": 100}, {"gold": 1})]])
@@ -258,8 +257,7 @@ def test_publishing_and_the_report(tmp_path, capsys):
     page = (root / "results" / "tables.md").read_text()
     assert f"| {scores['glove']:.2f} (1) | {scores['elmo']:.2f} (1) |" in page
     assert f"python -m tasks.run -m task=coref data=books features=glove,elmo seed=1 {ALL} threads=2 device=cpu" in page
-    assert report(["--runs", str(tmp_path / "runs"), "--out", str(tmp_path / "page.html")]) == 0
-    html = (tmp_path / "page.html").read_text()
+    html = run_report(tmp_path / "runs")[1]
     assert f"{scores['elmo']:.2f}" in html
     assert "+ ELMo fold 2, seed 1" in html
     link = '<a href="runs/books/coref/elmo/fold-0/seed-1/record.json">fold 0</a>'

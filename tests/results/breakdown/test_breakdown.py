@@ -6,11 +6,10 @@ from dataclasses import replace
 import pytest
 
 import results.breakdown.__main__ as command
-import results.report.__main__ as report
 from results.breakdown.group_files import GroupsUnreadable, add_groups, groups_path, read_groups
 from results.publishing.rules import publish_runs
 from results.records.metric import Grouping, Metric, Ratio
-from tests.results.making import make_record, save
+from tests.results.making import make_record, run_report, save
 
 F1 = Metric([[Ratio({"tp": 200}, {"tp": 2, "fp": 1, "fn": 1})]])
 HASHES = {"train": "a" * 64, "dev": "b" * 64, "test": "c" * 64}
@@ -104,16 +103,13 @@ def test_a_damaged_file_is_reported(runs, capsys):
     assert "expected 10 characters, found 2. Delete the file" in shown(capsys, "--runs", runs)[2]
 
 
-def test_the_report_shows_kinds_or_says_how_to_get_them(runs, tmp_path):
-    out = tmp_path / "report.html"
-    assert report.main(["--runs", str(runs), "--out", str(out)]) == 0
-    page = out.read_text()
+def test_the_report_shows_kinds_or_says_how_to_get_them(runs):
+    page = run_report(runs)[1]
     gain = f1(ELMO[:4]) - f1(GLOVE[:4])
     assert f"{gain:+.1f}, " in page
     assert "short · 4" in page
     groups_path(runs, "ner", HASHES["test"]).unlink()
-    assert report.main(["--runs", str(runs), "--out", str(out)]) == 0
-    assert "python -m tasks.groups task=ner data=paper" in out.read_text()
+    assert "python -m tasks.groups task=ner data=paper" in run_report(runs)[1]
 
 
 def test_publishing_copies_kinds_and_refuses_text(runs, tmp_path):

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from results.examples.__main__ import main
-from results.examples.differences import OutputPiece, example_texts, output_lines
+from results.examples.differences import example_texts, output_lines
 from results.records.identity import EXAMPLES_NAME, PREDICTIONS_NAME
 from tests.results.examples.making import LOC, ORG, PER, entities_run
 
@@ -147,9 +147,9 @@ class TestMarks:
 
     def test_chains_are_paired_with_the_gold_chain_that_shares_most(self):
         gold = [mentions(0, 3, 6), mentions(1, 4), mentions(2, 5)]
-        said = [mentions(0, 4), mentions(1, 3, 6), mentions(7, 8)]
-        # said[1] shares two mentions with gold[0]; said[0] is then left with gold[1]; nobody has gold[2]
-        assert lines({"chains": said}, {"chains": gold}) == [
+        found = [mentions(0, 4), mentions(1, 3, 6), mentions(7, 8)]
+        # found[1] shares two mentions with gold[0]; found[0] is then left with gold[1]; no chain with gold[2]
+        assert lines({"chains": found}, {"chains": gold}) == [
             ["+m0", "-m1", "m4"],
             ["-m0", "+m1", "m3", "m6"],
             ["-m2", "-m5"],
@@ -164,6 +164,3 @@ class TestMarks:
         ]
         assert example_texts({"context": "C", "question": "Q"}) == [("context", "C"), ("question", "Q")]
         assert example_texts({"tokens": ["a"], "predicate": None}) == [("text", "a")]
-
-    def test_pieces_are_plain_values(self):
-        assert output_lines({}, {"label": "x"}, {"label": "x"}, True) == [[OutputPiece("x")]]

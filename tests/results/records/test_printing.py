@@ -20,7 +20,7 @@ from results.records.sweep_manifest import Manifest, write_manifest
 from results.report.__main__ import main as report
 from results.tables.cells import sections, sheets
 from results.tables.terminal import print_rich
-from tests.results.making import make_record, run_table, save
+from tests.results.making import make_record, run_report, run_table, save
 
 EVIL = "\x1b]0;owned\x07\x9b31m\r\x7f\u202e"  # a title, a colour, the line again, deleted, and read backwards
 HARMLESS = r"\u001b]0;owned\u0007\u009b31m\r\u007f\u202e"
@@ -113,8 +113,8 @@ def test_a_folder_whose_name_is_no_utf_8(capsys, tmp_path):
     save(folder, make_record(data="mini"))
     assert run_table(capsys, "--runs", folder)[0] == 0
     assert results.status.main(["--runs", str(folder)]) == 0
-    assert report(["--runs", str(folder), "--out", str(tmp_path / "page.html")]) == 0
-    assert r"caf\udce9" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    status, page = run_report(folder)
+    assert (status, r"caf\udce9" in page) == (0, True)
 
 
 def test_a_suggested_command_is_quoted(capsys, tmp_path):
@@ -155,6 +155,5 @@ def test_a_figure_stays_in_its_folder(tmp_path):
     path.write_text(path.read_text().replace('"details": {}', f'"details": {json.dumps(details)}'))
     save(tmp_path / "runs", make_record(features="elmo", data="../x"))
     figures = tmp_path / "in" / "figures"
-    arguments = ["--runs", str(tmp_path / "runs"), "--out", str(tmp_path / "page.html"), "--figures", str(figures)]
-    assert report([*arguments, "--compare", "elmo", "../../out"]) == 0
+    assert run_report(tmp_path / "runs", "--figures", figures, "--compare", "elmo", "../../out")[0] == 0
     assert any(file.name.startswith("confusion") and "out" in file.name for file in figures.iterdir())

@@ -8,8 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from results.report.__main__ import main
-from tests.results.making import make_record, save
+from tests.results.making import make_record, run_report, save
 from tests.results.report.conftest import save_runs
 
 
@@ -47,9 +46,7 @@ def text(tmp_path_factory):
     word = {"word": "bank", "senses": ["money"], "static": ["loan"], "summary": "1 of 1 uses", "uses": [use]}
     senses = folder / "senses.json"
     senses.write_text(json.dumps({"weights": "small", "words": [word]}))
-    out = folder / "report.html"
-    assert main(["--runs", str(runs), "--out", str(out), "--senses", str(senses)]) == 0
-    return out.read_text(encoding="utf-8")
+    return run_report(runs, "--senses", senses)[1]
 
 
 def test_headings_have_no_gaps(text):
@@ -110,12 +107,10 @@ def test_names_for_people_outside_commands(text):
         assert not re.search(rf"(?<![\w.]){key}(?!\w)", words), key
 
 
-def test_a_table_that_says_nothing_new_is_left_out(runs, tmp_path):
+def test_a_table_that_says_nothing_new_is_left_out(runs):
     """Figure 1 of the whole training set alone is what the scores show; with a second share it is a table."""
-    out = tmp_path / "report.html"
     for share in (1, 0.1):
         for features in ("glove", "elmo"):
             variant = {} if share == 1 else {"train_fraction": share}
             save(runs, make_record(60.0, task="sst5", metric="accuracy", features=features, variant=variant))
-        assert main(["--runs", str(runs), "--out", str(out)]) == 0
-        assert ("Figure 1: shares of the training examples" in out.read_text()) is (share == 0.1)
+        assert ("Figure 1: shares of the training examples" in run_report(runs)[1]) is (share == 0.1)

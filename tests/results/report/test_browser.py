@@ -2,9 +2,8 @@
 
 import pytest
 
-from results.report.__main__ import main
 from tests.results.browser import browser, look, screenshot
-from tests.results.making import make_record, save
+from tests.results.making import make_record, run_report, save
 
 pytestmark = [
     pytest.mark.integration,
@@ -18,9 +17,8 @@ def page(runs):
     for task, scores in (("ner", (50.0, 55.0)), ("snli", (70.0, 60.0))):
         for features, score in zip(("glove", "elmo"), scores, strict=True):
             save(runs, make_record(score, task=task, features=features))
-    out = runs.parent / "report.html"
-    assert main(["--runs", str(runs), "--out", str(out)]) == 0
-    return out
+    assert run_report(runs)[0] == 0
+    return runs.parent / "report.html"
 
 
 def test_the_script_sorts_filters_and_hides_arms(page):
@@ -95,20 +93,19 @@ def test_a_browser_shows_it_on_a_desk_and_on_a_phone(runs, dark, widths):
     save(
         runs, make_record(50.0, data="mini", task="sst5", metric="accuracy", features=long_name, variant={long_name: 1})
     )
-    page = runs.parent / "report.html"
-    assert main(["--runs", str(runs), "--out", str(page)]) == 0
+    text, page = run_report(runs)[1], runs.parent / "report.html"
     for width in widths:
         opened = 'all("details").forEach(e => { e.open = true; }); return page.documentElement.scrollWidth;'
         seen = look(page, width, dark=dark, script=opened)
         assert seen.console == []
         assert (seen.width, seen.found, seen.too_wide) == (width, width, [])
         assert seen.height > 2000
-        assert seen.drawings == page.read_text().count("<svg")
+        assert seen.drawings == text.count("<svg")
 
 
 def test_a_screenshot_follows_light_and_dark(runs):
     image = pytest.importorskip("PIL.Image")
-    assert main(["--runs", str(runs), "--out", str(runs.parent / "report.html")]) == 0
+    assert run_report(runs)[0] == 0
     corners = []
     for dark in (False, True):
         shot = runs.parent / f"shot-{dark}.png"

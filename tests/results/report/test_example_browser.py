@@ -7,10 +7,10 @@ import pytest
 
 from results.examples.compare import ComparedExample, Comparison
 from results.records.identity import PREDICTIONS_NAME
-from results.report.__main__ import main
 from results.report.example_browser import MOST, choose_examples
 from tests.results.browser import browser, look
 from tests.results.examples.making import LOC, ORG, PER, SHIPPED, entities_run
+from tests.results.making import run_report
 
 RIGHT, WRONG = [PER, LOC], [PER, ORG]
 FIRST = [RIGHT, WRONG, RIGHT, WRONG, WRONG]
@@ -21,9 +21,8 @@ def pages(runs, **options):
     """The page of two arms, and the part with their examples."""
     for features, predicted in (("glove", FIRST), ("elmo", SECOND)):
         entities_run(runs, predicted, features=features, **options)
-    out = runs.parent / "report.html"
-    assert main(["--runs", str(runs), "--out", str(out)]) == 0
-    text = out.read_text(encoding="utf-8")
+    status, text = run_report(runs)
+    assert status == 0
     return text, text.partition('<div id="examples-0"')[2].partition("</ol>")[0]
 
 
@@ -66,16 +65,17 @@ def test_the_first_seed_with_predictions_of_both_arms_is_shown(tmp_path):
 def test_damaged_predictions_are_named(tmp_path):
     pages(tmp_path / "runs")
     (tmp_path / "runs" / "mini" / "ner" / "elmo" / "seed-1" / PREDICTIONS_NAME).write_bytes(b"half")
-    assert main(["--runs", str(tmp_path / "runs"), "--out", str(tmp_path / "report.html")]) == 0
-    assert "expected predictions, a JSON object a line" in unescape((tmp_path / "report.html").read_text())
+    status, text = run_report(tmp_path / "runs")
+    assert status == 0
+    assert "expected predictions, a JSON object a line" in unescape(text)
 
 
 def test_text_of_examples_stays_text(tmp_path):
     evil = {**PER, "text": "<script>alert(1)</script>", "label": '"><img src=x>'}
     for features in ("glove", "elmo"):
         entities_run(tmp_path / "runs", [[evil]], gold=[LOC], features=features)
-    assert main(["--runs", str(tmp_path / "runs"), "--out", str(tmp_path / "report.html")]) == 0
-    text = (tmp_path / "report.html").read_text()
+    status, text = run_report(tmp_path / "runs")
+    assert status == 0
     assert "&lt;script&gt;alert(1)" in text
     assert "<script>alert" not in text
     assert "<img" not in text

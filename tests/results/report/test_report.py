@@ -15,7 +15,7 @@ import pytest
 
 from results.records.record import Mix, RunError
 from results.report.__main__ import main
-from tests.results.making import make_record, save
+from tests.results.making import make_record, run_report, save
 
 ROOT = Path(__file__).parents[3]
 VOID = {"meta", "br", "img", "link", "hr", "input"}
@@ -55,14 +55,8 @@ def without_matplotlib(monkeypatch):
     monkeypatch.setattr("results.report.image_files.find_spec", lambda name: None)
 
 
-def report(runs, *arguments):
-    out = runs.parent / "report.html"
-    status = main(["--runs", str(runs), "--out", str(out), *map(str, arguments)])
-    return status, out.read_text(encoding="utf-8") if out.exists() else ""
-
-
 def test_everything_is_on_the_page(capsys, runs):
-    status, text = report(runs)
+    status, text = run_report(runs)
     assert status == 0
     assert re.search(r"report.html: \d+ kB", capsys.readouterr().out)
     assert re.findall(r'<section id="(\w+)"', text) == ["scores", "reading", "failures", "runs"]
@@ -83,14 +77,14 @@ def test_the_runs_of_one_experiment(without_matplotlib, runs, tmp_path, capsys):
     for task, settings in (("ner", {}), ("sst5", {}), ("ner", {"trainer.lr": 0.5})):
         record = make_record(70.0, task=task, features="elmo", variant=settings)
         save(runs, dataclasses.replace(record, mixes={"input": Mix([0.2, 0.5, 0.3], 1.1)}))
-    status, text = report(runs, "--experiment", "figure2", "--figures", tmp_path / "figures")
+    status, text = run_report(runs, "--experiment", "figure2", "--figures", tmp_path / "figures")
     assert status == 0
     assert "2 finished of 2 runs" in text
     assert "trainer.lr=0.5" not in text
     assert 'aria-label="Weights of the layers' in text
     assert (tmp_path / "figures" / "layer-weights.svg").exists()
     capsys.readouterr()
-    assert report(runs, "--experiment", "figure9")[0] == 2
+    assert run_report(runs, "--experiment", "figure9")[0] == 2
     assert "results.report: experiment=figure9: expected " in capsys.readouterr().err
 
 
@@ -98,17 +92,17 @@ def test_the_paper_s_tables_are_on_the_page(runs):
     """Table 3 of two arms: SRL in the paper 84.7 and 84.3. Table 2 has no pair to compare, and is left out."""
     for place, score in (("[input]", 60.0), ("[input,output]", 62.0)):
         save(runs, make_record(score, data="ewt", task="srl", features="elmo", variant={"features.elmo.places": place}))
-    text = report(runs)[1]
+    text = run_report(runs)[1]
     section = text.partition('<div id="paper-0" class="part">')[2].partition("</section>")[0]
     assert section.startswith("<h3>Table 3: places</h3>"), "it is of one task, whose section ends with it"
     assert [row.count("<td") for row in section.split("<tr>")[2:]] == [section.count('<th scope="col">') - 1]
     assert '<td data-label="both"><span>62.00 (1)</span></td>' in section
     assert '<td data-label="gain"><span>+2.00</span></td>' in section
-    assert "Table 3: places" not in report(runs, "--data", "mini")[1]
+    assert "Table 3: places" not in run_report(runs, "--data", "mini")[1]
 
 
 def test_it_stands_alone(runs):
-    _, text = report(runs)
+    _, text = run_report(runs)
     outline = Outline(text)
     assert outline.tags.count("script") == 1
     assert not {"link", "img", "iframe", "object", "base"} & set(outline.tags)
@@ -136,7 +130,7 @@ def test_whatever_a_record_says_is_text(runs):
     )
     error = RunError(evil, "</pre><img src=x onerror=alert(1)>", ["</details></body>", evil])
     save(runs, make_record(data=evil, task=evil, features="elmo", seed=8, error=error))
-    status, text = report(runs)
+    status, text = run_report(runs)
     assert status == 0
     outline = Outline(text)
     assert outline.tags.count("script") == 1, "ours alone"
@@ -154,7 +148,7 @@ def test_the_page_of_a_large_grid_stays_small(monkeypatch, tmp_path):
         for features, seed in itertools.product(("glove", "elmo"), (1, 2)):
             record = make_record(50 + setting / 10, features=features, seed=seed, variant={"trainer.x": setting})
             save(tmp_path / "runs", record)
-    status, text = report(tmp_path / "runs")
+    status, text = run_report(tmp_path / "runs")
     assert status == 0
     words = Outline(text).text
     for path in (tmp_path / "runs").rglob("record.json"):
@@ -163,7 +157,7 @@ def test_the_page_of_a_large_grid_stays_small(monkeypatch, tmp_path):
     assert text.count("<svg") == 60 + 2 + 2, "those to see at once, two forms of the main one, and the legend"
     for file in list((tmp_path / "runs").rglob("record.json"))[:40]:
         file.unlink()
-    _, text = report(tmp_path / "runs")
+    _, text = run_report(tmp_path / "runs")
     assert text.count("trainer.lr=0.001") == 200, "a card for each"
 
 
@@ -172,30 +166,30 @@ def test_figures_of_many_other_settings_are_left_to_files(without_matplotlib, tm
         variant = {"trainer.x": setting} if setting else {}
         for features in ("glove", "elmo"):
             save(tmp_path / "runs", make_record(50.0, features=features, variant=variant))
-    _, text = report(tmp_path / "runs", "--figures", tmp_path / "figures")
+    _, text = run_report(tmp_path / "runs", "--figures", tmp_path / "figures")
     assert "59 charts of other settings, of which 50 here; --figures DIR writes all" in text
     assert text.count("<svg") == 1 + 2 + 2 + 50
     assert len(list((tmp_path / "figures").glob("seeds-*.svg"))) == 60
 
 
 def test_any_two_features(runs):
-    _, text = report(runs, "--compare", "elmo", "glove")
+    _, text = run_report(runs, "--compare", "elmo", "glove")
     assert "<h1>GloVe against + ELMo</h1>" in text
     assert "\N{MINUS SIGN}20.00" in text
-    assert report(runs, "--compare", "elmo", "elmoo")[0] == 2
+    assert run_report(runs, "--compare", "elmo", "elmoo")[0] == 2
 
 
 def test_nothing_to_show_writes_nothing(capsys, tmp_path):
-    status, text = report(tmp_path / "none")
+    status, text = run_report(tmp_path / "none")
     assert (status, text) == (1, "")
     assert "To make the first one:" in capsys.readouterr().err
 
 
 def test_other_data_are_left_out(runs):
     save(runs, make_record(91.0, data="paper"))
-    _, text = report(runs, "--data", "mini")
+    _, text = run_report(runs, "--data", "mini")
     assert "91.00" not in text
-    _, text = report(runs)
+    _, text = run_report(runs)
     assert "91.00" in text
     assert "90.15 → 92.22" in text.replace("&rarr;", "→")
 
@@ -213,7 +207,7 @@ def test_figures_as_svg_png_and_pdf(capsys, tmp_path):
         record = make_record(score, features=features)
         save(tmp_path / "runs", dataclasses.replace(record, mixes={"input": Mix([0.2, 0.5, 0.3], 1.1)}))
     folder = tmp_path / "figures"
-    assert report(tmp_path / "runs", "--figures", folder)[0] == 0
+    assert run_report(tmp_path / "runs", "--figures", folder)[0] == 0
     stems = {path.stem for path in folder.glob("*.svg")}
     assert stems == {"errors-removed", "errors-removed-phone", "seeds-paper-ner", "layers-paper-ner"}
     assert stems == {path.stem for path in folder.glob("*.png")} == {path.stem for path in folder.glob("*.pdf")}
@@ -230,7 +224,7 @@ def test_figures_as_svg_png_and_pdf(capsys, tmp_path):
 def test_figures_for_papers_have_no_title_but_panels_have_theirs(without_matplotlib, runs):
     save(runs, make_record(50.0, data="mini", task="ner"))
     folder = runs.parent / "figures"
-    report(runs, "--figures", folder)
+    run_report(runs, "--figures", folder)
     shown = {
         name: "".join(re.findall(r"<text.*?>(.*?)</text>", (folder / f"{name}.svg").read_text(encoding="utf-8")))
         for name in ("errors-removed-mini", "seeds-mini-sst5", "seeds")
@@ -242,7 +236,7 @@ def test_figures_for_papers_have_no_title_but_panels_have_theirs(without_matplot
 
 def test_without_matplotlib_there_are_svg_files_and_the_remedy(capsys, without_matplotlib, runs):
     folder = runs.parent / "figures"
-    assert report(runs, "--figures", folder)[0] == 0
+    assert run_report(runs, "--figures", folder)[0] == 0
     stems = {path.stem for path in folder.glob("*.svg")}
     assert {"errors-removed-mini", "seeds-mini-sst5", "curves-mini-sst5", "layers-mini-sst5"} <= stems
     assert {"efficiency-mini-sst5", "classes-mini-sst5", "confusion-mini-sst5"} <= stems
@@ -254,7 +248,7 @@ def test_figures_of_one_name_get_files_of_their_own(without_matplotlib, runs):
     for data in ("a/b", "a b"):  # both are a-b in a file's name
         save(runs, make_record(50.0, data=data))
     folder = runs.parent / "figures"
-    report(runs, "--figures", folder)
+    run_report(runs, "--figures", folder)
     assert {path.stem for path in folder.glob("seeds-a-b*.svg")} == {"seeds-a-b-ner", "seeds-a-b-ner-2"}
 
 
