@@ -139,6 +139,11 @@ class TableRow:
         found = self._both_intervals(label)
         return found.gain if found else None
 
+    def gain_sign(self, label: str = "") -> int:
+        """1 or -1 for a gain whose interval excludes 0, else 0."""
+        interval = self.interval(label)
+        return (interval.low > 0) - (interval.high < 0) if interval else 0
+
     def cut_interval(self, label: str = "") -> Interval | None:
         """The 95 % interval of `error_cut`."""
         found = self._both_intervals(label)

@@ -81,12 +81,13 @@ def _wide_sheet(title: str, panels: Sequence[Panel], summary: Summary, *, with_p
     columns += [*GAIN_COLUMNS.values(), *((name + VERDICT, "l") for name in short), *((name, "l") for name in others)]
     lines = []
     for panel in panels:
-        row, scores = panel.row, [shown_score(group) if group else EMPTY for group in compared_groups(panel, summary)]
+        row, scores = panel.row, list(map(shown_score, compared_groups(panel, summary)))
         cells = [panel.task, panel.metric_title() or EMPTY, panel.label or EMPTY]
         for arm, score in zip(summary.compared, scores, strict=False):
             cells += [_paper(row, arm), score] if with_paper else [score]
         lines.append([*cells, *gain_cells(row, panel.label), *scores[2:]])
-    return _without_empty_columns(title, columns, lines, list(map(gain_sign, panels)))
+    signs = [panel.row.gain_sign(panel.label) for panel in panels]
+    return _without_empty_columns(title, columns, lines, signs)
 
 
 def compared_groups(panel: Panel, summary: Summary) -> list[Group | None]:
@@ -94,16 +95,6 @@ def compared_groups(panel: Panel, summary: Summary) -> list[Group | None]:
     found = [panel.row.group(features, panel.label) for features in summary.features]
     pair = panel.row.pair(panel.label)
     return [*pair, *found[2:]] if pair else found
-
-
-def gain_sign(panel: Panel) -> int:
-    """1 or -1 for a gain whose interval excludes 0, else 0."""
-    return interval_sign(panel.row.interval(panel.label))
-
-
-def interval_sign(interval: Interval | None) -> int:
-    """The side of 0 on which the interval is; 0 if it includes 0, or there is none."""
-    return 0 if interval is None else (interval.low > 0) - (interval.high < 0)
 
 
 def _without_empty_columns(
@@ -176,9 +167,11 @@ def best_sheets(summary: Summary) -> list[Sheet]:
     return [_without_empty_columns(title, columns, lines)]
 
 
-def shown_score(group: Group) -> str:
+def shown_score(group: Group | None, *, with_std: bool = True) -> str:
     """Mean, standard deviation and number of seeds, with a mark if the source of the features has a warning."""
-    std = "" if group.std is None else f"±{group.std:.2f}"
+    if group is None:
+        return EMPTY
+    std = f"±{group.std:.2f}" if with_std and group.std is not None else ""
     warned = any(record.warnings for record in group.runs)
     return f"{group.mean:.2f}{std} ({len(group.records)}){WARNED * warned}"
 

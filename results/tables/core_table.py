@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from results.analysis.names import controls_legend
 from results.analysis.panels import Panel
-from results.analysis.rows import WARNED, Group, Summary
+from results.analysis.rows import Summary
 from results.records.printing import printable
 from results.tables.cells import (
     EMPTY,
@@ -17,9 +17,9 @@ from results.tables.cells import (
     compared_groups,
     findings_sections,
     gain_cells,
-    gain_sign,
     panels_legend,
     shown_panels,
+    shown_score,
 )
 from results.tables.formats import text_width
 
@@ -36,7 +36,7 @@ def core_page(summary: Summary) -> tuple[list[Sheet], list[tuple[str, list[str]]
     panels, others = shown_panels(summary)
     settings = list(dict.fromkeys(panel.label for panel in panels if panel.label))
     marks = [f" [{settings.index(panel.label) + 1}]" if panel.label else "" for panel in panels]
-    scores = [[_score(group) for group in compared_groups(panel, summary)] for panel in panels]
+    scores = [[shown_score(own, with_std=False) for own in compared_groups(panel, summary)] for panel in panels]
     gains = [dict(zip(GAIN_COLUMNS, gain_cells(panel.row, panel.label), strict=False)) for panel in panels]
 
     def of_arm(arm: str) -> Column:
@@ -72,13 +72,8 @@ def core_page(summary: Summary) -> tuple[list[Sheet], list[tuple[str, list[str]]
 def _sheet(columns: Sequence[Column], panels: Sequence[Panel]) -> Sheet:
     lines = [[printable(cell) for cell in line] for line in zip(*(cells for _, _, cells in columns), strict=True)]
     headers = [(header, align) for header, align, _ in columns]
-    return Sheet("Test scores in percent: mean (number of seeds)", headers, lines, list(map(gain_sign, panels)))
-
-
-def _score(group: Group | None) -> str:
-    if group is None:
-        return EMPTY
-    return f"{group.mean:.2f} ({len(group.records)}){WARNED * any(record.warnings for record in group.runs)}"
+    signs = [panel.row.gain_sign(panel.label) for panel in panels]
+    return Sheet("Test scores in percent: mean (number of seeds)", headers, lines, signs)
 
 
 def _metrics(panels: Sequence[Panel]) -> list[str]:

@@ -15,7 +15,6 @@ from results.tables.cells import (
     folds_legend,
     gain_cells,
     interval_legend,
-    interval_sign,
     shown_score,
 )
 from results.tables.experiment_rows import ExperimentLine, ExperimentTable
@@ -57,8 +56,7 @@ def experiment_page(
     for line, own in zip(table.lines, verdicts, strict=True):
         cells = [line.title, f"{line.spec.split} {_metric_title(line)}".removeprefix("test ")]
         for arm in experiment.arms:
-            group = line.runs.group(arm)
-            cells += [_paper(line, arm)] * (arm in printed) + [shown_score(group) if group else EMPTY]
+            cells += [_paper(line, arm)] * (arm in printed) + [shown_score(line.runs.group(arm))]
         cells += [_paper_gain(line)] * with_gain
         cells += gain_cells(line.runs, "")[: len(OUR_GAIN)] if experiment.compare else []
         found = [own[arm] for arm in judged]
@@ -76,7 +74,7 @@ def experiment_page(
             notes.append(f"{line.title}: the paper's {line.runs.paper.split} scores, on the examples that we test on")
     if separate := [line.title for line in table.lines if line.runs.labels]:
         notes.append(f"{', '.join(separate)}: runs under different settings, which have no mean; see the notes")
-    signs = [interval_sign(line.runs.interval()) for line in table.lines]
+    signs = [line.runs.gain_sign() for line in table.lines]
     return [Sheet(printable(title), columns, lines, signs)], findings_sections(table.findings, notes)
 
 
