@@ -65,11 +65,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             if options.command:
                 write("Stopped; the same command continues from here.\n", sys.stderr)
             return 130
-    overview = look(runs_dir, experiment)
-    if (complaint := _unknown(overview, name)) is not None:
-        write(f"{complaint}\n", sys.stderr)
+    overview = _look(runs_dir, name, experiment)
+    if overview is None:
         return 1
-    overview = _chosen(overview, name)
     shown = json.dumps(_plain(overview), indent=1) if options.format == "json" else text(overview, runs_dir)
     if options.scores and options.format == "text":
         shown += scores(overview, runs_dir)
@@ -159,21 +157,18 @@ def _plain(overview: Overview) -> dict[str, object]:
     return {"sweeps": sweeps, "problems": list(overview.problems)}
 
 
-def _unknown(overview: Overview, experiment: str | None) -> str | None:
-    known = [sweep.name for sweep in overview.sweeps if sweep.name]
-    if experiment is None or experiment in known:
-        return None
-    there = f"there are: {', '.join(known)}" if known else "none was started yet"
-    return (
-        f"results.status: no sweep {experiment!r} was started with this folder; {there}. "
-        f"Start it with: python -m tasks.run -m {shlex.quote(f'experiment={experiment}')}"
-    )
-
-
-def _chosen(overview: Overview, experiment: str | None) -> Overview:
-    if experiment is None:
+def _look(runs_dir: Path, name: str | None, experiment: Experiment | None) -> Overview | None:
+    """All sweeps, or the one of this name; None, after a message, if it was not started."""
+    overview = look(runs_dir, experiment)
+    known = {sweep.name: sweep for sweep in overview.sweeps if sweep.name}
+    if name is None:
         return overview
-    return Overview([sweep for sweep in overview.sweeps if sweep.name == experiment], overview.problems)
+    if name in known:
+        return replace(overview, sweeps=[known[name]])
+    there = f"there are: {', '.join(known)}" if known else "none was started yet"
+    start = f"Start it with: python -m tasks.run -m {shlex.quote(f'experiment={name}')}"
+    write(f"results.status: no sweep {name!r} was started with this folder; {there}. {start}\n", sys.stderr)
+    return None
 
 
 def _watch(
@@ -196,11 +191,9 @@ def _watch(
         before, changed_at, table, done = None, time.monotonic(), "", 0
         while True:
             status = process.poll() if process else None  # before the look, so that the last one misses nothing
-            overview = look(runs_dir, experiment)
-            if (complaint := _unknown(overview, name)) is not None:
-                write(f"{complaint}\n", sys.stderr)
+            overview = _look(runs_dir, name, experiment)
+            if overview is None:
                 return 1
-            overview = _chosen(overview, name)
             if overview != before:
                 before, changed_at = overview, time.monotonic()
             if with_scores and (finished := sum(sweep.counts["done"] for sweep in overview.sweeps)) != done:
