@@ -205,7 +205,8 @@ def _empty_cells(row: TableRow, features: Sequence[str], selection: Selection) -
         arm, settings = arm_settings(name)
         retry = [i.record.identity.seed for i in row.failed if i.record.identity.features == arm]
         seed = min(retry or seeds or [1])
-        words = [f"task={row.task}", f"features={arm}", f"data={row.data}", f"seed={seed}"]
+        data = selection.places.datasets.get(row.data, row.data)
+        words = [f"task={row.task}", f"features={arm}", f"data={data}", f"seed={seed}"]
         words += [f"{key}={value}" for key, value in settings.items()]
         words += [all_folds(folds)] if folds else []
         words += selection.places.words(shipped=row.data == MINI)

@@ -2,7 +2,7 @@
 
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -13,7 +13,7 @@ from results.records.run_lock import Process
 from results.records.typed_json import decode
 
 FOLDER = ".sweep"  # below runs_dir
-CONFIG_DIR, DATA_DIR = "--config-dir", "data_dir="
+CONFIG_DIR, DATA, DATA_DIR = "--config-dir", "data=", "data_dir="
 SCHEMA = 1
 
 
@@ -47,10 +47,12 @@ class TypedPlaces:
     Attributes:
         config_dir: The folder after --config-dir.
         data_dir: The folder of official files.
+        datasets: The files of data=PATH.yaml, by their names without folder and ending.
     """
 
     config_dir: str = ""
     data_dir: str = ""
+    datasets: Mapping[str, str] = field(default_factory=dict)
 
     def words(self, shipped: bool) -> list[str]:
         """The words of a command that finds them again, without the folder of data for shipped data."""
@@ -61,6 +63,7 @@ class TypedPlaces:
 def typed_places(runs_dir: Path) -> TypedPlaces:
     """The places in the commands of the sweeps with this folder; the latest command that names one counts."""
     config_dir = data_dir = ""
+    datasets = {}
     for manifest in read_manifests(runs_dir)[0]:
         try:
             words = shlex.split(manifest.command)
@@ -68,7 +71,9 @@ def typed_places(runs_dir: Path) -> TypedPlaces:
             continue
         config_dir = next((after for word, after in pairwise(words) if word == CONFIG_DIR), config_dir)
         data_dir = next((word.removeprefix(DATA_DIR) for word in words if word.startswith(DATA_DIR)), data_dir)
-    return TypedPlaces(config_dir, data_dir)
+        typed = [name for word in words if word.startswith(DATA) for name in word.removeprefix(DATA).split(",")]
+        datasets |= {Path(name).stem: name for name in typed if name.endswith(".yaml")}
+    return TypedPlaces(config_dir, data_dir, datasets)
 
 
 def write_manifest(runs_dir: Path, manifest: Manifest) -> None:

@@ -183,6 +183,7 @@ def next_command(config: DictConfig) -> str:
     keys = {override.partition("=")[0].lstrip("+~") for override in config.hydra.overrides.task}
     if not keys <= {"experiment", *OF_A_CELL, *OF_A_MACHINE}:
         words = ["--wide"]  # settings that the experiment's table does not have
+        words += ["--include-limited"] if "limit" in keys else []
     else:
         words = ["--experiment", sweeper.experiment] if sweeper._target_ == SWEEPER else []
     return f"The scores: {shlex.join(['python', '-m', 'results.table', *words, *runs_option(config)])}"

@@ -32,6 +32,16 @@ def test_in_the_table_of_all_runs(runs, capsys):
     assert commands == [f"'my configs' data_dir=corpora runs_dir={runs}", f"'my configs' runs_dir={runs}"]
 
 
+def test_a_dataset_of_the_users_is_named_by_its_file(tmp_path, capsys):
+    command = "python -m tasks.run -m task=ner data=paper,mine/letters.yaml features=glove"
+    write_manifest(tmp_path, Manifest("sweep-1", command, [Identity("letters", "ner", "glove", 1, {})]))
+    for data in ("letters", "paper"):
+        save(tmp_path, make_record(60.0, data=data))
+    _, out, _ = run_table(capsys, "--runs", tmp_path)
+    commands = [line.split()[5] for line in out.splitlines() if "features=elmo" in line]
+    assert commands == ["data=paper", "data=mine/letters.yaml"]
+
+
 @pytest.mark.parametrize("filled", [True, False])
 def test_in_the_table_of_an_experiment(runs, capsys, filled):
     if filled:

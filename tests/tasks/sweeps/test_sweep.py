@@ -97,6 +97,7 @@ class TestProgress:
         [
             (["experiment=mini", "seed=1"], "--experiment mini"),
             (["experiment=mini", "trainer.epochs=1"], "--wide"),
+            (["task=ner", "limit=20"], "--wide --include-limited"),
             (["task=ner", "device=cpu"], ""),
             (["task=ner", "runs_dir=my runs"], "--runs 'my runs'"),
         ],
