@@ -63,7 +63,7 @@ class TypedPlaces:
 def typed_places(runs_dir: Path) -> TypedPlaces:
     """The places in the commands of the sweeps with this folder; the latest command that names one counts."""
     config_dir = data_dir = ""
-    datasets = {}
+    datasets: dict[str, str] = {}
     for manifest in read_manifests(runs_dir)[0]:
         try:
             words = shlex.split(manifest.command)
