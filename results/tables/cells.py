@@ -256,10 +256,10 @@ def interval_legend(found: Sequence[tuple[str, Interval | None]]) -> list[str]:
     """Explains intervals, given with the names of their rows, or empty ones."""
     known = [(name, interval) for name, interval in found if interval]
     kinds = {interval.over for _, interval in known}
-    one_seed = "each arm has one seed: others may differ by more"
+    one_seed = "each arm has one seed, and other seeds may differ by more"
     texts = {
-        "examples and seeds": "over test examples, paired, and over the seeds of either arm",
-        "examples": f"over test examples, paired; {one_seed}",
+        "examples and seeds": "over paired test examples, and over the seeds of both arms",
+        "examples": f"over paired test examples; {one_seed}",
         "seeds": "over seeds alone, because examples.json is missing",
     }
     if {"examples", "examples and seeds"} <= kinds:
@@ -268,9 +268,7 @@ def interval_legend(found: Sequence[tuple[str, Interval | None]]) -> list[str]:
     lines = []
     for over in [over for over in texts if over in kinds]:
         where = _named([name for name, interval in known if interval.over == over]) if len(kinds) > 1 else ""
-        lines.append(
-            f"95 % intervals and p{where}: {texts[over]}; what training the biLM again would change is not in them"
-        )
+        lines.append(f"95 % intervals and p{where}: {texts[over]}. They do not cover another training of the biLM")
     for unit in dict.fromkeys(interval.unit for _, interval in known if interval.unit):
         of_unit = [(name, interval) for name, interval in known if interval.unit == unit and interval.over != "seeds"]
         if together := [name for name, interval in of_unit if interval.clusters]:

@@ -247,7 +247,7 @@ def test_p_is_shown_next_to_the_interval_with_its_kind(capsys, tmp_path):
     save_pairs(tmp_path, "elmo", 60)
     _, out, _ = run_table(capsys, "--runs", tmp_path, "--wide")
     assert "<0.001" in out
-    assert "95 % intervals and p: over test examples, paired, and over the seeds of either arm" in out
+    assert "95 % intervals and p: over paired test examples, and over the seeds of both arms" in out
     assert "† fewer than 3 seeds in an arm" in out
     _, out, _ = run_table(capsys, "--runs", tmp_path, "--format", "csv")
     _, row = csv.DictReader(io.StringIO(out))
@@ -261,7 +261,7 @@ def test_one_seed_says_that_it_is_one(capsys, tmp_path):
     save_pairs(tmp_path, "glove", 40, seeds=(1,))
     save_pairs(tmp_path, "elmo", 60, seeds=(1,))
     _, out, _ = run_table(capsys, "--runs", tmp_path)
-    assert "over test examples, paired; each arm has one seed: others may differ by more" in out
+    assert "over paired test examples; each arm has one seed, and other seeds may differ by more" in out
 
 
 @pytest.mark.parametrize("seeds", [1, 2])
