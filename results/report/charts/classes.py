@@ -1,6 +1,6 @@
 """Charts of where a gain comes from: classes, confusions, and kinds of test examples."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from results.analysis.interval import Interval, seed_intervals
@@ -175,25 +175,21 @@ def confusion_difference(panel: Panel, arms: Arms) -> Figure | None:
     if len(found) < 2 or found[0][0] != found[1][0]:
         return None
     names, (before, after) = found[0][0], (_shares(counts) for _, counts in found)
-    cells, numbers = [], []
-    for i, name in enumerate(names):
-        line = []
-        for j, other in enumerate(names):
-            change = 100 * (after[i][j] - before[i][j])
-            better = (change > 0) == (i == j)
-            text = f"{name} taken for {other}: {before[i][j]:.1%} to {after[i][j]:.1%}"
-            shown = "0" if abs(change) < 0.5 else with_minus(f"{change:+.0f}")
-            line.append(_Cell(shown, text, "blue" if better else "orange", min(abs(change) / 20, 1.0)))
-            numbers.append(f"{name} as {other} {change:+.1f}")
-        cells.append(line)
+
+    def cell(i: int, j: int) -> _Cell:
+        change = 100 * (after[i][j] - before[i][j])
+        shown = "0" if abs(change) < 0.5 else with_minus(f"{change:+.0f}")
+        title = f"{before[i][j]:.1%} to {after[i][j]:.1%}"
+        better = (change > 0) == (i == j)
+        return _Cell(shown, title, f"{change:+.1f}", "blue" if better else "orange", min(abs(change) / 20, 1.0))
+
     first, second = (arms[group.features] for group in pair)
     caption = (
         f"Predicted classes as a share of each gold class, over all seeds: {second.title} less {first.title}, in "
         "points. Blue is better: more on the diagonal, less elsewhere."
     )
-    height, marks = _matrix(names, cells)
-    text = "; ".join(numbers) + "."
-    return Figure(f"confusion-{panel.stem}", panel.title, caption, height, marks, numbers=text)
+    height, marks, numbers = _matrix(names, cell)
+    return Figure(f"confusion-{panel.stem}", panel.title, caption, height, marks, numbers=numbers)
 
 
 def confusion_matrix(panel: Panel, group: Group, arms: Arms) -> Figure | None:
@@ -203,27 +199,25 @@ def confusion_matrix(panel: Panel, group: Group, arms: Arms) -> Figure | None:
         return None
     names, counts = found
     shares = _shares(counts)
-    cells, numbers = [], []
-    for i, name in enumerate(names):
-        line = []
-        for j, other in enumerate(names):
-            title = f"{name} taken for {other}: {counts[i][j]:,.0f} of {sum(counts[i]):,.0f}"
-            line.append(_Cell(f"{shares[i][j]:.0%}", title, "blue" if i == j else "orange", shares[i][j]))
-            numbers.append(f"{name} as {other} {shares[i][j]:.0%}")
-        cells.append(line)
+
+    def cell(i: int, j: int) -> _Cell:
+        shown, title = f"{shares[i][j]:.0%}", f"{counts[i][j]:,.0f} of {sum(counts[i]):,.0f}"
+        return _Cell(shown, title, shown, "blue" if i == j else "orange", shares[i][j])
+
     arm = arms[group.features].title
     caption = f"{arm}: predicted classes as a share of each gold class, over all seeds."
-    height, marks = _matrix(names, cells)
-    name, text = f"confusion-{panel.stem}-{as_stem(group.features)}", "; ".join(numbers) + "."
-    return Figure(name, f"{panel.title} · {arm}", caption, height, marks, numbers=text)
+    height, marks, numbers = _matrix(names, cell)
+    name = f"confusion-{panel.stem}-{as_stem(group.features)}"
+    return Figure(name, f"{panel.title} · {arm}", caption, height, marks, numbers=numbers)
 
 
 @dataclass(frozen=True)
 class _Cell:
-    """A cell of a matrix: its text, its tooltip, its colour and how strong that is, from 0 to 1."""
+    """A cell of a matrix: text, tooltip, number for screen readers, colour, and how strong that is, from 0 to 1."""
 
     text: str
     title: str
+    number: str
     colour: str
     strength: float
 
@@ -233,23 +227,26 @@ def _shares(counts: Sequence[Sequence[float]]) -> list[list[float]]:
     return [[count / sum(line) if sum(line) else 0.0 for count in line] for line in counts]
 
 
-def _matrix(names: Sequence[str], cells: Sequence[Sequence[_Cell]]) -> tuple[float, list[Mark]]:
-    """Height and marks of a matrix, gold classes in lines and predicted ones in columns."""
+def _matrix(names: Sequence[str], cell: Callable[[int, int], _Cell]) -> tuple[float, list[Mark], str]:
+    """Height, marks and numbers of a matrix; `cell` makes the one of a gold class, a line, and a predicted class."""
     left, top = min(8 + max(text_width(name, 11) for name in names), 120.0), 46.0
-    cell = (RIGHT - left) / len(names)
-    height = min(cell, 40.0)
+    width = (RIGHT - left) / len(names)
+    height = min(width, 40.0)
     marks: list[Mark] = [Label((left + RIGHT) / 2, 12, "predicted", "muted", 11, "middle"), Label(LEFT, 12, "gold")]
     for column, name in enumerate(names):
-        words = name.split(" ", 1) if text_width(name, 10) > cell else [name]
+        words = name.split(" ", 1) if text_width(name, 10) > width else [name]
         for line, word in enumerate(words):
             y = top - 8 - 12 * (len(words) - 1 - line)
-            marks.append(Label(left + (column + 0.5) * cell, y, fitted(word, cell, 10), "muted", 10, "middle"))
-    for i, (name, row) in enumerate(zip(names, cells, strict=True)):
+            marks.append(Label(left + (column + 0.5) * width, y, fitted(word, width, 10), "muted", 10, "middle"))
+    numbers = []
+    for i, name in enumerate(names):
         y = top + i * height
         marks.append(Label(left - 6, y + height / 2 + 4, fitted(name, left - 8, 11), "muted", 11, "end"))
-        for j, own in enumerate(row):
-            box = left + j * cell + 1, y + 1, cell - 2, height - 2
-            marks.append(Box(*box, own.colour, tint(own.strength), own.title))
-            x = left + (j + 0.5) * cell
+        for j, other in enumerate(names):
+            own = cell(i, j)
+            numbers.append(f"{name} as {other} {own.number}")
+            box = left + j * width + 1, y + 1, width - 2, height - 2
+            marks.append(Box(*box, own.colour, tint(own.strength), f"{name} taken for {other}: {own.title}"))
+            x = left + (j + 0.5) * width
             marks.append(Label(x, y + height / 2 + 4, own.text, "ink", 12, "middle", i == j, halo=0))
-    return top + height * len(names) + 8, marks
+    return top + height * len(names) + 8, marks, "; ".join(numbers) + "."
