@@ -171,12 +171,11 @@ def groups_of(runs: Sequence[ScoredRun]) -> list[Group]:
     equal: dict[str, list[ScoredRun]] = defaultdict(list)
     for run in sorted(runs, key=lambda run: run.record.identity.seed):
         equal[fingerprint(comparable_parts(run.record))].append(run)
-    leaves = {key: flattened(comparable_parts(group[0].record)) for key, group in equal.items()}
     parts = [comparable_parts(group[0].record) for group in equal.values()]
     differing = sorted({key for other in parts for key in differences(parts[0], other)})
     groups = []
-    for key, group in equal.items():
-        own = {name: shown(leaves[key][name]) if name in leaves[key] else "absent" for name in differing}
+    for leaves, group in zip(map(flattened, parts), equal.values(), strict=True):
+        own = {name: shown(leaves[name]) if name in leaves else "absent" for name in differing}
         first, single = group[0].record, [record for run in group for record in run.single]
         records, examples = [run.record for run in group], [run.examples for run in group]
         groups.append(Group(first.identity.features, {**settings_of(first), **own}, records, examples, single))

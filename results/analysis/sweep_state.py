@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
@@ -170,17 +171,14 @@ def _locked_state(title: str, kind: tuple[str, ...], folder: Path, owner: Owner)
     alive = owner.process.alive()
     quiet = 0.0
     if alive is None:
-        try:
+        with suppress(OSError):  # released a moment ago
             quiet = abs(silence(folder / LOCK_NAME))  # a time in the future is no sign of life either
-        except OSError:
-            quiet = 0.0  # released a moment ago
         alive = quiet <= SILENCE
-    note = str(owner)
     if not alive:
         stopped = f"stopped in epoch {owner.epoch + 1} of {owner.epochs}"
         note = f"silent for {quiet:.0f} s: {owner}" if quiet else stopped
         return RunState(title, kind, "missing", 0.0, owner.epoch, owner.epochs, note)
-    return RunState(title, kind, "running", owner.seconds, owner.epoch, owner.epochs, note, owner.best)
+    return RunState(title, kind, "running", owner.seconds, owner.epoch, owner.epochs, str(owner), owner.best)
 
 
 def _name(identity: Identity) -> Path:

@@ -126,12 +126,10 @@ def _clock(item: FoundRecord) -> Finding | None:
     record = item.record
     try:
         times = [datetime.fromisoformat(time) for time in (record.started_at, record.finished_at) if time is not None]
-        backwards = len(times) == 2 and times[1] < times[0]
+        if len(times) < 2 or times[0] <= times[1]:
+            return None
+        text = f"finished_at {record.finished_at} is before started_at {record.started_at}: the clock went backwards"
     except (TypeError, ValueError) as error:  # no date, or one with and one without a time zone
         text = f"started_at {record.started_at!r}, finished_at {record.finished_at!r}: {error}"
-    else:
-        text = f"finished_at {record.finished_at} is before started_at {record.started_at}: the clock went backwards"
-        if not backwards:
-            return None
     row = (record.identity.data, record.identity.task)
     return Finding("note", f"{item.path}: {text}; the score and `seconds` do not depend on it", wrong=False, row=row)

@@ -72,17 +72,12 @@ def commit_state(source: Path | None = None) -> CommitState | None:
     source = source or Path(__file__).resolve()
     # An installed copy may be in a virtual environment inside another repository, whose commit is not ours.
     if _git(source.parent, "ls-files", "--error-unmatch", source.name) is None:
-        return archived_state(ARCHIVED)
+        return CommitState(ARCHIVED, dirty=None) if re.fullmatch(r"[0-9a-f]{40,64}", ARCHIVED) else None
     root = _git(source.parent, "rev-parse", "--show-toplevel")
     commit = _git(source.parent, "rev-parse", "HEAD")
     if root is None or commit is None:  # no commit yet
         return None
     return CommitState(commit, dirty=bool(_git(Path(root), "status", "--porcelain", "--", *_CODE)))
-
-
-def archived_state(written: str) -> CommitState | None:
-    """The commit that `git archive` wrote into the code; None if the code is not from an archive."""
-    return CommitState(written, dirty=None) if re.fullmatch(r"[0-9a-f]{40,64}", written) else None
 
 
 def full_commit(name: str) -> str | None:
