@@ -162,8 +162,9 @@ class CachedLayers(nn.Module):
 
     def _forecast(self, new: Sequence[Key]) -> str:
         tokens = sum(map(len, new))
-        size = tokens * self._table.shape[1] * self._table.element_size() / 1e9
-        need = f": {tokens:,} tokens, {size:.2g} GB" * bool(new)
+        size = tokens * self._table.shape[1] * self._table.element_size()
+        shown = f"{size / 1e9:,.1f} GB" if size >= 1e9 else f"{size / 1e6:,.1f} MB"
+        need = f": {tokens:,} tokens, {shown}" * bool(new)
         return need + (
             f"; store: {self.shelf.store}" if self.shelf is not None else "; no store: kept for this run alone"
         )

@@ -179,9 +179,9 @@ class TestLayers:
         monkeypatch.setattr(elmo.store.cached_layers, "TOKENS_AT_ONCE", 16)
         listener, tokens = Listener(), sum(map(len, DISTINCT))
         CachedLayers(bilm, shelf_of(bilm)).prepare(SENTENCES, listener)
-        size = tokens * 40 * 4 / 1e9
+        size = tokens * 40 * 4 / 1e6
         assert listener.said[0].startswith(
-            f"{len(DISTINCT)} of {len(DISTINCT)} sentences to embed: {tokens} tokens, {size:.2g} GB"
+            f"{len(DISTINCT)} of {len(DISTINCT)} sentences to embed: {tokens} tokens, {size:.1f} MB"
         )
         assert re.match(r"embedding takes about \d+ s, measured on the second of \d+ batches", listener.said[1])
 
