@@ -17,7 +17,7 @@ from tasks.data.tag_schemes import Span
 from tasks.data.text_files import TREEBANK_ESCAPES, utf8_lines
 
 COLUMNS = 12  # of a sentence without predicates
-NUMBER, WORD, POS, LEMMA, SENSE, SPEAKER, FIRST_ARGUMENTS = 2, 3, 4, 6, 7, 9, 11
+NUMBER, WORD, POS, SENSE, SPEAKER, FIRST_ARGUMENTS = 2, 3, 4, 7, 9, 11
 EMPTY = ("-", "_")
 ESCAPES = {**TREEBANK_ESCAPES, "/.": ".", "/?": "?", "/-": "-"}  # the last three in OntoNotes' conversations
 NO_WORD = "[WORD]"  # in place of every word in the files that may be given away
@@ -42,14 +42,10 @@ class Frame:
 
     Attributes:
         predicate: its position in the sentence.
-        lemma: the name of its frame.
-        sense: the number of its frame.
         arguments: spans that do not overlap, in their order, among them V: the words of the predicate itself.
     """
 
     predicate: int
-    lemma: str
-    sense: str
     arguments: tuple[Span, ...]
 
 
@@ -168,8 +164,7 @@ def _sentence(path: Path, rows: Sequence[_Row]) -> ConllSentence:
         )
         raise _malformed(path, rows[0].line, expected, rows[0].text)
     frames = [
-        Frame(predicate, cells[predicate][LEMMA], cells[predicate][SENSE], _arguments(path, rows, column))
-        for predicate, column in zip(predicates, columns, strict=True)
+        Frame(predicate, _arguments(path, rows, column)) for predicate, column in zip(predicates, columns, strict=True)
     ]
     return ConllSentence(
         rows[0].line,

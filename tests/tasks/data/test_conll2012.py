@@ -47,8 +47,8 @@ class TestDocuments:
         assert wants.pos[:2] == ("NNP", "VBZ")
         assert wants.speakers == ("A_B", "A_B", "A_B", "A_B", "")
         assert wants.frames == (
-            Frame(1, "want", "01", (Span("ARG0", 0, 1), Span("V", 1, 2), Span("ARG1", 2, 4))),
-            Frame(3, "sing", "02", (Span("ARG0", 0, 1), Span("V", 3, 4))),
+            Frame(1, (Span("ARG0", 0, 1), Span("V", 1, 2), Span("ARG1", 2, 4))),
+            Frame(3, (Span("ARG0", 0, 1), Span("V", 3, 4))),
         )
         assert wants.mentions == (Mention(0, 1, 7), Mention(0, 3, 4), Mention(4, 5, 7))
         assert (plain.line, plain.words, plain.frames, plain.mentions) == (8, ("Yes", "."), (), ())
