@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from elmo.common.errors import InputError, excerpt, not_utf8
+from elmo.common.files import parse_json
 
 Parsed = TypeVar("Parsed")
 
@@ -52,6 +53,21 @@ def parsed_lines(
         except ValueError as error:
             found = f": {excerpt(line)}" if line else ""
             raise InputError(f"{path}, line {number}: {error}{found}. {remedy}") from error
+
+
+def json_object(line: str) -> dict[str, Any]:
+    """The JSON object in a line.
+
+    Raises:
+        ValueError: there is none.
+    """
+    try:
+        found = parse_json(line)
+    except ValueError as error:
+        raise ValueError(f"expected a JSON object, found no JSON ({error})") from error
+    if not isinstance(found, dict):
+        raise ValueError(f"expected a JSON object, found a {type(found).__name__}")
+    return found
 
 
 def parsed_rows(

@@ -5,7 +5,6 @@ Senses are WordNet's keys, such as art%1:06:00::. An entry is a lemma with its p
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from elmo.common.errors import InputError, excerpt
-from tasks.data.text_files import TREEBANK_ESCAPES, parsed_lines, utf8_lines
+from tasks.data.text_files import TREEBANK_ESCAPES, json_object, parsed_lines, utf8_lines
 from tasks.interface import Sentence
 
 SENSE = re.compile(r"([^%\s]+)%([1-5]):\d\d:\d\d:[^:\s]*:\d*")
@@ -93,8 +92,8 @@ def read_first_senses(path: Path) -> dict[str, str]:
 
 
 def _of_json(path: Path, name: str, line: str) -> SenseSentence:
-    row = json.loads(line)
-    tokens, senses = ((row.get(key) if isinstance(row, dict) else None) or [] for key in ("tokens", "sense"))
+    row = json_object(line)
+    tokens, senses = (row.get(key) or [] for key in ("tokens", "sense"))
     if not (_is_texts(tokens) and isinstance(senses, list) and len(tokens) == len(senses)):
         raise ValueError("expected a list of tokens, and a list of sense keys or null for each")
     tagged: list[TaggedToken] = []

@@ -15,10 +15,10 @@ import torch
 from elmo.common import checks
 from elmo.common.device import CHOICES, choose_device
 from elmo.common.errors import InputError, command_parser, excerpt, exit_status
-from elmo.common.files import parse_json, print_lines
+from elmo.common.files import print_lines
 from elmo.common.progress import Reporter
 from tasks.data.raw_text import fields_of_line
-from tasks.data.text_files import utf8_lines
+from tasks.data.text_files import json_object, parsed_lines, utf8_lines
 from tasks.interface import Scores, Task
 from tasks.running.config import RunConfig
 from tasks.running.saved_model import WEIGHTS_NAME, load_weights
@@ -26,6 +26,7 @@ from tasks.training.trainer import TaskModel, Trainer
 
 LINES_AT_ONCE = 1024  # predictions of a long input appear while the rest is still read
 STANDARD_INPUT = Path("/dev/stdin")
+REMEDY = "python -m tasks.predict --help shows what each task reads"
 
 DESCRIPTION = """\
 Apply the model of a run made with keep_weights=true. INPUT is a file, or standard input if there is none.
@@ -99,8 +100,7 @@ class LoadedModel:
         except InputError:
             raise
         except ValueError as error:
-            remedy = "python -m tasks.predict --help shows what each task reads"
-            raise InputError(f"{where}, line {name}: {error}: {excerpt(item)}. {remedy}") from error
+            raise InputError(f"{where}, line {name}: {error}: {excerpt(item)}. {REMEDY}") from error
         return example
 
     def decode(self, examples: Sequence[Any]) -> list[Any]:
@@ -164,23 +164,16 @@ def predictor(config: RunConfig, model: TaskModel, device: torch.device) -> Load
     return LoadedModel(config, model, device) if type(config.task).fit is Task.fit else None
 
 
-def _parsed(line: str, number: int, where: str) -> Mapping[str, Any]:
-    try:
-        fields = parse_json(line)
-    except ValueError as error:
-        raise InputError(f"{where}, line {number}: expected a JSON object, found {excerpt(line)}: {error}") from error
-    if not isinstance(fields, dict):
-        raise InputError(f"{where}, line {number}: expected a JSON object, found {excerpt(line)}")
-    return fields
-
-
 def _raw(model: LoadedModel, path: Path, as_json: bool) -> Iterator[list[Any]]:
     """The examples of raw input, some lines at a time."""
-    where = "standard input" if path == STANDARD_INPUT else str(path)
-    numbered = enumerate(utf8_lines(path), start=1)
-    while lines := list(islice(numbered, LINES_AT_ONCE)):
-        items = [_parsed(line, number, where) if as_json else line for number, line in lines]
-        yield model.examples(items, where, lines[0][0])
+    where = Path("standard input") if path == STANDARD_INPUT else path
+    items: Iterator[str | dict[str, Any]] = utf8_lines(path)
+    if as_json:
+        items = parsed_lines(utf8_lines(path), where, REMEDY, lambda _, line: json_object(line))
+    first = 1
+    while some := list(islice(items, LINES_AT_ONCE)):
+        yield model.examples(some, str(where), first)
+        first += len(some)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from elmo.common.errors import excerpt
-from elmo.common.files import parse_json
 from elmo.tokeniser import Tokeniser
-from tasks.data.text_files import TREEBANK_ESCAPES, parsed_lines, parsed_rows, utf8_lines
+from tasks.data.text_files import TREEBANK_ESCAPES, json_object, parsed_lines, parsed_rows, utf8_lines
 from tasks.interface import Sentence, Split
 
 LABELS = ("entailment", "neutral", "contradiction")
@@ -46,7 +45,7 @@ def read_pairs(path: Path, reader: PairReader) -> list[PairExample]:
     words = _Words(reader)
 
     def pair(name: str, line: str) -> PairExample | None:
-        return _example(name, _parsed(line), words) if line.strip() else None
+        return _example(name, json_object(line), words) if line.strip() else None
 
     return list(filter(None, parsed_lines(utf8_lines(path), path, "Is this a file of SNLI's format?", pair)))
 
@@ -65,16 +64,6 @@ def read_rows(rows: Sequence[Mapping[str, Any]], split: Split, reader: PairReade
 def raw_pair(name: str, fields: Mapping[str, Any]) -> PairExample:
     """A pair of raw texts without a label: `sentence1`, the premise, and `sentence2`, the hypothesis."""
     return _example(name, {**fields, "gold_label": NO_LABEL}, _Words(PairReader()))
-
-
-def _parsed(line: str) -> Mapping[str, Any]:
-    try:
-        row = parse_json(line)
-    except ValueError as error:
-        raise ValueError(f"expected a JSON object, found no JSON ({error})") from error
-    if not isinstance(row, dict):
-        raise ValueError(f"expected a JSON object, found a {type(row).__name__}")
-    return row
 
 
 def _example(name: str, row: Mapping[str, Any], words: _Words) -> PairExample:

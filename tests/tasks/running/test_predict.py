@@ -133,7 +133,7 @@ def test_a_pipe_is_read_once_and_some_lines_at_a_time(run, tmp_path, capsys, mon
     ("content", "kind", "expected"),
     [
         ("Ada left\n\n", "text", "in, line 2: expected words as text, found ''"),
-        ('{"text": "Ada"}\nAda\n', "json", "in, line 2: expected a JSON object, found 'Ada'"),
+        ('{"text": "Ada"}\nAda\n', "json", "in, line 2: expected a JSON object, found no JSON"),
         ('["Ada"]\n', "json", "in, line 1: expected a JSON object"),
         ('{"tokens": []}\n', "json", "in, line 1: expected a list of words as tokens, found []: {'tokens': []}. "),
         ("Ada left\n", "data", "in, line 1: expected"),
