@@ -63,7 +63,7 @@ class Centred(nn.Module):
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Those of the source: a layer that repeats itself does so without its mean, too."""
+        """Those of the source: a layer with two equal halves has a mean with two equal halves, too."""
         return self.source.widths
 
     def fingerprint(self) -> str:

@@ -39,7 +39,7 @@ class TunedLayers(MixedLayers):
         self.groups = [TunedGroup(own, len(groups) - 1 - i, config.tuning) for i, own in enumerate(groups)]
 
     def locate(self, sentences: Sequence[Sentence]) -> Located:
-        """The sentences themselves: their layers are nowhere yet."""
+        """The sentences alone: `vectors` computes their layers."""
         return Located(list(map(tuple, sentences)), None, None, [], padded_numbers)
 
     def vectors(self, texts: Sequence[LocatedText]) -> Iterator[dict[str, Tensor]]:

@@ -199,7 +199,7 @@ def end_line(overrides: str, ended: Ended) -> str:
 
 
 def runs_in(config: DictConfig) -> list[list[str]] | None:
-    """The runs of a multirun, each as what it overrides, or None where only its sweeper can know."""
+    """The runs of a multirun, each as its overrides; None for a sweeper of another package."""
     sweeper = config.hydra.sweeper
     parser = OverridesParser.create(config_loader=GlobalHydra.instance().config_loader())
     arguments = list(config.hydra.overrides.task)
@@ -213,7 +213,7 @@ def runs_in(config: DictConfig) -> list[list[str]] | None:
 
 
 def configs_of(config: DictConfig, runs: list[list[str]]) -> dict[str, RunConfig | str]:
-    """The runs of a sweep by what they override, or why one cannot be; none where Hydra will say why and start none."""
+    """The runs of a sweep by their overrides, or why one is refused; empty if Hydra will refuse the whole sweep."""
     known: dict[tuple[str, ...], RunConfig | str] = {}  # one for all seeds: composing takes a tenth of a second
     configs: dict[str, RunConfig | str] = {}
     for overrides in runs:
@@ -237,9 +237,9 @@ def configs_of(config: DictConfig, runs: list[list[str]]) -> dict[str, RunConfig
 
 
 def manifest_of(config: DictConfig, configs: Mapping[str, RunConfig | str]) -> Manifest:
-    """The names of a sweep's runs, for those who ask where it stands."""
+    """The names of a sweep's runs, for `python -m results.status`."""
     identities = [identity_of(found) for found in configs.values() if isinstance(found, RunConfig)]
-    # The same runs are the same sweep, whichever other keys say where they take place.
+    # Equal runs are the same sweep, also with another folder, device or launcher.
     digest = hashlib.sha256("\n".join(identity.title for identity in identities).encode()).hexdigest()[:8]
     return Manifest(
         name=sweep_name(config.hydra.runtime.choices.get("experiment") or f"sweep-{digest}"),
@@ -257,7 +257,7 @@ def _config_dir(config: DictConfig) -> list[str]:
 
 
 def nothing_left(configs: Mapping[str, RunConfig | str]) -> bool:
-    """Whether every run is done and tidied up; one whose record is of another kind will say more of it itself."""
+    """Whether every run is done and has left neither checkpoint nor lock; a run with an unusable record reports it."""
     runs = [found for found in configs.values() if isinstance(found, RunConfig)]
     if len(runs) < len(configs) or not all(record_path(run.runs_dir, identity_of(run)).exists() for run in runs):
         return False

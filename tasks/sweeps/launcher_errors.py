@@ -10,7 +10,7 @@ from concurrent.futures.process import BrokenProcessPool
 LAUNCHER_EXTRAS = {"joblib": "joblib", "submitit_local": "slurm", "submitit_slurm": "slurm", "ray": "ray"}
 CONTINUE = "Runs that have ended have their records; the same command continues with the others"
 
-# conf/hydra/launcher/ray.yaml has the name of the plugin's own choice, in front of which it stands on purpose.
+# conf/hydra/launcher/ray.yaml replaces the plugin's config of the same name, and Hydra warns about that.
 warnings.filterwarnings("ignore", message=r"\s*'hydra/launcher/ray' is validated against ConfigStore schema")
 
 
@@ -47,7 +47,7 @@ def explain_stop(launcher: str) -> str:
     """What Ctrl-C has stopped, by the class of the launcher, and what to do next."""
     if launcher.endswith(".SlurmLauncher"):
         return (
-            "stopped waiting; runs in SLURM's queue take place all the same. python -m results.status shows them, "
+            "stopped waiting; SLURM still runs what is in its queue. python -m results.status shows them, "
             "scancel ends them, and the same command does what is then left"
         )
     return "stopped; the same command continues from here"
