@@ -112,6 +112,11 @@ class Head(nn.Module, ABC):
         """One prediction per example."""
 
 
+@dataclass
+class PlainReader:
+    """Of a task whose files all have one form: there is nothing to set."""
+
+
 class HasId(Protocol):
     """An example: any object with a name of its own, for error messages."""
 
@@ -138,7 +143,8 @@ class Task(ABC, Generic[Example, Settings]):
         length_edges: where tables begin a new kind of examples by their number of tokens.
         recipe: raise it when a change of code alters scores under an equal config; it is part of the fingerprint.
         settings_type: a dataclass of the head's settings, checked against the task's YAML.
-        reader_type: a dataclass of the differences between files of this task, checked against the data's YAML.
+        reader_type: a dataclass of the differences between files of this task, checked against the data's YAML; by
+            default there are none.
         columns: the columns that `from_rows` needs; the YAML of a dataset maps the hub's column names to these.
         raw_fields: the texts of an example that is not from a file, such as premise and hypothesis: the keys that
             `from_raw` needs. Empty if the task predicts files of its format only.
@@ -153,7 +159,7 @@ class Task(ABC, Generic[Example, Settings]):
     length_edges: ClassVar[tuple[int, ...]] = (10, 20, 30)
     recipe: ClassVar[int]
     settings_type: ClassVar[type]
-    reader_type: ClassVar[type]
+    reader_type: ClassVar[type] = PlainReader
     columns: ClassVar[tuple[str, ...]] = ()
     raw_fields: ClassVar[tuple[str, ...]] = ()
     places: ClassVar[tuple[str, ...]] = ("input", "output")

@@ -16,7 +16,7 @@ from elmo.common import checks
 from elmo.common.errors import InputError
 from results.records.metric import Metric, Ratio
 from tasks.data.raw_text import span_fields
-from tasks.interface import Batch, FeatureBatch, Head, Scores, Sentence, Split, Task
+from tasks.interface import Batch, FeatureBatch, Head, PlainReader, Scores, Sentence, Split, Task
 from tasks.probes.wsd_data import PARTS_OF_SPEECH, WORDNET, SenseSentence, entry_of, read_first_senses, read_sentences
 from tasks.training.trainer import FitState, TaskModel, Trainer
 
@@ -64,11 +64,6 @@ class WsdSettings:
 
     def __post_init__(self) -> None:
         checks.one_of(ANSWERS, "task.answer", self.answer)
-
-
-@dataclass
-class SenseFiles:
-    """Files of senses say by their names what they are; nothing is left to set."""
 
 
 class SenseMemory(Head):
@@ -138,10 +133,9 @@ class WsdProbe(Task[SenseSentence, WsdSettings]):
     metrics = METRICS
     recipe = 1
     settings_type = WsdSettings
-    reader_type = SenseFiles
     places = ("input",)
 
-    def __init__(self, settings: WsdSettings, reader: SenseFiles) -> None:
+    def __init__(self, settings: WsdSettings, reader: PlainReader) -> None:
         super().__init__(settings, reader)
         self.first_senses: Mapping[str, str] = {}  # of WordNet, if its file is among those of training
         self.lexicon: Mapping[str, Sequence[str]] = {}  # the senses of each entry in training, the most frequent first

@@ -19,11 +19,6 @@ MARKED = re.compile(r"\*([^\s*]+)\*")  # the predicate in raw text
 INVISIBLE = "\u200b"  # the tokeniser drops it
 
 
-@dataclass
-class FrameReader:
-    """Differences between files: none."""
-
-
 @dataclass(frozen=True)
 class SrlExample:
     """A predicate and its arguments; or a sentence without predicates, which is trained on and never scored.

@@ -16,7 +16,7 @@ from results.records.metric import Grouping
 from tasks.data.raw_text import span_fields, tag_columns
 from tasks.data.tag_schemes import iob2, spans_of
 from tasks.interface import Head, Scores, Sentence, Split, Task
-from tasks.srl.data import FrameReader, SrlExample, raw_predicate, read_frames
+from tasks.srl.data import SrlExample, raw_predicate, read_frames
 from tasks.srl.head import DeepSrl, SrlSettings
 from tasks.srl.scoring import KINDS, OTHER, SRL_METRICS, counted_arguments, kind_of, srl_scores
 
@@ -31,7 +31,6 @@ class Srl(Task[SrlExample, SrlSettings]):
     metrics = SRL_METRICS
     recipe = 1
     settings_type = SrlSettings
-    reader_type = FrameReader
     raw_fields = ("text",)
 
     tags: list[str]

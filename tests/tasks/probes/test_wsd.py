@@ -11,8 +11,8 @@ from elmo.common.errors import InputError
 from results.records.example_scores import read_examples, read_predictions
 from results.records.identity import EXAMPLES_NAME, PREDICTIONS_NAME
 from results.records.record import read_record
-from tasks.interface import FeatureBatch
-from tasks.probes.wsd import SenseFiles, WsdProbe, WsdSettings
+from tasks.interface import FeatureBatch, PlainReader
+from tasks.probes.wsd import WsdProbe, WsdSettings
 from tasks.probes.wsd_data import SenseInstance, SenseSentence
 from tests.tasks.making import DRAWN_WORDS
 
@@ -29,7 +29,7 @@ def sentence(name, words, *instances, source="semcor"):
 
 
 def probe(answer="nearest"):
-    return WsdProbe(WsdSettings(answer), SenseFiles())
+    return WsdProbe(WsdSettings(answer), PlainReader())
 
 
 def features_of(examples, vectors):

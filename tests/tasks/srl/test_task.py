@@ -4,7 +4,8 @@ import pytest
 
 from elmo.common.errors import InputError
 from tasks.data.tag_schemes import Span
-from tasks.srl.data import FrameReader, SrlExample, read_frames
+from tasks.interface import PlainReader
+from tasks.srl.data import SrlExample, read_frames
 from tasks.srl.head import SrlSettings
 from tasks.srl.task import Srl
 
@@ -33,14 +34,14 @@ def examples(tmp_path):
 
 @pytest.fixture
 def task(examples):
-    task = Srl(SrlSettings(), FrameReader())
+    task = Srl(SrlSettings(), PlainReader())
     task.learn_labels(examples)
     return task
 
 
 def test_training_files_without_predicates(examples):
     with pytest.raises(InputError, match=r"expected predicates with roles in the training files, found none in 1 sent"):
-        Srl(SrlSettings(), FrameReader()).learn_labels([examples[2]])
+        Srl(SrlSettings(), PlainReader()).learn_labels([examples[2]])
 
 
 def test_one_example_for_each_predicate(examples):
@@ -80,7 +81,7 @@ def test_labels_come_from_training_alone(task, examples):
     assert task.learned_labels() == ["ARG0", "ARG1", "V"]
     row = task.targets([singing])["tags"].tolist()[0]
     assert [task.tags[number] for number in row] == ["B-ARG0", "O", "O", "B-V"]
-    saved = Srl(SrlSettings(), FrameReader())
+    saved = Srl(SrlSettings(), PlainReader())
     saved.use_labels(task.learned_labels())
     assert saved.tags == task.tags
 
