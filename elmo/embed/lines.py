@@ -32,10 +32,15 @@ class InputLine:
 
 def read_lines(path: Path) -> Iterator[InputLine]:
     """The lines of a UTF-8 text file, split at whitespace; empty lines are kept."""
+    return (InputLine(number, text.split()) for number, text in enumerate(_texts(path)))
+
+
+def _texts(path: Path) -> Iterator[str]:
+    """The lines of a UTF-8 text file."""
     try:
         with path.open("rb") as file:
             for number, line in enumerate(file):
-                yield InputLine(number, line.decode("utf-8-sig" if number == 0 else "utf-8").split())
+                yield line.decode("utf-8-sig" if number == 0 else "utf-8")
     except UnicodeDecodeError as error:
         raise not_utf8(f"{path}, line {number + 1}", error) from error
     except OSError as error:
@@ -52,11 +57,6 @@ def read_text(path: Path, tokenise: Tokenise = "whitespace", column: str | None 
     for number, text in enumerate(texts):
         sentences = [sentence for line in text.split("\n") for sentence in tokeniser.paragraph(line)]
         yield InputLine(number, list(chain.from_iterable(sentences)), sentences)
-
-
-def _texts(path: Path) -> Iterator[str]:
-    """The lines of a text file as they are; `read_lines` splits them only to report what cannot be decoded."""
-    return (" ".join(line.words) for line in read_lines(path))
 
 
 def batches_in_order(lines: Iterable[InputLine], size: int) -> Iterator[list[InputLine]]:
