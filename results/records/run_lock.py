@@ -41,6 +41,7 @@ HEARTBEAT = 10.0  # seconds between two writes
 SILENCE = 60.0  # seconds without a heartbeat after which an owner on another machine may be dead
 _WATCHED = 3  # heartbeats; how long a silent lock is watched before it is taken over
 _DOOMED = 15.0  # seconds to wait for a process to end after its launcher has ended
+_SETTLING = 5.0  # seconds to wait until a claim to a dead lock has become the lock or is withdrawn
 LONGEST_TITLE = 200
 _SIZE = 2048  # bytes of a lock file: constant, so that it can be rewritten in place
 _NO_HARD_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
@@ -176,6 +177,7 @@ def take(folder: Path, title: str = "", launcher: Process | None = None, heartbe
         OSError: The folder cannot be written to.
     """
     path = folder / LOCK_NAME
+    settled = time.monotonic() + _SETTLING
     while True:
         holder = _end_of_chain(path)
         with _new(folder, title, launcher) as (mine, draft):
@@ -185,7 +187,10 @@ def take(folder: Path, title: str = "", launcher: Process | None = None, heartbe
                 continue
             at, owner = holder
             if not _dead(at, owner, draft, heartbeat):
-                return owner
+                if at == path or time.monotonic() > settled:
+                    return owner
+                time.sleep(0.01)
+                continue
             claim = _successor(path, owner)
             if not _create(draft, claim):
                 continue  # another process was faster

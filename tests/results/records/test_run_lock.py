@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -297,3 +298,21 @@ class TestRaces:
         claim = Path(f"{tmp_path / LOCK_NAME}.{dead['token']}")
         claim.write_text(json.dumps({**dead, "token": "second"}))
         self.assert_one_wins(tmp_path, processes)
+
+    def test_a_claim_that_is_withdrawn_is_not_the_owner(self, tmp_path, processes):
+        """A process claims the lock of a killed one, finds that another was faster, and withdraws."""
+        kill(processes(HOLD, tmp_path))
+        lock = tmp_path / LOCK_NAME
+        dead = read_lock(lock)
+        claim = lock.with_name(f"{LOCK_NAME}.{dead.token}")
+        here = Process.of(os.getpid())
+        claim.write_bytes(run_lock._text(replace(dead, token="withdrawn", process=here)))
+
+        faster = tmp_path / "faster"
+        faster.write_bytes(run_lock._text(replace(dead, token="faster", process=here)))
+        timer = threading.Timer(0.3, faster.replace, [lock])
+        timer.start()
+        try:
+            assert take(tmp_path).token == "faster"
+        finally:
+            timer.join()
