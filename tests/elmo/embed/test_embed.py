@@ -218,6 +218,7 @@ def test_options_of_another_bilm(failing, source, tmp_path):
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
+        ("none/out.hdf5", "its folder does not exist"),
         ("folder", "it is a folder"),
         ("in.txt/out.hdf5", "cannot write there"),
         ("n" * 300, "File name too long"),
@@ -229,10 +230,6 @@ def test_output_that_cannot_be_written(failing, source, tmp_path, name, reason):
     message = failing(source, tmp_path / name)
     assert str(tmp_path / name) in message
     assert reason in message
-
-
-def test_output_in_a_folder_that_does_not_exist(failing, source, tmp_path):
-    assert f"{tmp_path / 'none'}: No such folder. Check the path" in failing(source, tmp_path / "none" / "out.hdf5")
 
 
 def test_output_is_the_current_folder(failing, source, tmp_path, monkeypatch):
