@@ -36,8 +36,10 @@ def readme_table(summary: Summary) -> str:
     headers = ["task", *_titles(panels, arms), GAIN_HEADERS[0], "paper"]
     lines = []
     for panel in panels:
-        scores = [_score(panel.row.group(arm, panel.label)) for arm in arms]
-        lines.append([_name(panel), *scores, _gain(panel), _paper(panel.row)])
+        name = ", ".join(filter(None, [panel.task, panel.metric_title(), panel.settings]))
+        numbers = [_score(panel.row.group(arm, panel.label)) for arm in arms] + [_gain(panel), _paper(panel.row)]
+        # Spaces that do not break, so that narrow pages keep a score or an interval on one line.
+        lines.append([name, *(cell.replace(" ", "\u00a0").replace(",\u00a0", ", ") for cell in numbers)])
     few = any(interval and interval.few_seeds for interval in (panel.row.interval(panel.label) for panel in panels))
     mark = f"; {MARK} fewer than {FEW_SEEDS} seeds in an arm" if few else ""
     how = "[how they are computed](results/reading.md#intervals)"
