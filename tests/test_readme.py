@@ -7,24 +7,37 @@ import pytest
 import torch
 
 import elmo
+from tasks.run import run
+from tasks.running.config import typed_config
 
 README = Path(__file__).parents[1] / "README.md"
-SNIPPETS = re.findall(r"^```python\n(.*?)^```$", README.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+MODEL, VECTORS = re.findall(r"^```python\n(.*?)^```$", README.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+RUN = "results/runs/mini/ner/elmo/seed-1"
 
 
-@pytest.mark.parametrize("snippet", SNIPPETS)
-def test_a_snippet_gives_the_same_every_time(snippet):
+@pytest.mark.integration
+def test_the_model_of_a_run_finds_entities(tmp_path, capsys):
+    """With a run of a few sentences in place of a whole one: it finds what it finds, in the words of the sentence."""
+    settings = ["task=ner", "features=elmo", "data=mini", "keep_weights=true", "limit=60", "trainer.epochs=4"]
+    ended = run(typed_config([*settings, f"runs_dir={tmp_path}", f"store.path={tmp_path / 'store'}"]))
+    assert RUN in MODEL
+    found = {}
+    exec(MODEL.replace(RUN, str(ended.folder)), found)
+    words = found["found"]["tokens"]
+    assert words == ["Ada", "Lind", "lives", "in", "Oslo", "."]
+    assert all(entity["text"] in " ".join(words) for entity in found["found"]["entities"])
+    assert capsys.readouterr().out.endswith(f"{found['found']['entities']}\n")
+
+
+def test_the_vectors_are_the_same_every_time():
     first, second = {}, {}
-    exec(snippet, first)
-    exec(snippet, second)
-    tensors = [name for name, value in first.items() if isinstance(value, torch.Tensor)]
-    assert tensors
-    for name in tensors:
-        assert torch.equal(first[name], second[name])
+    exec(VECTORS, first)
+    exec(VECTORS, second)
+    assert torch.equal(first["vectors"], second["vectors"])
 
 
 def test_the_vectors_are_the_average_of_the_layers_in_the_shape_of_the_comment():
-    snippet, found = SNIPPETS[0], {}
+    snippet, found = VECTORS, {}
     exec(snippet, found)
     shape = re.search(r"^vectors = .*# \((\d+), (\d+), (\d+)\)$", snippet, re.MULTILINE)
     assert found["vectors"].shape == tuple(map(int, shape.groups()))
