@@ -123,7 +123,7 @@ def test_what_is_made_from_them_is_written_and_then_up_to_date(runs, root, capsy
     # one run of the paper's with our deviation: 12.706 * 1.414 * sqrt(3 / 2)
     assert "| -0.40 open (-22.41 to +21.61) |" in page
     assert "| in 50.5 to 52.0 |" in page
-    readme = (root / "README.md").read_text()
+    readme = (root / "README.md").read_text().replace("\u00a0", " ")
     assert "61.50 ± 2.12 (2)" in readme
     assert "old" not in readme
     assert readme.startswith("# Top\n\n<!-- table1 -->\n\n| ")
