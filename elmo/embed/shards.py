@@ -23,6 +23,7 @@ from elmo.common.errors import InputError
 from elmo.common.files import expanded, read_own_json, sha256_of, write_json
 from elmo.common.processes import alone
 from elmo.common.progress import Meter
+from elmo.common.threads import torch_threads
 from elmo.embed.one_file import EmbedSettings, embed_file
 from elmo.embed.output import PARQUET
 
@@ -136,7 +137,7 @@ class ShardWriter:
                 f"{file.path}: {deaths} workers died while they embedded it, perhaps for want of memory; Ray's logs "
                 "say why. Split the file, or name another folder and a smaller --batch-size"
             )
-        with _threads(job.threads):
+        with torch_threads(job.threads):
             return embed_file(self._bilm, file.path, shard, job.settings, name=file.name, quiet=True)
 
     @cached_property
@@ -161,17 +162,6 @@ def arithmetic(device: str) -> str:
     """What decides the last bits of layers, next to the kind of device: the version of torch, and C on a CPU."""
     kernels = "" if device == "cuda" else " and compiled C" if compiled() is not None else " alone"
     return f"torch {torch.__version__}{kernels}"
-
-
-@contextmanager
-def _threads(count: int) -> Iterator[None]:
-    """Sets the number of torch's threads in the block."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def find_inputs(patterns: Sequence[str]) -> list[InputFile]:

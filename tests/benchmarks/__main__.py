@@ -13,9 +13,10 @@ from functools import partial
 import torch
 
 from elmo.common.errors import InputError
+from elmo.common.threads import torch_threads
 from tests.benchmarks import STARTED, bilm, embed, epochs, heads, representations, store
 from tests.benchmarks.measuring.rows import Measurement, show
-from tests.benchmarks.measuring.timing import show_status, single_precision, threads
+from tests.benchmarks.measuring.timing import show_status, single_precision
 
 PARTS = ("bilm", "store", "crf", "recurrence", "epochs", "products", "embed", "representations")
 QUICK = PARTS[:5]
@@ -98,7 +99,7 @@ def main(given: Sequence[str] | None = None) -> int:
     for part, measure in jobs(options):
         alone = part in AS_IN_A_RUN
         try:
-            with threads(1 if alone else torch.get_num_threads()), nullcontext() if alone else single_precision():
+            with torch_threads(1 if alone else torch.get_num_threads()), nullcontext() if alone else single_precision():
                 rows.extend(measure())
         except InputError as error:  # a missing file must not lose the other results
             failures.append(f"{part}: {error}")

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from torchcrf import CRF
 
+from elmo.common.threads import torch_threads
 from tasks.features.characters import CharacterCnn, CharactersConfig
 from tasks.modules.crf import ConstrainedCrf
 from tasks.modules.highway_lstm import AlternatingHighwayLstm
@@ -23,7 +24,7 @@ from tasks.modules.layers import BiRnn, product
 from tasks.modules.recurrence import Packing, loops_for
 from tests.benchmarks.measuring import rows as table
 from tests.benchmarks.measuring.rows import Measurement
-from tests.benchmarks.measuring.timing import in_turn, second, single_precision, threads
+from tests.benchmarks.measuring.timing import in_turn, second, single_precision
 
 ROUNDS, BUDGET = 2, 0.6  # rounds at least, and seconds, for each row; a full run takes five times the seconds
 TOLERANCE = 1e-4
@@ -228,7 +229,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.heads", description=__doc__)
     parser.add_argument("--device", type=torch.device, default=torch.device("cpu"), help="cpu (default) or cuda")
     device, started = parser.parse_args().device, time.perf_counter()
-    with threads(1):
+    with torch_threads(1):
         found = [row for part in (recurrence_rows, product_rows, crf_rows) for row in part(device, full=True)]
         table.show(found, device, time.perf_counter() - started)
 

@@ -17,13 +17,14 @@ from pathlib import Path
 import torch
 
 from elmo import Bilm, load_bilm
+from elmo.common.threads import torch_threads
 from elmo.store.cached_layers import CachedLayers
 from elmo.store.opening import open_shelf
 from elmo.store.shelf import Shelf, ShelfDescription, disk_bytes
 from tests.benchmarks import bilm, epochs, text
 from tests.benchmarks.measuring import anchor
 from tests.benchmarks.measuring.rows import Measurement, show
-from tests.benchmarks.measuring.timing import in_turn, processor, show_status, single_precision, threads
+from tests.benchmarks.measuring.timing import in_turn, processor, show_status, single_precision
 
 BATCH = 32  # sentences that are read at once
 AGAIN = "the biLM, computed again"
@@ -141,7 +142,7 @@ def main() -> None:
     options = parser.parse_args()
     started = time.perf_counter()
     tasks = [tuple(pair.split("=", 1)) for pair in options.tasks]
-    with threads(1):
+    with torch_threads(1):
         with single_precision():
             found = list(rows(options.device, full=True))
         found += epochs.rows(tasks, options.limit, options.device, rounds=2, without_store=True)

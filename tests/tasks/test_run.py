@@ -6,15 +6,12 @@ import re
 import shlex
 import signal
 import time
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
-import conf
-import tasks.run
 from elmo import random_bilm, save_bilm
 from results.breakdown.group_files import groups_path, read_groups
 from results.records.example_scores import read_predictions
@@ -384,18 +381,3 @@ def test_the_data_folder_may_come_from_the_environment(place, command, tmp_path,
     monkeypatch.setenv("ELMO_DATA", str(place.data))
     given = [argument for argument in arguments(place, tmp_path, "trainer.epochs=1") if "data_dir" not in argument]
     assert command(*given)[0] == 0
-
-
-@pytest.mark.parametrize("flag", ["--help", "-h"])
-def test_help(command, flag):
-    code, out, _ = command(flag)
-    assert code == 0
-    tasks_there, experiments_there = (
-        sorted(path.stem for path in Path(conf.__file__).parent.glob(f"{group}/*.yaml"))
-        for group in ("task", "experiment")
-    )
-    expected = tasks.run.HELP.strip().replace("{tasks}", "|".join(tasks_there))
-    assert out.split() == expected.replace("{experiments}", ", ".join(experiments_there)).split()
-    assert max(map(len, out.splitlines())) <= 120
-    for word in ("task=ner", "features=", "data=", "seed=", "limit=", "device=", "threads=", "runs_dir=", "data_dir="):
-        assert word in out

@@ -79,17 +79,6 @@ def show_status(text: str) -> None:
 
 
 @contextmanager
-def threads(count: int) -> Iterator[None]:
-    """In the block, torch has this number of threads."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-@contextmanager
 def single_precision() -> Iterator[None]:
     """In the block, a GPU does not use TF32, which is the default for recurrences and convolutions."""
     before = torch.backends.cudnn.allow_tf32

@@ -4,7 +4,6 @@ import hashlib
 import sys
 
 import pytest
-from omegaconf import OmegaConf
 
 from elmo.common.errors import InputError
 from tasks.data.datasets import DataConfig, DataSource, HubConfig
@@ -386,17 +385,3 @@ def test_official_files_have_the_published_counts(official, data, split):
     assert chosen.task.notes(loaded.examples)["scheme"] == SCHEMES[data]
     if split == "test":
         assert chosen.task.score(loaded.examples, chosen.task.gold(loaded.examples)).values["f1"] == 100
-
-
-class TestChoice:
-    def test_a_dataset_for_another_task_is_refused(self):
-        tree = compose_config(["task=ner", "data=wnut17"])
-        OmegaConf.update(tree, "data.task", "squad")
-        with pytest.raises(InputError, match="data=wnut17 is for task=squad, found task=ner"):
-            run_config(tree)
-
-    def test_a_dataset_that_the_task_does_not_have(self):
-        tree = compose_config(["task=ner", "data=mini"])
-        OmegaConf.update(tree, "data.name", "huge")
-        with pytest.raises(InputError, match="data=huge: this task has no such dataset, only mini, paper"):
-            run_config(tree)

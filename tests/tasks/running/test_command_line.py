@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 from hydra._internal.utils import get_args
 
+import conf
+import tasks.run
 from tasks.groups import main as groups
 from tasks.run import _settings_first
 from tasks.running.export_text import main as export_text
@@ -43,3 +45,18 @@ def test_tasks_groups_reads_the_configs_of_a_folder(place, tmp_path, capsys):
 def test_a_folder_that_is_not_there_is_named(command, tmp_path, capsys):
     assert command(["--config-dir", str(tmp_path / "no"), "data=mine"]) == 1
     assert f"--config-dir {tmp_path / 'no'}: expected a folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("flag", ["--help", "-h"])
+def test_help(command, flag):
+    code, out, _ = command(flag)
+    assert code == 0
+    tasks_there, experiments_there = (
+        sorted(path.stem for path in Path(conf.__file__).parent.glob(f"{group}/*.yaml"))
+        for group in ("task", "experiment")
+    )
+    expected = tasks.run.HELP.strip().replace("{tasks}", "|".join(tasks_there))
+    assert out.split() == expected.replace("{experiments}", ", ".join(experiments_there)).split()
+    assert max(map(len, out.splitlines())) <= 120
+    for word in ("task=ner", "features=", "data=", "seed=", "limit=", "device=", "threads=", "runs_dir=", "data_dir="):
+        assert word in out

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from omegaconf import OmegaConf
 
 import conf
 from elmo.common.errors import InputError
@@ -373,3 +374,17 @@ def test_a_name_that_differs_from_the_file_name(tmp_path):
     tree.features.name = "glov"
     with pytest.raises(InputError, match="features/glov: no such config"):
         run_config(tree)
+
+
+class TestChoiceOfData:
+    def test_a_dataset_for_another_task_is_refused(self):
+        tree = compose_config(["task=ner", "data=wnut17"])
+        OmegaConf.update(tree, "data.task", "squad")
+        with pytest.raises(InputError, match="data=wnut17 is for task=squad, found task=ner"):
+            run_config(tree)
+
+    def test_a_dataset_that_the_task_does_not_have(self):
+        tree = compose_config(["task=ner", "data=mini"])
+        OmegaConf.update(tree, "data.name", "huge")
+        with pytest.raises(InputError, match="data=huge: this task has no such dataset, only mini, paper"):
+            run_config(tree)
