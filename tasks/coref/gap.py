@@ -21,6 +21,7 @@ from tasks.coref.spans import Chains, Span
 from tasks.data.offset_tokens import OffsetTokeniser
 from tasks.data.text_files import utf8_lines
 from tasks.running.predict import load_model
+from tasks.running.schema import add_config_dir
 
 COLUMNS = ("ID", "Text", "Pronoun", "Pronoun-offset", "A", "A-offset", "A-coref", "B", "B-offset", "B-coref", "URL")
 MASCULINE = ("he", "him", "his")
@@ -163,9 +164,11 @@ def _scores(pairs: Sequence[tuple[bool, bool]]) -> GapScores:
     return GapScores(precision, recall, f1)
 
 
-def judge(examples: Sequence[GapExample], run: Path, device: str) -> list[tuple[bool, bool]]:
+def judge(
+    examples: Sequence[GapExample], run: Path, device: str, config_dir: Path | None = None
+) -> list[tuple[bool, bool]]:
     """The judgements of a run's saved model."""
-    predicted = load_model(run, device, task="coref").decode([example.document for example in examples])
+    predicted = load_model(run, device, "coref", config_dir).decode([example.document for example in examples])
     return [judged(example, chains) for example, chains in zip(examples, predicted, strict=True)]
 
 
@@ -179,13 +182,14 @@ def main(given: Sequence[str] | None = None) -> int:
         "file", metavar="FILE", type=Path, help="GAP's texts: gap-development.tsv, gap-validation.tsv or gap-test.tsv"
     )
     parser.add_argument("--device", choices=CHOICES, default="auto", help="default: a GPU where there is one")
+    add_config_dir(parser)
     options = parser.parse_args(given)
     return exit_status("tasks.coref.gap", lambda: _print_scores(options))
 
 
 def _print_scores(options: argparse.Namespace) -> None:
     examples = read_gap(options.file)
-    scores, bias = gap_scores(examples, judge(examples, options.run, options.device))
+    scores, bias = gap_scores(examples, judge(examples, options.run, options.device, options.config_dir))
     print(f"{len(examples):,} texts of {options.file}")
     print(f"{'':10} precision  recall      F1")
     for name, own in scores.items():

@@ -158,6 +158,17 @@ def task_named(name: str) -> type[Task[Any, Any]]:
     return found
 
 
+def known_sources(config_dir: Path | None) -> set[str]:
+    """The classes of sources that the YAML files of conf/features, and of a user's folder, name."""
+    folders = [files(CONF).joinpath("features"), *([config_dir / "features"] if config_dir is not None else [])]
+    if not all(folder.is_dir() for folder in folders):
+        raise InputError(f"--config-dir {config_dir}: expected a folder `features` in it, found none. Check the path")
+    named = [file for folder in folders for file in folder.iterdir() if file.name.endswith(".yaml")]
+    trees = [OmegaConf.create(file.read_text("utf-8")) for file in named]
+    parts = [part for tree in trees for part in (tree.get("frozen") or {}).values()]
+    return {str(OmegaConf.select(part, "source._target_")) for part in parts}
+
+
 def _parsed(tree: DictConfig, task_class: type[Task[Any, Any]]) -> RunConfig:
     """Checks the tree and builds the run, without its variant and own settings."""
     name = task_class.name

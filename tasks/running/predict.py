@@ -22,6 +22,7 @@ from tasks.data.text_files import json_object, parsed_lines, utf8_lines
 from tasks.interface import Scores, Task
 from tasks.running.config import RunConfig
 from tasks.running.saved_model import WEIGHTS_NAME, load_weights
+from tasks.running.schema import add_config_dir
 from tasks.training.trainer import TaskModel, Trainer
 
 LINES_AT_ONCE = 1024  # predictions of a long input appear while the rest is still read
@@ -138,18 +139,21 @@ def _has_words(texts: Sequence[Sequence[str]]) -> bool:
     return bool(texts) and all(texts)
 
 
-def load_model(run: str | Path, device: str = "auto", task: str | None = None) -> LoadedModel:
+def load_model(
+    run: str | Path, device: str = "auto", task: str | None = None, config_dir: str | Path | None = None
+) -> LoadedModel:
     """The trained model of a run.
 
     Args:
         run: the folder of a run made with keep_weights=true.
         device: auto, cpu or cuda.
         task: the name of the expected task, if it matters.
+        config_dir: the folder of configs, trusted like code, whose YAML names the run's own kind of frozen layers.
 
     Raises:
         InputError: there is no model, it cannot be used here, or it is of another task.
     """
-    config, model = load_weights(Path(run) / WEIGHTS_NAME, task)
+    config, model = load_weights(Path(run) / WEIGHTS_NAME, task, None if config_dir is None else Path(config_dir))
     loaded = predictor(config, model, choose_device(device))
     if loaded is None:
         raise InputError(
@@ -185,6 +189,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--score", action="store_true", help="print the scores of labelled data on standard error")
     parser.add_argument("--device", choices=CHOICES, default="auto", help="default: a GPU where there is one")
     parser.add_argument("--threads", metavar="N", type=int, default=1, help="CPU threads; default: 1, as in runs")
+    add_config_dir(parser)
     return parser
 
 
@@ -198,7 +203,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     def work() -> None:
         checks.count(checks.MOST_THREADS, "--threads", options.threads)
         torch.set_num_threads(options.threads)
-        model = load_model(options.run, options.device)
+        model = load_model(options.run, options.device, config_dir=options.config_dir)
         source = options.source or STANDARD_INPUT
         data = options.input == "data"
         batches: Iterable[list[Any]] = (

@@ -10,7 +10,7 @@ from typing import Any
 from elmo.common.errors import InputError
 from elmo.common.tensor_files import naming, read_tensors, write_tensors
 from tasks.features.token_features import TokenFeatures, features_fingerprint
-from tasks.running.config import BY_NAME_OR_PATH, RunConfig, is_name, recorded_config, task_named
+from tasks.running.config import BY_NAME_OR_PATH, RunConfig, is_name, known_sources, recorded_config, task_named
 from tasks.training.trainer import TaskModel
 
 WEIGHTS_NAME = "weights.pt"  # next to a run's record
@@ -26,13 +26,18 @@ def save_weights(path: Path, model: TaskModel, config: RunConfig) -> None:
     """
     features = model.features.config
     given = {part: getattr(getattr(features, part), key, None) for part, key in BY_NAME_OR_PATH}
+    paths = {part: it for part, it in given.items() if it and not is_name(part, it)}
+    paths |= {
+        f"frozen.{name}.{key}": value
+        for name, part in features.frozen.items()
+        for key, value in part.source.items()
+        if value and isinstance(value, str) and Path(value).expanduser().exists()
+    }
     settings = {key: value for key, value in config.resolved["task"].items() if key != "_target_"}
     saved = {
         "task": config.task.name,
         "config": {**config.resolved, "task": settings},
-        "paths": {
-            part: str(Path(it).expanduser().absolute()) for part, it in given.items() if it and not is_name(part, it)
-        },
+        "paths": {part: str(Path(it).expanduser().absolute()) for part, it in paths.items()},
         "features": features_fingerprint(features),
         "words": list(model.features.training_words),
         "labels": config.task.learned_labels(),
@@ -41,14 +46,16 @@ def save_weights(path: Path, model: TaskModel, config: RunConfig) -> None:
     write_tensors(path, saved)
 
 
-def load_weights(path: Path, task: str | None = None) -> tuple[RunConfig, TaskModel]:
+def load_weights(path: Path, task: str | None = None, config_dir: Path | None = None) -> tuple[RunConfig, TaskModel]:
     """Loads a run and its model.
 
-    The file may be untrusted: nothing in it is executed, and the task's class is found by its name.
+    The file may be untrusted: nothing in it is executed, the task's class is found by its name, and the class of a
+    source must be one that a YAML of conf/features or of `config_dir` names.
 
     Args:
         path: the file.
         task: the name of the expected task, if it matters; a model of another task is then an error.
+        config_dir: a folder of further configs, trusted like code.
     """
     if not path.is_file():
         raise InputError(f"{path}: no such file. Weights are kept by a run with keep_weights=true")
@@ -65,14 +72,19 @@ def load_weights(path: Path, task: str | None = None) -> tuple[RunConfig, TaskMo
     for part, key in BY_NAME_OR_PATH:
         settings, given = getattr(config.features, part), saved["paths"].get(part)
         if settings is not None and given is not None:
-            setattr(settings, key, str(given))
-            if not Path(str(given)).exists():
-                raise InputError(f"{path}: the model was trained with {given}, which no longer exists. Put it back")
-    if config.features.frozen:
-        raise InputError(
-            f"{path}: expected features of the suite's own parts, found features.frozen. A file may not choose what is "
-            "imported, so models with it cannot be loaded"
-        )
+            setattr(settings, key, _existing(path, given))
+    known = known_sources(config_dir) if config.features.frozen else set()
+    for name, frozen in config.features.frozen.items():
+        target = frozen.source["_target_"]
+        if target not in known:
+            raise InputError(
+                f"{path}: features.frozen.{name}: expected a source that a YAML in conf/features names, found {target}."
+                " A file may not choose what is imported. If you trust it, give --config-dir DIR, config_dir in Python,"
+                " with a YAML in DIR/features that names it"
+            )
+        for key in frozen.source:
+            if (given := saved["paths"].get(f"frozen.{name}.{key}")) is not None:
+                frozen.source[key] = _existing(path, given)
     here = features_fingerprint(config.features)
     changed = [str(name) for name, value in saved["features"].items() if value != here.get(name)]
     if changed:
@@ -83,6 +95,13 @@ def load_weights(path: Path, task: str | None = None) -> tuple[RunConfig, TaskMo
     with naming(path, remedy):
         model.restore(saved["trained"])
     return config, model
+
+
+def _existing(path: Path, given: object) -> str:
+    """A path that the model's file names."""
+    if not Path(str(given)).exists():
+        raise InputError(f"{path}: the model was trained with {given}, which no longer exists. Put it back")
+    return str(given)
 
 
 def _task_of_target(config: Mapping[str, Any]) -> str:

@@ -12,11 +12,12 @@ from elmo.common.device import CHOICES
 from elmo.common.errors import command_parser, exit_status
 from elmo.common.files import replacing
 from tasks.running.predict import load_model
+from tasks.running.schema import add_config_dir
 
 
-def predict(file: Path, run: Path, device: str) -> dict[str, str]:
+def predict(file: Path, run: Path, device: str, config_dir: Path | None = None) -> dict[str, str]:
     """The predicted answer to each question of a file, by question id. The file needs no gold answers."""
-    model = load_model(run, device, task="squad")
+    model = load_model(run, device, "squad", config_dir)
     return {said["id"]: said["answer"] for said in model.predict(model.read(file))}
 
 
@@ -30,12 +31,13 @@ def main(given: Sequence[str] | None = None) -> int:
     about = "folder of a run made with keep_weights=true"
     parser.add_argument("--run", metavar="DIR", type=Path, required=True, help=about)
     parser.add_argument("--device", choices=CHOICES, default="auto", help="default: a GPU where there is one")
+    add_config_dir(parser)
     options = parser.parse_args(given)
     return exit_status("tasks.squad.predict", lambda: _write_answers(options))
 
 
 def _write_answers(options: argparse.Namespace) -> None:
-    answers = predict(options.file, options.run, options.device)
+    answers = predict(options.file, options.run, options.device, options.config_dir)
     with replacing(options.out) as partial:
         partial.write_text(json.dumps(answers, ensure_ascii=False), encoding="utf-8")
     print(f"{len(answers):,} answers in {options.out}")

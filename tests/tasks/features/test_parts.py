@@ -1,7 +1,7 @@
 """Several parts at once, frozen layers of a user's own class, and the controls as the config builds them."""
 
 import hashlib
-from dataclasses import asdict, replace
+from dataclasses import replace
 from itertools import count
 
 import pytest
@@ -16,7 +16,6 @@ from tasks.features.frozen_layers import ElmoConfig, SourceConfig, StoreConfig
 from tasks.features.token_features import TokenFeatures, features_fingerprint, features_recipes
 from tasks.running.experiment import RunOutcome, train_and_test
 from tasks.running.plan import RunPlan
-from tasks.running.saved_model import load_weights, save_weights
 from tests.elmo.masked.naive import OPTIONS
 from tests.elmo.sources.character_lms import save_arrays
 from tests.tasks.making import ELMO, features_config, model_of, run_of
@@ -221,14 +220,6 @@ class TestErrors:
     def test_a_place_that_the_head_does_not_offer(self):
         with pytest.raises(InputError, match=r"features\.frozen\.lengths\.places: found hidden.*task=sst5"):
             run_of("task=sst5").task.check_places(with_lengths(["input", "hidden"]).places())
-
-    def test_a_saved_model_imports_nothing(self, tmp_path):
-        plain, features = run_of("task=sst5", "data=mini"), with_lengths(elmo=None, words=None)
-        resolved = {**plain.resolved, "features": asdict(features)}
-        config = replace(plain, features=features, resolved=resolved)
-        save_weights(tmp_path / "weights.pt", model_of(config, []), config)
-        with pytest.raises(InputError, match=r"weights\.pt: expected features of the suite's own parts"):
-            load_weights(tmp_path / "weights.pt", "sst5")
 
 
 @pytest.fixture

@@ -161,7 +161,7 @@ def test_models_that_cannot_be_applied_are_refused(run, tmp_path, monkeypatch):
     task = Neighbours(NoSettings(), NoSettings())
     config, model = predict.load_weights(run / "weights.pt")
     object.__setattr__(config, "task", task)
-    monkeypatch.setattr(predict, "load_weights", lambda path, task: (config, model))
+    monkeypatch.setattr(predict, "load_weights", lambda *_: (config, model))
     with pytest.raises(InputError, match="found one of task=toy_neighbours, which learns in another way"):
         load_model(run)
     with pytest.raises(InputError, match=r"task=toy_neighbours predicts files of its format only\. Give"):

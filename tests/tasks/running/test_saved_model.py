@@ -1,6 +1,7 @@
-"""Saved models: a file names its task, but cannot choose code to run."""
+"""Saved models: a file names its task and its sources, but cannot choose code to run."""
 
 import shutil
+import sys
 
 import pytest
 import torch
@@ -9,10 +10,12 @@ from elmo.common.errors import InputError
 from results.records.record import read_record
 from tasks.data.datasets import DataSource
 from tasks.running.config import TASK_ENTRY_POINTS
-from tasks.running.predict import load_model
+from tasks.running.predict import LoadedModel, load_model
 from tasks.running.predict import main as predict
 from tasks.running.saved_model import load_weights, save_weights
-from tests.tasks.making import WORDS, model_of, run_of
+from tasks.running.schema import with_configs_of
+from tests.elmo.sources.character_lms import save_arrays
+from tests.tasks.making import ELMO, SMALL, WORDS, model_of, run_of
 from tests.tasks.user import arguments, path_of
 
 KEPT = ["task=ner", "data=mini", *WORDS, "task.hidden=3"]
@@ -111,6 +114,83 @@ def test_wrong_content_is_explained(kept, parts, expected):
         load_weights(kept, "ner")
     assert str(caught.value).startswith(f"{kept}: ")
     assert expected in str(caught.value)
+
+
+class TestSources:
+    """Models with layers of features.frozen."""
+
+    OWN = (
+        "import hashlib, pathlib, torch\npathlib.Path('ran').touch()\n"
+        + """
+class Lengths:
+    def __init__(self, scale):
+        self.scale, self.widths = scale, (3,)
+    def fingerprint(self):
+        return hashlib.sha256(f"lengths {self.scale}".encode()).hexdigest()
+    def token_layers(self, sentences):
+        lengths = [self.scale * len(word) for sentence in sentences for word in sentence]
+        return torch.tensor(lengths).float()[None, :, None].expand(1, -1, 3)
+"""
+    )
+
+    def saved(self, path, *overrides):
+        """The answer of an untrained model of these features, which is then kept."""
+        config = run_of("task=ner", "data=mini", *overrides, *SMALL, "task.hidden=3")
+        train = DataSource(config.data, config.data_dir, 12).load(config.task, "train").examples
+        model = model_of(config, train)
+        save_weights(path, model, config)
+        return LoadedModel(config, model, torch.device("cpu")).predict(["Ada Lind left Oslo."])
+
+    def test_flair_is_found_from_another_folder(self, tmp_path, monkeypatch):
+        lms = save_arrays(tmp_path / "lms")
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setenv("ELMO_FLAIR", "lms")
+        answer = self.saved(tmp_path / "weights.pt", "features=flair_elmo", *ELMO[-2:])
+        monkeypatch.delenv("ELMO_FLAIR")
+        (tmp_path / "elsewhere").mkdir()
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        model = load_model(tmp_path, "cpu", "ner")
+        assert model.model.features.frozen["flair"].widths == {"input": 10}
+        assert model.predict(["Ada Lind left Oslo."]) == answer
+        shutil.rmtree(lms)
+        with pytest.raises(InputError, match=rf"model was trained with {lms}, which no longer exists\. Put it back"):
+            load_model(tmp_path)
+
+    def test_one_s_own_source_needs_the_folder_of_its_config(self, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.syspath_prepend(str(tmp_path))
+        (tmp_path / "own_lengths.py").write_text(self.OWN)
+        own = tmp_path / "configs" / "features" / "lengths.yaml"
+        own.parent.mkdir(parents=True)
+        own.write_text(
+            "defaults: [glove, _self_]\nname: lengths\nfrozen:\n"
+            "  lengths: {source: {_target_: own_lengths.Lengths, scale: 2}, dropout: 0.0}\n"
+        )
+        with with_configs_of(tmp_path / "configs"):
+            answer = self.saved(tmp_path / "weights.pt", "features=lengths")
+        (tmp_path / "ran").unlink()
+        del sys.modules["own_lengths"]
+        with pytest.raises(InputError, match=r"found own_lengths\.Lengths\. A file may not .* give --config-dir DIR"):
+            load_model(tmp_path)
+        assert not (tmp_path / "ran").exists(), "nothing was imported"
+        with pytest.raises(InputError, match=r"--config-dir .*: expected a folder `features` in it, found none"):
+            load_model(tmp_path, config_dir=tmp_path)
+        assert load_model(tmp_path, "cpu", config_dir="configs").predict(["Ada Lind left Oslo."]) == answer
+        (tmp_path / "own_lengths.py").unlink()
+        del sys.modules["own_lengths"]
+        assert predict([str(tmp_path), "--config-dir", "configs"]) == 1
+
+    def test_a_source_that_cannot_be_downloaded(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("ELMO_FLAIR", str(save_arrays(tmp_path / "lms")))
+        self.saved(tmp_path / "weights.pt", "features=flair")
+        saved = torch.load(tmp_path / "weights.pt", weights_only=True)
+        saved["config"]["features"]["frozen"]["flair"]["source"]["weights"] = "flair/news-fast"
+        change(tmp_path / "weights.pt", config=saved["config"], paths={})
+        monkeypatch.setenv("ELMO_CACHE", str(tmp_path / "cache"))
+        monkeypatch.setenv("ELMO_MIRROR", "http://127.0.0.1:1")
+        monkeypatch.setenv("no_proxy", "*")
+        with pytest.raises(InputError, match=rf"(?s)flair/news-fast.*{tmp_path}/cache/flair/news-fast/\S+  from  http"):
+            load_model(tmp_path)
 
 
 @pytest.mark.integration
