@@ -165,7 +165,7 @@ def known_sources(config_dir: Path | None) -> set[str]:
         raise InputError(f"--config-dir {config_dir}: expected a folder `features` in it, found none. Check the path")
     named = [file for folder in folders for file in folder.iterdir() if file.name.endswith(".yaml")]
     trees = [OmegaConf.create(file.read_text("utf-8")) for file in named]
-    parts = [part for tree in trees for part in (tree.get("frozen") or {}).values()]
+    parts = [part for tree in trees for part in (OmegaConf.select(tree, "frozen") or {}).values()]
     return {str(OmegaConf.select(part, "source._target_")) for part in parts}
 
 

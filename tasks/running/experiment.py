@@ -47,6 +47,8 @@ from tasks.running.saved_model import WEIGHTS_NAME, save_weights
 from tasks.training.peak_memory import forget_peak, peak_mb
 from tasks.training.trainer import FitState, TaskModel, Trainer
 
+FEW_STEPS = 2  # warn where an epoch has no more
+STEPS_ADVISED = 10
 LEAST_COVERAGE = 0.5  # warn where fewer of a split's words have a pretrained vector
 
 
@@ -261,6 +263,8 @@ def train_and_test(
 
     meet({"train": train, "dev": dev})
     trainer = Trainer(task, config.trainer, config.seed, device, reporter, plan.checkpoint, plan.fingerprint, on_epoch)
+    if config.limit is None and type(task).fit is Task.fit and (few := _few_steps(trainer, train)):
+        reporter.warn(f"warning: {few}")  # not with a limit, which is for a quick look
     fitted = task.fit(trainer, model, train, dev, outcome.fit)
     if not isinstance(fitted, dict) or task.metric not in fitted:
         raise InputError(
@@ -279,6 +283,17 @@ def train_and_test(
         reporter.warn(f"warning: {problem}")
     outcome.tested, outcome.groups = [example.id for example in test], task.groups(test, train)
     return model
+
+
+def _few_steps(trainer: Trainer, train: list[Any]) -> str | None:
+    """A warning if batches are so large that training may stop before the model has learned anything."""
+    steps, size = trainer.steps(train), trainer.config.batch_size
+    if steps > FEW_STEPS or size == 1:
+        return None
+    return (
+        f"steps in an epoch: {steps} ({len(train)} examples, trainer.batch_size={size}). The model may learn nothing "
+        f"before training stops. Set a smaller one, such as trainer.batch_size={max(1, len(train) // STEPS_ADVISED)}"
+    )
 
 
 def _kept(task: Task[Any, Any], example: Any, prediction: Any) -> dict[str, Any]:  # noqa: ANN401

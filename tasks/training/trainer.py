@@ -280,6 +280,10 @@ class Trainer:
             )
         return float(values.mean())
 
+    def steps(self, train: Sequence[Any]) -> int:
+        """The steps of an epoch. That of training may have one more or less: it draws its batches."""
+        return len(plan_batches(self._sizes(train), self.config.batch_size, self.config.batch_tokens))
+
     def _sizes(self, examples: Sequence[Any]) -> list[int]:
         return [self.task.size(example) for example in examples]
 

@@ -320,8 +320,19 @@ def test_another_bilm_in_a_folder_of_the_same_name_says_how_to_name_it(place, co
     assert run("b/export/news")[0] == 0, "as the message says"
 
 
+def test_few_steps_in_an_epoch_are_warned_of(place, command, finished, tmp_path):
+    """The training file has 12 sentences, and batches have 4 of them."""
+    assert "steps in an epoch" not in finished.err
+    code, _, err = command(*arguments(place, tmp_path, "trainer.batch_size=6", "trainer.epochs=1"))
+    assert code == 0
+    assert "warning: steps in an epoch: 2 (12 examples, trainer.batch_size=6)" in err
+    assert "Set a smaller one, such as trainer.batch_size=1\n" in err
+
+
 def test_limit_is_in_the_path_and_the_record(place, command, tmp_path):
-    assert command(*arguments(place, tmp_path, "limit=3", "trainer.epochs=1"))[0] == 0
+    code, _, err = command(*arguments(place, tmp_path, "limit=3", "trainer.epochs=1"))
+    assert code == 0
+    assert "steps in an epoch" not in err, "it is a quick look"
     path = path_of(tmp_path, **{"limit": 3, "trainer.epochs": 1})
     record = read_record(path)
     assert record.limit == 3
