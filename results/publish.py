@@ -8,6 +8,7 @@ from pathlib import Path
 from elmo.common.errors import InputError, command_parser
 from results.analysis.aggregate import Selection, summarise
 from results.analysis.rows import MINI
+from results.publishing.ledger import ledger_page
 from results.publishing.rules import publish_runs
 from results.publishing.tables_page import main_runs, tables_page
 from results.records.collect import collect
@@ -23,15 +24,17 @@ from results.tables.paper_tables import readme_table
 ROOT = Path(__file__).parents[1]
 PUBLISHED = Path("results", "published")
 TABLES = Path("results", "tables.md")
+LEDGER = Path("results", "ledger.md")
 README = Path("README.md")
 
 _DESCRIPTION = """\
 Copies record.json and examples.json of finished runs to results/published, under the path that follows from the run's
 name, and the kinds of their test examples to results/published/test_sets. Test predictions contain text: they are
 copied only of runs whose data come with the suite (data=mini). Then it updates what is made from the records there:
-results/tables.md, its SVG figures, and parts of README. Logs, checkpoints and weights are not copied. It refuses
-failed runs, runs on limited data, files that contain text or machine paths, and runs whose settings differ from the
-published run of the same name. It publishes the other runs all the same, and the exit status is 1."""
+results/tables.md, its SVG figures, results/ledger.md, which lists the runs that are still to do, and parts of README.
+Logs, checkpoints and weights are not copied. It refuses failed runs, runs on limited data, files that contain text or
+machine paths, and runs whose settings differ from the published run of the same name. It publishes the other runs all
+the same, and the exit status is 1."""
 
 _EPILOG = """\
 examples:
@@ -125,6 +128,7 @@ def generated(root: Path) -> dict[Path, str | None]:
     return {
         **old_figures,
         **figures,
+        LEDGER: ledger_page(collection),
         TABLES: page.text.replace(f"{root}/", ""),
         README: with_blocks(_read(root / README) or "", blocks),
     }

@@ -80,22 +80,44 @@ def fill(
         runs_dir: The folder for suggested commands, if not the default.
         places: Where the user has configs and data, for these commands.
     """
-    rows: dict[tuple[object, ...], dict[str, list[tuple[Cell, list[FoundRecord]]]]] = {}
-    for cell, found in zip(experiment.cells, runs_of_cells(collection.found, experiment.cells), strict=True):
-        row = rows.setdefault((id(cell.row), *cell.extra_overrides), {})  # two rows may show the same runs
-        row.setdefault(cell.arm, []).append((cell, found))
+    rows = _rows(collection.found, experiment)
     findings = [finding for finding in collection.findings if finding.row is None]
-    lines = [_line(row, experiment.compare, findings) for row in rows.values()]
+    lines = [_line(row, experiment.compare, findings) for row in rows]
     shipped = all(cell.identity.data == MINI for cell in experiment.cells)
     where = places.words(shipped) if places else []
     where += [f"runs_dir={runs_dir}"] if runs_dir else []
     if any(line.runs.groups for line in lines):
-        findings += _missing(experiment, rows.values(), where)
+        findings += _missing(experiment, rows, where)
     else:
-        command = _typed(experiment, dict(map(values_of, experiment.given)), where)
-        findings.append(Finding("empty", command, wrong=True))
+        findings.append(Finding("empty", _whole(experiment, where), wrong=True))
     once = list(dict.fromkeys(findings))  # rows may show other metrics of the same runs
     return ExperimentTable(experiment, lines, once)
+
+
+def missing_cells(found: Sequence[FoundRecord], experiment: Experiment) -> list[Cell]:
+    """The cells without a finished run, each once where two rows show the same runs."""
+    filled = zip(experiment.cells, runs_of_cells(found, experiment.cells), strict=True)
+    missing = {tuple(cell.overrides): cell for cell, own in filled if not _finished(own)}
+    return list(missing.values())
+
+
+def missing_commands(found: Sequence[FoundRecord], experiment: Experiment, where: Sequence[str]) -> list[str]:
+    """The commands that make these cells' runs; `where` says where things are."""
+    rows = _rows(found, experiment)
+    if any(_finished(own) for row in rows for cells in row.values() for _, own in cells):
+        return list(dict.fromkeys(finding.text for finding in _missing(experiment, rows, where)))
+    return [_whole(experiment, where)]
+
+
+def _rows(
+    found: Sequence[FoundRecord], experiment: Experiment
+) -> list[dict[str, list[tuple[Cell, list[FoundRecord]]]]]:
+    """The cells of each row with their records, by arm."""
+    rows: dict[tuple[object, ...], dict[str, list[tuple[Cell, list[FoundRecord]]]]] = {}
+    for cell, own in zip(experiment.cells, runs_of_cells(found, experiment.cells), strict=True):
+        row = rows.setdefault((id(cell.row), *cell.extra_overrides), {})  # two rows may show the same runs
+        row.setdefault(cell.arm, []).append((cell, own))
+    return list(rows.values())
 
 
 def _missing(experiment: Experiment, rows: Iterable[Mapping[str, Filled]], where: Sequence[str]) -> list[Finding]:
@@ -222,8 +244,13 @@ def _joined(commands: Sequence[Command]) -> list[Command]:
     return joined if len(joined) == len(commands) else _joined(joined)
 
 
+def _whole(experiment: Experiment, where: Sequence[str]) -> str:
+    """The command of all cells."""
+    return _typed(experiment, dict(map(values_of, experiment.given)), where)
+
+
 def _typed(experiment: Experiment, command: Command, where: Sequence[str]) -> str:
     """The command as typed; `where` says where things are."""
-    words = [f"experiment={experiment.name}"]
+    words = [f"experiment={experiment.name}"] if experiment.name else []
     words += [f"{key}={','.join(values)}" if any(values) else key for key, values in command.items()]
     return f"python -m tasks.run -m {shlex.join([*words, *where])}"
