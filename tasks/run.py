@@ -100,7 +100,7 @@ def _hydra_main(tree: DictConfig) -> Ended:
 
 def _explain_failure(error: Exception) -> str | None:
     """Why a run failed, in one or two lines; None for an error that needs its traceback."""
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):  # the error names no file
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return f"{error}. Free space, or use another disk: runs_dir=DIR for results, store.path=DIR for frozen layers"
     if isinstance(error, EXPLAINED):
         return str(error)

@@ -44,9 +44,11 @@ def replacing(path: Path) -> Iterator[Path]:
         with partial.open("rb") as file:
             os.fsync(file.fileno())
         partial.replace(path)
-    except BaseException:
+    except BaseException as error:
         with suppress(OSError):  # it may not exist; the first error is the one to report
             partial.unlink()
+        if isinstance(error, OSError) and error.errno is not None and error.filename is None:
+            error.filename = str(path)  # that of a full disk names no file
         raise
 
 

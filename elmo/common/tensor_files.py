@@ -30,7 +30,13 @@ _UNREADABLE = (
 def write_tensors(path: Path, content: Mapping[str, Any]) -> None:
     """Writes tensors, numbers and texts by name, with checksums."""
     with replacing(path) as partial:
-        torch.save(dict(content), partial)
+        with partial.open("wb") as file:
+            try:
+                torch.save(dict(content), file)
+            except RuntimeError as error:
+                if isinstance(error.__context__, OSError):  # such as a full disk, which torch's error does not mention
+                    raise OSError(*error.__context__.args) from error
+                raise
         _seal(partial)
 
 

@@ -55,6 +55,17 @@ def test_a_failure_leaves_what_was_there(tmp_path, error):
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_a_full_disk_names_the_file(tmp_path):
+    def write():
+        with replacing(tmp_path / "out.txt") as partial:
+            partial.symlink_to("/dev/full")
+            partial.write_text("some", encoding="utf-8")
+
+    with pytest.raises(OSError, match=rf"No space left on device: '{tmp_path}/out\.txt'"):
+        write()
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_first_error_is_the_one_that_is_told(tmp_path):
     (tmp_path / "file").write_text("", encoding="utf-8")
 

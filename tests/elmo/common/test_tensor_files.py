@@ -2,6 +2,7 @@
 
 import random
 import re
+import resource
 import zipfile
 
 import pytest
@@ -34,6 +35,19 @@ def equal(content):
 def test_what_was_written(path, tmp_path):
     assert equal(read(path))
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("count", [1, 100_000])
+def test_a_full_disk_names_the_file(tmp_path, count):
+    """A limit on the size of files acts like one."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (500, before[1]))
+    try:
+        with pytest.raises(OSError, match=rf"File too large: '{tmp_path}/it\.pt'"):
+            write_tensors(tmp_path / "it.pt", {"values": torch.zeros(count)})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_of_an_earlier_version_has_no_hash_of_all_its_bytes(path):
