@@ -1,6 +1,7 @@
 """What every test may use: one thread a process, a layer store of its own, and the shared folder if it is there."""
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -38,3 +39,18 @@ def reference(shared: Path) -> Path:
     if not folder.is_dir():
         pytest.skip("needs shared/reference/bilm-tf next to the checkout")
     return folder
+
+
+@pytest.fixture
+def called(capsys):
+    """Calls the `main` of a command: exit status, output and errors, as if it had a process of its own."""
+
+    def call(main, *arguments):
+        capsys.readouterr()
+        try:
+            status = main([*map(str, arguments)])
+        except SystemExit as end:
+            status = end.code
+        return subprocess.CompletedProcess(arguments, status, *capsys.readouterr())
+
+    return call

@@ -29,10 +29,13 @@ def sentences(split: str = "test") -> list[list[str]]:
     return [*lines, running[:LONG_LINE]]
 
 
-def layer_errors(bilm: Bilm, device: torch.device) -> Tensor:
+def exact_layers(bilm: Bilm, text: list[list[str]]) -> Tensor:
+    """The layers in float64, (layers, tokens, dim)."""
+    return copy.deepcopy(bilm).double().token_layers(text)
+
+
+def layer_errors(bilm: Bilm, device: torch.device, text: list[list[str]], exact: Tensor) -> Tensor:
     """The largest absolute error of each layer and token, (layers, tokens), on the given device in float32."""
-    text = sentences()
-    exact = copy.deepcopy(bilm).double().token_layers(text)
     found = copy.deepcopy(bilm).to(device).token_layers(text).cpu()
     return (found.double() - exact).abs().amax(dim=2)
 
@@ -66,16 +69,18 @@ def main() -> None:
         shares = relative_errors(load_bilm(options.rounded), bilm)
         print(", ".join(f"layer {number}: {share:.2%}" for number, share in enumerate(shares.tolist())))
         return
+    text = sentences()
+    exact = exact_layers(bilm, text)
     rows = {}
     if device.type == "cpu":
         for name, switch in (("C kernel", "1"), ("torch", "0")):
             os.environ["ELMO_KERNEL"] = switch
-            rows[f"{name}, CPU"] = layer_errors(bilm, device)
+            rows[f"{name}, CPU"] = layer_errors(bilm, device, text, exact)
     else:
         name = torch.cuda.get_device_name(device)
-        rows[f"Triton, {name}"] = layer_errors(bilm, device)
+        rows[f"Triton, {name}"] = layer_errors(bilm, device, text, exact)
         with tf32_products():
-            rows[f"Triton with TF32, {name}"] = layer_errors(bilm, device)
+            rows[f"Triton with TF32, {name}"] = layer_errors(bilm, device, text, exact)
     print("| path | layer 0 | layer 1 | layer 2 | tokens off by more than 1e-5 at layer 2 |")
     print("| --- | --- | --- | --- | --- |")
     for name, errors in rows.items():

@@ -2,8 +2,6 @@
 
 import os
 import re
-import subprocess
-import sys
 import time
 
 import numpy as np
@@ -11,12 +9,11 @@ import pytest
 import torch
 
 from elmo import InputError
+from elmo.store import opening
 from elmo.store.__main__ import main
 from elmo.store.cached_layers import CachedLayers
 from elmo.store.shelf import Shelf, ShelfDescription, key_of
 from tests.elmo.store.stores import DISTINCT, SENTENCES, sentences_embedded
-
-pytestmark = pytest.mark.integration
 
 
 class TestCommand:
@@ -26,14 +23,19 @@ class TestCommand:
         CachedLayers(bilm, shelf_of(bilm, "float16"), "float16").prepare(SENTENCES[:10])
         return tmp_path / "store"
 
-    @staticmethod
-    def command(*arguments):
-        return subprocess.run(
-            [sys.executable, "-m", "elmo.store", *map(str, arguments)], capture_output=True, text=True, check=False
-        )
+    @pytest.fixture
+    def command(self, called):
+        """python -m elmo.store, which finds no shelf open, as if it were in a process of its own."""
 
-    def test_info(self, store, bilm):
-        done = self.command("--store", store, "info")
+        def call(*arguments):
+            while opening._OPEN:
+                opening._OPEN.popitem()[1].close()
+            return called(main, *arguments)
+
+        return call
+
+    def test_info(self, store, bilm, command):
+        done = command("--store", store, "info")
         assert (done.returncode, done.stderr) == (0, "")
         assert "2 kinds of layers" in done.stdout
         tokens = sum(map(len, DISTINCT))
@@ -41,50 +43,50 @@ class TestCommand:
         assert re.search(expected, done.stdout)
 
     @pytest.mark.parametrize("damage", ["deep", "pipe"])
-    def test_a_kind_that_says_nothing_of_itself_does_not_hide_the_others(self, store, damage):
+    def test_a_kind_that_says_nothing_of_itself_does_not_hide_the_others(self, store, damage, command):
         about = next(store.glob("*float16*/about.json"))
         about.unlink()
         if damage == "pipe":
             os.mkfifo(about)
         else:
             about.write_text("[" * 100_000 + "]" * 100_000)
-        for command in ("info", "verify"):
-            done = self.command("--store", store, command)
+        for name in ("info", "verify"):
+            done = command("--store", store, name)
             assert (done.returncode, done.stderr) == (0, "")
             assert f"float32-v4  {len(DISTINCT)} sentences" in done.stdout
 
-    def test_a_home_that_is_not_there(self):
-        done = self.command("--store", "~nobodyhere/x", "info")
+    def test_a_home_that_is_not_there(self, command):
+        done = command("--store", "~nobodyhere/x", "info")
         assert (done.returncode, done.stdout) == (1, "")
         assert done.stderr == "elmo.store: --store=~nobodyhere/x: expected a home folder, but ~nobodyhere has none\n"
 
-    def test_verify_finds_what_was_changed_and_drops_it(self, store, bilm, shelf_of, monkeypatch):
-        assert self.command("--store", store, "verify").returncode == 0
+    def test_verify_finds_what_was_changed_and_drops_it(self, store, bilm, shelf_of, monkeypatch, command):
+        assert command("--store", store, "verify").returncode == 0
         victim = max(DISTINCT, key=len)
         (start,) = shelf_of(bilm).find([victim])
         with (shelf_of(bilm).path / "rows").open("r+b") as file:
             file.seek(start * 160 + 3)
             file.write(b"\x55")
-        done = self.command("--store", store, "verify")
+        done = command("--store", store, "verify")
         assert done.returncode == 1
         assert f"float32-v4  {len(DISTINCT)} sentences, 1 damaged" in done.stdout
-        assert self.command("verify", "--drop", "--store", store).returncode == 0
-        assert self.command("--store", store, "verify").returncode == 0
+        assert command("verify", "--drop", "--store", store).returncode == 0
+        assert command("--store", store, "verify").returncode == 0
         embedded = sentences_embedded(bilm, monkeypatch)
         cached = CachedLayers(bilm, shelf_of(bilm))
         cached.prepare(SENTENCES)
         assert embedded == [victim]
         assert torch.equal(cached.layers(SENTENCES), bilm.layers(SENTENCES))
 
-    def test_what_was_dropped_is_not_counted(self, tmp_path):
+    def test_what_was_dropped_is_not_counted(self, tmp_path, command):
         shelf = Shelf(tmp_path, ShelfDescription("f" * 64, (1,), "float32"))
         shelf.add([("a",), ("b", "b"), ("c",) * 3, ("d",) * 4], np.ones((10, 1), np.float32))
         shelf.drop([key_of(("b", "b")), key_of(("d",) * 4)])
         shelf.close()
-        assert "float32-v4  2 sentences, 4 tokens" in self.command("--store", tmp_path, "info").stdout
+        assert "float32-v4  2 sentences, 4 tokens" in command("--store", tmp_path, "info").stdout
 
     @pytest.mark.parametrize("kept", [None, 3000])
-    def test_rows_that_are_cut_short_or_gone(self, store, bilm, shelf_of, kept, monkeypatch):
+    def test_rows_that_are_cut_short_or_gone(self, store, bilm, shelf_of, kept, monkeypatch, command):
         """As a full disk or a copy that was broken off leaves them; the bytes of `rows` that are left are `kept`."""
         shelf = shelf_of(bilm)
         starts = dict(zip(DISTINCT, shelf.find(list(DISTINCT)), strict=True))
@@ -96,12 +98,12 @@ class TestCommand:
         for _ in range(2):
             with pytest.raises(InputError, match=r"rows: expected .* python -m elmo\.store --store .* verify --drop"):
                 shelf_of(bilm)
-        info = self.command("--store", store, "info")
+        info = command("--store", store, "info")
         assert (info.returncode, info.stderr) == (0, "")
         damaged = f"float32-v4  {len(DISTINCT)} sentences, {len(DISTINCT - whole)} damaged"
-        done = self.command("--store", store, "verify")
+        done = command("--store", store, "verify")
         assert (done.returncode, damaged in done.stdout) == (1, True)
-        done = self.command("verify", "--drop", "--store", store)
+        done = command("verify", "--drop", "--store", store)
         assert (done.returncode, f"{damaged} and dropped" in done.stdout) == (0, True)
         assert shelf_of(bilm).count() == (len(whole), sum(map(len, whole)))
         embedded = sentences_embedded(bilm, monkeypatch)
@@ -111,42 +113,42 @@ class TestCommand:
         assert torch.equal(cached.layers(SENTENCES), bilm.layers(SENTENCES))
         assert (shelf.path / "rows").stat().st_size == (1 + sum(map(len, DISTINCT))) * 160, "its room is used again"
 
-    @pytest.mark.parametrize("command", ["info", "verify"])
-    def test_an_index_that_cannot_be_read_does_not_hide_the_others(self, store, command):
+    @pytest.mark.parametrize("name", ["info", "verify"])
+    def test_an_index_that_cannot_be_read_does_not_hide_the_others(self, store, name, command):
         broken, whole = next(store.glob("*float32*")), next(store.glob("*float16*"))
         os.utime(whole / "about.json", (0, 0))  # it comes after the broken one
         (broken / "index" / "data.mdb").write_bytes(b"junk" * 5000)
-        done = self.command("--store", store, command)
+        done = command("--store", store, name)
         assert done.returncode == 1
         assert re.search(rf"{whole.name}  \d+ sentences", done.stdout)
         assert f"elmo.store: {broken}: cannot keep layers there: " in done.stderr
 
-    def test_prune(self, store):
+    def test_prune(self, store, command):
         old = next(store.glob("*float16*"))
         os.utime(old / "about.json", (0, time.time() - 5 * 86_400))
-        dry = self.command("--store", store, "prune", "--days", 3, "--dry-run")
+        dry = command("--store", store, "prune", "--days", 3, "--dry-run")
         assert "would free" in dry.stdout
         assert old.exists()
-        assert self.command("--store", store, "prune", "--days", 3).returncode == 0
+        assert command("--store", store, "prune", "--days", 3).returncode == 0
         assert [path.name for path in store.iterdir()] == [next(store.glob("*float32*")).name]
-        assert self.command("--store", store, "prune", "--to-gb", 1).returncode == 0
+        assert command("--store", store, "prune", "--to-gb", 1).returncode == 0
         assert len(list(store.iterdir())) == 1
-        assert self.command("--store", store, "prune", "--to-gb", 0).returncode == 0
+        assert command("--store", store, "prune", "--to-gb", 0).returncode == 0
         assert list(store.iterdir()) == []
 
-    def test_what_another_version_wrote_is_shown_and_never_read(self, store):
+    def test_what_another_version_wrote_is_shown_and_never_read(self, store, command):
         folder = store / "abc-zero-float16-v9"
         (folder / "index").mkdir(parents=True)
         (folder / "index" / "data.mdb").touch()
         (folder / "about.json").write_text('{"format": 9, "new": true}')
-        assert "abc-zero-float16-v9  0.000 GB" in self.command("--store", store, "info").stdout
-        assert "abc-zero-float16-v9  of another version, not read" in self.command("--store", store, "verify").stdout
-        self.command("--store", store, "prune", "--other-versions")
+        assert "abc-zero-float16-v9  0.000 GB" in command("--store", store, "info").stdout
+        assert "abc-zero-float16-v9  of another version, not read" in command("--store", store, "verify").stdout
+        command("--store", store, "prune", "--other-versions")
         assert not folder.exists()
         assert len(list(store.iterdir())) == 2
 
     @pytest.mark.parametrize("which", ["--all", "--other-versions"])
-    def test_what_is_not_the_stores_is_never_removed(self, store, which):
+    def test_what_is_not_the_stores_is_never_removed(self, store, which, command):
         """--store may name any folder, such as one that holds much else."""
         website, copied = store / "website", store / "notes-float16-v3"
         (website / "index").mkdir(parents=True)
@@ -154,12 +156,12 @@ class TestCommand:
         copied.mkdir()
         for folder in (website, copied):
             (folder / "about.json").write_text('{"title": "Home"}')
-        done = self.command("--store", store, "prune", which)
+        done = command("--store", store, "prune", which)
         assert done.returncode == 0, done.stderr
         assert website.exists()
         assert copied.exists()
         assert len(list(store.iterdir())) == (2 if which == "--all" else 4)
-        assert f"{0 if which == '--all' else 2} kinds" in self.command("--store", store, "info").stdout
+        assert f"{0 if which == '--all' else 2} kinds" in command("--store", store, "info").stdout
 
     @pytest.mark.parametrize("which", ["--days", "--to-gb"])
     @pytest.mark.parametrize("number", ["-1", "nan", "-0.5", "many"])
@@ -169,7 +171,7 @@ class TestCommand:
         assert exited.value.code == 2
         assert f"argument {which}: expected a number from 0 on, found '{number}'" in capsys.readouterr().err
 
-    def test_no_store_yet(self, tmp_path):
-        done = self.command("--store", tmp_path / "none", "info")
+    def test_no_store_yet(self, tmp_path, command):
+        done = command("--store", tmp_path / "none", "info")
         assert done.returncode == 1
         assert "no store there yet" in done.stderr

@@ -107,16 +107,14 @@ class TestIndex:
         assert [path.name for path in filled.parent.iterdir()] == [filled.name]
 
     @pytest.mark.parametrize("kept", [5000, 12000])
-    @pytest.mark.integration
-    def test_the_command_names_it_and_drops_it(self, filled, kept):
+    def test_the_command_names_it_and_drops_it(self, filled, kept, called):
         os.truncate(filled / "index" / "data.mdb", kept)
-        command = [sys.executable, "-m", "elmo.store", "--store", str(filled.parent)]
         for name in ("info", "verify"):
-            done = subprocess.run([*command, name], capture_output=True, text=True, timeout=300)
+            done = called(main, "--store", filled.parent, name)
             assert done.returncode == 1
             assert "data.mdb: expected at least" in done.stderr
             assert done.stderr.count("\n") == 1
-        done = subprocess.run([*command, "verify", "--drop"], capture_output=True, text=True, timeout=300)
+        done = called(main, "--store", filled.parent, "verify", "--drop")
         assert (done.returncode, "the index was cut short; all is dropped" in done.stdout) == (0, True)
         assert list(filled.parent.iterdir()) == []
 
