@@ -88,7 +88,7 @@ def test_every_command_has_a_console_script():
     texts = {".".join(path.relative_to(ROOT).with_suffix("").parts): path.read_text(encoding="utf-8") for path in files}
     commands = {name for name, text in texts.items() if '\nif __name__ == "__main__":' in text}
     silent = {name for name in commands if not texts[name].endswith('__main__":\n    sys.exit(main())\n')}
-    assert silent == {"elmo.pretrain.__main__", "tasks.run"}, "expected the exit status of main; Hydra's exit themselves"
+    assert silent == {"elmo.pretrain.__main__", "tasks.run"}, "expected the exit status of main; Hydra exits itself"
     assert {command.removesuffix(".__main__") for command in commands} >= PROMISED
     assert sorted(target.partition(":")[0] for target in scripts().values()) == sorted(commands)
 

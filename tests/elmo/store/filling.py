@@ -1,7 +1,7 @@
 """python -m tests.elmo.store.filling STORE: fills a store with sentences of a tiny biLM, slowly and in small batches.
 
 For tests that start two of it or kill it. Prints "ready", waits for a line on stdin, and prints in the end how many
-sentences it embedded, how many found no room, and what was said.
+sentences it embedded, and what was said.
 """
 
 import json
@@ -20,6 +20,7 @@ from elmo.store.shelf import ShelfDescription
 DRAW = random.Random(5)
 SENTENCES = [tuple(f"w{DRAW.randrange(300)}" for _ in range(DRAW.randint(1, 12))) for _ in range(600)]
 BILM = random_bilm("tiny", seed=3)
+TOKENS_AT_ONCE = 64  # small batches
 ABOUT = ShelfDescription(BILM.fingerprint(), BILM.widths, "float32")
 
 
@@ -54,16 +55,20 @@ class Listener(Reporter):
     warn = say
 
 
-def main():
-    store, seconds = Path(sys.argv[1]), float(sys.argv[2])
-    elmo.store.cached_layers.TOKENS_AT_ONCE = 64
+def fill(store, seconds=0.0):
+    """Fills the store: how many sentences were embedded, what was said, whether the layers are right."""
     source, listener = Slow(seconds), Listener()
+    layers = CachedLayers(source, open_shelf(store, ABOUT))
+    layers.prepare(SENTENCES, listener)
+    right = bool((layers.layers(SENTENCES) == BILM.layers(SENTENCES)).all())
+    return {"embedded": source.embedded, "said": listener.said, "right": right}
+
+
+def main():
+    elmo.store.cached_layers.TOKENS_AT_ONCE = TOKENS_AT_ONCE
     print("ready", flush=True)
     sys.stdin.readline()
-    layers = CachedLayers(source, open_shelf(store, ABOUT))
-    left_out = layers.prepare(SENTENCES, listener)
-    right = bool((layers.layers(SENTENCES) == BILM.layers(SENTENCES)).all())
-    print(json.dumps({"embedded": source.embedded, "left_out": left_out, "said": listener.said, "right": right}))
+    print(json.dumps(fill(Path(sys.argv[1]), float(sys.argv[2]))))
 
 
 if __name__ == "__main__":

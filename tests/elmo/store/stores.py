@@ -1,6 +1,10 @@
 """Sentences and helpers for the tests of the layer store."""
 
 import random
+import resource
+from contextlib import contextmanager
+
+from elmo.store import opening
 
 SENTENCES = [tuple(f"w{random.Random(i).randrange(40)}" for _ in range(i % 9)) for i in range(30)]
 DISTINCT = set(SENTENCES) - {()}
@@ -12,3 +16,20 @@ def sentences_embedded(bilm, monkeypatch):
     compute = bilm.token_layers
     monkeypatch.setattr(bilm, "token_layers", lambda batch, state=None: embedded.extend(batch) or compute(batch))
     return embedded
+
+
+def close_shelves():
+    """Closes what this process has open: the next opening is like that of another process."""
+    while opening._OPEN:
+        opening._OPEN.popitem()[1].close()
+
+
+@contextmanager
+def files_of_at_most(size):
+    """A quota, faked by the limit that the kernel keeps on the size in bytes of the files of a process."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

@@ -9,11 +9,10 @@ import pytest
 import torch
 
 from elmo import InputError
-from elmo.store import opening
 from elmo.store.__main__ import main
 from elmo.store.cached_layers import CachedLayers
 from elmo.store.shelf import Shelf, ShelfDescription, key_of
-from tests.elmo.store.stores import DISTINCT, SENTENCES, sentences_embedded
+from tests.elmo.store.stores import DISTINCT, SENTENCES, close_shelves, sentences_embedded
 
 
 class TestCommand:
@@ -28,8 +27,7 @@ class TestCommand:
         """python -m elmo.store, which finds no shelf open, as if it were in a process of its own."""
 
         def call(*arguments):
-            while opening._OPEN:
-                opening._OPEN.popitem()[1].close()
+            close_shelves()
             return called(main, *arguments)
 
         return call

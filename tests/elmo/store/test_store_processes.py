@@ -3,7 +3,6 @@
 import json
 import os
 import random
-import resource
 import signal
 import subprocess
 import sys
@@ -16,23 +15,14 @@ import torch
 from elmo.store.cached_layers import CachedLayers
 from elmo.store.opening import open_shelf
 from tests.elmo.store import filling
+from tests.elmo.store.stores import files_of_at_most
 
 
-def start_filling(store, seconds=0.0, **more):
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.elmo.store.filling", str(store), str(seconds)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **more,
-    )  # fmt: skip
+def start_filling(store, seconds):
+    command = [sys.executable, "-m", "tests.elmo.store.filling", str(store), str(seconds)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "ready\n"
     return process
-
-
-def run_filling(store, **more):
-    """What a process says that fills a store alone."""
-    process = start_filling(store, **more)
-    out, _ = process.communicate("go\n", timeout=120)
-    assert process.returncode == 0
-    return json.loads(out)
 
 
 def check(store):
@@ -65,7 +55,7 @@ class TestShelf:
         store = tmp_path / "store"
         shelf = open_shelf(store, filling.ABOUT)
         assert shelf.find(filling.SENTENCES[:1]) == [None]
-        run_filling(store)
+        start_filling(store, 0.0).communicate("go\n", timeout=300)
         cached = CachedLayers(filling.BILM, shelf)
         cached.prepare(filling.SENTENCES)
         assert torch.equal(cached.layers(filling.SENTENCES), filling.BILM.layers(filling.SENTENCES))
@@ -74,21 +64,18 @@ class TestShelf:
 class TestNoRoom:
     ROW = 40 * 4
 
-    def test_a_file_that_may_not_grow_ends_the_filling_and_not_the_run(self, tmp_path):
-        """A quota, faked by the limit that the kernel keeps on the size of files."""
+    def test_a_file_that_may_not_grow_ends_the_filling_and_not_the_run(self, tmp_path, monkeypatch):
         quota = 100_000
-
-        def few_bytes():
-            resource.setrlimit(resource.RLIMIT_FSIZE, (quota, quota))
-
-        found = run_filling(tmp_path / "store", preexec_fn=few_bytes)
+        monkeypatch.setattr("elmo.store.cached_layers.TOKENS_AT_ONCE", filling.TOKENS_AT_ONCE)
+        with files_of_at_most(quota):
+            found = filling.fill(tmp_path / "store")
         assert found["right"]
         assert "the disk is full" in found["said"][-1]
         tokens = check(tmp_path / "store")
         assert 0 < tokens <= quota / self.ROW
 
     @pytest.mark.integration
-    @pytest.mark.parametrize("size", ["300k", "100k", "24k", "8k"])
+    @pytest.mark.parametrize("size", ["100k", "8k"])
     def test_a_full_disk_ends_the_filling_and_not_the_run(self, tmp_path, size):
         """While the store is filled, and before it is made."""
         disk = mount_point(tmp_path)
@@ -99,7 +86,7 @@ class TestNoRoom:
     @pytest.mark.integration
     def test_a_read_only_disk_is_read(self, tmp_path):
         disk = mount_point(tmp_path)
-        run_filling(disk / "store")
+        filling.fill(disk / "store")
         found = filled_inside(f"mount --bind {disk} {disk} && mount -o remount,bind,ro {disk}", disk / "store")
         assert found["right"]
         assert found["embedded"] == 0
@@ -144,12 +131,12 @@ class TestProcesses:
             before = tokens
         total = sum(map(len, set(filling.SENTENCES)))
         assert 400 < before < total
-        assert run_filling(store)["right"]
+        assert filling.fill(store)["right"]
         assert check(store) == total
 
     def test_rows_that_a_killed_writer_left_are_written_over(self, tmp_path):
         """Killed between the rows and the index: the worst moment, made by hand."""
-        run_filling(tmp_path / "store")
+        filling.fill(tmp_path / "store")
         tokens = check(tmp_path / "store")
         shelf = open_shelf(tmp_path / "store", filling.ABOUT)
         with (shelf.path / "rows").open("ab") as file:

@@ -143,7 +143,7 @@ def test_a_store_of_segmented_chinese(tmp_path):
 
 @pytest.mark.integration
 def test_the_number_of_workers_does_not_change_the_store(tmp_path, text, store):
-    parallel = build(tmp_path / "store", text, vocabulary=60, workers=3)
+    parallel = build(tmp_path / "store", text, vocabulary=60, workers=2)
     assert contents(parallel.folder) == contents(store.folder)
 
 

@@ -2,9 +2,6 @@
 
 import csv
 import json
-import os
-import subprocess
-import sys
 from dataclasses import replace
 
 import hydra
@@ -29,7 +26,7 @@ from elmo.pretrain.training.objective import OBJECTIVES
 from elmo.pretrain.training.settings import Budget, Masked, Settings
 from elmo.pretrain.training.step import Stepper, Upload
 from tests.elmo.masked.naive import OPTIONS, naive_layers
-from tests.elmo.pretrain.training_text import QUIET, settings
+from tests.elmo.pretrain.training_text import QUIET, run_in_two_processes, settings
 
 VOCABULARY = [*SPECIALS, *(f"w{i}" for i in range(40))]
 SHAPE = Masked(dim=16, n_layers=2, n_heads=2, feedforward_dim=32)
@@ -236,11 +233,7 @@ pretrain(masked_settings(Path(sys.argv[1]), Path(sys.argv[2]), 12, training=trai
 
 @pytest.mark.slow
 def test_two_processes_train_one_model(text, tmp_path, repository):
-    script = tmp_path / "run.py"
-    script.write_text(PARALLEL)
-    environment = os.environ | {"PYTHONPATH": str(repository)}
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(script)]
-    subprocess.run([*launch, str(text), str(tmp_path / "two")], env=environment, check=True)
+    run_in_two_processes(PARALLEL, text, tmp_path / "two", repository)
     with (tmp_path / "two" / "curve.csv").open(encoding="utf-8", newline="") as file:
         losses = [float(row["loss"]) for row in csv.DictReader(file)]
     assert losses[-1] < losses[0] < 4.5  # log of 43 words is 3.8: a loss summed twice would be 7.6

@@ -4,7 +4,6 @@ import math
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import hydra
 import pytest
@@ -103,6 +102,7 @@ def test_weights_and_the_other_settings_of_the_text_are_typed_without_quotes():
             "size=smal: no such choice. Did you mean size=small? There are: classroom, medium, original, ",
         ),
         ("sise=tiny", "unknown key sise. Did you mean size? Known there: budget, corpus,"),
+        ("budget.tokens=5", "budget: expected one of steps, tokens, minutes, found steps and tokens; drop all but one"),
         ("seed=one", "seed: Value 'one' of type 'str' could not be converted to Integer"),
         ("training.beta2=2", "training.beta2: expected at least 0 and below 1, found 2.0"),
         ("training.recase=1", "training.recase: expected at least 0 and below 1, found 1.0"),
@@ -124,20 +124,14 @@ def test_wrong_settings_are_explained_in_one_line(text, tmp_path, monkeypatch, c
 
 
 @pytest.mark.integration
-def test_the_command_runs_and_refuses_unknown_keys(text, tmp_path, repository):
-    run = [sys.executable, "-m", "elmo.pretrain"]
+def test_the_command_runs_and_leaves_nothing_next_to_its_folder(text, tmp_path):
     arguments = [f"corpus={text}", f"out={tmp_path / 'out'}", "size=tiny", "tokenise=whitespace", "vocabulary=40"]
     arguments += ["budget.steps=3", "workers=1", "heldout_fraction=0.1", "device=cpu"]
-    done = subprocess.run([*run, *arguments], cwd=tmp_path, capture_output=True, text=True, check=True)
+    command = [sys.executable, "-m", "elmo.pretrain", *arguments]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert "perplexity forward" in done.stderr
     assert (tmp_path / "out" / "export" / "tiny" / "card.md").exists()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
-    for wrong, message in (("bugdet.steps=3", "bugdet"), ("seed=one", "seed"), ("budget.tokens=5", "drop all but one")):
-        refused = subprocess.run([*run, *arguments, wrong], cwd=tmp_path, capture_output=True, text=True, check=False)
-        assert refused.returncode == 1
-        assert message in refused.stderr
-        assert "Traceback" not in refused.stderr
-    assert Path(repository / "conf" / "pretrain" / "config.yaml").exists()
 
 
 @pytest.mark.parametrize(

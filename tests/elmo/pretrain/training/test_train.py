@@ -4,7 +4,6 @@ import csv
 import io
 import json
 import math
-import os
 import random
 import re
 import shutil
@@ -30,7 +29,7 @@ from elmo.pretrain.training.batches import texts_of_store
 from elmo.pretrain.training.checkpoint import Position, RunFolder
 from elmo.pretrain.training.settings import Budget, Model, Settings, Training
 from elmo.pretrain.training.train import learning_rate, train
-from tests.elmo.pretrain.training_text import QUIET, TINY, chinese, settings, write
+from tests.elmo.pretrain.training_text import QUIET, TINY, chinese, run_in_two_processes, settings, write
 
 
 def curve(out):
@@ -169,7 +168,7 @@ def test_a_killed_and_resumed_run_ends_with_the_weights_of_an_uninterrupted_one(
     assert process.wait() == -signal.SIGKILL
     step = torch.load(out / "checkpoint.pt", weights_only=True)["position"]["step"]
     assert 10 <= step < 40
-    subprocess.run(command, cwd=repository, check=True)
+    pretrain(settings(text, out), ["out=DIR"], QUIET)
     uninterrupted = weights(finished)
     for name, tensor in weights(out).items():
         assert torch.equal(tensor, uninterrupted[name]), name
@@ -188,19 +187,15 @@ from pathlib import Path
 from tests.elmo.pretrain.training_text import QUIET, settings
 from elmo.pretrain.run import pretrain
 
-training = {"batch_tokens": int(sys.argv[3]), "dropout": 0.0}
+training = {"batch_tokens": 128, "dropout": 0.0}
 pretrain(settings(Path(sys.argv[1]), Path(sys.argv[2]), 12, training=training), [], QUIET)
 """
 
 
 @pytest.mark.integration
 def test_two_processes_equal_one_with_twice_the_batch(text, tmp_path, repository):
-    script = tmp_path / "run.py"
-    script.write_text(PARALLEL)
-    environment = os.environ | {"PYTHONPATH": str(repository)}
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(script)]
-    subprocess.run([*launch, str(text), str(tmp_path / "two"), "128"], env=environment, check=True)
-    subprocess.run([sys.executable, script, str(text), str(tmp_path / "one"), "256"], env=environment, check=True)
+    run_in_two_processes(PARALLEL, text, tmp_path / "two", repository)
+    pretrain(settings(text, tmp_path / "one", 12, training={"batch_tokens": 256, "dropout": 0.0}), [], QUIET)
     two, one = weights(tmp_path / "two"), weights(tmp_path / "one")
     for name, tensor in two.items():
         torch.testing.assert_close(tensor, one[name], atol=2e-4, rtol=1e-3)
