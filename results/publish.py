@@ -16,6 +16,7 @@ from results.records.environment import full_commit
 from results.records.experiment_file import load_experiment
 from results.records.printing import write
 from results.report.errors_removed import NAME as MAIN_FIGURE
+from results.report.figures import Figure
 from results.report.svg import picture, published_files
 from results.tables.core_table import core_page
 from results.tables.formats import LAYOUTS
@@ -23,6 +24,7 @@ from results.tables.paper_tables import readme_table
 
 ROOT = Path(__file__).parents[1]
 PUBLISHED = Path("results", "published")
+REPRESENTATIONS = "representations"  # an experiment; README shows its figure
 TABLES = Path("results", "tables.md")
 LEDGER = Path("results", "ledger.md")
 README = Path("README.md")
@@ -117,9 +119,9 @@ def generated(root: Path) -> dict[Path, str | None]:
     summary = summarise(main_runs(collection), Selection())
     demo = summarise(collection, Selection(data=[MINI]))
     page = tables_page(collection, summary, root / PUBLISHED)
-    main_figure = [f"{picture(own, PUBLISHED.as_posix())}\n" for own in page.figures if own.name == MAIN_FIGURE]
     blocks = {
-        "figure": "".join(main_figure),
+        "figure": _shown(page.figures, MAIN_FIGURE),
+        REPRESENTATIONS: _shown(page.figures, REPRESENTATIONS),
         "table1": readme_table(summary),
         "demo": f"```\n{LAYOUTS['text'](*core_page(demo))}```\n",
     }
@@ -132,6 +134,11 @@ def generated(root: Path) -> dict[Path, str | None]:
         TABLES: page.text.replace(f"{root}/", ""),
         README: with_blocks(_read(root / README) or "", blocks),
     }
+
+
+def _shown(figures: Sequence[Figure], name: str) -> str:
+    """The HTML that shows the figure of this name; empty if there is none."""
+    return "".join(f"{picture(own, PUBLISHED.as_posix())}\n" for own in figures if own.name == name)
 
 
 def with_blocks(text: str, blocks: Mapping[str, str]) -> str:

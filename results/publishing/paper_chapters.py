@@ -8,6 +8,7 @@ from pathlib import Path
 from results.analysis.names import arm_title
 from results.records.collect import Collection, Finding
 from results.records.experiment_file import load_experiment
+from results.report.charts.arm_gains import arm_gains
 from results.report.charts.layers import layer_map
 from results.report.charts.runs import sample_efficiency
 from results.report.experiments import table_efficiencies
@@ -106,5 +107,8 @@ def _figures(kind: str, table: ExperimentTable) -> Sequence[Figure]:
         return [sample_efficiency(own, looks) for own in table_efficiencies(table)]
     if kind == "layers":
         figure = layer_map([(line.title, group) for line in table.lines for group in line.runs.groups])
+        return [figure] if figure else []
+    if kind == "arms":
+        figure = arm_gains(table)
         return [figure] if figure else []
     return []

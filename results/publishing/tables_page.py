@@ -48,7 +48,8 @@ def tables_page(collection: Collection, summary: Summary, published: Path) -> Ta
     chapters = {own.experiment: shown_chapter(own, collection, published) for own in texts.paper}
     chapters[TABLE1] = replace(chapters[TABLE1], title=texts.gains.title)
     panels, others = table_panels(summary)
-    others = _without_runs_of(others, collection, list(filter(None, chapters)))
+    shown = [name for name in chapters if name and not load_experiment(name).by_arm]  # by arm: without dev scores
+    others = _without_runs_of(others, collection, shown)
     first, second = texts.controls.compared
     controls = panels_comparing(panels, (first, second), texts.controls.arms)
     by_others = other_metrics_table(panels)

@@ -57,6 +57,7 @@ class ExperimentRow:
         paper: Arm -> the number that the paper prints, in percent; by default that of paper/scores.toml.
         paper_std: Arm -> the standard deviation that the paper prints.
         source: Where the paper prints them.
+        same_baseline: Arms whose number was printed next to that of the baseline, so that their difference is a gain.
         arms: The arms that it has runs of; by default all.
     """
 
@@ -68,6 +69,7 @@ class ExperimentRow:
     paper: Mapping[str, float] = field(default_factory=dict)
     paper_std: Mapping[str, float] = field(default_factory=dict)
     source: str = ""
+    same_baseline: Sequence[str] = ()
     arms: Sequence[str] = ()
 
     @property
@@ -161,6 +163,7 @@ class Experiment:
         note: What the table says below its rows.
         by_arm: Whether the table has a line for each arm and a column for each row, not the other way round.
         costs: Arm -> what it costs; such a table shows it.
+        titles: Arm -> its name for people; by default that of its features, or its name here.
         name: The file's name, or the path as given.
         chosen: The cells that a user has chosen; None for all.
         given: What the user has typed to choose them.
@@ -174,6 +177,7 @@ class Experiment:
     note: str = ""
     by_arm: bool = False
     costs: Mapping[str, ArmCost] = field(default_factory=dict)
+    titles: Mapping[str, str] = field(default_factory=dict)
     name: str = ""
     chosen: Sequence[Cell] | None = None
     given: Sequence[str] = ()
@@ -323,8 +327,9 @@ def _check(experiment: Experiment) -> None:
         raise ValueError(
             f"compare: expected two of {', '.join(experiment.arms)}, found {', '.join(experiment.compare)}"
         )
-    if unknown := sorted(experiment.costs.keys() - experiment.arms.keys()):
-        raise ValueError(f"costs: expected names of arms, found {', '.join(unknown)}")
+    for key, by_name in (("costs", experiment.costs), ("titles", experiment.titles)):
+        if unknown := sorted(by_name.keys() - experiment.arms.keys()):
+            raise ValueError(f"{key}: expected names of arms, found {', '.join(unknown)}")
     places = {f"arms.{arm}": overrides for arm, overrides in experiment.arms.items()}
     places |= {f"rows[{number}].overrides": row.overrides for number, row in enumerate(experiment.rows)}
     for place, overrides in places.items():
@@ -345,6 +350,9 @@ def _check(experiment: Experiment) -> None:
         for key, named in (("paper", {*row.paper, *row.paper_std}), ("arms", set(row.arms))):
             if unknown := sorted(named - set(experiment.arms)):
                 raise ValueError(f"rows[{number}].{key}: expected names of arms, found {', '.join(unknown)}")
+        unprinted = {*row.same_baseline, *experiment.compare[:1]} - set(row.paper)
+        if row.same_baseline and unprinted:
+            raise ValueError(f"rows[{number}].same_baseline: expected all in `paper`, without {', '.join(unprinted)}")
         for arm, overrides in experiment.arms.items():
             missing = [key for key in NAMED if key not in dict(map(_split, [*row.overrides, *overrides]))]
             if missing:

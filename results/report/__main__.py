@@ -14,6 +14,7 @@ from results.records.collect import only_cells
 from results.records.experiment_file import load_experiment
 from results.records.printing import write
 from results.report.blocks import CHARTS, TaskBlock, blocks_of, layers_of_all, main_figures
+from results.report.charts.arm_gains import arm_gains
 from results.report.example_browser import example_parts
 from results.report.experiments import is_shown, paper_tables, table_efficiencies, table_parts
 from results.report.explorer import FILE, explorer, read_senses
@@ -69,7 +70,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         about = _about(chosen, options.out)
         _write_page(options.out, page(summary, figures, blocks, parts, about), summary)
         if options.figures is not None:
-            _write_figures(options.figures, [*figures, *([layers] if layers else [])], blocks)
+            by_arm = map(arm_gains, others)
+            _write_figures(options.figures, list(filter(None, [*figures, layers, *by_arm])), blocks)
     except ValueError as error:  # in the file of senses
         write(f"results.report: {error}\n", sys.stderr)
         return 2

@@ -8,8 +8,9 @@ from results.analysis.panels import Efficiency, efficiency, split_panels
 from results.analysis.rows import Summary, TableRow
 from results.records.collect import Collection
 from results.records.experiment_file import load_experiment
+from results.report.charts.arm_gains import arm_gains
 from results.report.figures import Figure
-from results.report.page import PagePart
+from results.report.page import PagePart, both_forms
 from results.report.svg import inline_svg
 from results.tables.cells import Sheet
 from results.tables.experiment_rows import ExperimentTable, fill
@@ -42,7 +43,7 @@ def is_shown(table: ExperimentTable, summary: Summary) -> bool:
         for record in group.records
     }
     runs = [record.fingerprint for line in table.lines for group in line.runs.groups for record in group.records]
-    return table.experiment.compare == summary.compared and shown.issuperset(runs)
+    return not table.experiment.costs and table.experiment.compare == summary.compared and shown.issuperset(runs)
 
 
 def table_efficiencies(table: ExperimentTable) -> list[Efficiency]:
@@ -65,7 +66,9 @@ def table_parts(tables: Sequence[ExperimentTable], layers: Figure | None) -> lis
         items = "".join(f"<li>{escape(line)}</li>" for _, own in notes for line in own)
         title = table.experiment.title  # the heading has it, the table need not
         shown = _table(replace(sheet, title=SCORES), title)
-        html = f'{shown}<details><summary>Notes</summary><ul class="notes">{items}</ul></details>'
+        figure = arm_gains(table)
+        drawn = both_forms(figure, figure.caption) if figure else ""
+        html = f'{drawn}{shown}<details><summary>Notes</summary><ul class="notes">{items}</ul></details>'
         tasks = {line.runs.task for line in table.lines}
         if len(tasks) == 1:
             parts.append(PagePart(f"paper-{number}", title, html, tasks.pop()))
@@ -73,8 +76,8 @@ def table_parts(tables: Sequence[ExperimentTable], layers: Figure | None) -> lis
             together += f"<h3>{escape(title)}</h3>{html}"
     if layers:
         caption = f"<figcaption>{escape(layers.caption)}</figcaption>"
-        figure = f'<figure class="card">{inline_svg(layers)}{caption}</figure>'
-        together += f'<h3>{escape(layers.title)}</h3><div class="figures">{figure}</div>'
+        card = f'<figure class="card">{inline_svg(layers)}{caption}</figure>'
+        together += f'<h3>{escape(layers.title)}</h3><div class="figures">{card}</div>'
     return [*parts, PagePart("paper", "The paper's tables and figures", together)] if together else parts
 
 

@@ -162,14 +162,19 @@ def _answer(figures: Sequence[Figure]) -> str:
     """What the main figures show, each in a sentence above the form of it that fits the screen."""
     shown, captions = "", set[str]()
     for figure in figures:
-        caption = "" if figure.caption in captions else f"<figcaption>{escape(figure.caption)}</figcaption>"
+        caption = "" if figure.caption in captions else figure.caption
         captions.add(figure.caption)
-        shown += (
-            f'<p class="answer">{escape(figure.title)}.</p><figure class="card answers">'
-            f'<div class="wide">{inline_svg(figure)}</div>'
-            f'<div class="narrow">{inline_svg(figure.narrow or figure)}</div>{caption}</figure>'
-        )
+        shown += f'<p class="answer">{escape(figure.title)}.</p>{both_forms(figure, caption)}'
     return shown
+
+
+def both_forms(figure: Figure, caption: str) -> str:
+    """The figure in the form that fits the screen, above the caption if there is one."""
+    below = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
+    return (
+        f'<figure class="card answers"><div class="wide">{inline_svg(figure)}</div>'
+        f'<div class="narrow">{inline_svg(figure.narrow or figure)}</div>{below}</figure>'
+    )
 
 
 def _bar(summary: Summary, tasks: Mapping[str, _Task]) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from results.analysis.interval import FEW_SEEDS, Interval
 from results.analysis.names import controls_legend
 from results.analysis.rows import Group
+from results.records.experiment_file import ArmCost, values_of
 from results.records.printing import printable
 from results.tables.cells import (
     EMPTY,
@@ -15,8 +16,9 @@ from results.tables.cells import (
     interval_legend,
     shown_score,
 )
-from results.tables.experiment_rows import ExperimentLine, ExperimentTable
+from results.tables.experiment_rows import ExperimentLine, ExperimentTable, typed_sweep
 
+LINES = "Commands, one for each line; features alone choose all lines with these features"
 COSTS = [("frozen\nparameters", "r"), ("ms per\n1,000 tokens", "r")]
 
 
@@ -29,22 +31,35 @@ def arms_page(table: ExperimentTable) -> tuple[list[Sheet], list[tuple[str, list
         *(COSTS if experiment.costs else []),
         *((printable(own.title), "l") for own in table.lines),
     ]
-    intervals = {arm: [_interval(line, base, arm) for line in table.lines] for arm in experiment.arms}
+    chosen = {cell.arm for cell in experiment.cells}
+    arms = [arm for arm in experiment.arms if arm in chosen]
+    intervals = {arm: [table.against_base(own, arm).interval() for own in table.lines] for arm in arms}
     lines = []
-    for arm in experiment.arms:
+    for arm in arms:
         cells = [_cell(line, arm, interval) for line, interval in zip(table.lines, intervals[arm], strict=True)]
         lines.append([printable(cell) for cell in [table.titles[arm], *_costs(table, arm), *cells]])
     first = [next(filter(None, own), None) for own in zip(*intervals.values(), strict=True)]  # of each column
     notes = _notes(table, base, [(line.title, own) for line, own in zip(table.lines, first, strict=True)])
     title = f"{experiment.title}: scores in percent, mean±std (number of seeds)"
-    return [Sheet(printable(title), columns, lines)], findings_sections(table.findings, notes)
+    commands = [printable(f"{_command(table, arm)}  # {table.titles[arm]}") for arm in arms]
+    sections = [(LINES, commands), *findings_sections(table.findings, notes)]
+    return [Sheet(printable(title), columns, lines)], sections
+
+
+def _command(table: ExperimentTable, arm: str) -> str:
+    """What runs the line of an arm, or what was chosen of it."""
+    own = table.experiment.arms[arm]
+    keys = {key for key, _ in map(values_of, own)}
+    given = [typed for typed in table.experiment.given if values_of(typed)[0] not in keys]
+    return typed_sweep(table.experiment, [*own, *given, *table.where])
 
 
 def _notes(table: ExperimentTable, base: str, found: Sequence[tuple[str, Interval | None]]) -> list[str]:
     notes = [table.experiment.note] * bool(table.experiment.note)
     if any(own for _, own in found):
         notes.append(f"[low..high]: the 95 % interval of the difference to {table.titles[base]}")
-    if any(_few(group) for line in table.lines for group in line.runs.groups):
+    few = any(_few(group) for line in table.lines for group in line.runs.groups)
+    if few and not any(own and own.few_seeds for _, own in found):  # else the legend of intervals says it
         notes.append(f"{MARK}: fewer than {FEW_SEEDS} seeds")
     notes += interval_legend(found)
     notes += folds_legend((line.title, line.runs) for line in table.lines)
@@ -56,17 +71,12 @@ def _few(group: Group) -> bool:
     return len(group.seeds) < FEW_SEEDS
 
 
-def _interval(line: ExperimentLine, base: str, arm: str) -> Interval | None:
-    """The interval of the arm's difference to the first of the two that are compared."""
-    return line.runs.comparing(base, arm).interval() if base and arm != base else None
-
-
 def _cell(line: ExperimentLine, arm: str, interval: Interval | None) -> str:
     """Our score, its interval, and the score that was published."""
     group = line.runs.group(arm)
     parts = [f"{shown_score(group)}{MARK * _few(group)}"] if group else []
     parts += [f"[{interval.low:+.1f}..{interval.high:+.1f}]"] if interval else []
-    parts += [f"published {line.paper[arm]:g}"] if arm in line.paper else []
+    parts += [f"published {line.paper[arm]}"] if arm in line.paper else []
     return " ".join(parts) or EMPTY
 
 
@@ -77,5 +87,14 @@ def _costs(table: ExperimentTable, arm: str) -> list[str]:
     cost = costs.get(arm)
     if cost is None:
         return [EMPTY, EMPTY]
-    digits = 0 if cost.milliseconds >= 10 else 2
-    return [f"{cost.parameters / 1e6:.1f} M", f"{cost.milliseconds:,.{digits}f}"]
+    return [shown_parameters(cost), shown_milliseconds(cost)]
+
+
+def shown_parameters(cost: ArmCost) -> str:
+    """Frozen parameters in millions."""
+    return f"{cost.parameters / 1e6:.1f} M"
+
+
+def shown_milliseconds(cost: ArmCost) -> str:
+    """Milliseconds for 1,000 tokens."""
+    return f"{cost.milliseconds:,.{0 if cost.milliseconds >= 10 else 2}f}"

@@ -50,20 +50,26 @@ class ExperimentLine:
 
 @dataclass(frozen=True)
 class ExperimentTable:
-    """An experiment with its rows, and what was found about their runs."""
+    """An experiment with its rows, what was found about their runs, and how commands say where things are."""
 
     experiment: Experiment
     lines: Sequence[ExperimentLine]
     findings: Sequence[Finding]
+    where: Sequence[str] = ()
 
     @cached_property
     def titles(self) -> dict[str, str]:
-        """The arms' names for people; an arm that is not named like its features keeps the name in the file."""
-        found = {}
-        for arm in self.experiment.arms:
+        """The arms' names for people: those in the file, or those of their features if an arm is named like these."""
+        found = dict(self.experiment.titles)
+        for arm in (arm for arm in self.experiment.arms if arm not in found):
             records = [group.records[0] for line in self.lines if (group := line.runs.group(arm))]
             found[arm] = common_title(arm, (record for record in records if record.identity.features == arm))
         return found
+
+    def against_base(self, line: ExperimentLine, arm: str) -> TableRow:
+        """The runs of a row, to compare an arm with the first of the two that are compared; no pair for that itself."""
+        base = self.experiment.compare[0] if self.experiment.compare else ""
+        return line.runs.comparing(base, arm if arm != base else "")
 
 
 def fill(
@@ -91,7 +97,7 @@ def fill(
     else:
         findings.append(Finding("empty", _whole(experiment, where), wrong=True))
     once = list(dict.fromkeys(findings))  # rows may show other metrics of the same runs
-    return ExperimentTable(experiment, lines, once)
+    return ExperimentTable(experiment, lines, once, where)
 
 
 def missing_cells(found: Sequence[FoundRecord], experiment: Experiment) -> list[Cell]:
@@ -123,8 +129,14 @@ def _rows(
 def _missing(experiment: Experiment, rows: Iterable[Mapping[str, Filled]], where: Sequence[str]) -> list[Finding]:
     """The commands of cells that lack runs: "empty" where there is no score at all, else "seeds"."""
     commands: dict[tuple[bool, bool, tuple[str, str]], list[Command]] = {}
+    rows = list(rows)
+    whole = _empty_arms(rows) if experiment.by_arm else {}
+    for arm, cells in whole.items():
+        commands.setdefault((False, arm in experiment.compare, ("", "")), []).append(_of_arm(experiment, arm, cells))
     for row in rows:
         for arm, cells in row.items():
+            if arm in whole:
+                continue
             missing = [(cell, found) for cell, found in cells if not _finished(found)]
             if missing:
                 empty = {cell.seed for cell, _ in missing} == {cell.seed for cell, _ in cells}
@@ -132,10 +144,25 @@ def _missing(experiment: Experiment, rows: Iterable[Mapping[str, Filled]], where
                 key = (not empty, empty and arm in experiment.compare, (name.data, name.task))
                 commands.setdefault(key, []).append(_command(missing))
     return [
-        Finding("seeds" if some else "empty", _typed(experiment, command, where), wrong, row)
+        Finding("seeds" if some else "empty", _typed(experiment, command, where), wrong, row if any(row) else None)
         for (some, wrong, row), own in commands.items()
         for command in _joined(own)
     ]
+
+
+def _empty_arms(rows: Iterable[Mapping[str, Filled]]) -> dict[str, Filled]:
+    """The cells of those arms that have no finished run at all."""
+    arms: dict[str, list[tuple[Cell, Sequence[FoundRecord]]]] = {}
+    for row in rows:
+        for arm, cells in row.items():
+            arms.setdefault(arm, []).extend(cells)
+    return {arm: cells for arm, cells in arms.items() if not any(_finished(found) for _, found in cells)}
+
+
+def _of_arm(experiment: Experiment, arm: str, cells: Filled) -> Command:
+    """What makes all runs of an arm: what the arm sets, without its rows."""
+    own = dict(map(values_of, [*experiment.given, *experiment.arms[arm]]))
+    return {**own, **{key: values for key, values in _command(cells).items() if key in ("seed", "retry")}}
 
 
 def _line(row: Mapping[str, Filled], compare: Sequence[str], findings: list[Finding]) -> ExperimentLine:
@@ -251,6 +278,11 @@ def _whole(experiment: Experiment, where: Sequence[str]) -> str:
 
 def _typed(experiment: Experiment, command: Command, where: Sequence[str]) -> str:
     """The command as typed; `where` says where things are."""
-    words = [f"experiment={experiment.name}"] if experiment.name else []
-    words += [f"{key}={','.join(values)}" if any(values) else key for key, values in command.items()]
-    return f"python -m tasks.run -m {shlex.join([*words, *where])}"
+    words = [f"{key}={','.join(values)}" if any(values) else key for key, values in command.items()]
+    return typed_sweep(experiment, [*words, *where])
+
+
+def typed_sweep(experiment: Experiment, words: Sequence[str]) -> str:
+    """The command that runs an experiment, or cells without one, with further words."""
+    first = [f"experiment={experiment.name}"] if experiment.name else []
+    return f"python -m tasks.run -m {shlex.join([*first, *words])}"

@@ -1,6 +1,7 @@
 """The table of an experiment in every output format: its rows and arms next to the paper's numbers."""
 
 import json
+from dataclasses import asdict
 
 from results.analysis.names import arm_title, controls_legend, metric_title
 from results.analysis.verdict import verdict, verdict_legend
@@ -99,7 +100,7 @@ def _paper_gain(line: ExperimentLine) -> str:
 
 
 def _plain(line: ExperimentLine, table: ExperimentTable) -> dict[str, object]:
-    arms = {}
+    arms: dict[str, dict[str, object]] = {}
     for arm in table.experiment.arms:
         group = line.runs.group(arm)
         arms[arm] = {
@@ -110,6 +111,15 @@ def _plain(line: ExperimentLine, table: ExperimentTable) -> dict[str, object]:
             "paper": line.paper.get(arm),
             "paper_std": line.paper_std.get(arm),
         }
+        if table.experiment.by_arm:
+            runs = table.against_base(line, arm)
+            cost = table.experiment.costs.get(arm)
+            arms[arm] |= {
+                "gain": clean(runs.gain()),
+                "gain_interval": json_interval(runs.interval()),
+                "errors_removed": clean(runs.error_cut()),
+                "cost": asdict(cost) if cost else None,
+            }
     return {
         "row": line.title,
         "data": line.runs.data,
@@ -125,10 +135,11 @@ def _plain(line: ExperimentLine, table: ExperimentTable) -> dict[str, object]:
 
 
 def _csv(table: ExperimentTable) -> str:
-    """One line for each row and arm; the gain is in the line of the second of the two compared."""
-    lines = []
+    """One line for each row and arm; the gain is in the line of the second of the two compared, or by arm in all."""
+    lines, by_arm = [], table.experiment.by_arm
     for line in table.lines:
         for arm in table.experiment.arms:
+            runs = table.against_base(line, arm) if by_arm else line.runs
             cells = {
                 "row": line.title,
                 "data": line.runs.data,
@@ -139,7 +150,11 @@ def _csv(table: ExperimentTable) -> str:
                 **csv_scores(line.runs.group(arm)),
                 "paper": line.paper.get(arm),
                 "paper_std": line.paper_std.get(arm),
-                **csv_gain(line.runs, "" if arm == line.runs.compared[1] else None),
+                **csv_gain(runs, "" if arm == runs.compared[1] else None),
             }
+            if table.experiment.costs:
+                cost = table.experiment.costs.get(arm)
+                cells["parameters"] = cost.parameters if cost else None
+                cells["milliseconds"] = cost.milliseconds if cost else None
             lines.append(cells)
     return csv_text(lines)

@@ -30,13 +30,13 @@ class Controls(Chapter):
 
 @dataclass(frozen=True)
 class PaperChapter:
-    """A table or figure of the paper.
+    """A table or figure of the paper, or an experiment of ours.
 
     Attributes:
         experiment: The experiment that it shows; its file has the title.
         title: The title where there is no experiment.
         text: What the chapter says first.
-        figure: What is drawn of the experiment: "efficiency", "layers" or nothing.
+        figure: What is drawn of the experiment: "efficiency", "layers", "arms" or nothing.
         command: What makes it, where there is no experiment.
         file: A Markdown file next to the records that is shown as it is, where there is no experiment.
     """

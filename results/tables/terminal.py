@@ -6,7 +6,7 @@ from typing import TextIO
 
 from results.tables.cells import EMPTY, GAIN_COLUMNS, VERDICT, Sheet
 
-NAMES = ("task", "row", "metric", "settings")  # the columns that name a line
+NAMES = ("task", "row", "metric", "settings", "features")  # the columns that name a line
 
 
 def can_draw(stream: TextIO) -> bool:

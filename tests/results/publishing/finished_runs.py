@@ -4,7 +4,7 @@ from tests.results.making import CLEAN, first_right, make_record, save
 
 README = (
     "# Top\n\n<!-- table1 -->\nold\n<!-- /table1 -->\n\n<!-- figure -->\nold\n<!-- /figure -->\n\n"
-    "prose\n\n<!-- demo -->\n<!-- /demo -->\n\nend\n"
+    "prose\n\n<!-- representations -->\n<!-- /representations -->\n\n<!-- demo -->\n<!-- /demo -->\n\nend\n"
 )
 
 

@@ -1,5 +1,8 @@
 """The table with a line for each arm, on records made by hand."""
 
+import csv
+import json
+
 import pytest
 
 from elmo.common.errors import InputError
@@ -50,7 +53,7 @@ def test_a_line_for_each_arm(own, tmp_path, capsys):
     assert lines[2].index("NER, WNUT-17") < lines[2].index("NER, CoNLL-2003")
     a, b, c = (next(line for line in lines[4:] if line.split()[:1] == [arm]) for arm in "abc")
     assert a.split()[1:4] == ["20.0", "M", "0.25"]
-    assert "42.00±2.83 (2)† published 40" in a
+    assert "42.00±2.83 (2)† published 40.0" in a
     assert a.endswith("91.00 (1)†")
     assert b.split()[1:4] == ["13.6", "M", "123"]
     assert "62.00±1.41 (2)† [" in b
@@ -59,8 +62,34 @@ def test_a_line_for_each_arm(own, tmp_path, capsys):
     assert c.split() == ["c", "-", "-", "published", "50.5", "-"]
     assert "the 95 % interval of the difference to a" in out
     assert "Table 9, row 3" in out
-    commands = [line for line in out.splitlines() if "python -m tasks.run" in line]
-    assert not any("word2vec" in line and "data=paper" in line for line in commands), "that row has no such arm"
+    sweep, where = f"  python -m tasks.run -m experiment={own}", f"runs_dir={runs}"
+    assert f"{sweep} features=elmo {where}  # b" in lines, "a command for each line"
+    assert f"{sweep} features=word2vec seed=1,2 {where}" in lines, "no run of c: the whole arm, whatever its rows"
+    assert f"{sweep} task=ner data=paper features=elmo seed=1,2 {where}" in lines, "b has runs elsewhere"
+
+
+def test_commands_keep_what_was_typed(own, tmp_path, capsys):
+    runs = tmp_path / "runs"
+    save(runs, make_record(91.0, data="wnut17"))
+    _, out, _ = run_table(capsys, "--runs", runs, "--experiment", own, "data=wnut17", "seed=1")
+    sweep, where = f"  python -m tasks.run -m experiment={own}", f"runs_dir={runs}"
+    assert f"{sweep} data=wnut17 seed=1 features=word2vec {where}\n" in out
+    assert f"{sweep} features=word2vec data=wnut17 seed=1 {where}  # c\n" in out
+
+
+def test_all_arms_have_gains_and_costs_for_programs(own, tmp_path, capsys):
+    runs = tmp_path / "runs"
+    for features, score in (("glove", 40), ("elmo", 55), ("word2vec", 37)):
+        save(runs, make_record(score, data="wnut17", features=features))
+    _, out, _ = run_table(capsys, "--runs", runs, "--experiment", own, "--format", "csv")
+    lines = {line["arm"]: line for line in csv.DictReader(out.splitlines()) if line["data"] == "wnut17"}
+    assert [lines[arm]["gain"] for arm in "abc"] == ["", "15.0", "-3.0"]
+    assert [lines[arm]["errors_removed"] for arm in "abc"] == ["", "25.0", "-5.0"]
+    assert [lines[arm]["milliseconds"] for arm in "abc"] == ["0.25", "123.4", ""]
+    _, out, _ = run_table(capsys, "--runs", runs, "--experiment", own, "--format", "json")
+    arms = json.loads(out)[0]["arms"]
+    assert [arms[arm]["gain"] for arm in "abc"] == [None, 15.0, -3.0]
+    assert [arms[arm]["cost"] for arm in "bc"] == [{"parameters": 13_600_000, "milliseconds": 123.4}, None]
 
 
 def test_a_row_may_have_some_of_the_arms(own):
@@ -77,6 +106,12 @@ def test_a_row_may_have_some_of_the_arms(own):
     [
         ('arms = ["a", "b"]', 'arms = ["a", "d"]', r"rows\[1\]\.arms: expected names of arms, found d"),
         ("b = {parameters", "d = {parameters", r"costs: expected names of arms, found d"),
+        ("[costs]", "[titles]\nd = 'D'\n[costs]", r"titles: expected names of arms, found d"),
+        (
+            "source =",
+            'same_baseline = ["b"]\nsource =',
+            r"rows\[0\]\.same_baseline: expected all in `paper`, without b",
+        ),
         ("milliseconds = 0.25", 'milliseconds = "fast"', r"costs\.a\.milliseconds: expected"),
     ],
 )

@@ -1,0 +1,324 @@
+"""Chart of an experiment by arm: the share of the baseline's errors that each arm removes from a task, and its cost."""
+
+import math
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from results.analysis.interval import FEW_SEEDS, Interval
+from results.analysis.names import metric_title
+from results.analysis.paper_scores import relative_error_cut
+from results.analysis.rows import WARNED, TableRow
+from results.records.experiment_file import ArmCost
+from results.report.figures import (
+    WIDTH,
+    ChartLine,
+    Dot,
+    Figure,
+    Label,
+    Mark,
+    Scale,
+    fitted,
+    shown_tick,
+    spread,
+    text_width,
+    with_minus,
+)
+from results.tables.arms_table import shown_milliseconds, shown_parameters
+from results.tables.cells import MARK, shown_interval
+from results.tables.experiment_rows import ExperimentLine, ExperimentTable
+
+FEWEST = 3  # arms with runs, the baseline included: fewer are no comparison
+WIDE, PHONE = 820.0, WIDTH
+NAMES = 168.0  # pixels at the left, for names
+WIDE_LANE, PHONE_LANE = 36.0, 24.0
+TICK_ROOM = 36.0
+POWERS = [10.0**power for power in range(-2, 7)]
+COST = "ms per 1,000 tokens"
+AXIS = "share of the baseline's errors removed (%)"
+
+
+@dataclass(frozen=True)
+class _Share:
+    """What an arm removes from one task's errors, in percent.
+
+    Attributes:
+        ours: By our runs; None if there are none.
+        interval: Its 95 % interval.
+        published: By numbers that others printed; None if there are none.
+        marks: Signs for few seeds and for a warning.
+        expected: Whether the experiment has such runs.
+    """
+
+    ours: float | None
+    interval: Interval | None
+    published: float | None
+    marks: str
+    expected: bool
+
+    @property
+    def clear(self) -> bool:
+        """Whether the interval is on one side of zero."""
+        return self.interval is not None and not self.interval.low <= 0 <= self.interval.high
+
+    @property
+    def number(self) -> str:
+        """Our share, or in brackets the published one."""
+        found = f"({self.published:.1f})" if self.ours is None and self.published is not None else ""
+        return with_minus(found if self.ours is None else f"{self.ours:.1f}{self.marks}")
+
+    @property
+    def text(self) -> str:
+        """All that is drawn, in words; empty if nothing is."""
+        between = shown_interval(self.interval, " to ", sign="-").removesuffix(MARK)
+        parts = [] if self.ours is None else [f"{self.ours:.1f} %{self.marks}" + f" ({between})" * bool(between)]
+        parts += [] if self.published is None else [f"published {self.published:.1f} %"]
+        return with_minus(", ".join(parts))
+
+
+@dataclass(frozen=True)
+class _Lane:
+    """One arm: its name, its cost, and a share for each task; the baseline has scores instead."""
+
+    title: str
+    cost: ArmCost | None
+    shares: Sequence[_Share]
+    scores: Sequence[str] = ()
+
+    @property
+    def cost_text(self) -> str:
+        if self.cost is None:
+            return "cost not measured"
+        return f"{shown_parameters(self.cost)} parameters, {self.measured} {COST}"
+
+    @property
+    def measured(self) -> str:
+        """Its milliseconds as a number."""
+        return shown_milliseconds(self.cost) if self.cost else "not measured"
+
+    def numbers(self, tasks: Sequence[str]) -> str:
+        """All that is drawn, as text."""
+        found = self.scores or [share.text for share in self.shares]
+        shown = [f"{task} {text}" for task, text in zip(tasks, found, strict=True) if text]
+        return f"{self.title} ({self.cost_text}): {'; '.join(shown)}."
+
+
+def arm_gains(table: ExperimentTable) -> Figure | None:
+    """The figure with its narrow form; None if the table has no costs, or fewer than three arms with runs."""
+    experiment = table.experiment
+    base = experiment.compare[0] if experiment.compare else ""
+    lines = [
+        line for line in table.lines if (first := line.runs.group(base)) and line.runs.groups != [first]
+    ]  # the others have nothing to compare
+    with_runs = [arm for arm in experiment.arms if any(line.runs.group(arm) for line in table.lines)]
+    if not experiment.costs or len(with_runs) < FEWEST or not lines:
+        return None
+    lanes = [
+        _Lane(
+            table.titles[arm],
+            experiment.costs.get(arm),
+            [_share(line, base, arm, table.against_base(line, arm)) for line in lines],
+            [_baseline(line, base) for line in lines] if arm == base else (),
+        )
+        for arm in experiment.arms
+    ]
+    shown = [lane for lane in lanes if lane.scores or any(share.text for share in lane.shares)]
+    shown.sort(key=lambda lane: lane.cost.milliseconds if lane.cost else float("inf"))
+    tasks, base_title = [line.title for line in lines], table.titles[base]
+    missing = [lane.title for lane in lanes if lane not in shown]
+    caption = (
+        f"Errors removed: the gain over {base_title} as a share of 100 less its score. Line: 95 % interval; grey: it "
+        f"includes zero. Hollow: published by others, over the baseline that they print. {experiment.note}."
+    )
+    below = _footnotes(table, lines, missing)
+    wide, narrow = (
+        Figure(
+            f"{experiment.sweep_name}{'-phone' * (width == PHONE)}",
+            f"{experiment.title} against {base_title}: errors removed, and cost",
+            caption,
+            *drawn(shown, tasks, below),
+            width,
+            " ".join([*(lane.numbers(tasks) for lane in shown), "What is not listed was not run.", *below]),
+        )
+        for width, drawn in ((WIDE, _drawn), (PHONE, _drawn_for_phones))
+    )
+    return replace(wide, narrow=narrow)
+
+
+def _share(line: ExperimentLine, base: str, arm: str, runs: TableRow) -> _Share:
+    group = line.runs.group(arm)
+    printed = arm in line.spec.same_baseline and arm != base
+    published = relative_error_cut(line.paper[base], line.paper[arm]) if printed else None
+    few = any(own and len(own.seeds) < FEW_SEEDS for own in (line.runs.group(base), group))
+    marks = MARK * few + WARNED * any(record.warnings for record in (group.runs if group else ()))
+    return _Share(runs.error_cut(), runs.cut_interval(), published, marks, arm in (line.spec.arms or [arm]))
+
+
+def _baseline(line: ExperimentLine, base: str) -> str:
+    group = line.runs.group(base)
+    assert group is not None
+    return f"{group.mean:.1f} {metric_title(group.metric, group.records[0])}"
+
+
+def _footnotes(table: ExperimentTable, lines: Sequence[ExperimentLine], missing: Sequence[str]) -> list[str]:
+    groups = [group for line in lines for group in line.runs.groups]
+    notes = [f"{MARK} fewer than {FEW_SEEDS} seeds in an arm."] * any(len(own.seeds) < FEW_SEEDS for own in groups)
+    warned = {
+        f"{WARNED} {table.titles[group.features]}: {text.rstrip('.')}."
+        for group in groups
+        for record in group.runs
+        for text in record.warnings
+    }
+    return [*notes, *sorted(warned), *([f"Without runs: {', '.join(missing)}."] if missing else [])]
+
+
+def _drawn(lanes: Sequence[_Lane], tasks: Sequence[str], below: Sequence[str]) -> tuple[float, list[Mark]]:
+    """Height and marks: the cost and the tasks side by side."""
+    each = (WIDE - NAMES - 8) / (len(tasks) + 1)
+    legend, marks = _legend(lanes, WIDE)
+    top = legend + 34
+    bottom = top + WIDE_LANE * len(lanes)
+    scales = [_cost_scale(lanes, NAMES + 8, NAMES + each - 44)]
+    for number in range(1, len(tasks) + 1):
+        scales.append(_share_scale(lanes, NAMES + each * number + 12, NAMES + each * (number + 1)))
+    for heading, scale in zip([COST, *tasks], scales, strict=True):
+        found = textwrap.wrap(heading, int((each - 8) / (0.62 * 11)))
+        titles = [found[0], fitted(" ".join(found[1:]), each - 8, 11)] if len(found) > 2 else found
+        for i, title in enumerate(reversed(titles)):
+            marks.append(Label(scale.start, top - 8 - 14 * i, title, "ink", 11, bold=True))
+        marks += _ticks(scale, top, bottom)
+    for place, lane in enumerate(lanes):
+        y = top + WIDE_LANE * place
+        marks.append(ChartLine([(8, y), (WIDE - 8, y)], "grid", 1))
+        marks.append(Label(8, y + 16, fitted(lane.title, NAMES - 8, 13), "ink", 13, bold=True))
+        if lane.cost:
+            marks.append(Label(8, y + 30, f"{shown_parameters(lane.cost)} parameters", "muted", 11))
+            marks.append(_cost_dot(lane, scales[0], y + 18))
+        marks.append(Label(NAMES + each - 4, y + 22, lane.measured, "muted", 11, "end"))
+        for number, scale in enumerate(scales[1:]):
+            share = lane.shares[number]
+            marks += [*_shares(lane, tasks[number], share, scale, y + 25), *_above(share, scale, y + 15)]
+            if lane.scores or (share.expected and not share.text):
+                text = lane.scores[number] if lane.scores else "not run"
+                marks.append(Label(scale.at(0) + 5, y + 22, text, "muted", 11))
+    marks.append(Label((scales[1].start + WIDE) / 2, bottom + 34, AXIS, "ink", 12, "middle"))
+    return _with_notes(marks, bottom + 54, below, WIDE)
+
+
+def _above(share: _Share, scale: Scale, y: float) -> list[Mark]:
+    """The number above a mark, on its side of the line at zero."""
+    value = share.published if share.ours is None else share.ours
+    if value is None:
+        return []
+    half, zero = text_width(share.number, 11) / 2, scale.at(0)
+    x = max(scale.at(value), zero + half + 2) if value >= 0 else min(scale.at(value), zero - half - 2)
+    colour = "muted" if share.ours is None else "ink"
+    return [Label(min(x, scale.end - half), y, share.number, colour, 11, "middle")]
+
+
+def _drawn_for_phones(lanes: Sequence[_Lane], tasks: Sequence[str], below: Sequence[str]) -> tuple[float, list[Mark]]:
+    """Height and marks: the cost and the tasks one below the other, each with the arms that have a mark there."""
+    base = next(lane for lane in lanes if lane.scores)
+    y, marks = _legend(lanes, PHONE)
+    for number, heading in enumerate([f"parameters, {COST}", *tasks], start=-1):
+        cost = number < 0
+        own = [lane for lane in lanes if (lane.cost if cost else lane.shares[number].text)]
+        title = heading if cost else f"{heading}; {base.title}: {base.scores[number]}"
+        top = y + 22
+        bottom = top + PHONE_LANE * len(own)
+        scale = _cost_scale(lanes, NAMES, PHONE - 94) if cost else _share_scale(lanes, NAMES, PHONE - 50)
+        marks.append(Label(8, top - 8, fitted(title, PHONE - 16, 12), "ink", 11, bold=True))
+        marks += _ticks(scale, top, bottom)
+        for place, lane in enumerate(own):
+            y = top + PHONE_LANE * place
+            marks.append(ChartLine([(8, y), (PHONE - 8, y)], "grid", 1))
+            marks.append(Label(8, y + 16, fitted(lane.title, NAMES - 24), "ink", 12))
+            if lane.cost and cost:
+                marks.append(_cost_dot(lane, scale, y + 12))
+                text = f"{shown_parameters(lane.cost)}, {lane.measured}"
+            else:
+                marks += _shares(lane, heading, lane.shares[number], scale, y + 12)
+                text = lane.shares[number].number
+            marks.append(Label(PHONE - 8, y + 16, text, "muted" if cost else "ink", 11, "end"))
+        y = bottom + 24
+    marks.append(Label(PHONE / 2, y + 8, AXIS, "ink", 12, "middle"))
+    return _with_notes(marks, y + 28, ["Arms that a task does not show have no runs there.", *below], PHONE)
+
+
+def _with_notes(marks: Sequence[Mark], y: float, notes: Sequence[str], width: float) -> tuple[float, list[Mark]]:
+    """The height, and the marks with the notes below them."""
+    lines = [line for note in notes for line in textwrap.wrap(note, int((width - 16) / (0.58 * 11)))]
+    labels = [Label(8, y + 16 * i, line, "muted", 11) for i, line in enumerate(lines)]
+    return y + 16 * len(lines) - 4, [*marks, *labels]
+
+
+def _legend(lanes: Sequence[_Lane], width: float) -> tuple[float, list[Mark]]:
+    """The height, and what the looks of marks mean."""
+    shares = [share for lane in lanes for share in lane.shares]
+    kinds = [
+        ("ours, 95 % interval", "blue", False, any(share.clear for share in shares)),
+        ("interval includes zero", "grey", False, any(share.ours is not None and not share.clear for share in shares)),
+        ("published by others", "ink", True, any(share.published is not None for share in shares)),
+    ]
+    marks: list[Mark] = []
+    x, y = 12.0, 10.0
+    for title, colour, hollow, drawn in kinds:
+        if not drawn:
+            continue
+        room = 20 + text_width(title) + 14
+        if x + room > width:
+            x, y = 12.0, y + 20
+        marks += [] if hollow else [ChartLine([(x - 4, y), (x + 14, y)], colour, 2.5)]
+        marks += [Dot(x + 5, y, colour, "circle", 4.5, hollow=hollow), Label(x + 20, y + 4, title, "ink", 12)]
+        x += room
+    return y + 14, marks
+
+
+def _share_scale(lanes: Sequence[_Lane], start: float, end: float) -> Scale:
+    """The scale of shares, the same for all tasks."""
+    shares = [share for lane in lanes for share in lane.shares]
+    values = [value for share in shares for value in (share.ours, share.published) if value is not None]
+    values += [end for share in shares if share.interval for end in (share.interval.low, share.interval.high)]
+    return spread(values, start, end, zero=True)
+
+
+def _cost_scale(lanes: Sequence[_Lane], start: float, end: float) -> Scale:
+    """A logarithmic scale of milliseconds."""
+    known = [lane.cost.milliseconds for lane in lanes if lane.cost]
+    return Scale(min(known) / 2, max(known) * 2, start, end, log=True)
+
+
+def _ticks(scale: Scale, top: float, bottom: float) -> list[Mark]:
+    """Lines behind the marks, with numbers below."""
+    if scale.log:
+        inside = [power for power in POWERS if scale.low <= power <= scale.high]
+        apart = scale.at(10 * scale.low) - scale.at(scale.low)
+        ticks = inside[:: math.ceil(TICK_ROOM / apart)]
+    else:
+        ticks = scale.ticks(3)
+    marks: list[Mark] = []
+    for tick in ticks:
+        x = scale.at(tick)
+        marks.append(ChartLine([(x, top), (x, bottom)], "grid" if tick else "muted", 1 if tick else 1.5))
+        marks.append(Label(x, bottom + 16, with_minus(shown_tick(tick + 0.0)), "muted", 11, "middle"))
+    return marks
+
+
+def _cost_dot(lane: _Lane, scale: Scale, y: float) -> Dot:
+    assert lane.cost is not None
+    return Dot(scale.at(lane.cost.milliseconds), y, "ink", "square", 4.0, title=f"{lane.title}: {lane.cost_text}")
+
+
+def _shares(lane: _Lane, task: str, share: _Share, scale: Scale, y: float) -> list[Mark]:
+    """The marks of one arm on one task."""
+    title = f"{lane.title}, {task}: {share.text}"
+    marks: list[Mark] = []
+    if share.published is not None:
+        marks.append(Dot(scale.at(share.published), y, "ink", "circle", 4.5, title=title, hollow=True))
+    if share.ours is not None:
+        colour = "blue" if share.clear else "grey"
+        if share.interval:
+            ends = [(scale.at(end), y) for end in (share.interval.low, share.interval.high)]
+            marks.append(ChartLine(ends, colour, 2.5, title=title))
+        marks.append(Dot(scale.at(share.ours), y, colour, "circle", 4.5, title=title))
+    return marks

@@ -1,0 +1,174 @@
+"""The figure of an experiment by arm: where its marks are, what it leaves out, and what it says in words."""
+
+import dataclasses
+from itertools import combinations
+
+import pytest
+
+from results.records.collect import collect
+from results.records.experiment_file import load_experiment
+from results.report.charts.arm_gains import arm_gains
+from results.report.figures import ChartLine, Dot, Label, with_title
+from results.report.svg import picture, published_files
+from results.tables.experiment_rows import fill
+from tests.results.making import make_record, save
+from tests.results.report.test_errors_removed import boxes, texts
+
+OWN = """
+title = "Vectors"
+seeds = [1, 2, 3]
+compare = ["base", "first"]
+by_arm = true
+note = "costs: measured"
+[arms]
+base = ["features=glove"]
+first = ["features=elmo"]
+second = ["features=word2vec"]
+third = ["features=flair"]
+printed = ["features=cove"]
+nothing = ["features=transformer"]
+[titles]
+base = "words"
+first = "a long name of an arm"
+[costs]
+base = {parameters = 20_000_000, milliseconds = 0.25}
+first = {parameters = 13_600_000, milliseconds = 400.0}
+second = {parameters = 60_000_000, milliseconds = 4.0}
+printed = {parameters = 60_000_000, milliseconds = 40.0}
+[[rows]]
+overrides = ["task=ner", "data=wnut17"]
+paper = {base = 80.0, first = 85.0, printed = 90.0, second = 99.0}
+same_baseline = ["first", "printed"]
+[[rows]]
+overrides = ["task=ner", "data=paper"]
+arms = ["base", "first", "second"]
+"""
+# by data and features: the scores of seeds 1, 2, 3
+SCORES = {
+    ("wnut17", "glove"): [60.0, 60.2, 59.8],
+    ("wnut17", "elmo"): [70.0, 70.2, 69.8],  # 25 % of the errors
+    ("wnut17", "word2vec"): [56.0],  # -10 %
+    ("wnut17", "flair"): [64.0, 54.0, 65.0],  # 2.5 %
+    ("paper", "glove"): [50.0, 50.2, 49.8],
+    ("paper", "elmo"): [60.0, 60.2, 59.8],  # 20 %
+}
+
+
+@pytest.fixture
+def figure(tmp_path):
+    """The figure of these scores; a function of other ones and of changes in the file."""
+
+    def drawn(scores=SCORES, *changes):
+        text = OWN
+        for before, after in changes:
+            assert before in text
+            text = text.replace(before, after)
+        (tmp_path / "own.toml").write_text(text, encoding="utf-8")
+        for (data, features), own in scores.items():
+            for seed, score in enumerate(own, start=1):
+                record = make_record(score, data=data, features=features, seed=seed)
+                if features == "flair":
+                    part = {"name": features, "frozen": {"flair": {"warning": "it knows the test"}}}
+                    record = dataclasses.replace(record, config={**record.config, "features": part})
+                save(tmp_path / "runs", record)
+        return arm_gains(fill(collect([tmp_path / "runs"]), load_experiment(str(tmp_path / "own.toml"))))
+
+    return drawn
+
+
+def marks_of(figure, arm, kind=Dot):
+    return [mark for mark in figure.marks if isinstance(mark, kind) and getattr(mark, "title", "").startswith(arm)]
+
+
+@pytest.mark.parametrize("narrow", [False, True])
+def test_marks_are_where_their_shares_are(figure, narrow):
+    drawn = figure().narrow if narrow else figure()
+    zero, per_percent = scale_of(drawn)
+    cost, published, first, other = marks_of(drawn, "a long name")
+    (loss,) = marks_of(drawn, "second, NER, WNUT-17")
+    (printed,) = marks_of(drawn, "printed, NER, WNUT-17")
+    (unclear,) = marks_of(drawn, "third, NER, WNUT-17")
+    found = [(mark.x - zero) / per_percent for mark in (published, first, loss, printed, unclear)]
+    assert found == pytest.approx([25, 25, -10, 50, 2.5])
+    assert [mark.hollow for mark in (published, first, printed)] == [True, False, True]
+    assert (first.colour, unclear.colour) == ("blue", "grey"), "grey where the interval includes zero"
+    line = marks_of(drawn, "a long name", ChartLine)[0]
+    assert line.points[0][0] < first.x < line.points[1][0]
+    assert other.x - zero != first.x - zero or narrow, "another plot"
+    assert cost.shape == "square"
+
+
+def scale_of(drawn):
+    """Of the first task's plot: the pixel of zero, and the pixels of one percent."""
+    ticks = {}
+    for mark in drawn.marks:
+        if isinstance(mark, Label) and mark.text in ("0", "50"):
+            ticks.setdefault(mark.text, mark.x)
+    return ticks["0"], (ticks["50"] - ticks["0"]) / 50
+
+
+def test_arms_are_in_the_order_of_their_cost(figure):
+    names = [mark for mark in figure().marks if isinstance(mark, Label) and mark.size == 13]
+    assert [mark.text for mark in sorted(names, key=lambda mark: mark.y)] == [
+        "words", "second", "printed", "a long name of an arm", "third",
+    ]  # fmt: skip
+    (cheap,), (dear,) = marks_of(figure(), "words:"), marks_of(figure(), "a long name of an arm:")
+    (ten_times,) = marks_of(figure(), "printed:")
+    assert dear.x - ten_times.x == pytest.approx((dear.x - cheap.x) / 3.204, rel=1e-3), "log10(1600) = 3.204"
+    assert "not measured" in texts(figure())
+
+
+def test_what_was_not_run_is_said(figure):
+    shown = texts(figure())
+    assert shown.count("not run") == 1, "second on the last row; the other empty cells are not in the file"
+    assert {"60.0 F1", "50.0 F1", "(50.0)", "25.0", "\N{MINUS SIGN}10.0†", "2.5‡"} <= set(shown)
+    assert "† fewer than 3 seeds in an arm." in shown
+    assert "‡ third: it knows the test." in shown
+    assert "Without runs: nothing." in shown
+
+
+def test_all_numbers_are_in_the_alternative_text(figure):
+    text = picture(figure(), "here")
+    assert "words (20.0 M parameters, 0.25 ms per 1,000 tokens): NER, WNUT-17 60.0 F1; NER, CoNLL-2003 50.0 F1." in text
+    assert "second (60.0 M parameters, 4.00 ms per 1,000 tokens): NER, WNUT-17 \N{MINUS SIGN}10.0 %† (" in text
+    assert "published 25.0 %; NER, CoNLL-2003 20.0 % (" in text
+    assert "third (cost not measured): NER, WNUT-17 2.5 %‡ (" in text
+    assert "printed (60.0 M parameters, 40 ms per 1,000 tokens): NER, WNUT-17 published 50.0 %." in text
+    assert "‡ third: it knows the test." in text
+
+
+def test_published_numbers_over_another_baseline_are_not_drawn(figure):
+    assert (
+        "second (60.0 M parameters, 4.00 ms per 1,000 tokens): NER, WNUT-17 \N{MINUS SIGN}10.0 %†" in figure().numbers
+    )
+    assert "published 95.0 %" not in figure().numbers, "99 of second, over 80"
+
+
+@pytest.mark.parametrize(
+    ("scores", "changes"),
+    [
+        ({key: SCORES[key] for key in list(SCORES)[:2]}, []),
+        ({key: own for key, own in SCORES.items() if key[1] != "glove"}, []),
+        (SCORES, [(OWN[OWN.index("[costs]") : OWN.index("[[rows]]")], "")]),
+    ],
+    ids=["two arms with runs", "no baseline", "no costs"],
+)
+def test_too_little_is_no_figure(figure, scores, changes):
+    assert figure(scores, *changes) is None
+
+
+@pytest.mark.parametrize("narrow", [False, True])
+def test_no_text_covers_another_text(figure, narrow):
+    drawn = with_title(figure().narrow if narrow else figure())
+    found = [(mark, box) for mark, box in boxes(drawn) if isinstance(mark, Label)]
+    for mark, (left, right, top, bottom) in found:
+        assert 0 <= left < right <= drawn.width, mark
+        assert 0 <= top < bottom <= drawn.height, mark
+    for (one, a), (other, b) in combinations(found, 2):
+        assert a[1] <= b[0] or b[1] <= a[0] or a[3] <= b[2] or b[3] <= a[2], (one, other)
+
+
+def test_files_for_light_and_dark_pages_and_phones(figure):
+    assert set(published_files(figure())) == {
+        "own.svg", "own-dark.svg", "own-phone.svg", "own-phone-dark.svg",
+    }  # fmt: skip
