@@ -15,6 +15,7 @@ from results.report.svg import inline_svg
 from results.tables.cells import Sheet
 from results.tables.experiment_rows import ExperimentTable, fill
 from results.tables.experiment_table import SCORES, experiment_page
+from results.tables.formats import COMMAND
 from results.tables.page_texts import TABLE1, load_texts
 
 
@@ -63,7 +64,7 @@ def table_parts(tables: Sequence[ExperimentTable], layers: Figure | None) -> lis
     parts, together = [], ""
     for number, table in enumerate(tables):
         (sheet,), notes = experiment_page(table, with_intervals=True)
-        items = "".join(f"<li>{escape(line)}</li>" for _, own in notes for line in own)
+        items = "".join(f"<li>{_note(line)}</li>" for _, own in notes for line in own)
         title = table.experiment.title  # the heading has it, the table need not
         shown = _table(replace(sheet, title=SCORES), title)
         figure = arm_gains(table)
@@ -79,6 +80,10 @@ def table_parts(tables: Sequence[ExperimentTable], layers: Figure | None) -> lis
         card = f'<figure class="card">{inline_svg(layers)}{caption}</figure>'
         together += f'<h3>{escape(layers.title)}</h3><div class="figures">{card}</div>'
     return [*parts, PagePart("paper", "The paper's tables and figures", together)] if together else parts
+
+
+def _note(line: str) -> str:
+    return f"<code>{escape(line)}</code>" if line.startswith(COMMAND) else escape(line)
 
 
 def _table(sheet: Sheet, name: str) -> str:

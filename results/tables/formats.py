@@ -15,6 +15,7 @@ from results.analysis.rows import Group, Summary, TableRow
 from results.analysis.verdict import verdict
 from results.tables.cells import EMPTY, GAIN_COLUMNS, Sheet
 
+COMMAND = "python -m "
 Sections = Sequence[tuple[str, Sequence[str]]]  # text below the tables: (title, lines)
 
 
@@ -27,7 +28,7 @@ def _as_text(found: Sequence[Sheet], below: Sections) -> str:
 def _as_markdown(found: Sequence[Sheet], below: Sections) -> str:
     blocks = [_markdown_sheet(sheet) for sheet in found]
     for title, lines in below:
-        if all(line.startswith("python -m ") for line in lines):
+        if all(line.startswith(COMMAND) for line in lines):
             blocks.append("\n".join([f"{title}:", "", "```sh", *lines, "```"]))
         else:
             blocks.append("\n".join([f"{title}:", "", *(f"- {_markdown(line)}" for line in lines)]))
