@@ -1,0 +1,190 @@
+"""What a document may quote: numbers of published records, and the paper's."""
+
+import re
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import permutations
+from pathlib import Path
+
+from results.analysis.aggregate import Selection, summarise
+from results.analysis.names import metric_title
+from results.analysis.panels import Panel
+from results.analysis.paper_scores import load_paper, relative_error_cut
+from results.analysis.rows import Group, TableRow
+from results.analysis.verdict import verdict
+from results.breakdown.gains import kinds_of
+from results.records.collect import collect
+from results.records.experiment_file import experiment_names, load_experiment
+
+
+@dataclass(frozen=True)
+class Known:
+    """Numbers that belong together, such as a gain and the ends of its interval.
+
+    Attributes:
+        numbers: The numbers, unrounded; the first may be quoted alone.
+        source: Which runs, or where the paper prints them.
+        words: What a text says about them in any case: "dev", or the name of another metric than the main one.
+    """
+
+    numbers: tuple[float, ...]
+    source: str
+    words: tuple[str, ...] = ()
+
+
+@dataclass
+class Values:
+    """Known numbers by their kind."""
+
+    scores: list[Known] = field(default_factory=list)  # score, deviation between seeds
+    ranges: list[Known] = field(default_factory=list)  # lowest and highest score of a seed; ends of a band
+    pairs: list[Known] = field(default_factory=list)  # score without, score with
+    gains: list[Known] = field(default_factory=list)  # gain in points, ends of its interval
+    shares: list[Known] = field(default_factory=list)  # share of errors removed, ends of its interval
+
+    def add_pair(self, first: float, second: float, source: str, words: tuple[str, ...] = ()) -> None:
+        """Two scores, their difference, and the share of errors that it is."""
+        self.pairs.append(Known((first, second), source, words))
+        self.gains.append(Known((second - first,), source, words))
+        cut = relative_error_cut(first, second)
+        if cut is not None:
+            self.shares.append(Known((cut,), source, words))
+
+
+class Published:
+    """The values of the published records and of the paper, by task and data, each computed when first asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        collection = collect([folder])
+        self.rows = {(row.data, row.task): row for row in summarise(collection, Selection()).rows}
+        self._paths = {item.record.fingerprint: item.path for item in collection.found}
+        self._known: dict[tuple[str, str, frozenset[int]], Values] = {}
+
+    def values(self, data: str, task: str, seeds: frozenset[int] = frozenset()) -> Values:
+        """The values of one task on one data set; with seeds, those of the runs with these seeds alone."""
+        key = (data, task, seeds)
+        if key not in self._known:
+            row = self.rows[data, task]
+            self._known[key] = found = Values()
+            if seeds:
+                groups = filter(None, (_with_seeds(group, seeds) for group in row.groups))
+                _add_row(found, replace(row, groups=list(groups)), f", seeds {sorted(seeds)}")
+            else:
+                _add_row(found, row)
+                _add_kinds(found, row, self._paths)
+                _add_paper(found, data, task)
+        return self._known[key]
+
+
+def _with_seeds(group: Group, seeds: Iterable[int]) -> Group | None:
+    kept = [number for number, seed in enumerate(group.seeds) if seed in seeds]
+    records, examples = ([own[number] for number in kept] for own in (group.records, group.examples))
+    return replace(group, records=records, examples=examples) if kept else None
+
+
+def _add_row(values: Values, row: TableRow, where: str = "", words: tuple[str, ...] = ()) -> None:
+    """The scores of every group, and the differences between those that a table may compare."""
+    for group in row.groups:
+        for split, metric, named in _metrics(group):
+            scores = group.scores_by(split, metric)
+            known = Known((), f"{group.name}, {split} {metric}{where}", (*words, *named))
+            if scores:
+                deviation = [statistics.stdev(scores)] if len(scores) > 1 else []
+                values.scores.append(replace(known, numbers=(statistics.fmean(scores), *deviation)))
+                values.ranges.append(replace(known, numbers=(min(scores), max(scores))))
+        if judged := verdict(group, row.paper):
+            ends = () if judged.low is None or judged.high is None else (judged.low, judged.high)
+            source = f"{group.name} less the paper's{where}"
+            values.gains.append(Known((judged.difference, *ends), source, words))
+            values.gains += [Known((end,), f"{source}, end of the interval", words) for end in ends]
+    for compared, label, pair in _comparisons(row):
+        source = _add_means(values, *pair, where, words)
+        gain, interval = compared.gain(label), compared.interval(label)
+        if gain is not None and interval:
+            values.gains.append(Known((gain, interval.low, interval.high), source, words))
+        cut, interval = compared.error_cut(label), compared.cut_interval(label)
+        if cut is not None and interval:
+            values.shares.append(Known((cut, interval.low, interval.high), source, words))
+    for first, second in permutations(row.groups, 2):  # what a further setting changes
+        if first.features == second.features and first.settings.items() < second.settings.items():
+            _add_means(values, first, second, where, words)
+
+
+def _add_means(values: Values, first: Group, second: Group, where: str, words: tuple[str, ...]) -> str:
+    """The mean scores of two groups by all metrics; returns their names."""
+    source = f"{first.name} -> {second.name}{where}"
+    for split, metric, named in _metrics(first):
+        both = first.scores_by(split, metric), second.scores_by(split, metric)
+        if all(both):
+            values.add_pair(*map(statistics.fmean, both), f"{source}, {split} {metric}", (*words, *named))
+    return source
+
+
+def _metrics(group: Group) -> list[tuple[str, str, tuple[str, ...]]]:
+    """The splits and metrics of a group's scores, and what a text says where it quotes one of them."""
+    first = group.records[0]
+    usual = metric_title(group.metric, first).split()
+    found = []
+    for split, metrics in first.scores.items():
+        for metric in metrics:
+            further = [
+                word for word in re.findall(r"[\w.-]+", metric_title(metric, first)) if word not in (*usual, "no")
+            ]
+            found.append((split, metric, (*further, *(["dev"] if split == "dev" else []))))
+    return found
+
+
+def _comparisons(row: TableRow) -> list[tuple[TableRow, str, tuple[Group, Group]]]:
+    """What is compared under the same settings: any arm with the baseline, and ELMo with any arm."""
+    baseline, elmo = row.compared
+    arms = dict.fromkeys(group.features for group in row.groups)
+    found = []
+    for first, second in permutations(arms, 2):
+        if first == baseline or (second == elmo and first != elmo):
+            compared = row.comparing(first, second)
+            pairs = [(label, compared.pair(label)) for label in dict.fromkeys(group.label for group in row.groups)]
+            found += [(compared, label, pair) for label, pair in pairs if pair]
+    return found
+
+
+def _add_kinds(values: Values, row: TableRow, paths: dict[str, Path]) -> None:
+    """Scores and gains on kinds of test examples; a text names the kind by the first long word of its label."""
+    for label in dict.fromkeys(group.label for group in row.groups):
+        for name, kinds in kinds_of(Panel(row, label), paths).items():
+            for kind in kinds:
+                long = [word[:6] for word in kind.label.split() if len(word) > 3]
+                counted = re.search(r"\d", kind.label)  # "20 to 29 tokens" has no word of its own
+                word = kind.label if counted or not long else long[0]
+                _add_row(values, kind.row, f", {name}: {kind.label}", (word,))
+
+
+def _add_paper(values: Values, data: str, task: str) -> None:
+    """What the files of results/paper say about a task: the paper's scores, bands, and what others reached."""
+    paper = load_paper()
+    for score in (own for own in paper.score if own.task == task):
+        for arm, number in score.scores.items():
+            deviation = [score.std[arm]] if arm in score.std else []
+            values.scores.append(Known((number, *deviation), f"the paper, {arm}: {score.source}"))
+        values.add_pair(score.scores["glove"], score.scores["elmo"], f"the paper: {score.source}")
+    for band in (own for own in paper.band if own.task == task):
+        for arm, ends in band.scores.items():
+            values.pairs.append(Known(tuple(ends), f"band, {arm}"))
+            values.scores += [Known((end,), f"band, {arm}", ("band",)) for end in ends]
+    others = re.findall(r"\d+\.\d+", paper.anchor_text(data, task))
+    values.scores += [Known((float(number),), "what others reached, scores.toml") for number in others]
+    for name in experiment_names():
+        experiment = load_experiment(name)
+        for row in experiment.rows:
+            if f"task={task}" in row.overrides and row.paper:
+                source = f"the paper, {name}: {row.source}"
+                values.scores += [Known((number,), source) for number in row.paper.values()]
+                compared = [row.paper[arm] for arm in experiment.compare if arm in row.paper]
+                if len(compared) == 2:
+                    values.add_pair(*compared, source)
+
+
+def nearest(known: Sequence[Known], numbers: Sequence[float], count: int = 3) -> list[Known]:
+    """The known numbers that are nearest to these."""
+    whole = [own for own in known if len(own.numbers) >= len(numbers)]
+    return sorted(whole, key=lambda own: sum(abs(a - b) for a, b in zip(numbers, own.numbers, strict=False)))[:count]
