@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from elmo.common.errors import InputError, command_parser
+from elmo.common.errors import InputError, command_parser, exit_status
 from results.analysis.aggregate import Selection, summarise
 from results.analysis.rows import MINI
 from results.publishing.ledger import ledger_page
@@ -55,11 +55,15 @@ stays null because it is unknown."""
 def main(argv: Sequence[str] | None = None, root: Path = ROOT) -> int:
     """Publishes or checks; returns the exit status: 1 if a run was refused or a file is out of date."""
     options = _parser().parse_args(argv)
-    try:
-        return _publish(options, root)
-    except InputError as error:
-        write(f"{error}\n", sys.stderr)
-        return 2
+
+    def work() -> int:
+        try:
+            return _publish(options, root)
+        except InputError as error:
+            write(f"{error}\n", sys.stderr)
+            return 2
+
+    return exit_status("results.publish", work)
 
 
 def _publish(options: argparse.Namespace, root: Path) -> int:

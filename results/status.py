@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from elmo.common.durations import duration
-from elmo.common.errors import InputError, command_parser
+from elmo.common.errors import InputError, command_parser, exit_status
 from results.analysis.aggregate import Selection, summarise
 from results.analysis.sweep_state import STATES, Overview, RunState, SweepState, look
 from results.records.collect import collect
@@ -46,6 +46,10 @@ data, task and features, with as many parallel runs as now.
 def main(argv: Sequence[str] | None = None) -> int:
     """Prints the status; returns the exit status: 1 for an unknown experiment."""
     options = _parser().parse_args(argv)
+    return exit_status("results.status", lambda: _show(options))
+
+
+def _show(options: argparse.Namespace) -> int:
     runs_dir = Path(options.runs)
     try:
         experiment = load_experiment(options.experiment) if options.experiment else None

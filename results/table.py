@@ -4,7 +4,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from elmo.common.errors import InputError, command_parser
+from elmo.common.errors import InputError, command_parser, exit_status
 from results.analysis.aggregate import summarise
 from results.records.collect import Finding, collect
 from results.records.experiment_file import load_experiment, values_of
@@ -51,6 +51,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Prints the table; returns the exit status."""
     parser = _parser()
     options = parser.parse_args(argv)
+    return exit_status("results.table", lambda: _show(parser, options))
+
+
+def _show(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     if options.experiment is not None:
         if options.data or options.best_of:
             parser.error("--data, --best-of: not with --experiment; data=NAME after it chooses rows")

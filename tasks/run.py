@@ -20,7 +20,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from elmo.common.errors import InputError
+from elmo.common.errors import InputError, ending_with_reader
 from elmo.common.files import CONF, print_lines
 from elmo.common.processes import end_with_parent
 from results.records.record import RecordConflict, RecordUnreadable
@@ -116,13 +116,14 @@ def main() -> None:
     """Runs the command; the exit status is 1 if a run failed, now or before."""
     if any(argument in ("--help", "-h") for argument in sys.argv[1:]):
         experiments = textwrap.indent(textwrap.fill(", ".join(group_options("experiment")), 78), 41 * " ")
-        print_lines([HELP.format(tasks="|".join(group_options("task")), experiments=experiments)])
+        with ending_with_reader():
+            print_lines([HELP.format(tasks="|".join(group_options("task")), experiments=experiments)])
         return
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # let exceptions pass; they are explained here
     sys.argv[1:] = _settings_first(sys.argv[1:])
     atexit.register(gc.freeze)  # Python would search all of torch for cycles at the end: 0.4 s
     try:
-        with sigterm_as_interrupt():
+        with sigterm_as_interrupt(), ending_with_reader():
             _run_until_unbroken()
     except KeyboardInterrupt as stop:
         end_children()

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import os
+import select
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NoReturn
+
+STDOUT = 1
+CLOSED_PIPE = 141  # the exit status that shells give to a program that SIGPIPE ended
 
 
 class InputError(ValueError):
@@ -28,9 +35,33 @@ def excerpt(value: object, most: int = 80) -> str:
     return shown if len(shown) <= most + 2 else f"{shown[:most]}..."
 
 
+@contextmanager
+def ending_with_reader() -> Iterator[None]:
+    """Ends the program without a message if the reader of standard output, such as `head`, has closed the pipe."""
+    try:
+        try:
+            yield
+        finally:
+            print(end="", flush=True)  # at its own end, Python would report the pipe
+    except BrokenPipeError:
+        output = select.poll()
+        output.register(STDOUT, 0)
+        if not any(event & select.POLLERR for _, event in output.poll(0)):  # another pipe, such as that of a process
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), STDOUT)  # what is left goes there
+        sys.exit(CLOSED_PIPE)
+
+
+class _CommandParser(argparse.ArgumentParser):
+    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
+        """Ends the program, after its help or an error."""
+        with ending_with_reader():
+            super().exit(status, message)
+
+
 def command_parser(module: str, description: str, epilog: str | None = None) -> argparse.ArgumentParser:
     """A parser for `python -m MODULE` whose help keeps the line breaks of these texts."""
-    return argparse.ArgumentParser(
+    return _CommandParser(
         prog=f"python -m {module}",
         description=description,
         epilog=epilog,
@@ -41,13 +72,16 @@ def command_parser(module: str, description: str, epilog: str | None = None) -> 
 def exit_status(module: str, work: Callable[[], int | None], interrupted: str = "interrupted") -> int:
     """The exit status of a command: that of `work`, or 1 after an error message, or 130 after Ctrl-C.
 
+    A closed pipe ends the program, see `ending_with_reader`.
+
     Args:
         module: starts each message.
         work: does everything; None is 0.
         interrupted: what Ctrl-C means for the user.
     """
     try:
-        return work() or 0
+        with ending_with_reader():
+            return work() or 0
     except FileNotFoundError as error:
         print(f"{module}: {error.filename}: {error.strerror}. Check the path", file=sys.stderr)
         return 1

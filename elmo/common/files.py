@@ -191,14 +191,9 @@ def explain_full_disk(message: str) -> Iterator[None]:
         raise InputError(message) from error
 
 
-def print_lines(lines: Iterable[str]) -> bool:
-    """Writes lines to standard output as UTF-8; False if its reader, such as `head`, has closed the pipe."""
+def print_lines(lines: Iterable[str]) -> None:
+    """Writes lines to standard output as UTF-8, and at once."""
     if isinstance(sys.stdout, io.TextIOWrapper):  # not where a program reads what is printed
         sys.stdout.reconfigure(encoding="utf-8")
-    try:
-        sys.stdout.writelines(lines)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes again when it exits
-        return False
-    return True
+    sys.stdout.writelines(lines)
+    sys.stdout.flush()

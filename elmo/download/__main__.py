@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from elmo.common.errors import InputError, command_parser
+from elmo.common.errors import InputError, command_parser, exit_status
 from elmo.download import files_of, is_here, names, obtain
 
 DESCRIPTION = """\
@@ -34,16 +34,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = command_parser("elmo.download", DESCRIPTION, f"{_listed()}\n\n{example}")
     parser.add_argument("names", metavar="NAME", nargs="+", help="of weights or word vectors; see below")
     options = parser.parse_args(arguments)
+    again = "stopped; the same command continues from here"
+    return exit_status("elmo.download", lambda: _obtain_all(options.names), again)
+
+
+def _obtain_all(names: Sequence[str]) -> int:
     status = 0
-    for name in options.names:
+    for name in names:
         try:
-            print(f"{name}: {obtain(name, thorough=True)}")
+            folder = obtain(name, thorough=True)
         except (InputError, OSError) as error:
             print(f"elmo.download: {error}", file=sys.stderr)
             status = 1
-        except KeyboardInterrupt:
-            print("elmo.download: stopped; the same command continues from here", file=sys.stderr)
-            return 130
+        else:
+            print(f"{name}: {folder}")
     return status
 
 

@@ -14,7 +14,7 @@ from omegaconf.errors import OmegaConfBaseException
 from rich.console import Console
 
 from elmo.common.config_errors import explain
-from elmo.common.errors import InputError
+from elmo.common.errors import InputError, ending_with_reader
 from elmo.common.files import CONF
 from elmo.pretrain.run import pretrain
 from elmo.pretrain.training.settings import Settings
@@ -63,7 +63,8 @@ def main() -> None:
     sys.argv[1:] = map(_list_of_one, sys.argv[1:])
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # raise the original exceptions, which are explained here
     try:
-        _hydra_main()
+        with ending_with_reader():
+            _hydra_main()
     except (HydraException, OmegaConfBaseException) as error:
         sys.exit(_explained(error))
     except ValueError as error:

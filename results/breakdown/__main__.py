@@ -1,9 +1,10 @@
 """`python -m results.breakdown`: the gain on each kind of test examples, one table for each task and data set."""
 
+import argparse
 import sys
 from collections.abc import Sequence
 
-from elmo.common.errors import command_parser
+from elmo.common.errors import command_parser, exit_status
 from results.analysis.aggregate import summarise
 from results.analysis.panels import split_panels
 from results.analysis.rows import Summary
@@ -36,6 +37,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     add_choices(parser)
     parser.add_argument("--format", choices=LAYOUTS, default="text", help="default: text")
     options = parser.parse_args(argv)
+    return exit_status("results.breakdown", lambda: _show(options))
+
+
+def _show(options: argparse.Namespace) -> int:
     chosen = choose(options)
     if chosen.mistake:
         write(chosen.mistake, sys.stderr)

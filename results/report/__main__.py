@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from elmo.common.errors import InputError, command_parser
+from elmo.common.errors import InputError, command_parser, exit_status
 from results.analysis.aggregate import summarise
 from results.analysis.rows import Summary
 from results.records.collect import only_cells
@@ -43,6 +43,10 @@ examples:
 def main(argv: Sequence[str] | None = None) -> int:
     """Writes the page; returns the exit status: 1 if there is nothing to show, 2 if it cannot be written."""
     options = _parser().parse_args(argv)
+    return exit_status("results.report", lambda: _write_report(options))
+
+
+def _write_report(options: argparse.Namespace) -> int:
     chosen = choose(options)
     try:
         if options.experiment:

@@ -211,8 +211,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         for examples in batches:
             predictions = model.decode(examples)
-            if not print_lines(model.lines(examples, predictions, options.output)):
-                return
+            print_lines(model.lines(examples, predictions, options.output))
             if options.score:
                 values = model.score(examples, predictions).values
                 print(", ".join(f"{name} {value:.2f}" for name, value in values.items()), file=sys.stderr)

@@ -22,7 +22,7 @@ from rich.console import Console
 
 from elmo.common import checks
 from elmo.common.device import CHOICES, choose_device
-from elmo.common.errors import InputError, exit_status
+from elmo.common.errors import InputError, command_parser, exit_status
 from elmo.common.progress import Meter
 from elmo.pretrain.corpus.drawing import mix, uniform
 from elmo.pretrain.corpus.overlap import WINDOW, shared
@@ -210,11 +210,11 @@ def _documents(path: Path, heldout: HeldOut | None) -> list[list[str]]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status of the command: 0, or 1 after an error message, or 130 after Ctrl-C."""
-    parser = argparse.ArgumentParser(
-        prog="python -m elmo.pretrain.perplexity",
-        description=f"The perplexity of an exported biLM on any text, in each direction: {TERMS}. "
-        f"Of a masked LM, its masked loss: {MASKED_TERMS}.",
-        epilog="example: python -m elmo.pretrain.perplexity news.txt --weights small",
+    parser = command_parser(
+        "elmo.pretrain.perplexity",
+        f"The perplexity of an exported biLM on any text, in each direction:\n{TERMS}.\n"
+        f"Of a masked LM, its masked loss:\n{MASKED_TERMS}.",
+        "example: python -m elmo.pretrain.perplexity news.txt --weights small",
     )
     parser.add_argument(
         "text",

@@ -1,6 +1,11 @@
 """Exit statuses and messages of commands."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
+
+import pytest
 
 from elmo.common.errors import exit_status
 
@@ -14,3 +19,59 @@ def test_a_missing_file_is_named_without_an_error_number(tmp_path, capsys):
 def test_a_folder_in_place_of_a_file_is_named_without_an_error_number(tmp_path, capsys):
     assert exit_status("tasks.predict", lambda: len(tmp_path.read_text(encoding="utf-8"))) == 1
     assert capsys.readouterr().err == f"tasks.predict: {tmp_path}: expected a file, found a folder. Name a file in it\n"
+
+
+COMMAND = """
+import sys
+from elmo.common.errors import command_parser, exit_status
+command_parser("tasks.it", "It.").parse_args()
+def work():
+    {}
+sys.exit(exit_status("tasks.it", work))
+"""
+
+
+def without_reader(*arguments):
+    """Status and error output of Python with these arguments, whose standard output is a pipe that is closed."""
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"}
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        ended = subprocess.run(
+            [sys.executable, *arguments],
+            env=environment,
+            stdout=writing,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=600,
+        )
+    finally:
+        os.close(writing)
+    return ended.returncode, ended.stderr
+
+
+@pytest.mark.parametrize("printed", ["'little'", "'much' * 100_000"])
+def test_a_closed_pipe_ends_a_command_without_a_message(printed):
+    assert without_reader("-c", COMMAND.format(f"print({printed})")) == (141, "")
+
+
+def test_a_closed_pipe_ends_the_help_without_a_message():
+    assert without_reader("-c", COMMAND.format("print()"), "--help") == (141, "")
+
+
+@pytest.mark.parametrize("module", ["table", "status", "publish", "report", "breakdown", "examples"])
+def test_commands_of_results_end_so(module, tmp_path):
+    """Those that write to standard output when there is nothing to show; the others have help."""
+    given = ["--runs", str(tmp_path)] if module in ("table", "status") else ["--help"]
+    assert without_reader("-m", f"results.{module}", *given) == (141, "")
+
+
+def test_another_pipe_is_an_error(capsys):
+    def work():
+        reading, writing = os.pipe()
+        os.close(reading)
+        os.write(writing, b"x")
+
+    assert exit_status("tasks.it", work) == 1
+    assert capsys.readouterr().err == "tasks.it: [Errno 32] Broken pipe\n"
