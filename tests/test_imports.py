@@ -50,7 +50,6 @@ FOR_MAKERS = (
     ),
 )
 FOR_TASKS = "results.records.metric."  # how they declare their metrics
-MIGRATES = "tasks/running/migrate.py"  # reads records of schema 1
 TASKS = {f"tasks.{name}" for name in ("classify", "coref", "ner", "probes", "snli", "squad", "srl", "sst5")}
 DOORS = {"elmo.kernels": "elmo/bilm/fast.py", "tasks.kernels": "tasks/modules/fast.py"}  # to folders that may be absent
 # results/ may import these modules of elmo. They, and the packages on the way, load only the standard library.
@@ -121,7 +120,7 @@ def fault(item):
     if item.file in PLAIN_FILES and item.on_load and not plain:
         return "results import this file, so it loads the standard library only"
     if house == "tasks" and item.package == "results":
-        if item.name.startswith(FOR_TASKS) or item.file == MIGRATES:
+        if item.name.startswith(FOR_TASKS):
             return None
         if item.file in MAKERS and (item.name + ".").startswith(FOR_MAKERS):
             return None

@@ -31,7 +31,6 @@ from results.records.typed_json import decode
 
 SCHEMA = 2  # 1: the fingerprint covered the whole config
 EXAMPLES_SCHEMA = 1
-MIGRATE = "python -m tasks.migrate"
 _OTHER_WEIGHTS = (
     "\nThe weights differ, and a run is named by the last part of their path. To keep both, rename that folder or file "
     "(python -m elmo.pretrain name=NAME exports to export/NAME), or name the features: --config-dir with "
@@ -312,7 +311,7 @@ def read_record(path: Path) -> RunRecord:
         )
     if schema == 1:
         raise RecordUnreadable(
-            f"{path}: written by an earlier version of the suite (record schema 1). To keep it, run: {MIGRATE} RUNS_DIR"
+            f"{path}: expected record schema {SCHEMA}, found 1, of an earlier version. Delete its folder and run again"
         )
     try:
         record: RunRecord = decode(RunRecord, content)

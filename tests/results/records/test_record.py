@@ -188,6 +188,15 @@ def test_what_is_not_an_object_or_not_text_is_named(tmp_path):
             read_record(path)
 
 
+def test_a_record_of_schema_1_is_refused(tmp_path):
+    path = tmp_path / "record.json"
+    path.write_text(json.dumps({"schema": 1, "status": "finished", "fingerprinted": {"config": {}}}))
+    with pytest.raises(RecordUnreadable) as caught:
+        read_record(path)
+    remedy = "Delete its folder and run again"
+    assert str(caught.value) == f"{path}: expected record schema 2, found 1, of an earlier version. {remedy}"
+
+
 def test_a_schema_from_the_future_asks_for_an_update(tmp_path):
     path = save(tmp_path, make_record())
     edit(path, lambda c: c.update(schema=99, status="something new"))
