@@ -153,7 +153,7 @@ def merge(
     )
     seed, fraction, by_document = settings.seed, settings.heldout_fraction, settings.heldout_unit == "document"
     begins, stretch = document_begins(places, fraction) if by_document else (np.ones(len(keys), np.bool_), 1)
-    sides = _choose(keys, begins, fraction, seed)
+    sides = _choose(keys, begins, fraction, settings.seed_of_heldout)
     sides[excluded & (sides != _DROPPED)] = _EXCLUDED  # after the choice, which does not depend on them
     sentence_sides = np.repeat(sides, paragraph_lengths)
     occurs = copies(np.repeat(np.array(weights)[sources], paragraph_lengths), seed)
@@ -161,7 +161,7 @@ def merge(
     heldout = np.flatnonzero(sentence_sides == _HELDOUT)
     order = mix(np.arange(len(train), dtype=np.uint64), seed ^ _SHUFFLE)
     # By hash of paragraph, so that the first part of the file is a fair sample whatever the order of sources.
-    ranks = np.repeat(mix(keys, seed), paragraph_lengths)[heldout]
+    ranks = np.repeat(mix(keys, settings.seed_of_heldout), paragraph_lengths)[heldout]
     parts = {
         "train": SentenceOrder.by(order, lengths, train, cases(len(train), settings.recase, seed)),
         "heldout": SentenceOrder.by(ranks, lengths, heldout, np.zeros(len(heldout), np.uint8)),

@@ -69,6 +69,8 @@ class CorpusSettings:
             length is chosen so that about ten stretches are held out. "paragraph": single paragraphs, as in stores
             made before this setting existed.
         seed: Decides which paragraphs are held out, the order of training sentences, their copies and their recasing.
+        heldout_seed: Decides which are held out, in place of `seed`: stores of several seeds then hold out the same
+            text, so that none is trained on what another is measured on.
         max_tokens: Longer sentences are cut into equal parts of at most this length; nothing is dropped. 200 affects
             one sentence in 25,000 of English prose, mostly lists, and bounds the memory of a batch.
         block_bytes: Text that one process handles at a time: the size of a shard.
@@ -91,15 +93,22 @@ class CorpusSettings:
     workers: int | None = None
     exclude: Sequence[str | Path] = ()
     recase: float = 0.0
+    heldout_seed: int | None = None
 
     def __post_init__(self) -> None:
         checks.one_of(get_args(Tokenise), "tokenise", self.tokenise)
         checks.one_of(HELDOUT_UNITS, "heldout_unit", self.heldout_unit)
-        least = {"vocabulary": 1, "min_count": 1, "seed": 0, "max_tokens": 2, "block_bytes": 1024, "workers": 1}
+        least = {"vocabulary": 1, "min_count": 1, "max_tokens": 2, "block_bytes": 1024, "workers": 1}
+        least |= {"seed": 0, "heldout_seed": 0}
         for name, low in least.items():
             checks.at_least(low, name, getattr(self, name))
         checks.dropout("heldout_fraction", self.heldout_fraction)
         checks.dropout("recase", self.recase)
+
+    @property
+    def seed_of_heldout(self) -> int:
+        """The seed that decides which text is held out."""
+        return self.seed if self.heldout_seed is None else self.heldout_seed
 
     def identity(self) -> dict[str, Any]:
         """Return the settings that decide the content of a store, apart from its sources and excluded texts."""
@@ -109,6 +118,8 @@ class CorpusSettings:
             without.append("heldout_unit")
         if self.recase == 0:
             without.append("recase")
+        if self.seed_of_heldout == self.seed:
+            without.append("heldout_seed")
         return {key: value for key, value in asdict(self).items() if key not in without}
 
 

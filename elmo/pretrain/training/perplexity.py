@@ -48,7 +48,7 @@ class HeldOut:
 
     Attributes:
         fraction: held out.
-        seed: of the store.
+        seed: that the store holds text out by.
     """
 
     fraction: float
@@ -246,7 +246,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="read only the paragraphs of TEXT that a pretraining with heldout_unit=paragraph and "
         "heldout_fraction=SHARE holds out, whatever its other text, weights and recasing",
     )
-    parser.add_argument("--seed", type=int, default=1, help="of that pretraining (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="its heldout_seed, or seed (default: %(default)s)")
     parser.add_argument("--device", choices=CHOICES, default="auto", help="default: a GPU where there is one")
     options = parser.parse_args(arguments)
     return exit_status("elmo.pretrain.perplexity", lambda: _measure(options))

@@ -216,7 +216,7 @@ class Settings:
         corpus: text files and folders of them, each with a weight if needed: corpus=[wiki.txt.xz,news.txt.xz*4] reads
             every training sentence of the news four times in a pass. Weights such as 2.5 and 0.5 are drawn by the seed.
             Held-out text is never repeated; word counts, which decide the vocabulary, include the copies. See
-            `corpus.CorpusSettings` for this and the next eight.
+            `corpus.CorpusSettings` for this and the next nine.
         exclude: text files, such as test sets; paragraphs of the corpus that share 45 letters and digits in a row with
             one of them are left out, whatever the case, spacing and punctuation.
         tokenise: ptb or whitespace.
@@ -224,6 +224,7 @@ class Settings:
         min_count: rarer words are <UNK>.
         heldout_fraction: fraction of the text that perplexity is measured on.
         heldout_unit: document holds out whole documents; paragraph single paragraphs, which are easier to predict.
+        heldout_seed: chooses the held-out text; `seed` if null. Runs of several seeds that are compared need the same.
         max_tokens: of a sentence.
         workers: processes that tokenise; one per core if null.
         store: folder of the token store; default OUT/store. Runs may share one.
@@ -253,6 +254,7 @@ class Settings:
     min_count: int = 1
     heldout_fraction: float = 0.005
     heldout_unit: str = "document"
+    heldout_seed: int | None = None
     max_tokens: int = 200
     workers: int | None = None
     store: str | None = None
@@ -275,6 +277,7 @@ class Settings:
         checks.one_of(OBJECTIVE_NAMES, "objective", self.objective)
         checks.one_of(INPUTS, "input", self.input)
         checks.at_least(0, "seed", self.seed)
+        checks.at_least(0, "heldout_seed", self.heldout_seed)
         self.corpus = [str(expanded(path, "corpus")) for path in self.corpus]
         self.exclude = [str(expanded(path, "exclude")) for path in self.exclude]
         self.out = self.out and str(expanded(self.out, "out"))
@@ -294,7 +297,7 @@ class Settings:
                 flat |= {f"{name}.{inner}": entry for inner, entry in value.items()}
             else:
                 flat[name] = value
-        of_text = ("corpus", "exclude", "workers", "store", "training.recase")
+        of_text = ("corpus", "exclude", "workers", "store", "heldout_seed", "training.recase")
         of_export = ("name", "licence", "export.softmax_mb", "export.weights")
         for name in (*of_text, *of_export, "out", "device", "wandb", "tensorboard", "training.compile"):
             del flat[name]

@@ -78,6 +78,20 @@ def test_another_seed_changes_held_out_text_and_order(tmp_path, text, store):
     assert spelled(other, other.train) != spelled(store, store.train)
 
 
+def test_seeds_that_share_their_held_out_text_train_on_none_of_it(tmp_path, text, store):
+    other = build(tmp_path / "other", f"{text}*0.5", vocabulary=60, seed=2, heldout_seed=1)
+    held = spelled(store, store.heldout)
+    assert spelled(other, other.heldout) == held
+    own = {sentence for sentence in held if sentence[0] == "It"}  # the last of a paragraph names its number
+    assert own
+    assert not own & set(spelled(other, other.train))
+    drawn = build(tmp_path / "drawn", f"{text}*0.5", vocabulary=60)
+    assert set(spelled(other, other.train)) != set(spelled(drawn, drawn.train))  # each seed draws its own half
+    assert CorpusSettings([], seed=3, heldout_seed=3).identity() == CorpusSettings([], seed=3).identity()
+    with pytest.raises(InputError, match="heldout_seed: expected at least 0, found -1"):
+        CorpusSettings([], heldout_seed=-1)
+
+
 def test_repeated_paragraphs_are_dropped_across_all_sources(tmp_path, text, store):
     again = tmp_path / "again.txt"
     numbers = [*range(50), *range(50), 299]

@@ -84,6 +84,7 @@ def test_every_size_composes_to_checked_settings(size, shape):
 
 def test_weights_and_the_other_settings_of_the_text_are_typed_without_quotes():
     typed = ["corpus=[a.txt.xz,news/b.txt.xz*4,c.txt*0.5]", "exclude=[taken.txt]", "training.recase=0.05"]
+    typed += ["heldout_seed=7"]
     with hydra.initialize_config_module("conf.pretrain", version_base="1.3"):
         composed = settings_of(hydra.compose("config", [*typed, "export.softmax_mb=13", "export.weights=int8"]))
         before = settings_of(hydra.compose("config", []))
