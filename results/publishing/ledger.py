@@ -13,8 +13,8 @@ from itertools import product
 from pathlib import Path
 
 from results.records.collect import Collection, FoundRecord
-from results.records.experiment_file import Cell, Experiment, ExperimentRow, load_experiment, same_value, values_of
-from results.records.identity import FOLD
+from results.records.experiment_file import Cell, Experiment, ExperimentRow, load_experiment, values_of
+from results.records.identity import FOLD, same_value
 from results.records.typed_json import decode
 from results.tables.experiment_rows import missing_cells, missing_commands
 from results.tables.paper_tables import Grid

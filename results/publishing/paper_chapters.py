@@ -10,6 +10,7 @@ from results.records.collect import Collection, Finding
 from results.records.experiment_file import load_experiment
 from results.report.charts.arm_gains import arm_gains
 from results.report.charts.layers import layer_map
+from results.report.charts.perplexities import gains_by_perplexity
 from results.report.charts.runs import sample_efficiency
 from results.report.experiments import table_efficiencies
 from results.report.figures import Figure, arms_of
@@ -105,6 +106,8 @@ def _figures(kind: str, table: ExperimentTable) -> Sequence[Figure]:
     if kind == "efficiency":
         looks = arms_of({arm: arm_title(arm) for arm in table.experiment.arms})
         return [sample_efficiency(own, looks) for own in table_efficiencies(table)]
+    if kind == "perplexity":
+        return gains_by_perplexity(table)
     if kind == "layers":
         figure = layer_map([(line.title, group) for line in table.lines for group in line.runs.groups])
         return [figure] if figure else []

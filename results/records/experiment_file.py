@@ -27,13 +27,13 @@ named by its path:
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 
 from elmo.common.errors import InputError
-from results.records.identity import FOLD, Identity
-from results.records.typed_json import decode
+from results.records.identity import FOLD, Identity, looked_up, same_value
+from results.records.typed_json import decode, refuse_unknown_keys
 
 FOLDER = Path(__file__).parents[1] / "paper"
 SUFFIX = ".toml"
@@ -133,7 +133,7 @@ class Cell:
         if not identity.variant.keys() <= settings.keys():
             return False
         # A setting that is the default is in the config, but not in the name.
-        recorded = {**{key: _looked_up(config, key) for key in settings}, **identity.variant}
+        recorded = {**{key: looked_up(config, key) for key in settings}, **identity.variant}
         return all(same_value(settings[key], found) for key, found in recorded.items())
 
     def _recorded_settings(self) -> dict[str, str]:
@@ -156,6 +156,25 @@ class ArmCost:
 
 
 @dataclass(frozen=True)
+class ArmPerplexity:
+    """The held-out perplexity of an arm's biLM, as its card states it.
+
+    Attributes:
+        mean: Of both directions.
+        unknown: Share of the words that are <UNK>, in percent; more of them make the perplexity lower.
+        predictions: In each direction; the same in all arms, so that all are measured on the same text.
+        weights: The sha256 that records have of the biLM.
+        card: The file that states it.
+    """
+
+    mean: float
+    unknown: float
+    predictions: int
+    weights: str
+    card: str
+
+
+@dataclass(frozen=True)
 class Experiment:
     """A table of runs; see the top of this file.
 
@@ -164,6 +183,7 @@ class Experiment:
         by_arm: Whether the table has a line for each arm and a column for each row, not the other way round.
         costs: Arm -> what it costs; such a table shows it.
         titles: Arm -> its name for people; by default that of its features, or its name here.
+        perplexities: Arm -> that of its biLM; such a table shows it, and a figure draws the gain against it.
         name: The file's name, or the path as given.
         chosen: The cells that a user has chosen; None for all.
         given: What the user has typed to choose them.
@@ -178,6 +198,7 @@ class Experiment:
     by_arm: bool = False
     costs: Mapping[str, ArmCost] = field(default_factory=dict)
     titles: Mapping[str, str] = field(default_factory=dict)
+    perplexities: Mapping[str, ArmPerplexity] = field(default_factory=dict)
     name: str = ""
     chosen: Sequence[Cell] | None = None
     given: Sequence[str] = ()
@@ -269,10 +290,10 @@ def load_experiment(given: str) -> Experiment:
         )
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
-        _refuse_unknown_keys(Experiment, values, "")
+        refuse_unknown_keys(Experiment, values, without=("name", "chosen", "given"))
         rows = values.get("rows")
         for number, row in enumerate(rows if isinstance(rows, list) else []):
-            _refuse_unknown_keys(ExperimentRow, row, f"rows[{number}].")
+            refuse_unknown_keys(ExperimentRow, row, f"rows[{number}].")
         found: Experiment = decode(Experiment, values)
         _check(found)
         rows = [replace(row, overrides=chosen) for row in found.rows for chosen in _combinations(row.overrides)]
@@ -296,22 +317,6 @@ def values_of(override: str) -> tuple[str, list[str]]:
     return key, parts
 
 
-def same_value(typed: str, value: object) -> bool:
-    """Whether a value of a record, or another typed one, is what was typed."""
-    if isinstance(value, list):
-        value = f"[{','.join(map(str, value))}]"
-    typed = typed.strip("'\"")
-    text = {True: "true", False: "false", None: "null"}[value] if value is None or isinstance(value, bool) else value
-    if str(text).strip("'\"").replace(" ", "") == typed.replace(" ", ""):
-        return True
-    if isinstance(text, str) and "/" in typed and text.removeprefix("./") == Path(typed).name:
-        return True  # records name weights and vectors by the last part of their path
-    try:
-        return float(str(text)) == float(typed)
-    except ValueError:
-        return False
-
-
 def _combinations(overrides: Sequence[str]) -> Iterable[list[str]]:
     choices = [[_typed((key, value)) for value in values] for key, values in map(values_of, overrides)]
     return (list(chosen) for chosen in product(*choices))
@@ -327,9 +332,17 @@ def _check(experiment: Experiment) -> None:
         raise ValueError(
             f"compare: expected two of {', '.join(experiment.arms)}, found {', '.join(experiment.compare)}"
         )
-    for key, by_name in (("costs", experiment.costs), ("titles", experiment.titles)):
+    known = {"costs": experiment.costs, "titles": experiment.titles, "perplexities": experiment.perplexities}
+    for key, by_name in known.items():
         if unknown := sorted(by_name.keys() - experiment.arms.keys()):
             raise ValueError(f"{key}: expected names of arms, found {', '.join(unknown)}")
+    for arm, own in experiment.perplexities.items():
+        if not own.mean >= 1:
+            raise ValueError(f"perplexities.{arm}.mean: expected at least 1, found {own.mean}")
+    if len(sizes := sorted({own.predictions for own in experiment.perplexities.values()})) > 1:
+        raise ValueError(
+            f"perplexities: expected all on one text, found {' and '.join(f'{size:,}' for size in sizes)} predictions"
+        )
     places = {f"arms.{arm}": overrides for arm, overrides in experiment.arms.items()}
     places |= {f"rows[{number}].overrides": row.overrides for number, row in enumerate(experiment.rows)}
     for place, overrides in places.items():
@@ -370,14 +383,6 @@ def _refuse_equal_rows(rows: Sequence[ExperimentRow]) -> None:
             )
 
 
-def _refuse_unknown_keys(kind: type, values: object, where: str) -> None:
-    """The decoder ignores unknown keys; in a file that a person writes, one is a mistake."""
-    known = [f.name for f in fields(kind) if f.name not in ("name", "chosen", "given")]
-    for key in values if isinstance(values, Mapping) else ():
-        if key not in known:
-            raise ValueError(f"{where}{key}: expected one of {', '.join(known)}")
-
-
 def _split(override: str) -> tuple[str, str]:
     key, _, value = override.partition("=")
     return key, value
@@ -386,13 +391,3 @@ def _split(override: str) -> tuple[str, str]:
 def _typed(setting: tuple[str, str]) -> str:
     key, value = setting
     return key if key.startswith("~") and not value else f"{key}={value}"
-
-
-def _looked_up(config: Mapping[str, object], key: str) -> object:
-    """The value of a dotted key, or ... where the config has none."""
-    value: object = config
-    for part in key.split("."):
-        if not isinstance(value, Mapping) or part not in value:
-            return ...
-        value = value[part]
-    return value

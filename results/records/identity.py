@@ -127,11 +127,37 @@ def flattened(parts: Parts, prefix: str = "") -> dict[str, object]:
     return leaves
 
 
+def looked_up(config: Parts, key: str) -> object:
+    """The value of a dotted key, or ... where the config has none."""
+    value: object = config
+    for part in key.split("."):
+        if not isinstance(value, Mapping) or part not in value:
+            return ...
+        value = value[part]
+    return value
+
+
 def shown(value: object) -> str:
     """The value as typed on the command line; hashes are shortened."""
     if isinstance(value, str):
         return value[:12] if _SHA256.fullmatch(value) else value
     return _canonical(value)
+
+
+def same_value(typed: str, value: object) -> bool:
+    """Whether a value of a record, or another typed one, is what was typed."""
+    if isinstance(value, list):
+        value = f"[{','.join(map(str, value))}]"
+    typed = typed.strip("'\"")
+    text = {True: "true", False: "false", None: "null"}[value] if value is None or isinstance(value, bool) else value
+    if str(text).strip("'\"").replace(" ", "") == typed.replace(" ", ""):
+        return True
+    if isinstance(text, str) and "/" in typed and text.removeprefix("./") == Path(typed).name:
+        return True  # records name weights and vectors by the last part of their path
+    try:
+        return float(str(text)) == float(typed)
+    except ValueError:
+        return False
 
 
 def _canonical(value: object) -> str:

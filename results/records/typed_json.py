@@ -58,6 +58,17 @@ def decode(kind: Any, value: object, where: str = "") -> Any:  # noqa: ANN401 - 
     return _expect_number(_expect(kind, value, where), where)
 
 
+def refuse_unknown_keys(kind: type, values: object, where: str = "", without: Sequence[str] = ()) -> None:
+    """Raises a ValueError for a key that the dataclass lacks, or that is in `without`: in a file that a person writes.
+
+    `decode` ignores unknown keys.
+    """
+    known = [f.name for f in fields(kind) if f.name not in without]
+    for key in values if isinstance(values, Mapping) else ():
+        if key not in known:
+            raise ValueError(f"{where}{key}: expected one of {', '.join(known)}")
+
+
 def _check_plain(value: object, where: str, depth: int = 0) -> None:
     """Checks depth and numbers of a value of any shape."""
     if depth > DEEPEST:

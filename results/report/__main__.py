@@ -15,6 +15,7 @@ from results.records.experiment_file import load_experiment
 from results.records.printing import write
 from results.report.blocks import CHARTS, TaskBlock, blocks_of, layers_of_all, main_figures
 from results.report.charts.arm_gains import arm_gains
+from results.report.charts.perplexities import joined_panels
 from results.report.example_browser import example_parts
 from results.report.experiments import is_shown, paper_tables, table_efficiencies, table_parts
 from results.report.explorer import FILE, explorer, read_senses
@@ -63,7 +64,7 @@ def _write_report(options: argparse.Namespace) -> int:
         write(chosen.nothing, sys.stderr)
         if not summary.findings:
             return 1
-    tables = paper_tables(chosen.collection, options.data)
+    tables = paper_tables(chosen.collection, options.data, options.experiment)
     known_sizes = [own for table in tables for own in table_efficiencies(table)]
     figures, layers = main_figures(summary), layers_of_all(summary)
     blocks = blocks_of(summary, known_sizes, chosen.collection.found)
@@ -75,7 +76,8 @@ def _write_report(options: argparse.Namespace) -> int:
         _write_page(options.out, page(summary, figures, blocks, parts, about), summary)
         if options.figures is not None:
             by_arm = map(arm_gains, others)
-            _write_figures(options.figures, list(filter(None, [*figures, layers, *by_arm])), blocks)
+            by_perplexity = [figure for table in others for figure in joined_panels(table)]
+            _write_figures(options.figures, list(filter(None, [*figures, layers, *by_arm, *by_perplexity])), blocks)
     except ValueError as error:  # in the file of senses
         write(f"results.report: {error}\n", sys.stderr)
         return 2

@@ -9,6 +9,7 @@ from results.analysis.rows import Summary, TableRow
 from results.records.collect import Collection
 from results.records.experiment_file import load_experiment
 from results.report.charts.arm_gains import arm_gains
+from results.report.charts.perplexities import gains_by_perplexity
 from results.report.figures import Figure
 from results.report.page import PagePart, both_forms
 from results.report.svg import inline_svg
@@ -19,16 +20,18 @@ from results.tables.formats import COMMAND
 from results.tables.page_texts import TABLE1, load_texts
 
 
-def paper_tables(collection: Collection, data: Sequence[str] = ()) -> list[ExperimentTable]:
+def paper_tables(collection: Collection, data: Sequence[str] = (), chosen: str | None = None) -> list[ExperimentTable]:
     """The tables but Table 1, which the page itself is; rows without runs are left out.
 
     Args:
         collection: The records to take runs from.
         data: Only rows of these data sets; all if empty.
+        chosen: An experiment that a user has named; it may be their own.
     """
-    names = [chapter.experiment for chapter in load_texts().paper if chapter.experiment not in ("", TABLE1)]
+    names = [chapter.experiment for chapter in load_texts().paper] + [chosen or ""]
     found = []
-    for table in (fill(collection, load_experiment(name)) for name in names):
+    for name in (name for name in dict.fromkeys(names) if name not in ("", TABLE1)):
+        table = fill(collection, load_experiment(name))
         lines = [line for line in table.lines if line.runs.groups and (not data or line.runs.data in data)]
         if any(line.runs.pair() for line in lines):
             found.append(replace(table, lines=lines, findings=[]))
@@ -44,7 +47,8 @@ def is_shown(table: ExperimentTable, summary: Summary) -> bool:
         for record in group.records
     }
     runs = [record.fingerprint for line in table.lines for group in line.runs.groups for record in group.records]
-    return not table.experiment.costs and table.experiment.compare == summary.compared and shown.issuperset(runs)
+    more = table.experiment.costs or table.experiment.perplexities
+    return not more and table.experiment.compare == summary.compared and shown.issuperset(runs)
 
 
 def table_efficiencies(table: ExperimentTable) -> list[Efficiency]:
@@ -68,7 +72,7 @@ def table_parts(tables: Sequence[ExperimentTable], layers: Figure | None) -> lis
         title = table.experiment.title  # the heading has it, the table need not
         shown = _table(replace(sheet, title=SCORES), title)
         figure = arm_gains(table)
-        drawn = both_forms(figure, figure.caption) if figure else ""
+        drawn = both_forms(figure, figure.caption) if figure else _figures(gains_by_perplexity(table))
         html = f'{drawn}{shown}<details><summary>Notes</summary><ul class="notes">{items}</ul></details>'
         tasks = {line.runs.task for line in table.lines}
         if len(tasks) == 1:
@@ -76,14 +80,21 @@ def table_parts(tables: Sequence[ExperimentTable], layers: Figure | None) -> lis
         else:
             together += f"<h3>{escape(title)}</h3>{html}"
     if layers:
-        caption = f"<figcaption>{escape(layers.caption)}</figcaption>"
-        card = f'<figure class="card">{inline_svg(layers)}{caption}</figure>'
-        together += f'<h3>{escape(layers.title)}</h3><div class="figures">{card}</div>'
+        together += f"<h3>{escape(layers.title)}</h3>{_figures([layers])}"
     return [*parts, PagePart("paper", "The paper's tables and figures", together)] if together else parts
 
 
 def _note(line: str) -> str:
     return f"<code>{escape(line)}</code>" if line.startswith(COMMAND) else escape(line)
+
+
+def _figures(figures: Sequence[Figure]) -> str:
+    """The figures as HTML, next to each other where there is room."""
+    shown = [
+        f'<figure class="card">{inline_svg(own)}<figcaption>{escape(own.caption)}</figcaption></figure>'
+        for own in figures
+    ]
+    return f'<div class="figures">{"".join(shown)}</div>' if shown else ""
 
 
 def _table(sheet: Sheet, name: str) -> str:

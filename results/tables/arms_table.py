@@ -20,6 +20,7 @@ from results.tables.experiment_rows import ExperimentLine, ExperimentTable, type
 
 LINES = "Commands, one for each line; features alone choose all lines with these features"
 COSTS = [("frozen\nparameters", "r"), ("ms per\n1,000 tokens", "r")]
+PERPLEXITY = [("held-out\nperplexity", "r"), ("words that\nare <UNK>", "r")]
 
 
 def arms_page(table: ExperimentTable) -> tuple[list[Sheet], list[tuple[str, list[str]]]]:
@@ -29,6 +30,7 @@ def arms_page(table: ExperimentTable) -> tuple[list[Sheet], list[tuple[str, list
     columns = [
         ("features", "l"),
         *(COSTS if experiment.costs else []),
+        *(PERPLEXITY if experiment.perplexities else []),
         *((printable(own.title), "l") for own in table.lines),
     ]
     chosen = {cell.arm for cell in experiment.cells}
@@ -37,7 +39,8 @@ def arms_page(table: ExperimentTable) -> tuple[list[Sheet], list[tuple[str, list
     lines = []
     for arm in arms:
         cells = [_cell(line, arm, interval) for line, interval in zip(table.lines, intervals[arm], strict=True)]
-        lines.append([printable(cell) for cell in [table.titles[arm], *_costs(table, arm), *cells]])
+        facts = [*_costs(table, arm), *_perplexity(table, arm)]
+        lines.append([printable(cell) for cell in [table.titles[arm], *facts, *cells]])
     first = [next(filter(None, own), None) for own in zip(*intervals.values(), strict=True)]  # of each column
     notes = _notes(table, base, [(line.title, own) for line, own in zip(table.lines, first, strict=True)])
     title = f"{experiment.title}: scores in percent, mean±std (number of seeds)"
@@ -98,3 +101,11 @@ def shown_parameters(cost: ArmCost) -> str:
 def shown_milliseconds(cost: ArmCost) -> str:
     """Milliseconds for 1,000 tokens."""
     return f"{cost.milliseconds:,.{0 if cost.milliseconds >= 10 else 2}f}"
+
+
+def _perplexity(table: ExperimentTable, arm: str) -> list[str]:
+    perplexities = table.experiment.perplexities
+    if not perplexities:
+        return []
+    own = perplexities.get(arm)
+    return [f"{own.mean:.2f}", f"{own.unknown:.2f} %"] if own else [EMPTY, EMPTY]

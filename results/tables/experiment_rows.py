@@ -12,7 +12,7 @@ from results.analysis.paper_scores import PaperScore, load_paper
 from results.analysis.row_warnings import row_warnings
 from results.analysis.rows import MINI, Group, TableRow
 from results.records.collect import Collection, Finding, FoundRecord, runs_of_cells
-from results.records.experiment_file import Cell, Experiment, ExperimentRow, values_of
+from results.records.experiment_file import ArmPerplexity, Cell, Experiment, ExperimentRow, values_of
 from results.records.identity import FOLD, differences
 from results.records.record import RunRecord
 from results.records.sweep_manifest import TypedPlaces
@@ -89,6 +89,7 @@ def fill(
     rows = _rows(collection.found, experiment)
     findings = [finding for finding in collection.findings if finding.row is None]
     lines = [_line(row, experiment.compare, findings) for row in rows]
+    findings += _other_bilms(experiment, lines)
     shipped = all(cell.identity.data == MINI for cell in experiment.cells)
     where = places.words(shipped) if places else []
     where += [f"runs_dir={runs_dir}"] if runs_dir else []
@@ -124,6 +125,32 @@ def _rows(
         row = rows.setdefault((id(cell.row), *cell.extra_overrides), {})  # two rows may show the same runs
         row.setdefault(cell.arm, []).append((cell, own))
     return list(rows.values())
+
+
+def is_measured(perplexity: ArmPerplexity, group: Group) -> bool:
+    """Whether the runs have the biLM that the perplexity was measured of."""
+    return all(weights_of(record) == perplexity.weights for record in group.runs)
+
+
+def weights_of(record: RunRecord) -> object:
+    """The sha256 of the run's biLM; None without one."""
+    return (record.weights or {}).get("sha256")
+
+
+def _other_bilms(experiment: Experiment, lines: Sequence[ExperimentLine]) -> list[Finding]:
+    """Notes on arms whose biLM is not the one whose perplexity the experiment's file states."""
+    found = []
+    for arm, own in experiment.perplexities.items():
+        for line in lines:
+            group = line.runs.group(arm)
+            if group and not is_measured(own, group):
+                here = ", ".join(sorted({str(weights_of(record)) for record in group.runs}))
+                text = (
+                    f"{line.title} {arm}: {own.card} states the perplexity of the biLM {own.weights}, found runs with "
+                    f"{here}; to draw them, state their biLM's own perplexity in a copy of the experiment's file"
+                )
+                found.append(Finding("note", text, wrong=True, row=(line.runs.data, line.runs.task)))
+    return found
 
 
 def _missing(experiment: Experiment, rows: Iterable[Mapping[str, Filled]], where: Sequence[str]) -> list[Finding]:

@@ -36,7 +36,7 @@ class PaperChapter:
         experiment: The experiment that it shows; its file has the title.
         title: The title where there is no experiment.
         text: What the chapter says first.
-        figure: What is drawn of the experiment: "efficiency", "layers", "arms" or nothing.
+        figure: What is drawn of the experiment: "efficiency", "layers", "arms", "perplexity" or nothing.
         command: What makes it, where there is no experiment.
         file: A Markdown file next to the records that is shown as it is, where there is no experiment.
     """

@@ -6,8 +6,8 @@ from itertools import product
 import pytest
 
 from elmo.common.errors import InputError
-from results.records.experiment_file import experiment_names, load_experiment, same_value, values_of
-from results.records.identity import Identity
+from results.records.experiment_file import experiment_names, load_experiment, values_of
+from results.records.identity import Identity, same_value
 
 TWO_ROWS = """
 title = "Two tasks, each with its own data"
