@@ -24,20 +24,17 @@ def row_warnings(row: TableRow, wanted: Collection[str] = ()) -> list[tuple[str,
     warnings = []
     for group in row.groups:
         where = f"{Panel(row, group.label).title}, {arm_title(group.features, group.records[0])}"
-        seeds: dict[str, dict[str, None]] = defaultdict(dict)  # a set in order: folds share a seed
-        dirty: dict[str, None] = {}
+        seeds: dict[str, set[int]] = defaultdict(set)  # folds share a seed
         for record in group.runs:
-            seed = str(record.identity.seed)
-            seeds[record.commit[:10] if record.commit else "no commit"][seed] = None
-            if record.environment and record.environment.dirty:
-                dirty[seed] = None
+            seeds[record.commit[:10] if record.commit else "no commit"].add(record.identity.seed)
+        dirty = {run.identity.seed for run in group.runs if run.environment and run.environment.dirty}
         if len(seeds) > 1:
-            mixed = ", ".join(f"{commit} (seed {' '.join(own)})" for commit, own in seeds.items())
+            mixed = ", ".join(f"{commit} ({_seeds(own)})" for commit, own in seeds.items())
             warnings.append((f"{where}: one mean over several commits: {mixed}", True))
         for text in dict.fromkeys(text for record in group.runs for text in record.warnings):
             warnings.append((f"{where}: {WARNED} {text}", False))
         if dirty:
-            warnings.append((f"{where}: code with uncommitted changes (seed {' '.join(dirty)})", True))
+            warnings.append((f"{where}: code with uncommitted changes ({_seeds(dirty)})", True))
     for label in ["", *row.labels]:
         first, second = (row.group(features, label) for features in row.compared)
         if first and second:
@@ -45,6 +42,14 @@ def row_warnings(row: TableRow, wanted: Collection[str] = ()) -> list[tuple[str,
             where, names = Panel(row, label).title, " and ".join(map(arm_title, row.compared))
             warnings += [(f"{where}: {names}: arms differ in {', '.join(keys)}", wrong)] * bool(keys)
     return warnings
+
+
+def _seeds(numbers: Collection[int]) -> str:
+    """The seeds in words: seed 1; seeds 1, 3; seeds 2 to 5."""
+    first, last = min(numbers), max(numbers)
+    if len(numbers) > 2 and last - first + 1 == len(numbers):
+        return f"seeds {first} to {last}"
+    return f"seed{'s' if len(numbers) > 1 else ''} {', '.join(map(str, sorted(numbers)))}"
 
 
 def _arm_differences(first: RunRecord, second: RunRecord, wanted: Collection[str]) -> tuple[list[str], bool]:

@@ -51,16 +51,27 @@ def break_down(panels: Sequence[Panel], found: Sequence[FoundRecord]) -> Breakdo
         except GroupsUnreadable as error:
             notes.append(str(error))
             continue
-        if kinds:
-            found_kinds.append((panel, kinds))
+        if several := {name: own for name, own in (kinds or {}).items() if len(own) > 1}:
+            found_kinds.append((panel, several))
         else:
-            what = f"task={panel.row.task} data={panel.row.data} data_dir=DIR runs_dir=RUNS_DIR"
-            notes.append(f"{panel.title}: kinds of examples are not known; to get them: python -m tasks.groups {what}")
+            notes.append(f"{panel.title}: {_why_nothing(panel, kinds)}")
     return Breakdown(found_kinds, notes)
 
 
-def kinds_of(panel: Panel, paths: Paths) -> dict[str, list[Kind]]:
-    """Both arms on each kind of examples, by the name of the grouping; empty if groups or example scores are unknown.
+def _why_nothing(panel: Panel, kinds: Mapping[str, Sequence[Kind]] | None) -> str:
+    """Why a panel has no kinds of examples to compare; see `kinds_of`."""
+    if kinds is None:
+        return "the runs have no score for each test example (examples.json), so kinds of examples cannot be compared"
+    if not kinds:
+        what = f"task={panel.row.task} data={panel.row.data} data_dir=DIR runs_dir=RUNS_DIR"
+        return f"kinds of examples are not known; to get them: python -m tasks.groups {what}"
+    large = [f"{name.replace('_', ' ')}: {kind.label}" for name, own in kinds.items() for kind in own]
+    found = f"only one kind of test examples ({'; '.join(large)})" if large else "no kind of test examples"
+    return f"nothing to compare: {found} has {FEWEST} of them or more"
+
+
+def kinds_of(panel: Panel, paths: Paths) -> dict[str, list[Kind]] | None:
+    """Both arms on each kind of examples, by the name of the grouping; None if the runs have no scores of examples.
 
     Raises:
         GroupsUnreadable: The file of groups is damaged.
@@ -68,15 +79,14 @@ def kinds_of(panel: Panel, paths: Paths) -> dict[str, list[Kind]]:
     pair = panel.row.pair(panel.label)
     runs = [run for group in pair or () for run in group.examples]
     if pair is None or not runs or not all(runs):
-        return {}
+        return None
     examples = [run for run in runs if run]
     metric = metric_of(pair[0].records[0], examples[0][0])
     found = groupings_of(pair[0], len(examples[0]), paths)
     if metric is None or len({len(run) for run in examples}) != 1:
-        return {}
+        return None
     pair = (_with_units(pair[0], metric), _with_units(pair[1], metric))
-    kinds = {name: _split(panel.row, pair, metric, grouping) for name, grouping in found.items()}
-    return {name: own for name, own in kinds.items() if len(own) > 1}
+    return {name: _split(panel.row, pair, metric, grouping) for name, grouping in found.items()}
 
 
 def groupings_of(group: Group, count: int, paths: Paths) -> dict[str, Grouping]:

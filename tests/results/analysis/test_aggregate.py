@@ -129,12 +129,16 @@ def test_a_finished_copy_outweighs_a_failed_one_in_either_order(tmp_path):
 
 def test_mixed_commits_and_uncommitted_changes_are_reported(tmp_path):
     other = dataclasses.replace(CLEAN, commit="b" * 40)
-    save(tmp_path, make_record(90.0, seed=1))
-    save(tmp_path, make_record(90.0, seed=2, environment=other))
+    for seed in (1, 3, 2, 4, 5, 6):
+        save(tmp_path, make_record(90.0, seed=seed, environment=CLEAN if seed in (1, 3) else other))
     save(tmp_path, make_record(92.0, features="elmo", seed=1, environment=dataclasses.replace(CLEAN, dirty=True)))
+    for seed in (8, 9, 7):
+        dirty = dataclasses.replace(CLEAN, dirty=True)
+        save(tmp_path, make_record(92.0, features="elmo_random", seed=seed, environment=dirty))
     assert texts(summary_of(tmp_path), "note", wrong=True) == [
-        "NER, CoNLL-2003, GloVe: one mean over several commits: aaaaaaaaaa (seed 1), bbbbbbbbbb (seed 2)",
+        "NER, CoNLL-2003, GloVe: one mean over several commits: aaaaaaaaaa (seeds 1, 3), bbbbbbbbbb (seeds 2, 4, 5, 6)",
         "NER, CoNLL-2003, + ELMo: code with uncommitted changes (seed 1)",
+        "NER, CoNLL-2003, untrained biLM (control): code with uncommitted changes (seeds 7 to 9)",
     ]
 
 

@@ -82,8 +82,20 @@ def test_kinds_from_other_training_files_are_not_used(runs, capsys):
 def test_rare_kinds_are_left_out(runs, capsys):
     of = [0] * 4 + [1] * 3 + [2] * 3
     add_groups(runs, "ner", HASHES, IDS, {"length": Grouping(("a", "b", "c"), of)})
-    status, lines, _ = shown(capsys, "--runs", runs)
+    status, lines, out = shown(capsys, "--runs", runs)
     assert (status, lines) == (1, [])  # a single kind shows nothing
+    assert "nothing to compare: only one kind of test examples (length: a) has 4 of them or more" in out
+    assert "not known" not in out
+    add_groups(runs, "ner", HASHES, IDS, {"length": Grouping(("a", "b", "c"), [0] * 3 + of[4:] + [None])})
+    assert "nothing to compare: no kind of test examples has 4 of them or more" in shown(capsys, "--runs", runs)[2]
+
+
+def test_runs_without_scores_of_examples(runs, capsys):
+    for path in runs.rglob("examples.json"):
+        path.unlink()
+    status, lines, out = shown(capsys, "--runs", runs)
+    assert (status, lines) == (1, [])
+    assert "the runs have no score for each test example (examples.json), so kinds of examples cannot be" in out
 
 
 def test_runs_without_kinds_get_the_command(runs, capsys):
