@@ -249,7 +249,7 @@ def test_publishing_and_the_report(tmp_path, capsys):
     """Every fold is published and has a card; the tables have one number for each seed."""
     root = tmp_path / "root"
     (root / "results" / "published").mkdir(parents=True)
-    marks = "".join(f"<!-- {name} -->\n<!-- /{name} -->\n" for name in ("figure", "table1", "demo"))
+    marks = "".join(f"<!-- {name} -->\n<!-- /{name} -->\n" for name in ("figure", "table1", "representations", "demo"))
     (root / "README.md").write_text(marks)
     scores = {arm: harmonic(save_folds(tmp_path / "runs", features=arm)) for arm in ("glove", "elmo")}
     assert publish([str(tmp_path / "runs")], root) == 0

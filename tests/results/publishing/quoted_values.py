@@ -151,7 +151,7 @@ def _comparisons(row: TableRow) -> list[tuple[TableRow, str, tuple[Group, Group]
 def _add_kinds(values: Values, row: TableRow, paths: dict[str, Path]) -> None:
     """Scores and gains on kinds of test examples; a text names the kind by the first long word of its label."""
     for label in dict.fromkeys(group.label for group in row.groups):
-        for name, kinds in kinds_of(Panel(row, label), paths).items():
+        for name, kinds in (kinds_of(Panel(row, label), paths) or {}).items():
             for kind in kinds:
                 long = [word[:6] for word in kind.label.split() if len(word) > 3]
                 counted = re.search(r"\d", kind.label)  # "20 to 29 tokens" has no word of its own
