@@ -15,6 +15,7 @@ from torch import nn
 from elmo import random_bilm, save_bilm
 from results.analysis.aggregate import Selection, summarise
 from results.records.collect import collect
+from results.records.experiment_file import load_experiment
 from tasks.modules.crf import ConstrainedCrf
 from tasks.modules.layers import BiRnn
 from tests.benchmarks import __main__ as program
@@ -123,22 +124,25 @@ def test_representations_have_the_sizes_of_the_published_ones(monkeypatch):
     monkeypatch.setattr(representations, "FLAIR_UNITS", 8)
     monkeypatch.setattr(representations, "COVE_UNITS", 2)
     monkeypatch.setattr(representations, "GLOVE_840B", (10, 3))
-    found = {row.what: row for row in representations.rows(CPU, full=False)}
+    monkeypatch.setattr(representations, "TRANSFORMERS", {})
+    found = {row.what.removeprefix("representation, "): row for row in representations.rows(CPU, full=False)}
     assert all(row.unit == "CPU ms/1,000 tokens" for row in found.values())
-    assert list(found) == [
-        f"representation, {name}"
-        for name in (
-            "glove-6b-50d",
-            "wink-100d",
-            "word2vec",
-            "elmo, small",
-            "masked, small",
-            "cove",
-            "flair, news-fast",
-        )
-    ]
-    assert found["representation, glove-6b-50d"].shape.startswith("20.0 M parameters")
-    assert found["representation, masked, small"].shape.startswith("13.7 M parameters")
+    experiment = load_experiment("representations")
+    assert list(representations.ARMS) == list(experiment.arms)
+    assert list(found) == [arm for arm in experiment.arms if arm not in ("bert", "mpnet")]
+    for arm in found.keys() - {"cove", "flair", "flair_elmo"}:  # smaller here
+        assert found[arm].shape.startswith(f"{experiment.costs[arm].parameters / 1e6:.1f} M parameters"), arm
+    assert found["static_elmo"].ours > found["word2vec"].ours, "the sum of its parts"
+
+
+@pytest.mark.slow
+def test_transformers_have_the_sizes_of_the_published_ones(tmp_path):
+    pytest.importorskip("transformers")
+    costs = load_experiment("representations").costs
+    for name in representations.TRANSFORMERS:
+        source = representations.save_transformer(tmp_path, name, ["play"])
+        size = representations.size_of(source.model) + costs["glove"].parameters
+        assert size / 1e6 == pytest.approx(costs[name].parameters / 1e6, abs=0.05)
 
 
 def test_character_lms_have_the_size_of_flair_s(tmp_path):

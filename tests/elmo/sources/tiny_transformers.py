@@ -8,12 +8,12 @@ SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "i
 POSITIONS = 140
 
 
-def word_pieces():
+def word_pieces(words=WORDS):
     """A tokeniser as BERT's: the longest piece first, pieces inside a word start with ##."""
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
     letters = "abcdefghijklmnopqrstuvwxyzA."
-    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *WORDS, *letters, "##s", "##ing", "##able", "##believ"]
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *words, *letters, "##s", "##ing", "##able", "##believ"]
     vocabulary = {piece: number for number, piece in enumerate(dict.fromkeys(pieces))}
     tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]", max_input_chars_per_word=100))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=False)
