@@ -40,12 +40,12 @@ the same, and the exit status is 1."""
 
 _EPILOG = """\
 examples:
-  python -m results.publish results/runs            all finished runs
-  python -m results.publish sweep/paper/TASK        some of them
-  python -m results.publish results/runs --experiment table1   the runs of one experiment
-  python -m results.publish                         only updates the tables and figures
-  python -m results.publish --check                 status 1 if one of them is out of date; writes nothing
-  python -m results.publish runs --commit 6d569d5   fills in the commit of records that have none
+  python -m results.publish --runs results/runs            all finished runs
+  python -m results.publish --runs sweep/paper/TASK        some of them
+  python -m results.publish --runs results/runs --experiment table1   the runs of one experiment
+  python -m results.publish                                only updates the tables and figures
+  python -m results.publish --check                        status 1 if one of them is out of date; writes nothing
+  python -m results.publish --runs DIR --commit 6d569d5    fills in the commit of records that have none
 
 A record has a commit if the code ran from a checkout or from `git archive`. Use --commit if the code was copied in
 another way and you know which commit it was. The fingerprint does not cover the commit, no score changes, and `dirty`
@@ -68,7 +68,7 @@ def main(argv: Sequence[str] | None = None, root: Path = ROOT) -> int:
 
 def _publish(options: argparse.Namespace, root: Path) -> int:
     if options.check and (options.runs or options.commit):
-        raise InputError("--check publishes nothing: give it neither runs nor --commit")
+        raise InputError("--check publishes nothing: give it neither --runs nor --commit")
     if not (root / PUBLISHED).is_dir():
         raise InputError(
             f"results.publish: expected a checkout of the suite, found no {PUBLISHED} in {root}: an installed package "
@@ -82,7 +82,7 @@ def _publish(options: argparse.Namespace, root: Path) -> int:
     except InputError as error:
         raise InputError(f"--experiment: {error}") from error
     if experiment and not options.runs:
-        raise InputError("--experiment: expected folders with its runs too, such as results/runs, found none")
+        raise InputError("--experiment: expected its runs too, such as --runs results/runs, found none")
     outcomes = publish_runs(options.runs, root / PUBLISHED, commit, experiment) if options.runs else []
     for outcome in outcomes:
         if outcome.kind != "left":
@@ -106,7 +106,10 @@ def _publish(options: argparse.Namespace, root: Path) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = command_parser("results.publish", _DESCRIPTION, _EPILOG)
-    parser.add_argument("runs", nargs="*", type=Path, metavar="RUNS", help="folders with runs, such as results/runs")
+    about = "folders with runs, such as results/runs; without the option, nothing is copied"
+    parser.add_argument("--runs", metavar="DIR", nargs="+", action="extend", type=Path, default=[], help=about)
+    hidden = argparse.SUPPRESS  # the earlier form: folders without the option
+    parser.add_argument("runs", nargs="*", action="extend", type=Path, default=hidden, help=hidden)
     parser.add_argument("--experiment", metavar="NAME", help="only the runs of this experiment, or of your PATH.toml")
     parser.add_argument("--commit", metavar="HASH", help="the commit of records that have none")
     parser.add_argument("--check", action="store_true", help="only report what is out of date")

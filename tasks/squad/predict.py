@@ -1,4 +1,4 @@
-"""python -m tasks.squad.predict FILE OUT --run DIR: writes answers to a SQuAD file for the official script."""
+"""python -m tasks.squad.predict RUN FILE OUT: writes answers to a SQuAD file for the official script."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def predict(file: Path, run: Path, device: str, config_dir: Path | None = None) 
 def main(given: Sequence[str] | None = None) -> int:
     """The exit status of the command: 0, or 1 after an error message, or 130 after Ctrl-C."""
     parser = command_parser("tasks.squad.predict", str(__doc__))
+    about = "folder of a run made with keep_weights=true"
+    parser.add_argument("run", metavar="RUN", type=Path, help=about)
     parser.add_argument(
         "file", metavar="FILE", type=Path, help="questions in the format of SQuAD 1.1, with or without answers"
     )
     parser.add_argument("out", metavar="OUT", type=Path, help="JSON to write: {question id: answer}")
-    about = "folder of a run made with keep_weights=true"
-    parser.add_argument("--run", metavar="DIR", type=Path, required=True, help=about)
     parser.add_argument("--device", choices=CHOICES, default="auto", help="default: a GPU where there is one")
     add_config_dir(parser)
     options = parser.parse_args(given)

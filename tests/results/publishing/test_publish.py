@@ -21,8 +21,10 @@ def published(root):
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.*") if path.parent != folder)
 
 
-def test_records_and_examples_are_copied_and_nothing_else(runs, root, capsys):
-    assert main([str(runs)], root) == 0
+@pytest.mark.parametrize("given", ["--runs all", "--runs glove elmo", "all", "glove --runs elmo"])
+def test_records_and_examples_are_copied_and_nothing_else(runs, root, capsys, given):
+    places = {"all": runs, "glove": runs / "paper" / "sst5" / "glove", "elmo": runs / "paper" / "sst5" / "elmo"}
+    assert main([str(places.get(word, word)) for word in given.split()], root) == 0
     names = ("examples.json", "record.json")
     folders = [f"paper/sst5/{arm}/seed-{seed}" for arm in ("elmo", "glove") for seed in (1, 2)]
     assert published(root) == [f"{folder}/{name}" for folder in folders for name in names]

@@ -18,7 +18,7 @@ QUESTIONS = SHIPPED / "squad" / "test.json"
 
 
 def test_a_run_without_weights(tmp_path, capsys):
-    assert main([str(QUESTIONS), str(tmp_path / "out.json"), "--run", str(tmp_path)]) == 1
+    assert main([str(tmp_path), str(QUESTIONS), str(tmp_path / "out.json")]) == 1
     assert "weights.pt: no such file. Weights are kept by a run with keep_weights=true" in capsys.readouterr().err
     assert not (tmp_path / "out.json").exists()
 
@@ -46,7 +46,7 @@ class TestKeptWeights:
         for question, _ in asked:
             del question["answers"]
         (tmp_path / "unanswered.json").write_text(json.dumps(content), encoding="utf-8")
-        assert main([*map(str, (tmp_path / "unanswered.json", tmp_path / "out.json", "--run", kept.path.parent))]) == 0
+        assert main([*map(str, (kept.path.parent, tmp_path / "unanswered.json", tmp_path / "out.json"))]) == 0
         answers = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
         assert list(answers) == [question["id"] for question, _ in asked]
         assert all(answers[question["id"]] in context for question, context in asked)
