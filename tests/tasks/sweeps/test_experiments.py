@@ -50,6 +50,11 @@ def runs_of(*overrides):
     return composed(*overrides)[1]
 
 
+def named(runs):
+    """The settings of runs, in one order, without the experiment's name."""
+    return [{key: run[key] for key in sorted(run) if key != "experiment"} for run in runs]
+
+
 def names(runs, *keys):
     return [tuple(run[key] for key in keys) for run in runs]
 
@@ -105,9 +110,24 @@ class TestShipped:
     def test_tuning_compares_arms_that_differ_in_tuning_alone(self):
         runs = runs_of("experiment=tuning", "task=ner", "seed=1")
         arms = [{key: value for key, value in run.items() if key != "experiment"} for run in runs]
-        glove, frozen, tuned = arms
+        glove, frozen, tuned, *whole = arms
         assert tuned == {**frozen, "features.elmo.tune": "true"}
         assert (glove["features"], glove["trainer.epochs"]) == ("glove", frozen["trainer.epochs"])
+        assert not any("features.elmo.tune" in run or "trainer.epochs" in run for run in whole), "the whole recipe"
+
+    def test_frozen_and_tuned_have_as_many_trials_with_the_epochs_of_the_study(self):
+        trials = runs_of("experiment=tuning_trials")
+        study = {tuple(run.items()) for run in named(runs_of("experiment=tuning", "seed=1"))}
+        tuned = [run for run in trials if "features.elmo.tune" in run]
+        assert len(tuned) * 2 == len(trials)
+        defaults = {"features.elmo.dropout": "0.0", "features.elmo.tuning.lr": "0.001"}
+        plain = [
+            {key: value for key, value in run.items() if defaults.get(key) != value}
+            for run in named(trials)
+            if any(run.get(key) == value for key, value in defaults.items())
+        ]
+        assert len(plain) == 4
+        assert {tuple(run.items()) for run in plain} <= study, "the default of each arm is a run of the study"
 
     def test_fewer_labels_start_from_150_sentences_of_mini_ner(self):
         runs = runs_of("experiment=fewer_labels")
