@@ -12,6 +12,7 @@ import torch
 from rich.console import Console
 
 from elmo.bilm.options import UNKNOWN_WORD
+from elmo.bilm.weight_files import find_weights
 from elmo.common.device import choose_device
 from elmo.common.errors import InputError
 from elmo.common.experiment_log import EventFile, start_wandb
@@ -20,7 +21,7 @@ from elmo.common.processes import alone
 from elmo.common.progress import Meter, print_line
 from elmo.pretrain.corpus.build import build_store
 from elmo.pretrain.corpus.token_store import CorpusSettings, TokenStore
-from elmo.pretrain.model.export import export, load_model
+from elmo.pretrain.model.export import Output, export, load_model, load_output, softmax_folder
 from elmo.pretrain.training.batches import Text, texts_of_store
 from elmo.pretrain.training.card import card, hardware
 from elmo.pretrain.training.checkpoint import CurveRow, RunFolder
@@ -53,7 +54,7 @@ def pretrain(settings: Settings, command: list[str], console: Console) -> None:
             "corpus: expected text files or folders, found none; add corpus=FILE, or 'corpus=[FILE,FOLDER]'"
         )
     settings.budget.progress(0, 0, 0.0)  # raises early if no budget is set
-    given = _given(settings)
+    given, words = _given(settings), _given_words(settings)
     if given is None:
         OBJECTIVES[settings.objective].options(settings, [UNKNOWN_WORD])  # raises early if the shape is invalid
     device = choose_device(settings.device)
@@ -64,7 +65,7 @@ def pretrain(settings: Settings, command: list[str], console: Console) -> None:
         shown = console if workers.first else Console(quiet=True)
         store = _store(settings, shown, workers)
         with alone(out / "lock", busy) if workers.first else nullcontext(), explain_full_disk(full):
-            start = given or _random(settings, store)
+            start = given or _random(settings, words or store.vocabulary())
             start.model.to(device)
             _pretrain(settings, start, store, command, shown, workers)
 
@@ -82,11 +83,11 @@ def _pretrain(
     if folder.finished:
         print_line(console, f"{out}: this run is finished; see {out / 'export' / settings.name / 'card.md'}")
         return
-    given = vocabulary if settings.init else None
+    given = vocabulary if settings.init or settings.vocabulary_of else None
     train_text, heldout = texts_of_store(store, model.core.encoder.options.max_characters, given)
     if not len(train_text.sentences):
         raise InputError(f"{store.folder}: the corpus has no training sentence; give more text")
-    before = _before(folder, objective, model, heldout, console) if given and workers.first else None
+    before = _before(folder, objective, model, heldout, console) if settings.init and workers.first else None
     workers.wait()
     with _watching(settings, workers) as watch:
         position = train(model, train_text, heldout, settings, folder, console, workers, watch)
@@ -137,10 +138,18 @@ def _store(settings: Settings, console: Console, workers: Workers) -> TokenStore
     return TokenStore.open(folder)
 
 
-def _random(settings: Settings, store: TokenStore) -> Start:
-    """A new model for the words of the store."""
-    vocabulary = store.vocabulary()
+def _random(settings: Settings, vocabulary: list[str]) -> Start:
+    """A new model that predicts these words."""
     return Start(OBJECTIVES[settings.objective].random(settings, vocabulary), vocabulary, settings.tokenise)
+
+
+def _given_words(settings: Settings) -> list[str] | None:
+    """The words that another model predicts, if `vocabulary_of` names one; loaded as early as `init`."""
+    if settings.vocabulary_of is None:
+        return None
+    output = load_output(softmax_folder(find_weights(settings.vocabulary_of)))
+    _require_tokeniser(settings, "vocabulary_of", output)
+    return output.vocabulary
 
 
 def _given(settings: Settings) -> Start | None:
@@ -154,12 +163,16 @@ def _given(settings: Settings) -> Start | None:
             f"init={settings.init}: expected a {objective.title}, since objective={settings.objective}, found another "
             "model; name other weights, or the other objective"
         )
+    _require_tokeniser(settings, "init", output)
+    return Start(model, output.vocabulary, output.tokenise)
+
+
+def _require_tokeniser(settings: Settings, key: str, output: Output) -> None:
     if output.tokenise != settings.tokenise:
         raise InputError(
-            f"init={settings.init} was trained with tokenise={output.tokenise}, this run has tokenise="
+            f"{key}={getattr(settings, key)} was trained with tokenise={output.tokenise}, this run has tokenise="
             f"{settings.tokenise}; use the same, or the words would not match"
         )
-    return Start(model, output.vocabulary, output.tokenise)
 
 
 def _before(

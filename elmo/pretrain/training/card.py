@@ -77,7 +77,7 @@ weights in {weights}.
 {_perplexities(facts) if of_bilm else _masked_losses(facts)}
 {_hardly_trained(facts)}
 Terms: {perplexity.TERMS if of_bilm else masked_loss.TERMS};
-vocabulary chosen on the training text only; {_held_out(facts)}.
+{_vocabulary(settings)}; {_held_out(facts)}.
 
 ## Text
 
@@ -126,6 +126,11 @@ def _hardly_trained(facts: Mapping[str, Any]) -> str:
     if facts["passes"] >= 1 or facts["settings"]["init"]:
         return ""
     return f"\n**Hardly trained:** training ended after {facts['passes']:.2%} of one pass over the text.\n"
+
+
+def _vocabulary(settings: Mapping[str, Any]) -> str:
+    other = settings.get("vocabulary_of")
+    return f"vocabulary: the words that `{other}` predicts" if other else "vocabulary chosen on the training text only"
 
 
 def _held_out(facts: Mapping[str, Any]) -> str:

@@ -221,6 +221,8 @@ class Settings:
             one of them are left out, whatever the case, spacing and punctuation.
         tokenise: ptb or whitespace.
         vocabulary: words that are predicted.
+        vocabulary_of: a biLM with its output layer next to it, or a shipped name: predicts the words that it predicts,
+            instead of the most frequent of the text. Perplexities of biLMs compare only if both predict the same words.
         min_count: rarer words are <UNK>.
         heldout_fraction: fraction of the text that perplexity is measured on.
         heldout_unit: document holds out whole documents; paragraph single paragraphs, which are easier to predict.
@@ -251,6 +253,7 @@ class Settings:
     exclude: list[str] = field(default_factory=list)
     tokenise: str = "ptb"
     vocabulary: int = 100_000
+    vocabulary_of: str | None = None
     min_count: int = 1
     heldout_fraction: float = 0.005
     heldout_unit: str = "document"
@@ -278,6 +281,9 @@ class Settings:
         checks.one_of(INPUTS, "input", self.input)
         checks.at_least(0, "seed", self.seed)
         checks.at_least(0, "heldout_seed", self.heldout_seed)
+        if self.init and self.vocabulary_of:
+            given = f"vocabulary_of={self.vocabulary_of}"
+            raise InputError(f"{given}: expected none with init={self.init}, whose vocabulary is kept; drop one")
         self.corpus = [str(expanded(path, "corpus")) for path in self.corpus]
         self.exclude = [str(expanded(path, "exclude")) for path in self.exclude]
         self.out = self.out and str(expanded(self.out, "out"))
@@ -301,6 +307,8 @@ class Settings:
         of_export = ("name", "licence", "export.softmax_mb", "export.weights")
         for name in (*of_text, *of_export, "out", "device", "wandb", "tensorboard", "training.compile"):
             del flat[name]
-        if self.objective == "bilm":  # as in runs from before there was a choice
+        if self.vocabulary_of is None:  # as in runs from before these settings existed
+            del flat["vocabulary_of"]
+        if self.objective == "bilm":
             flat = {name: value for name, value in flat.items() if not name.startswith(("objective", "masked."))}
         return flat
