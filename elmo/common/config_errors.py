@@ -32,6 +32,8 @@ def explain(error: Exception, known_keys: Callable[[str], Iterable[str]], where:
     if several := re.search(r"Ambiguous value for argument '([^'=]+)=([^']+)'", texts[0]):
         key, values = several.groups()
         return f"{key}={values}: expected one value. A list is {key}=[{values}]; a sweep over several is tasks.run -m"
+    if unset := re.search(r"Environment variable '([^']+)' not found", " ".join(texts)):
+        return f"expected the environment variable {unset[1]}, found none. Set it: export {unset[1]}=VALUE"
     unknown = next(filter(None, (re.search(r"(?:Could not override|Key) '([^']+)'", text) for text in texts)), None)
     located = next(filter(None, (re.search(r"full_key: (\S+)", text) for text in texts)), None)
     if unknown is None:

@@ -100,7 +100,7 @@ def shown_parameters(cost: ArmCost) -> str:
 
 def shown_milliseconds(cost: ArmCost) -> str:
     """Milliseconds for 1,000 tokens."""
-    return f"{cost.milliseconds:,.{0 if cost.milliseconds >= 10 else 2}f}"
+    return f"{cost.milliseconds:,.{0 if cost.milliseconds >= 10 else 1}f}"
 
 
 def _perplexity(table: ExperimentTable, arm: str) -> list[str]:

@@ -254,7 +254,7 @@ _TEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciic
 _TEX |= {"†": r"\textdagger{}", "‡": r"\textdaggerdbl{}", "·": r"$\cdot$"}
 _TEX |= {character: f"${character}$" for character in "<>|"}
 _TEX |= {character: f"\\{character}" for character in "&%$#_{}"}
-_SIGNS = re.compile(r"(?<![^\s(])[+-](?=\d)")  # of numbers: no hyphens
+_SIGNS = re.compile(r"(?<![^\s(\[])[+-](?=\d)")  # of numbers: no hyphens
 
 
 def _tex(text: str) -> str:

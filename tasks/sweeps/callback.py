@@ -19,7 +19,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.utils import JobReturn
 from hydra.errors import HydraException
 from hydra.experimental.callback import Callback
-from omegaconf import DictConfig, open_dict
+from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from elmo.common.durations import duration
@@ -202,7 +202,8 @@ def runs_in(config: DictConfig) -> list[list[str]] | None:
     """The runs of a multirun, each as its overrides; None for a sweeper of another package."""
     sweeper = config.hydra.sweeper
     parser = OverridesParser.create(config_loader=GlobalHydra.instance().config_loader())
-    arguments = list(config.hydra.overrides.task)
+    arguments = OmegaConf.to_container(config.hydra.overrides.task, resolve=False)  # as typed
+    assert isinstance(arguments, list)
     if sweeper._target_ == SWEEPER:
         return experiment_runs(sweeper.experiment, parser.parse_overrides(arguments))
     if sweeper._target_ != f"{BasicSweeper.__module__}.{BasicSweeper.__qualname__}":

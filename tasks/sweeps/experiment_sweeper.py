@@ -5,6 +5,8 @@ Hydra's own sweeper makes a product, which cannot say "task A with data X, task 
 
 from __future__ import annotations
 
+import re
+
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.override_parser.types import Override
@@ -52,14 +54,20 @@ def experiment_runs(experiment: str, overrides: list[Override]) -> list[list[str
         if override.is_delete() and override.value() is None:
             given[key] = [""]
         elif not override.is_sweep_override():
-            given[key] = [str(override.get_value_element_as_str())]
+            given[key] = [_typed(str(override.get_value_element_as_str()))]
         elif override.is_discrete_sweep():
-            given[key] = list(override.sweep_string_iterator())
+            given[key] = list(map(_typed, override.sweep_string_iterator()))
         else:
             raise ConfigCompositionException(f"{override.input_line}: expected values, found a range without steps")
     cells = load_experiment(experiment).narrowed(given).cells
     different = {tuple(sorted(cell.overrides)): cell.overrides for cell in cells}  # two cells may show the same run
     return list(different.values())
+
+
+def _typed(value: str) -> str:
+    """The value as it was typed, if it is an interpolation: Hydra escapes its characters."""
+    plain = re.sub(r"\\(.)", r"\1", value)
+    return plain if "${" in plain else value
 
 
 class ExperimentFiles(DatasetFiles):

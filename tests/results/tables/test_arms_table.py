@@ -52,7 +52,7 @@ def test_a_line_for_each_arm(own, tmp_path, capsys):
     assert lines[2].split()[:3] == ["features", "frozen", "ms"]
     assert lines[2].index("NER, WNUT-17") < lines[2].index("NER, CoNLL-2003")
     a, b, c = (next(line for line in lines[4:] if line.split()[:1] == [arm]) for arm in "abc")
-    assert a.split()[1:4] == ["20.0", "M", "0.25"]
+    assert a.split()[1:4] == ["20.0", "M", "0.2"]
     assert "42.00±2.83 (2)† published 40.0" in a
     assert a.endswith("91.00 (1)†")
     assert b.split()[1:4] == ["13.6", "M", "123"]
@@ -75,6 +75,17 @@ def test_commands_keep_what_was_typed(own, tmp_path, capsys):
     sweep, where = f"  python -m tasks.run -m experiment={own}", f"runs_dir={runs}"
     assert f"{sweep} data=wnut17 seed=1 features=word2vec {where}\n" in out
     assert f"{sweep} features=word2vec data=wnut17 seed=1 {where}  # c\n" in out
+
+
+def test_costs_are_no_scores_in_latex(own, tmp_path, capsys):
+    for features, score in (("glove", 40), ("elmo", 38)):
+        examples = [{"tp": 0, "fp": 0, "fn": 100 - score}, {"tp": score, "fp": 100 - score, "fn": 0}]
+        save(tmp_path / "runs", make_record(score, data="wnut17", features=features), examples)
+    _, out, _ = run_table(capsys, "--runs", tmp_path / "runs", "--experiment", own, "--format", "tex")
+    headers = out[out.index("features &") : out.index("midrule")]
+    assert "1,000 tokens & (\\%) &" in headers
+    assert headers.count("\\\\") == 2, "no unit below the costs"
+    assert "[$-$" in out, "a minus sign, no hyphen"
 
 
 def test_all_arms_have_gains_and_costs_for_programs(own, tmp_path, capsys):

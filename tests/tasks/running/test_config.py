@@ -52,6 +52,7 @@ class TestUnknownAndWrong:
             ("trainer.epochs=many", "trainer.epochs: Value 'many' of type 'str' could not be converted to Integer"),
             ("trainer.epochs=2.5", "trainer.epochs: Value '2.5' of type 'float' could not be converted to Integer"),
             ("limit=all", "limit: Value 'all'"),
+            ("features.words.vectors=${oc.env:NO_SUCH_VARIABLE}", "expected the environment variable NO_SUCH_VARIABLE"),
             ("task.hidden=big", "task.hidden: Value 'big' of type 'str' could not be converted to Integer"),
             ("features.words.lowercase=perhaps", "features.words.lowercase: Value 'perhaps' is not a valid bool"),
             ("limit=0", "limit: expected at least 1, found 0"),

@@ -115,6 +115,13 @@ class TestShipped:
         assert (glove["features"], glove["trainer.epochs"]) == ("glove", frozen["trainer.epochs"])
         assert not any("features.elmo.tune" in run or "trainer.epochs" in run for run in whole), "the whole recipe"
 
+    def test_cells_are_chosen_by_a_setting_with_an_environment_variable(self, monkeypatch):
+        """As the table prints it."""
+        monkeypatch.setenv("ELMO_BILMS", "/bilms")
+        weights = "features.elmo.weights=${oc.env:ELMO_BILMS}/masked"
+        runs = runs_of("experiment=representations", "features=masked", weights, "task=ner", "data=paper", "seed=1")
+        assert [run["features.elmo.weights"] for run in runs] == [weights.partition("=")[2]]
+
     def test_frozen_and_tuned_have_as_many_trials_with_the_epochs_of_the_study(self):
         trials = runs_of("experiment=tuning_trials")
         study = {tuple(run.items()) for run in named(runs_of("experiment=tuning", "seed=1"))}
