@@ -138,18 +138,21 @@ def weights_of(record: RunRecord) -> object:
 
 
 def _other_bilms(experiment: Experiment, lines: Sequence[ExperimentLine]) -> list[Finding]:
-    """Notes on arms whose biLM is not the one whose perplexity the experiment's file states."""
+    """Notes on arms whose biLM is not the one whose perplexity the experiment's file states, or that has none there."""
     found = []
-    for arm, own in experiment.perplexities.items():
-        for line in lines:
-            group = line.runs.group(arm)
-            if group and not is_measured(own, group):
-                here = ", ".join(sorted({str(weights_of(record)) for record in group.runs}))
-                text = (
-                    f"{line.title} {arm}: {own.card} states the perplexity of the biLM {own.weights}, found runs with "
-                    f"{here}; to draw them, state their biLM's own perplexity in a copy of the experiment's file"
-                )
-                found.append(Finding("note", text, wrong=True, row=(line.runs.data, line.runs.task)))
+    for arm in experiment.arms if experiment.perplexities else ():
+        own = experiment.perplexities.get(arm)
+        groups = [group for line in lines if (group := line.runs.group(arm))]
+        here = sorted({str(weights) for group in groups for record in group.runs if (weights := weights_of(record))})
+        if own is None and here:
+            text = f"{arm}: no perplexity of its biLM {', '.join(here)}; to draw it, add [perplexities.{arm}]"
+            found.append(Finding("note", text, wrong=False))
+        elif own and not all(is_measured(own, group) for group in groups):
+            text = (
+                f"{arm}: {own.card} states the perplexity of the biLM {own.weights}, found runs with "
+                f"{', '.join(here)}; to draw them, state their biLM's own perplexity in a copy of the experiment's file"
+            )
+            found.append(Finding("note", text, wrong=True))
     return found
 
 

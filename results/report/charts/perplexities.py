@@ -84,8 +84,9 @@ def _panel(table: ExperimentTable, line: ExperimentLine) -> Figure | None:
     metric = metric_title(base.metric, base.records[0])
     title, base_title = line.title, table.titles[experiment.compare[0]]
     marks = horizontal_ticks(up, f"gain in {line.spec.split} {metric} over {base_title} (points)")
-    ticks = [(x, shown_tick(tick)) for tick in reversed(TICKS) if AXES_LEFT <= (x := across.at(tick)) <= RIGHT]
-    marks += numbers_below(ticks)
+    ticks = TICKS if across.high > 2 * across.low else across.ticks()
+    places = [(across.at(tick), shown_tick(tick)) for tick in sorted(ticks, reverse=True)]
+    marks += numbers_below((x, text) for x, text in places if AXES_LEFT <= x <= RIGHT)
     axis = "held-out perplexity (log scale), lower to the right"
     marks.append(Label((AXES_LEFT + RIGHT) / 2, AXES_BOTTOM + 32, axis, "muted", 11, "middle"))
     counts = {len(gains) for gains in (own_spread, *(point.gains for point in points))}

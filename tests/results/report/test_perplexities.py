@@ -107,6 +107,15 @@ def test_another_bilm_is_not_drawn_at_this_perplexity(runs, own, capsys):
     assert GOOD not in err
 
 
+def test_the_table_names_bilms_without_a_perplexity(runs, own, capsys):
+    own.write_text(re.sub("\nfair = {.*", "", OWN), encoding="utf-8")
+    code, out, _ = run_table(capsys, "--runs", runs, "--experiment", own)
+    assert code == 0
+    assert f"fair: no perplexity of its biLM {FAIR}; to draw it, add [perplexities.fair]" in out
+    assert "glove: no perplexity" not in out
+    assert set(drawn(runs, own)[1]) == {"good", "poor"}
+
+
 def test_one_bilm_or_none_is_no_figure(runs, own):
     for name in ("fair", "poor"):
         save_bilm(runs, name, "d" * 64, (90.0, 90.0))
