@@ -170,7 +170,8 @@ def _look(runs_dir: Path, name: str | None, experiment: Experiment | None) -> Ov
     if name in known:
         return replace(overview, sweeps=[known[name]])
     there = f"there are: {', '.join(known)}" if known else "none was started yet"
-    start = f"Start it with: python -m tasks.run -m {shlex.quote(f'experiment={name}')}"
+    command = f"python -m tasks.run -m {shlex.quote(f'experiment={name}')}"
+    start = f"The suite has no such experiment; one of your configs starts with: {command}"
     write(f"results.status: no sweep {name!r} was started with this folder; {there}. {start}\n", sys.stderr)
     return None
 

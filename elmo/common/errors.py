@@ -88,6 +88,9 @@ def exit_status(module: str, work: Callable[[], int | None], interrupted: str = 
     except IsADirectoryError as error:
         print(f"{module}: {error.filename}: expected a file, found a folder. Name a file in it", file=sys.stderr)
         return 1
+    except (FileExistsError, NotADirectoryError) as error:
+        print(f"{module}: {error.filename}: expected a folder, found a file. Name a folder", file=sys.stderr)
+        return 1
     except (InputError, OSError) as error:  # OSError: for example a full disk
         print(f"{module}: {error}", file=sys.stderr)
         return 1

@@ -25,6 +25,7 @@ from elmo.embed.shards import ShardsJob, arithmetic, find_inputs, report, unfini
 from elmo.tokeniser import Tokenise
 
 STANDARD_INPUT = Path("-")
+FILE_SUFFIXES = (".hdf5", ".h5", ".npy")  # folders are called .parquet and .arrow, too
 MOST_GPUS = 64  # of a worker
 
 DESCRIPTION = """\
@@ -161,6 +162,8 @@ def _check_engine(options: argparse.Namespace, parser: argparse.ArgumentParser) 
         if len(options.paths) != 2:
             parser.error(f"expected IN and OUT, or many IN and --out FOLDER, found {len(options.paths)} paths")
     else:
+        if Path(options.out).suffix in FILE_SUFFIXES:
+            parser.error(f"--out: expected a folder for shards, found {options.out}. Without --out: IN OUT")
         if options.store is not None:
             parser.error("--store cannot be used with --out: shards depend on their input alone")
         if "-" in options.paths:

@@ -48,6 +48,8 @@ def _show(options: argparse.Namespace) -> int:
     summary = summarise(chosen.collection, chosen.selection)
     if not summary.rows:
         write(chosen.nothing, sys.stderr)
+        for finding in summary.findings:
+            write(f"{finding.kind}: {finding.text}\n", sys.stderr)
         return 1
     tables, notes = breakdown_page(summary, chosen.collection.found)
     write(LAYOUTS[options.format](tables, [("Notes", notes)]), sys.stdout)
@@ -64,6 +66,9 @@ def breakdown_page(summary: Summary, found: Sequence[FoundRecord]) -> tuple[list
         lines = [_line(name, kind, panel.label) for name, own in kinds.items() for kind in own]
         tables.append(Sheet(printable(f"{panel.title}, {panel.metric_title()}"), columns, lines))
         intervals.append((panel.title, next(iter(kinds.values()))[0].row.interval(panel.label)))
+    if not tables:
+        no_pair = f"no task has runs of both {first} and {second}; --compare A B names other features"
+        return [], list(breakdown.notes) or [no_pair]
     return tables, [*interval_legend(intervals), *MANY, *breakdown.notes]
 
 

@@ -113,7 +113,10 @@ def read_predictions(path: Path, fingerprint: str) -> list[Prediction] | None:
     remedy = "restore the file from a copy, or delete its folder and run again"
     try:
         with gzip.open(path, "rb") as file:
-            header, *lines = map(parse_json, file)
+            lines = list(map(parse_json, file))
+        if not lines:
+            raise ValueError("an empty file")
+        header, *lines = lines
         _check_fingerprint(path, header, fingerprint, remedy)
         return [decode(Prediction, line) for line in lines]
     except FileNotFoundError:

@@ -245,6 +245,9 @@ class MixedLayers(Elmo, FeaturePart):
 
     def __init__(self, name: str, config: FrozenConfig, source: FrozenSource) -> None:
         layers: str | int = int(config.layers) if config.layers.isdigit() else config.layers
+        last = len(source.widths) - 1
+        if isinstance(layers, int) and layers > last:
+            raise InputError(f"features.{name}.layers: expected mix, last or a layer from 0 to {last}, found {layers}")
         choice = cast(LayerChoice, layers)
         super().__init__(source, config.places, choice, config.layer_norm, config.l2, config.dropout)
         self.name = name

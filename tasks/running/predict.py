@@ -74,11 +74,17 @@ class LoadedModel:
         Args:
             path: the file.
             labelled: whether to keep only what can be scored.
+
+        Raises:
+            InputError: the file is not of the task's format, or nothing in it can be scored.
         """
         if not labelled:
             examples = self.task.read_unlabelled(Path(path))
             return [example for example in examples if _has_words(self.task.texts(example))]
-        return [example for example in self.task.read(Path(path), "test") if self.task.usable(example)]
+        usable = [example for example in self.task.read(Path(path), "test") if self.task.usable(example)]
+        if not usable:
+            raise InputError(f"{path}: expected examples with labels, found none. Name a file that has some")
+        return usable
 
     def examples(self, items: Sequence[str | Mapping[str, Any]], where: str = "input", first: int = 1) -> list[Any]:
         """Examples from raw input.
@@ -153,6 +159,9 @@ def load_model(
     Raises:
         InputError: there is no model, it cannot be used here, or it is of another task.
     """
+    if not Path(run).is_dir():
+        found = "a file" if Path(run).exists() else "nothing"
+        raise InputError(f"{run}: expected the folder of a run, found {found}. Check the path")
     config, model = load_weights(Path(run) / WEIGHTS_NAME, task, None if config_dir is None else Path(config_dir))
     loaded = predictor(config, model, choose_device(device))
     if loaded is None:

@@ -179,7 +179,7 @@ class TestFolder:
         assert "no sweep 'ours' was started with this folder; none was started yet" in err
         sweep_of_six(tmp_path)
         err = shown("--experiment", "ours")[2]
-        assert "there are: table1. Start it with: python -m tasks.run -m experiment=ours" in err
+        assert "there are: table1. The suite has no such experiment; one of your configs starts with: python" in err
 
     def test_an_experiment_that_was_not_started_is_its_table(self, tmp_path, shown):
         """Records from another machine count, in whichever way their names say the same."""

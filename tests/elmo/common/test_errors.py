@@ -21,6 +21,14 @@ def test_a_folder_in_place_of_a_file_is_named_without_an_error_number(tmp_path, 
     assert capsys.readouterr().err == f"tasks.predict: {tmp_path}: expected a file, found a folder. Name a file in it\n"
 
 
+def test_a_file_in_place_of_a_folder_is_named_without_an_error_number(tmp_path, capsys):
+    file = tmp_path / "file"
+    file.touch()
+    for folder in (file, file / "below"):
+        assert exit_status("tasks.predict", lambda folder=folder: folder.mkdir(exist_ok=True)) == 1
+        assert capsys.readouterr().err == f"tasks.predict: {folder}: expected a folder, found a file. Name a folder\n"
+
+
 COMMAND = """
 import sys
 from elmo.common.errors import command_parser, exit_status

@@ -257,6 +257,7 @@ class TestWriter:
         (["in.txt", "--out", "o", "--engine", "ray", "--gpus", "1", "--device", "cpu"], "--gpus cannot be used with"),
         (["in.txt", "--out", "o", "--store", "s"], "--store cannot be used with --out"),
         (["-", "--out", "o"], "standard input cannot be used with --out"),
+        (["in.txt", "--out", "o.hdf5"], "--out: expected a folder for shards, found o.hdf5. Without --out: IN OUT"),
     ],
 )
 def test_options_that_do_not_go_together(options, message, capsys):

@@ -8,6 +8,7 @@ import pytest
 import results.breakdown.__main__ as command
 from results.breakdown.group_files import GroupsUnreadable, add_groups, groups_path, read_groups
 from results.publishing.rules import publish_runs
+from results.records.identity import Identity
 from results.records.metric import Grouping, Metric, Ratio
 from tests.results.making import make_record, run_report, save
 
@@ -88,6 +89,18 @@ def test_rare_kinds_are_left_out(runs, capsys):
     assert "not known" not in out
     add_groups(runs, "ner", HASHES, IDS, {"length": Grouping(("a", "b", "c"), [0] * 3 + of[4:] + [None])})
     assert "nothing to compare: no kind of test examples has 4 of them or more" in shown(capsys, "--runs", runs)[2]
+
+
+def test_nothing_to_show_is_explained(tmp_path, capsys):
+    save_run(tmp_path / "one", "glove", GLOVE)
+    status, _, out = shown(capsys, "--runs", tmp_path / "one")
+    assert (status, out) == (
+        1,
+        "Notes:\n  no task has runs of both GloVe and + ELMo; --compare A B names other features\n",
+    )
+    save(tmp_path / "limited", replace(make_record(50.0), identity=Identity("paper", "ner", "glove", 1, {"limit": 3})))
+    assert command.main(["--runs", str(tmp_path / "limited")]) == 1
+    assert "note: limited runs left out: 1 (--include-limited shows them)" in capsys.readouterr().err
 
 
 def test_runs_without_scores_of_examples(runs, capsys):

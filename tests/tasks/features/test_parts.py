@@ -206,6 +206,11 @@ class TestErrors:
         with pytest.raises(InputError, match=rf"features\.frozen\.lengths\.{message}"):
             features_config(frozen={"lengths": SourceConfig(source=source(), **settings)}).check()
 
+    def test_a_layer_that_the_source_does_not_have(self):
+        config = features_config(frozen={"lengths": SourceConfig(source=source(), layers="2")})
+        with pytest.raises(InputError, match=r"features\.frozen\.lengths\.layers: expected .* from 0 to 1, found 2"):
+            TokenFeatures(config, SENTENCES, 1)
+
     @pytest.mark.parametrize("target", [None, "Lengths", 3])
     def test_no_class(self, target):
         config = features_config(frozen={"mine": SourceConfig(source={"_target_": target})})

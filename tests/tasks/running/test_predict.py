@@ -145,7 +145,10 @@ def test_wrong_lines_are_named(run, tmp_path, capsys, content, kind, expected):
     assert f"tasks.predict: {tmp_path}/{expected}" in capsys.readouterr().err
 
 
-def test_scores_need_labels(run, capsys):
+def test_scores_need_labels(run, tmp_path, capsys):
+    (tmp_path / "in").touch()
+    assert main([str(run), str(tmp_path / "in"), "--input", "data", "--score"]) == 1
+    assert f"{tmp_path}/in: expected examples with labels, found none" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main([str(run), "--score"])
     assert "--score needs labels: use it with --input data" in capsys.readouterr().err
@@ -156,6 +159,9 @@ def test_models_that_cannot_be_applied_are_refused(run, tmp_path, monkeypatch):
         load_model(run, task="coref")
     with pytest.raises(InputError, match=r"no such file\. Weights are kept by a run with keep_weights=true"):
         load_model(tmp_path)
+    for path, found in ((tmp_path / "no", "nothing"), (run / "weights.pt", "a file")):
+        with pytest.raises(InputError, match=rf"{path}: expected the folder of a run, found {found}\. Check the path"):
+            load_model(path)
     with pytest.raises(InputError, match=r"expected a list of texts, such as \['Ada left'\], found a text"):
         load_model(run).predict("Ada left")
     task = Neighbours(NoSettings(), NoSettings())
