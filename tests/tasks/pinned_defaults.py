@@ -41,7 +41,7 @@ def shipped_runs() -> dict[tuple[str, str, str], RunConfig]:
         for number, data in enumerate(data_of(task)):
             fold = ["fold=0"] if "folds" in _yaml("data", data) else []
             for features in group_options("features") if number == 0 else ON_ALL_DATA:
-                typed = [f"task={task}", f"data={data}", f"features={features}", *fold]
+                typed = [f"task={task}", f"features={features}", f"data='{data}'", *fold]
                 try:
                     found[task, data, features] = typed_config(typed)
                 except InputError:

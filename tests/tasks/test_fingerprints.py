@@ -21,11 +21,15 @@ PUBLISHED = ROOT / "results" / "published"
 COMPARE = """
 import sys
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
+import tasks.running.config
 import tasks.running.plan
 from results.records.record import read_record
-from tasks.running.config import typed_config
+from tasks.running.schema import compose_config
 
+trees = cache(lambda *overrides: compose_config(overrides))  # plain runs come again and again
+tasks.running.config.compose_config = lambda overrides: trees(*overrides)
 for path in map(Path, sys.argv[1:]):
     record = read_record(path)
     name = record.identity
@@ -37,7 +41,8 @@ for path in map(Path, sys.argv[1:]):
     tasks.running.plan.features_fingerprint = lambda config, content=content: content
     # Weights that were given by path are not here; their name is all that the identity has of them.
     absent = {key: value for key, value in name.variant.items() if key == "features.elmo.weights"}
-    config = typed_config([*typed, *(f"{key}={value}" for key, value in name.variant.items() if key not in absent)])
+    typed += [f"{key}={value}" for key, value in name.variant.items() if key not in absent]
+    config = tasks.running.config.typed_config(typed)
     config = replace(config, variant={**config.variant, **absent})
     found = tasks.running.plan.RunPlan.of(config)
     print(path, "same" if found.fingerprint == record.fingerprint else f"differs: {found.hashed} {record.hashed}")
@@ -45,10 +50,12 @@ for path in map(Path, sys.argv[1:]):
 
 
 def one_record_of_each_kind():
-    kinds = defaultdict(list)
+    """The first seed, and the first fold of data with folds."""
+    kinds = {}
     for path in sorted(PUBLISHED.rglob(RECORD_NAME)):
-        kinds[path.parent.parent].append(path)
-    return [paths[0] for paths in kinds.values()]
+        folder = path.parent.parent
+        kinds.setdefault(folder.parent if folder.name.startswith("fold-") else folder, path)
+    return list(kinds.values())
 
 
 def move_the_tasks_module(root):

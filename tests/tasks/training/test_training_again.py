@@ -1,6 +1,8 @@
 """Mini NER training: the same scores again, resumed from a checkpoint, and with a frozen biLM."""
 
+from copy import deepcopy
 from dataclasses import replace
+from functools import cache
 
 import pytest
 import torch
@@ -24,11 +26,16 @@ SETTINGS = [
 ]
 
 
+@cache
+def config_of(*arm):
+    return run_of(*arm, *SETTINGS)
+
+
 class Real:
     """NER on the shipped sentences: new objects for one fit."""
 
     def __init__(self, arm, seed=1, epochs=5, **trainer):
-        self.config = run_of(*arm, *SETTINGS)
+        self.config = deepcopy(config_of(*arm))
         source = DataSource(self.config.data, self.config.data_dir, self.config.limit)
         self.train, self.dev = (source.load(self.config.task, split).examples for split in ("train", "dev"))
         self.model = model_of(self.config, self.train, seed)
