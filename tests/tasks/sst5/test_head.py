@@ -158,8 +158,7 @@ def test_predictions_are_equal_by_label():
     assert Sentiment(3, True) != Sentiment(4, True)
 
 
-@pytest.mark.parametrize("places", ["[input]", "[output]", "[input,output]"])
-@pytest.mark.parametrize("layers", ["mix", "last", "1"])
+@pytest.mark.parametrize(("places", "layers"), [("[input]", "last"), ("[output]", "1"), ("[input,output]", "mix")])
 def test_elmo_at_every_place(places, layers):
     config = run_of(
         "task=sst5",
