@@ -15,6 +15,7 @@ from elmo.pretrain.training.batches import IGNORED, BatchPlan, text_of_words
 from elmo.pretrain.training.masked_batches import MARKS, MaskedBatcher
 from elmo.pretrain.training.step import Stepper, Upload
 from tests.elmo.masked.naive import OPTIONS, naive_layers
+from tests.elmo.pretrain.model.test_language_model import check_captured_steps
 
 SENTENCES = [
     sentence.split()
@@ -127,16 +128,6 @@ def test_products_have_the_precision_that_is_asked_for(model, monkeypatch):
 @pytest.mark.filterwarnings("default")  # torch's compiler warns of itself and of TF32, in each version of other things
 def test_a_captured_step_equals_an_eager_one_on_the_gpu():
     text, batcher = batcher_of(SENTENCES * 40, 512)
-    roomy = replace(batcher, profile=batcher.common_profile())
     shape = MaskedOptions(BilmOptions(1, 64), n_layers=2, n_heads=2, feedforward_dim=96, output_dim=16, longest=200)
     model = MaskedLanguageModel.random(shape, len(VOCABULARY), seed=1).cuda()
-    eager = Stepper(model, text.spelling, 6, 0.0, torch.float32)
-    eager(Upload.of(batcher(0), 0.4, pin=False))
-    wanted = eager.gradient.clone()
-    for dtype, bound in ((torch.float32, 1e-4), (torch.bfloat16, 3e-2)):
-        captured = Stepper(model, text.spelling, 6, 0.0, dtype, captured=roomy.profile, rows=600)
-        for _ in range(2):
-            captured(Upload.of(roomy(0), 0.4, pin=True))
-        assert len(captured._graphs) == 1
-        error = (captured.gradient - wanted).norm() / wanted.norm()
-        assert float(error) < bound
+    check_captured_steps(model, text, batcher, rows=600)
