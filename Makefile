@@ -10,6 +10,7 @@ RAY_STAMP := $(RAY_VENV)/.installed
 # Threads that wait must not spin: tests and runs share the cores.
 export OMP_WAIT_POLICY ?= PASSIVE
 
+# --no-compile below: Python compiles a file when it is first imported, which few of the 17,000 installed ones are.
 .PHONY: help setup demo test test-without-kernels test-cluster check lint lines bench clean
 
 help:  ## list the targets
@@ -21,13 +22,13 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit(f"Python 3.11 or newer is needed; $(PYTHON) is {v[0]}.{v[1]}. Try: make PYTHON=python3.12")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing into $(VENV) (two minutes the first time) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[glove,joblib,slurm,figures,word2vec,transformer,dev]'
+	@$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --constraint constraints.txt --editable '.[glove,joblib,slurm,figures,word2vec,transformer,dev]'
 	@touch $@
 
 $(RAY_STAMP): pyproject.toml constraints-ray.txt
 	@test -x $(RAY_VENV)/bin/python || $(PYTHON) -m venv $(RAY_VENV)
 	@echo "Installing Ray into $(RAY_VENV) (two minutes the first time) ..."
-	@$(RAY_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints-ray.txt --editable '.[glove,ray]' pytest
+	@$(RAY_VENV)/bin/python -m pip install --quiet --no-compile --disable-pip-version-check --constraint constraints-ray.txt --editable '.[glove,ray]' pytest
 	@touch $@
 
 demo: $(STAMP)  ## baseline, baseline + ELMo and the control on the shipped mini data, and their table
