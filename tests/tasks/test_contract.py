@@ -77,7 +77,7 @@ def setup(request):
 def fitted(setup):
     """A model that has learned these examples."""
     model = setup.model()
-    epochs = 65 if setup.task.documents else 80
+    epochs = 65 if setup.task.documents else 60
     state = setup.trainer(epochs=epochs, lr=0.01).fit(model, setup.train, setup.train)
     return model, state
 
