@@ -11,12 +11,12 @@ from tasks.interface import Sentence
 
 
 def fields_of_line(line: str, names: Sequence[str]) -> dict[str, str]:
-    """The fields of a line: all of it, or as many texts between tabs as there are names.
+    """The fields of a line: all of it, or as many texts between tabs as there are names; none without a name.
 
     Raises:
         ValueError: there are more or fewer.
     """
-    cells = line.split("\t") if len(names) > 1 else [line]
+    cells = line.split("\t") if len(names) > 1 else [line][: len(names)]
     if len(cells) != len(names):
         raise ValueError(f"expected {' TAB '.join(names)}, found {len(cells)} texts between tabs")
     return dict(zip(names, cells, strict=True))

@@ -288,7 +288,7 @@ def train_and_test(
 def _few_steps(trainer: Trainer, train: list[Any]) -> str | None:
     """A warning if batches are so large that training may stop before the model has learned anything."""
     steps, size = trainer.steps(train), trainer.config.batch_size
-    if steps > FEW_STEPS or size == 1:
+    if steps > FEW_STEPS or steps == len(train):
         return None
     return (
         f"steps in an epoch: {steps} ({len(train)} examples, trainer.batch_size={size}). The model may learn nothing "

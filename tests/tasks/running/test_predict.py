@@ -5,6 +5,7 @@ import os
 import threading
 
 import pytest
+import torch
 
 import tasks
 from elmo.common.errors import InputError
@@ -171,5 +172,5 @@ def test_models_that_cannot_be_applied_are_refused(run, tmp_path, monkeypatch):
     with pytest.raises(InputError, match="found one of task=toy_neighbours, which learns in another way"):
         load_model(run)
     with pytest.raises(InputError, match=r"task=toy_neighbours predicts files of its format only\. Give"):
-        task.from_raw("1", {"text": "Ada left"})
+        predict.LoadedModel(config, model, torch.device("cpu")).examples(["Ada left"])
     assert task.prediction_fields(Document("1", (), "good"), "good") == {"prediction": "good"}
