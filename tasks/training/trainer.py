@@ -39,6 +39,7 @@ class TrainerConfig:
         epochs: maximum number of epochs.
         patience: epochs without a better dev score after which training stops; null for no early stopping.
         batch_size: maximum examples in a batch.
+        eval_batch_size: the same where nothing is trained; null for `batch_size`. Set it when training in small batches.
         batch_tokens: maximum padded tokens in a batch; bounds the memory.
         batches: length trains on batches of examples of similar length; random on examples of any length, with more
             padding.
@@ -54,6 +55,7 @@ class TrainerConfig:
     epochs: int = 75
     patience: int | None = 25
     batch_size: int = 64
+    eval_batch_size: int | None = None
     batch_tokens: int = 8192
     batches: str = "length"
     optimizer: str = "adam"
@@ -72,7 +74,7 @@ class TrainerConfig:
         checks.one_of(OPTIMIZERS, "trainer.optimizer", self.optimizer)
         checks.one_of(PRECISIONS, "trainer.precision", self.precision)
         checks.one_of(BATCHES, "trainer.batches", self.batches)
-        for name in ("epochs", "batch_size", "batch_tokens", "patience"):
+        for name in ("epochs", "batch_size", "eval_batch_size", "batch_tokens", "patience"):
             checks.at_least(1, f"trainer.{name}", getattr(self, name))
         for name in ("weight_decay", "plateau_patience"):
             checks.at_least(0, f"trainer.{name}", getattr(self, name))
@@ -307,7 +309,8 @@ class Trainer:
             examples: the examples.
             label: shown with the progress.
         """
-        plan = plan_batches(self._sizes(examples), self.config.batch_size, self.config.batch_tokens)
+        most = self.config.eval_batch_size or self.config.batch_size
+        plan = plan_batches(self._sizes(examples), most, self.config.batch_tokens)
         model.eval()
         for numbers, batch, found in self._batches(model, examples, self.reporter.track(plan, len(plan), label)):
             with _explain_out_of_memory(batch, label), torch.no_grad(), self._autocast():

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -25,6 +26,7 @@ from functools import cache
 from pathlib import Path
 import tasks.running.config
 import tasks.running.plan
+from results.records.identity import shown
 from results.records.record import read_record
 from tasks.running.schema import compose_config
 
@@ -41,7 +43,7 @@ for path in map(Path, sys.argv[1:]):
     tasks.running.plan.features_fingerprint = lambda config, content=content: content
     # Weights that were given by path are not here; their name is all that the identity has of them.
     absent = {key: value for key, value in name.variant.items() if key == "features.elmo.weights"}
-    typed += [f"{key}={value}" for key, value in name.variant.items() if key not in absent]
+    typed += [f"{key}={shown(value)}" for key, value in name.variant.items() if key not in absent]
     config = tasks.running.config.typed_config(typed)
     config = replace(config, variant={**config.variant, **absent})
     found = tasks.running.plan.RunPlan.of(config)
@@ -50,11 +52,10 @@ for path in map(Path, sys.argv[1:]):
 
 
 def one_record_of_each_kind():
-    """The first seed, and the first fold of data with folds."""
+    """One of the runs of a task, dataset and arm that differ only in the values of the same settings."""
     kinds = {}
     for path in sorted(PUBLISHED.rglob(RECORD_NAME)):
-        folder = path.parent.parent
-        kinds.setdefault(folder.parent if folder.name.startswith("fold-") else folder, path)
+        kinds.setdefault(re.sub(r"=[^,/]*|-[0-9]+", "", str(path)), path)
     return list(kinds.values())
 
 

@@ -129,6 +129,7 @@ class TestStopping:
             {"epochs": 0},
             {"patience": 0},
             {"batch_size": 0},
+            {"eval_batch_size": 0},
             {"batch_tokens": 0},
             {"lr": 0.0},
             {"lr": math.nan},
@@ -219,6 +220,17 @@ class TestSteps:
             fit(halves, epochs=epochs, checkpoint=tmp_path / "checkpoint.pt", **settings)
         assert len(set(whole.seen)) == 4
         assert halves.seen == whole.seen
+
+    @pytest.mark.parametrize(("eval_batch_size", "predicted"), [(None, [1, 1, 1]), (2, [2, 1])])
+    def test_dev_is_predicted_in_batches_of_its_own_size(self, monkeypatch, eval_batch_size, predicted):
+        sizes = {"loss": [], "decode": []}
+        for name, seen in sizes.items():
+            method = getattr(LineHead, name)
+            monkeypatch.setattr(
+                LineHead, name, lambda *given, m=method, s=seen: s.append(len(given[2].ids)) or m(*given)
+            )
+        fit(Line([1]), epochs=1, batch_size=1, eval_batch_size=eval_batch_size)
+        assert sizes == {"loss": [1, 1, 1], "decode": predicted}
 
     def test_the_loss_is_the_mean_over_batches(self):
         state = fit(Line([1]), epochs=1, lr=1e-9, batch_size=1, grad_norm=None)
