@@ -39,7 +39,7 @@ class TrainerConfig:
         epochs: maximum number of epochs.
         patience: epochs without a better dev score after which training stops; null for no early stopping.
         batch_size: maximum examples in a batch.
-        eval_batch_size: the same where nothing is trained; null for `batch_size`. Set it when training in small batches.
+        eval_batch_size: the same where nothing is trained; null for `batch_size`. For training in small batches.
         batch_tokens: maximum padded tokens in a batch; bounds the memory.
         batches: length trains on batches of examples of similar length; random on examples of any length, with more
             padding.
