@@ -32,10 +32,11 @@ def explain(error: Exception, known_keys: Callable[[str], Iterable[str]], where:
     if several := re.search(r"Ambiguous value for argument '([^'=]+)=([^']+)'", texts[0]):
         key, values = several.groups()
         return f"{key}={values}: expected one value. A list is {key}=[{values}]; a sweep over several is tasks.run -m"
-    if unset := re.search(r"Environment variable '([^']+)' not found", " ".join(texts)):
-        return f"expected the environment variable {unset[1]}, found none. Set it: export {unset[1]}=VALUE"
     unknown = next(filter(None, (re.search(r"(?:Could not override|Key) '([^']+)'", text) for text in texts)), None)
     located = next(filter(None, (re.search(r"full_key: (\S+)", text) for text in texts)), None)
+    if unset := re.search(r"Environment variable '([^']+)' not found", " ".join(texts)):
+        reason = f"expected the environment variable {unset[1]}, found none. Set it: export {unset[1]}=VALUE"
+        return ": ".join(filter(None, (_joined(where, located[1] if located else ""), reason)))
     if unknown is None:
         noise = ("_type=", "full_key", "Error merging override")
         lines = [line for text in reversed(texts) for line in text.splitlines() if line]
