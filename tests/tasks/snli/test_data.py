@@ -40,7 +40,7 @@ def read(tmp_path):
     return read
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def task():
     return run_of("task=snli").task
 
