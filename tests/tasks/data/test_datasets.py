@@ -16,7 +16,7 @@ TEST = "Rome B-LOC\nand O\nBern B-LOC\n"
 TAGS = ["O", "B-PER", "I-PER", "B-ORG", "I-ORG", "B-LOC", "I-LOC", "B-MISC", "I-MISC"]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def ner():
     return run_config(compose_config(["task=ner"])).task
 

@@ -40,7 +40,7 @@ def read(tmp_path):
     return read
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def task():
     return run_of("task=snli").task
 
