@@ -128,7 +128,7 @@ def test_a_suggested_command_is_quoted(capsys, tmp_path):
         ["python", "-m", "tasks.run", "task=$(touch c)", "features=elmo", *settings],
     ]
     results.status.main(["--runs", str(tmp_path), "--experiment", "a;b"])
-    assert shlex.split(capsys.readouterr().err.split("Start it with: ")[1])[-1] == "experiment=a;b"
+    assert shlex.split(capsys.readouterr().err.split("starts with: ")[1])[-1] == "experiment=a;b"
 
 
 def test_a_cell_is_no_formula(capsys, tmp_path):

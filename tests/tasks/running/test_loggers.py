@@ -3,7 +3,6 @@
 import json
 import re
 import struct
-import subprocess
 import sys
 from pathlib import Path
 
@@ -221,21 +220,6 @@ class TestFailures:
     def test_wandb_that_is_not_installed(self, place, command, tmp_path, home, monkeypatch):
         monkeypatch.setitem(sys.modules, "wandb", None)
         assert "warning: wandb: ModuleNotFoundError: " in self.run(place, command, tmp_path)
-
-
-def test_without_a_logger_wandb_is_not_imported(tmp_path):
-    source = """
-import sys
-import tasks.run
-from elmo.common.progress import Reporter
-from tasks.running.loggers import Logged, Logger, LoggerConfig
-
-with Logger(LoggerConfig(), Logged("id", "title", "group", (), {}, None, None), Reporter("t", quiet=True)) as logger:
-    logger.epoch({"epoch": 1})
-    logger.final({})
-assert "wandb" not in sys.modules
-"""
-    subprocess.run([sys.executable, "-c", source], check=True)
 
 
 def test_ctrl_c_passes_through(monkeypatch, tmp_path, home):
