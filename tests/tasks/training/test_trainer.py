@@ -70,8 +70,7 @@ class Line(Task):
 
     def __init__(self, script=()):
         self.script = list(script)
-        self.seen = []  # the weight at each evaluation
-        self.batches = []  # their sizes
+        self.seen, self.batches = [], []  # the weight at each evaluation; the sizes of batches
         self.model = TaskModel(Lengths(), LineHead())
 
     def texts(self, example):
