@@ -2,18 +2,19 @@
 
 import shlex
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from results.analysis.names import arm_title, default_pair, place, recomputed, task_title
+from results.analysis.names import arm_title, default_pair, place, recomputed, settings_title, task_title
 from results.analysis.paper_scores import load_paper
 from results.analysis.row_warnings import row_warnings
 from results.analysis.rows import MINI, Group, Summary, TableRow, column_order, comparable_parts
 from results.records.collect import Collection, Finding, FoundRecord
 from results.records.example_scores import Example, ExamplesUnreadable, read_examples
+from results.records.experiment_file import NAMED, Experiment, values_of
 from results.records.folds import ScoredRun, all_folds, join_folds
-from results.records.identity import EXAMPLES_NAME, differences, fingerprint, flattened, shown
+from results.records.identity import EXAMPLES_NAME, differences, fingerprint, flattened, looked_up, same_value, shown
 from results.records.record import RunRecord
 from results.records.sweep_manifest import TypedPlaces
 
@@ -31,6 +32,7 @@ class Selection:
         compared: The features whose difference is the gain; settings may follow, as in "FEATURES KEY=VALUE".
         best_of: For how many seeds to show the expected best, if any.
         places: Where the user has configs and data, for suggested commands.
+        headline: The experiment whose two arms are the main ones, if they have settings; see `_from_headline`.
     """
 
     data: Sequence[str] = field(default_factory=list)
@@ -39,6 +41,7 @@ class Selection:
     compared: tuple[str, str] = field(default_factory=default_pair)
     best_of: int | None = None
     places: TypedPlaces = field(default_factory=TypedPlaces)
+    headline: Experiment | None = None
 
 
 def summarise(collection: Collection, selection: Selection) -> Summary:
@@ -60,9 +63,10 @@ def summarise(collection: Collection, selection: Selection) -> Summary:
         findings.append(
             Finding("note", f"limited runs left out: {limited} (--include-limited shows them)", wrong=False)
         )
-    compared = selection.compared
-    rows = [_row(data, task, by_row[data, task], compared, findings) for data, task in sorted(by_row, key=_row_order)]
-    summary = Summary(rows, findings, compared, selection.best_of)
+    rows = [_row(data, task, by_row[data, task], selection, findings) for data, task in sorted(by_row, key=_row_order)]
+    arms = _headline_settings(selection.headline) if selection.headline else {}
+    main_arms = settings_title({key: value for own in arms.values() for key, value in own.items()})
+    summary = Summary(rows, findings, selection.compared, selection.best_of, main_arms)
     for row in rows:
         findings += _empty_cells(row, summary.features, selection)
     asked = [f for f in findings if not selection.data or not f.row or f.row[0] in selection.data]
@@ -76,10 +80,8 @@ def _row_order(key: tuple[str, str]) -> tuple[object, ...]:
     return (data not in paper.comparable_data, data == MINI, data, *place(task, paper.tasks))
 
 
-def _row(
-    data: str, task: str, found: Sequence[FoundRecord], compared: tuple[str, str], findings: list[Finding]
-) -> TableRow:
-    key = (data, task)
+def _row(data: str, task: str, found: Sequence[FoundRecord], selection: Selection, findings: list[Finding]) -> TableRow:
+    key, compared = (data, task), selection.compared
     cells: dict[tuple[str, str], list[ScoredRun]] = defaultdict(list)
     for run in scored_runs(found, findings):
         cells[run.record.identity.features, fingerprint(settings_of(run.record))].append(run)
@@ -93,10 +95,13 @@ def _row(
             text = f"{where}: runs that differ in {', '.join(keys)} are not averaged"
             findings.append(Finding("note", text, wrong=True, row=key))
     groups = [_as_compared(group, compared) for group in groups]
+    named = dict[str, str]()
+    if selection.headline and data != MINI:
+        groups, named = _from_headline(groups, selection.headline, data, task)
     # Plain runs have an empty label and come first.
     groups.sort(key=lambda group: (group.label, column_order(group.features, compared)))
     failed = [item for item in found if item.record.status == "failed"]
-    row = TableRow(data, task, groups, failed, load_paper().compared(data, task), compared)
+    row = TableRow(data, task, groups, failed, load_paper().compared(data, task), compared, named)
     findings += [Finding("failed", failure_text(item), wrong=True, row=key) for item in row.failed]
     wanted = [setting for name in compared for setting in arm_settings(name)[1]]
     findings += [Finding("note", text, wrong, row=key) for text, wrong in row_warnings(row, wanted)]
@@ -117,6 +122,57 @@ def _as_compared(group: Group, compared: tuple[str, str]) -> Group:
             others = {key: value for key, value in group.settings.items() if key not in wanted}
             return replace(group, features=name, settings=others)
     return group
+
+
+def _headline_settings(headline: Experiment, row: Sequence[str] = ()) -> dict[str, dict[str, str]]:
+    """Arm -> what its runs set other than their names, in a row with these overrides; of the two that are compared."""
+    typed = {arm: dict(map(values_of, [*row, *headline.arms[arm]])) for arm in headline.compare}
+    return {arm: {key: values[0] for key, values in own.items() if key not in NAMED} for arm, own in typed.items()}
+
+
+def _from_headline(
+    groups: list[Group], headline: Experiment, data: str, task: str
+) -> tuple[list[Group], dict[str, str]]:
+    """The groups with their settings as changes to the headline's arms, and what the row's name should say.
+
+    The headline's runs become the plain ones, which the main tables show, and runs with the suite's defaults become
+    other settings. Arms that the headline lacks, such as controls, should have what its second arm has. A row without
+    a pair of the headline's arms stays as it is, and its name says what it has instead.
+    """
+    row = next((row.overrides for row in headline.rows if {f"task={task}", f"data={data}"} <= set(row.overrides)), [])
+    arms, second = _headline_settings(headline, row), headline.compare[1]
+    if not any(arms.values()):
+        return groups, {}
+    defaults = {
+        (key, shown(value))
+        for group in groups
+        for key in arms.get(group.features, {}).keys() - group.settings.keys()
+        if (value := looked_up(group.records[0].config, key)) is not ...
+    }
+    changed = [_as_changes(group, arms.get(group.features, arms[second]), defaults) for group in groups]
+    found = [
+        {own.label for own in changed if own.features == arm and not own.cut and not _unlike(own, settings)}
+        for arm, settings in arms.items()
+    ]
+    if set.intersection(*found):
+        return changed, {key: values[0] for key, values in map(values_of, row) if key not in NAMED}
+    instead, keys = dict(sorted(defaults)), [key for own in _headline_settings(headline).values() for key in own]
+    return groups, {key: instead[key] for key in keys if key in instead}
+
+
+def _as_changes(group: Group, wanted: Mapping[str, str], defaults: Set[tuple[str, str]]) -> Group:
+    """The group without settings that are wanted, and with defaults that are not; others are part of its features."""
+    unlike = _unlike(group, wanted)
+    kept = {key: value for key, value in group.settings.items() if key in unlike or key not in wanted}
+    return replace(group, settings=dict(sorted({**kept, **dict(unlike.items() & defaults)}.items())))
+
+
+def _unlike(group: Group, wanted: Mapping[str, str]) -> dict[str, str]:
+    """The wanted settings that the group's runs do not have, with the values that they have, if any."""
+    found = {key: looked_up(group.records[0].config, key) for key in wanted}
+    return {
+        key: "" if value is ... else shown(value) for key, value in found.items() if not same_value(wanted[key], value)
+    }
 
 
 def scored_runs(found: Sequence[FoundRecord], findings: list[Finding]) -> list[ScoredRun]:
@@ -217,4 +273,5 @@ def _empty_cells(row: TableRow, features: Sequence[str], selection: Selection) -
 
 def _has_plain(row: TableRow, features: str) -> bool:
     wanted = arm_settings(features)[1].keys()
-    return any(settings_of(g.records[0]).keys() <= wanted for g in row.groups if g.features == features)
+    own = [group for group in row.groups if group.features == features]
+    return any(not group.label or settings_of(group.records[0]).keys() <= wanted for group in own)

@@ -1,5 +1,6 @@
 """Names for people, order, looks and old metrics, from `paper/names.toml`, and from records for a user's own."""
 
+import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +22,7 @@ NAMES = Path(__file__).parents[1] / "paper" / "names.toml"
 class ArmName:
     """An arm: its title, a short one for narrow columns, its looks in figures, and what it shows if it is a control.
 
-    The value of the setting `size` ends the title, as a number of dimensions.
+    `size`: the setting that names vectors; the number of dimensions that ends their name ends the title, too.
     """
 
     title: str
@@ -108,8 +109,9 @@ def arm_title(features: str, record: RunRecord | None = None) -> str:
     name, _, settings = features.partition(" ")
     known = load_names().arms.get(name)
     title = known.title if known else own_title(record, "features") or name
-    size = flattened(record.settings("features")).get(known.size) if record and known and known.size else None
-    return " ".join(filter(None, [title, f"{size}-d" if size else "", settings]))
+    vectors = flattened(record.settings("features")).get(known.size) if record and known and known.size else None
+    size = re.search(r"(\d+)d$", str(vectors))  # names end as in 6b-50d, 840B.300d
+    return " ".join(filter(None, [title, f"{size[1]}-d" if size else "", settings]))
 
 
 def common_title(features: str, records: Iterable[RunRecord]) -> str:

@@ -41,12 +41,12 @@ class Panel:
     @property
     def title(self) -> str:
         """Task, data and settings, for people."""
-        return f"{self.task} · {self.settings}" if self.label else self.task
+        return " · ".join(filter(None, [self.task, self.settings]))
 
     @property
     def settings(self) -> str:
         """The changed settings, for people; empty for plain runs."""
-        return settings_title(self.groups[0].settings) if self.groups else self.label
+        return settings_title({**self.row.named, **self.groups[0].settings}) if self.groups else self.label
 
     @property
     def stem(self) -> str:

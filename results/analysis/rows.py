@@ -108,7 +108,10 @@ class Group:
 
 @dataclass(frozen=True)
 class TableRow:
-    """The runs of one task on one data set; the gain is the difference between the two features in `compared`."""
+    """The runs of one task on one data set; the gain is the difference between the two features in `compared`.
+
+    `named`: settings that its name says, although they are in no label.
+    """
 
     data: str
     task: str
@@ -116,6 +119,7 @@ class TableRow:
     failed: Sequence[FoundRecord] = ()
     paper: PaperScore | None = None
     compared: tuple[str, str] = field(default_factory=default_pair)
+    named: Mapping[str, str] = field(default_factory=dict)
 
     def group(self, features: str, label: str = "") -> Group | None:
         """The group of these features and settings (by default plain runs), or None."""
@@ -191,12 +195,16 @@ class TableRow:
 
 @dataclass(frozen=True)
 class Summary:
-    """The content of the results table; `best_of` adds the expected best dev score of that many seeds."""
+    """The content of the results table.
+
+    `best_of` adds the expected best dev score of that many seeds. `main_arms`: the two arms' settings, for people.
+    """
 
     rows: Sequence[TableRow]
     findings: Sequence[Finding]
     compared: tuple[str, str] = field(default_factory=default_pair)
     best_of: int | None = None
+    main_arms: str = ""
 
     @cached_property
     def features(self) -> list[str]:
@@ -215,6 +223,12 @@ class Summary:
             plain = [group for group in own if not group.label] or own
             found[features] = common_title(features, (group.records[0] for group in plain))
         return found
+
+    @property
+    def arms_note(self) -> list[str]:
+        """Says which settings the two arms have, if they are not the suite's defaults."""
+        shown = self.main_arms and any(row.data != MINI for row in self.rows)
+        return [f"on full data sets: {self.main_arms}, unless a row names others"] if shown else []
 
     @property
     def with_paper(self) -> bool:

@@ -68,7 +68,8 @@ def tables_page(collection: Collection, summary: Summary, published: Path) -> Ta
         if own:
             blocks.extend([str(gain_table(own)), *explanation, rerun_block(own)])
 
-    explanation = [table_legend([*panels, *controls, *others], texts.band), texts.rerun]  # below the first table
+    legend = table_legend([*panels, *controls, *others], texts.band, summary.arms_note)
+    explanation = [legend, texts.rerun]  # below the first table
     full_size, mini = ([panel for panel in panels if (panel.row.data == MINI) is own] for own in (False, True))
     for experiment, chapter in chapters.items():
         if experiment == TABLE1:

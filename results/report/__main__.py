@@ -23,6 +23,7 @@ from results.report.figures import MOST_PANELS, Figure, joined
 from results.report.image_files import can_paint, write_images
 from results.report.page import PageInfo, PagePart, page
 from results.report.svg import standalone_svg
+from results.tables.page_texts import TABLE1
 from results.tables.run_options import PUBLISHED, Chosen, add_choices, choose
 
 DEFAULT_OUT = Path("results", "report.html")
@@ -59,7 +60,8 @@ def _write_report(options: argparse.Namespace) -> int:
     if chosen.mistake:
         write(chosen.mistake, sys.stderr)
         return 2
-    summary = summarise(chosen.collection, chosen.selection)
+    headline = None if options.compare else load_experiment(TABLE1)
+    summary = summarise(chosen.collection, replace(chosen.selection, headline=headline))
     if not summary.rows:
         write(chosen.nothing, sys.stderr)
         if not summary.findings:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from results.analysis.interval import FEW_SEEDS
-from results.analysis.names import arm_title, default_pair, task_title
+from results.analysis.names import common_title, default_pair, settings_title, task_title
 from results.analysis.panels import Panel, split_panels
 from results.analysis.paper_scores import distance, load_paper
 from results.analysis.rows import MINI, Group, Summary, TableRow, column_order
@@ -44,14 +44,14 @@ def readme_table(summary: Summary) -> str:
     mark = f"; {MARK} fewer than {FEW_SEEDS} seeds in an arm" if few else ""
     how = "[how they are computed](results/reading.md#intervals)"
     note = f"Mean ± std (seeds). 95 % intervals over paired test examples and seeds, {how}{mark}."
+    note = " ".join([note, *(f"{text[0].upper()}{text[1:]}." for text in summary.arms_note)])
     return f"{Grid(headers, lines)}\n\n{note}\n"
 
 
 def _titles(panels: Sequence[Panel], arms: Sequence[str]) -> list[str]:
     """The arms' names for people."""
     groups = [group for panel in panels for group in panel.groups]
-    records = {group.features: group.records[0] for group in reversed(groups)}
-    return [arm_title(arm, records.get(arm)) for arm in arms]
+    return [common_title(arm, [own.records[0] for own in groups if own.features == arm]) for arm in arms]
 
 
 def _arms(panels: Sequence[Panel]) -> list[str]:
@@ -141,8 +141,9 @@ def _name(panel: Panel, metric: str = "") -> str:
     """The task, the metric (by default the main one) and the settings."""
     row = panel.row
     task = task_title(row.data, row.task, panel.groups[0].records[0])
-    name = f"{task}, {panel.metric_title(metric)}"
-    return f"{name}, `{panel.label}`" if panel.label else name
+    named = {key: value for key, value in row.named.items() if key not in panel.groups[0].settings}
+    label = f"`{panel.label}`" if panel.label else ""
+    return ", ".join(filter(None, [task, panel.metric_title(metric), settings_title(named), label]))
 
 
 def _score(group: Group | None) -> str:
@@ -196,9 +197,9 @@ def _to_band(panel: Panel) -> str:
     return f"{f'{away:+.2f} outside' if away else 'in'} {low} to {high}"
 
 
-def table_legend(panels: Sequence[Panel], band: str) -> str:
-    """Explains the columns that the tables of these panels have, with this text on the band."""
-    lines = interval_legend([("", panel.row.interval(panel.label)) for panel in panels])
+def table_legend(panels: Sequence[Panel], band: str, arms: Sequence[str] = ()) -> str:
+    """Explains the columns that the tables of these panels have, with these texts on the band and on the arms."""
+    lines = [*arms, *interval_legend([("", panel.row.interval(panel.label)) for panel in panels])]
     lines.append(ERRORS_REMOVED)
     if any(panel.row.paper for panel in panels):
         lines += [f"to paper's: {verdict_legend()}", band]
@@ -211,6 +212,7 @@ def rerun_block(panels: Sequence[Panel]) -> str:
     lines = ["```sh"]
     for panel in panels:
         # the command of a plain baseline is in the block of the main table
-        groups = [group for group in panel.groups if group.records[0].identity.variant or not panel.label]
+        plain = [group.records for group in panel.row.groups if not group.label and panel.label]
+        groups = [group for group in panel.groups if group.records not in plain]
         lines += [f"# {_name(panel).replace('`', '')}: {commit_of(groups)}", *commands_of(groups)]
     return "\n".join([*lines, "```"])

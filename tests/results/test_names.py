@@ -18,9 +18,11 @@ from results.analysis.names import (
     settings_title,
     task_title,
 )
+from results.records.experiment_file import load_experiment
 from results.records.metric import Metric, Ratio
 from results.records.record import write_record
 from results.report.figures import PALETTE
+from results.tables.page_texts import TABLE1
 from tests.results.making import make_record, run_table, save
 
 KNOWN = ("ner", "sst5", "sst", "snli", "squad", "srl", "coref", "glove", "word2vec", "elmo_random", "gpt2", "bert")
@@ -73,6 +75,13 @@ def test_the_names_are_whole():
     assert {arm.colour for arm in names.arms.values()} - {""} <= PALETTE.keys()
     content = tomllib.loads(NAMES.read_text(encoding="utf-8"))
     assert content["tasks"].keys() == names.tasks.keys()
+
+
+def test_the_arms_of_table_1_are_the_default_ones():
+    """So that the paper's numbers, which are by the names of the default arms, stand next to their runs."""
+    headline = load_experiment(TABLE1)
+    assert headline.compare == default_pair()
+    assert [f"features={arm}" in headline.arms[arm] for arm in headline.compare] == [True, True]
 
 
 def test_settings_have_names_for_people():
@@ -168,7 +177,7 @@ def test_titles_by_data():
 
 
 def test_the_title_of_an_arm_ends_with_its_size():
-    record = replace(make_record(), config={"features": {"words": {"dim": 300}}})
+    record = replace(make_record(), config={"features": {"words": {"vectors": "glove/840B.300d"}}})
     assert arm_title("glove", record) == "GloVe 300-d"
     assert arm_title("glove") == "GloVe"
     assert common_title("glove", [record, make_record()]) == "GloVe", "two sizes in one column"

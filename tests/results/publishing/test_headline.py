@@ -1,0 +1,135 @@
+"""The arms of table1.toml are the headline: README's first table and figure, Table 1 and the report show their runs."""
+
+import re
+import shutil
+from dataclasses import replace
+
+import pytest
+
+from results.publish import main
+from results.records import experiment_file
+from tests.results.making import first_right, make_record, run_report, run_table, save
+
+GLOVE = '"features=glove"'
+ELMO = '"features=elmo"'
+LARGE = '"features.words.vectors=wink-100d"'
+PLAIN_NAME = "glove-6b-50d, biLM small"
+
+
+@pytest.fixture
+def paper(tmp_path, monkeypatch):
+    """A copy of the experiment files in which the headline has 100-d vectors and the biLM `medium`."""
+    folder = tmp_path / "paper"
+    shutil.copytree(experiment_file.FOLDER, folder)
+    text = (folder / "table1.toml").read_text()
+    assert text.count(f"[{GLOVE}]") == text.count(f"[{ELMO}]") == 1
+    text = text.replace(f"[{GLOVE}]", f"[{GLOVE}, {LARGE}]")
+    text = text.replace(f"[{ELMO}]", f'[{ELMO}, {LARGE}, "features.elmo.weights=medium"]')
+    (folder / "table1.toml").write_text(text)
+    monkeypatch.setattr(experiment_file, "FOLDER", folder)
+    return folder
+
+
+def save_arm(runs, features, rights, vectors="glove-6b-50d", weights="small", task="sst5", **options):
+    """Finished runs, one for each number of right examples of a hundred, with settings as a run records them."""
+    default = "word2vec" if features == "word2vec" else "glove-6b-50d"
+    variant = {} if vectors == default else {"features.words.vectors": vectors}
+    own = {"name": features, "words": {"vectors": vectors}, "elmo": None, "dropout": 0.25}
+    if "elmo" in features:
+        own |= {"elmo": {"weights": weights}, "dropout": options.pop("dropout", 0.5)}
+        variant |= {} if weights == "small" else {"features.elmo.weights": weights}
+        variant |= {} if own["dropout"] == 0.5 else {"features.dropout": own["dropout"]}
+    for seed, right in enumerate(rights, start=1):
+        record = make_record(
+            right, metric="accuracy", dev=50.0, task=task, features=features, seed=seed, variant=variant, **options
+        )
+        save(runs, replace(record, config={**record.config, "features": own}), first_right(right))
+
+
+def save_plain(runs, **options):
+    save_arm(runs, "glove", [40, 42], **options)
+    save_arm(runs, "elmo", [44, 46], **options)
+    save_arm(runs, "elmo_random", [39, 41], **options)
+
+
+def save_headline(runs, **options):
+    save_arm(runs, "glove", [50, 52], "wink-100d")
+    save_arm(runs, "elmo", [55, 57], "wink-100d", "medium", **options)
+
+
+def shown(root):
+    """README and the chapters of the page, after publishing."""
+    assert main([], root) == 0
+    first, *others = (root / "results" / "tables.md").read_text().split("\n## ")
+    chapters = {"": first} | {other.partition("\n")[0].partition(":")[0]: other for other in others}
+    return (root / "README.md").read_text().replace("\u00a0", " "), chapters
+
+
+def test_the_headline_has_the_paper_s_numbers_and_the_verdict(root, paper):
+    runs = root / "results" / "published"
+    save_plain(runs)
+    save_headline(runs)
+    save_arm(runs, "word2vec", [48, 50], "word2vec")
+    readme, chapters = shown(root)
+    assert "| task | GloVe 100-d | + ELMo | gain, 95 % interval | paper |" in readme
+    row = re.search(r"\| SST-5, accuracy \| (.*) \|", readme)[1].split(" | ")
+    assert (row[:2], row[3]) == (["51.00 ± 1.41 (2)", "56.00 ± 1.41 (2)"], "51.4 → 54.7")
+    assert row[2].startswith("+5.00, ")
+    assert "On full data sets: wink-100d, biLM medium, unless a row names others." in readme
+    # 5 of 49 errors; the control has other vectors than the baseline, word2vec is what its vectors are
+    assert "51.0 to 56.0, ELMo 10.2 %" in readme.split("<!-- /figure -->")[0]
+    assert "the paper 6.8 %, word2vec \N{MINUS SIGN}4.1 %." in readme
+    # two runs, one of the paper's with our deviation: 12.706 * 1.414 * sqrt(3 / 2) around 51 - 51.4
+    assert "| -0.40 open (-22.41 to +21.61) |" in chapters["Table 1"]
+    assert "seed=1,2 features.words.vectors=wink-100d" in chapters["Table 1"]
+    other = chapters["Other settings"]
+    label = "`features.elmo.weights=small features.words.vectors=glove-6b-50d`"
+    scores = r"\| 41.00 ± 1.41 \(2\) \| 45.00 ± 1.41 \(2\) \| \+4.00, .* \| 40.00 ± 1.41 \(2\) \|"
+    assert re.search(rf"\| SST-5, accuracy, {re.escape(label)} \| .* {scores}", other)
+    assert "features=elmo,elmo_random,glove seed=1,2 device=cpu" in other.replace("threads=2 ", "")
+
+
+def test_a_row_without_the_headline_s_runs_shows_the_plain_pair_and_says_so(root, paper):
+    runs = root / "results" / "published"
+    save_headline(runs)
+    save_plain(runs, task="ner", data="wnut17")
+    save_arm(runs, "elmo", [47], weights="medium", task="ner", data="wnut17")  # its baseline is missing
+    save_plain(runs, data="mini")
+    readme, chapters = shown(root)
+    assert "| task | GloVe | + ELMo |" in readme
+    assert "| SST-5, accuracy | 51.00" in readme
+    assert f"| NER, WNUT-17, accuracy, {PLAIN_NAME} | 41.00 ± 1.41 (2) | 45.00 ± 1.41 (2) | +4.00, " in readme
+    assert f"NER, WNUT-17, accuracy, {PLAIN_NAME}: 41.0 to 45.0, ELMo 6.8 %" in readme
+    assert f"| NER, WNUT-17, accuracy, {PLAIN_NAME} | 41.00" in chapters["Table 1"]
+    assert "NER, WNUT-17, accuracy, glove-6b-50d, `features.elmo.weights=medium`" in chapters["Other settings"]
+    assert "| task | GloVe 50-d | + ELMo |" in chapters["The mini data"]
+    assert "| mini SST-5, accuracy | 41.00" in chapters["The mini data"]
+
+
+def test_a_row_of_the_file_may_have_a_setting_of_its_own(root, paper):
+    """It is a default of the baseline, so that only the other arm's runs have it in their name."""
+    text = (paper / "table1.toml").read_text().replace("task=ner,sst5,", "task=ner,")
+    text += '\n[[rows]]\noverrides = ["task=sst5", "data=paper", "features.dropout=0.25"]\n'
+    (paper / "table1.toml").write_text(text)
+    runs = root / "results" / "published"
+    save_headline(runs, dropout=0.25)
+    save_arm(runs, "elmo", [60, 62], "wink-100d", "medium")
+    readme, chapters = shown(root)
+    assert "| SST-5, accuracy, dropout 0.25 | 51.00 ± 1.41 (2) | 56.00 ± 1.41 (2) |" in readme
+    assert "`features.dropout=0.5` |" in chapters["Other settings"]
+    assert "| 61.00 ± 1.41 (2) |" in chapters["Other settings"]
+
+
+def test_the_report_has_the_headline_and_the_table_of_runs_does_not(tmp_path, paper, capsys):
+    runs = tmp_path / "runs"
+    save_plain(runs)
+    save_headline(runs)
+    page = run_report(runs)[1]
+    assert "ELMo removes 10\u00a0% of the baseline&#x27;s errors on SST-5" in page
+    assert "<small>6.8 % removed</small>" in page
+    assert "on full data sets: wink-100d, biLM medium" in page
+    assert "41.0 → 45.0" in run_report(runs, "--compare", "glove", "elmo")[1], "as asked for"
+    save_plain(tmp_path / "demo", data="mini")
+    assert "on full data sets" not in run_report(tmp_path / "demo")[1]
+    capsys.readouterr()
+    assert "41.00 (2)  45.00 (2)  +4.00" in run_table(capsys, "--runs", runs)[1]
