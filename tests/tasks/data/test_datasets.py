@@ -2,6 +2,7 @@
 
 import hashlib
 import sys
+import time
 
 import pytest
 
@@ -338,7 +339,8 @@ class TestHub:
         line = f"data=mine: without {files / 'dev.txt'}, asking the hub for {hub.path}\n"
         assert capsys.readouterr().err.count(line) == 1
 
-    def test_an_unreachable_hub_names_the_files_to_add(self, ner, cache, tmp_path):
+    def test_an_unreachable_hub_names_the_files_to_add(self, ner, cache, tmp_path, monkeypatch):
+        monkeypatch.setattr(time, "sleep", lambda seconds: None)  # the hub's library waits between its attempts
         absent = HubConfig(path="nobody/no-such-dataset", columns={"words": "tokens", "tags": "ner_tags"})
         with pytest.raises(InputError) as caught:
             DataSource(config(hub=absent), tmp_path / "empty").load(ner, "dev")

@@ -1,6 +1,7 @@
 """SNLI files and rows: contents, dropped pairs, and errors with file and line."""
 
 import json
+import time
 
 import pytest
 
@@ -174,7 +175,8 @@ class TestHub:
             read_rows([BARE, {**BARE, "gold_label": "yes"}], "dev", PairReader())
 
 
-def test_the_official_training_file_is_asked_for_by_name(command, tmp_path):
+def test_the_official_training_file_is_asked_for_by_name(command, tmp_path, monkeypatch):
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)  # the hub's library waits between its attempts
     source_of(tmp_path, [BARE])
     train = tmp_path / "snli" / "snli_1.0_train.jsonl"
     train.unlink()
