@@ -44,12 +44,13 @@ def replacing(path: Path) -> Iterator[Path]:
         with partial.open("rb") as file:
             os.fsync(file.fileno())
         partial.replace(path)
-    except BaseException as error:
-        with suppress(OSError):  # it may not exist; the first error is the one to report
-            partial.unlink()
-        if isinstance(error, OSError) and error.errno is not None and error.filename is None:
+    except OSError as error:
+        if error.errno is not None and error.filename is None:
             error.filename = str(path)  # that of a full disk names no file
         raise
+    finally:
+        with suppress(OSError):  # it exists after an error alone, and the first error is the one to report
+            partial.unlink()
 
 
 def write_json(path: Path, content: object) -> None:
