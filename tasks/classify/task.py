@@ -25,7 +25,7 @@ class Classify(Task[TextExample, BcnSettings]):
     name = "classify"
     metric = "accuracy"
     metrics = CLASS_METRICS
-    recipe = 2
+    recipe = 3
     settings_type = BcnSettings
     reader_type = TableReader
     columns = ("text", "label")

@@ -234,8 +234,8 @@ class TestTask:
 
 
 def test_settings_of_the_preset():
-    """Facts B.2: AllenNLP's presets without and with ELMo."""
-    for arm, dropout in (("glove", 0.25), ("elmo", 0.5), ("elmo_random", 0.5)):
+    """Facts B.2: AllenNLP's preset, but for patience and for ELMo's dropout (conf/task/sst5.yaml says why)."""
+    for arm in ("glove", "elmo", "elmo_random"):
         config = run_of("task=sst5", f"features={arm}", "data=paper")
         assert vars(config.task.settings) == {
             "dim": 300,
@@ -246,12 +246,12 @@ def test_settings_of_the_preset():
             "maxout_dropout": [0.2, 0.3],
             "pool": 4,
         }
-        assert config.features.dropout == dropout
+        assert config.features.dropout == 0.25
         assert config.features.characters is None
         assert config.features.words.trainable is False
         trainer = config.trainer
         assert (trainer.optimizer, trainer.lr, trainer.grad_norm, trainer.batch_size) == ("adam", 0.001, 5.0, 100)
-        assert (trainer.epochs, trainer.patience) == (40, 5)
+        assert (trainer.epochs, trainer.patience) == (40, 10)
     elmo = config.features.elmo
     assert (elmo.places, elmo.l2, elmo.dropout, elmo.layer_norm) == (["input"], 0.001, 0.0, False)
 
