@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from results.analysis.names import recomputed, task_title
+from results.analysis.names import old_recipe, recomputed, task_title
 from results.analysis.rows import Group, TableRow
 from results.breakdown.group_files import FOLDER, groups_above
 from results.publish import main as publish
@@ -156,6 +156,14 @@ def test_the_commands_that_fill_empty_cells_name_no_published_run():
 def test_every_published_run_has_its_examples_and_nothing_else():
     files = [path for path in PUBLISHED.glob("*/**/*") if path.is_file() and path.parent.name not in (FOLDER, CARDS)]
     assert {path.name for path in files} == {"record.json", EXAMPLES_NAME, PREDICTIONS_NAME}
+
+
+def test_mini_runs_are_of_the_newest_recipes():
+    """Full-size runs of an older recipe may stay: tables mark them."""
+    found = [item.record for item in collect([PUBLISHED / "mini"]).found]
+    old = [f"{record.identity.title}: {old_recipe(record)}" for record in found if old_recipe(record)]
+    assert found
+    assert not old, "A recipe was raised: republish mini (see CONTRIBUTING):\n" + "\n".join(old)
 
 
 def test_only_predictions_on_our_own_text_are_published():

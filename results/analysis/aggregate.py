@@ -87,11 +87,11 @@ def _row(data: str, task: str, found: Sequence[FoundRecord], selection: Selectio
         cells[run.record.identity.features, fingerprint(settings_of(run.record))].append(run)
     groups: list[Group] = []
     for cell in cells.values():
-        groups += (cell_groups := groups_of(cell))
+        first = cell[0].record
+        where = f"{task_title(data, task, first)}, {arm_title(first.identity.features, first)}"
+        groups += (cell_groups := groups_of(of_newest_recipe(cell, where, findings)))
         if len(cell_groups) > 1:
             keys = sorted({k for g in cell_groups for k in differences(cell_groups[0].parts, g.parts)})
-            first = cell_groups[0].records[0]
-            where = f"{task_title(data, task, first)}, {arm_title(first.identity.features, first)}"
             text = f"{where}: runs that differ in {', '.join(keys)} are not averaged"
             findings.append(Finding("note", text, wrong=True, row=key))
     groups = [_as_compared(group, compared) for group in groups]
@@ -220,6 +220,17 @@ def settings_of(record: RunRecord) -> dict[str, str]:
     """The settings that the user changed, including a limit, so that a limited run never counts as a plain one."""
     settings = {key: shown(value) for key, value in sorted(record.identity.variant.items())}
     return settings if record.limit is None else {**settings, "limit": str(record.limit)}
+
+
+def of_newest_recipe(runs: Sequence[ScoredRun], where: str, findings: list[Finding]) -> list[ScoredRun]:
+    """Those of a cell's runs that have the newest recipe among them; reports the others: no mean mixes recipes."""
+    newest = max((run.record.recipe for run in runs), default=1)
+    for run in runs:
+        identity, recipe = run.record.identity, run.record.recipe
+        if recipe < newest:
+            text = f"{where}: seed {identity.seed} has recipe {recipe} and is left out; the others have recipe {newest}"
+            findings.append(Finding("note", text, wrong=True, row=(identity.data, identity.task)))
+    return [run for run in runs if run.record.recipe == newest]
 
 
 def groups_of(runs: Sequence[ScoredRun]) -> list[Group]:

@@ -35,10 +35,11 @@ class ArmName:
 
 @dataclass(frozen=True)
 class TaskName:
-    """A task: its title, and those on some data sets."""
+    """A task: its title, those on some data sets, and the number of its newest recipe."""
 
     title: str
     data: Mapping[str, str] = field(default_factory=dict)
+    recipe: int = 1
 
 
 @dataclass(frozen=True)
@@ -144,6 +145,12 @@ def task_name(task: str, record: RunRecord | None) -> str:
     """The name for people of a task on any data."""
     known = load_names().tasks.get(task)
     return own_title(record, "task") or (known.title if known else task)
+
+
+def old_recipe(record: RunRecord) -> str:
+    """The run's recipe, such as "recipe 1", if its task has a newer one; else empty."""
+    known = load_names().tasks.get(record.identity.task)
+    return f"recipe {record.recipe}" if known and record.recipe < known.recipe else ""
 
 
 def settings_title(settings: Mapping[str, str]) -> str:

@@ -115,11 +115,10 @@ def _publish(item: FoundRecord, published: Path, commit: str | None) -> PublishO
         shutil.copyfile(item.path, target)  # last: a record implies that its examples are complete
     else:
         write_record(target, filled)
-    return (
-        PublishOutcome("replaced", title, f"{there.score:.2f} -> {score}")
-        if there
-        else PublishOutcome("added", title, score)
-    )
+    if there is None:
+        return PublishOutcome("added", title, score)
+    newer = f", recipe {there.recipe} -> {record.recipe}" if there.recipe < record.recipe else ""
+    return PublishOutcome("replaced", title, f"{there.score:.2f} -> {score}{newer}")
 
 
 def _copy_predictions(item: FoundRecord, target: Path) -> None:
@@ -141,8 +140,13 @@ def _conflict(there: RunRecord | None, here: RunRecord, target: Path) -> str:
     """Why the run cannot replace the published one of its name; empty if it can."""
     if there is None or there.fingerprint == here.fingerprint:
         return ""
-    keys = ", ".join(differences(there.hashed, here.hashed))
-    return f"a run of this name made under other settings is published ({keys}); to replace it, delete {target.parent}"
+    if there.recipe > here.recipe:
+        return f"a run of this name with recipe {there.recipe} is published, and this run has recipe {here.recipe}"
+    keys = list(differences(there.hashed, here.hashed))
+    if there.recipe < here.recipe and all(key.startswith("recipes.") for key in keys):
+        return ""
+    found = ", ".join(keys)
+    return f"a run of this name made under other settings is published ({found}); to replace it, delete {target.parent}"
 
 
 def refusal(item: FoundRecord) -> str:

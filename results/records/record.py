@@ -156,6 +156,13 @@ class RunRecord:
         """The commit of the code, if it is known."""
         return self.environment.commit if self.environment else None
 
+    @property
+    def recipe(self) -> int:
+        """The version of the task's recipe."""
+        recipes = self.fingerprinted.get("recipes")
+        found = recipes.get("task") if isinstance(recipes, Mapping) else None
+        return found if isinstance(found, int) else 1
+
     def settings(self, group: str) -> Mapping[str, object]:
         """The part of the config under this key, such as "features"; empty if there is none."""
         found = self.config.get(group)

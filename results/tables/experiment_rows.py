@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from results.analysis.aggregate import failure_text, groups_of, scored_runs
+from results.analysis.aggregate import failure_text, groups_of, of_newest_recipe, scored_runs
 from results.analysis.names import common_title, task_title
 from results.analysis.paper_scores import PaperScore, load_paper
 from results.analysis.row_warnings import row_warnings
@@ -221,7 +221,9 @@ def _groups(
 ) -> list[Group]:
     """The numbers of one cell: one, or several with different labels if its runs cannot be averaged."""
     runs = scored_runs(items, findings)
-    whole, partial = ([run for run in runs if run.incomplete is some] for some in (False, True))
+    whole, partial = (
+        of_newest_recipe([run for run in runs if run.incomplete is some], where, findings) for some in (False, True)
+    )
     found = groups_of(whole) if whole else []
     keys = sorted({key for group in found for key in differences(found[0].parts, group.parts)})
     found += groups_of(partial) if partial else []

@@ -57,7 +57,6 @@ def test_no_gain_without_both_arms(tmp_path):
     ("changed", "name"),
     [
         ({"lr": 0.002}, "elmo trainer.lr=0.002"),
-        ({"recipe": 2}, "elmo recipes.task=2"),
         ({"metric": "em"}, "elmo metric=em"),
     ],
 )
@@ -79,9 +78,23 @@ def test_runs_that_differ_in_more_than_the_seed_are_never_averaged(tmp_path, cha
     assert texts(summary, "empty") == []  # there are runs: the cell is contested, not empty
 
 
+def test_only_runs_of_the_newest_recipe_make_a_mean(tmp_path):
+    for seed, score, recipe in ((1, 90.0, 3), (2, 40.0, 1), (3, 92.0, 3), (4, 10.0, 2)):
+        save(tmp_path, make_record(score, features="elmo", seed=seed, recipe=recipe))
+    save(tmp_path / "earlier", make_record(20.0, features="elmo", seed=1, recipe=2))
+    summary = summary_of(tmp_path)
+    (group,) = only_row(summary).groups
+    assert (group.name, group.mean) == ("elmo", 91.0)
+    assert sorted(texts(summary, "note", wrong=True)) == [
+        "NER, CoNLL-2003, + ELMo: seed 1 has recipe 2 and is left out; the others have recipe 3",
+        "NER, CoNLL-2003, + ELMo: seed 2 has recipe 1 and is left out; the others have recipe 3",
+        "NER, CoNLL-2003, + ELMo: seed 4 has recipe 2 and is left out; the others have recipe 3",
+    ]
+
+
 def test_values_that_read_alike_still_get_names_of_their_own(tmp_path):
-    save(tmp_path, make_record(90.0, seed=1, recipe=1))
-    save(tmp_path, make_record(91.0, seed=2, recipe="1"))
+    save(tmp_path, make_record(90.0, seed=1, lr=1))
+    save(tmp_path, make_record(91.0, seed=2, lr="1"))
     groups = only_row(summary_of(tmp_path)).groups
     assert len({group.name for group in groups}) == 2
 

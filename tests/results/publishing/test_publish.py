@@ -166,10 +166,27 @@ def test_a_run_that_is_there_is_left_and_a_rerun_replaces_it(runs, root, capsys)
 
 def test_other_settings_under_the_same_name_are_refused(runs, root, capsys):
     main([str(runs)], root)
-    save_run(runs, 70, task="sst5", features="elmo", seed=1, recipe=2)
+    save_run(runs, 70, task="sst5", features="elmo", seed=1, lr=0.1)
     assert main([str(runs)], root) == 1
-    assert "made under other settings is published (recipes.task)" in capsys.readouterr().out
+    assert "made under other settings is published (trainer.lr)" in capsys.readouterr().out
     assert read_record(root / "results/published/paper/sst5/elmo/seed-1/record.json").score == 60
+
+
+def test_a_newer_recipe_replaces_an_older_one_and_never_the_reverse(runs, root, tmp_path, capsys):
+    there = root / "results/published/paper/sst5/elmo/seed-1/record.json"
+    main([str(runs)], root)
+    for recipe, score in ((2, 70), (4, 50)):
+        save_run(tmp_path / "new", score, task="sst5", features="elmo", seed=1, recipe=recipe)
+        assert main([str(tmp_path / "new")], root) == 0
+        assert (read_record(there).score, read_record(there).recipe) == (score, recipe)
+    assert "paper sst5 elmo seed 1: 70.00 -> accuracy 50.00, recipe 2 -> 4\n" in capsys.readouterr().out
+    save_run(tmp_path / "old", 80, task="sst5", features="elmo", seed=1, recipe=3)
+    save_run(tmp_path / "other", 80, task="sst5", features="elmo", seed=1, recipe=5, lr=0.1)
+    assert main([str(tmp_path / "old"), str(tmp_path / "other")], root) == 1
+    out = capsys.readouterr().out
+    assert "a run of this name with recipe 4 is published, and this run has recipe 3" in out
+    assert "made under other settings is published (recipes.task, trainer.lr)" in out
+    assert read_record(there).score == 50
 
 
 class TestRefused:
