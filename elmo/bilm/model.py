@@ -14,12 +14,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from elmo.bilm.characters import END_OF_SENTENCE, START_OF_SENTENCE
+from elmo.bilm.characters import END_OF_SENTENCE
 from elmo.bilm.encoder import WordMemory, encoder_of
 from elmo.bilm.lstm import Numbers, ProjectedLstm, ReadingOrder
 from elmo.bilm.lstm_on_gpu import LstmPair
 from elmo.bilm.options import SIZES, BilmOptions
-from elmo.bilm.sentences import Sentence, padded, refuse_plain_text
+from elmo.bilm.sentences import Sentence, numbered_words, padded, refuse_plain_text
 from elmo.common.device import upload
 from elmo.common.errors import InputError
 from elmo.common.threads import at_once, side_by_side
@@ -218,14 +218,13 @@ class _Text:
     def of(cls, sentences: Sequence[Sentence]) -> _Text:
         lengths = np.array([len(sentence) + 2 for sentence in sentences], dtype=np.int64)
         ends = np.cumsum(lengths)
-        words = dict.fromkeys(chain((START_OF_SENTENCE, END_OF_SENTENCE), chain.from_iterable(sentences)))
-        number_of = dict(zip(words, range(len(words)), strict=True))
+        number_of = numbered_words(sentences)
         inside = np.delete(np.arange(ends[-1]), np.concatenate([ends - lengths, ends - 1]))
         numbers = np.zeros(ends[-1], dtype=np.int64)
         numbers[ends - 1] = number_of[END_OF_SENTENCE]
         running = map(number_of.__getitem__, chain.from_iterable(sentences))
         numbers[inside] = np.fromiter(running, dtype=np.int64, count=len(inside))
-        return cls(list(words), numbers, inside, lengths)
+        return cls(list(number_of), numbers, inside, lengths)
 
     @cached_property
     def packing(self) -> ReadingOrder:

@@ -1,12 +1,14 @@
-"""Sentences as lists of words, and padding of their layers."""
+"""Sentences as lists of words: their numbers, and padding of their layers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
 from torch import Tensor
 
+from elmo.bilm.characters import END_OF_SENTENCE, START_OF_SENTENCE
 from elmo.common.device import upload
 from elmo.common.errors import InputError
 
@@ -22,6 +24,12 @@ def padded(tokens: Tensor, sentences: Sequence[Sentence]) -> Tensor:
     layers = tokens.new_zeros(n_layers, len(lengths) * longest, dim)
     layers.index_copy_(1, upload(rows, tokens.device), tokens)
     return layers.view(n_layers, len(lengths), longest, dim)
+
+
+def numbered_words(sentences: Sequence[Sentence]) -> dict[str, int]:
+    """A number for each distinct word of some sentences; the marks around sentences have the first two."""
+    words = dict.fromkeys((START_OF_SENTENCE, END_OF_SENTENCE, *chain.from_iterable(sentences)))
+    return dict(zip(words, range(len(words)), strict=True))
 
 
 def refuse_plain_text(sentences: Sequence[Sentence]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -19,7 +19,7 @@ from torch.nn import functional
 from elmo.bilm.characters import END_OF_SENTENCE, START_OF_SENTENCE
 from elmo.bilm.encoder import WORDS_IN_A_BLOCK, WordMemory, encoder_of
 from elmo.bilm.model import draw_weights, weights_hash
-from elmo.bilm.sentences import Sentence, refuse_plain_text
+from elmo.bilm.sentences import Sentence, numbered_words, refuse_plain_text
 from elmo.common.device import upload
 from elmo.masked.options import MaskedOptions
 
@@ -210,8 +210,7 @@ class _Rows(NamedTuple):
 
     @classmethod
     def of(cls, sentences: Sequence[Sentence], longest: int) -> _Rows:
-        words = dict.fromkeys(chain((START_OF_SENTENCE, END_OF_SENTENCE), chain.from_iterable(sentences)))
-        number_of = dict(zip(words, range(len(words)), strict=True))
+        number_of = numbered_words(sentences)
         parts = [(sentence, part) for sentence in sentences if sentence for part in windows(len(sentence), longest)]
         lengths = np.array([part.end - part.start + 2 for _, part in parts], dtype=np.int64)
         order = np.argsort(lengths, kind="stable")
@@ -224,7 +223,8 @@ class _Rows(NamedTuple):
             numbers[row : row + len(read)] = [number_of[word] for word in read]
             kept.append(row + 1 - part.start + np.arange(part.first, part.last))
         sizes, counts = np.unique(lengths, return_counts=True)
-        return cls(list(words), numbers, list(zip(counts.tolist(), sizes.tolist(), strict=True)), np.concatenate(kept))
+        shapes = list(zip(counts.tolist(), sizes.tolist(), strict=True))
+        return cls(list(number_of), numbers, shapes, np.concatenate(kept))
 
 
 def random_masked(options: MaskedOptions, seed: int) -> MaskedLm:

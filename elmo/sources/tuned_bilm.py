@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
 
 import numpy as np
 import torch
@@ -11,7 +10,7 @@ from torch import Tensor, nn
 
 from elmo.bilm.characters import END_OF_SENTENCE, START_OF_SENTENCE
 from elmo.bilm.model import Bilm
-from elmo.bilm.sentences import Sentence, refuse_plain_text
+from elmo.bilm.sentences import Sentence, numbered_words, refuse_plain_text
 from elmo.common.device import upload
 from elmo.pretrain.model.language_model import lstm_layers
 
@@ -52,8 +51,7 @@ class TunedBilm(nn.Module):
         bilm = self.bilm
         if not any(sentences):
             return torch.zeros(bilm.n_layers, 0, bilm.dim, device=bilm.device)
-        words = dict.fromkeys((START_OF_SENTENCE, END_OF_SENTENCE, *chain.from_iterable(sentences)))
-        number = dict(zip(words, range(len(words)), strict=True))
+        number = numbered_words(sentences)
         steps = max(map(len, sentences)) + 2
         # Sentences are padded at the end of either reading, where no token reads it.
         inputs = np.full((2, steps, len(sentences)), number[END_OF_SENTENCE], dtype=np.int64)
@@ -63,7 +61,7 @@ class TunedBilm(nn.Module):
             inputs[0, : len(marked), column], inputs[1, : len(marked), column] = marked, marked[::-1]
             forward = np.arange(1, len(sentence) + 1)
             places.append(np.stack([forward, forward[::-1]]) * len(sentences) + column)
-        vectors = bilm.encoder.encode_words(list(words))  # (words, projection_dim)
+        vectors = bilm.encoder.encode_words(list(number))  # (words, projection_dim)
         at = upload(np.concatenate(places, axis=1), bilm.device)  # (2, tokens)
         read = upload(inputs, bilm.device)
         bottom = vectors.index_select(0, read[0].flatten().index_select(0, at[0]))
