@@ -55,16 +55,12 @@ def recased(
         case: of each token, (tokens,).
     """
     spelled, changed = list(words), tokens.copy()
-    for which, respell in ((UPPER, _upper), (TITLE, _title)):
+    for which, respell in ((UPPER, str.upper), (TITLE, _title)):
         chosen = case == which
         used, places = np.unique(tokens[chosen], return_inverse=True)
         changed[chosen] = len(spelled) + places
         spelled += [_kept(words[number], respell(words[number].decode()).encode()) for number in used]
     return spelled, changed
-
-
-def _upper(word: str) -> str:
-    return word.upper()
 
 
 def _title(word: str) -> str:

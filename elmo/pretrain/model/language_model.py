@@ -48,7 +48,7 @@ class LanguageModel(nn.Module):
         return self.bilm
 
     def hidden(self, vectors: Tensor, inputs: Tensor, places: Tensor, dropout: float) -> Tensor:
-        """What the output layer reads for each target, (targets, projection_dim); see `layers`.
+        """What the output layer reads for each target, (targets, projection_dim); see `lstm_layers`.
 
         Args:
             vectors: of the distinct words.
@@ -56,11 +56,7 @@ class LanguageModel(nn.Module):
             places: empty.
             dropout: also on the result.
         """
-        return functional.dropout(self.layers(vectors, inputs, dropout)[-1].flatten(0, 2), dropout)
-
-    def layers(self, vectors: Tensor, inputs: Tensor, dropout: float = 0.0) -> list[Tensor]:
-        """Outputs of each LSTM layer; see `lstm_layers`."""
-        return lstm_layers(self.bilm, vectors, inputs, dropout)
+        return functional.dropout(lstm_layers(self.bilm, vectors, inputs, dropout)[-1].flatten(0, 2), dropout)
 
 
 def lstm_layers(bilm: Bilm, vectors: Tensor, inputs: Tensor, dropout: float = 0.0) -> list[Tensor]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmo.bilm.characters import PADDING, WORD_END, WORD_START, character_ids, spell
-from elmo.pretrain.corpus.token_store import END, SPECIALS
+from elmo.pretrain.corpus.token_store import END, SPECIALS, offsets_of
 
 # Bounds of the groups, in ids per word (two boundary marks included). The cost of a group depends on its longest word.
 GROUPS = (6, 8, 10, 12, 16, 24)
@@ -53,8 +53,8 @@ class Spelling:
     def of_words(cls, words: Sequence[str], max_characters: int) -> Spelling:
         """The spelling of a list of words that begins with the special ones."""
         encoded = [word.encode("utf-8", "ignore") for word in words]
-        offsets = np.concatenate([[0], np.cumsum([len(word) for word in encoded])]).astype(np.int64)
-        return cls.of_bytes(np.frombuffer(b"".join(encoded), dtype=np.uint8), offsets, max_characters)
+        text = np.frombuffer(b"".join(encoded), dtype=np.uint8)
+        return cls.of_bytes(text, offsets_of([len(word) for word in encoded]), max_characters)
 
     @property
     def max_characters(self) -> int:

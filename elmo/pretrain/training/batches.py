@@ -20,6 +20,7 @@ from elmo.pretrain.model.spelling import Profile, Spelling, counts_above, padded
 
 IGNORED = -1
 """Target of a position without a token."""
+SAMPLED = 48  # batches that decide a profile for all
 
 Array = NDArray[np.int64]
 
@@ -289,10 +290,10 @@ class Batcher:
         inputs[is_word] = place[places]
         return found, profile, inputs
 
-    def common_profile(self, batches: int = 48) -> Profile:
+    def common_profile(self) -> Profile:
         """A profile that fits the words of nearly every batch, from a sample of the first epoch."""
         most = np.zeros(1, dtype=np.int64)
-        for step in np.unique(np.linspace(0, len(self.plan) - 1, batches).astype(np.int64)).tolist():
+        for step in np.unique(np.linspace(0, len(self.plan) - 1, SAMPLED).astype(np.int64)).tolist():
             lengths = self.spelling.lengths[self(step).types]
             most = np.maximum(most, counts_above(lengths, self.spelling.max_characters))
         padded_counts = (most + most // 16 + 16 + 15) // 16 * 16

@@ -29,7 +29,7 @@ from elmo.pretrain.corpus.overlap import WINDOW, shared
 from elmo.pretrain.corpus.sources import CONTINUES, find_sources, lines, read_blocks
 from elmo.pretrain.corpus.token_store import CorpusSettings, TokenStore
 from elmo.pretrain.model.export import Output, load_model
-from elmo.pretrain.model.language_model import LanguageModel, word_vectors
+from elmo.pretrain.model.language_model import LanguageModel, lstm_layers, word_vectors
 from elmo.pretrain.training.batches import IGNORED, Batcher, BatchPlan, Text, text_of_words, texts_of_store
 from elmo.pretrain.training.masked_loss import TERMS as MASKED_TERMS
 from elmo.pretrain.training.masked_loss import masked_loss
@@ -128,7 +128,7 @@ def perplexity(
             for array in (batch.types, batch.inputs[..., there], batch.targets[..., there])
         )
         vectors = word_vectors(model.bilm, types, spelled, batch.profile, dtype)
-        top = model.layers(vectors, inputs)[-1]  # (2, steps, sentences, projection_dim)
+        top = lstm_layers(model.bilm, vectors, inputs)[-1]  # (2, steps, sentences, projection_dim)
         for direction in range(2):
             words = targets[direction] != IGNORED
             found = model.output.log_likelihood(top[direction][words], targets[direction][words])

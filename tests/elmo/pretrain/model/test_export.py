@@ -12,7 +12,7 @@ from elmo.common.errors import InputError
 from elmo.pretrain.corpus.token_store import SPECIALS
 from elmo.pretrain.model import export as export_module
 from elmo.pretrain.model.export import Output, export, load_model, load_output, save_output, softmax_folder
-from elmo.pretrain.model.language_model import LanguageModel, word_vectors
+from elmo.pretrain.model.language_model import LanguageModel, lstm_layers, word_vectors
 from elmo.pretrain.model.softmax import OutputLayer
 from elmo.pretrain.training.batches import Batcher, BatchPlan, text_of_words
 from elmo.pretrain.training.settings import Model
@@ -36,7 +36,7 @@ def layers_of(model, sentences):
     with torch.no_grad():
         spelled = torch.from_numpy(text.spelling.ids[batch.types])
         vectors = word_vectors(model.bilm, torch.from_numpy(batch.types), spelled, batch.profile, torch.float32)
-        layers = model.layers(vectors, torch.from_numpy(batch.inputs))
+        layers = lstm_layers(model.bilm, vectors, torch.from_numpy(batch.inputs))
     found = {}
     for row, number in enumerate(chosen.tolist()):
         n = len(sentences[number])

@@ -12,7 +12,7 @@ import torch
 from elmo import SIZES, BilmOptions
 from elmo.bilm.encoder import CharacterEncoder
 from elmo.pretrain.corpus.token_store import SPECIALS
-from elmo.pretrain.model.language_model import LanguageModel, word_vectors
+from elmo.pretrain.model.language_model import LanguageModel, lstm_layers, word_vectors
 from elmo.pretrain.model.recurrence import both_directions
 from elmo.pretrain.model.spelling import Spelling
 from elmo.pretrain.training.batches import IGNORED, Batcher, BatchPlan, rounded, text_of_words
@@ -54,7 +54,7 @@ def test_layers_equal_those_of_the_frozen_bilm(name):
         types = torch.from_numpy(batch.types)
         with torch.no_grad():
             vectors = word_vectors(model.bilm, types, spelled, batch.profile, torch.float32)
-            layers = model.layers(vectors, torch.from_numpy(batch.inputs))
+            layers = lstm_layers(model.bilm, vectors, torch.from_numpy(batch.inputs))
         for row, sentence in enumerate(chosen):
             n = len(SENTENCES[sentence])
             seen.append(sentence)
