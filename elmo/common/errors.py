@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import NoReturn
 
 STDOUT = 1
+LONGEST_EXCERPT = 80
 CLOSED_PIPE = 141  # the exit status that shells give to a program that SIGPIPE ended
 
 
@@ -29,10 +30,10 @@ def not_utf8(where: str, error: UnicodeDecodeError) -> InputError:
     )
 
 
-def excerpt(value: object, most: int = 80) -> str:
+def excerpt(value: object) -> str:
     """The repr of a value, shortened for an error message: a line of a broken file may be megabytes long."""
-    shown = repr(value[: most + 1] if isinstance(value, str | bytes) else value)
-    return shown if len(shown) <= most + 2 else f"{shown[:most]}..."
+    shown = repr(value[: LONGEST_EXCERPT + 1] if isinstance(value, str | bytes) else value)
+    return shown if len(shown) <= LONGEST_EXCERPT + 2 else f"{shown[:LONGEST_EXCERPT]}..."
 
 
 @contextmanager

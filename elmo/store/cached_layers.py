@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from elmo.bilm.sentences import Sentence
+from elmo.common import checks
 from elmo.common.device import begin_download, upload
 from elmo.common.durations import duration
 from elmo.common.errors import InputError, excerpt
@@ -95,8 +96,7 @@ class CachedLayers(nn.Module):
         memory_gb: float = MEMORY_GB,
     ) -> None:
         super().__init__()
-        if precision not in PRECISIONS:
-            raise InputError(f"precision: expected {' or '.join(PRECISIONS)}, found {precision!r}")
+        checks.one_of(PRECISIONS, "precision", precision)
         self.widths = tuple(source.widths)
         self.dim = dim_of(source)
         if any(self.dim % width for width in self.widths):

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from elmo.bilm.sentences import Sentence
+from elmo.common import checks
 from elmo.common.errors import InputError
 from elmo.common.files import expanded, read_json, write_json
 from elmo.common.processes import try_lock, unlock
@@ -110,8 +111,7 @@ class Shelf:
     """
 
     def __init__(self, store: Path, about: ShelfDescription, limit_gb: float = LIMIT_GB) -> None:
-        if about.precision not in PRECISIONS:
-            raise InputError(f"precision: expected {' or '.join(PRECISIONS)}, found {about.precision!r}")
+        checks.one_of(PRECISIONS, "precision", about.precision)
         self.store = store
         self.path = store / about.folder
         self.about = about
