@@ -35,9 +35,9 @@ Tokens = list[str]
 
 # --- tokens within a chunk of text between white space ---------------------------------------------------------------
 
-_TO_PLAIN: Final = str.maketrans(
-    {"‘": "'", "’": "'", "‛": "'", "“": '"', "”": '"', "„": '"', "‟": '"', "\u200b": "", "\ufeff": "", "\u00ad": ""}
-)
+TYPOGRAPHIC: Final = {"‘": "'", "’": "'", "‛": "'", "“": '"', "”": '"', "„": '"', "‟": '"'}  # and what replaces them
+INVISIBLE: Final = frozenset("\u200b\ufeff\u00ad")
+_TO_PLAIN: Final = str.maketrans(TYPOGRAPHIC | dict.fromkeys(INVISIBLE, ""))
 _HARD_ENDS: Final = "。！？｡।॥؟۔።"
 # Everything else is a letter: also combining marks (Hindi, Thai), ° and +, at which \w would split words.
 _PUNCTUATION: Final = (

@@ -12,12 +12,9 @@ from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from functools import lru_cache
 
-from elmo.tokeniser import MAX_WORD_BYTES, Tokeniser
+from elmo.tokeniser import INVISIBLE, MAX_WORD_BYTES, TYPOGRAPHIC, Tokeniser
 from tasks.interface import Sentence
 
-# The characters that the tokeniser of the biLM replaces, and those that it removes.
-_TYPOGRAPHIC = {"‘": "'", "’": "'", "‛": "'", "“": '"', "”": '"', "„": '"', "‟": '"'}  # noqa: RUF001
-_INVISIBLE = frozenset("\u200b\ufeff\u00ad")
 _PAIRS = ("''", "``")  # LaTeX's double quotes
 # Where answers may begin or end within a word. This splits web addresses too, which does no harm.
 _INNER_CUT = re.compile(r"([-‐-―−/~°])")  # noqa: RUF001
@@ -108,7 +105,7 @@ def _shorter(chunk: re.Match[str]) -> str:
 
 
 def _skip(text: str, position: int) -> int:
-    while position < len(text) and (text[position].isspace() or text[position] in _INVISIBLE):
+    while position < len(text) and (text[position].isspace() or text[position] in INVISIBLE):
         position += 1
     return position
 
@@ -127,7 +124,7 @@ def _walk(text: str, position: int, word: str) -> int | None:
 
 
 def _visible(text: str, position: int) -> int:
-    while position < len(text) and text[position] in _INVISIBLE:
+    while position < len(text) and text[position] in INVISIBLE:
         position += 1
     return position
 
@@ -135,4 +132,4 @@ def _visible(text: str, position: int) -> int:
 def _plain(text: str, position: int) -> str:
     """The character at a position as the biLM's tokeniser writes it; empty after the end."""
     sign = text[position : position + 1]
-    return _TYPOGRAPHIC.get(sign, sign)
+    return TYPOGRAPHIC.get(sign, sign)
