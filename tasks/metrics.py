@@ -70,7 +70,7 @@ def seqeval_scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[s
         gold: the tags of each sentence, in any scheme.
         predicted: the predicted tags of each sentence.
     """
-    with _bare_package("sklearn"):
+    with _bare_sklearn():
         from seqeval.metrics.sequence_labeling import precision_recall_fscore_support
     precision, recall, f1, _ = precision_recall_fscore_support(
         list(map(list, gold)), list(map(list, predicted)), average="micro", zero_division=0
@@ -79,36 +79,35 @@ def seqeval_scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[s
 
 
 @contextmanager
-def _bare_package(name: str) -> Iterator[None]:
-    """Lets code import modules of a package without what its `__init__` imports, unless that has happened before.
+def _bare_sklearn() -> Iterator[None]:
+    """Lets seqeval import one class of scikit-learn without the rest of it, unless that has happened before.
 
-    seqeval takes one class of warnings from scikit-learn, which would import all of scipy: 1.5 CPU seconds.
+    That class is a kind of warnings; scikit-learn's `__init__` would import all of scipy: 1.5 CPU seconds.
     """
-    spec = importlib.util.find_spec(name)
-    if name in sys.modules or spec is None:
+    spec = importlib.util.find_spec("sklearn")
+    if "sklearn" in sys.modules or spec is None:
         yield
         return
-    sys.modules[name] = importlib.util.module_from_spec(spec)  # never executed
+    sys.modules["sklearn"] = importlib.util.module_from_spec(spec)  # never executed
     try:
         yield
     finally:  # others get the whole package
-        for module in [module for module in sys.modules if module == name or module.startswith(f"{name}.")]:
+        for module in [name for name in sys.modules if name == "sklearn" or name.startswith("sklearn.")]:
             del sys.modules[module]
 
 
-def check_same_values(of_record: dict[str, float], fast: dict[str, float], scorer: str) -> None:
+def check_same_values(of_record: dict[str, float], fast: dict[str, float]) -> None:
     """Raises ScorersDisagree unless both scorers give the same values up to rounding.
 
     Args:
-        of_record: values by the scorer of record.
+        of_record: values by seqeval.
         fast: values by the fast metric, which selected the epoch.
-        scorer: the package of the scorer of record.
     """
     for name, value in of_record.items():
         if not math.isclose(value, fast[name], rel_tol=0, abs_tol=SAME_SCORE):
             raise ScorersDisagree(
-                f"test {name}: expected the same value from {scorer} and from tasks.metrics, found {value!r} and "
-                f"{fast[name]!r}. Install the version of {scorer} in constraints.txt and run with retry=failed; if "
+                f"test {name}: expected the same value from seqeval and from tasks.metrics, found {value!r} and "
+                f"{fast[name]!r}. Install the version of seqeval in constraints.txt and run with retry=failed; if "
                 "they still disagree, tasks.metrics or the tags are wrong"
             )
 

@@ -139,5 +139,5 @@ class Ner(Task[NerExample, NerSettings]):
         """The scores of `score`, with F1, precision and recall by seqeval."""
         fast = self.score(examples, predictions)
         values = seqeval_scores(self.gold(examples), predictions)
-        check_same_values(values, fast.values, "seqeval")
+        check_same_values(values, fast.values)
         return replace(fast, values=values)
