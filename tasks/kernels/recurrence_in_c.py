@@ -1,4 +1,4 @@
-"""The loop over the steps of a recurrence in compiled C; see `tasks.modules.recurrence.Loops`.
+"""The loop over the steps of a recurrence in compiled C; see `tasks.modules.fast.Loops`.
 
 At the widths of task heads a step in torch is mostly the overhead of a dozen calls. The library is built on first use
 (see `elmo.common.c_library`) and computes in float32 on a CPU. For other tensors, without a compiler, or with

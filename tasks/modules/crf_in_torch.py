@@ -1,4 +1,4 @@
-"""The CRF's loops over tokens in plain torch; see `tasks.modules.crf.Walks`."""
+"""The CRF's loops over tokens in plain torch; see `tasks.modules.fast.Walks`."""
 
 from __future__ import annotations
 

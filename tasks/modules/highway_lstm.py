@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from tasks.modules.recurrence import Packing, as_right_factor, loops_for
+from tasks.modules.packing import Packing
+from tasks.modules.recurrence import as_right_factor, loops_for
 
 
 class AlternatingHighwayLstm(nn.Module):

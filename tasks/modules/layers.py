@@ -12,7 +12,8 @@ from torch.nn import functional
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from tasks.modules.fast import fast_loops
-from tasks.modules.recurrence import Packing, bidirectional
+from tasks.modules.packing import Packing
+from tasks.modules.recurrence import bidirectional
 
 
 class BiRnn(nn.Module):

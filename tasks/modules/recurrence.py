@@ -19,8 +19,6 @@ from tasks.modules import recurrence_in_torch
 from tasks.modules.fast import Loops, fast_loops
 from tasks.modules.packing import Packing
 
-__all__ = ["Loops", "Packing", "bidirectional", "loops_for"]
-
 
 def loops_for(x: Tensor) -> Loops:
     """The implementation for a tensor's device and type."""

@@ -1,4 +1,4 @@
-"""The loop over the steps of a recurrence in plain torch; see `tasks.modules.recurrence.Loops`."""
+"""The loop over the steps of a recurrence in plain torch; see `tasks.modules.fast.Loops`."""
 
 from __future__ import annotations
 

@@ -21,7 +21,8 @@ from tasks.features.characters import CharacterCnn, CharactersConfig
 from tasks.modules.crf import ConstrainedCrf
 from tasks.modules.highway_lstm import AlternatingHighwayLstm
 from tasks.modules.layers import BiRnn, product
-from tasks.modules.recurrence import Packing, loops_for
+from tasks.modules.packing import Packing
+from tasks.modules.recurrence import loops_for
 from tests.benchmarks.measuring import rows as table
 from tests.benchmarks.measuring.rows import Measurement
 from tests.benchmarks.measuring.timing import in_turn, second, single_precision

@@ -2,7 +2,7 @@
 
 import torch
 
-from tasks.modules.recurrence import Packing
+from tasks.modules.packing import Packing
 
 HIDDEN, STEPS, SENTENCES = 37, 6, 20
 LIMIT = 2e-5

@@ -15,7 +15,8 @@ from elmo.bilm import fast
 from elmo.common import c_library
 from tasks.modules import recurrence_in_torch
 from tasks.modules.layers import BiRnn
-from tasks.modules.recurrence import Packing, loops_for
+from tasks.modules.packing import Packing
+from tasks.modules.recurrence import loops_for
 from tests.tasks.kernels import extreme_gates
 
 pytest.importorskip("elmo.kernels.cpu", reason="elmo/kernels is not there")
