@@ -32,12 +32,12 @@ from results.records.identity import shown
 from results.records.record import read_record
 from tasks.running.schema import compose_config
 
-trees = cache(lambda *overrides: compose_config(overrides))  # plain runs come again and again
+trees = cache(lambda *overrides: compose_config(overrides))  # plain runs come again and again, so no seed is typed
 tasks.running.config.compose_config = lambda overrides: trees(*overrides)
 for path in map(Path, sys.argv[1:]):
     record = read_record(path)
     name = record.identity
-    typed = [f"task={name.task}", f"features={name.features}", f"data={name.data}", f"seed={name.seed}"]
+    typed = [f"task={name.task}", f"features={name.features}", f"data='{name.data}'"]
     typed += [] if name.fold is None else [f"fold={name.fold}"]
     parts = record.fingerprinted
     tasks.running.plan.DataSource.fingerprint = lambda self: dict(parts["data"])
@@ -47,7 +47,7 @@ for path in map(Path, sys.argv[1:]):
     absent = {key: value for key, value in name.variant.items() if key == "features.elmo.weights"}
     typed += [f"{key}={shown(value)}" for key, value in name.variant.items() if key not in absent]
     config = tasks.running.config.typed_config(typed)
-    config = replace(config, variant={**config.variant, **absent})
+    config = replace(config, seed=name.seed, variant={**config.variant, **absent})
     found = tasks.running.plan.RunPlan.of(config)
     print(path, "same" if found.fingerprint == record.fingerprint else f"differs: {found.hashed} {record.hashed}")
 """
