@@ -6,7 +6,7 @@ import json
 import pytest
 
 from elmo.common.errors import InputError
-from results.records.experiment_file import load_experiment
+from results.records.experiment_file import experiment_names, load_experiment, values_of
 from tests.results.making import make_record, run_table, save
 
 OWN = """
@@ -130,3 +130,11 @@ def test_bad_files(own, before, after, message):
     own.write_text(OWN.replace(before, after), encoding="utf-8")
     with pytest.raises(InputError, match=message):
         load_experiment(str(own))
+
+
+@pytest.mark.parametrize("name", [name for name in experiment_names() if load_experiment(name).by_arm])
+def test_what_an_arm_of_ours_names_chooses_it_alone(name):
+    """So the command of a line runs that line; two arms may have the same features."""
+    experiment = load_experiment(name)
+    for arm, overrides in experiment.arms.items():
+        assert {cell.arm for cell in experiment.narrowed(dict(map(values_of, overrides))).cells} == {arm}
