@@ -87,8 +87,12 @@ def read_first_senses(path: Path) -> dict[str, str]:
             raise ValueError("expected a sense key and three numbers")
         return entry_of(cells[0]), cells[0], int(cells[2])
 
-    senses = parsed_lines(utf8_lines(path), path, "Use index.sense of WordNet 3.0", parsed)
-    return {entry: sense for entry, sense, number in senses if number == 1}
+    remedy = "Use index.sense of WordNet 3.0"
+    senses = parsed_lines(utf8_lines(path), path, remedy, parsed)
+    first = {entry: sense for entry, sense, number in senses if number == 1}
+    if not first:  # a run would have SemCor's most frequent senses under the name of WordNet's
+        raise InputError(f"{path}: expected the first sense of each entry, found none. {remedy}")
+    return first
 
 
 def _of_json(path: Path, name: str, line: str) -> SenseSentence:

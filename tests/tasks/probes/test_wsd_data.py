@@ -144,3 +144,7 @@ def test_files_that_are_missing_or_of_another_kind(tmp_path):
     (tmp_path / "index.sense").write_text(f"{BANK} 08420278 1 20\n{BANK} 08420278 first 20\n")
     with pytest.raises(InputError, match=r"index\.sense, line 2: expected a sense key and three numbers.*WordNet 3\.0"):
         read_first_senses(tmp_path / "index.sense")
+    for text in ("", f"{BANK} 08420278 2 20\n"):
+        (tmp_path / "index.sense").write_text(text)
+        with pytest.raises(InputError, match=r"index\.sense: expected the first sense.*found none.*WordNet 3\.0"):
+            read_first_senses(tmp_path / "index.sense")
