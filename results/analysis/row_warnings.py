@@ -61,7 +61,11 @@ def _arm_differences(first: RunRecord, second: RunRecord, wanted: Collection[str
     sides = _settings_and_content(first), _settings_and_content(second)
     found = differences(*sides)
     # A setting that only one of them has was added to the suite between the two runs; its default is the old behaviour.
-    keys = [key for key, values in found.items() if key.startswith("features.") or "absent" not in values]
+    # Other features may set it in their own file, though.
+    other_file = first.identity.features != second.identity.features
+    keys = [
+        key for key, values in found.items() if "absent" not in values or (other_file and key.startswith("features."))
+    ]
     keys = [key for key in keys if not key.startswith("recipes.") or key == "recipes.task"]
     keys = [key for key in keys if key not in (*NAMES, *wanted) and not key.endswith(".warning")]
     other = [key for key in keys if key.split(".")[0] not in ("features", "vectors", "weights", "transformer")]

@@ -108,9 +108,9 @@ def test_check_fails_with_the_reason_and_without_it_the_status_is_0(capsys, good
     assert run_table(capsys, "--runs", good)[0] == 0
 
 
-def save_arm(runs, name, elmo, dropout=0.5, weights="ab" * 32):
+def save_arm(runs, name, elmo, dropout=0.5, weights="ab" * 32, variant=None):
     """A run of features that have a biLM, or none."""
-    record = make_record(90.0, features=name)
+    record = make_record(90.0, features=name, variant=variant or {})
     config = record.config | {"features": {"name": name, "elmo": elmo, "dropout": dropout}}
     save(runs, replace(record, fingerprinted=record.fingerprinted | {"weights": weights}, config=config))
 
@@ -141,6 +141,17 @@ def test_a_comparison_names_what_else_its_arms_differ_in(capsys, tmp_path, other
     assert found == status
     assert "arms differ" not in out if reason is None else reason in out
     assert ("arms differ" in err) == (status == 1)
+
+
+def test_a_setting_that_older_runs_do_not_have_yet_is_no_difference(capsys, tmp_path):
+    save_arm(tmp_path, "elmo", BILM)
+    save_arm(tmp_path, "elmo", {**BILM, "l2": 0.1, "by_sentence": False}, variant={"features.elmo.l2": 0.1})
+    out = run_table(capsys, "--runs", tmp_path, "--compare", "elmo", "elmo features.elmo.l2=0.1")[1]
+    assert "90.00 (1)" in out
+    assert "arms differ" not in out
+    save_arm(tmp_path, "mybilm", {**BILM, "by_sentence": True})  # of another file, which may have set it
+    out = run_table(capsys, "--runs", tmp_path, "--compare", "elmo", "mybilm")[1]
+    assert "+ ELMo and mybilm: arms differ in features.elmo.by_sentence\n" in out
 
 
 @pytest.mark.parametrize(
