@@ -99,6 +99,8 @@ class LoadedModel:
         return [self._example(item, str(number), where) for number, item in enumerate(items, start=first)]
 
     def _example(self, item: str | Mapping[str, Any], name: str, where: str) -> Any:  # noqa: ANN401
+        if isinstance(item, str) and not item.strip():
+            raise InputError(f"{where}, line {name}: expected a text, found an empty line. Remove the line")
         try:
             fields = fields_of_line(item, self.task.raw_fields) if isinstance(item, str) else item
             example = self.task.from_raw(str(fields.get("id", name)), fields)
@@ -122,6 +124,12 @@ class LoadedModel:
             items: texts or mappings, see `examples`; or examples from `read`.
         """
         raw = isinstance(items, str) or all(isinstance(item, str | Mapping) for item in items)
+        wrong = [] if raw else [item for item in items if not hasattr(item, "id")]
+        if wrong:
+            raise InputError(
+                f"expected texts, mappings, or examples from `read`, found {excerpt(wrong[0])}. A text that is in "
+                'words already is {"tokens": [...]}'
+            )
         examples = self.examples(items) if raw else items
         return [self._fields(*pair) for pair in zip(examples, self.decode(examples), strict=True)]
 

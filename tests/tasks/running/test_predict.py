@@ -133,7 +133,7 @@ def test_a_pipe_is_read_once_and_some_lines_at_a_time(run, tmp_path, capsys, mon
 @pytest.mark.parametrize(
     ("content", "kind", "expected"),
     [
-        ("Ada left\n\n", "text", "in, line 2: expected words as text, found ''"),
+        ("Ada left\n\n", "text", "in, line 2: expected a text, found an empty line. Remove the line\n"),
         ('{"text": "Ada"}\nAda\n', "json", "in, line 2: expected a JSON object, found no JSON"),
         ('["Ada"]\n', "json", "in, line 1: expected a JSON object"),
         ('{"tokens": []}\n', "json", "in, line 1: expected a list of words as tokens, found []: {'tokens': []}. "),
@@ -165,6 +165,10 @@ def test_models_that_cannot_be_applied_are_refused(run, tmp_path, monkeypatch):
             load_model(path)
     with pytest.raises(InputError, match=r"expected a list of texts, such as \['Ada left'\], found a text"):
         load_model(run).predict("Ada left")
+    with pytest.raises(
+        InputError, match=r"mappings, or examples from `read`, found \['Ada', 'left'\]\. A text that is in"
+    ):
+        load_model(run).predict([["Ada", "left"]])
     task = Neighbours(NoSettings(), NoSettings())
     config, model = predict.load_weights(run / "weights.pt")
     object.__setattr__(config, "task", task)
