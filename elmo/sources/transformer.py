@@ -252,6 +252,8 @@ def _loaded(name: str) -> tuple[Any, Any]:
             f"a transformer needs {error.name}, which is not installed: pip install 'elmo-benchmark[transformer]'"
         ) from error
     logging.disable_progress_bar()
+    said = logging.get_verbosity()
+    logging.set_verbosity_error()  # it lists weights that are not used, such as those of an output layer
     try:
         model, info = AutoModel.from_pretrained(name, dtype=torch.float32, output_loading_info=True)
         tokeniser = AutoTokenizer.from_pretrained(name, use_fast=True)
@@ -261,6 +263,8 @@ def _loaded(name: str) -> tuple[Any, Any]:
             f"config.json, tokeniser and weights, found: {str(error).splitlines()[0].rstrip('.')}. Without a network, "
             "copy such a folder here and give its path"
         ) from error
+    finally:
+        logging.set_verbosity(said)
     if model.config.is_encoder_decoder:
         raise InputError(
             f"transformer {name}: expected an encoder or a decoder, such as BERT or GPT-2, found one with both"

@@ -1,5 +1,6 @@
 """A transformer as a source: sub-words of words, windows, batches, and what its fingerprint covers."""
 
+import logging
 import random
 import re
 import shutil
@@ -227,6 +228,30 @@ class TestFingerprint:
         found = {Transformer(saved).fingerprint() for _ in range(2)}
         assert len(found) == 1
         assert torch.equal(torch.random.get_rng_state(), state)
+
+    def test_weights_of_an_output_layer_are_left_out_without_a_word(self, bert, tmp_path, monkeypatch):
+        """Models of the hub have such a layer; transformers would print a table of its weights."""
+        model = transformers.BertForMaskedLM.from_pretrained(bert)
+        shutil.copytree(bert, tmp_path / "hub")
+        model.save_pretrained(tmp_path / "hub")
+        printed = []
+        logger = transformers.utils.logging.get_logger("transformers")
+        monkeypatch.setattr(logger, "handlers", [ListHandler(printed)])
+        assert len(Transformer(str(tmp_path / "hub")).model.state_dict()) < len(model.state_dict())
+        assert printed == []
+        transformers.AutoModel.from_pretrained(tmp_path / "hub")
+        assert "cls.predictions.bias" in printed[0], "as before, where others load a model"
+
+
+class ListHandler(logging.Handler):
+    """Keeps messages in a list."""
+
+    def __init__(self, kept):
+        super().__init__()
+        self.kept = kept
+
+    def emit(self, record):
+        self.kept.append(record.getMessage())
 
 
 class TestErrors:
