@@ -9,7 +9,7 @@ from results.analysis.aggregate import summarise
 from results.records.collect import Finding, collect
 from results.records.experiment_file import load_experiment, values_of
 from results.records.printing import write
-from results.tables.cells import sections, sheets
+from results.tables.cells import findings_for_people, sections, sheets
 from results.tables.core_table import core_page
 from results.tables.experiment_rows import fill
 from results.tables.experiment_table import experiment_page, experiment_text
@@ -80,7 +80,7 @@ def _show(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     if not summary.rows:
         write(chosen.nothing, notes)
     if not summary.rows or not for_people:
-        for finding in summary.findings:
+        for finding in findings_for_people(summary):
             write(f"{finding.kind}: {finding.text}\n", notes)
     no_rows = [] if summary.rows else ["no rows"]
     return _check(summary.findings, no_rows) if options.check else 0

@@ -178,7 +178,15 @@ def shown_score(group: Group | None, *, with_std: bool = True) -> str:
 
 def sections(summary: Summary) -> list[tuple[str, list[str]]]:
     """The text below the table: (title, lines)."""
-    return findings_sections(summary.findings, legend(summary))
+    findings = findings_for_people(summary)
+    left_out = len(summary.findings) - len(findings)
+    note = f"empty cells of arms that are not compared: {left_out}; --format json has their commands"
+    return findings_sections(findings, [*legend(summary), *[note] * bool(left_out)])
+
+
+def findings_for_people(summary: Summary) -> list[Finding]:
+    """Findings without the commands of arms that are not compared: most of these were never meant for all data."""
+    return [finding for finding in summary.findings if finding.kind != "empty" or finding.wrong]
 
 
 def findings_sections(findings: Sequence[Finding], notes: Sequence[str]) -> list[tuple[str, list[str]]]:

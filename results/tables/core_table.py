@@ -15,6 +15,7 @@ from results.tables.cells import (
     best_legend,
     best_sheets,
     compared_groups,
+    findings_for_people,
     findings_sections,
     gain_cells,
     panels_legend,
@@ -65,8 +66,7 @@ def core_page(summary: Summary) -> tuple[list[Sheet], list[tuple[str, list[str]]
     notes += [*controls_legend(arm for arm in summary.features if arm not in hidden), *best_legend(summary)]
     more = [summary.titles[arm] for arm in hidden] + [f"{len(others)} rows of other settings"] * bool(others)
     notes.append("; ".join(["--wide shows deviations, p and the paper's numbers", *more]))
-    findings = [finding for finding in summary.findings if finding.kind != "empty" or finding.wrong]
-    return [_sheet(columns, panels), *best_sheets(summary)], findings_sections(findings, notes)
+    return [_sheet(columns, panels), *best_sheets(summary)], findings_sections(findings_for_people(summary), notes)
 
 
 def _sheet(columns: Sequence[Column], panels: Sequence[Panel]) -> Sheet:

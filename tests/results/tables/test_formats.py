@@ -115,6 +115,18 @@ def test_text_shows_numbers_failures_and_commands(capsys, runs):
     assert any("note=a|b_ & 50%, {x}" in line and "91.40 (1)" in line for line in lines)
 
 
+def test_commands_of_arms_that_are_not_compared_are_for_programs(capsys, runs):
+    """Of the three rows two lack the control; a table with many rows and arms would end with pages of such commands."""
+    control = "features=elmo_random"
+    wide = run_table(capsys, "--runs", runs, "--wide")[1]
+    assert control not in wide
+    assert "\n  empty cells of arms that are not compared: 2; --format json has their commands\n" in wide
+    _, out, err = run_table(capsys, "--runs", runs, "--format", "json")
+    assert sum(control in command for row in json.loads(out) for command in row["empty"]) == 2
+    assert "empty: python -m tasks.run task=squad features=elmo data=paper" in err
+    assert control not in err
+
+
 def unescaped(separator, line):
     return [cell.strip() for cell in re.split(rf"(?<!\\){re.escape(separator)}", line)]
 
