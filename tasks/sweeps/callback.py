@@ -32,10 +32,11 @@ from results.records.record import RecordConflict, RecordUnreadable, decide, rea
 from results.records.run_lock import LOCK_NAME
 from results.records.sweep_manifest import Manifest, write_manifest
 from tasks.running.config import RunConfig, run_config
+from tasks.running.config_errors import explain
 from tasks.running.experiment import Ended
 from tasks.running.loggers import advice_after_sweep
 from tasks.running.plan import RunPlan, identity_of
-from tasks.sweeps.experiment_sweeper import SWEEPER, experiment_runs
+from tasks.sweeps.experiment_sweeper import SWEEPER, ExperimentSweeper, experiment_runs
 
 ENDS = {
     "finished": "runs finished",
@@ -97,6 +98,7 @@ class Sweep(Callback):
             name, total = config.hydra.runtime.choices["hydra/launcher"], len(runs) or ""
             Reporter("sweep").warn(f"{total} runs are handed to {name}. {where_to_look(config)}".lstrip())
         configs = configs_of(config, runs)
+        ExperimentSweeper.composed = configs.keys()
         if not configs:
             return
         try:
@@ -224,11 +226,14 @@ def configs_of(config: DictConfig, runs: list[list[str]]) -> dict[str, RunConfig
                 tree = GlobalHydra.instance().config_loader().load_sweep_config(config, list(overrides))
                 with open_dict(tree):
                     del tree["hydra"]
+            except (HydraException, OmegaConfBaseException, AssertionError):  # the last for a key below a null
+                return {}
+            try:
                 known[others] = run_config(tree)
             except InputError as error:
                 known[others] = str(error)
-            except (HydraException, OmegaConfBaseException, AssertionError):  # the last for a key below a null
-                return {}
+            except OmegaConfBaseException as error:  # of an interpolation, such as a variable that is not set
+                known[others] = explain(error)
         found = known[others]
         seeds = [int(override.partition("=")[2]) for override in overrides if override.startswith("seed=")]
         if isinstance(found, RunConfig) and seeds:

@@ -1,6 +1,7 @@
 """Experiments as sweeps: the runs of those that ship, choosing among them, launchers, and a user's own."""
 
 from itertools import pairwise, product
+from types import SimpleNamespace
 
 import pytest
 from hydra import initialize_config_module
@@ -218,6 +219,47 @@ class TestChoosing:
         config, runs = composed(*typed, f"hydra/launcher={launcher}")
         assert runs == runs_of(*typed)
         assert config.hydra.sweeper._target_ == experiment_sweeper.SWEEPER
+
+
+class TestComposing:
+    """What the sweep has composed before its first run, Hydra does not compose again."""
+
+    @pytest.fixture
+    def composed_by_hydra(self, monkeypatch):
+        """Starts the sweep of an experiment, up to its first run: how many runs it has, and how many Hydra composes."""
+        monkeypatch.setattr(experiment_sweeper.ExperimentSweeper, "composed", ())
+        monkeypatch.setattr(callback.Sweep, "latest", None)
+
+        def start(*typed):
+            config, _ = composed(*typed)
+            found = []
+            loader = SimpleNamespace(
+                load_sweep_config=lambda master_config, sweep_overrides: found.append(sweep_overrides)
+            )
+            with initialize_config_module("conf", version_base="1.3"):
+                callback.Sweep().on_multirun_start(config)
+                runs = callback.runs_in(config)
+            sweeper = experiment_sweeper.ExperimentSweeper(config.hydra.sweeper.experiment)
+            sweeper.config, sweeper.hydra_context = config, SimpleNamespace(config_loader=loader)
+            sweeper.validate_batch_is_legal(runs)
+            return len(runs), len(found)
+
+        return start
+
+    def test_no_run_twice(self, own, composed_by_hydra, tmp_path):
+        assert composed_by_hydra(f"experiment={own}", f"runs_dir={tmp_path}") == (8, 0)
+
+    def test_a_mistake_is_for_hydra_to_find(self, own, composed_by_hydra, tmp_path):
+        own.write_text(own.read_text().replace("places=[input]", "place=[input]"))
+        assert composed_by_hydra(f"experiment={own}", f"runs_dir={tmp_path}") == (8, 8)
+
+    def test_a_variable_that_is_not_set_refuses_its_run_alone(self, own, composed_by_hydra, tmp_path, monkeypatch):
+        monkeypatch.delenv("ELMO_NOWHERE", raising=False)
+        own.write_text(own.read_text().replace("places=[input]", "weights=${oc.env:ELMO_NOWHERE}"))
+        assert composed_by_hydra(f"experiment={own}", f"runs_dir={tmp_path}", "seed=1") == (4, 0)
+        (manifest,), _ = read_manifests(tmp_path)
+        assert [run.features for run in manifest.runs] == ["glove", "glove"]
+        assert ["ELMO_NOWHERE, found none" in reason for reason in manifest.refused] == [True, True]
 
 
 class TestOwn:
