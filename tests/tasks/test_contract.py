@@ -229,17 +229,6 @@ class TestContract:
                 metric = setup.task.metrics.get(name, mean_of(name))
                 assert metric.of_examples(scores.examples) == pytest.approx(value, rel=1e-12), name
 
-    @pytest.mark.integration
-    def test_saved_and_loaded_it_predicts_the_same(self, setup, fitted, tmp_path):
-        model, _ = fitted
-        torch.save(model.trained(), tmp_path / "trained.pt")
-        fresh = setup.model(seed=5)
-        trainer, examples = setup.trainer(epochs=1), [*setup.train, *setup.splits["dev"][:20]]
-        expected = trainer.predict(model, examples)
-        assert trainer.predict(fresh, examples) != expected
-        fresh.restore(torch.load(tmp_path / "trained.pt", weights_only=True))
-        assert trainer.predict(fresh, examples) == expected
-
 
 @pytest.mark.parametrize("task", sorted(DATASETS.keys() - set(TASKS)))
 def test_a_task_without_mini_data_says_which_it_has(task):

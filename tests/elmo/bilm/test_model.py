@@ -151,22 +151,6 @@ def test_invariance_on_tiny_models(made):
     assert_invariant(made[0], SENTENCES, 5e-6)
 
 
-def test_invariance_at_small_size(small):
-    draw = random.Random(3)
-    sentences = [[draw.choice("abcdefgh") * draw.randint(1, 14) for _ in range(n)] for n in (1, 2, 5, 5, 9, 14)]
-    assert_invariant(small, [*sentences, []], 5e-5)
-
-
-@pytest.fixture(scope="module")
-def small():
-    bilm = random_bilm("small", seed=1)
-    with torch.no_grad():  # an untrained biLM's layers are small; this brings them to the scale of a trained one
-        for name, parameter in bilm.named_parameters():
-            if name.startswith("directions"):
-                parameter *= 2.0
-    return bilm
-
-
 def test_padded_layers_equal_the_tokens(made):
     bilm, _, _ = made
     padded = bilm.layers(SENTENCES)

@@ -261,7 +261,7 @@ class TestControls:
     )
     def test_bad_settings(self, settings, message):
         with pytest.raises(InputError, match=message):
-            run_of("features=elmo", *(f"features.elmo.{key}={value}" for key, value in settings.items()))
+            ElmoConfig(**settings).check("features.elmo")
 
     def test_all_are_as_wide_as_elmo(self, weights):
         arms = ("elmo", "elmo_random", "elmo_layer0", "elmo_shuffled", "elmo_centred")

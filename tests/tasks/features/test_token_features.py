@@ -216,13 +216,6 @@ def test_a_batch_of_one_equals_a_batch_of_eight(places, vectors):
         assert torch.allclose(together.output[row, :length], alone.output[0], atol=1e-5)
 
 
-def test_dropout_drops_while_training_only():
-    features = TokenFeatures(features_config(None, dropout=0.5), TRAIN, 1)
-    assert not torch.equal(features(TRAIN).input, features(TRAIN).input)
-    features.eval()
-    assert torch.equal(features(TRAIN).input, features(TRAIN).input)
-
-
 class TestFingerprint:
     def test_vectors_and_weights(self, vectors):
         first = features_fingerprint(features_config(vectors=vectors))

@@ -11,6 +11,7 @@ from elmo import InputError
 from results.records.identity import Identity, record_path
 from results.records.record import read_record
 from tasks.features.token_features import TokenFeatures
+from tasks.features.transformer import TransformerConfig
 from tasks.running.experiment import WEIGHTS_NAME
 from tasks.running.saved_model import load_weights
 from tests.elmo.sources import tiny_transformers
@@ -36,16 +37,16 @@ class TestSettings:
         assert (arm.words, arm.characters, arm.dropout) == (elmo.words, elmo.characters, elmo.dropout)
 
     @pytest.mark.parametrize(
-        ("override", "said"),
+        ("settings", "said"),
         [
-            ("pooling=last", "transformer.pooling: expected first or mean, found 'last'"),
-            ("window=128", "transformer.window: expected more than the overlap, 128, found 128"),
-            ("overlap=-1", "transformer.overlap: expected at least 0, found -1"),
+            ({"pooling": "last"}, "transformer.pooling: expected first or mean, found 'last'"),
+            ({"window": 128}, "transformer.window: expected more than the overlap, 128, found 128"),
+            ({"overlap": -1}, "transformer.overlap: expected at least 0, found -1"),
         ],
     )
-    def test_a_value_out_of_range(self, override, said):
+    def test_a_value_out_of_range(self, settings, said):
         with pytest.raises(InputError, match=re.escape(said)):
-            run_of("features=transformer", f"features.transformer.{override}")
+            TransformerConfig(**settings).check("transformer")
 
     def test_a_name_is_recorded_as_it_is_and_a_path_by_its_last_part(self, tmp_path, monkeypatch):
         def name(given):

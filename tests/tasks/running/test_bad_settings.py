@@ -14,12 +14,9 @@ pytestmark = pytest.mark.integration
     ("setting", "message"),
     [
         ("trainer.lr=inf", "trainer.lr: expected a finite number, found inf"),
-        ("trainer.lr=1e400", "trainer.lr: expected a finite number, found inf"),
-        ("trainer.grad_norm=inf", "trainer.grad_norm: expected a finite number, found inf"),
         ("trainer.lr=nan", "trainer.lr: expected"),
         ("store.limit_gb=inf", "store.limit_gb: expected a finite number, found inf"),
         ("store.memory_gb=-1", "store.memory_gb: expected at least 0, found -1.0"),
-        ("threads=99999", "threads: expected at most 1,024, found 99999"),
         ("threads=99999999999999999999999", "threads: expected at most 1,024, found 99999999999999999999999"),
         ("task.hidden=1000000000", "task.hidden: expected at most 65,536, found 1000000000"),
         ("task.layers=100000", "task.layers: expected at most 100, found 100000"),

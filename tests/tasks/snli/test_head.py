@@ -1,7 +1,6 @@
 """ESIM, part by part and as a whole, against loops over each pair alone."""
 
 import random
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -54,11 +53,6 @@ class TestAlign:
             np.testing.assert_allclose(for_a[i, :m].numpy(), found(own, other), atol=1e-5)
             np.testing.assert_allclose(for_b[i, :n].numpy(), found(other, own), atol=1e-5)
 
-    def test_all_attention_goes_to_a_single_word(self):
-        a, b = torch.randn(1, 4, 3), torch.randn(1, 1, 3)
-        for_a, _ = align(a, b, torch.ones(1, 4, dtype=torch.bool), torch.ones(1, 1, dtype=torch.bool))
-        torch.testing.assert_close(for_a, b.expand(1, 4, 3))
-
     def test_enhance_by_hand(self):
         enhanced = enhance(torch.tensor([[[2.0, 3.0]]]), torch.tensor([[[5.0, -1.0]]]))
         assert enhanced.tolist() == [[[2, 3, 5, -1, -3, 4, 10, -3]]]
@@ -95,17 +89,6 @@ def test_scores_are_those_of_each_pair_alone(output_dim):
         pair = [(t.input[i, : t.lengths[i]].numpy(), t.output[i, : t.lengths[i]].numpy()) for t in features]
         np.testing.assert_allclose(scores[i].numpy(), one_pair(head, *pair), atol=1e-5)
     assert head.decode(features, None) == [LABELS[i] for i in scores.argmax(dim=1)]
-
-
-@torch.no_grad()
-def test_output_features_take_part_in_the_alignment():
-    """With all words' own states equal, only the output vectors tell them apart."""
-    head = head_of(output_dim=2)
-    premise, hypothesis = text([3], 2, 1), text([3], 2, 2)
-    swapped = replace(hypothesis, output=-hypothesis.output)
-    assert not torch.allclose(head.logits([premise, hypothesis]), head.logits([premise, swapped]))
-    assert head.projection[0].in_features == 4 * (2 * HIDDEN + 2)
-    assert head_of(0).projection[0].in_features == 4 * 2 * HIDDEN
 
 
 def test_loss_is_the_mean_cross_entropy():

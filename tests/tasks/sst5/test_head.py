@@ -5,14 +5,10 @@ import pytest
 import torch
 from torch import nn
 
-from tasks.data.datasets import SHIPPED
 from tasks.interface import Batch, FeatureBatch
 from tasks.modules.biattentive import BcnSettings, Maxout, attend_to_self
 from tasks.modules.seeding import initialise
-from tasks.sst5.data import TreeReader
 from tasks.sst5.head import Sentiment, SentimentClassifier
-from tasks.sst5.task import Sst5
-from tests.tasks.making import arm_of, model_of, run_of
 
 LENGTHS = [4, 1, 6]
 SETTINGS = BcnSettings(dim=7, hidden=5, maxout=[8, 6], pool=3)
@@ -156,25 +152,3 @@ def test_decoding_label_and_side():
 def test_predictions_are_equal_by_label():
     assert Sentiment(2, True) == Sentiment(2, False)
     assert Sentiment(3, True) != Sentiment(4, True)
-
-
-@pytest.mark.parametrize(("places", "layers"), [("[input]", "last"), ("[output]", "1"), ("[input,output]", "mix")])
-def test_elmo_at_every_place(places, layers):
-    config = run_of(
-        "task=sst5",
-        *arm_of("sst5", "elmo"),
-        f"features.elmo.places={places}",
-        f"features.elmo.layers={layers}",
-        "task.dim=7",
-        "task.hidden=5",
-        "task.maxout=[8,6]",
-    )
-    task = Sst5(config.task.settings, TreeReader())
-    train = task.read(SHIPPED / config.data.splits["dev"][0], "dev")[:4]
-    model = model_of(config, train).train()
-    model.loss(task.collate(train)).backward()
-    for name, parameter in model.trained().items():
-        assert parameter.grad is not None, name
-        assert parameter.grad.abs().sum() > 0, name
-    assert list(model.features.elmo.weights()) == places.strip("[]").split(",")
-    assert len(model.decode(task.collate(train))) == 4

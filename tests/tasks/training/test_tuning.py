@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from elmo import InputError
+from tasks.features.frozen_layers import ElmoConfig
 from tasks.features.token_features import TokenFeatures
 from tasks.features.tuning import TunedGroup, TuningConfig
 from tasks.running.saved_model import load_weights, save_weights
@@ -43,16 +44,16 @@ def test_layers_start_one_after_the_other():
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        (["tune=true", "tuning.lr=0"], "tuning.lr: expected a positive number, found 0"),
-        (["tune=true", "tuning.decay=1.5"], "tuning.decay: expected more than 0 and at most 1, found 1.5"),
-        (["tune=true", "tuning.warmup=1"], "tuning.warmup: expected at least 0 and below 1, found 1"),
-        (["tune=true", "tuning.unfreeze=-1"], "tuning.unfreeze: expected at least 0, found -1"),
-        (["tuning.lr=0.1"], "expected features.elmo.tune=true with these settings, found tune=false"),
+        (TuningConfig(lr=0), "elmo.tuning.lr: expected a positive number, found 0"),
+        (TuningConfig(decay=1.5), "elmo.tuning.decay: expected more than 0 and at most 1, found 1.5"),
+        (TuningConfig(warmup=1), "elmo.tuning.warmup: expected at least 0 and below 1, found 1"),
+        (TuningConfig(unfreeze=-1), "elmo.tuning.unfreeze: expected at least 0, found -1"),
+        (TuningConfig(lr=0.1), "expected elmo.tune=true with these settings, found tune=false"),
     ],
 )
 def test_settings_out_of_range(settings, said):
     with pytest.raises(InputError, match=re.escape(said)):
-        run_of("features=elmo", *(f"features.elmo.{key}" for key in settings))
+        ElmoConfig(tuning=settings).check("elmo")
 
 
 def test_a_source_without_gradients():
