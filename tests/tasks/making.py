@@ -1,5 +1,7 @@
 """Small sentences, features and models for tests."""
 
+from functools import cache
+
 from tasks.features.characters import CharactersConfig
 from tasks.features.frozen_layers import ElmoConfig
 from tasks.features.token_features import FeaturesConfig, TokenFeatures
@@ -20,6 +22,7 @@ ELMO = ["features=elmo", *SMALL, "features.elmo.untrained=true", "features.elmo.
 ARMS = {"words": WORDS, "elmo": ELMO}
 
 
+@cache
 def arm_of(task, arm):
     """The overrides of an arm for a task, which may do without characters."""
     has_characters = compose_config([f"task={task}"]).features.characters is not None

@@ -239,11 +239,12 @@ class TestControls:
 
     def test_each_is_a_source_of_its_own_and_a_draw_is_another(self, weights):
         arms = ("elmo", "elmo_random", "elmo_shuffled", "elmo_centred")
-        found = {arm: self.elmo_of(f"features={arm}", weights).fingerprint() for arm in arms}
+        configs = {arm: self.elmo_of(f"features={arm}", weights) for arm in arms}
+        found = {arm: config.fingerprint() for arm, config in configs.items()}
         assert len(set(found.values())) == 4
         assert self.elmo_of("features=elmo_layer0", weights).fingerprint() == found["elmo"], "the same stored layers"
         for arm in ("elmo_shuffled", "elmo_centred"):
-            drawn = [self.elmo_of(f"features={arm}", weights, f"features.elmo.draw={n}").fingerprint() for n in (1, 2)]
+            drawn = [replace(configs[arm], draw=n).fingerprint() for n in (1, 2)]
             assert len({found[arm], *drawn}) == 3
 
     def test_a_draw_is_part_of_the_run_s_name(self):

@@ -2,6 +2,7 @@
 
 import shutil
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -21,14 +22,20 @@ from tests.tasks.user import arguments, path_of
 KEPT = ["task=ner", "data=mini", *WORDS, "task.hidden=3"]
 
 
-@pytest.fixture
-def kept(tmp_path):
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
     """The weights of an untrained NER model."""
     config = run_of(*KEPT)
     train = DataSource(config.data, config.data_dir, 12).load(config.task, "train").examples
-    path = tmp_path / "weights.pt"
+    path = tmp_path_factory.mktemp("saved") / "weights.pt"
     save_weights(path, model_of(config, train), config)
     return path
+
+
+@pytest.fixture
+def kept(saved, tmp_path):
+    """A copy of them, which a test may change."""
+    return Path(shutil.copy(saved, tmp_path))
 
 
 @pytest.fixture

@@ -10,6 +10,8 @@ from results.analysis.paper_scores import load_paper
 from tasks.data.datasets import DataSource, HubConfig
 from tasks.running.config import typed_config
 from tasks.snli.data import LABELS, PairReader, read_pairs, read_rows
+from tasks.snli.head import EsimSettings
+from tasks.snli.task import Snli
 from tests.tasks.making import run_of
 
 PAIR = {
@@ -43,7 +45,7 @@ def read(tmp_path):
 
 @pytest.fixture
 def task():
-    return run_of("task=snli").task
+    return Snli(EsimSettings(), PairReader())
 
 
 class TestWords:

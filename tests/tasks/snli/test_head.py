@@ -9,8 +9,9 @@ from torch import nn
 
 from tasks.interface import Batch, FeatureBatch
 from tasks.modules.seeding import initialise
-from tasks.snli.data import LABELS
+from tasks.snli.data import LABELS, PairReader
 from tasks.snli.head import Esim, EsimSettings, align, enhance
+from tasks.snli.task import Snli
 from tests.tasks.making import run_of
 
 PREMISES, HYPOTHESES = [3, 5, 1, 4], [2, 1, 6, 4]
@@ -122,7 +123,7 @@ def test_dropout_is_variational_on_the_inputs_of_both_lstms():
 class TestTask:
     @pytest.fixture
     def task(self):
-        return run_of("task=snli").task
+        return Snli(EsimSettings(), PairReader())
 
     def test_accuracy_and_scores_by_label(self, task):
         draw = random.Random(0)

@@ -74,17 +74,11 @@ class TestKeptWeights:
         with pytest.raises(InputError, match=rf"trained with {kept.mine / 'vectors.txt'}, which no longer exists"):
             load_weights(kept.path, "squad")
 
-    @pytest.mark.parametrize("damage", ["empty", "cut", "bit", "part", "parameter", "shape"])
+    @pytest.mark.parametrize("damage", ["cut", "part", "parameter", "shape"])
     def test_a_damaged_file_is_reported_with_a_remedy(self, kept, damage):
         saved = torch.load(kept.path, weights_only=True)
-        if damage == "empty":
-            kept.path.write_bytes(b"")
-        elif damage == "cut":
+        if damage == "cut":
             kept.path.write_bytes(kept.path.read_bytes()[:-500])
-        elif damage == "bit":
-            whole = kept.path.read_bytes()
-            at = whole.index(saved["trained"]["head.start.weight"].numpy().tobytes())
-            kept.path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
         elif damage == "shape":
             saved["trained"]["head.start.weight"] = saved["trained"]["head.start.weight"][:, :1]
             torch.save(saved, kept.path)
