@@ -38,8 +38,12 @@ def row_warnings(row: TableRow, wanted: Collection[str] = ()) -> list[tuple[str,
     for label in ["", *row.labels]:
         first, second = (row.group(features, label) for features in row.compared)
         if first and second:
-            keys, wrong = _arm_differences(first.records[0], second.records[0], wanted)
             where, names = Panel(row, label).title, " and ".join(map(arm_title, row.compared))
+            if first.recipe != second.recipe:
+                text = f"{where}: {names}: no gain, because their recipes differ: {first.recipe} and {second.recipe}"
+                warnings.append((text, True))
+                continue
+            keys, wrong = _arm_differences(first.records[0], second.records[0], wanted)
             warnings += [(f"{where}: {names}: arms differ in {', '.join(keys)}", wrong)] * bool(keys)
     return warnings
 
@@ -66,7 +70,7 @@ def _arm_differences(first: RunRecord, second: RunRecord, wanted: Collection[str
     keys = [
         key for key, values in found.items() if "absent" not in values or (other_file and key.startswith("features."))
     ]
-    keys = [key for key in keys if not key.startswith("recipes.") or key == "recipes.task"]
+    keys = [key for key in keys if not key.startswith("recipes.")]
     keys = [key for key in keys if key not in (*NAMES, *wanted) and not key.endswith(".warning")]
     other = [key for key in keys if key.split(".")[0] not in ("features", "vectors", "weights", "transformer")]
     if _feature_parts(sides[0]) != _feature_parts(sides[1]):

@@ -8,7 +8,7 @@ from operator import itemgetter
 
 from results.analysis.expected_best import expected_best
 from results.analysis.interval import Interval, Intervals, has_numpy, paired_intervals, seed_intervals
-from results.analysis.names import MetricName, common_title, default_pair, load_names, metric_of, place
+from results.analysis.names import MetricName, common_title, default_pair, load_names, metric_of, old_recipe, place
 from results.analysis.paper_scores import PaperScore, relative_error_cut
 from results.analysis.units import unit_numbers
 from results.records.collect import Finding, FoundRecord
@@ -77,6 +77,16 @@ class Group:
     def std(self) -> float | None:
         """The sample standard deviation (n - 1), or None for a single run."""
         return statistics.stdev(self.scores) if len(self.scores) > 1 else None
+
+    @property
+    def recipe(self) -> int:
+        """The version of the task's recipe, the same in all records."""
+        return self.records[0].recipe
+
+    @property
+    def old_recipe(self) -> str:
+        """The recipe, such as "recipe 1", if its task has a newer one; else empty."""
+        return old_recipe(self.records[0])
 
     @property
     def cut(self) -> bool:
@@ -180,7 +190,7 @@ class TableRow:
         return list(dict.fromkeys(group.label for group in self.groups if group.label))
 
     def pair(self, label: str = "") -> tuple[Group, Group] | None:
-        """The two groups to compare under these settings; None if one is missing.
+        """The two groups to compare under these settings; None if one is missing, or if their recipes differ.
 
         If the first has no runs under them, it is the one with equal settings apart from parts that it lacks: settings
         of a biLM mean nothing to a baseline without one.
@@ -190,7 +200,9 @@ class TableRow:
             like_it = [group for group in self.groups if group.features == self.compared[0]]
             like_it = [group for group in like_it if _equal_settings(group, second)]
             first = like_it[0] if len(like_it) == 1 else None
-        return (first, second) if first and second and first.metric == second.metric else None
+        if first is None or second is None:
+            return None
+        return (first, second) if (first.metric, first.recipe) == (second.metric, second.recipe) else None
 
 
 @dataclass(frozen=True)

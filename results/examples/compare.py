@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 
 from elmo.common.errors import InputError
-from results.analysis.names import arm_title, metric_of, metric_title, task_title
+from results.analysis.names import arm_title, metric_of, metric_title, old_recipe, task_title
 from results.analysis.rows import Group
 from results.records.collect import FoundRecord
 from results.records.example_scores import Example, ExamplesUnreadable, Prediction, read_examples, read_predictions
@@ -190,4 +190,4 @@ def _names(first: RunRecord, second: RunRecord) -> tuple[str, str]:
 
 def _name(record: RunRecord) -> str:
     settings = [f"{key}={shown(value)}" for key, value in sorted(record.identity.variant.items())]
-    return " ".join([arm_title(record.identity.features, record), *settings])
+    return " ".join(filter(None, [arm_title(record.identity.features, record), *settings, old_recipe(record)]))

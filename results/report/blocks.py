@@ -18,7 +18,7 @@ from results.report.charts.classes import (
 from results.report.charts.layers import layer_map, layer_weights
 from results.report.charts.runs import learning_curves, sample_efficiency, seed_scatter
 from results.report.errors_removed import errors_removed
-from results.report.figures import Figure, arms_of
+from results.report.figures import Figure, arms_of, with_recipes
 
 
 @dataclass(frozen=True)
@@ -107,12 +107,15 @@ def blocks_of(
         sizes = [own for own in known_sizes if (own.row.data, own.row.task) == key]
         sizes += [] if key in covered else efficiencies(row)
         of_row = [Chart("efficiency", sample_efficiency(own, arms)) for own in sizes]
-        more = [chart for panel in others for chart in _charts(panel, arms)]
+        more = [chart for panel in others for chart in _charts(panel, with_recipes(arms, panel.groups))]
         for panel in first:
+            own_arms = with_recipes(arms, panel.groups)
             breakdown = break_down([panel], found) if found else Breakdown([], [])
-            kinds = [Chart("kinds", kind_gains(own, kinds, arms)) for own, kinds in breakdown.panels]
-            charts = [*_charts(panel, arms), *of_row, *kinds]
-            blocks.append(TaskBlock(panel, charts, more, breakdown.notes))
+            kinds = [Chart("kinds", kind_gains(own, kinds, own_arms)) for own, kinds in breakdown.panels]
+            charts = [*_charts(panel, own_arms), *of_row, *kinds]
+            old = "; ".join(own_arms[group.features].title for group in panel.groups if group.old_recipe)
+            notes = [*breakdown.notes, *([f"Of an older recipe of the task: {old}."] if old else [])]
+            blocks.append(TaskBlock(panel, charts, more, notes))
             of_row, more = [], []  # those of the row are in its first block
     return _with_unique_names(blocks)
 

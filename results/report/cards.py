@@ -5,7 +5,7 @@ from html import escape
 
 from elmo.common.durations import duration
 from results.analysis.aggregate import settings_of
-from results.analysis.names import arm_title, metric_title, settings_title, task_title
+from results.analysis.names import arm_title, metric_title, old_recipe, settings_title, task_title
 from results.records.collect import FoundRecord
 from results.records.identity import flattened, shown
 from results.records.record import RunRecord
@@ -70,7 +70,7 @@ def _task(record: RunRecord) -> str:
 def _run_title(record: RunRecord) -> str:
     settings = settings_title(settings_of(record))
     arm = f"{arm_title(record.identity.features, record)}{record.identity.in_fold}"
-    name = ", ".join(filter(None, [arm, settings, f"seed {record.identity.seed}"]))
+    name = ", ".join(filter(None, [arm, settings, old_recipe(record), f"seed {record.identity.seed}"]))
     scored = f"{record.score:.2f} {metric_title(record.metric, record)}" if record.status == "finished" else ""
     return f"{escape(name)} <small>{escape(scored or record.status)}</small>"
 

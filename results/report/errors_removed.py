@@ -129,7 +129,9 @@ def _comparison(panel: Panel, arms: Mapping[str, Arm], compared: tuple[str, str]
     others = [
         _Value(arms[group.features], cut)
         for group in panel.groups
-        if group.features in arms and group not in pair and group.metric == baseline.metric
+        if group.features in arms
+        and group not in pair
+        and (group.metric, group.recipe) == (baseline.metric, baseline.recipe)
         if (cut := relative_error_cut(baseline.mean, group.mean)) is not None
     ]
     if row.paper and compared == default_pair() and row.paper.metric == baseline.metric and not baseline.cut:
@@ -137,7 +139,7 @@ def _comparison(panel: Panel, arms: Mapping[str, Arm], compared: tuple[str, str]
         others = [_Value(PAPER, cut, hollow=True), *others] if cut is not None else others
     return _Comparison(
         panel.task,
-        ", ".join(filter(None, [panel.metric_title(), panel.settings])),
+        ", ".join(filter(None, [panel.metric_title(), panel.settings, baseline.old_recipe])),
         f"{baseline.mean:.1f} → {second.mean:.1f}",
         _Value(arms[second.features], share),
         row.cut_interval(label),

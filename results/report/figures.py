@@ -7,12 +7,13 @@ value, a file the light one unless it is for dark pages.
 
 import math
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from string import ascii_lowercase
 from typing import Literal
 
 from results.analysis.names import Shape, load_names
+from results.analysis.rows import Group
 
 WIDTH = 360.0
 TITLE_SIZE, TITLE_LINE = 14.0, 20.0
@@ -171,6 +172,12 @@ def arms_of(features: Mapping[str, str]) -> dict[str, Arm]:
     left = [look for look in SPARE_LOOKS if look[0] not in taken] or SPARE_LOOKS
     others = [name for name in features if name not in looks]
     return looks | {name: Arm(features[name], *left[i % len(left)], name) for i, name in enumerate(others)}
+
+
+def with_recipes(arms: Mapping[str, Arm], groups: Iterable[Group]) -> dict[str, Arm]:
+    """The arms, with the recipe in the titles of those whose groups have an older one."""
+    old = {group.features: group.old_recipe for group in groups if group.old_recipe}
+    return {name: replace(arm, title=f"{arm.title}, {old[name]}") if name in old else arm for name, arm in arms.items()}
 
 
 @dataclass(frozen=True)

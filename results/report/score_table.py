@@ -147,7 +147,8 @@ def _score(group: Group | None) -> str:
     deviation = "" if group.std is None else f" ± {group.std:.2f}"
     seeds = "1 seed" if len(group.records) == 1 else f"{len(group.records)} seeds"
     warned = WARNED * any(record.warnings for record in group.runs)
-    return f"{group.mean:.2f}{deviation}{warned}<small>{seeds}</small>"
+    below = ", ".join(filter(None, [seeds, group.old_recipe]))
+    return f"{group.mean:.2f}{deviation}{warned}<small>{below}</small>"
 
 
 def _paper(row: TableRow, label: str) -> tuple[str, float | None]:

@@ -14,6 +14,7 @@ from results.tables.cells import (
     findings_sections,
     folds_legend,
     interval_legend,
+    recipes_legend,
     shown_score,
 )
 from results.tables.experiment_rows import ExperimentLine, ExperimentTable, typed_sweep
@@ -66,6 +67,7 @@ def _notes(table: ExperimentTable, base: str, found: Sequence[tuple[str, Interva
         notes.append(f"{MARK}: fewer than {FEW_SEEDS} seeds")
     notes += interval_legend(found)
     notes += folds_legend((line.title, line.runs) for line in table.lines)
+    notes += recipes_legend(group for line in table.lines for group in line.runs.groups)
     notes += controls_legend(table.experiment.arms)
     return notes + [f"{line.title}: {line.spec.source}" for line in table.lines if line.spec.paper and line.spec.source]
 

@@ -167,13 +167,17 @@ def best_sheets(summary: Summary) -> list[Sheet]:
     return [_without_empty_columns(title, columns, lines)]
 
 
-def shown_score(group: Group | None, *, with_std: bool = True) -> str:
-    """Mean, standard deviation and number of seeds, with a mark if the source of the features has a warning."""
+def shown_score(group: Group | None, *, brief: bool = False) -> str:
+    """Mean, standard deviation, number of seeds and an older recipe; a mark if the source has a warning.
+
+    `brief`: without the deviation and the recipe.
+    """
     if group is None:
         return EMPTY
-    std = f"±{group.std:.2f}" if with_std and group.std is not None else ""
+    std = f"±{group.std:.2f}" if not brief and group.std is not None else ""
     warned = any(record.warnings for record in group.runs)
-    return f"{group.mean:.2f}{std} ({len(group.records)}){WARNED * warned}"
+    number = ", ".join(filter(None, [str(len(group.records)), group.old_recipe * (not brief)]))
+    return f"{group.mean:.2f}{std} ({number}){WARNED * warned}"
 
 
 def sections(summary: Summary) -> list[tuple[str, list[str]]]:
@@ -233,6 +237,12 @@ def folds_legend(rows: Iterable[tuple[str, TableRow]]) -> list[str]:
     ]
 
 
+def recipes_legend(groups: Iterable[Group]) -> list[str]:
+    """Explains the marks of runs with an older recipe, if there are any."""
+    found = sorted({group.old_recipe for group in groups} - {""})
+    return [f"{', '.join(found)}: an older recipe of the task; no mean or gain mixes two recipes"] * bool(found)
+
+
 def panels_legend(panels: Sequence[Panel]) -> list[str]:
     """Explains how gains and intervals were computed, with the names of panels if there are several ways."""
     found = [(panel.title, panel.row.interval(panel.label)) for panel in panels if panel.row.pair(panel.label)]
@@ -246,6 +256,7 @@ def panels_legend(panels: Sequence[Panel]) -> list[str]:
             "two in an arm"
         )
     rows = {panel.row.task + panel.row.data: (panel.task, panel.row) for panel in panels}
+    lines += recipes_legend(group for panel in panels for group in panel.groups)
     return [*lines, *folds_legend(rows.values()), *anchors_legend(panels)]
 
 

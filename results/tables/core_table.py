@@ -35,9 +35,10 @@ Column = tuple[str, str, Sequence[str]]  # header, alignment, cells
 def core_page(summary: Summary) -> tuple[list[Sheet], list[tuple[str, list[str]]]]:
     """The table to lay out, and the text below it; the paper's share of errors and other arms where there is room."""
     panels, others = shown_panels(summary)
-    settings = list(dict.fromkeys(panel.label for panel in panels if panel.label))
-    marks = [f" [{settings.index(panel.label) + 1}]" if panel.label else "" for panel in panels]
-    scores = [[shown_score(own, with_std=False) for own in compared_groups(panel, summary)] for panel in panels]
+    below = [_below(panel, summary) for panel in panels]
+    settings = list(dict.fromkeys(filter(None, below)))
+    marks = [f" [{settings.index(text) + 1}]" if text else "" for text in below]
+    scores = [[shown_score(own, brief=True) for own in compared_groups(panel, summary)] for panel in panels]
     gains = [dict(zip(GAIN_COLUMNS, gain_cells(panel.row, panel.label), strict=False)) for panel in panels]
 
     def of_arm(arm: str) -> Column:
@@ -67,6 +68,13 @@ def core_page(summary: Summary) -> tuple[list[Sheet], list[tuple[str, list[str]]
     more = [summary.titles[arm] for arm in hidden] + [f"{len(others)} rows of other settings"] * bool(others)
     notes.append("; ".join(["--wide shows deviations, p and the paper's numbers", *more]))
     return [_sheet(columns, panels), *best_sheets(summary)], findings_sections(findings_for_people(summary), notes)
+
+
+def _below(panel: Panel, summary: Summary) -> str:
+    """What a note says about a row: its settings, and the arms of an older recipe."""
+    groups = [group for group in compared_groups(panel, summary) if group]
+    old = [f"{summary.titles[group.features]}: {group.old_recipe}" for group in groups if group.old_recipe]
+    return ", ".join(filter(None, [panel.label, *old]))
 
 
 def _sheet(columns: Sequence[Column], panels: Sequence[Panel]) -> Sheet:

@@ -16,6 +16,7 @@ from results.tables.cells import (
     folds_legend,
     gain_cells,
     interval_legend,
+    recipes_legend,
     shown_score,
 )
 from results.tables.experiment_rows import ExperimentLine, ExperimentTable
@@ -67,6 +68,7 @@ def experiment_page(
     notes = [printable(experiment.note)] * bool(experiment.note)
     notes += interval_legend([(line.title, line.runs.interval()) for line in table.lines])
     notes += folds_legend((line.title, line.runs) for line in table.lines)
+    notes += recipes_legend(group for line in table.lines for group in line.runs.groups)
     notes += controls_legend(experiment.arms)
     notes += [f"vs paper: {verdict_legend()}"] if judged else []
     notes += [f"{line.title}: {line.spec.source}" for line in table.lines if line.spec.paper and line.spec.source]

@@ -10,7 +10,15 @@ from results.analysis.panels import Panel, split_panels
 from results.analysis.paper_scores import distance, load_paper
 from results.analysis.rows import MINI, Group, Summary, TableRow, column_order
 from results.analysis.verdict import verdict_legend, verdicts
-from results.tables.cells import ERRORS_REMOVED, MARK, anchors_legend, interval_legend, shown_interval, shown_p
+from results.tables.cells import (
+    ERRORS_REMOVED,
+    MARK,
+    anchors_legend,
+    interval_legend,
+    recipes_legend,
+    shown_interval,
+    shown_p,
+)
 from results.tables.rerun_commands import commands_of, commit_of
 
 GAIN_HEADERS = ("gain, 95 % interval", "errors removed, 95 % interval")
@@ -100,7 +108,7 @@ def other_metrics_table(panels: Sequence[Panel]) -> Grid:
         groups = [panel.row.group(features, panel.label) for features in arms]
         found = [record.scores.get("test", {}) for group in groups if group for record in group.records]
         for metric in sorted({metric for scores in found for metric in scores} - {panel.metric}):
-            cells = [_spread(group.scores_by("test", metric)) if group else "" for group in groups]
+            cells = [_score(group, group.scores_by("test", metric)) if group else "" for group in groups]
             lines.append([_name(panel, metric), *cells])
     return Grid(["task", *_titles(panels, arms)], lines)
 
@@ -146,15 +154,14 @@ def _name(panel: Panel, metric: str = "") -> str:
     return ", ".join(filter(None, [task, panel.metric_title(metric), settings_title(named), label]))
 
 
-def _score(group: Group | None) -> str:
-    return _spread(group.scores) if group else ""
-
-
-def _spread(scores: Sequence[float]) -> str:
-    if not scores:
+def _score(group: Group | None, scores: Sequence[float] | None = None) -> str:
+    """Mean, standard deviation and number of the group's scores, by default the main ones."""
+    scores = group.scores if group and scores is None else scores
+    if not group or not scores:
         return ""
     std = f" ± {statistics.stdev(scores):.2f}" if len(scores) > 1 else ""
-    return f"{statistics.fmean(scores):.2f}{std} ({len(scores)})"
+    number = ", ".join(filter(None, [str(len(scores)), group.old_recipe]))
+    return f"{statistics.fmean(scores):.2f}{std} ({number})"
 
 
 def _gain(panel: Panel) -> str:
@@ -201,6 +208,7 @@ def table_legend(panels: Sequence[Panel], band: str, arms: Sequence[str] = ()) -
     """Explains the columns that the tables of these panels have, with these texts on the band and on the arms."""
     lines = [*arms, *interval_legend([("", panel.row.interval(panel.label)) for panel in panels])]
     lines.append(ERRORS_REMOVED)
+    lines += recipes_legend(group for panel in panels for group in panel.groups)
     if any(panel.row.paper for panel in panels):
         lines += [f"to paper's: {verdict_legend()}", band]
     lines += ["no paper's numbers: other data than the paper's, so no verdict", *anchors_legend(panels)]

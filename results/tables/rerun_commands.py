@@ -30,11 +30,10 @@ def commands_of(groups: Sequence[Group]) -> list[str]:
 
 
 def commit_of(groups: Sequence[Group]) -> str:
-    """The commits of the runs, as text."""
-    records = [record for group in groups for record in group.runs]
-    commits = {record.commit for record in records}
-    known = sorted(commit[:10] for commit in commits if commit)
-    unknown = ["no commit recorded"] if None in commits else []
+    """The commits of the runs, as text; at that of an older recipe, the recipe."""
+    commits = {(record.commit, group.old_recipe) for group in groups for record in group.runs}
+    known = sorted(f"{commit[:10]}{f' ({recipe})' * bool(recipe)}" for commit, recipe in commits if commit)
+    unknown = ["no commit recorded"] if any(commit is None for commit, _ in commits) else []
     return ", ".join([f"at {' and '.join(known)}"] * bool(known) + unknown)
 
 

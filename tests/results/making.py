@@ -7,6 +7,7 @@ import pytest
 
 import results.report.__main__
 import results.table
+from results.analysis.names import load_names
 from results.records.environment import Environment
 from results.records.identity import EXAMPLES_NAME, Identity, Value, record_path
 from results.records.record import RunError, RunRecord, write_examples, write_record
@@ -33,14 +34,16 @@ def make_record(
     limit: int | None = None,
     metric: str = "f1",
     lr: float = 0.001,
-    recipe: int = 1,
+    recipe: int | None = None,
     environment: Environment | None = CLEAN,
     error: RunError | None = None,
     dev: float | None = None,
     fold: int | None = None,
     folds: int | None = None,
 ) -> RunRecord:
-    """A finished run with this test score, or with an error a failed one."""
+    """A finished run with this test score, or with an error a failed one; by default of the task's newest recipe."""
+    if recipe is None:
+        recipe = load_names().tasks[task].recipe if task in load_names().tasks else 1
     variant = {**(variant or {}), **({} if limit is None else {"limit": limit})}
     hashed = {"recipes": {"task": recipe}, "data": {"train": "ab" * 32}, "weights": None}
     scores = {} if error or score is None else {"test": {metric: score}}

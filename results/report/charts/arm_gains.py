@@ -47,14 +47,14 @@ class _Share:
         interval: Its 95 % interval.
         published: By numbers that others printed; None if there are none.
         marks: Signs for few seeds and for a warning.
-        expected: Whether the experiment has such runs.
+        missing: Why there is no share; empty if the experiment has no such runs.
     """
 
     ours: float | None
     interval: Interval | None
     published: float | None
     marks: str
-    expected: bool
+    missing: str
 
     @property
     def clear(self) -> bool:
@@ -146,18 +146,22 @@ def arm_gains(table: ExperimentTable) -> Figure | None:
 
 
 def _share(line: ExperimentLine, base: str, arm: str, runs: TableRow) -> _Share:
-    group = line.runs.group(arm)
+    first, group = line.runs.group(base), line.runs.group(arm)
     printed = arm in line.spec.same_baseline and arm != base
     published = relative_error_cut(line.paper[base], line.paper[arm]) if printed else None
-    few = any(own and len(own.seeds) < FEW_SEEDS for own in (line.runs.group(base), group))
+    few = any(own and len(own.seeds) < FEW_SEEDS for own in (first, group))
     marks = MARK * few + WARNED * any(record.warnings for record in (group.runs if group else ()))
-    return _Share(runs.error_cut(), runs.cut_interval(), published, marks, arm in (line.spec.arms or [arm]))
+    missing = "not run" if arm in (line.spec.arms or [arm]) else ""
+    if first and group and first.recipe != group.recipe:
+        missing = f"recipe {group.recipe}"
+    return _Share(runs.error_cut(), runs.cut_interval(), published, marks, missing)
 
 
 def _baseline(line: ExperimentLine, base: str) -> str:
     group = line.runs.group(base)
     assert group is not None
-    return f"{group.mean:.1f} {metric_title(group.metric, group.records[0])}"
+    score = f"{group.mean:.1f} {metric_title(group.metric, group.records[0])}"
+    return ", ".join(filter(None, [score, group.old_recipe]))
 
 
 def _footnotes(table: ExperimentTable, lines: Sequence[ExperimentLine], missing: Sequence[str]) -> list[str]:
@@ -169,6 +173,12 @@ def _footnotes(table: ExperimentTable, lines: Sequence[ExperimentLine], missing:
         for record in group.runs
         for text in record.warnings
     }
+    notes += [
+        f"{table.titles[group.features]}, {line.title}: {group.old_recipe}, an older one of the task."
+        for line in lines
+        for group in line.runs.groups
+        if group.old_recipe
+    ]
     return [*notes, *sorted(warned), *([f"Without runs: {', '.join(missing)}."] if missing else [])]
 
 
@@ -198,8 +208,7 @@ def _drawn(lanes: Sequence[_Lane], tasks: Sequence[str], below: Sequence[str]) -
         for number, scale in enumerate(scales[1:]):
             share = lane.shares[number]
             marks += [*_shares(lane, tasks[number], share, scale, y + 25), *_above(share, scale, y + 15)]
-            if lane.scores or (share.expected and not share.text):
-                text = lane.scores[number] if lane.scores else "not run"
+            if text := lane.scores[number] if lane.scores else share.missing * (not share.text):
                 marks.append(Label(scale.at(0) + 5, y + 22, text, "muted", 11))
     marks.append(Label((scales[1].start + WIDE) / 2, bottom + 34, AXIS, "ink", 12, "middle"))
     return _with_notes(marks, bottom + 54, below, WIDE)

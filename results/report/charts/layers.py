@@ -62,7 +62,7 @@ def layer_map(found: Sequence[tuple[str, Group]]) -> Figure | None:
     Args:
         found: Groups with their titles; those without mixes are left out.
     """
-    known = [(title, group, mixes(group)) for title, group in found]
+    known = [(", ".join(filter(None, [title, group.old_recipe])), group, mixes(group)) for title, group in found]
     known = [(title, group, own) for title, group, own in known if own]
     if not known:
         return None

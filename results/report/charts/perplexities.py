@@ -72,7 +72,7 @@ def _panel(table: ExperimentTable, line: ExperimentLine) -> Figure | None:
     points = [
         _Point(table.titles[arm], own, [score - base.mean for score in group.scores])
         for arm, own in experiment.perplexities.items()
-        if (group := line.runs.group(arm)) and is_measured(own, group)
+        if (group := line.runs.group(arm)) and is_measured(own, group) and group.recipe == base.recipe
     ]
     if len(points) < FEWEST:
         return None
@@ -82,7 +82,8 @@ def _panel(table: ExperimentTable, line: ExperimentLine) -> Figure | None:
     across = Scale(min(perplexities) / 1.02, max(perplexities) * 1.02, RIGHT - 28, AXES_LEFT + 20, log=True)
     up = spread([gain for point in points for gain in point.gains] + own_spread, AXES_BOTTOM, AXES_TOP, zero=True)
     metric = metric_title(base.metric, base.records[0])
-    title, base_title = line.title, table.titles[experiment.compare[0]]
+    title = ", ".join(filter(None, [line.title, base.old_recipe]))
+    base_title = table.titles[experiment.compare[0]]
     marks = horizontal_ticks(up, f"gain in {line.spec.split} {metric} over {base_title} (points)")
     ticks = TICKS if across.high > 2 * across.low else across.ticks()
     places = [(across.at(tick), shown_tick(tick)) for tick in sorted(ticks, reverse=True)]

@@ -20,7 +20,19 @@ from results.report.charts.axes import (
     numbers_below,
     vertical_ticks,
 )
-from results.report.figures import Area, ChartLine, Dot, Figure, Label, Mark, Point, Scale, shown_tick, spread
+from results.report.figures import (
+    Area,
+    ChartLine,
+    Dot,
+    Figure,
+    Label,
+    Mark,
+    Point,
+    Scale,
+    shown_tick,
+    spread,
+    with_recipes,
+)
 
 
 def seed_scatter(panel: Panel, arms: Arms) -> Figure:
@@ -106,6 +118,7 @@ def learning_curves(panel: Panel, arms: Arms) -> Figure | None:
 def sample_efficiency(sizes: Efficiency, arms: Arms) -> Figure:
     """Test score by the number of training examples, on a logarithmic scale: the paper's Figure 1."""
     panel = Panel(sizes.row, sizes.label)
+    arms = with_recipes(arms, (group for points in sizes.series.values() for _, group in points))
     first = next(group for points in sizes.series.values() for _, group in points)
     values = sorted({size for points in sizes.series.values() for size, _ in points})
     across = Scale(values[0], values[-1], AXES_LEFT + 10, RIGHT - 14, log=True)

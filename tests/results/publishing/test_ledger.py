@@ -65,6 +65,16 @@ def test_published_runs_are_counted_off_and_their_commands_are_gone(page):
     assert commands == [[*settings, *ALL], ["task=ner", "data=paper", "features=glove", "seed=1,2", *ALL]]
 
 
+def test_runs_of_an_older_recipe_are_left_to_do(page):
+    """They still say how long a run takes."""
+    old = [on_gpu(60 * 16, task="sst5", seed=seed, recipe=1) for seed in (1, 2)]
+    done = on_gpu(60 * 16, task="sst5", seed=3)
+    steps = '[[step]]\nfills = "words"\nissue = 8\nsweeps = ["task=sst5 data=paper features=glove seed=1,2,3"]\n'
+    table, commands = lines_of(page(steps, *old, done))
+    assert table[0][1:5] == ["words", "8", "2 of 3", "16"]
+    assert commands == [["task=sst5", "data=paper", "features=glove", "seed=1,2", *ALL]]
+
+
 def test_a_step_without_runs_left_is_not_listed(page):
     text = page(STEPS, *(on_gpu(60, seed=seed) for seed in (1, 2)))
     assert [line[1] for line in lines_of(text)[0]] == ["second arm"]

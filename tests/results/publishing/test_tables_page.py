@@ -7,7 +7,7 @@ from results.publish import main
 from results.records.identity import record_path
 from results.records.record import Mix, read_record, write_record
 from tests.results.making import CLEAN, make_record
-from tests.results.publishing.finished_runs import save_run
+from tests.results.publishing.finished_runs import GLOVE, save_run
 
 
 def test_the_mini_data_have_a_table_and_a_figure(tmp_path, runs, root):
@@ -60,13 +60,15 @@ def test_the_page_has_the_paper_s_tables_and_figures_with_their_commands(tmp_pat
 def test_representations_have_a_figure_from_three_arms_on(tmp_path, root):
     """One picture in README and on the page, and the runs of an arm with changed settings stay in their own table."""
     medium = {"features.elmo.weights": "medium"}
-    for features, variant, right in (("glove", {}, 60), ("elmo", {}, 70)):
-        save_run(tmp_path / "runs", right, task="sst5", features=features, variant=variant)
+    save_run(tmp_path / "runs", 60, task="sst5", config=GLOVE)
+    save_run(tmp_path / "runs", 70, task="sst5", features="word2vec")
     main([str(tmp_path / "runs")], root)
     assert "representations.svg" not in chapters(root)["Representations"]
     save_run(tmp_path / "runs", 72, task="sst5", features="elmo", variant=medium)
     main([str(tmp_path / "runs")], root)
-    picture = 'published/representations.svg" alt="Representations against GloVe: errors removed, and cost. GloVe ('
+    picture = (
+        'published/representations.svg" alt="Representations against GloVe 50-d: errors removed, and cost. GloVe 50-d ('
+    )
     assert picture in chapters(root)["Representations"]
     assert f"results/{picture}" in (root / "README.md").read_text()
     assert (root / "results" / "published" / "representations-phone-dark.svg").exists()

@@ -1,0 +1,78 @@
+"""Runs of an older recipe: marked wherever they are shown, and compared only with each other."""
+
+import re
+
+import pytest
+
+from results.publish import main
+from tests.results.making import run_report, run_table
+from tests.results.publishing.finished_runs import GLOVE, save_run
+
+ARMS = {"glove": (50, 2), "elmo": (60, 2), "elmo_random": (40, 1), "word2vec": (55, 1)}  # right of 100, recipe
+
+
+@pytest.fixture
+def mixed(tmp_path):
+    """SST-5, whose newest recipe is 2, with two arms and another setting that were not run again."""
+    folder = tmp_path / "mixed"
+    for features, (right, recipe) in ARMS.items():
+        config = GLOVE if features == "glove" else {}
+        save_run(folder, right, task="sst5", features=features, recipe=recipe, config=config)
+    save_run(folder, 58, task="sst5", features="elmo", recipe=1, variant={"features.elmo.dropout": 0.1})
+    return folder
+
+
+def test_the_terminal(mixed, capsys):
+    _, out, _ = run_table(capsys, "--runs", mixed)
+    assert re.search(r"^SST-5 \[1\] +50.00 \(1\) +60.00 \(1\) +\+10.00 ", out, re.MULTILINE)
+    assert "\n  [1] untrained biLM (control): recipe 1, word2vec: recipe 1\n" in out
+    _, out, _ = run_table(capsys, "--runs", mixed, "--wide")
+    assert "50.00 (1) " in out
+    assert "40.00 (1, recipe 1)" in out
+    assert "\n  recipe 1: an older recipe of the task; no mean or gain mixes two recipes\n" in out
+
+
+def test_the_page_of_tables(mixed, root):
+    main([str(mixed)], root)
+    page = (root / "results" / "tables.md").read_text()
+    row = "| SST-5, accuracy | 50.00 (1) | 40.00 (1, recipe 1) | 55.00 (1, recipe 1) | 60.00 (1) |"
+    (line,) = [line for line in page.splitlines() if line.startswith(row)]
+    assert not line.removeprefix(row).strip(" |"), "no gain of recipe 2 over recipe 1"
+    settings = page.partition("## Other settings")[2]
+    assert "| SST-5, accuracy, `features.elmo.dropout=0.1` | 50.00 | 58.00 (1, recipe 1) |\n" in settings, "no gain"
+    assert re.search(r"^# SST-5, accuracy, \S+=0.1: .* \(recipe 1\)$", settings, re.MULTILINE)
+    figure = re.search(r'errors-removed.svg" alt="([^"]*)"', page)[1]
+    assert "50.0 to 60.0, ELMo 20.0 %" in figure
+    assert "word2vec" not in figure, "55 would be 10 % of another recipe's errors"
+
+
+def test_the_report(mixed):
+    _, page = run_report(mixed)
+    assert "60.00<small>1 seed</small>" in page
+    assert "55.00<small>1 seed, recipe 1</small>" in page
+    assert "Of an older recipe of the task: untrained biLM (control), recipe 1; word2vec, recipe 1." in page
+
+
+def test_an_experiment_by_arm(mixed, capsys):
+    save_run(mixed, 60, task="sst5", features="elmo", variant={"features.elmo.weights": "medium"})
+    _, out, _ = run_table(capsys, "--runs", mixed, "--experiment", "representations")
+    cells = {line.split("  ")[0]: line for line in out.splitlines()}
+    assert "60.00 (1)† [" in cells["+ ELMo, medium"]
+    assert "55.00 (1, recipe 1)†" in cells["word2vec"]
+    assert "[" not in cells["word2vec"]
+
+
+def test_two_recipes_have_no_gain(tmp_path, capsys):
+    save_run(tmp_path, 50, task="sst5", features="glove", recipe=2)
+    save_run(tmp_path, 60, task="sst5", features="elmo", recipe=1)
+    status, out, _ = run_table(capsys, "--runs", tmp_path, "--check")
+    assert status == 1
+    assert re.search(r"^SST-5 \[1\] +50.00 \(1\) +60.00 \(1\) +-", out, re.MULTILINE)
+    assert "SST-5: GloVe and + ELMo: no gain, because their recipes differ: 2 and 1\n" in out
+
+
+def test_shares_of_the_training_set_are_drawn_of_one_recipe(tmp_path):
+    for share, right, recipe in ((0.1, 20, 1), (0.3, 30, 2), (0.5, 40, 2)):
+        save_run(tmp_path / "runs", right, task="sst5", recipe=recipe, variant={"train_fraction": share})
+    _, page = run_report(tmp_path / "runs")
+    assert "GloVe, by share of the training examples: 30%: 30.0, 50%: 40.0." in page
