@@ -182,7 +182,7 @@ def runs_option(config: DictConfig) -> list[str]:
 def next_command(config: DictConfig) -> str:
     """The last words of a sweep: how to see its scores."""
     sweeper = config.hydra.sweeper
-    keys = {override.partition("=")[0].lstrip("+~") for override in config.hydra.overrides.task}
+    keys = {override.partition("=")[0].lstrip("+~") for override in typed_words(config)}
     if not keys <= {"experiment", *OF_A_CELL, *OF_A_MACHINE}:
         words = ["--wide"]  # settings that the experiment's table does not have
         words += ["--include-limited"] if "limit" in keys else []
@@ -200,12 +200,18 @@ def end_line(overrides: str, ended: Ended) -> str:
     return f"{overrides}  is running elsewhere" if ended.status == "elsewhere" else ""
 
 
+def typed_words(config: DictConfig) -> list[str]:
+    """The overrides of a sweep as typed, interpolations unresolved: one may need a variable that is not set."""
+    words = OmegaConf.to_container(config.hydra.overrides.task, resolve=False)
+    assert isinstance(words, list)
+    return words
+
+
 def runs_in(config: DictConfig) -> list[list[str]] | None:
     """The runs of a multirun, each as its overrides; None for a sweeper of another package."""
     sweeper = config.hydra.sweeper
     parser = OverridesParser.create(config_loader=GlobalHydra.instance().config_loader())
-    arguments = OmegaConf.to_container(config.hydra.overrides.task, resolve=False)  # as typed
-    assert isinstance(arguments, list)
+    arguments = typed_words(config)
     if sweeper._target_ == SWEEPER:
         return experiment_runs(sweeper.experiment, parser.parse_overrides(arguments))
     if sweeper._target_ != f"{BasicSweeper.__module__}.{BasicSweeper.__qualname__}":
@@ -249,7 +255,7 @@ def manifest_of(config: DictConfig, configs: Mapping[str, RunConfig | str]) -> M
     digest = hashlib.sha256("\n".join(identity.title for identity in identities).encode()).hexdigest()[:8]
     return Manifest(
         name=sweep_name(config.hydra.runtime.choices.get("experiment") or f"sweep-{digest}"),
-        command=shlex.join(["python", "-m", "tasks.run", "-m", *_config_dir(config), *config.hydra.overrides.task]),
+        command=shlex.join(["python", "-m", "tasks.run", "-m", *_config_dir(config), *typed_words(config)]),
         runs=identities,
         refused=[f"{overrides}: {found}" for overrides, found in configs.items() if not isinstance(found, RunConfig)],
         started_at=timestamp(),

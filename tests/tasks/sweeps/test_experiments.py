@@ -260,6 +260,11 @@ class TestComposing:
         (manifest,), _ = read_manifests(tmp_path)
         assert [run.features for run in manifest.runs] == ["glove", "glove"]
         assert ["ELMO_NOWHERE, found none" in reason for reason in manifest.refused] == [True, True]
+        typed = "features.elmo.weights=${oc.env:ELMO_NOWHERE}"  # as printed for the line of such an arm
+        config, runs = composed(f"experiment={own}", typed, "seed=1")
+        assert len(runs) == 2
+        assert callback.manifest_of(config, {}).command.endswith(f"'{typed}' seed=1")
+        assert callback.next_command(config).startswith("The scores: ")
 
 
 class TestOwn:
