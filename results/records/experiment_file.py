@@ -286,7 +286,8 @@ def load_experiment(given: str) -> Experiment:
     path = Path(given).expanduser() if given.endswith(SUFFIX) else FOLDER / f"{given}{SUFFIX}"
     if not path.is_file() or (path.parent == FOLDER and path.stem not in experiment_names()):
         raise InputError(
-            f"experiment={given}: expected {', '.join(experiment_names())}, or the path of a {SUFFIX} file, found none"
+            f"experiment={given}: expected {', '.join(experiment_names())}, or the path of a {SUFFIX} file, found "
+            "none. results/tables.md has the commands of all tables and figures"
         )
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))

@@ -17,7 +17,7 @@ from results.report.blocks import CHARTS, TaskBlock, blocks_of, layers_of_all, m
 from results.report.charts.arm_gains import arm_gains
 from results.report.charts.perplexities import joined_panels
 from results.report.example_browser import example_parts
-from results.report.experiments import is_shown, paper_tables, table_efficiencies, table_parts
+from results.report.experiments import is_shown, layer_groups, paper_tables, table_efficiencies, table_parts
 from results.report.explorer import FILE, explorer, read_senses
 from results.report.figures import MOST_PANELS, Figure, joined
 from results.report.image_files import can_paint, write_images
@@ -68,12 +68,13 @@ def _write_report(options: argparse.Namespace) -> int:
             return 1
     tables = paper_tables(chosen.collection, options.data, options.experiment)
     known_sizes = [own for table in tables for own in table_efficiencies(table)]
-    figures, layers = main_figures(summary), layers_of_all(summary)
+    of_paper = layer_groups(chosen.collection, options.data, summary.compared[1])
+    figures, layers = main_figures(summary), layers_of_all(summary, of_paper)
     blocks = blocks_of(summary, known_sizes, chosen.collection.found)
     try:
         examples = example_parts(summary, chosen.collection.found)
         others = [table for table in tables if not is_shown(table, summary)]
-        parts = [*examples, *table_parts(others, layers), *_senses(options)]
+        parts = [*examples, *table_parts(others, layers, chosen.collection.found), *_senses(options)]
         about = _about(chosen, options.out)
         _write_page(options.out, page(summary, figures, blocks, parts, about), summary)
         if options.figures is not None:
@@ -112,7 +113,7 @@ def _parser() -> argparse.ArgumentParser:
 def _senses(options: argparse.Namespace) -> list[PagePart]:
     """The explorer of senses: of the file that was named, or the shipped one next to the published records."""
     path = options.senses or (PUBLISHED / FILE if options.published and (PUBLISHED / FILE).exists() else None)
-    return [PagePart("senses", "Senses of a word", explorer(read_senses(path)))] if path else []
+    return [PagePart("senses", "Table 4: senses of a word", explorer(read_senses(path)))] if path else []
 
 
 def _about(chosen: Chosen, out: Path) -> PageInfo:

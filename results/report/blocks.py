@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from results.analysis.panels import Efficiency, Panel, efficiencies, panels_of, split_panels
-from results.analysis.rows import MINI, Summary
+from results.analysis.rows import MINI, Group, Summary
 from results.breakdown.gains import FEWEST, Breakdown, break_down
 from results.records.collect import FoundRecord
 from results.report.charts.axes import Arms
@@ -127,15 +127,22 @@ def main_figures(summary: Summary) -> list[Figure]:
     return [figure for panels in sets if (figure := errors_removed(panels, summary.compared))]
 
 
-def layers_of_all(summary: Summary) -> Figure | None:
-    """The layers' weights of all tasks; None if fewer than two have them: one has its bars."""
+def layers_of_all(summary: Summary, known: Sequence[tuple[str, Group]] = ()) -> Figure | None:
+    """The layers' weights of all tasks; None if fewer than two have them: one has its bars.
+
+    Args:
+        summary: The runs.
+        known: Runs with titles that come first: those of the paper's figure, also at other places than a task's own.
+    """
+    covered = {record.fingerprint for _, group in known for record in group.records}
     weighted = [
         (panel.title, group)
         for panel in split_panels(summary.rows)[0]
         for group in panel.groups
         if group.features == summary.compared[1]
+        if not covered.issuperset(record.fingerprint for record in group.records)
     ]
-    return layer_map(weighted) if len(weighted) > 1 else None
+    return layer_map([*known, *weighted]) if len(known) + len(weighted) > 1 else None
 
 
 def _charts(panel: Panel, arms: Arms) -> list[Chart]:

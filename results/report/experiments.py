@@ -4,17 +4,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from html import escape
 
-from results.analysis.panels import Efficiency, efficiency, split_panels
-from results.analysis.rows import Summary, TableRow
-from results.records.collect import Collection
+from results.analysis.panels import Efficiency, Panel, efficiency, split_panels
+from results.analysis.rows import Group, Summary, TableRow
+from results.breakdown.gains import break_down
+from results.records.collect import Collection, FoundRecord
 from results.records.experiment_file import load_experiment
 from results.report.charts.arm_gains import arm_gains
+from results.report.charts.classes import kind_gains
 from results.report.charts.perplexities import gains_by_perplexity
-from results.report.figures import Figure
+from results.report.figures import Figure, arms_of
 from results.report.page import PagePart, both_forms
 from results.report.svg import inline_svg
 from results.tables.cells import Sheet
-from results.tables.experiment_rows import ExperimentTable, fill
+from results.tables.experiment_rows import ExperimentTable, fill, typed_sweep
 from results.tables.experiment_table import SCORES, experiment_page
 from results.tables.formats import COMMAND
 from results.tables.page_texts import TABLE1, load_texts
@@ -36,6 +38,20 @@ def paper_tables(collection: Collection, data: Sequence[str] = (), chosen: str |
         if any(line.runs.pair() for line in lines):
             found.append(replace(table, lines=lines, findings=[]))
     return found
+
+
+def layer_groups(collection: Collection, data: Sequence[str], arm: str) -> list[tuple[str, Group]]:
+    """The runs of the paper's figure of layers, with the names of its rows: tasks at all places.
+
+    Args:
+        collection: The records to take runs from.
+        data: Only rows of these data sets; all if empty.
+        arm: The arm with layers.
+    """
+    names = [chapter.experiment for chapter in load_texts().paper if chapter.figure == "layers"]
+    lines = [line for name in names for line in fill(collection, load_experiment(name)).lines]
+    chosen = [line for line in lines if not data or line.runs.data in data]
+    return [(line.title, group) for line in chosen for group in line.runs.groups if group.features == arm]
 
 
 def is_shown(table: ExperimentTable, summary: Summary) -> bool:
@@ -63,8 +79,16 @@ def table_efficiencies(table: ExperimentTable) -> list[Efficiency]:
     return [own for own in found if own]
 
 
-def table_parts(tables: Sequence[ExperimentTable], layers: Figure | None) -> list[PagePart]:
-    """A table of one task belongs to that task; the others are one section, with the figure of all tasks' layers."""
+def table_parts(
+    tables: Sequence[ExperimentTable], layers: Figure | None, found: Sequence[FoundRecord]
+) -> list[PagePart]:
+    """A table of one task belongs to that task; the others are one section, with the figure of all tasks' layers.
+
+    Args:
+        tables: What to show.
+        layers: That figure, if there is one.
+        found: The records, for kinds of examples.
+    """
     parts, together = [], ""
     for number, table in enumerate(tables):
         (sheet,), notes = experiment_page(table, with_intervals=True)
@@ -73,15 +97,24 @@ def table_parts(tables: Sequence[ExperimentTable], layers: Figure | None) -> lis
         shown = _table(replace(sheet, title=SCORES), title)
         figure = arm_gains(table)
         drawn = both_forms(figure, figure.caption) if figure else _figures(gains_by_perplexity(table))
-        html = f'{drawn}{shown}<details><summary>Notes</summary><ul class="notes">{items}</ul></details>'
+        runs = f"<p>Runs what is missing: <code>{escape(typed_sweep(table.experiment, []))}</code></p>"
+        html = f'{drawn}{shown}{runs}<details><summary>Notes</summary><ul class="notes">{items}</ul></details>'
         tasks = {line.runs.task for line in table.lines}
         if len(tasks) == 1:
-            parts.append(PagePart(f"paper-{number}", title, html, tasks.pop()))
+            parts.append(PagePart(f"paper-{number}", title, html + _figures(_kinds(table, found)), tasks.pop()))
         else:
             together += f"<h3>{escape(title)}</h3>{html}"
     if layers:
         together += f"<h3>{escape(layers.title)}</h3>{_figures([layers])}"
     return [*parts, PagePart("paper", "The paper's tables and figures", together)] if together else parts
+
+
+def _kinds(table: ExperimentTable, found: Sequence[FoundRecord]) -> list[Figure]:
+    """The gain on kinds of test examples, of rows with the task's own metric; other tasks have it in their blocks."""
+    panels = [Panel(line.runs) for line in table.lines if line.spec.split == "test" and not line.spec.metric]
+    known = break_down(panels, found).panels
+    figures = [kind_gains(panel, kinds, arms_of(table.titles)) for panel, kinds in known]
+    return [replace(figure, caption=f"{figure.title}. {figure.caption}") for figure in figures]
 
 
 def _note(line: str) -> str:

@@ -268,7 +268,7 @@ def anchors_legend(panels: Sequence[Panel]) -> list[str]:
 
 def _named(names: Sequence[str]) -> str:
     """The names in brackets; nothing if they are empty."""
-    return f" ({', '.join(names)})" if any(names) else ""
+    return f" ({'; '.join(names)})" if any(names) else ""
 
 
 def interval_legend(found: Sequence[tuple[str, Interval | None]]) -> list[str]:
@@ -279,14 +279,21 @@ def interval_legend(found: Sequence[tuple[str, Interval | None]]) -> list[str]:
     texts = {
         "examples and seeds": "over paired test examples, and over the seeds of both arms",
         "examples": f"over paired test examples; {one_seed}",
-        "seeds": "over seeds alone, because examples.json is missing",
+        "seeds": "over seeds alone, because scores of single examples are not known",
     }
+    explained_with = "examples"  # the line that explains intervals over examples alone
     if {"examples", "examples and seeds"} <= kinds:
         texts["examples and seeds"] += f", but over examples alone where {one_seed}"
         kinds -= {"examples"}
+        explained_with = "examples and seeds"
     lines = []
     for over in [over for over in texts if over in kinds]:
-        where = _named([name for name, interval in known if interval.over == over]) if len(kinds) > 1 else ""
+        own = [
+            name
+            for name, interval in known
+            if over == (explained_with if interval.over == "examples" else interval.over)
+        ]
+        where = _named(own) if len(kinds) > 1 else ""
         lines.append(f"95 % intervals and p{where}: {texts[over]}. They do not cover another training of the biLM")
     for unit in dict.fromkeys(interval.unit for _, interval in known if interval.unit):
         of_unit = [(name, interval) for name, interval in known if interval.unit == unit and interval.over != "seeds"]

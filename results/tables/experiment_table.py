@@ -1,6 +1,7 @@
 """The table of an experiment in every output format: its rows and arms next to the paper's numbers."""
 
 import json
+from collections import Counter
 from dataclasses import asdict
 
 from results.analysis.names import arm_title, controls_legend, metric_title
@@ -54,9 +55,10 @@ def experiment_page(
     ]
     judged = [arm for arm in experiment.arms if any(own[arm] for own in verdicts)]
     columns += [(f"{titles[arm]}{VERDICT}", "l") for arm in judged]
+    metrics = [f"{line.spec.split} {_metric_title(line)}".removeprefix("test ") for line in table.lines]
     lines = []
-    for line, own in zip(table.lines, verdicts, strict=True):
-        cells = [line.title, f"{line.spec.split} {_metric_title(line)}".removeprefix("test ")]
+    for line, own, metric in zip(table.lines, verdicts, metrics, strict=True):
+        cells = [line.title, metric]
         for arm in experiment.arms:
             cells += [_paper(line, arm)] * (arm in printed) + [shown_score(line.runs.group(arm))]
         cells += [_paper_gain(line)] * with_gain
@@ -66,7 +68,13 @@ def experiment_page(
         lines.append([printable(cell) for cell in cells])
     title = f"{experiment.title}: scores in percent, mean±std (number of seeds)"
     notes = [printable(experiment.note)] * bool(experiment.note)
-    notes += interval_legend([(line.title, line.runs.interval()) for line in table.lines])
+    times = Counter(line.title for line in table.lines)
+    names = [
+        f"{line.title}, {metric}" if times[line.title] > 1 else line.title
+        for line, metric in zip(table.lines, metrics, strict=True)
+    ]
+    intervals = [line.runs.interval() for line in table.lines]
+    notes += interval_legend(list(zip(names, intervals, strict=True)))
     notes += folds_legend((line.title, line.runs) for line in table.lines)
     notes += recipes_legend(group for line in table.lines for group in line.runs.groups)
     notes += controls_legend(experiment.arms)

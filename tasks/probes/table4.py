@@ -49,7 +49,7 @@ of the mini data without; --semcor adds SemCor, with WordNet's senses."""
 _EPILOG = """\
 examples:
   python -m tasks.probes.table4
-  python -m tasks.probes.table4 --semcor DIR/semcor/semcor.jsonl
+  python -m tasks.probes.table4 --semcor DIR/pos_wsd/semcor/semcor.jsonl
   python -m tasks.probes.table4 --write results/published     table4.md and senses.json, from the shipped sentences"""
 
 

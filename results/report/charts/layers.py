@@ -100,4 +100,4 @@ def layer_map(found: Sequence[tuple[str, Group]]) -> Figure | None:
         marks.append(Label(RIGHT, y, runs_text, "muted", 11, "end"))
     caption = "Weight of each layer after the softmax, mean over runs; bold: above an even share."
     height, numbered = top + lane * len(known) + 4, "; ".join(numbers) + "."
-    return Figure("layer-weights", "Weights of the layers", caption, height, marks, numbers=numbered)
+    return Figure("layer-weights", "Figure 2: weights of the layers", caption, height, marks, numbers=numbered)

@@ -137,6 +137,17 @@ def test_the_report_shows_kinds_or_says_how_to_get_them(runs):
     assert "python -m tasks.groups task=ner data=paper" in run_report(runs)[1]
 
 
+def test_a_table_of_one_task_has_the_kinds_of_its_own_arms(runs, tmp_path):
+    """As those of the probes, whose arms are layers: here the two arms the other way round."""
+    rows = '[[rows]]\noverrides = ["task=ner", "data=paper"]\n'
+    arms = '[arms]\nwith = ["features=elmo"]\nwithout = ["features=glove"]\n'
+    own = tmp_path / "own.toml"
+    own.write_text(f'title = "Own"\nseeds = [1]\ncompare = ["with", "without"]\n{arms}{rows}')
+    part = run_report(runs, "--experiment", own)[1].partition("<h3>Own</h3>")[2]
+    assert "NER, CoNLL-2003. Gain of without over with on each kind of test examples" in part
+    assert f"short · 4: {f1(ELMO[:4]):.1f} to {f1(GLOVE[:4]):.1f}, " in part
+
+
 def test_publishing_copies_kinds_and_refuses_text(runs, tmp_path):
     published = tmp_path / "published"
     assert {outcome.kind for outcome in publish_runs([runs], published)} == {"added"}

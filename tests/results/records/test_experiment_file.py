@@ -209,5 +209,5 @@ class TestRefused:
 
     def test_an_experiment_that_does_not_exist(self):
         for name in ("nowhere", "scores", "nowhere.toml"):
-            with pytest.raises(InputError, match=rf"experiment={name}: expected .*mini.* found none"):
+            with pytest.raises(InputError, match=rf"experiment={name}: expected .*mini.* found none\. .*tables\.md"):
                 load_experiment(name)

@@ -77,11 +77,17 @@ def test_the_runs_of_one_experiment(without_matplotlib, runs, tmp_path, capsys):
     for task, settings in (("ner", {}), ("sst5", {}), ("ner", {"trainer.lr": 0.5})):
         record = make_record(70.0, task=task, features="elmo", variant=settings)
         save(runs, dataclasses.replace(record, mixes={"input": Mix([0.2, 0.5, 0.3], 1.1)}))
+    places = {"features.elmo.places": "[input,output]"}
+    both = make_record(70.0, data="ewt", task="srl", features="elmo", variant=places)
+    mixes = {"input": Mix([0.2, 0.5, 0.3], 1.1), "output": Mix([0.1, 0.2, 0.7], 1.2)}
+    save(runs, dataclasses.replace(both, mixes=mixes))
     status, text = run_report(runs, "--experiment", "figure2", "--figures", tmp_path / "figures")
     assert status == 0
-    assert "2 finished of 2 runs" in text
+    assert "3 finished of 3 runs" in text
+    assert "<title>SRL, EWT PropBank, both places, output, LSTM 2: 0.700" in text, "at other places than the task's own"
+    assert text.count("<title>SST-5, input, LSTM 2: 0.300") == 1, "a row of the figure, not a plain run in addition"
     assert "trainer.lr=0.5" not in text
-    assert 'aria-label="Weights of the layers' in text
+    assert 'aria-label="Figure 2: weights of the layers' in text
     assert (tmp_path / "figures" / "layer-weights.svg").exists()
     capsys.readouterr()
     assert run_report(runs, "--experiment", "figure9")[0] == 2
@@ -98,6 +104,7 @@ def test_the_paper_s_tables_are_on_the_page(runs):
     assert [row.count("<td") for row in section.split("<tr>")[2:]] == [section.count('<th scope="col">') - 1]
     assert '<td data-label="both"><span>62.00 (1)</span></td>' in section
     assert '<td data-label="gain"><span>+2.00</span></td>' in section
+    assert "<code>python -m tasks.run -m experiment=table3</code>" in section
     assert "Table 3: places" not in run_report(runs, "--data", "mini")[1]
 
 

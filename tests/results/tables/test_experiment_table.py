@@ -272,6 +272,26 @@ class TestFormats:
         assert interval["low"] < 30 < interval["high"]
         assert interval["over"] == "examples and seeds"
 
+    def test_notes_name_the_rows_that_they_are_about(self, own, tmp_path, capsys):
+        """On test one row has one seed and the other two; dev scores are not known by example."""
+        extra = {"variant": {"trainer.lr": 0.5}, "lr": 0.5}
+        rows = '[[rows]]\noverrides = ["task=ner", "data=wnut17"]\nsplit = "dev"\n'
+        rows += '[[rows]]\noverrides = ["task=ner", "data=btc"]\n'
+        own.write_text(OWN + rows, encoding="utf-8")
+        for data, seed in (("wnut17", 1), ("wnut17", 2), ("btc", 1)):
+            for features, right, typed in (("glove", 50, {}), ("elmo", 80, extra)):
+                made = make_record(right + seed, data=data, features=features, seed=seed, metric="accuracy", **typed)
+                both = {split: {"accuracy": float(right + seed)} for split in ("dev", "test")}
+                save(tmp_path / "runs", replace(made, scores=both), first_right(right + seed))
+        out = run_table(capsys, "--runs", tmp_path / "runs", "--experiment", own)[1]
+        notes = [line for line in out.splitlines() if "intervals and p" in line]
+        assert [note.partition("): ")[0].strip() for note in notes] == [
+            "95 % intervals and p (NER, WNUT-17, accuracy; btc NER",
+            "95 % intervals and p (NER, WNUT-17, dev accuracy",
+        ]
+        assert "but over examples alone where each arm has one seed" in notes[0]
+        assert "over seeds alone, because scores of single examples are not known" in notes[1]
+
     def test_check_fails_for_an_empty_arm_of_the_comparison(self, own, runs, capsys):
         code, _, err = run_table(capsys, "--runs", runs, "--experiment", own, "--check")
         assert code == 1
