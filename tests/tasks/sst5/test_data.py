@@ -234,7 +234,7 @@ class TestTask:
 
 
 def test_settings_of_the_preset():
-    """Facts B.2: AllenNLP's preset, but for patience and for ELMo's dropout (conf/task/sst5.yaml says why)."""
+    """Facts B.2: AllenNLP's preset, but for the dropout with ELMo (conf/task/sst5.yaml says why)."""
     for arm in ("glove", "elmo", "elmo_random"):
         config = run_of("task=sst5", f"features={arm}", "data=paper")
         assert vars(config.task.settings) == {
@@ -251,7 +251,7 @@ def test_settings_of_the_preset():
         assert config.features.words.trainable is False
         trainer = config.trainer
         assert (trainer.optimizer, trainer.lr, trainer.grad_norm, trainer.batch_size) == ("adam", 0.001, 5.0, 100)
-        assert (trainer.epochs, trainer.patience) == (40, 10)
+        assert (trainer.epochs, trainer.patience) == (40, 5)
     elmo = config.features.elmo
     assert (elmo.places, elmo.l2, elmo.dropout, elmo.layer_norm) == (["input"], 0.001, 0.0, False)
 
