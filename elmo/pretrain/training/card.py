@@ -17,6 +17,7 @@ from elmo.pretrain.training.masked_batches import MASKED, REPLACED
 
 _MEASURED = {"before": "given weights, before training", "trained": "trained weights", "exported": "these files"}
 _NOT_MEASURED = "Not measured: no text was held out."
+_OF_THE_VOCABULARY = ("vocabulary_size", "train_unknown", "heldout_unknown")
 
 
 def hardware(device: torch.device, world: int) -> str:
@@ -38,7 +39,10 @@ def card(facts: Mapping[str, Any]) -> str:
         + (f" {item.get('weight', 1):g} |" if weighted else "")
         for item in facts["sources"]
     )
-    counts = ", ".join(f"{name.replace('_', ' ')} {_shown(value)}" for name, value in facts["counts"].items())
+    # The store counts its own vocabulary, which is not the model's if that was given.
+    unused = _OF_THE_VOCABULARY if settings["init"] or settings.get("vocabulary_of") else ()
+    shown = {name: value for name, value in facts["counts"].items() if name not in unused}
+    counts = ", ".join(f"{name.replace('_', ' ')} {_shown(value)}" for name, value in shown.items())
     wiki = any("wiki" in item["name"].lower() for item in facts["sources"])
     notes = [f"Licence of the text: {settings['licence'] or 'not stated'}."]
     if wiki:
@@ -129,7 +133,7 @@ def _hardly_trained(facts: Mapping[str, Any]) -> str:
 
 
 def _vocabulary(settings: Mapping[str, Any]) -> str:
-    other = settings.get("vocabulary_of")
+    other = settings["init"] or settings.get("vocabulary_of")
     return f"vocabulary: the words that `{other}` predicts" if other else "vocabulary chosen on the training text only"
 
 

@@ -32,6 +32,8 @@ def test_a_bilm_of_less_text_predicts_the_words_of_another(text, tmp_path):
         assert found[1]["exported"][key] == found[0]["exported"][key]
     card = (less / "export" / "tiny" / "card.md").read_text(encoding="utf-8")
     assert f"vocabulary: the words that `{given}` predicts" in card
+    assert "vocabulary size" in (given / "card.md").read_text(encoding="utf-8")
+    assert "vocabulary size" not in card, "the store's vocabulary is not the model's"
     assert other.identity().keys() - replace(other, vocabulary_of=None).identity().keys() == {"vocabulary_of"}
     with pytest.raises(InputError, match=r"vocabulary_of=.* tokenise=whitespace, this run has tokenise=ptb"):
         pretrain(replace(other, tokenise="ptb", out=str(tmp_path / "third")), [], QUIET)
