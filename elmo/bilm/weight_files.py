@@ -175,7 +175,7 @@ def find_weights(weights: Path | str) -> Path:
     raise InputError(
         f"{weights}: no such weights file or folder, and no biLM has that name; "
         f"shipped: {', '.join(shipped) or 'none'}; downloaded on demand: {', '.join(BILMS)}; "
-        "python -m elmo.pretrain trains others"
+        "python -m elmo.pretrain trains others, with objective=masked a masked LM"
     )
 
 
