@@ -15,7 +15,7 @@ from elmo.bilm.model import Bilm
 from elmo.bilm.weight_files import load_bilm, weights_choices
 from elmo.common.device import CHOICES, choose_device
 from elmo.common.errors import InputError, command_parser, exit_status
-from elmo.download import VECTORS
+from elmo.download.published import VECTORS
 from elmo.embed.lines import InputLine, batches_by_length, read_lines
 from elmo.word_vectors import GLOVE_50D, NAMES, open_vectors
 

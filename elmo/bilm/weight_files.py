@@ -28,7 +28,8 @@ from elmo.bilm.model import Bilm
 from elmo.bilm.options import N_CHARACTERS, BilmOptions
 from elmo.common.errors import InputError
 from elmo.common.files import expanded, replacing
-from elmo.download import BILMS, obtain
+from elmo.download.folder import obtain
+from elmo.download.published import BILMS
 
 HDF5_SUFFIXES = (".hdf5", ".h5")
 SAFETENSORS_SUFFIX = ".safetensors"

@@ -4,20 +4,3 @@
 in the folder of downloads, $ELMO_CACHE or ~/.cache/elmo-suite/downloads, and downloads it if it is not there. The
 command `python -m elmo.download` does so ahead of time.
 """
-
-from elmo.download.folder import content_hash, downloads_folder, is_here, obtain
-from elmo.download.published import BILMS, CHARACTER_LMS, TRANSLATION_ENCODERS, VECTORS, files_of, is_published, names
-
-__all__ = [
-    "BILMS",
-    "CHARACTER_LMS",
-    "TRANSLATION_ENCODERS",
-    "VECTORS",
-    "content_hash",
-    "downloads_folder",
-    "files_of",
-    "is_here",
-    "is_published",
-    "names",
-    "obtain",
-]

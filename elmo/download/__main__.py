@@ -6,7 +6,8 @@ import sys
 from collections.abc import Sequence
 
 from elmo.common.errors import InputError, command_parser, exit_status
-from elmo.download import files_of, is_here, names, obtain
+from elmo.download.folder import is_here, obtain
+from elmo.download.published import files_of, names
 
 DESCRIPTION = """\
 Download published weights and word vectors, or check already downloaded ones against their hashes.

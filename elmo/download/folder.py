@@ -24,7 +24,7 @@ from elmo.common.files import expanded, replacing, require_space, sha256_of
 from elmo.common.processes import locked
 from elmo.common.progress import print_line, progress_bar
 from elmo.download.content import MOST, wrong_kind
-from elmo.download.published import VECTORS, PublishedFile, PublishedVectors, files_of, is_published, names
+from elmo.download.published import VECTORS, PublishedFile, PublishedVectors, files_of, names
 from elmo.download.transfer import CHUNK, Progress, TransferError, fetch
 
 
@@ -44,7 +44,7 @@ def obtain(name: str, thorough: bool = False) -> Path:
         InputError: a file is missing and cannot be downloaded, or an existing one is not the published one. The message
             says which files to place where.
     """
-    if not is_published(name):
+    if name not in names():
         raise InputError(f"{name}: nothing is published under this name; known: {', '.join(names())}")
     folder = _folder(name)
     if name in VECTORS:

@@ -102,11 +102,6 @@ def names() -> tuple[str, ...]:
     return (*BILMS, *CHARACTER_LMS, *TRANSLATION_ENCODERS, *VECTORS)
 
 
-def is_published(name: str) -> bool:
-    """Whether something is published under this name."""
-    return name in names()
-
-
 def files_of(name: str) -> tuple[PublishedFile, ...]:
     """The files behind a name."""
     if name in VECTORS:

@@ -16,7 +16,8 @@ from torch import Tensor
 from elmo.common.errors import InputError, excerpt
 from elmo.common.files import expanded
 from elmo.common.tensor_files import check_tensors
-from elmo.download import CHARACTER_LMS, obtain
+from elmo.download.folder import obtain
+from elmo.download.published import CHARACTER_LMS
 from elmo.sources.torch_files import InertObject, read_torch_file
 
 SETTING = "features.frozen.flair.source.weights"

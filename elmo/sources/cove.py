@@ -15,7 +15,8 @@ from elmo.bilm.sentences import Sentence, refuse_plain_text
 from elmo.common.errors import InputError, excerpt
 from elmo.common.files import expanded
 from elmo.common.tensor_files import check_tensors
-from elmo.download import TRANSLATION_ENCODERS, obtain
+from elmo.download.folder import obtain
+from elmo.download.published import TRANSLATION_ENCODERS
 from elmo.sources.torch_files import read_torch_file
 from elmo.word_vectors import open_vectors
 from elmo.word_vectors.text_file import Vector

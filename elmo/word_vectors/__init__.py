@@ -11,7 +11,8 @@ import numpy as np
 
 from elmo.common.errors import InputError
 from elmo.common.files import expanded
-from elmo.download import VECTORS, obtain
+from elmo.download.folder import obtain
+from elmo.download.published import VECTORS
 from elmo.word_vectors.binary_files import BinaryVectors, FastTextModel, is_fasttext
 from elmo.word_vectors.text_file import TextVectors, Vector
 from elmo.word_vectors.wink import HOW_TO_GET_IT, converted_path

@@ -10,7 +10,7 @@ from typing import BinaryIO
 import numpy as np
 
 from elmo.common.errors import InputError, excerpt
-from elmo.download import content_hash
+from elmo.download.folder import content_hash
 from elmo.word_vectors.text_file import Vector, opened
 
 _MAGIC = struct.pack("<i", 793712314)  # how a model of fastText begins

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from elmo.common.errors import InputError
-from elmo.download import content_hash
+from elmo.download.folder import content_hash
 
 Vector = npt.NDArray[np.float32]
 

@@ -20,7 +20,7 @@ from elmo.bilm.weight_files import shipped_names
 from elmo.common import checks
 from elmo.common.errors import InputError, excerpt
 from elmo.common.files import CONF, expanded
-from elmo.download import is_published
+from elmo.download.published import names as published_names
 from elmo.word_vectors import NAMES
 from tasks.data.datasets import DataConfig
 from tasks.features.frozen_layers import ElmoConfig, SourceConfig, StoreConfig
@@ -348,7 +348,7 @@ def is_name(part: str, given: str, anywhere: bool = False) -> bool:
     """Whether this is a name of weights or vectors; a folder of that name comes first, unless `anywhere`."""
     if part == "transformer":
         return HUB_NAME.fullmatch(given) is not None and (anywhere or not Path(given).exists())
-    if given in shipped_names() or is_published(given):
+    if given in (*shipped_names(), *published_names()):
         return anywhere or not Path(given).exists()  # as in elmo.bilm.weight_files.find_weights
     return given in SIZES or given in NAMES
 

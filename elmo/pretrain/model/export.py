@@ -29,7 +29,7 @@ from elmo.bilm.model import Bilm
 from elmo.bilm.weight_files import LEVELS, PRECISIONS, find_weights, save_bilm
 from elmo.common.errors import InputError
 from elmo.common.files import replacing
-from elmo.download import BILMS
+from elmo.download.published import BILMS
 from elmo.masked.weight_files import load_either, save_masked
 from elmo.pretrain.corpus.token_store import SPECIALS
 from elmo.pretrain.model.language_model import LanguageModel

@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from elmo import random_bilm, save_bilm
-from elmo.download import VECTORS, transfer
+from elmo.download import transfer
+from elmo.download.published import VECTORS
 from tests.elmo.download.mirror import EIGHT_FORTY, OPTIONS, SIX, WEIGHTS
 from tests.serving import Site, serving
 

@@ -12,9 +12,10 @@ import pytest
 
 from elmo.bilm.weight_files import load_bilm
 from elmo.common.errors import InputError
-from elmo.download import content_hash, obtain, transfer
 from elmo.download import folder as downloads
+from elmo.download import transfer
 from elmo.download.__main__ import main
+from elmo.download.folder import content_hash, obtain
 from tests.elmo.download.mirror import EIGHT_FORTY, MEDIUM, OPTIONS, SIX, TEXT, WEIGHTS, names_in
 
 

@@ -9,9 +9,10 @@ import pytest
 from elmo import save_bilm
 from elmo.bilm.weight_files import find_weights, load_bilm
 from elmo.common.errors import InputError
-from elmo.download import BILMS, VECTORS, content_hash, files_of, obtain
 from elmo.download import folder as downloads
 from elmo.download.__main__ import main
+from elmo.download.folder import content_hash, obtain
+from elmo.download.published import BILMS, VECTORS, files_of
 from elmo.embed.__main__ import main as embed
 from tests.elmo.download.mirror import EIGHT_FORTY, MEDIUM, OPTIONS, SIX, TEXT, WEIGHTS, names_in
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from elmo.common.errors import InputError
-from elmo.download import VECTORS
+from elmo.download.published import VECTORS
 from elmo.neighbours import static_vectors
 from elmo.word_vectors import open_vectors
 from tests.serving import Site, serving
