@@ -70,13 +70,12 @@ def test_a_file_that_may_not_grow(weights, tmp_path, capsys, allowed):
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("free", ["100k", "1m"])
-def test_a_full_disk(weights, tmp_path, repository, free):
-    """However much of the output fits, there is a one-line error and no file is left."""
+def test_a_full_disk(weights, tmp_path, repository):
+    """Although some of the output would fit, there is a one-line error and no file is left."""
     (tmp_path / "in.txt").write_text("two words\n" * 1500, encoding="utf-8")
     disk = tmp_path / "disk"
     disk.mkdir()
-    mount = f"mount -t tmpfs -o size={free} none {disk}"
+    mount = f"mount -t tmpfs -o size=1m none {disk}"
     if subprocess.run(["unshare", "-rm", "sh", "-c", mount], capture_output=True).returncode:
         pytest.skip("needs the right to mount a file system in a namespace of its own")
     command = f"{sys.executable} -m elmo.embed in.txt {disk}/out.hdf5 --device cpu --weights {weights}"

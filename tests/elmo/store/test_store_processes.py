@@ -116,7 +116,7 @@ class TestProcesses:
     def test_killed_while_filling_nothing_written_is_lost_or_torn(self, tmp_path):
         store, draw, before = tmp_path / "store", random.Random(0), 0
         rows = store / filling.ABOUT.folder / "rows"
-        for _ in range(3):
+        for _ in range(2):
             process = start_filling(store, 0.02)
             process.stdin.write("go\n")
             process.stdin.flush()

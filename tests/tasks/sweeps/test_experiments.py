@@ -51,6 +51,13 @@ def runs_of(*overrides):
     return composed(*overrides)[1]
 
 
+def chosen(experiment, *typed):
+    """The runs of the cells that these words choose, without composing the config of a sweep."""
+    parsed = OverridesParser.create().parse_overrides([experiment, *typed])
+    runs = experiment_sweeper.experiment_runs(experiment.partition("=")[2], parsed)
+    return [dict(setting.partition("=")[::2] for setting in run) for run in runs]
+
+
 def named(runs):
     """The settings of runs, in one order, without the experiment's name."""
     return [{key: run[key] for key in sorted(run) if key != "experiment"} for run in runs]
@@ -194,20 +201,21 @@ class TestChoosing:
         ],
     )
     def test_keys_of_the_command_choose_cells(self, typed, expected):
-        runs = runs_of("experiment=table1", *typed, "limit=40", "+task.more=1")
+        runs = chosen("experiment=table1", *typed, "limit=40", "+task.more=1")
         assert len({tuple(run.items()) for run in runs}) == len(runs) == expected
         assert {(run["experiment"], run["limit"], run["+task.more"]) for run in runs} == {("table1", "40", "1")}
 
     def test_a_deleted_key_stays_one(self):
-        parsed = OverridesParser.create().parse_overrides(["~trainer.patience", "~logger.mode=online", "seed=1"])
-        for run in experiment_sweeper.experiment_runs("mini", parsed):
-            assert run[-2:] == ["~trainer.patience", "~logger.mode=online"]
+        for run in chosen("experiment=mini", "~trainer.patience", "~logger.mode=online", "seed=1"):
+            assert list(run.items())[-2:] == [("~trainer.patience", ""), ("~logger.mode", "online")]
 
     @pytest.mark.parametrize("typed", [["seed=9"], ["task=ner", "data=standin"], ["features=word2vec"]])
-    def test_nothing_to_run_is_an_error(self, typed, command, tmp_path):
+    def test_nothing_to_run(self, typed):
         with pytest.raises(InputError, match="no cell of experiment=table1 has"):
-            runs_of("experiment=table1", *typed)
-        code, _, err = command("-m", "experiment=table1", *typed, f"runs_dir={tmp_path}")
+            chosen("experiment=table1", *typed)
+
+    def test_nothing_to_run_is_an_error_of_the_command(self, command, tmp_path):
+        code, _, err = command("-m", "experiment=table1", "seed=9", f"runs_dir={tmp_path}")
         assert code == 1
         assert "no cell of experiment=table1 has" in err
         assert "Traceback" not in err

@@ -14,6 +14,7 @@ from elmo.common.errors import InputError
 from elmo.pretrain.__main__ import settings_of
 from elmo.pretrain.corpus.token_store import END, SPECIALS, START
 from elmo.pretrain.model.export import export, load_model
+from elmo.pretrain.model.language_model import LanguageModel
 from elmo.pretrain.model.masked_model import MaskedLanguageModel
 from elmo.pretrain.run import pretrain
 from elmo.pretrain.training import masked_loss as masked_loss_module
@@ -203,7 +204,10 @@ def test_given_weights_continue_and_those_of_the_other_objective_are_refused(fin
     measured = json.loads((tmp_path / "more" / "finished.json").read_text(encoding="utf-8"))["masked_loss"]
     first = json.loads((finished / "finished.json").read_text(encoding="utf-8"))["masked_loss"]
     assert measured["before"]["masked_loss"] == pytest.approx(first["exported"]["masked_loss"], rel=1e-4)
-    for objective, given in (("bilm", init), ("masked", "small")):
+    options = OBJECTIVES["bilm"].options(masked_settings(text, tmp_path), VOCABULARY)
+    bilm = LanguageModel.random(options, len(VOCABULARY), seed=1)
+    other = str(export(bilm, VOCABULARY, "whitespace", tmp_path / "bilm", "tiny"))
+    for objective, given in (("bilm", init), ("masked", other)):
         wrong = settings(text, tmp_path / "wrong", 5, init=given, objective=objective)
         with pytest.raises(InputError, match=f"init=.*expected a .*since objective={objective}, found another model"):
             pretrain(wrong, [], QUIET)
