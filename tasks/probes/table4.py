@@ -1,7 +1,7 @@
 """The paper's Table 4: nearest uses of a word in context next to GloVe's nearest words; python -m tasks.probes.table4.
 
 `--write` keeps what it finds in the shipped sentences, for results/tables.md and for the report's explorer: these
-sentences were written for the suite. Sentences of SemCor are printed only.
+sentences were written for the suite. Sentences of SemCor are printed only; what is kept of them is a count.
 """
 
 from __future__ import annotations
@@ -242,7 +242,8 @@ def _show(options: argparse.Namespace) -> None:
         print(f"  {summary(found)}\n")
     if options.write:
         options.write.mkdir(parents=True, exist_ok=True)
-        note = f"By the top layer of `{options.weights}`. In the shipped sentences {summary(shipped)}"
+        counts = ". ".join(f"In {found.source} {summary(found)}" for found in sources)
+        note = f"By the top layer of `{options.weights}`. {counts}"
         text = _markdown(table(shipped, static, options.k, options.queries), note)
         (options.write / TABLE).write_text(text, encoding="utf-8")
         words = [explorer(shipped_uses(word, bilm), glove_words(word)) for word in SHIPPED_SENSES]
@@ -255,7 +256,7 @@ def main(given: Sequence[str] | None = None) -> int:
     parser = command_parser("tasks.probes.table4", _DESCRIPTION, _EPILOG)
     parser.add_argument("word", metavar="WORD", nargs="?", default="play", help="default: play, as in the paper")
     parser.add_argument("--semcor", metavar="FILE", type=Path, help="SemCor as JSON lines, as task=wsd_probe reads it")
-    parser.add_argument("--write", metavar="DIR", type=Path, help=f"write {TABLE} and {EXPLORER}; nothing of SemCor")
+    parser.add_argument("--write", metavar="DIR", type=Path, help=f"write {TABLE} and {EXPLORER}; no text of SemCor")
     parser.add_argument("--weights", metavar="W", default="small", help=f"{weights_choices()}; default: small")
     parser.add_argument("-k", type=int, default=2, help="neighbours of each use (default: 2)")
     parser.add_argument("--queries", metavar="N", type=int, default=3, help="senses to show (default: 3)")

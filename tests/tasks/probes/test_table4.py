@@ -1,6 +1,7 @@
 """Table 4: nearest uses by vectors written here, senses from files written here, and what may be kept."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -111,7 +112,12 @@ def test_sentences_of_semcor_are_printed_and_not_kept(semcor, tmp_path, capsys, 
     words = read_senses(tmp_path / "out" / "senses.json").words
     assert [word.word for word in words] == list(SHIPPED_SENSES)
     assert [sum(use.known for use in word.uses) for word in words] == [16, 14, 14]
-    assert "| GloVe | play | game |" in (tmp_path / "out" / "table4.md").read_text(encoding="utf-8")
+    table = (tmp_path / "out" / "table4.md").read_text(encoding="utf-8")
+    assert "| GloVe | play | game |" in table
+    counted = "uses of 'play' with a sense have a nearest such use of the same sense"
+    assert re.search(
+        rf"\. In the shipped sentences \d+ of 16 {counted}.*\. In SemCor \d of {len(SEMCOR)} {counted}", table
+    )
 
 
 def test_a_word_that_occurs_once(semcor):
