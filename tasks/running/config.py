@@ -283,6 +283,7 @@ def _without_unused(tree: DictConfig) -> DictConfig:
     with open_dict(tree):
         for key in schema.keys() - tree.keys():
             tree[key] = schema[key]
+    OmegaConf.to_container(tree.features, resolve=True)  # its errors name the setting; those of the next line do not
     OmegaConf.resolve(tree.features)  # a part may take settings from one that is left out
     for part in ("words", "elmo", "transformer"):
         if tree.features[part] is not None and not tree.features[part].enabled:

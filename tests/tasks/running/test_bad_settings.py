@@ -30,6 +30,7 @@ pytestmark = pytest.mark.integration
         ("runs_dir=${nope}", "runs_dir: Interpolation key 'nope' not found"),
         ("seed=${seed}", "seed: Recursive interpolation detected"),
         ("data_dir=${oc.env:NOPE}", "data_dir: expected the environment variable NOPE, found none. Set it: "),
+        ("features.words.vectors=${oc.env:NOPE}", "features.words.vectors: expected the environment variable NOPE, "),
         ("task._target_=nope", "task._target_: expected the class of a task such as tasks.ner.task.Ner, found 'nope'"),
         ("task._target_=os.system", "task._target_: expected the class of a task"),
         ("task._target_=tasks.ner.data.NerExample", "task._target_: expected the class of a task"),
