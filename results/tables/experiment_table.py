@@ -90,8 +90,8 @@ def experiment_page(
 
 
 def _metric(line: ExperimentLine) -> str:
-    printed = line.runs.paper.metric if line.runs.paper else EMPTY
-    return line.spec.metric or line.runs.metric or printed
+    printed = line.runs.paper.metric if line.runs.paper else ""
+    return line.spec.metric or line.runs.metric or printed or EMPTY
 
 
 def _metric_title(line: ExperimentLine) -> str:

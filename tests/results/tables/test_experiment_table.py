@@ -272,6 +272,11 @@ class TestFormats:
         assert interval["low"] < 30 < interval["high"]
         assert interval["over"] == "examples and seeds"
 
+    def test_without_runs_no_cell_is_blank(self, tmp_path, capsys):
+        out = run_table(capsys, "--runs", tmp_path, "--experiment", "table2", "task=squad", "--format", "md")[1]
+        (line,) = [line for line in out.splitlines() if line.startswith("| SQuAD")]
+        assert line.split(" | ")[1:4] == ["-", "80.8", "-"]
+
     def test_notes_name_the_rows_that_they_are_about(self, own, tmp_path, capsys):
         """On test one row has one seed and the other two; dev scores are not known by example."""
         extra = {"variant": {"trainer.lr": 0.5}, "lr": 0.5}
