@@ -160,8 +160,7 @@ def _share(line: ExperimentLine, base: str, arm: str, runs: TableRow) -> _Share:
 def _baseline(line: ExperimentLine, base: str) -> str:
     group = line.runs.group(base)
     assert group is not None
-    score = f"{group.mean:.1f} {metric_title(group.metric, group.records[0])}"
-    return ", ".join(filter(None, [score, group.old_recipe]))
+    return f"{group.mean:.1f} {metric_title(group.metric, group.records[0])}"
 
 
 def _footnotes(table: ExperimentTable, lines: Sequence[ExperimentLine], missing: Sequence[str]) -> list[str]:

@@ -5,6 +5,7 @@ from itertools import combinations
 
 import pytest
 
+from results.analysis.rows import Group
 from results.records.collect import collect
 from results.records.experiment_file import load_experiment
 from results.report.charts.arm_gains import arm_gains
@@ -96,6 +97,14 @@ def test_marks_are_where_their_shares_are(figure, narrow):
     assert line.points[0][0] < first.x < line.points[1][0]
     assert other.x - zero != first.x - zero or narrow, "another plot"
     assert cost.shape == "square"
+
+
+def test_an_older_recipe_is_below_the_plots(figure, monkeypatch):
+    """A column has no room for it next to the baseline's score."""
+    monkeypatch.setattr(Group, "old_recipe", "recipe 1")
+    found = texts(figure())
+    assert "60.0 F1" in found
+    assert any(text.startswith("words, NER, WNUT-17: recipe 1") for text in found)
 
 
 def scale_of(drawn):
