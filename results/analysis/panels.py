@@ -189,12 +189,7 @@ def efficiencies(row: TableRow) -> list[Efficiency]:
 
 
 def efficiency(row: TableRow, label: str, groups: Sequence[Group]) -> Efficiency | None:
-    """Scores of these groups by the size of their training sets; None if there is only one size.
-
-    Only groups of the newest recipe among them: a line would mix recipes.
-    """
-    newest = max((group.recipe for group in groups), default=1)
-    groups = [group for group in groups if group.recipe == newest]
+    """Scores of these groups by the size of their training sets; None if there is only one size."""
     if len({train_fraction(group.records[0]) for group in groups}) < 2:
         return None
     counts = {id(group): training_examples(group.records[0]) for group in groups}

@@ -1,5 +1,6 @@
 """Charts of runs: their test scores, their curves, and their scores by the size of the training set."""
 
+import itertools
 import statistics
 from collections.abc import Sequence
 
@@ -116,10 +117,15 @@ def learning_curves(panel: Panel, arms: Arms) -> Figure | None:
 
 
 def sample_efficiency(sizes: Efficiency, arms: Arms) -> Figure:
-    """Test score by the number of training examples, on a logarithmic scale: the paper's Figure 1."""
+    """Test score by the number of training examples, on a logarithmic scale: the paper's Figure 1.
+
+    Sizes may have runs of different recipes: a line ends where the recipe changes, and sizes of an older one have a star.
+    """
     panel = Panel(sizes.row, sizes.label)
-    arms = with_recipes(arms, (group for points in sizes.series.values() for _, group in points))
-    first = next(group for points in sizes.series.values() for _, group in points)
+    groups = [group for points in sizes.series.values() for _, group in points]
+    mixed = len({group.recipe for group in groups}) > 1
+    arms = arms if mixed else with_recipes(arms, groups)
+    first = groups[0]
     values = sorted({size for points in sizes.series.values() for size, _ in points})
     across = Scale(values[0], values[-1], AXES_LEFT + 10, RIGHT - 14, log=True)
     scores = [score for points in sizes.series.values() for _, group in points for score in group.scores]
@@ -127,13 +133,17 @@ def sample_efficiency(sizes: Efficiency, arms: Arms) -> Figure:
     metric = metric_title(first.metric, first.records[0])
     marks = horizontal_ticks(scale, f"test {metric} (%)")
     texts = {value: f"{value:,.0f}" if sizes.unit == "training examples" else f"{100 * value:.4g}%" for value in values}
+    old = {size: group.old_recipe for points in sizes.series.values() for size, group in points if group.old_recipe}
+    star = f"; * {', '.join(sorted(set(old.values())))}" if mixed else ""
+    texts |= {size: f"{texts[size]}*" for size in old if star}
     marks += numbers_below((across.at(value), texts[value]) for value in values)
-    marks.append(Label((AXES_LEFT + RIGHT) / 2, AXES_BOTTOM + 32, f"{sizes.unit} (log)", "muted", 11, "middle"))
+    marks.append(Label((AXES_LEFT + RIGHT) / 2, AXES_BOTTOM + 32, f"{sizes.unit} (log){star}", "muted", 11, "middle"))
     numbers = []
     for features, points in sizes.series.items():
         arm = arms[features]
-        line = [(across.at(size), scale.at(group.mean)) for size, group in points]
-        marks.append(ChartLine(line, arm.colour, 2, arm=arm.features, dash=arm.dash))
+        for _, same in itertools.groupby(points, key=lambda point: point[1].recipe):
+            line = [(across.at(size), scale.at(group.mean)) for size, group in same]
+            marks.append(ChartLine(line, arm.colour, 2, arm=arm.features, dash=arm.dash))
         for size, group in points:
             for score in group.scores:
                 title, place = f"{arm.title}: {score:.2f}", (across.at(size), scale.at(score))
@@ -143,7 +153,7 @@ def sample_efficiency(sizes: Efficiency, arms: Arms) -> Figure:
             marks.append(Dot(*place, arm.colour, arm.shape, 4.5, title=title, arm=arm.features))
         means = ", ".join(f"{texts[size]}: {group.mean:.1f}" for size, group in points)
         numbers.append(f"{arm.title}, by {sizes.unit}: {means}.")
-    caption = f"Test {metric} by training set size; line and mark: mean, dots: seeds."
+    caption = f"Test {metric} by training set size; line and mark: mean, dots: seeds{star}."
     legend = legend_of(list(sizes.series), arms)
     height, name = AXES_BOTTOM + 38, f"efficiency-{panel.stem}"
     return Figure(name, panel.title, caption, height, marks, numbers=" ".join(numbers), legend=legend)

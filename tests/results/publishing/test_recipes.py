@@ -71,8 +71,18 @@ def test_two_recipes_have_no_gain(tmp_path, capsys):
     assert "SST-5: GloVe and + ELMo: no gain, because their recipes differ: 2 and 1\n" in out
 
 
-def test_shares_of_the_training_set_are_drawn_of_one_recipe(tmp_path):
-    for share, right, recipe in ((0.1, 20, 1), (0.3, 30, 2), (0.5, 40, 2)):
-        save_run(tmp_path / "runs", right, task="sst5", recipe=recipe, variant={"train_fraction": share})
-    _, page = run_report(tmp_path / "runs")
-    assert "GloVe, by share of the training examples: 30%: 30.0, 50%: 40.0." in page
+def test_a_line_over_shares_ends_where_the_recipe_changes(tmp_path):
+    def lines(recipe):
+        save_run(tmp_path / "runs", 20, task="sst5", recipe=recipe, variant={"train_fraction": 0.1})
+        _, page = run_report(tmp_path / "runs")
+        (figure,) = re.findall(r"(<svg(?:(?!<svg).)*?share of the training examples \(log\).*?</svg>)", page, re.DOTALL)
+        return page, len(re.findall(r"<(?:polyline|path)[^>]*stroke-width=\"2\"", figure))
+
+    for share, right in ((0.3, 30), (0.5, 40)):
+        save_run(tmp_path / "runs", right, task="sst5", recipe=2, variant={"train_fraction": share})
+    page, one = lines(recipe=2)
+    assert "GloVe, by share of the training examples: 10%: 20.0, 30%: 30.0, 50%: 40.0." in page
+    page, two = lines(recipe=1)
+    assert "GloVe, by share of the training examples: 10%*: 20.0, 30%: 30.0, 50%: 40.0." in page
+    assert "share of the training examples (log); * recipe 1" in page
+    assert two == one + 1
