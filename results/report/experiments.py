@@ -8,7 +8,7 @@ from results.analysis.panels import Efficiency, Panel, efficiency, split_panels
 from results.analysis.rows import Group, Summary, TableRow
 from results.breakdown.gains import break_down
 from results.records.collect import Collection, FoundRecord
-from results.records.experiment_file import load_experiment
+from results.records.experiment_file import Experiment, load_experiment
 from results.report.charts.arm_gains import arm_gains
 from results.report.charts.classes import kind_gains
 from results.report.charts.perplexities import gains_by_perplexity
@@ -48,8 +48,7 @@ def layer_groups(collection: Collection, data: Sequence[str], arm: str) -> list[
         data: Only rows of these data sets; all if empty.
         arm: The arm with layers.
     """
-    names = [chapter.experiment for chapter in load_texts().paper if chapter.figure == "layers"]
-    lines = [line for name in names for line in fill(collection, load_experiment(name)).lines]
+    lines = [line for experiment in _layer_experiments() for line in fill(collection, experiment).lines]
     chosen = [line for line in lines if not data or line.runs.data in data]
     return [(line.title, group) for line in chosen for group in line.runs.groups if group.features == arm]
 
@@ -97,16 +96,27 @@ def table_parts(
         shown = _table(replace(sheet, title=SCORES), title)
         figure = arm_gains(table)
         drawn = both_forms(figure, figure.caption) if figure else _figures(gains_by_perplexity(table))
-        runs = f"<p>Runs what is missing: <code>{escape(typed_sweep(table.experiment, []))}</code></p>"
-        html = f'{drawn}{shown}{runs}<details><summary>Notes</summary><ul class="notes">{items}</ul></details>'
+        below = f'<details><summary>Notes</summary><ul class="notes">{items}</ul></details>'
+        html = f"{drawn}{shown}{_command(table.experiment)}{below}"
         tasks = {line.runs.task for line in table.lines}
         if len(tasks) == 1:
             parts.append(PagePart(f"paper-{number}", title, html + _figures(_kinds(table, found)), tasks.pop()))
         else:
             together += f"<h3>{escape(title)}</h3>{html}"
     if layers:
-        together += f"<h3>{escape(layers.title)}</h3>{_figures([layers])}"
+        commands = "".join(map(_command, _layer_experiments()))
+        together += f"<h3>{escape(layers.title)}</h3>{_figures([layers])}{commands}"
     return [*parts, PagePart("paper", "The paper's tables and figures", together)] if together else parts
+
+
+def _layer_experiments() -> list[Experiment]:
+    """The experiments whose figure has the weights of layers."""
+    return [load_experiment(chapter.experiment) for chapter in load_texts().paper if chapter.figure == "layers"]
+
+
+def _command(experiment: Experiment) -> str:
+    """The command that makes its runs, as HTML."""
+    return f"<p>Runs what is missing: <code>{escape(typed_sweep(experiment, []))}</code></p>"
 
 
 def _kinds(table: ExperimentTable, found: Sequence[FoundRecord]) -> list[Figure]:

@@ -104,9 +104,11 @@ def explorer(senses: Senses) -> str:
     intro = (
         f"Every dot is one use of the word in a sentence, by the top layer of the biLM {senses.weights}, in the two "
         "directions in which the uses differ most. Static vectors have one point for all of them. Large: the sense is "
-        "known; small: it is that of the nearest use whose sense is known. Rest the pointer on a dot to read it."
+        "known; small: it is that of the nearest use whose sense is known. Rest the pointer on a dot to read it. "
+        "Another word, with the nearest uses of each sense:"
     )
-    return f'<p>{escape(intro)}</p><style>{rules}</style><div class="explorer">{buttons}{parts}</div>'
+    command = "<code>python -m tasks.probes.table4 WORD</code>"
+    return f'<p>{escape(intro)} {command}</p><style>{rules}</style><div class="explorer">{buttons}{parts}</div>'
 
 
 def word_figure(word: ShownWord) -> Figure:

@@ -88,6 +88,7 @@ def test_the_runs_of_one_experiment(without_matplotlib, runs, tmp_path, capsys):
     assert text.count("<title>SST-5, input, LSTM 2: 0.300") == 1, "a row of the figure, not a plain run in addition"
     assert "trainer.lr=0.5" not in text
     assert 'aria-label="Figure 2: weights of the layers' in text
+    assert "<code>python -m tasks.run -m experiment=figure2</code>" in text
     assert (tmp_path / "figures" / "layer-weights.svg").exists()
     capsys.readouterr()
     assert run_report(runs, "--experiment", "figure9")[0] == 2
