@@ -105,26 +105,21 @@ class TestShelf:
         assert main(["--store", str(tmp_path / "store"), "prune", "--all"]) == 0
         assert shelf_of(bilm).count() == (0, 0)
 
-    def test_it_opens_while_others_are_pruned(self, tmp_path):
+    def test_its_room_is_measured_while_others_are_pruned(self, tmp_path):
         own, other = ShelfDescription("f" * 64, (1,), "float32"), tmp_path / "abc-zero-float16-v3"
 
         def come_and_go():
-            for _ in range(100):
+            for _ in range(40):
                 (other / "index").mkdir(parents=True)
-                for name in (
-                    "about.json",
-                    "index/data.mdb",
-                    *map(str, range(60)),
-                ):  # many: one is met as it goes
+                for name in ("about.json", "index/data.mdb", *map(str, range(60))):  # many: one is met as it goes
                     (other / name).write_text("{}")
                 shutil.rmtree(other)
 
         with ThreadPoolExecutor(1) as pool:
             pruning = pool.submit(come_and_go)
             while not pruning.done():
-                open_shelf(tmp_path, own)
+                assert open_shelf(tmp_path, own).room() > 0  # which measures all shelves
         pruning.result()
-        assert open_shelf(tmp_path, own).room() > 0
 
     def test_pruned_the_moment_it_is_opened_it_serves_the_run(self, tmp_path, monkeypatch):
         limit_to = Shelf.limit_to
@@ -210,12 +205,6 @@ class TestLayers:
         assert told == [(min(starts), max(starts))]
         CachedLayers(bilm, shelf_of(bilm), memory_gb=0).prepare(SENTENCES)
         assert len(told) == 1, "what does not fit would only drive out what does"
-
-    def test_values_that_float16_cannot_hold(self, bilm):
-        with torch.no_grad():
-            bilm.encoder.projection.bias[0] = 1e6
-        with pytest.raises(InputError, match=r"^float16 cannot hold .* features\.elmo\.precision=float32"):
-            CachedLayers(bilm, None, "float16").prepare(SENTENCES)
 
     def test_a_shelf_of_something_else(self, bilm, shelf_of):
         with pytest.raises(ValueError, match="expected a shelf of float16"):
