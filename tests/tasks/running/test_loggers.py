@@ -207,15 +207,14 @@ class TestFailures:
         assert err.count("wandb") == 1
         assert "warning: wandb: CommError: the network is gone; the run continues without it" in err
 
-    @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), RuntimeError("odd"), KeyError("x")])
-    def test_wandb_that_does_not_start(self, place, command, tmp_path, home, monkeypatch, error):
+    def test_wandb_that_does_not_start(self, place, command, tmp_path, home, monkeypatch):
         import wandb
 
         def refuse(**_):
-            raise error
+            raise KeyError("odd")
 
         monkeypatch.setattr(wandb, "init", refuse)
-        assert f"warning: wandb: {type(error).__name__}: " in self.run(place, command, tmp_path)
+        assert "warning: wandb: KeyError: 'odd'; the run continues without it" in self.run(place, command, tmp_path)
 
     def test_wandb_that_is_not_installed(self, place, command, tmp_path, home, monkeypatch):
         monkeypatch.setitem(sys.modules, "wandb", None)

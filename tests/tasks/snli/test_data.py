@@ -1,7 +1,6 @@
 """SNLI files and rows: contents, dropped pairs, and errors with file and line."""
 
 import json
-import time
 
 import pytest
 
@@ -175,18 +174,6 @@ class TestHub:
     def test_a_bad_row_is_named(self):
         with pytest.raises(InputError, match=r"dev, row 1: expected the label .*found 'yes'. Check data\.hub\.columns"):
             read_rows([BARE, {**BARE, "gold_label": "yes"}], "dev", PairReader())
-
-
-def test_the_official_training_file_is_asked_for_by_name(command, tmp_path, monkeypatch):
-    monkeypatch.setattr(time, "sleep", lambda seconds: None)  # the hub's library waits between its attempts
-    source_of(tmp_path, [BARE])
-    train = tmp_path / "snli" / "snli_1.0_train.jsonl"
-    train.unlink()
-    code, _, err = command("task=snli", "data=paper", f"data_dir={tmp_path}", f"runs_dir={tmp_path / 'runs'}")
-    assert code == 1
-    for hint in ("train split", str(train), "stanfordnlp/snli", "Put the files there", "data_dir=DIR"):
-        assert hint in err
-    assert not (tmp_path / "runs").exists()
 
 
 def test_the_stand_in_is_for_this_task_alone_and_not_compared_with_the_paper():

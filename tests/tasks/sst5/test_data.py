@@ -165,23 +165,6 @@ class TestBadInput:
         with pytest.raises(InputError, match="line 2: expected UTF-8"):
             read(tmp_path, f"{WORKS}\n(2 caf".encode() + b"\xe9)\n")
 
-    def test_the_command_prints_the_error_in_one_line(self, command, tmp_path):
-        for split in ("train", "dev", "test"):
-            (tmp_path / f"{split}.txt").write_text(f"{WORKS}\n(7 bad)\n")
-        names = "{" + ",".join(f"{split}:[{split}.txt]" for split in ("train", "dev", "test")) + "}"
-        code, _, err = command(
-            "task=sst5",
-            "data=paper",
-            "datasets.paper.hub=null",
-            f"datasets.paper.splits={names}",
-            "features.words.vectors=null",
-            f"data_dir={tmp_path}",
-            f"runs_dir={tmp_path / 'runs'}",
-        )
-        assert code == 1
-        assert "train.txt, line 2: expected a label from 0 to 4 at column 2, found '7'" in err
-        assert "Traceback" not in err
-
 
 class TestTask:
     def examples(self):

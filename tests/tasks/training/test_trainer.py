@@ -351,28 +351,19 @@ class TestDamagedCheckpoint:
         fit(Line([1, 2]), epochs=2, checkpoint=path)
         return path
 
-    @pytest.mark.parametrize("damage", ["empty", "half", "tail", "zeros", "text", "other"])
+    @pytest.mark.parametrize("damage", ["half", "other"])
     def test_is_reported_with_a_remedy(self, path, damage):
-        whole = path.read_bytes()
         if damage == "other":
             torch.save({"fingerprint": ""}, path)
         else:
-            contents = {"half": whole[: len(whole) // 2], "tail": whole[:-500], "zeros": bytes(999), "text": b"x"}
-            path.write_bytes(contents.get(damage, b""))
+            whole = path.read_bytes()
+            path.write_bytes(whole[: len(whole) // 2])
         with pytest.raises(
             InputError, match=re.escape(str(path)) + r".*Delete it .*retry=failed.*starts from its first"
         ):
             fit(Line([3]), epochs=3, checkpoint=path)
         path.unlink()
         assert fit(Line([1, 2, 3]), epochs=3, checkpoint=path).epoch == 3
-
-    def test_a_flipped_bit_of_a_weight(self, path):
-        whole = path.read_bytes()
-        stored = torch.load(path, weights_only=True)["model"]["head.weight"].detach().numpy().tobytes()
-        at = whole.index(stored)
-        path.write_bytes(whole[:at] + bytes([whole[at] ^ 16]) + whole[at + 1 :])
-        with pytest.raises(InputError, match="damaged"):
-            fit(Line([3]), epochs=3, checkpoint=path)
 
     @pytest.mark.parametrize("part", ["model", "best", "average", "optimizer"])
     def test_a_tensor_of_another_shape_is_not_spread_over_the_weights(self, tmp_path, part):
