@@ -59,6 +59,7 @@ def numbers_below(ticks: Iterable[tuple[float, str]]) -> list[Mark]:
     for x, text in reversed(list(ticks)):
         half = text_width(text, 11) / 2
         if x + half <= free:
-            marks.append(Label(x, AXES_BOTTOM + 16, text, "muted", 11, "middle"))
-            free = x - half - 6
+            middle = min(x, WIDTH - half)
+            marks.append(Label(middle, AXES_BOTTOM + 16, text, "muted", 11, "middle"))
+            free = middle - half - 6
     return marks

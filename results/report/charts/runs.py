@@ -119,7 +119,7 @@ def learning_curves(panel: Panel, arms: Arms) -> Figure | None:
 def sample_efficiency(sizes: Efficiency, arms: Arms) -> Figure:
     """Test score by the number of training examples, on a logarithmic scale: the paper's Figure 1.
 
-    Sizes may have runs of different recipes: a line ends where the recipe changes, and sizes of an older one have a star.
+    A line ends where the recipe changes, and sizes with runs of an older recipe have a star.
     """
     panel = Panel(sizes.row, sizes.label)
     groups = [group for points in sizes.series.values() for _, group in points]
