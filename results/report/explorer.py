@@ -76,13 +76,13 @@ def read_senses(path: Path) -> Senses:
 
     Raises:
         ValueError: It is no such file; the message says why.
-        OSError: It cannot be opened.
     """
     try:
         found: Senses = decode(Senses, read_json(path))
-    except ValueError as error:
-        remedy = "Make it again with: python -m tasks.probes.table4 --write DIR"
-        raise ValueError(f"{path}: expected uses of words, found: {error}. {remedy}") from error
+    except (ValueError, OSError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        remedy = "Make it with: python -m tasks.probes.table4 --write DIR"
+        raise ValueError(f"{path}: expected uses of words, found: {reason}. {remedy}") from error
     return found
 
 

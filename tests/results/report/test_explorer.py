@@ -68,4 +68,8 @@ def test_the_report_shows_it_and_refuses_another_file(path, tmp_path, capsys):
     path.write_text(json.dumps({"weights": "small", "words": [{**BANK, "uses": [use("a", "b", nearest=7)]}]}))
     capsys.readouterr()
     assert report.main(arguments) == 2
-    assert "expected numbers of 1 uses. Make it again with: python -m tasks.probes.table4" in capsys.readouterr().err
+    assert "expected numbers of 1 uses. Make it with: python -m tasks.probes.table4" in capsys.readouterr().err
+    path.unlink()
+    assert report.main(arguments) == 2
+    missing = f"{path}: expected uses of words, found: No such file or directory. Make it with"
+    assert missing in capsys.readouterr().err
