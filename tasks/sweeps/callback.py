@@ -26,7 +26,7 @@ from elmo.common.durations import duration
 from elmo.common.errors import InputError
 from elmo.common.files import expanded
 from elmo.common.progress import Reporter
-from results.records.experiment_file import sweep_name
+from results.records.experiment_file import load_experiment, sweep_name
 from results.records.identity import record_path
 from results.records.record import RecordConflict, RecordUnreadable, decide, read_record, timestamp
 from results.records.run_lock import LOCK_NAME
@@ -45,7 +45,7 @@ ENDS = {
     "failed": "failed",
     "failed before": "had failed before",
 }
-OF_A_CELL = ("task", "data", "features", "seed", "fold")  # keys that choose cells of an experiment
+OF_A_CELL = ("task", "data", "features", "seed", "fold")  # keys that choose cells of any experiment
 OF_A_MACHINE = ("runs_dir", "data_dir", "device", "threads", "retry", "hydra/launcher")  # and none that change scores
 DEFAULT_RUNS = Path("results", "runs")  # where results.table and results.status look
 TITLE_WIDTH = 30  # so that the scores of most runs stand below each other
@@ -182,12 +182,15 @@ def runs_option(config: DictConfig) -> list[str]:
 def next_command(config: DictConfig) -> str:
     """The last words of a sweep: how to see its scores."""
     sweeper = config.hydra.sweeper
+    experiment = load_experiment(sweeper.experiment) if sweeper._target_ == SWEEPER else None
+    cells = experiment.cells if experiment else []
+    of_cells = {override.partition("=")[0] for cell in cells for override in cell.overrides}
     keys = {override.partition("=")[0].lstrip("+~") for override in typed_words(config)}
-    if not keys <= {"experiment", *OF_A_CELL, *OF_A_MACHINE}:
+    if not keys <= {"experiment", *of_cells, *OF_A_CELL, *OF_A_MACHINE}:
         words = ["--wide"]  # settings that the experiment's table does not have
         words += ["--include-limited"] if "limit" in keys else []
     else:
-        words = ["--experiment", sweeper.experiment] if sweeper._target_ == SWEEPER else []
+        words = ["--experiment", sweeper.experiment] if experiment else []
     return f"The scores: {shlex.join(['python', '-m', 'results.table', *words, *runs_option(config)])}"
 
 

@@ -97,13 +97,15 @@ class TestProgress:
         [
             (["experiment=mini", "seed=1"], "--experiment mini"),
             (["experiment=mini", "trainer.epochs=1"], "--wide"),
+            (["experiment=figure1", "task=ner", "train_fraction=0.1"], "--experiment figure1"),
             (["task=ner", "limit=20"], "--wide --include-limited"),
             (["task=ner", "device=cpu"], ""),
             (["task=ner", "runs_dir=my runs"], "--runs 'my runs'"),
         ],
     )
     def test_the_last_line_names_the_command_that_shows_the_scores(self, typed, command):
-        sweeper = {"_target_": SWEEPER, "experiment": "mini"} if "experiment=mini" in typed else {"_target_": "other"}
+        name = typed[0].removeprefix("experiment=")
+        sweeper = {"_target_": SWEEPER, "experiment": name} if name != typed[0] else {"_target_": "other"}
         runs_dir = next((word.partition("=")[2] for word in typed if word.startswith("runs_dir")), "results/runs")
         config = OmegaConf.create({"runs_dir": runs_dir, "hydra": {"sweeper": sweeper, "overrides": {"task": typed}}})
         assert callback.next_command(config) == f"The scores: python -m results.table {command}".rstrip()
