@@ -239,19 +239,20 @@ def test_the_gpu_kernels_in_tritons_interpreter_equal_plain_torch():
     assert done.returncode == 0  # it compares by itself
 
 
-def check_captured_steps(model, text, batcher, rows):
-    """Steps captured as a graph on the GPU have the gradient of an eager one, in float32 and about so in bfloat16."""
+def captured_errors(model, text, batcher, rows):
+    """Relative errors of the gradient of a step captured on the GPU, in float32 and bfloat16, against an eager one."""
     roomy = replace(batcher, profile=batcher.common_profile())
     eager = Stepper(model, text.spelling, 6, 0.0, torch.float32)
     eager(Upload.of(batcher(0), 0.4, pin=False))
     wanted = eager.gradient.clone()
-    for dtype, bound in ((torch.float32, 1e-4), (torch.bfloat16, 3e-2)):
+    errors = []
+    for dtype in (torch.float32, torch.bfloat16):
         captured = Stepper(model, text.spelling, 6, 0.0, dtype, captured=roomy.profile, rows=rows)
         for _ in range(2):
             captured(Upload.of(roomy(0), 0.4, pin=True))
         assert len(captured._graphs) == 1
-        error = (captured.gradient - wanted).norm() / wanted.norm()
-        assert float(error) < bound
+        errors.append(float((captured.gradient - wanted).norm() / wanted.norm()))
+    return errors
 
 
 @pytest.mark.gpu
@@ -260,4 +261,6 @@ def test_a_captured_step_equals_an_eager_one_on_the_gpu():
     text = text_of_words(SENTENCES * 20, VOCABULARY, 50)
     batcher = Batcher(BatchPlan(text.sentences, 512, seed=1), text.spelling, text.n_targets)
     model = LanguageModel.random(BilmOptions(cell_dim=64, projection_dim=16), len(VOCABULARY), seed=1).cuda()
-    check_captured_steps(model, text, batcher, rows=4096)
+    exact, rounded = captured_errors(model, text, batcher, rows=4096)
+    assert exact < 1e-4
+    assert rounded < 3e-2
