@@ -1,7 +1,6 @@
 """Names for people, order, looks and old metrics, from `paper/names.toml`, and from records for a user's own."""
 
 import re
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -12,7 +11,7 @@ from results.records.example_scores import Example
 from results.records.identity import flattened
 from results.records.metric import Metric, mean_of
 from results.records.record import RunRecord
-from results.records.typed_json import decode
+from results.records.typed_json import read_toml
 
 Shape = Literal["circle", "square", "diamond", "triangle", "plus", "cross"]  # of markers
 NAMES = Path(__file__).parents[1] / "paper" / "names.toml"
@@ -67,8 +66,7 @@ class Names:
 @cache
 def load_names() -> Names:
     """The names, read once."""
-    names: Names = decode(Names, tomllib.loads(NAMES.read_text(encoding="utf-8")))
-    return names
+    return read_toml(Names, NAMES)
 
 
 def default_pair() -> tuple[str, str]:

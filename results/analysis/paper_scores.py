@@ -1,12 +1,11 @@
 """The paper's scores, from `paper/scores.toml`."""
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from results.records.typed_json import decode
+from results.records.typed_json import read_toml
 
 SCORES = Path(__file__).parents[1] / "paper" / "scores.toml"
 
@@ -83,8 +82,7 @@ class Paper:
 @cache
 def load_paper() -> Paper:
     """The paper's numbers, read once."""
-    paper: Paper = decode(Paper, tomllib.loads(SCORES.read_text(encoding="utf-8")))
-    return paper
+    return read_toml(Paper, SCORES)
 
 
 def distance(score: float, band: Sequence[float]) -> float:

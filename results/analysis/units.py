@@ -1,6 +1,5 @@
 """Which article or document each test example is of: a number among its scores, or sizes from `paper/units.toml`."""
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -8,7 +7,7 @@ from pathlib import Path
 
 from results.records.example_scores import Example
 from results.records.record import RunRecord
-from results.records.typed_json import decode
+from results.records.typed_json import read_toml
 
 UNITS = Path(__file__).parents[1] / "paper" / "units.toml"
 
@@ -30,8 +29,7 @@ class _Units:
 
 @cache
 def _files() -> Mapping[str, _TestFile]:
-    units: _Units = decode(_Units, tomllib.loads(UNITS.read_text(encoding="utf-8")))
-    return {file.sha256: file for file in units.file}
+    return {file.sha256: file for file in read_toml(_Units, UNITS).file}
 
 
 def unit_numbers(record: RunRecord, examples: Sequence[Example], unit: str) -> list[float] | None:

@@ -6,7 +6,6 @@ runs that are most like them.
 
 import shlex
 import statistics
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import product
@@ -16,7 +15,7 @@ from results.analysis.names import old_recipe
 from results.records.collect import Collection, FoundRecord
 from results.records.experiment_file import Cell, Experiment, ExperimentRow, load_experiment, values_of
 from results.records.identity import FOLD, same_value
-from results.records.typed_json import decode
+from results.records.typed_json import read_toml
 from results.tables.experiment_rows import missing_cells, missing_commands
 from results.tables.paper_tables import Grid
 
@@ -92,8 +91,7 @@ class _Left:
 
 def ledger_page(collection: Collection) -> str:
     """The page: a table of the steps that have runs left, and the commands of each."""
-    ledger: Ledger = decode(Ledger, tomllib.loads(LEDGER.read_text(encoding="utf-8")))
-    left = [_left(step, collection.found) for step in ledger.step]
+    left = [_left(step, collection.found) for step in read_toml(Ledger, LEDGER).step]
     left = [own for own in left if own.cells or not own.step.sweeps]
     open_steps, blocked = ([own for own in left if bool(own.step.blocked) is some] for some in (False, True))
     blocks, total = [_INTRODUCTION], 0.0

@@ -1,20 +1,23 @@
-"""Decodes JSON into typed objects: the dataclass is the schema, and an error names the key.
+"""Decodes JSON and TOML into typed objects: the dataclass is the schema, and an error names the key.
 
 Files are not trusted. Values that would break a reader later are refused here: numbers too large to compute with,
 nesting that is too deep, text that cannot be encoded.
 """
 
+import tomllib
 import types
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 LARGEST = 1e100  # far above any seed, count or loss; sums and squares of it are still finite
 DEEPEST = 50  # a record has about ten
 # Tuples, created once: `isinstance` with `int | float` is slow, and a grid of runs has millions of values.
 _NUMBER = (int, float)
 _CONTAINER = (dict, list)
+_Content = TypeVar("_Content")
 
 
 def is_number(value: object) -> bool:
@@ -56,6 +59,12 @@ def decode(kind: Any, value: object, where: str = "") -> Any:  # noqa: ANN401 - 
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(_expect_number(value, where))
     return _expect_number(_expect(kind, value, where), where)
+
+
+def read_toml(kind: type[_Content], path: Path) -> _Content:
+    """The content of a TOML file of the suite, as an instance of the dataclass `kind`."""
+    found: _Content = decode(kind, tomllib.loads(path.read_text(encoding="utf-8")))
+    return found
 
 
 def refuse_unknown_keys(kind: type, values: object, where: str = "", without: Sequence[str] = ()) -> None:

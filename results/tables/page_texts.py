@@ -1,12 +1,11 @@
 """The text of the page of published tables, from `paper/tables_page.toml`, and the experiments that the page shows."""
 
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from results.records.typed_json import decode
+from results.records.typed_json import read_toml
 
 TABLE1 = "table1"  # has a chapter of its own kind, `gains`, and is the main table of the report
 TEXTS = Path(__file__).parents[1] / "paper" / "tables_page.toml"
@@ -66,5 +65,4 @@ class PageTexts:
 @cache
 def load_texts() -> PageTexts:
     """The texts, read once."""
-    texts: PageTexts = decode(PageTexts, tomllib.loads(TEXTS.read_text(encoding="utf-8")))
-    return texts
+    return read_toml(PageTexts, TEXTS)
