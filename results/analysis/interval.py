@@ -51,6 +51,16 @@ class Interval:
     clusters: int | None = None
 
     @property
+    def ends(self) -> tuple[float, float]:
+        """Both ends."""
+        return self.low, self.high
+
+    @property
+    def sign(self) -> int:
+        """1 if it is above zero, -1 if it is below; 0 if it includes zero."""
+        return (self.low > 0) - (self.high < 0)
+
+    @property
     def few_seeds(self) -> bool:
         """Whether the deviation between seeds rests on too few of them to be trusted."""
         return self.seeds < FEW_SEEDS

@@ -156,7 +156,7 @@ class TableRow:
     def gain_sign(self, label: str = "") -> int:
         """1 or -1 for a gain whose interval excludes 0, else 0."""
         interval = self.interval(label)
-        return (interval.low > 0) - (interval.high < 0) if interval else 0
+        return interval.sign if interval else 0
 
     def cut_interval(self, label: str = "") -> Interval | None:
         """The 95 % interval of `error_cut`."""

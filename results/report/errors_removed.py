@@ -150,9 +150,9 @@ def _comparison(panel: Panel, arms: Mapping[str, Arm], compared: tuple[str, str]
 def _finding(found: Sequence[_Comparison]) -> str:
     """What the intervals show, in a sentence."""
     name, size = found[0].main.arm.title, len(found)
-    up = [own.main.share for own in found if own.interval and own.interval.low > 0]
-    down = [own.name for own in found if own.interval and own.interval.high < 0]
-    unclear = [own.name for own in found if not own.interval or own.interval.low <= 0 <= own.interval.high]
+    up = [own.main.share for own in found if own.interval and own.interval.sign > 0]
+    down = [own.name for own in found if own.interval and own.interval.sign < 0]
+    unclear = [own.name for own in found if not own.interval or not own.interval.sign]
     parts = []
     if up:
         low, high = round(min(up)), round(max(up))
@@ -197,7 +197,7 @@ def _drawn(found: Sequence[_Comparison], layout: _Layout, scores_header: str) ->
 def _limits(found: Sequence[_Comparison]) -> tuple[float, float]:
     """The ends of the scale: with zero, the main arm, its intervals and the paper; other arms only if they are near."""
     ends = [0.0, *(own.main.share for own in found)]
-    ends += [end for own in found if own.interval for end in (own.interval.low, own.interval.high)]
+    ends += [end for own in found if own.interval for end in own.interval.ends]
     ends += [value.share for own in found for value in own.others if value.hollow]
     low, high = max(min(ends), -100.0), min(max(ends), 100.0)
     near = (high - low) / 2 or 10.0
@@ -240,7 +240,7 @@ def _lane(own: _Comparison, layout: _Layout, scale: Scale, top: float) -> list[M
     ]
     first, second = top + layout.first, top + layout.second
     if own.interval:
-        ends = [min(max(e, scale.low), scale.high) for e in (own.interval.low, own.interval.high)]
+        ends = [min(max(e, scale.low), scale.high) for e in own.interval.ends]
         title = f"{own.name}: 95 % interval {shown_interval(own.interval, ' to ', sign='-')} %"
         line = [(scale.at(end), first) for end in ends]
         marks.append(ChartLine(line, own.main.arm.colour, 3, title=title, arm=own.main.arm.features))

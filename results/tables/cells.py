@@ -134,7 +134,7 @@ def shown_interval(interval: Interval | None, between: str, sign: str = "+") -> 
     """Both ends, with a mark where an arm has few seeds; empty if there is no interval."""
     if interval is None:
         return ""
-    low, high = (format(end, f"{sign}.1f") for end in (interval.low, interval.high))
+    low, high = (format(end, f"{sign}.1f") for end in interval.ends)
     return f"{low}{between}{high}{MARK * interval.few_seeds}"
 
 

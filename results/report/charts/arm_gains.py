@@ -59,7 +59,7 @@ class _Share:
     @property
     def clear(self) -> bool:
         """Whether the interval is on one side of zero."""
-        return self.interval is not None and not self.interval.low <= 0 <= self.interval.high
+        return self.interval is not None and self.interval.sign != 0
 
     @property
     def number(self) -> str:
@@ -286,7 +286,7 @@ def _share_scale(lanes: Sequence[_Lane], start: float, end: float) -> Scale:
     """The scale of shares, the same for all tasks."""
     shares = [share for lane in lanes for share in lane.shares]
     values = [value for share in shares for value in (share.ours, share.published) if value is not None]
-    values += [end for share in shares if share.interval for end in (share.interval.low, share.interval.high)]
+    values += [end for share in shares if share.interval for end in share.interval.ends]
     return spread(values, start, end, zero=True)
 
 
@@ -326,7 +326,7 @@ def _shares(lane: _Lane, task: str, share: _Share, scale: Scale, y: float) -> li
     if share.ours is not None:
         colour = "blue" if share.clear else "grey"
         if share.interval:
-            ends = [(scale.at(end), y) for end in (share.interval.low, share.interval.high)]
+            ends = [(scale.at(end), y) for end in share.interval.ends]
             marks.append(ChartLine(ends, colour, 2.5, title=title))
         marks.append(Dot(scale.at(share.ours), y, colour, "circle", 4.5, title=title))
     return marks

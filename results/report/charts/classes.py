@@ -38,7 +38,7 @@ class _Gain:
 
     @property
     def sure(self) -> bool:
-        return self.interval is not None and not self.interval.low <= 0 <= self.interval.high
+        return self.interval is not None and self.interval.sign != 0
 
     @property
     def text(self) -> str:
@@ -112,8 +112,8 @@ def _numbers(gains: Mapping[str, Sequence[_Gain]]) -> str:
 def _gain_lines(gains: Mapping[str, Sequence[_Gain]], axis: str, arm: Arm) -> tuple[float, list[Mark]]:
     """Height and marks: a line for each gain, below the name of its distinction if it has one."""
     each = [gain for own in gains.values() for gain in own]
-    ends = [(own.interval.low, own.interval.high) if own.interval else (own.value,) for own in each]
-    scale = spread([end for both in ends for end in both], LEFT, RIGHT, zero=True)
+    ends = [end for own in each for end in (own.interval.ends if own.interval else [own.value])]
+    scale = spread(ends, LEFT, RIGHT, zero=True)
     marks: list[Mark] = []
     y = 0.0
     for name, own in gains.items():
@@ -126,7 +126,7 @@ def _gain_lines(gains: Mapping[str, Sequence[_Gain]], axis: str, arm: Arm) -> tu
             marks.append(Label(LEFT, y + 16, fitted(gain.name, room, 11), "ink", 11))
             marks.append(Label(RIGHT, y + 16, gain.text, "ink" if gain.sure else "muted", 11, "end", gain.sure))
             if gain.interval:
-                line = [(scale.at(gain.interval.low), y + 24), (scale.at(gain.interval.high), y + 24)]
+                line = [(scale.at(end), y + 24) for end in gain.interval.ends]
                 dash = "" if gain.sure else "3 3"
                 marks.append(ChartLine(line, arm.colour, 3, title=gain.numbers, dash=dash))
             marks.append(Dot(scale.at(gain.value), y + 24, arm.colour, arm.shape, 4.0, title=gain.numbers))
