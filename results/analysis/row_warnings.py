@@ -31,8 +31,7 @@ def row_warnings(row: TableRow, wanted: Collection[str] = ()) -> list[tuple[str,
         if len(seeds) > 1:
             mixed = ", ".join(f"{commit} ({_seeds(own)})" for commit, own in seeds.items())
             warnings.append((f"{where}: one mean over several commits: {mixed}", True))
-        for text in dict.fromkeys(text for record in group.runs for text in record.warnings):
-            warnings.append((f"{where}: {WARNED} {text}", False))
+        warnings += [(f"{where}: {WARNED} {text}", False) for text in group.warnings]
         if dirty:
             warnings.append((f"{where}: code with uncommitted changes ({_seeds(dirty)})", True))
     for label in ["", *row.labels]:

@@ -7,7 +7,7 @@ from functools import cached_property
 from operator import itemgetter
 
 from results.analysis.expected_best import expected_best
-from results.analysis.interval import Interval, Intervals, has_numpy, paired_intervals, seed_intervals
+from results.analysis.interval import FEW_SEEDS, Interval, Intervals, has_numpy, paired_intervals, seed_intervals
 from results.analysis.names import MetricName, common_title, default_pair, load_names, metric_of, old_recipe, place
 from results.analysis.paper_scores import PaperScore, relative_error_cut
 from results.analysis.units import unit_numbers
@@ -87,6 +87,16 @@ class Group:
     def old_recipe(self) -> str:
         """The recipe, such as "recipe 1", if its task has a newer one; else empty."""
         return old_recipe(self.records[0])
+
+    @property
+    def few_seeds(self) -> bool:
+        """Whether there are too few seeds to know their deviation."""
+        return len(self.seeds) < FEW_SEEDS
+
+    @property
+    def warnings(self) -> list[str]:
+        """What its features declare about their sources, each text once."""
+        return list(dict.fromkeys(text for record in self.runs for text in record.warnings))
 
     @property
     def cut(self) -> bool:

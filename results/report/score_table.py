@@ -146,9 +146,8 @@ def _score(group: Group | None) -> str:
         return ""
     deviation = "" if group.std is None else f" ± {group.std:.2f}"
     seeds = "1 seed" if len(group.records) == 1 else f"{len(group.records)} seeds"
-    warned = WARNED * any(record.warnings for record in group.runs)
     below = ", ".join(filter(None, [seeds, group.old_recipe]))
-    return f"{group.mean:.2f}{deviation}{warned}<small>{below}</small>"
+    return f"{group.mean:.2f}{deviation}{WARNED * bool(group.warnings)}<small>{below}</small>"
 
 
 def _paper(row: TableRow, label: str) -> tuple[str, float | None]:

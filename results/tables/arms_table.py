@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from results.analysis.interval import FEW_SEEDS, Interval
 from results.analysis.names import controls_legend
-from results.analysis.rows import Group
 from results.records.experiment_file import ArmCost, values_of
 from results.records.printing import printable
 from results.tables.cells import (
@@ -62,7 +61,7 @@ def _notes(table: ExperimentTable, base: str, found: Sequence[tuple[str, Interva
     notes = [table.experiment.note] * bool(table.experiment.note)
     if any(own for _, own in found):
         notes.append(f"[low..high]: the 95 % interval of the difference to {table.titles[base]}")
-    few = any(_few(group) for line in table.lines for group in line.runs.groups)
+    few = any(group.few_seeds for line in table.lines for group in line.runs.groups)
     if few and not any(own and own.few_seeds for _, own in found):  # else the legend of intervals says it
         notes.append(f"{MARK}: fewer than {FEW_SEEDS} seeds")
     notes += interval_legend(found)
@@ -72,14 +71,10 @@ def _notes(table: ExperimentTable, base: str, found: Sequence[tuple[str, Interva
     return notes + [f"{line.title}: {line.spec.source}" for line in table.lines if line.spec.paper and line.spec.source]
 
 
-def _few(group: Group) -> bool:
-    return len(group.seeds) < FEW_SEEDS
-
-
 def _cell(line: ExperimentLine, arm: str, interval: Interval | None) -> str:
     """Our score, its interval, and the score that was published."""
     group = line.runs.group(arm)
-    parts = [f"{shown_score(group)}{MARK * _few(group)}"] if group else []
+    parts = [f"{shown_score(group)}{MARK * group.few_seeds}"] if group else []
     parts += [f"[{interval.low:+.1f}..{interval.high:+.1f}]"] if interval else []
     parts += [f"published {line.paper[arm]}"] if arm in line.paper else []
     return " ".join(parts) or EMPTY

@@ -175,9 +175,8 @@ def shown_score(group: Group | None, *, brief: bool = False) -> str:
     if group is None:
         return EMPTY
     std = f"±{group.std:.2f}" if not brief and group.std is not None else ""
-    warned = any(record.warnings for record in group.runs)
     number = ", ".join(filter(None, [str(len(group.records)), group.old_recipe * (not brief)]))
-    return f"{group.mean:.2f}{std} ({number}){WARNED * warned}"
+    return f"{group.mean:.2f}{std} ({number}){WARNED * bool(group.warnings)}"
 
 
 def sections(summary: Summary) -> list[tuple[str, list[str]]]:

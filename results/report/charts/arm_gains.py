@@ -149,8 +149,8 @@ def _share(line: ExperimentLine, base: str, arm: str, runs: TableRow) -> _Share:
     first, group = line.runs.group(base), line.runs.group(arm)
     printed = arm in line.spec.same_baseline and arm != base
     published = relative_error_cut(line.paper[base], line.paper[arm]) if printed else None
-    few = any(own and len(own.seeds) < FEW_SEEDS for own in (first, group))
-    marks = MARK * few + WARNED * any(record.warnings for record in (group.runs if group else ()))
+    few = any(own and own.few_seeds for own in (first, group))
+    marks = MARK * few + WARNED * bool(group and group.warnings)
     missing = "not run" if arm in (line.spec.arms or [arm]) else ""
     if first and group and first.recipe != group.recipe:
         missing = f"recipe {group.recipe}"
@@ -165,12 +165,9 @@ def _baseline(line: ExperimentLine, base: str) -> str:
 
 def _footnotes(table: ExperimentTable, lines: Sequence[ExperimentLine], missing: Sequence[str]) -> list[str]:
     groups = [group for line in lines for group in line.runs.groups]
-    notes = [f"{MARK} fewer than {FEW_SEEDS} seeds in an arm."] * any(len(own.seeds) < FEW_SEEDS for own in groups)
+    notes = [f"{MARK} fewer than {FEW_SEEDS} seeds in an arm."] * any(own.few_seeds for own in groups)
     warned = {
-        f"{WARNED} {table.titles[group.features]}: {text.rstrip('.')}."
-        for group in groups
-        for record in group.runs
-        for text in record.warnings
+        f"{WARNED} {table.titles[group.features]}: {text.rstrip('.')}." for group in groups for text in group.warnings
     }
     notes += [
         f"{table.titles[group.features]}, {line.title}: {group.old_recipe}, an older one of the task."
