@@ -88,7 +88,6 @@ def _show(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
 
 def _show_experiment(options: argparse.Namespace) -> int:
     """Prints the table of an experiment; returns the exit status."""
-    folders, runs_dir = folders_of(options)
     try:
         experiment = load_experiment(options.experiment).narrowed(dict(map(values_of, options.cells)))
         if options.compare:
@@ -96,7 +95,7 @@ def _show_experiment(options: argparse.Namespace) -> int:
     except InputError as error:
         write(f"results.table: {error}\n", sys.stderr)
         return 2
-    table = fill(collect(folders), experiment, runs_dir, places_of(options))
+    table = fill(collect(folders_of(options)), experiment, places_of(options))
     if options.format == "text" and can_draw(sys.stdout):
         print_rich(*experiment_page(table))
     else:

@@ -4,7 +4,6 @@ import shlex
 from collections import defaultdict
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from results.analysis.names import arm_title, default_pair, place, recomputed, settings_title, task_title
 from results.analysis.paper_scores import load_paper
@@ -28,16 +27,14 @@ class Selection:
     Attributes:
         data: Only these data sets; all if empty.
         include_limited: Whether to show runs with a limit.
-        runs_dir: The folder for suggested commands, if not the default.
         compared: The features whose difference is the gain; settings may follow, as in "FEATURES KEY=VALUE".
         best_of: For how many seeds to show the expected best, if any.
-        places: Where the user has configs and data, for suggested commands.
+        places: Where the user has configs, data and runs, for suggested commands.
         headline: The experiment whose two arms are the main ones, if they have settings; see `_from_headline`.
     """
 
     data: Sequence[str] = field(default_factory=list)
     include_limited: bool = False
-    runs_dir: Path | None = None
     compared: tuple[str, str] = field(default_factory=default_pair)
     best_of: int | None = None
     places: TypedPlaces = field(default_factory=TypedPlaces)
@@ -276,7 +273,6 @@ def _empty_cells(row: TableRow, features: Sequence[str], selection: Selection) -
         words += [f"{key}={value}" for key, value in settings.items()]
         words += [all_folds(folds)] if folds else []
         words += selection.places.words(shipped=row.data == MINI)
-        words += [f"runs_dir={selection.runs_dir}"] if selection.runs_dir else []
         command = f"python -m tasks.run {'-m ' if folds else ''}{shlex.join(words)}"
         findings.append(Finding("empty", command, wrong=name in row.compared, row=(row.data, row.task)))
     return findings

@@ -42,26 +42,29 @@ class Manifest:
 
 @dataclass(frozen=True)
 class TypedPlaces:
-    """Where a user has configs and data, as typed for a sweep; empty if not typed.
+    """Where a user has configs, data and runs, as typed; empty if not typed.
 
     Attributes:
         config_dir: The folder after --config-dir.
         data_dir: The folder of official files.
         datasets: The files of data=PATH.yaml, by their names without folder and ending.
+        runs_dir: The folder of the runs.
     """
 
     config_dir: str = ""
     data_dir: str = ""
     datasets: Mapping[str, str] = field(default_factory=dict)
+    runs_dir: str = ""
 
     def words(self, shipped: bool) -> list[str]:
         """The words of a command that finds them again, without the folder of data for shipped data."""
         configs = [CONFIG_DIR, self.config_dir] if self.config_dir else []
-        return configs + ([f"{DATA_DIR}{self.data_dir}"] if self.data_dir and not shipped else [])
+        data = [f"{DATA_DIR}{self.data_dir}"] if self.data_dir and not shipped else []
+        return [*configs, *data, *([f"runs_dir={self.runs_dir}"] if self.runs_dir else [])]
 
 
 def typed_places(runs_dir: Path) -> TypedPlaces:
-    """The places in the commands of the sweeps with this folder; the latest command that names one counts."""
+    """The configs and data in the commands of the sweeps with this folder; the latest command that names one counts."""
     config_dir = data_dir = ""
     datasets: dict[str, str] = {}
     for manifest in read_manifests(runs_dir)[0]:

@@ -4,7 +4,6 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 
 from results.analysis.aggregate import failure_text, groups_of, of_newest_recipe, scored_runs
 from results.analysis.names import common_title, task_title
@@ -72,19 +71,13 @@ class ExperimentTable:
         return line.runs.comparing(base, arm if arm != base else "")
 
 
-def fill(
-    collection: Collection,
-    experiment: Experiment,
-    runs_dir: Path | None = None,
-    places: TypedPlaces | None = None,
-) -> ExperimentTable:
+def fill(collection: Collection, experiment: Experiment, places: TypedPlaces | None = None) -> ExperimentTable:
     """The rows of the experiment in its order, with findings about them and commands that fill empty cells.
 
     Args:
         collection: The records to take runs from; other runs than the experiment's are left out.
         experiment: The experiment, or what was chosen of it.
-        runs_dir: The folder for suggested commands, if not the default.
-        places: Where the user has configs and data, for these commands.
+        places: Where the user has configs, data and runs, for these commands.
     """
     rows = _rows(collection.found, experiment)
     findings = [finding for finding in collection.findings if finding.row is None]
@@ -92,7 +85,6 @@ def fill(
     findings += _other_bilms(experiment, lines)
     shipped = all(cell.identity.data == MINI for cell in experiment.cells)
     where = places.words(shipped) if places else []
-    where += [f"runs_dir={runs_dir}"] if runs_dir else []
     if any(line.runs.groups for line in lines):
         findings += _missing(experiment, rows, where)
     else:

@@ -2,7 +2,7 @@
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from results.analysis.aggregate import Selection, arm_settings, settings_of
@@ -89,11 +89,10 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
 
 def choose(options: argparse.Namespace, best_of: int | None = None) -> Chosen:
     """Reads the runs that the options choose."""
-    folders, runs_dir = folders_of(options)
+    folders = folders_of(options)
     first, second = map(_in_order, options.compare or default_pair())
     collection = collect(folders)
-    places = places_of(options)
-    selection = Selection(options.data, options.include_limited, runs_dir, (first, second), best_of, places)
+    selection = Selection(options.data, options.include_limited, (first, second), best_of, places_of(options))
     return Chosen(folders, collection, selection, _mistake(collection, (first, second)))
 
 
@@ -103,16 +102,17 @@ def _in_order(name: str) -> str:
     return " ".join([features, *sorted(settings)])
 
 
-def folders_of(options: argparse.Namespace) -> tuple[list[Path], Path | None]:
-    """The folders to read, and the one for suggested commands, if not the default."""
+def folders_of(options: argparse.Namespace) -> list[Path]:
+    """The folders to read."""
     folders = [Path(folder) for folder in options.runs] + ([PUBLISHED] if options.published else [])
-    return folders or [DEFAULT_RUNS], Path(options.runs[0]) if len(options.runs) == 1 else None
+    return folders or [DEFAULT_RUNS]
 
 
 def places_of(options: argparse.Namespace) -> TypedPlaces:
-    """Where the user has configs and data, for suggested commands; not with published runs, made elsewhere."""
-    runs_dir = folders_of(options)[1] or DEFAULT_RUNS
-    return TypedPlaces() if options.published else typed_places(runs_dir)
+    """Where the user has runs, configs and data, for suggested commands; published runs were made elsewhere."""
+    runs_dir = str(Path(options.runs[0])) if len(options.runs) == 1 else ""
+    places = TypedPlaces() if options.published else typed_places(Path(runs_dir or DEFAULT_RUNS))
+    return replace(places, runs_dir=runs_dir)
 
 
 def _mistake(collection: Collection, compared: tuple[str, str]) -> str:

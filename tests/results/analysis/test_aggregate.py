@@ -7,11 +7,12 @@ import pytest
 from results.analysis.aggregate import Selection, summarise
 from results.records.collect import collect
 from results.records.record import RunError, write_record
+from results.records.sweep_manifest import TypedPlaces
 from tests.results.making import CLEAN, make_record, save
 
 
-def summary_of(*folders, data=(), include_limited=False, runs_dir=None):
-    return summarise(collect(folders), Selection(data, include_limited, runs_dir))
+def summary_of(*folders, selection=None):
+    return summarise(collect(folders), selection or Selection())
 
 
 def only_row(summary):
@@ -170,7 +171,7 @@ def test_limited_runs_are_shown_on_request_and_marked(tmp_path):
     summary = summary_of(tmp_path)
     assert [group.scores for group in only_row(summary).groups] == [[90.0]]
     assert texts(summary, "note") == ["limited runs left out: 2 (--include-limited shows them)"]
-    groups = only_row(summary_of(tmp_path, include_limited=True)).groups
+    groups = only_row(summary_of(tmp_path, selection=Selection(include_limited=True))).groups
     assert [group.name for group in groups if not group.name.startswith("glove limit=200")] == ["glove"]
     assert sorted(score for group in groups for score in group.scores) == [50.0, 51.0, 90.0]
     assert groups[0].scores == [90.0]
@@ -186,7 +187,7 @@ def test_every_empty_cell_has_its_command(tmp_path):
     save(tmp_path, make_record(90.0, seed=3))
     save(tmp_path, make_record(60.0, task="sst5", features="elmo_random"))
     save(tmp_path, make_record(task="sst5", features="elmo", seed=2, error=RunError("RuntimeError", "x")))
-    summary = summary_of(tmp_path, runs_dir=tmp_path / "my runs")
+    summary = summary_of(tmp_path, selection=Selection(places=TypedPlaces(runs_dir=f"{tmp_path}/my runs")))
     suffix = f" 'runs_dir={tmp_path}/my runs'"
     assert [f.text.removesuffix(suffix) for f in summary.findings if f.kind == "empty"] == [
         "python -m tasks.run task=ner features=elmo data=paper seed=3",
@@ -215,7 +216,7 @@ def test_rows_come_in_the_papers_order(tmp_path):
 def test_only_the_asked_data_are_shown_and_judged(tmp_path):
     save(tmp_path, make_record(50.0, data="mini"))
     save(tmp_path, make_record(90.0, error=RunError("RuntimeError", "x")))
-    summary = summary_of(tmp_path, data=["mini"])
+    summary = summary_of(tmp_path, selection=Selection(data=["mini"]))
     assert [row.data for row in summary.rows] == ["mini"]
     assert texts(summary, "failed") == []
 
