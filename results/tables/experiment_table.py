@@ -21,7 +21,7 @@ from results.tables.cells import (
     shown_score,
 )
 from results.tables.experiment_rows import ExperimentLine, ExperimentTable
-from results.tables.formats import LAYOUTS, clean, csv_gain, csv_scores, csv_text, json_interval
+from results.tables.formats import LAYOUTS, clean, csv_gain, csv_scores, csv_text, json_gain
 
 SCORES = "Scores in percent, mean±std (number of seeds)"  # the title of a table below the experiment's own
 
@@ -122,14 +122,8 @@ def _plain(line: ExperimentLine, table: ExperimentTable) -> dict[str, object]:
             "paper_std": line.paper_std.get(arm),
         }
         if table.experiment.by_arm:
-            runs = table.against_base(line, arm)
             cost = table.experiment.costs.get(arm)
-            arms[arm] |= {
-                "gain": clean(runs.gain()),
-                "gain_interval": json_interval(runs.interval()),
-                "errors_removed": clean(runs.error_cut()),
-                "cost": asdict(cost) if cost else None,
-            }
+            arms[arm] |= {**json_gain(table.against_base(line, arm)), "cost": asdict(cost) if cost else None}
     return {
         "row": line.title,
         "data": line.runs.data,
@@ -138,9 +132,7 @@ def _plain(line: ExperimentLine, table: ExperimentTable) -> dict[str, object]:
         "split": line.spec.split,
         "arms": arms,
         "compared": list(table.experiment.compare),
-        "gain": clean(line.runs.gain()),
-        "gain_interval": json_interval(line.runs.interval()),
-        "errors_removed": clean(line.runs.error_cut()),
+        **json_gain(line.runs),
     }
 
 
@@ -160,7 +152,7 @@ def _csv(table: ExperimentTable) -> str:
                 **csv_scores(line.runs.group(arm)),
                 "paper": line.paper.get(arm),
                 "paper_std": line.paper_std.get(arm),
-                **csv_gain(runs, "" if arm == runs.compared[1] else None),
+                **csv_gain(runs, arm),
             }
             if table.experiment.costs:
                 cost = table.experiment.costs.get(arm)

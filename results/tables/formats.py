@@ -68,7 +68,7 @@ def to_csv(summary: Summary) -> str:
                 "paper": paper.scores.get(group.features) if paper else None,
                 "paper_std": paper.std.get(group.features) if paper else None,
                 "verdict": found.kind if found else None,
-                **csv_gain(row, group.label if group.features == row.compared[1] else None),
+                **csv_gain(row, group.features, group.label),
             }
             lines.append(line)
     return csv_text(lines)
@@ -81,17 +81,17 @@ def csv_scores(group: Group | None) -> dict[str, object]:
     return {"n": len(group.records), "mean": clean(group.mean), "std": clean(group.std)}
 
 
-def csv_gain(row: TableRow, label: str | None) -> dict[str, object]:
-    """The columns about the gain under these settings; empty for None, or if there is no pair."""
-    pair = None if label is None else row.pair(label)
-    gain, cut = (row.interval(label or ""), row.cut_interval(label or "")) if pair else (None, None)
+def csv_gain(row: TableRow, features: str, label: str = "") -> dict[str, object]:
+    """The columns about the gain in the line of an arm; empty unless it is the second of the two compared."""
+    pair = row.pair(label) if features == row.compared[1] else None
+    gain, cut = (row.interval(label), row.cut_interval(label)) if pair else (None, None)
     return {
         "over": pair[0].features if pair else None,
-        "gain": clean(row.gain(label or "")) if pair else None,
+        "gain": clean(row.gain(label)) if pair else None,
         "gain_low": clean(gain.low) if gain else None,
         "gain_high": clean(gain.high) if gain else None,
         "gain_p": gain.p if gain else None,
-        "errors_removed": clean(row.error_cut(label or "")) if pair else None,
+        "errors_removed": clean(row.error_cut(label)) if pair else None,
         "errors_removed_low": clean(cut.low) if cut else None,
         "errors_removed_high": clean(cut.high) if cut else None,
     }
@@ -129,7 +129,7 @@ def _json_row(row: TableRow, summary: Summary) -> dict[str, object]:
         "metric": row.metric,
         "features": {group.name: _json_group(group, row) for group in row.groups},
         "compared": list(row.compared),
-        **_json_gain(row, ""),
+        **_json_gain(row),
         "other_settings": {label: _json_gain(row, label) for label in row.labels if row.pair(label)},
         "paper": _json_paper(row.paper) if row.paper else None,
         "failed": [finding.text for finding in own if finding.kind == "failed"],
@@ -138,12 +138,16 @@ def _json_row(row: TableRow, summary: Summary) -> dict[str, object]:
     }
 
 
-def _json_gain(row: TableRow, label: str) -> dict[str, object]:
+def _json_gain(row: TableRow, label: str = "") -> dict[str, object]:
+    return {**json_gain(row, label), "errors_removed_interval": _json_interval(row.cut_interval(label))}
+
+
+def json_gain(row: TableRow, label: str = "") -> dict[str, object]:
+    """The gain with its interval, and the errors removed; None where there is no pair."""
     return {
         "gain": clean(row.gain(label)),
-        "gain_interval": json_interval(row.interval(label)),
+        "gain_interval": _json_interval(row.interval(label)),
         "errors_removed": clean(row.error_cut(label)),
-        "errors_removed_interval": json_interval(row.cut_interval(label)),
     }
 
 
@@ -170,8 +174,7 @@ def _json_group(group: Group, row: TableRow) -> dict[str, object]:
     }
 
 
-def json_interval(interval: Interval | None) -> dict[str, object] | None:
-    """The fields of an interval; None without one."""
+def _json_interval(interval: Interval | None) -> dict[str, object] | None:
     return asdict(interval) if interval else None
 
 
