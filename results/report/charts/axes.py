@@ -1,6 +1,6 @@
 """What charts share: places in pixels, ticks with their numbers, and the legend of a file."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from results.report.figures import (
     WIDTH,
@@ -52,14 +52,14 @@ def horizontal_ticks(scale: Scale, axis: str) -> list[Mark]:
     return [*lines, Label(LEFT, AXES_TOP - 10, axis, "muted", 11)]
 
 
-def numbers_below(ticks: Iterable[tuple[float, str]]) -> list[Mark]:
-    """Numbers under the axis, without those that would overlap; the last is always shown."""
+def numbers_below(ticks: Sequence[tuple[float, str]], axis: str) -> list[Mark]:
+    """Numbers under the axis, without those that would overlap (the last is always shown), and the axis label."""
     marks: list[Mark] = []
     free = WIDTH + 20
-    for x, text in reversed(list(ticks)):
+    for x, text in reversed(ticks):
         half = text_width(text, 11) / 2
         if x + half <= free:
             middle = min(x, WIDTH - half)
             marks.append(Label(middle, AXES_BOTTOM + 16, text, "muted", 11, "middle"))
             free = middle - half - 6
-    return marks
+    return [*marks, Label((AXES_LEFT + RIGHT) / 2, AXES_BOTTOM + 32, axis, "muted", 11, "middle")]

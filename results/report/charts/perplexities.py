@@ -87,9 +87,8 @@ def _panel(table: ExperimentTable, line: ExperimentLine) -> Figure | None:
     marks = horizontal_ticks(up, f"gain in {line.spec.split} {metric} over {base_title} (points)")
     ticks = TICKS if across.high > 2 * across.low else across.ticks()
     places = [(across.at(tick), shown_tick(tick)) for tick in sorted(ticks, reverse=True)]
-    marks += numbers_below((x, text) for x, text in places if AXES_LEFT <= x <= RIGHT)
-    axis = "held-out perplexity (log scale), lower to the right"
-    marks.append(Label((AXES_LEFT + RIGHT) / 2, AXES_BOTTOM + 32, axis, "muted", 11, "middle"))
+    shown = [(x, text) for x, text in places if AXES_LEFT <= x <= RIGHT]
+    marks += numbers_below(shown, "held-out perplexity (log scale), lower to the right")
     counts = {len(gains) for gains in (own_spread, *(point.gains for point in points))}
     marks += _baseline(up, own_spread, f"{base_title} ({len(own_spread)})" if len(counts) > 1 else base_title)
     marks += _points(points, across, up, with_counts=len(counts) > 1)

@@ -76,8 +76,7 @@ def learning_curves(panel: Panel, arms: Arms) -> Figure | None:
     scores = spread([y for _, y in points], AXES_BOTTOM, AXES_TOP)
     marks = horizontal_ticks(scores, f"dev {panel.metric_title()} (%)")
     whole = sorted({round(tick) for tick in epochs.ticks(5)})
-    marks += numbers_below((epochs.at(tick), shown_tick(tick)) for tick in whole)
-    marks.append(Label((AXES_LEFT + RIGHT) / 2, AXES_BOTTOM + 32, "epoch", "muted", 11, "middle"))
+    marks += numbers_below([(epochs.at(tick), shown_tick(tick)) for tick in whole], "epoch")
     lines: list[Mark] = []  # above all bands
     bests: list[Mark] = []
     numbers = []
@@ -109,11 +108,8 @@ def learning_curves(panel: Panel, arms: Arms) -> Figure | None:
         "them reached. Marks: each run's best epoch."
     )
     legend = legend_of([group.features for group in panel.groups], arms)
-    height = AXES_BOTTOM + 38
-    all_marks = [*marks, *lines, *bests]
-    return Figure(
-        f"curves-{panel.stem}", panel.title, caption, height, all_marks, numbers=" ".join(numbers), legend=legend
-    )
+    name, marks = f"curves-{panel.stem}", [*marks, *lines, *bests]
+    return Figure(name, panel.title, caption, AXES_BOTTOM + 38, marks, numbers=" ".join(numbers), legend=legend)
 
 
 def sample_efficiency(sizes: Efficiency, arms: Arms) -> Figure:
@@ -136,8 +132,7 @@ def sample_efficiency(sizes: Efficiency, arms: Arms) -> Figure:
     old = {size: group.old_recipe for points in sizes.series.values() for size, group in points if group.old_recipe}
     star = f"; * {', '.join(sorted(set(old.values())))}" if mixed else ""
     texts |= {size: f"{texts[size]}*" for size in old if star}
-    marks += numbers_below((across.at(value), texts[value]) for value in values)
-    marks.append(Label((AXES_LEFT + RIGHT) / 2, AXES_BOTTOM + 32, f"{sizes.unit} (log){star}", "muted", 11, "middle"))
+    marks += numbers_below([(across.at(value), texts[value]) for value in values], f"{sizes.unit} (log){star}")
     numbers = []
     for features, points in sizes.series.items():
         arm = arms[features]
@@ -155,5 +150,5 @@ def sample_efficiency(sizes: Efficiency, arms: Arms) -> Figure:
         numbers.append(f"{arm.title}, by {sizes.unit}: {means}.")
     caption = f"Test {metric} by training set size; line and mark: mean, dots: seeds{star}."
     legend = legend_of(list(sizes.series), arms)
-    height, name = AXES_BOTTOM + 38, f"efficiency-{panel.stem}"
-    return Figure(name, panel.title, caption, height, marks, numbers=" ".join(numbers), legend=legend)
+    name = f"efficiency-{panel.stem}"
+    return Figure(name, panel.title, caption, AXES_BOTTOM + 38, marks, numbers=" ".join(numbers), legend=legend)
