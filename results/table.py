@@ -3,16 +3,17 @@
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import TextIO
 
 from elmo.common.errors import InputError, command_parser, exit_status
 from results.analysis.aggregate import summarise
 from results.records.collect import Finding, collect
 from results.records.experiment_file import load_experiment, values_of
 from results.records.printing import write
-from results.tables.cells import findings_for_people, sections, sheets
+from results.tables.cells import Page, findings_for_people, sections, sheets
 from results.tables.core_table import core_page
 from results.tables.experiment_rows import fill
-from results.tables.experiment_table import experiment_page, experiment_text
+from results.tables.experiment_table import experiment_data, experiment_page
 from results.tables.formats import LAYOUTS, MACHINE_FORMATS
 from results.tables.run_options import add_choices, choose, folders_of, places_of
 from results.tables.terminal import can_draw, print_rich
@@ -72,16 +73,11 @@ def _show(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     if not for_people:
         write(MACHINE_FORMATS[options.format](summary), sys.stdout)
     elif summary.rows:
-        page = (sheets(summary), sections(summary)) if options.wide else core_page(summary)
-        if options.format == "text" and can_draw(sys.stdout):
-            print_rich(*page)
-        else:
-            write(LAYOUTS[options.format](*page), sys.stdout)
+        _lay_out((sheets(summary), sections(summary)) if options.wide else core_page(summary), options.format)
     if not summary.rows:
         write(chosen.nothing, notes)
     if not summary.rows or not for_people:
-        for finding in findings_for_people(summary):
-            write(f"{finding.kind}: {finding.text}\n", notes)
+        _list(findings_for_people(summary), notes)
     no_rows = [] if summary.rows else ["no rows"]
     return _check(summary.findings, no_rows) if options.check else 0
 
@@ -96,14 +92,25 @@ def _show_experiment(options: argparse.Namespace) -> int:
         write(f"results.table: {error}\n", sys.stderr)
         return 2
     table = fill(collect(folders_of(options)), experiment, places_of(options))
-    if options.format == "text" and can_draw(sys.stdout):
-        print_rich(*experiment_page(table))
-    else:
-        write(experiment_text(table, options.format), sys.stdout)
     if options.format in MACHINE_FORMATS:
-        for finding in table.findings:
-            write(f"{finding.kind}: {finding.text}\n", sys.stderr)
+        write(experiment_data(table, options.format), sys.stdout)
+        _list(table.findings, sys.stderr)
+    else:
+        _lay_out(experiment_page(table), options.format)
     return _check(table.findings, []) if options.check else 0
+
+
+def _lay_out(page: Page, form: str) -> None:
+    """Prints tables for people; draws them on a terminal that can."""
+    if form == "text" and can_draw(sys.stdout):
+        print_rich(*page)
+    else:
+        write(LAYOUTS[form](*page), sys.stdout)
+
+
+def _list(findings: Sequence[Finding], stream: TextIO) -> None:
+    for finding in findings:
+        write(f"{finding.kind}: {finding.text}\n", stream)
 
 
 def _parser() -> argparse.ArgumentParser:

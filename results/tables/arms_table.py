@@ -9,6 +9,7 @@ from results.records.printing import printable
 from results.tables.cells import (
     EMPTY,
     MARK,
+    Page,
     Sheet,
     findings_sections,
     folds_legend,
@@ -23,7 +24,7 @@ COSTS = [("frozen\nparameters", "r"), ("ms per\n1,000 tokens", "r")]
 PERPLEXITY = [("held-out\nperplexity", "r"), ("words that\nare <UNK>", "r")]
 
 
-def arms_page(table: ExperimentTable) -> tuple[list[Sheet], list[tuple[str, list[str]]]]:
+def arms_page(table: ExperimentTable) -> Page:
     """The table to lay out, and the text below it."""
     experiment = table.experiment
     base = experiment.compare[0] if experiment.compare else ""

@@ -53,6 +53,9 @@ class Sheet:
     signs: Sequence[int] = ()
 
 
+Page = tuple[list[Sheet], list[tuple[str, list[str]]]]  # tables, and the text below them: (title, lines)
+
+
 def sheets(summary: Summary) -> list[Sheet]:
     """The main table; a second one of runs with other settings, if there are any; the expected best of n."""
     first, others = shown_panels(summary)

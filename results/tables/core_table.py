@@ -11,6 +11,7 @@ from results.records.printing import printable
 from results.tables.cells import (
     EMPTY,
     GAIN_COLUMNS,
+    Page,
     Sheet,
     best_legend,
     best_sheets,
@@ -32,7 +33,7 @@ _LAST_KEY = re.compile(r"\S+\.(?=[^.\s=]+=)")  # what comes before the last part
 Column = tuple[str, str, Sequence[str]]  # header, alignment, cells
 
 
-def core_page(summary: Summary) -> tuple[list[Sheet], list[tuple[str, list[str]]]]:
+def core_page(summary: Summary) -> Page:
     """The table to lay out, and the text below it; the paper's share of errors and other arms where there is room."""
     panels, others = shown_panels(summary)
     below = [_below(panel, summary) for panel in panels]

@@ -12,6 +12,7 @@ from results.tables.cells import (
     EMPTY,
     OUR_GAIN,
     VERDICT,
+    Page,
     Sheet,
     findings_sections,
     folds_legend,
@@ -21,23 +22,19 @@ from results.tables.cells import (
     shown_score,
 )
 from results.tables.experiment_rows import ExperimentLine, ExperimentTable
-from results.tables.formats import LAYOUTS, clean, csv_gain, csv_scores, csv_text, json_gain
+from results.tables.formats import clean, csv_gain, csv_scores, csv_text, json_gain
 
 SCORES = "Scores in percent, mean±std (number of seeds)"  # the title of a table below the experiment's own
 
 
-def experiment_text(table: ExperimentTable, form: str) -> str:
-    """The table in one of the formats of results.table."""
-    if form == "json":
-        return json.dumps([_plain(line, table) for line in table.lines], indent=2, ensure_ascii=False) + "\n"
+def experiment_data(table: ExperimentTable, form: str) -> str:
+    """The table for programs, as "csv" or "json"."""
     if form == "csv":
         return _csv(table)
-    return LAYOUTS[form](*experiment_page(table))
+    return json.dumps([_plain(line, table) for line in table.lines], indent=2, ensure_ascii=False) + "\n"
 
 
-def experiment_page(
-    table: ExperimentTable, *, with_intervals: bool = False
-) -> tuple[list[Sheet], list[tuple[str, list[str]]]]:
+def experiment_page(table: ExperimentTable, *, with_intervals: bool = False) -> Page:
     """The table to lay out, and the text below it; `with_intervals` of the differences from the paper's numbers."""
     experiment = table.experiment
     if experiment.by_arm:
