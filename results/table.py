@@ -10,7 +10,7 @@ from results.analysis.aggregate import summarise
 from results.records.collect import Finding, collect
 from results.records.experiment_file import load_experiment, values_of
 from results.records.printing import write
-from results.tables.cells import Page, findings_for_people, sections, sheets
+from results.tables.cells import Page, findings_for_people, wide_page
 from results.tables.core_table import core_page
 from results.tables.experiment_rows import fill
 from results.tables.experiment_table import experiment_data, experiment_page
@@ -73,7 +73,7 @@ def _show(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     if not for_people:
         write(MACHINE_FORMATS[options.format](summary), sys.stdout)
     elif summary.rows:
-        _lay_out((sheets(summary), sections(summary)) if options.wide else core_page(summary), options.format)
+        _lay_out(wide_page(summary) if options.wide else core_page(summary), options.format)
     if not summary.rows:
         write(chosen.nothing, notes)
     if not summary.rows or not for_people:

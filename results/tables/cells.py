@@ -56,13 +56,17 @@ class Sheet:
 Page = tuple[list[Sheet], list[tuple[str, list[str]]]]  # tables, and the text below them: (title, lines)
 
 
-def sheets(summary: Summary) -> list[Sheet]:
-    """The main table; a second one of runs with other settings, if there are any; the expected best of n."""
+def wide_page(summary: Summary) -> Page:
+    """The main table, one of runs with other settings, if there are any, the expected best of n, and the text below."""
     first, others = shown_panels(summary)
     found = [_wide_sheet("Test scores in percent: mean±std (number of seeds)", first, summary)]
     if others:
         found.append(_wide_sheet("Other settings", others, summary, with_paper=False))
-    return [*found, *best_sheets(summary)]
+    findings = findings_for_people(summary)
+    left_out = len(summary.findings) - len(findings)
+    note = f"empty cells of arms that are not compared: {left_out}; --format json has their commands"
+    below = findings_sections(findings, [*legend(summary), *[note] * bool(left_out)])
+    return [*found, *best_sheets(summary)], below
 
 
 def shown_panels(summary: Summary) -> tuple[list[Panel], list[Panel]]:
@@ -180,14 +184,6 @@ def shown_score(group: Group | None, *, brief: bool = False) -> str:
     std = f"±{group.std:.2f}" if not brief and group.std is not None else ""
     number = ", ".join(filter(None, [str(len(group.records)), group.old_recipe * (not brief)]))
     return f"{group.mean:.2f}{std} ({number}){WARNED * bool(group.warnings)}"
-
-
-def sections(summary: Summary) -> list[tuple[str, list[str]]]:
-    """The text below the table: (title, lines)."""
-    findings = findings_for_people(summary)
-    left_out = len(summary.findings) - len(findings)
-    note = f"empty cells of arms that are not compared: {left_out}; --format json has their commands"
-    return findings_sections(findings, [*legend(summary), *[note] * bool(left_out)])
 
 
 def findings_for_people(summary: Summary) -> list[Finding]:

@@ -18,7 +18,7 @@ from results.records.record import RecordConflict, RecordUnreadable, RunError, d
 from results.records.run_lock import LOCK_NAME, Owner, Process
 from results.records.sweep_manifest import Manifest, write_manifest
 from results.report.__main__ import main as report
-from results.tables.cells import sections, sheets
+from results.tables.cells import wide_page
 from results.tables.terminal import print_rich
 from tests.results.making import make_record, run_report, run_table, save
 
@@ -60,7 +60,7 @@ def test_the_table_only_prints(capsys, runs, form):
 
 def test_the_table_on_a_terminal_only_prints(capsys, runs):
     summary = summarise(collect([runs]), Selection())
-    print_rich(sheets(summary), sections(summary))
+    print_rich(*wide_page(summary))
     out = capsys.readouterr().out
     assert acts(out) == set()
     assert HARMLESS in out
