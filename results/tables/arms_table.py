@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from results.analysis.interval import FEW_SEEDS, Interval
-from results.analysis.names import controls_legend
 from results.records.experiment_file import ArmCost, values_of
 from results.records.printing import printable
 from results.tables.cells import (
@@ -12,9 +11,7 @@ from results.tables.cells import (
     Page,
     Sheet,
     findings_sections,
-    folds_legend,
-    interval_legend,
-    recipes_legend,
+    rows_legend,
     shown_score,
 )
 from results.tables.experiment_rows import ExperimentLine, ExperimentTable, typed_sweep
@@ -65,10 +62,7 @@ def _notes(table: ExperimentTable, base: str, found: Sequence[tuple[str, Interva
     few = any(group.few_seeds for line in table.lines for group in line.runs.groups)
     if few and not any(own and own.few_seeds for _, own in found):  # else the legend of intervals says it
         notes.append(f"{MARK}: fewer than {FEW_SEEDS} seeds")
-    notes += interval_legend(found)
-    notes += folds_legend((line.title, line.runs) for line in table.lines)
-    notes += recipes_legend(group for line in table.lines for group in line.runs.groups)
-    notes += controls_legend(table.experiment.arms)
+    notes += rows_legend([(line.title, line.runs) for line in table.lines], found, table.experiment.arms)
     return notes + [f"{line.title}: {line.spec.source}" for line in table.lines if line.spec.paper and line.spec.source]
 
 

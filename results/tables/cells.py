@@ -211,9 +211,7 @@ def legend(summary: Summary) -> list[str]:
     if summary.with_paper and any(row.paper is None for row in summary.rows):
         names = ", ".join(load_paper().comparable_data)
         legend.append(f"n/a: the paper's numbers are for its own data (data={names}) and tasks")
-    for row in summary.rows:
-        if summary.with_paper and row.paper and row.paper.split != "test":
-            legend.append(f"{Panel(row).task}: the paper's {row.paper.split} scores, on the examples that we test on")
+    legend += splits_legend((Panel(row).task, row) for row in summary.rows if summary.with_paper)
     return legend
 
 
@@ -233,6 +231,20 @@ def folds_legend(rows: Iterable[tuple[str, TableRow]]) -> list[str]:
         for name, count in folds.items()
         if count
     ]
+
+
+def splits_legend(rows: Iterable[tuple[str, TableRow]]) -> list[str]:
+    """Says where the paper's numbers are not test scores, given rows with their names."""
+    papers = [(name, row.paper) for name, row in rows if row.paper and row.paper.split != "test"]
+    return [f"{name}: the paper's {own.split} scores, on the examples that we test on" for name, own in papers]
+
+
+def rows_legend(
+    rows: Sequence[tuple[str, TableRow]], intervals: Sequence[tuple[str, Interval | None]], arms: Iterable[str]
+) -> list[str]:
+    """Explains intervals, folds, older recipes and controls of an experiment's rows, given with their names."""
+    groups = (group for _, row in rows for group in row.groups)
+    return [*interval_legend(intervals), *folds_legend(rows), *recipes_legend(groups), *controls_legend(arms)]
 
 
 def recipes_legend(groups: Iterable[Group]) -> list[str]:

@@ -4,7 +4,7 @@ import json
 from collections import Counter
 from dataclasses import asdict
 
-from results.analysis.names import arm_title, controls_legend, metric_title
+from results.analysis.names import arm_title, metric_title
 from results.analysis.verdict import verdict, verdict_legend
 from results.records.printing import printable
 from results.tables.arms_table import arms_page
@@ -15,11 +15,10 @@ from results.tables.cells import (
     Page,
     Sheet,
     findings_sections,
-    folds_legend,
     gain_cells,
-    interval_legend,
-    recipes_legend,
+    rows_legend,
     shown_score,
+    splits_legend,
 )
 from results.tables.experiment_rows import ExperimentLine, ExperimentTable
 from results.tables.formats import clean, csv_gain, csv_scores, csv_text, json_gain
@@ -64,22 +63,18 @@ def experiment_page(table: ExperimentTable, *, with_intervals: bool = False) -> 
         cells += [(item.with_interval if with_intervals else str(item)) if item else EMPTY for item in found]
         lines.append([printable(cell) for cell in cells])
     title = f"{experiment.title}: scores in percent, mean±std (number of seeds)"
-    notes = [printable(experiment.note)] * bool(experiment.note)
+    notes = [experiment.note] * bool(experiment.note)
     times = Counter(line.title for line in table.lines)
     names = [
         f"{line.title}, {metric}" if times[line.title] > 1 else line.title
         for line, metric in zip(table.lines, metrics, strict=True)
     ]
-    intervals = [line.runs.interval() for line in table.lines]
-    notes += interval_legend(list(zip(names, intervals, strict=True)))
-    notes += folds_legend((line.title, line.runs) for line in table.lines)
-    notes += recipes_legend(group for line in table.lines for group in line.runs.groups)
-    notes += controls_legend(experiment.arms)
+    rows = [(line.title, line.runs) for line in table.lines]
+    intervals = [(name, row.interval()) for name, (_, row) in zip(names, rows, strict=True)]
+    notes += rows_legend(rows, intervals, experiment.arms)
     notes += [f"vs paper: {verdict_legend()}"] if judged else []
     notes += [f"{line.title}: {line.spec.source}" for line in table.lines if line.spec.paper and line.spec.source]
-    for line in table.lines:
-        if line.runs.paper and line.runs.paper.split != "test":
-            notes.append(f"{line.title}: the paper's {line.runs.paper.split} scores, on the examples that we test on")
+    notes += splits_legend(rows)
     if separate := [line.title for line in table.lines if line.runs.labels]:
         notes.append(f"{', '.join(separate)}: runs under different settings, which have no mean; see the notes")
     signs = [line.runs.gain_sign() for line in table.lines]
