@@ -15,7 +15,7 @@ from results.report.charts.runs import sample_efficiency
 from results.report.experiments import table_efficiencies
 from results.report.figures import Figure, arms_of
 from results.tables.cells import TITLES
-from results.tables.experiment_rows import ExperimentTable, fill
+from results.tables.experiment_rows import ExperimentTable, fill, typed_sweep
 from results.tables.experiment_table import SCORES, experiment_page
 from results.tables.formats import LAYOUTS
 from results.tables.page_texts import PaperChapter
@@ -72,7 +72,7 @@ def shown_chapter(chapter: PaperChapter, collection: Collection, published: Path
     return ShownChapter(
         title=experiment.title,
         text=chapter.text,
-        runs=f"python -m tasks.run -m experiment={experiment.name}",
+        runs=typed_sweep(experiment, []),
         shows=shows,
         filled=f"{sum(group is not None for group in cells)} of {len(cells)}",
         figures=_figures(chapter.figure, table),
@@ -108,10 +108,9 @@ def _figures(kind: str, table: ExperimentTable) -> Sequence[Figure]:
         return [sample_efficiency(own, looks) for own in table_efficiencies(table)]
     if kind == "perplexity":
         return gains_by_perplexity(table)
+    figure = None
     if kind == "layers":
         figure = layer_map([(line.title, group) for line in table.lines for group in line.runs.groups])
-        return [figure] if figure else []
-    if kind == "arms":
+    elif kind == "arms":
         figure = arm_gains(table)
-        return [figure] if figure else []
-    return []
+    return [figure] if figure else []

@@ -24,7 +24,6 @@ PERPLEXITY = [("held-out\nperplexity", "r"), ("words that\nare <UNK>", "r")]
 def arms_page(table: ExperimentTable) -> Page:
     """The table to lay out, and the text below it."""
     experiment = table.experiment
-    base = experiment.compare[0] if experiment.compare else ""
     columns = [
         ("features", "l"),
         *(COSTS if experiment.costs else []),
@@ -40,7 +39,7 @@ def arms_page(table: ExperimentTable) -> Page:
         facts = [*_costs(table, arm), *_perplexity(table, arm)]
         lines.append([printable(cell) for cell in [table.titles[arm], *facts, *cells]])
     first = [next(filter(None, own), None) for own in zip(*intervals.values(), strict=True)]  # of each column
-    notes = _notes(table, base, [(line.title, own) for line, own in zip(table.lines, first, strict=True)])
+    notes = _notes(table, [(line.title, own) for line, own in zip(table.lines, first, strict=True)])
     title = f"{experiment.title}: scores in percent, mean±std (number of seeds)"
     commands = [printable(f"{_command(table, arm)}  # {table.titles[arm]}") for arm in arms]
     sections = [(LINES, commands), *findings_sections(table.findings, notes)]
@@ -55,10 +54,10 @@ def _command(table: ExperimentTable, arm: str) -> str:
     return typed_sweep(table.experiment, [*own, *given, *table.where])
 
 
-def _notes(table: ExperimentTable, base: str, found: Sequence[tuple[str, Interval | None]]) -> list[str]:
+def _notes(table: ExperimentTable, found: Sequence[tuple[str, Interval | None]]) -> list[str]:
     notes = [table.experiment.note] * bool(table.experiment.note)
     if any(own for _, own in found):
-        notes.append(f"[low..high]: the 95 % interval of the difference to {table.titles[base]}")
+        notes.append(f"[low..high]: the 95 % interval of the difference to {table.titles[table.base]}")
     few = any(group.few_seeds for line in table.lines for group in line.runs.groups)
     if few and not any(own and own.few_seeds for _, own in found):  # else the legend of intervals says it
         notes.append(f"{MARK}: fewer than {FEW_SEEDS} seeds")

@@ -65,10 +65,14 @@ class ExperimentTable:
             found[arm] = common_title(arm, (record for record in records if record.identity.features == arm))
         return found
 
+    @property
+    def base(self) -> str:
+        """The arm that others are compared with: the first of the two in the file; empty without these."""
+        return self.experiment.compare[0] if self.experiment.compare else ""
+
     def against_base(self, line: ExperimentLine, arm: str) -> TableRow:
-        """The runs of a row, to compare an arm with the first of the two that are compared; no pair for that itself."""
-        base = self.experiment.compare[0] if self.experiment.compare else ""
-        return line.runs.comparing(base, arm if arm != base else "")
+        """The runs of a row, to compare an arm with `base`; no pair for that itself."""
+        return line.runs.comparing(self.base, arm if arm != self.base else "")
 
 
 def fill(collection: Collection, experiment: Experiment, places: TypedPlaces | None = None) -> ExperimentTable:

@@ -10,6 +10,7 @@ from results.analysis.names import metric_title
 from results.analysis.paper_scores import relative_error_cut
 from results.analysis.rows import WARNED, TableRow
 from results.records.experiment_file import ArmCost
+from results.report.errors_removed import AXIS
 from results.report.figures import (
     WIDTH,
     ChartLine,
@@ -35,7 +36,6 @@ WIDE_LANE, PHONE_LANE = 36.0, 24.0
 TICK_ROOM = 36.0
 POWERS = [10.0**power for power in range(-2, 7)]
 COST = "ms per 1,000 tokens"
-AXIS = "share of the baseline's errors removed (%)"
 
 
 @dataclass(frozen=True)
@@ -105,8 +105,7 @@ class _Lane:
 
 def arm_gains(table: ExperimentTable) -> Figure | None:
     """The figure with its narrow form; None if the table has no costs, or fewer than three arms with runs."""
-    experiment = table.experiment
-    base = experiment.compare[0] if experiment.compare else ""
+    experiment, base = table.experiment, table.base
     lines = [
         line for line in table.lines if (first := line.runs.group(base)) and line.runs.groups != [first]
     ]  # the others have nothing to compare

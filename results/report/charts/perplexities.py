@@ -66,7 +66,7 @@ def joined_panels(table: ExperimentTable) -> list[Figure]:
 
 def _panel(table: ExperimentTable, line: ExperimentLine) -> Figure | None:
     experiment = table.experiment
-    base = line.runs.group(experiment.compare[0]) if experiment.compare else None
+    base = line.runs.group(table.base)
     if base is None:
         return None
     points = [
@@ -83,7 +83,7 @@ def _panel(table: ExperimentTable, line: ExperimentLine) -> Figure | None:
     up = spread([gain for point in points for gain in point.gains] + own_spread, AXES_BOTTOM, AXES_TOP, zero=True)
     metric = metric_title(base.metric, base.records[0])
     title = ", ".join(filter(None, [line.title, base.old_recipe]))
-    base_title = table.titles[experiment.compare[0]]
+    base_title = table.titles[table.base]
     marks = horizontal_ticks(up, f"gain in {line.spec.split} {metric} over {base_title} (points)")
     ticks = TICKS if across.high > 2 * across.low else across.ticks()
     places = [(across.at(tick), shown_tick(tick)) for tick in sorted(ticks, reverse=True)]
