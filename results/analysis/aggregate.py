@@ -87,8 +87,7 @@ def _row(data: str, task: str, found: Sequence[FoundRecord], selection: Selectio
         first = cell[0].record
         where = f"{task_title(data, task, first)}, {arm_title(first.identity.features, first)}"
         groups += (cell_groups := groups_of(of_newest_recipe(cell, where, findings)))
-        if len(cell_groups) > 1:
-            keys = sorted({k for g in cell_groups for k in differences(cell_groups[0].parts, g.parts)})
+        if keys := differing_keys(cell_groups):
             text = f"{where}: runs that differ in {', '.join(keys)} are not averaged"
             findings.append(Finding("note", text, wrong=True, row=key))
     groups = [_as_compared(group, compared) for group in groups]
@@ -248,6 +247,11 @@ def groups_of(runs: Sequence[ScoredRun]) -> list[Group]:
             replace(g, settings={**g.settings, "fingerprint": key[:12]}) for key, g in zip(equal, groups, strict=True)
         ]
     return groups
+
+
+def differing_keys(groups: Sequence[Group]) -> list[str]:
+    """Why groups of one name cannot be averaged: the settings in which they differ."""
+    return sorted({key for group in groups for key in differences(groups[0].parts, group.parts)})
 
 
 def failure_text(item: FoundRecord) -> str:

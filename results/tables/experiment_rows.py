@@ -5,14 +5,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from results.analysis.aggregate import failure_text, groups_of, of_newest_recipe, scored_runs
+from results.analysis.aggregate import differing_keys, failure_text, groups_of, of_newest_recipe, scored_runs
 from results.analysis.names import common_title, task_title
 from results.analysis.paper_scores import PaperScore, load_paper
 from results.analysis.row_warnings import row_warnings
 from results.analysis.rows import MINI, Group, TableRow
 from results.records.collect import Collection, Finding, FoundRecord, runs_of_cells
 from results.records.experiment_file import ArmPerplexity, Cell, Experiment, ExperimentRow, values_of
-from results.records.identity import FOLD, differences
+from results.records.identity import FOLD
 from results.records.record import RunRecord
 from results.records.sweep_manifest import TypedPlaces
 
@@ -220,13 +220,10 @@ def _groups(
     whole, partial = (
         of_newest_recipe([run for run in runs if run.incomplete is some], where, findings) for some in (False, True)
     )
-    found = groups_of(whole) if whole else []
-    keys = sorted({key for group in found for key in differences(found[0].parts, group.parts)})
-    found += groups_of(partial) if partial else []
-    groups = []
-    if keys:
+    found, groups = groups_of(whole), list[Group]()
+    if keys := differing_keys(found):
         findings.append(Finding("note", f"{where}: runs that differ in {', '.join(keys)} are not averaged", wrong=True))
-    for group in found:
+    for group in [*found, *groups_of(partial)]:
         kept = [(_shown(record, spec), run) for record, run in zip(group.records, group.examples, strict=True)]
         scored = [(record, run) for record, run in kept if record is not None]
         if len(scored) < len(kept):
