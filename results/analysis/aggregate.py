@@ -55,7 +55,7 @@ def summarise(collection: Collection, selection: Selection) -> Summary:
             if item.record.status == "failed":  # failures are always reported
                 findings.append(Finding("failed", failure_text(item), wrong=True))
         else:
-            by_row[identity.data, identity.task].append(item)
+            by_row[identity.row].append(item)
     if limited:
         findings.append(
             Finding("note", f"limited runs left out: {limited} (--include-limited shows them)", wrong=False)
@@ -181,7 +181,7 @@ def scored_runs(found: Sequence[FoundRecord], findings: list[Finding]) -> list[S
             f"{identity.title}: left out, because {metric} over several folds needs the counts of their examples, and "
             f"{EXAMPLES_NAME} is missing or has none. Delete the folder of the run, and run it again"
         )
-        findings.append(Finding("note", text, wrong=True, row=(identity.data, identity.task)))
+        findings.append(Finding("note", text, wrong=True, row=identity.row))
     for run in joined:
         if run.incomplete:
             identity = run.record.identity
@@ -189,18 +189,17 @@ def scored_runs(found: Sequence[FoundRecord], findings: list[Finding]) -> list[S
                 f"{identity.title}: {len(run.single)} of {run.record.folds} folds, {run.record.metric} "
                 f"{run.record.score:.2f} over their examples alone; no part of a mean over whole sets of folds"
             )
-            findings.append(Finding("note", text, wrong=False, row=(identity.data, identity.task)))
+            findings.append(Finding("note", text, wrong=False, row=identity.row))
     return joined
 
 
 def _examples_of(item: FoundRecord, findings: list[Finding]) -> list[Example] | None:
     """The run's test examples, or None; reports a score that the examples contradict."""
     record, path = item.record, item.path.with_name(EXAMPLES_NAME)
-    row = (record.identity.data, record.identity.task)
     try:
         examples = read_examples(path, record.fingerprint)
     except ExamplesUnreadable as error:
-        findings.append(Finding("unreadable", str(error), wrong=True, row=row))
+        findings.append(Finding("unreadable", str(error), wrong=True, row=record.identity.row))
         return None
     score = recomputed(record, examples) if examples else None
     if score is not None and abs(score - record.score) > ROUNDING:
@@ -208,7 +207,7 @@ def _examples_of(item: FoundRecord, findings: list[Finding]) -> list[Example] | 
             f"{item.path}: scores.test.{record.metric} is {record.score:.4f}, but the examples next to it give "
             f"{score:.4f}; was one edited by hand? Restore the folder from a copy, or delete it and run again"
         )
-        findings.append(Finding("note", text, wrong=True, row=row))
+        findings.append(Finding("note", text, wrong=True, row=record.identity.row))
     return examples
 
 
@@ -225,7 +224,7 @@ def of_newest_recipe(runs: Sequence[ScoredRun], where: str, findings: list[Findi
         identity, recipe = run.record.identity, run.record.recipe
         if recipe < newest:
             text = f"{where}: seed {identity.seed} has recipe {recipe} and is left out; the others have recipe {newest}"
-            findings.append(Finding("note", text, wrong=True, row=(identity.data, identity.task)))
+            findings.append(Finding("note", text, wrong=True, row=identity.row))
     return [run for run in runs if run.record.recipe == newest]
 
 
@@ -278,7 +277,7 @@ def _empty_cells(row: TableRow, features: Sequence[str], selection: Selection) -
         words += [all_folds(folds)] if folds else []
         words += selection.places.words(shipped=row.data == MINI)
         command = f"python -m tasks.run {'-m ' if folds else ''}{shlex.join(words)}"
-        findings.append(Finding("empty", command, wrong=name in row.compared, row=(row.data, row.task)))
+        findings.append(Finding("empty", command, wrong=name in row.compared, row=row.key))
     return findings
 
 

@@ -141,6 +141,11 @@ class TableRow:
     compared: tuple[str, str] = field(default_factory=default_pair)
     named: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def key(self) -> tuple[str, str]:
+        """Data and task, as in findings about the row."""
+        return self.data, self.task
+
     def group(self, features: str, label: str = "") -> Group | None:
         """The group of these features and settings (by default plain runs), or None."""
         return self._by_name.get((features, label))

@@ -155,7 +155,7 @@ def _seconds(cell: Cell, found: Sequence[FoundRecord], minutes: float | None) ->
     for item in found:
         record = item.record
         on_gpu = record.environment is not None and record.environment.device == GPU
-        if on_gpu and record.seconds and (record.identity.data, record.identity.task) == (own.data, own.task):
+        if on_gpu and record.seconds and record.identity.row == own.row:
             other = record.identity
             shared = [key for key in own.variant if same_value(str(own.variant[key]), other.variant.get(key))]
             unlike = len(own.variant) + len(other.variant) - 2 * len(shared) + (own.features != other.features)

@@ -115,7 +115,7 @@ def _without_copies(found: Sequence[FoundRecord], findings: list[Finding]) -> li
                     f"{item.path} and {other.path} are the same run with different scores, {item.record.score:.4f} and "
                     f"{other.record.score:.4f}; only the second is counted",
                     wrong=True,
-                    row=(item.record.identity.data, item.record.identity.task),
+                    row=item.record.identity.row,
                 )
             )
     return list(kept.values())
@@ -131,5 +131,5 @@ def _clock(item: FoundRecord) -> Finding | None:
         text = f"finished_at {record.finished_at} is before started_at {record.started_at}: the clock went backwards"
     except (TypeError, ValueError) as error:  # no date, or one with and one without a time zone
         text = f"started_at {record.started_at!r}, finished_at {record.finished_at!r}: {error}"
-    row = (record.identity.data, record.identity.task)
-    return Finding("note", f"{item.path}: {text}; the score and `seconds` do not depend on it", wrong=False, row=row)
+    text = f"{item.path}: {text}; the score and `seconds` do not depend on it"
+    return Finding("note", text, wrong=False, row=record.identity.row)

@@ -56,6 +56,11 @@ class Identity:
         return {**names, "seed": self.seed, "variant": dict(self.variant), **fold}
 
     @property
+    def row(self) -> tuple[str, str]:
+        """The row of the results table that it belongs to: data and task."""
+        return self.data, self.task
+
+    @property
     def title(self) -> str:
         """The name for display, with the variant as typed: "mini TASK FEATURES seed 1 limit=200"."""
         variant = (f"{key}={shown(value)}" for key, value in self.variant.items())

@@ -99,13 +99,10 @@ def blocks_of(
         found: The records that the summary was made from, for breakdowns; without them there are none.
     """
     arms = arms_of(summary.titles)
-    covered = {(own.row.data, own.row.task) for own in known_sizes}
     blocks = []
     for row in summary.rows:
         first, others = panels_of(row)
-        key = (row.data, row.task)
-        sizes = [own for own in known_sizes if (own.row.data, own.row.task) == key]
-        sizes += [] if key in covered else efficiencies(row)
+        sizes = [own for own in known_sizes if own.row.key == row.key] or efficiencies(row)
         of_row = [Chart("efficiency", sample_efficiency(own, arms)) for own in sizes]
         more = [chart for panel in others for chart in _charts(panel, with_recipes(arms, panel.groups))]
         for panel in first:

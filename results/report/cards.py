@@ -40,7 +40,7 @@ def run_cards(found: Sequence[FoundRecord], places: Mapping[str, Place]) -> str:
     """
     rows: dict[tuple[str, str], list[FoundRecord]] = {}
     for item in found:
-        rows.setdefault((item.record.identity.data, item.record.identity.task), []).append(item)
+        rows.setdefault(item.record.identity.row, []).append(item)
     blocks = []
     for (data, task), items in rows.items():
         cards = "\n".join(map(_run_card if len(found) <= MOST_CARDS else _run_line, items))

@@ -73,7 +73,7 @@ def table_efficiencies(table: ExperimentTable) -> list[Efficiency]:
     """
     rows: dict[tuple[str, str], list[TableRow]] = {}
     for line in table.lines:
-        rows.setdefault((line.runs.data, line.runs.task), []).append(line.runs)
+        rows.setdefault(line.runs.key, []).append(line.runs)
     found = [efficiency(own[0], "", [group for row in own for group in row.groups]) for own in rows.values()]
     return [own for own in found if own]
 

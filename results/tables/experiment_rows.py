@@ -166,8 +166,7 @@ def _missing(experiment: Experiment, rows: Iterable[Mapping[str, Filled]], where
             missing = [(cell, found) for cell, found in cells if not _finished(found)]
             if missing:
                 empty = {cell.seed for cell, _ in missing} == {cell.seed for cell, _ in cells}
-                name = missing[0][0].identity
-                key = (not empty, empty and arm in experiment.compare, (name.data, name.task))
+                key = (not empty, empty and arm in experiment.compare, missing[0][0].identity.row)
                 commands.setdefault(key, []).append(_command(missing))
     return [
         Finding("seeds" if some else "empty", _typed(experiment, command, where), wrong, row if any(row) else None)
@@ -193,8 +192,7 @@ def _of_arm(experiment: Experiment, arm: str, cells: Filled) -> Command:
 
 def _line(row: Mapping[str, Filled], compare: Sequence[str], findings: list[Finding]) -> ExperimentLine:
     cell = next(iter(row.values()))[0][0]
-    spec, name = cell.row, cell.identity
-    key = (name.data, name.task)
+    spec, key = cell.row, cell.identity.row
     title = " ".join([spec.title or _default_title(cell), *cell.extra_overrides])
     groups, failed = list[Group](), list[FoundRecord]()
     for arm, cells in row.items():

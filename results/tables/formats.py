@@ -122,7 +122,7 @@ MACHINE_FORMATS: Mapping[str, Callable[[Summary], str]] = {"csv": to_csv, "json"
 
 
 def _json_row(row: TableRow, summary: Summary) -> dict[str, object]:
-    own = [finding for finding in summary.findings if finding.row == (row.data, row.task)]
+    own = [finding for finding in summary.findings if finding.row == row.key]
     return {
         "data": row.data,
         "task": row.task,
