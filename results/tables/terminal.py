@@ -44,22 +44,22 @@ def _print_sheet(sheet: Sheet) -> None:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1), collapse_padding=True)
     for header, align in sheet.columns:
         table.add_column(Text(header), justify="right" if align == "r" else "left", no_wrap=True)
-    signs = sheet.signs or [0] * len(sheet.lines)
-    for line, sign in zip(sheet.lines, signs, strict=True):
-        cells = list(zip(sheet.columns, line, strict=True))
-        table.add_row(*(Text(cell, style=_style(column, cell, sign)) for column, cell in cells))
+    rows = [
+        [(column[0], Text(cell, _style(column, cell, sign))) for column, cell in zip(sheet.columns, line, strict=True)]
+        for line, sign in zip(sheet.lines, sheet.signs or [0] * len(sheet.lines), strict=True)
+    ]
+    for row in rows:
+        table.add_row(*(text for _, text in row))
     if Measurement.get(console, console.options.update(max_width=10_000), table).maximum <= console.width:
         console.print(table)
         return
-    for line, sign in zip(sheet.lines, signs, strict=True):
-        cells = list(zip(sheet.columns, line, strict=True))
+    for row in rows:
         console.print()
-        console.print(Text("  ".join(cell for (header, _), cell in cells if header in NAMES), style="bold underline"))
+        console.print(Text("  ".join(text.plain for header, text in row if header in NAMES), style="bold underline"))
         block = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1))
-        for column, cell in cells:
-            if column[0] not in NAMES and cell != EMPTY:
-                name = Text(column[0].replace("\n", " "), style="dim")
-                block.add_row(name, Text(cell, style=_style(column, cell, sign)))
+        for header, text in row:
+            if header not in NAMES and text.plain != EMPTY:
+                block.add_row(Text(header.replace("\n", " "), style="dim"), text)
         console.print(block)
 
 
