@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from results.analysis.interval import FEW_SEEDS, Interval
 from results.analysis.names import metric_title
 from results.analysis.paper_scores import relative_error_cut
-from results.analysis.rows import WARNED, TableRow
+from results.analysis.rows import WARNED
 from results.records.experiment_file import ArmCost
 from results.report.errors_removed import AXIS
 from results.report.figures import (
@@ -116,7 +116,7 @@ def arm_gains(table: ExperimentTable) -> Figure | None:
         _Lane(
             table.titles[arm],
             experiment.costs.get(arm),
-            [_share(line, base, arm, table.against_base(line, arm)) for line in lines],
+            [_share(table, line, arm) for line in lines],
             [_baseline(line, base) for line in lines] if arm == base else (),
         )
         for arm in experiment.arms
@@ -144,10 +144,10 @@ def arm_gains(table: ExperimentTable) -> Figure | None:
     return replace(wide, narrow=narrow)
 
 
-def _share(line: ExperimentLine, base: str, arm: str, runs: TableRow) -> _Share:
-    first, group = line.runs.group(base), line.runs.group(arm)
-    printed = arm in line.spec.same_baseline and arm != base
-    published = relative_error_cut(line.paper[base], line.paper[arm]) if printed else None
+def _share(table: ExperimentTable, line: ExperimentLine, arm: str) -> _Share:
+    runs, first, group = table.against_base(line, arm), line.runs.group(table.base), line.runs.group(arm)
+    printed = arm in line.spec.same_baseline and arm != table.base
+    published = relative_error_cut(line.paper[table.base], line.paper[arm]) if printed else None
     few = any(own and own.few_seeds for own in (first, group))
     marks = MARK * few + WARNED * bool(group and group.warnings)
     missing = "not run" if arm in (line.spec.arms or [arm]) else ""
