@@ -63,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if options.limit < 0:
             raise InputError(f"--limit: expected 0 or more, found {options.limit}")
         comparison = compare_runs(read_run(options.first), read_run(options.second))
-        wanted = [one for one in comparison.examples if options.show in (ALL, one.outcome.replace(" ", "-"))]
+        wanted = [one for one in comparison.examples if options.show == ALL or one.outcome == SHOWN[options.show]]
         chosen = wanted[: options.limit or None]
         layout = as_json if options.format == "json" else as_text
         print_lines([printable_lines(layout(comparison, chosen, len(wanted) - len(chosen)))])
