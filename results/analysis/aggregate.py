@@ -256,8 +256,8 @@ def differing_keys(groups: Sequence[Group]) -> list[str]:
 def failure_text(item: FoundRecord) -> str:
     """The run that failed, why, and its record."""
     error = item.record.error
-    reason = f"{error.type}: {' '.join(error.message.split())}" if error else "no reason recorded"
-    return f"{item.record.identity.title}: {reason} ({item.path})"
+    assert error is not None  # a failed run has one
+    return f"{item.record.identity.title}: {error.type}: {' '.join(error.message.split())} ({item.path})"
 
 
 def _empty_cells(row: TableRow, features: Sequence[str], selection: Selection) -> list[Finding]:

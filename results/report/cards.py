@@ -19,8 +19,8 @@ def failure_cards(failed: Sequence[FoundRecord]) -> str:
     cards = []
     for item in failed:
         error = item.record.error
-        reason = f"{error.type}: {error.message}" if error else "no reason recorded"
-        lines = "\n".join(error.traceback) if error else ""
+        assert error is not None  # a failed run has one
+        reason, lines = f"{error.type}: {error.message}", "\n".join(error.traceback)
         trace = f"<pre>{escape(lines)}</pre>" if lines else ""
         cards.append(
             f'<article class="card failed"><h3>{escape(_task(item.record))}: {_run_title(item.record)}</h3>'
