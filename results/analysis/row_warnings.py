@@ -14,7 +14,7 @@ NAMES = ("features.name", "features.title", "task.title")  # no settings; neithe
 SOURCES = ("weights", "vectors", "dim", "untrained", "untrained_seed", "model")
 
 
-def row_warnings(row: TableRow, wanted: Collection[str] = ()) -> list[tuple[str, bool]]:
+def row_warnings(row: TableRow, wanted: Collection[str]) -> list[tuple[str, bool]]:
     """Warnings about the row's numbers, each with whether `--check` should fail: mixed code, or unequal arms.
 
     Args:

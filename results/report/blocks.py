@@ -124,7 +124,7 @@ def main_figures(summary: Summary) -> list[Figure]:
     return [figure for panels in sets if (figure := errors_removed(panels, summary.compared))]
 
 
-def layers_of_all(summary: Summary, known: Sequence[tuple[str, Group]] = ()) -> Figure | None:
+def layers_of_all(summary: Summary, known: Sequence[tuple[str, Group]]) -> Figure | None:
     """The layers' weights of all tasks; None if fewer than two have them: one has its bars.
 
     Args:

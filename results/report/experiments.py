@@ -22,7 +22,7 @@ from results.tables.formats import COMMAND
 from results.tables.page_texts import TABLE1, load_texts
 
 
-def paper_tables(collection: Collection, data: Sequence[str] = (), chosen: str | None = None) -> list[ExperimentTable]:
+def paper_tables(collection: Collection, data: Sequence[str], chosen: str | None) -> list[ExperimentTable]:
     """The tables but Table 1, which the page itself is; rows without runs are left out.
 
     Args:

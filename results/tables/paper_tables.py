@@ -204,7 +204,7 @@ def _to_band(panel: Panel) -> str:
     return f"{f'{away:+.2f} outside' if away else 'in'} {low} to {high}"
 
 
-def table_legend(panels: Sequence[Panel], band: str, arms: Sequence[str] = ()) -> str:
+def table_legend(panels: Sequence[Panel], band: str, arms: Sequence[str]) -> str:
     """Explains the columns that the tables of these panels have, with these texts on the band and on the arms."""
     lines = [*arms, *interval_legend([("", panel.row.interval(panel.label)) for panel in panels])]
     lines.append(ERRORS_REMOVED)
