@@ -244,9 +244,9 @@ def train_and_test(
     initialise(head, config.seed, "head")
     model = TaskModel(features, head).to(device)
     trained = sum(parameter.numel() for parameter in model.trained().values())
-    frozen = sum(parameter.numel() for parameter in model.parameters()) - trained
     reporter.say(
-        f"{len(train):,} + {len(dev):,} examples; {trained:,} parameters to train, {frozen:,} frozen; {device}"
+        f"{len(train):,} + {len(dev):,} examples; {trained:,} parameters to train, {model.count_frozen():,} frozen; "
+        f"{device}"
     )
 
     def meet(splits: dict[str, list[Any]]) -> None:

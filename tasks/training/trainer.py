@@ -105,6 +105,13 @@ class TaskModel(nn.Module):
         """The parameters that training changes."""
         return {name: parameter for name, parameter in self.named_parameters() if parameter.requires_grad}
 
+    def count_frozen(self) -> int:
+        """How many numbers training does not change. A source may hold its weights as buffers."""
+        held = [*self.parameters(), *self.features.state_dict(keep_vars=True).values()]
+        frozen = (value for value in held if isinstance(value, Tensor) and not value.requires_grad)
+        once = {id(value): value.numel() for value in frozen if value.is_floating_point()}  # two names may share one
+        return sum(once.values())
+
     def restore(self, values: dict[str, Tensor]) -> None:
         """Sets the trained parameters to these values, after a check of names, types and shapes."""
         check_tensors(values, self.trained())

@@ -14,11 +14,11 @@ from elmo.masked.weight_files import save_masked
 from tasks.data.datasets import DataSource
 from tasks.features.frozen_layers import ElmoConfig, SourceConfig, StoreConfig
 from tasks.features.token_features import TokenFeatures, features_fingerprint, features_recipes
-from tasks.running.experiment import RunOutcome, train_and_test
+from tasks.running.experiment import RunOutcome, run, train_and_test
 from tasks.running.plan import RunPlan
 from tests.elmo.masked.naive import OPTIONS
 from tests.elmo.sources.character_lms import save_arrays
-from tests.tasks.making import ELMO, features_config, model_of, run_of
+from tests.tasks.making import ELMO, WORDS, features_config, model_of, run_of
 
 SENTENCES = [("Ada", "plays", "chess"), ("They", "play")]
 
@@ -335,3 +335,14 @@ class TestFlair:
         joined = features(SENTENCES).input
         torch.testing.assert_close(torch.cat([joined[0], joined[1, :2]])[:, -10:], states, rtol=1e-3, atol=1e-3)
         assert all(parameter.requires_grad for parameter in features.frozen["flair"].mixes.parameters())
+
+    def test_its_weights_are_counted_as_frozen(self, tmp_path, monkeypatch, capsys):
+        monkeypatch.setenv("ELMO_FLAIR", str(save_arrays(tmp_path / "lms")))
+        arm = [*WORDS, "features=flair", "features.words.trainable=false"]
+        small = ["data=mini", "device=cpu", "task.hidden=4", "limit=2", "trainer.epochs=1", f"runs_dir={tmp_path}"]
+        ended = run(run_of("task=ner", *arm, *small))
+        # Each LM: 20 gates for each of 12 characters, 20 biases, 20 rows of 5 states.
+        lms = 2 * (12 * 20 + 20 + 20 * 5)
+        words = ended.model.model.features.words.numel()
+        assert words
+        assert f" parameters to train, {lms + words:,} frozen; cpu" in capsys.readouterr().err
