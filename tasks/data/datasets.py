@@ -242,11 +242,14 @@ class DataSource:
     def _read_hub(self, split: Split, name: str) -> list[dict[str, Any]]:
         """The rows of a split of the hub, with our column names and with label names instead of numbers."""
         import datasets
+        from huggingface_hub.utils import logging
 
         data, hub = f"data={self.config.name}", self._hub
         files = " and ".join(map(str, self._paths(split))) or "a file"
         if not self._rows:  # a request may take long
             print(f"{data}: without {files}, asking the hub for {hub.path}", file=sys.stderr)
+        verbosity = logging.get_verbosity()
+        logging.set_verbosity(logging.ERROR)  # it warns of each attempt; the error below says what to do
         try:
             rows = datasets.load_dataset(hub.path, hub.name, revision=hub.revision, split=name)
         except (OSError, ValueError, RuntimeError) as error:  # datasets raises all three if the hub is unreachable
@@ -254,6 +257,8 @@ class DataSource:
                 f"{data}: the {split} split was found neither as {files}, nor on the hub as {hub.path!r} "
                 f"({type(error).__name__}: {error}). {self._advice}"
             ) from error
+        finally:
+            logging.set_verbosity(verbosity)
         absent = [theirs for theirs in hub.columns.values() if theirs not in rows.column_names]
         if absent:
             raise self._wrong_columns(f"the columns {', '.join(absent)}", rows.column_names)
