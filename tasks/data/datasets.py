@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import random
 import sys
 from collections.abc import Sequence
@@ -242,14 +243,14 @@ class DataSource:
     def _read_hub(self, split: Split, name: str) -> list[dict[str, Any]]:
         """The rows of a split of the hub, with our column names and with label names instead of numbers."""
         import datasets
-        from huggingface_hub.utils import logging
 
         data, hub = f"data={self.config.name}", self._hub
         files = " and ".join(map(str, self._paths(split))) or "a file"
         if not self._rows:  # a request may take long
             print(f"{data}: without {files}, asking the hub for {hub.path}", file=sys.stderr)
-        verbosity = logging.get_verbosity()
-        logging.set_verbosity(logging.ERROR)  # it warns of each attempt; the error below says what to do
+        library = logging.getLogger("huggingface_hub")
+        level = library.level
+        library.setLevel(logging.ERROR)  # it warns of each attempt; the error below says what to do
         try:
             rows = datasets.load_dataset(hub.path, hub.name, revision=hub.revision, split=name)
         except (OSError, ValueError, RuntimeError) as error:  # datasets raises all three if the hub is unreachable
@@ -258,7 +259,7 @@ class DataSource:
                 f"({type(error).__name__}: {error}). {self._advice}"
             ) from error
         finally:
-            logging.set_verbosity(verbosity)
+            library.setLevel(level)
         absent = [theirs for theirs in hub.columns.values() if theirs not in rows.column_names]
         if absent:
             raise self._wrong_columns(f"the columns {', '.join(absent)}", rows.column_names)
