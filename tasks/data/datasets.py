@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import math
 import random
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,6 +21,10 @@ from tasks.interface import SPLITS, HasId, Split, Task
 
 SHIPPED = Path(__file__).parents[1] / "mini"
 MOST_NAMED = 3  # of the files that a split lacks
+# Seconds for which a failed request to the hub is not repeated: without a network it takes half a minute, and every run
+# of a sweep would wait for it. Not longer, because later runs may have a network again.
+PAUSE = 60
+_failed: dict[tuple[str | None, ...], tuple[float, str]] = {}  # time and reason, by request
 Example = TypeVar("Example", bound=HasId)
 
 
@@ -246,6 +252,10 @@ class DataSource:
 
         data, hub = f"data={self.config.name}", self._hub
         files = " and ".join(map(str, self._paths(split))) or "a file"
+        request = (hub.path, hub.name, hub.revision, name)
+        when, reason = _failed.get(request, (-math.inf, ""))
+        if time.monotonic() - when < PAUSE:
+            raise self._not_found(split, files, f"not asked again for {PAUSE} s after {reason}")
         if not self._rows:  # a request may take long
             print(f"{data}: without {files}, asking the hub for {hub.path}", file=sys.stderr)
         library = logging.getLogger("huggingface_hub")
@@ -254,10 +264,9 @@ class DataSource:
         try:
             rows = datasets.load_dataset(hub.path, hub.name, revision=hub.revision, split=name)
         except (OSError, ValueError, RuntimeError) as error:  # datasets raises all three if the hub is unreachable
-            raise InputError(
-                f"{data}: the {split} split was found neither as {files}, nor on the hub as {hub.path!r} "
-                f"({type(error).__name__}: {error}). {self._advice}"
-            ) from error
+            reason = f"{type(error).__name__}: {error}"
+            _failed[request] = time.monotonic(), reason
+            raise self._not_found(split, files, reason) from error
         finally:
             library.setLevel(level)
         absent = [theirs for theirs in hub.columns.values() if theirs not in rows.column_names]
@@ -273,6 +282,12 @@ class DataSource:
                 )
             columns[ours] = _labelled(values, rows.features[theirs])
         return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+    def _not_found(self, split: Split, files: str, reason: str) -> InputError:
+        return InputError(
+            f"data={self.config.name}: the {split} split was found neither as {files}, nor on the hub as "
+            f"{self._hub.path!r} ({reason}). {self._advice}"
+        )
 
     def _wrong_columns(self, expected: str, found: Sequence[str]) -> InputError:
         return InputError(
