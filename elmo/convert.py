@@ -12,7 +12,7 @@ from elmo.common.errors import InputError, command_parser, exit_status
 DESCRIPTION = """\
 Write the biLM WEIGHTS to the file OUT, whose suffix chooses the format: .safetensors, or .hdf5 for bilm-tf and
 AllenNLP. Its options are written next to it. int8 rounds the matrices of LSTMs and highways to 8 bits, with one
-scale per output row, in .safetensors only; it takes half the room of float16. All are read back as float32.
+scale per output row, in .safetensors only; it needs half the space of float16. All are read back as float32.
 """
 
 EXAMPLE = "example: python -m elmo.convert small small-int8/weights.safetensors --precision int8"

@@ -17,11 +17,11 @@ class ScalarMix(nn.Module):
 
     Args:
         n_layers: number of input layers.
-        layers: "mix" learns softmax weights, starting from a plain average; "last" takes the top layer, a number
+        layers: "mix" learns softmax weights, starting from a plain average; "last" is the top layer, a number
             that layer. gamma is learned in all three cases.
         layer_norm: whether each layer is first normalised over all tokens and dimensions of the batch, as bilm-tf
             does. A token's vector then depends on its batch.
-        l2: strength of the penalty on the raw weights; a large one holds the mix at the average.
+        l2: strength of the penalty on the raw weights; a large one keeps the mix near the average.
     """
 
     def __init__(self, n_layers: int, layers: LayerChoice = "mix", layer_norm: bool = False, l2: float = 0.0) -> None:

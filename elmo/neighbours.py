@@ -24,15 +24,15 @@ GLOVE = "glove"
 WORDS_AROUND = 8
 
 DESCRIPTION = """\
-Find similar uses of a word: for each use of WORD in SENTENCES (one a line, words split at whitespace), show the nearest
-other uses by the cosine of one biLM layer, and once, for comparison, the nearest words by static vectors, which do not
-distinguish senses (the paper's Table 4). Any language; WORD must occur in the file with the same spelling.
+Find similar uses of a word: for each use of WORD in SENTENCES (one per line, words split at whitespace), show the
+nearest other uses by the cosine of one biLM layer, and once, for comparison, the nearest words by static vectors, which
+do not distinguish senses (the paper's Table 4). Any language; WORD must occur in the file with the same spelling.
 """
 
 EXAMPLE = """\
 example: python -m elmo.neighbours sentences.txt play --line 12 -k 5
 
-In Chinese, split words by a segmenter first: a space between two words, and one sentence a line. A word has room for
+In Chinese, split words by a segmenter first: a space between two words, and one sentence per line. A word has room for
 48 bytes of UTF-8, so 16 Chinese characters; later ones are cut. The shipped biLM was trained on English text: train one
 on yours, and name it. For example, with mine.txt and a word that it has:
 
@@ -71,7 +71,7 @@ def uses_of(lines: Sequence[InputLine], word: str | None, bilm: Bilm, layer: int
         lines: sentences; those without the word are not embedded.
         word: as spelled in the sentences.
         bilm: embeds the sentences.
-        layer: its number; None takes the average of all.
+        layer: its number; None is the average of all.
     """
     uses: list[Use] = []
     vectors: list[Floats] = []
@@ -127,7 +127,7 @@ def _show(options: argparse.Namespace) -> None:
     if not places:
         near = sorted({word for line in lines for word in line.words if word.lower() == options.word.lower()})
         hint = f"; it has {', '.join(near)}" if near else ""
-        raise InputError(f"{options.sentences}: the word {options.word!r} does not occur there as it is spelled{hint}")
+        raise InputError(f"{options.sentences}: the word {options.word!r} does not occur there in this spelling{hint}")
     if options.line is not None and options.line not in places:
         listed = ", ".join(map(str, places[:10]))
         raise InputError(f"{options.sentences}, line {options.line}: no {options.word!r} there; see lines {listed}")
@@ -159,7 +159,7 @@ def _show(options: argparse.Namespace) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status of the command: 0, or 1 after an error message, or 130 after Ctrl-C."""
     parser = command_parser("elmo.neighbours", DESCRIPTION, EXAMPLE)
-    parser.add_argument("sentences", metavar="SENTENCES", type=Path, help="one a line, words split at whitespace")
+    parser.add_argument("sentences", metavar="SENTENCES", type=Path, help="one per line, words split at whitespace")
     parser.add_argument("word", metavar="WORD", help="as spelled in the sentences")
     parser.add_argument("--weights", metavar="W", default="small", help=f"{weights_choices()}; default: small")
     parser.add_argument("--layers", default="last", help="last, average or a number from 0 (default: last)")

@@ -11,7 +11,7 @@ end here?), so only chunks that end in a full stop or similar look at the chunk 
 Rules in short:
     don't -> do n't   Smith's -> Smith 's   cannot -> can not   U.S., Mr., J., a.m. kept   $5.6 -> $ 5.6   50% -> 50 %
     1,000  3:30  1/2  state-of-the-art  AT&T  and/or  http://a.b/c  a@b.org kept   wait... -> wait ...   a--b -> a -- b
-    typographic and LaTeX quotes become plain " and ', brackets stay, dashes (— –) stand alone and keep their form.
+    typographic and LaTeX quotes become plain " and ', brackets stay, dashes (— –) are tokens and keep their form.
 An abbreviation that ends a sentence gets an additional full stop ("the U.S. ."), as in the Treebank.
 """
 # ruff: noqa: RUF001, RUF002 (this module distinguishes characters that look alike)
@@ -113,8 +113,8 @@ def tokenise(text: str, style: Tokenise = "ptb", max_tokens: int | None = None) 
     """Return the sentences of `text`, each a list of tokens; empty lines give none.
 
     Args:
-        text: Paragraphs or sentences, one a line. A sentence never crosses a line.
-        style: "ptb" splits sentences and cuts tokens as described above. "whitespace" takes text that is already
+        text: Paragraphs or sentences, one per line. A sentence never crosses a line.
+        style: "ptb" splits sentences and cuts tokens as described above. "whitespace" is for text that is already
             split: a line is a sentence with tokens split at white space (for example Chinese after a word segmenter).
         max_tokens: Longer sentences are cut into equal parts no longer than this; nothing is dropped.
     """
@@ -147,7 +147,7 @@ def sentences_of_tokens(tokens: Sequence[str]) -> list[tuple[str, ...]]:
 
 
 def _closes(tokens: Sequence[str], at: int) -> bool:
-    """Tell whether the token at a place closes brackets or quotes."""
+    """Return whether the token at a place closes brackets or quotes."""
     token = tokens[at]
     return tokens[:at].count(token) % 2 == 1 if token in ('"', "'") else token in _CLOSERS
 
@@ -214,7 +214,7 @@ class Tokeniser:
 
 
 def _ends(end: int, following: str, *, first: bool) -> bool:
-    """Tell whether a chunk of kind `end` ends its sentence, given the chunk after it."""
+    """Return whether a chunk of kind `end` ends its sentence, given the chunk after it."""
     if end == _ALWAYS:
         return True
     if end == _ITEM and first:  # "1. Open the box." is one sentence

@@ -148,7 +148,7 @@ class Task(ABC, Generic[Example, Settings]):
         columns: the columns that `from_rows` needs; the YAML of a dataset maps the hub's column names to these.
         raw_fields: the texts of an example that is not from a file, such as premise and hypothesis: the keys that
             `from_raw` needs. Empty if the task predicts files of its format only.
-        places: those of `PLACES` where the head joins features; a head need not look at the others.
+        places: those of `PLACES` where the head joins features; a head may ignore the others.
         documents: whether an example is a document of any number of sentences, all of one kind; a batch may then have
             none. Otherwise it has one sentence of each kind.
     """
@@ -271,10 +271,10 @@ class Task(ABC, Generic[Example, Settings]):
         return Batch(ids, (list(chain.from_iterable(texts)),), targets, (owners,))
 
     def check_places(self, places: Mapping[str, Iterable[str]]) -> None:
-        """Raises an InputError if features ask for a place that the head does not offer.
+        """Raises an InputError if features have a place that the head does not offer.
 
         Args:
-            places: the places that each part of the features asks for, by the part's key in the config.
+            places: the places of each part of the features, by the part's key in the config.
         """
         for key, asked in places.items():
             for place in asked:

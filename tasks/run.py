@@ -43,7 +43,7 @@ MOST_BREAKS = 3  # a sweep stops after this many killed processes in a row witho
 
 HELP = """\
 python -m tasks.run [KEY=VALUE ...]      one run: train, select on dev, test once, write a record
-python -m tasks.run -m KEY=A,B,C ...     one run for each combination (-m may stand anywhere)
+python -m tasks.run -m KEY=A,B,C ...     one run for each combination (-m may be anywhere)
 python -m tasks.run -m experiment=NAME   the runs of a table, or of your own PATH.toml:
 {experiments}
                                          task=ner seed=1 chooses among them, other keys apply to all
@@ -64,14 +64,14 @@ python -m tasks.run -m experiment=NAME   the runs of a table, or of your own PAT
   data=PATH.yaml                         a dataset from a file; only the keys of a dataset, so it cannot run code
   seed=N  train_fraction=0.1             a share of the training examples, drawn by the seed
   fold=N                                 of a dataset with folds; all ten of them: -m 'fold=range(10)'
-  limit=N                                the first N examples of each split, for a quick look
+  limit=N                                the first N examples of each split, for a quick test
   device=auto|cpu|cuda  threads=N        keep_weights=true keeps the model: python -m tasks.predict applies it
   runs_dir=DIR  data_dir=DIR             where records go, where official files are (default: $ELMO_DATA or ./data)
-  store.path=DIR  store.limit_gb=N       where frozen layers are kept between runs (python -m elmo.store info)
+  store.path=DIR  store.limit_gb=N       where frozen layers are stored (python -m elmo.store info)
   logger=wandb  logger.mode=offline      streams curves to Weights & Biases, or to files for `wandb sync`
   logger=tensorboard                     the same for `tensorboard --logdir RUNS_DIR/.tensorboard`
   trainer.epochs=N  task.hidden=N  features.elmo.weights=NAME|PATH ...   any setting; --cfg job prints them all
-  --config-dir DIR                       a folder with your configs, trusted like code: what its YAML names is run
+  --config-dir DIR                       a folder with your configs, trusted like code: its YAML may call functions
 
 A finished run is skipped, a killed one continues from its last epoch, a failed one runs again with retry=failed.
 Progress: python -m results.status. Results: python -m results.table

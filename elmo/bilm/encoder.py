@@ -1,4 +1,4 @@
-"""Word encoders: one vector a word from its characters (convolutions, highways, projection), from a table, or both.
+"""Word encoders: one vector per word from its characters (convolutions, highways, projection), from a table, or both.
 
 Both encoders have `encode_words(words) -> (words, projection_dim)`. `encoder_of(options)` makes the right one, and
 `WordMemory` caches the vectors of either.

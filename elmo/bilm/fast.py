@@ -1,4 +1,4 @@
-"""The door to elmo/kernels: compiled C for a CPU, Triton for a GPU. The folder is optional; torch replaces it, slower.
+"""Access to elmo/kernels: compiled C for a CPU, Triton for a GPU. The folder is optional; torch replaces it, slower.
 
 No other module imports elmo.kernels. The frozen biLM and the one in training (`elmo.pretrain.model.recurrence`) use it.
 """

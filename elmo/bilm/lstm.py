@@ -90,7 +90,7 @@ class ProjectedLstm(nn.Module):
     """An LSTM whose recurrent state is a clipped projection of its clipped cell.
 
     Gates are stacked in torch's order: input, forget, cell candidate, output. As in TensorFlow, one is added to the
-    bias of the forget gate when it is used; the parameter holds the value of the file.
+    bias of the forget gate when it is used; the parameter has the value of the file.
     """
 
     def __init__(

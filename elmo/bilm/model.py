@@ -42,7 +42,7 @@ class CarriedState:
         """Overwrites states and cells at the start of a batch with the last batch's final ones, as far as there are.
 
         Args:
-            directions: which of them `start` holds.
+            directions: those that `start` contains.
             layer: number of the LSTM layer.
             order: the sentence of each row.
             start: state and cell, (directions, sentences, width) each.
@@ -66,7 +66,7 @@ class CarriedState:
 class Bilm(nn.Module):
     """A frozen bidirectional language model.
 
-    Layer 0 is the encoder's vector, repeated twice; layer j holds [forward; backward] of LSTM layer j.
+    Layer 0 is the encoder's vector, repeated twice; layer j is [forward; backward] of LSTM layer j.
     """
 
     def __init__(self, options: BilmOptions) -> None:
@@ -88,7 +88,7 @@ class Bilm(nn.Module):
         self._memory: WordMemory | None = None
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
-        """Refuses gradients: layers are computed without them, so the weights would never change.
+        """Rejects gradients: layers are computed without them, so the weights would never change.
 
         Raises:
             InputError: `requires_grad` is true.
@@ -242,7 +242,7 @@ class _Text:
 
 
 def weights_hash(weights: Mapping[str, Tensor], options: str) -> str:
-    """The sha256 of options and of all weights, whatever their precision in a file."""
+    """The sha256 of options and of all weights, independent of their precision in a file."""
     digest = hashlib.sha256(options.encode())
     for name, tensor in sorted(weights.items()):
         digest.update(f"{name} {tuple(tensor.shape)}".encode())

@@ -12,7 +12,7 @@ from typing import Any
 from elmo.common import checks
 from elmo.common.errors import InputError
 
-N_CHARACTERS = 261  # 256 bytes and five marks; the files hold this many rows, options.json counts one more for padding
+N_CHARACTERS = 261  # 256 bytes and five marks; the files have this many rows, options.json counts one more for padding
 UNKNOWN_WORD = "<UNK>"
 MOST_CHARACTERS = 1000  # of a word; a file with a larger number is damaged or hostile, and would fill the memory
 STANDARD_FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))  # (width, filters)
@@ -59,7 +59,7 @@ class BilmOptions:
         if self.activation not in ("relu", "tanh"):
             raise InputError(f"char_cnn.activation must be 'relu' or 'tanh', found {self.activation!r}")
         if self.words and UNKNOWN_WORD not in self.words:
-            raise InputError(f"word_embedding.words must hold {UNKNOWN_WORD}, which stands for all other words")
+            raise InputError(f"word_embedding.words must contain {UNKNOWN_WORD}, which replaces all other words")
         checks.width("lstm.dim", self.cell_dim)
         checks.width("lstm.projection_dim", self.projection_dim)
         checks.count(checks.MOST_LAYERS, "lstm.n_layers", self.n_layers)
@@ -82,7 +82,7 @@ class BilmOptions:
         widest = max(width for width, _ in self.filters)
         if widest > self.max_characters:
             raise InputError(
-                f"char_cnn.filters holds a filter of width {widest}, "
+                f"char_cnn.filters has a filter of width {widest}, "
                 f"wider than max_characters_per_token ({self.max_characters})"
             )
 

@@ -33,7 +33,7 @@ def numbered_words(sentences: Sequence[Sentence]) -> dict[str, int]:
 
 
 def refuse_plain_text(sentences: Sequence[Sentence]) -> None:
-    """Refuses a string where a list of words belongs: its characters would be taken for words."""
+    """Rejects a string in place of a list of words: each character would count as a word."""
     for sentence in sentences:
         if isinstance(sentence, str):
             found = sentences if isinstance(sentences, str) else sentence

@@ -1,11 +1,11 @@
 """Weight files of biLMs: bilm-tf's HDF5, as AllenNLP publishes it, and safetensors with the same names and shapes.
 
-Nothing is unpickled. All tensors are checked against the options; a file that does not match is refused with the name
+Nothing is unpickled. All tensors are checked against the options; a file that does not match is rejected with the name
 of the first such tensor.
 
-In a safetensors file, the matrices of LSTMs and highways and the word vectors may be int8. NAME_scale then holds the
+In a safetensors file, the matrices of LSTMs and highways and the word vectors may be int8. NAME_scale then has the
 step of each output: one for each row of a matrix as torch has it, which is a column in bilm-tf's layout, and one for
-each word. A weight is its integer times its step. All else is in float16: in the shipped `small`, filters and their
+each word. A weight is its integer times its step. The rest is in float16: in the shipped `small`, filters and their
 projection have 3 % of the weights, but in int8 they would raise the error of layer 0 from 1.3 to 2.2 %.
 """
 
@@ -126,7 +126,7 @@ def _entries(options: BilmOptions) -> Iterator[Entry]:
 
 
 def load_bilm(weights: Path | str, options: Path | str | None = None) -> Bilm:
-    """Loads a biLM from a weights file, from a folder that holds one, or by name.
+    """Loads a biLM from a weights file, from a folder that contains one, or by name.
 
     Args:
         weights: an .hdf5 or .safetensors file, a folder with exactly one of them (or one with "weights" in its
@@ -248,7 +248,7 @@ def _rounded(tensor: Tensor, scale_shape: tuple[int, ...]) -> tuple[Tensor, Tens
 def _check_shapes(
     entries: Iterable[Entry], found: Mapping[str, tuple[int, ...]], path: Path, in_steps: Collection[str] = ()
 ) -> None:
-    """Refuses a file whose tensors do not match the options, and names the first one.
+    """Rejects a file whose tensors do not match the options, and names the first one.
 
     Args:
         entries: what the options define.
@@ -289,10 +289,10 @@ def _module_tensors(entries: Iterable[Entry], read: Callable[[str], Tensor], pat
 
 
 def weights_file(path: Path) -> Path:
-    """The weights file that a path stands for: itself, or the one in this folder."""
+    """The weights file of a path: the path itself, or the file in this folder."""
     if path.is_dir():
         candidates = sorted(item for item in path.iterdir() if item.suffix in WEIGHTS_SUFFIXES)
-        # The folder may also hold embeddings in HDF5.
+        # The folder may also contain embeddings in HDF5.
         candidates = [item for item in candidates if "weights" in item.name] or candidates
         if len(candidates) != 1:
             found = ", ".join(item.name for item in candidates) or "none"

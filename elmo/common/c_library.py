@@ -1,7 +1,7 @@
 """Compiled libraries: each is built from one C source with the local compiler on first use, and cached.
 
 A library is code, so it is loaded only from a folder that no other user can write, and only if its content has the hash
-in its name. If no library can be built, torch is used, and the log says so once for all sources.
+in its name. If no library can be built, torch is used, with one line in the log for all sources.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _loading = threading.Lock()
 
 
 class NoKernelError(Exception):
-    """No library can be compiled or loaded; the message says why."""
+    """No library can be compiled or loaded; the message contains the reason."""
 
 
 class UnusableFolderError(NoKernelError):

@@ -27,7 +27,7 @@ def _items(value: object) -> list[object]:
 
 
 def at_least(least: int, key: str, value: float | None) -> None:
-    """Raises an InputError for a smaller number; null passes, because the schema says where it is allowed."""
+    """Raises an InputError for a smaller number; null passes, because the schema defines where it is allowed."""
     if value is not None and not value >= least:  # `value < least` would let NaN pass
         raise InputError(f"{key}: expected at least {least}, found {value}")
 
@@ -69,7 +69,7 @@ def one_of(known: Collection[str], key: str, value: str) -> None:
 
 
 def importable(key: str, target: object) -> object:
-    """The object that a dotted name, module.NAME, stands for; None if the module does not have it.
+    """The object with a dotted name, module.NAME; None if the module does not have it.
 
     Raises:
         InputError: the module cannot be imported.

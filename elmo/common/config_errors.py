@@ -15,7 +15,7 @@ def explain(error: Exception, known_keys: Callable[[str], Iterable[str]], where:
     Args:
         error: raised by Hydra or OmegaConf.
         known_keys: lists the keys below a parent such as "trainer"; "" is the root. It is used where the error does
-            not say which dataclass refused the key.
+            not name the dataclass that rejected the key.
         where: prefix of the keys that the error names, if only a part of the config was checked.
     """
     if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options:

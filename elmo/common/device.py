@@ -23,7 +23,7 @@ ALIGNED = 16  # bytes; any type of number may begin there
 
 
 def choose_device(name: str) -> torch.device:
-    """The torch device for auto, cpu or cuda; auto takes a GPU where there is one.
+    """The torch device for auto, cpu or cuda; auto chooses a GPU if there is one.
 
     Raises:
         InputError: an unknown name, or cuda on a machine without a usable GPU.
@@ -34,16 +34,16 @@ def choose_device(name: str) -> torch.device:
     if name == "cuda" and not available:
         if os.environ.get("CUDA_VISIBLE_DEVICES") == "":  # as Ray and SLURM do it
             raise InputError(
-                "device=cuda was asked for, but CUDA_VISIBLE_DEVICES is empty, which hides all GPUs from this process; "
-                "a launcher has to be asked for one: hydra.launcher.ray.remote.num_gpus=1, or with slurm "
+                "device=cuda was requested, but CUDA_VISIBLE_DEVICES is empty, which hides all GPUs from this process; "
+                "request one from the launcher: hydra.launcher.ray.remote.num_gpus=1, or with slurm "
                 "hydra.launcher.gpus_per_node=1"
             )
-        raise InputError("device=cuda was asked for, but torch finds no usable GPU here; use cpu or auto")
+        raise InputError("device=cuda was requested, but torch finds no usable GPU here; use cpu or auto")
     return torch.device("cuda" if available and name != "cpu" else "cpu")
 
 
 def own_device(name: str) -> torch.device:
-    """Like `choose_device`, but with several GPUs each process gets another one, as far as they go.
+    """Like `choose_device`, but with several GPUs each process gets another one, if there are enough.
 
     SLURM and Ray show each worker one GPU. Workers of joblib and runs that were started by hand see all of them, and
     torch would put every process on the first.
@@ -112,7 +112,7 @@ def _byte_places(tensors: Sequence[Tensor]) -> list[int]:
 def recurrences_in_single_precision() -> Iterator[None]:
     """Turns off TF32 for cuDNN's LSTM in the block: by default it multiplies with 10 instead of 23 bits."""
     rnn = getattr(torch.backends.cudnn, "rnn", None)
-    # Since torch 2.9 each kind of operation has a setting, and torch refuses a mix of those with the old one.
+    # Since torch 2.9 each kind of operation has a setting, and torch rejects a mix of those with the old one.
     settings, name, exact = (
         (rnn, "fp32_precision", "ieee")
         if hasattr(rnn, "fp32_precision")

@@ -16,7 +16,7 @@ CLOSED_PIPE = 141  # the exit status that shells give to a program that SIGPIPE 
 
 
 class InputError(ValueError):
-    """A file, option or value that cannot be used; the message says which, what was expected, and what to do next.
+    """A file, option or value that cannot be used; the message names it, what was expected, and what to do next.
 
     Commands print the message alone; any other exception is a bug and keeps its traceback.
     """
@@ -49,7 +49,7 @@ def ending_with_reader() -> Iterator[None]:
         output.register(STDOUT, 0)
         if not any(event & select.POLLERR for _, event in output.poll(0)):  # another pipe, such as that of a process
             raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), STDOUT)  # what is left goes there
+        os.dup2(os.open(os.devnull, os.O_WRONLY), STDOUT)  # discards the rest of the output
         sys.exit(CLOSED_PIPE)
 
 

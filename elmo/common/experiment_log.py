@@ -75,7 +75,7 @@ class EventFile:
         self.text("settings", config)
 
     def values(self, values: Mapping[str, float | None], step: int) -> None:
-        """Adds values of one step by their names; None stands for no value."""
+        """Adds values of one step by their names; None means no value."""
         for name, value in values.items():
             if value is not None:
                 self._writer.add_scalar(name, value, step, new_style=True, double_precision=True)
@@ -85,5 +85,5 @@ class EventFile:
         self._writer.add_text(name, f"```\n{json.dumps(content, indent=1, default=str)}\n```")
 
     def close(self) -> None:
-        """Writes what is left."""
+        """Writes the remaining values."""
         self._writer.close()

@@ -30,10 +30,10 @@ def replacing(path: Path) -> Iterator[Path]:
     """A path to write to that replaces `path` at the end of the block, and is removed on any error, Ctrl-C included.
 
     It is in the same folder, since a rename is atomic only within one file system. Its name is new each time, since
-    machines may share the folder. A device is refused: where the user may do that, a rename would put a file in the
+    machines may share the folder. A device is rejected: where the user may do that, a rename would put a file in the
     place of /dev/null.
     """
-    if path.exists() and not path.is_file() and not path.is_dir():  # a folder refuses by itself
+    if path.exists() and not path.is_file() and not path.is_dir():  # writing to a folder fails anyway
         raise InputError(f"{path}: expected the path of a file to write, found a device or pipe. Name a file")
     if not path.parent.exists():  # otherwise the error would name the partial file
         raise FileNotFoundError(errno.ENOENT, "cannot write there: its folder does not exist", str(path))
@@ -59,7 +59,7 @@ def write_json(path: Path, content: object) -> None:
     NaN and infinite numbers become null: JSON has none.
 
     Raises:
-        TypeError: a value is no text, number, list or mapping; the message says where.
+        TypeError: a value is no text, number, list or mapping; the message names its place.
     """
     text = json.dumps(_finite(content), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -96,7 +96,7 @@ def read_json(path: Path) -> Any:  # noqa: ANN401 (any JSON value)
     """The value in a JSON file from any source.
 
     Raises:
-        ValueError: it is not JSON, nested too deeply, or holds text that cannot be written as UTF-8.
+        ValueError: it is not JSON, nested too deeply, or contains text that cannot be written as UTF-8.
         OSError: the file cannot be read.
     """
     if not stat.S_ISREG(path.stat().st_mode):  # reading a pipe would wait forever

@@ -106,7 +106,7 @@ def _described(value: object) -> str:
 def _seal(path: Path) -> None:
     """Appends the hash of all bytes, as the comment of the zip that torch.save writes.
 
-    The zip's own checksums cover tensors, not the headers that say where they begin.
+    The zip's own checksums cover tensors, not the headers with their offsets.
     """
     with ZipFile(path, "a") as archive:
         archive.comment = _SEAL + bytes(_DIGEST)

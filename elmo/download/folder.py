@@ -1,6 +1,6 @@
 """The folder of downloads: finds published files by name, and downloads and checks missing ones.
 
-Users may also copy files there. A `.checked` note next to each file holds its hash: if none is published, the hash of
+Users may also copy files there. A `.checked` note next to each file has its hash: if none is published, the hash of
 the first download counts.
 """
 
@@ -220,7 +220,7 @@ def _unpack(name: str, vectors: PublishedVectors, target: Path) -> None:
         partial.unlink(missing_ok=True)
     _write_note(target, digest.hexdigest())
     only_member = sum(other.archive == vectors.archive for other in VECTORS.values()) == 1
-    if downloaded and only_member:  # it holds nothing else; an archive that the user put there stays
+    if downloaded and only_member:  # it contains nothing else; an archive that the user put there stays
         archive.unlink()
         _note_path(archive).unlink(missing_ok=True)
 

@@ -33,7 +33,7 @@ Progress = Callable[[int, int | None], None]
 
 
 class TransferError(Exception):
-    """A download failed; the message says why and names the URL."""
+    """A download failed; the message contains the reason and the URL."""
 
 
 class _NoAnswerError(TransferError):

@@ -29,19 +29,19 @@ FILE_SUFFIXES = (".hdf5", ".h5", ".npy")  # folders are called .parquet and .arr
 MOST_GPUS = 64  # of a worker
 
 DESCRIPTION = """\
-Embed sentences, one a line, with a frozen biLM. IN is a text file, "-" for standard input, or, with --column, a CSV or
-TSV table with a header. Words are split at whitespace; --tokenise ptb splits raw text into words and sentences, as
+Embed sentences, one per line, with a frozen biLM. IN is a text file, "-" for standard input, or, with --column, a CSV
+or TSV table with a header. Words are split at whitespace; --tokenise ptb splits raw text into words and sentences, as
 `elmo.tokenise` does. A line of several sentences is embedded sentence by sentence, and stays one line in OUT.
 
-OUT has all layers of every token, or a single one with --layers last|average; with --pool mean one vector a line, the
+OUT has all layers of every token, or a single one with --layers last|average; with --pool mean one vector per line, the
 mean over its tokens. Its ending chooses the format:
-  .hdf5   one dataset a line, named "0", "1", "2", ... by line number (by row of a table), of shape (layers, tokens,
-          dim), pooled (layers, dim). An empty line has zero tokens. The dataset "sentence_to_index" holds one JSON
+  .hdf5   one dataset per line, named "0", "1", "2", ... by line number (by row of a table), of shape (layers, tokens,
+          dim), pooled (layers, dim). An empty line has zero tokens. The dataset "sentence_to_index" has one JSON
           object from each line's words, joined by one blank, to the number of the first line that has them.
           Any other ending means this format, too.
-  .npy    one array, a row a token (all lines one after the other; OUT.lengths.npy has the tokens of each line) or,
-          pooled, a row a line. A row is (layers, dim), or (dim,) for a single layer. numpy.load(OUT, mmap_mode="r")
-  .arrow  a table with a row a line: line, tokens, and vectors (one a token) or, pooled, vector
+  .npy    one array, one row per token (all lines one after the other; OUT.lengths.npy has the tokens of each line) or,
+          pooled, per line. A row is (layers, dim), or (dim,) for a single layer. numpy.load(OUT, mmap_mode="r")
+  .arrow  a table with one row per line: line, tokens, and vectors (one per token) or, pooled, vector
   .parquet  the same, with the name of IN as its first column, source
 
 By default every sentence starts from a zero state, so its vectors depend on that sentence alone. With --state carried
@@ -51,7 +51,7 @@ a batch continues row i of the batch before.
 With --out FOLDER, IN may be many files or patterns ('texts/*/*.txt'), and FOLDER gets a Parquet file for each, such as
 2020/a.txt.parquet with a.txt of texts/2020. Its columns are source (2020/a.txt), line, tokens, and vectors or vector. A
 shard appears when it is complete. The same command again skips finished shards, so it continues after a kill.
-FOLDER/_manifest.json has the hashes of weights and inputs, and the options; a command with others is refused.
+FOLDER/_manifest.json has the hashes of weights and inputs, and the options; a command with others is rejected.
 --engine ray computes shards in parallel on Ray Data, on this machine or on a cluster whose machines share IN, FOLDER
 and --weights (a file, or the name of a shipped biLM). Each worker loads the biLM once; the shard of a worker that died
 is computed again. A shard is the same to the last bit on either engine, on the same kind of device.
@@ -88,7 +88,7 @@ def _parser() -> argparse.ArgumentParser:
         "paths",
         metavar="IN",
         nargs="+",
-        help='text, a line a sentence; a table; or "-". OUT comes after it, and is replaced if it exists; with --out '
+        help='text, one sentence per line; a table; or "-". OUT follows it, and is replaced if it exists; with --out '
         "there may be any number of files and patterns instead",
     )
     parser.add_argument("--weights", metavar="W", default="small", help=f"{weights_choices()}; default: small")
@@ -98,7 +98,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--column", metavar="NAME", help="IN is a .csv or .tsv table: embed this column")
     parser.add_argument(
-        "--pool", choices=("none", "mean"), default="none", help="mean: one vector a line; default: none"
+        "--pool", choices=("none", "mean"), default="none", help="mean: one vector per line; default: none"
     )
     parser.add_argument("--layers", choices=("all", "last", "average"), default="all", help="default: all")
     parser.add_argument("--state", choices=("zero", "carried"), default="zero", help="default: zero")
@@ -136,7 +136,7 @@ def _settings(options: argparse.Namespace, parser: argparse.ArgumentParser) -> E
     if options.store is not None and options.state == "carried":
         parser.error("--store holds layers that depend on their sentence alone; it cannot be used with --state carried")
     if options.state == "carried" and (options.tokenise == "ptb" or options.column is not None):
-        parser.error("--state carried needs a sentence a line in words; it cannot be used with --tokenise or --column")
+        parser.error("--state carried needs one sentence per line, split into words. Leave out --tokenise and --column")
     return EmbedSettings(**{field.name: getattr(options, field.name) for field in fields(EmbedSettings)})
 
 

@@ -29,7 +29,7 @@ def shards_on_ray(
     """The engine `ray`: writes the shards of these files and yields results as they come.
 
     Args:
-        job: says how.
+        job: the options.
         files: to embed.
         address: of a cluster; None is $RAY_ADDRESS, or a Ray on this machine for this command.
         workers: their number; None is as many as the cluster has room for.

@@ -49,7 +49,7 @@ def selected(layers: Tensor, choice: str) -> Tensor:
 
 @dataclass(frozen=True)
 class EmbedSettings:
-    """The options that decide what an output holds, next to its text and its biLM; named as on the command line."""
+    """The options that decide the content of an output, with its text and its biLM; named as on the command line."""
 
     layers: str = "all"
     pool: str = "none"
@@ -88,7 +88,7 @@ def embed_file(
         source: a text or a table.
         target: its ending chooses the format, see `open_output`.
         settings: without a batch size, the default for the device is used (carried states: always 64).
-        store: a layer store: layers that it holds are read from it and the others are added, in the same precision.
+        store: a layer store: layers that it has are read from it and the others are added, in the same precision.
         name: of the source in a Parquet file; its file name by default.
         quiet: show no progress bar.
 
@@ -150,7 +150,7 @@ def mean_of(values: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
 
 
 def _check(source: Path, target: Path) -> None:
-    """Refuses paths that would fail late or overwrite something."""
+    """Rejects paths that would fail late or overwrite something."""
     if source.exists() and not source.is_file() and not source.is_dir():
         raise InputError(f"{source}: expected a file, since it is read twice; write the sentences to one first")
     if target.is_dir():
@@ -159,7 +159,7 @@ def _check(source: Path, target: Path) -> None:
 
 
 def refuse_overwrite(what: str, file: Path, target: Path) -> None:
-    """Refuses to overwrite an input file."""
+    """Raises an error instead of overwriting an input file."""
     if target.exists() and file.exists() and target.samefile(file):
         raise InputError(f"{target}: cannot write there: it would overwrite {what}; name another file")
 

@@ -38,7 +38,7 @@ class VectorFile(Protocol):
 
 
 class HdfOutput:
-    """One dataset a line, and an index of lines by their words. Pooled lines have no axis of tokens."""
+    """One dataset per line, and an index of lines by their words. Pooled lines have no axis of tokens."""
 
     def __init__(self, partial: Path, target: Path, needed: int, pooled: bool) -> None:
         self._file = _created(partial, target, needed)
@@ -61,7 +61,7 @@ class HdfOutput:
 
 
 class NpyOutput:
-    """One array: a row a line if pooled, else a row a token, all lines one after the other.
+    """One array: one row per line if pooled, else per token, all lines one after the other.
 
     A row is (layers, dim), or (dim,) for a single layer. Without pooling, a second file has the tokens of each line.
     """
@@ -101,10 +101,10 @@ class NpyOutput:
 
 
 class ArrowOutput:
-    """An Arrow file with a row a line: `line`, `tokens`, and `vector` if pooled, else `vectors`, one for each token.
+    """An Arrow file with one row per line: `line`, `tokens`, and `vector` if pooled, else `vectors`, one per token.
 
     A vector has dim values, or, with all layers, one such list for each layer. With the name of a source, it is a
-    Parquet file, and `source` is its first column: rows of many such files can be told apart.
+    Parquet file, and `source` is its first column: rows of many such files can be distinguished.
     """
 
     def __init__(
@@ -178,7 +178,7 @@ def open_output(
     needed: int,
     source: str,
 ) -> Iterator[VectorFile]:
-    """The output whose format the target's name asks for: .npy, .arrow, .parquet, otherwise HDF5.
+    """The output in the format of the target's name: .npy, .arrow, .parquet, otherwise HDF5.
 
     Args:
         partial: the path to write to.

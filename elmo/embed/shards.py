@@ -102,7 +102,7 @@ class ShardWriter:
     """Writes shards, one for each call, and loads the biLM once. Both engines use it.
 
     Args:
-        job: says how.
+        job: the options.
         bilm: the biLM of the job, if it is loaded already.
     """
 
@@ -111,7 +111,7 @@ class ShardWriter:
         self._loaded = bilm
 
     def __call__(self, file: InputFile) -> ShardResult:
-        """Writes the shard of a file; input that cannot be used is no reason to stop with the others."""
+        """Writes the shard of a file; input that cannot be used does not stop the others."""
         try:
             return ShardResult(file.name, self._write(file))
         except InputError as error:
@@ -134,8 +134,8 @@ class ShardWriter:
         deaths = len(_left_behind(shard.parent, escape(shard.name)))
         if deaths >= MOST_DEATHS:
             raise InputError(
-                f"{file.path}: {deaths} workers died while they embedded it, perhaps for want of memory; Ray's logs "
-                "say why. Split the file, or name another folder and a smaller --batch-size"
+                f"{file.path}: {deaths} workers died while they embedded it, perhaps because memory ran out; see Ray's "
+                "logs. Split the file, or name another folder and a smaller --batch-size"
             )
         with torch_threads(job.threads):
             return embed_file(self._bilm, file.path, shard, job.settings, name=file.name, quiet=True)
@@ -206,7 +206,7 @@ def _named(pattern: Path) -> list[tuple[str, Path]]:
 
 
 def unfinished(job: ShardsJob, files: Iterable[InputFile]) -> list[InputFile]:
-    """The files whose shards are missing; writes the manifest that says what the folder holds.
+    """The files whose shards are missing; writes the manifest of the folder's content.
 
     Call it under `working_in`.
 
@@ -227,7 +227,7 @@ def unfinished(job: ShardsJob, files: Iterable[InputFile]) -> list[InputFile]:
                     "to make it again, or name another folder"
                 )
     elif any(job.folder.rglob(f"*{PARQUET}")):
-        raise InputError(f"{job.folder}: Parquet files, but no {MANIFEST} that says how they were made. Name another")
+        raise InputError(f"{job.folder}: Parquet files, but no {MANIFEST} with their options. Name another folder")
     inputs |= {file.name: {"path": str(file.path), "sha256": file.sha256} for file in files}
     write_json(path, {**job.identity(), "inputs": dict(sorted(inputs.items()))})
     missing = [file for file in files if not file.shard(job.folder).exists()]

@@ -22,7 +22,7 @@ from elmo.masked.options import KIND, MaskedOptions
 
 
 def load_masked(weights: Path | str) -> MaskedLm:
-    """Loads a masked LM from a weights file, from a folder that holds one, or by the name of a shipped one.
+    """Loads a masked LM from a weights file, from a folder that contains one, or by the name of a shipped one.
 
     Raises:
         InputError: a file is missing or damaged, or a tensor does not have the shape that the options define.
@@ -37,7 +37,7 @@ def load_masked(weights: Path | str) -> MaskedLm:
 
 
 def load_either(weights: Path | str) -> Bilm | MaskedLm:
-    """The biLM or the masked LM of these weights; their options say which."""
+    """The biLM or the masked LM of these weights, as their options define."""
     path = find_weights(weights)
     return load_masked(path) if KIND in json_object(*options_text(weights_file(path))) else load_bilm(path)
 

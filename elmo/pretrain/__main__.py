@@ -19,7 +19,7 @@ from elmo.common.files import CONF
 from elmo.pretrain.run import pretrain
 from elmo.pretrain.training.settings import Settings
 
-# conf/pretrain/config.yaml names this schema: Hydra then refuses unknown keys and wrong types.
+# conf/pretrain/config.yaml names this schema: Hydra then rejects unknown keys and wrong types.
 ConfigStore.instance().store(name="settings_schema", node=Settings)
 
 
@@ -59,7 +59,7 @@ def _list_of_one(word: str) -> str:
 
 
 def main() -> None:
-    """Runs the pretraining that the command line asks for."""
+    """Runs the pretraining of the command line."""
     sys.argv[1:] = map(_list_of_one, sys.argv[1:])
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # raise the original exceptions, which are explained here
     try:

@@ -40,7 +40,7 @@ class Start(NamedTuple):
 
 
 def pretrain(settings: Settings, command: list[str], console: Console) -> None:
-    """Runs a pretraining from text to export; a finished run is left alone, an unfinished one continues.
+    """Runs a pretraining from text to export; a finished run is not changed, an unfinished one continues.
 
     Args:
         settings: of the run.

@@ -1,9 +1,9 @@
 """Train word2vec vectors on the text of a biLM: `python -m tasks.word2vec TEXT...`, for features=word2vec.
 
-A stronger static baseline: ELMo may look good only because it is compared with vectors that are narrow or were trained
+A stronger static baseline: ELMo may seem good only because it is compared with vectors that are narrow or were trained
 on other text. These vectors have 300 dimensions and are trained on the same tokens as the biLM: the training part of
 its token store (`elmo.pretrain.corpus.build`), without the held-out text. The remaining difference is that the biLM
-knows a word's context.
+uses a word's context.
 
 Skip-gram with negative sampling, by gensim: of word2vec's two models the better one for rare words (Mikolov et al.
 2013). A window of 5, five negatives, five passes, at least five occurrences and downsampling of frequent words at 1e-4
@@ -41,7 +41,7 @@ from elmo.tokeniser import Tokenise
 from elmo.word_vectors import word2vec_path
 
 SENTENCES_AT_ONCE = 10_000  # converted to words together: a few MB, and progress about every second
-# This version takes a product of exactly -1 for an exception, reports it and continues with 0. That is once in many
+# This version treats a product of exactly -1 as an exception, reports it and continues with 0. That is once in many
 # millions of products and harmless, but a debug build of Python stops there (gensim's issue 3642). The report bypasses
 # sys.unraisablehook, so it cannot be suppressed, only explained.
 _FALSE_ALARMS = "4.4.0"

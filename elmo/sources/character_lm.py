@@ -1,7 +1,7 @@
 """Contextual string embeddings (flair): a forward and a backward character LM, read at the ends of words.
 
-A word's vector holds the forward LM's state after the word and the space that follows it, and the backward LM's state
-after the word, read from its end, and the space in front of it (Akbik et al. 2018, and flair's code).
+A word's vector is the forward LM's state after the word and the space that follows it, and the backward LM's state
+after the word, read from its end, and the space before it (Akbik et al. 2018, and flair's code).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from elmo.bilm.sentences import Sentence, refuse_plain_text
 from elmo.common.device import upload
 from elmo.sources.character_lm_files import SavedLm, read_pair
 
-# Sentences that are read side by side; a row that has read one starts with the next. The number is fixed: products of
+# Sentences that are read in parallel; a row that has read one starts with the next. The number is fixed: products of
 # matrices of other shapes add in another order, and a sentence's vectors would depend on its batch.
 ROWS_ON_CPU = 32
 ROWS_ON_GPU = 1024
@@ -85,7 +85,7 @@ class CharacterLm(nn.Module):
         return [self._numbers.get(letter, 0) for letter in text], ends[::way]
 
     def _walk(self, characters: Numbers, begins: Numbers, words: Numbers, out: Tensor) -> None:
-        """Reads rows of characters, (steps, rows), side by side and copies the states at words to `out`.
+        """Reads rows of characters, (steps, rows), in parallel and copies the states at words to `out`.
 
         Args:
             characters: their numbers.

@@ -29,7 +29,7 @@ class SavedLm:
 
     Attributes:
         is_forward: whether it reads from left to right.
-        characters: by their numbers; 0 stands for all that it does not know.
+        characters: by their numbers; 0 is for all other characters.
         tensors: encoder.weight and, for each layer of the LSTM, rnn.weight_ih_l0 and so on, gates in torch's order.
         delimiter: what it reads in front of a sentence.
     """

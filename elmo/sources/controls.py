@@ -24,7 +24,7 @@ def only_a_size(weights: str) -> bool:
 
 
 def untrained(weights: str, draw: int) -> Bilm:
-    """A biLM of the same shape that has learned nothing; its tokens are nearly all alike."""
+    """An untrained biLM of the same shape; its tokens are nearly all alike."""
     bilm = random_bilm(weights if only_a_size(weights) else load_bilm(weights).options, draw)
     bilm.remember_words()
     return bilm
@@ -51,7 +51,7 @@ class Centred(nn.Module):
 
     Args:
         source: the layers.
-        text: a file with one sentence a line, words split at whitespace; never the batch, so that a sentence keeps
+        text: a file with one sentence per line, words split at whitespace; never the batch, so that a sentence keeps
             its vectors.
     """
 

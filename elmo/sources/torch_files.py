@@ -195,7 +195,7 @@ def _value(file: BinaryIO, storages: dict[str, _Storage]) -> Any:  # noqa: ANN40
 
 
 def _made(name: str, arguments: tuple[Any, ...]) -> Any:  # noqa: ANN401
-    """What a call in the pickle stands for."""
+    """The value of a call in the pickle."""
     if name in ("torch._utils._rebuild_tensor_v2", "torch._utils._rebuild_tensor"):
         return _View(*arguments[:4])
     if name == "torch._utils._rebuild_parameter":

@@ -16,7 +16,7 @@ from elmo.pretrain.model.language_model import lstm_layers
 
 
 class TunedBilm(nn.Module):
-    """The layers of a biLM, computed as in pretraining: the same values but for rounding, with gradients.
+    """The layers of a biLM, computed as in pretraining: the same values except for rounding, with gradients.
 
     Args:
         bilm: its weights are those that are tuned.
@@ -25,7 +25,7 @@ class TunedBilm(nn.Module):
     def __init__(self, bilm: Bilm) -> None:
         super().__init__()
         self.bilm = bilm
-        for parameter in bilm.parameters():  # one by one, because Bilm.requires_grad_ refuses
+        for parameter in bilm.parameters():  # one by one, because Bilm.requires_grad_ raises
             parameter.requires_grad_()
 
     @property

@@ -30,8 +30,8 @@ from elmo.store.shelf import (
 DESCRIPTION = """\
 Inspect, verify and prune the store of frozen layers.
 
-  info     what it holds: one line for each kind (weights, state policy, precision), the last used first
-  verify   read every entry and compare its checksum; the exit status is 1 if one is damaged. --drop forgets those
+  info     its content: one line for each kind (weights, state policy, precision), the last used first
+  verify   read every entry and compare its checksum; the exit status is 1 if one is damaged. --drop removes those
   prune    remove whole kinds: all, those unused for some days, or the longest unused until the rest fits
 """
 
@@ -103,7 +103,7 @@ def _verify(store: Path, drop: bool) -> int:
         print(f"  {folder.name}  {sentences:,} sentences, {len(keys):,} damaged{' and dropped' * bool(keys and drop)}")
         damaged += len(keys)
     if damaged and not drop:
-        print("runs embed damaged entries again; verify --drop forgets them now")
+        print("runs embed damaged entries again; verify --drop removes them now")
     return 1 if damaged and not drop else status
 
 
@@ -168,9 +168,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(dest="command", required=True)
     info, verify, prune = (commands.add_parser(name) for name in ("info", "verify", "prune"))
-    for command in (info, verify, prune):  # --store may also stand after the command
+    for command in (info, verify, prune):  # --store may also come after the command
         command.add_argument("--store", metavar="DIR", type=Path, default=argparse.SUPPRESS, help="the store")
-    verify.add_argument("--drop", action="store_true", help="forget damaged entries")
+    verify.add_argument("--drop", action="store_true", help="remove damaged entries")
     which = prune.add_mutually_exclusive_group(required=True)
     which.add_argument("--all", action="store_true", help="remove everything")
     which.add_argument("--days", metavar="N", type=_from_zero, help="remove what was not used for N days")

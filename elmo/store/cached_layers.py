@@ -84,7 +84,7 @@ class CachedLayers(nn.Module):
     Args:
         source: computes the layers; if it is a module, it is frozen, and the cache is on its device.
         shelf: where to store them on disk; None keeps them for this run only.
-        precision: float16 takes half the room of float32.
+        precision: float16 needs half the space of float32.
         memory_gb: limit for the memory of that device.
     """
 

@@ -38,7 +38,7 @@ def open_index(shelf: Path, writable: bool = True) -> lmdb.Environment:
         writable: creates it if it does not exist.
 
     Raises:
-        IndexCut: the file is shorter than its own header says.
+        IndexCut: the file is shorter than the length in its header.
         OSError, lmdb.Error: it cannot be opened.
     """
     folder = shelf / INDEX
@@ -48,7 +48,7 @@ def open_index(shelf: Path, writable: bool = True) -> lmdb.Environment:
         _reserve(lock)
     if (
         data.exists() and 0 < (size := data.stat().st_size) < 2 * mmap.PAGESIZE
-    ):  # LMDB takes an empty file for a new one
+    ):  # LMDB treats an empty file as a new one
         raise _cut(data, 2 * mmap.PAGESIZE, size)
     # metasync=False: a crash of the machine may lose the last transaction, but never leaves half of one.
     # Without a lock other processes may change what is read; the rows' checksums detect that.
@@ -70,7 +70,7 @@ def open_index(shelf: Path, writable: bool = True) -> lmdb.Environment:
 
 
 def pad(shelf: Path, index: lmdb.Environment) -> None:
-    """Makes the file as long as its header says: after deletions LMDB may leave out the last pages."""
+    """Extends the file to the length in its header: after deletions LMDB may leave out the last pages."""
     data = shelf / INDEX / DATA
     with suppress(FileNotFoundError):  # pruned meanwhile
         if data.stat().st_size < (expected := _bytes_needed(index)):

@@ -51,7 +51,7 @@ Rows = npt.NDArray[np.floating[Any]]
 
 
 class StoreFull(Exception):  # noqa: N818
-    """Nothing can be added; the message says why, and what to do. What was written stays valid."""
+    """Nothing can be added; the message contains the reason and what to do. What was written stays valid."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class Shelf:
     Raises:
         IndexCut: the index has lost a part.
         StoreFull: it does not exist, and the disk has no room for it.
-        InputError: the folder cannot be used, or holds something else under this name.
+        InputError: the folder cannot be used, or contains something else under this name.
     """
 
     def __init__(self, store: Path, about: ShelfDescription, limit_gb: float = LIMIT_GB) -> None:
@@ -126,7 +126,7 @@ class Shelf:
                 raise StoreFull(f"{self.path}: cannot be made: {error}. Free some room on that disk") from error
             raise InputError(
                 f"{self.path}: cannot keep layers there: {error}. Name another folder with store.path or ELMO_STORE, "
-                "or go without (store.path=null)"
+                "or use no store (store.path=null)"
             ) from error
         if found != about:
             raise InputError(
@@ -148,7 +148,7 @@ class Shelf:
             try:
                 opened = self._open_files(writable=False)
             except (OSError, lmdb.Error):
-                raise error from None  # nothing exists yet; the first error says why nothing can be created
+                raise error from None  # nothing exists yet; the first error explains why nothing can be created
             self.refusal = f"{self.path}: cannot write there: {error}"
             return opened
 
@@ -278,13 +278,13 @@ class Shelf:
         )  # clip: the only mode that copies straight into `out`
 
     def expect(self, first: int, last: int) -> None:
-        """Asks the system to read these rows from disk now, in order, before they are taken in any other order."""
+        """Makes the system read these rows from disk now, in order, before they are used in any other order."""
         if hasattr(os, "posix_fadvise"):
             size = self.about.row_bytes
             os.posix_fadvise(self._file, first * size, (last - first + 1) * size, os.POSIX_FADV_WILLNEED)
 
     def _map(self, last: int) -> Rows:
-        """All rows that the index knows, memory-mapped; `last` must be one of them."""
+        """All rows in the index, memory-mapped; `last` must be one of them."""
         with self._index.begin() as transaction:
             n = end_of(transaction)
         if last >= n:
@@ -294,14 +294,14 @@ class Shelf:
         return np.frombuffer(mapped, self._mapped.dtype).reshape(n, -1)
 
     def require_rows(self) -> None:
-        """Raises an InputError if the file has lost rows that the index knows; adding rows would hide that."""
+        """Raises an InputError if the file has lost rows that are in the index; adding rows would hide that."""
         with self._index.begin() as transaction:
             n = end_of(transaction)
         expected, found = n * self.about.row_bytes, os.fstat(self._file).st_size
         if n > FIRST_ROW and found < expected:
             raise InputError(
-                f"{self.path / ROWS}: expected at least {expected:,} bytes, found {found:,}: it was cut short. Forget "
-                f"what is lost with python -m elmo.store --store {self.store} verify --drop; it is embedded again"
+                f"{self.path / ROWS}: expected at least {expected:,} bytes, found {found:,}: it was cut short. Drop "
+                f"the lost rows with python -m elmo.store --store {self.store} verify --drop; they are embedded again"
             )
 
     def count(self) -> tuple[int, int]:

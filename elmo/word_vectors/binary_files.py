@@ -84,16 +84,16 @@ class BinaryVectors:
 class FastTextModel:
     """A model of fastText, such as cc.en.300.bin. A word's vector is the mean over the word and its n-grams.
 
-    A word that the model does not know has the mean over its n-grams, if the model has any.
+    A word that is not in the model has the mean over its n-grams, if the model has any.
 
     Args:
-        path: the file, not gzipped: vectors are read where they stand.
+        path: the file, not gzipped: vectors are read in place.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         if path.suffix == ".gz":
-            raise InputError(f"{path}: a model of fastText is read where it stands. Unpack it first: gunzip {path}")
+            raise InputError(f"{path}: a model of fastText is read in place. Unpack it first: gunzip {path}")
         with opened(path) as file:
             try:
                 self._read_header(file)
@@ -130,7 +130,7 @@ class FastTextModel:
         return content_hash(self._path)
 
     def pick(self, words: Collection[str] | None = None) -> dict[str, Vector]:
-        """The vectors of words: of all of them, if the model has n-grams; without words, of those that it knows."""
+        """The vectors of words: of all of them, if the model has n-grams; without words, of those in the model."""
         found: dict[str, Vector] = {}
         for word in self._numbers if words is None else words:
             own = [self._numbers[word]] if word in self._numbers else []

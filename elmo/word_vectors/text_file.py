@@ -1,4 +1,4 @@
-"""Vectors in text files: a word a line, as GloVe, word2vec and fastText write them."""
+"""Vectors in text files: one word per line, as GloVe, word2vec and fastText write them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Vector = npt.NDArray[np.float32]
 
 
 class TextVectors:
-    """Vectors in a text file, plain or gzipped: one word a line and its numbers, with or without a header line.
+    """Vectors in a text file, plain or gzipped: one word per line and its numbers, with or without a header line.
 
     Args:
         path: the file.
@@ -66,7 +66,7 @@ class TextVectors:
                 if word is None or word in found:
                     continue
                 try:
-                    with np.errstate(over="ignore"):  # too large for float32 becomes inf, which is refused
+                    with np.errstate(over="ignore"):  # too large for float32 becomes inf, which is rejected
                         vector = np.array(numbers, dtype=np.float32)
                 except ValueError as error:
                     raise InputError(

@@ -60,7 +60,7 @@ def _json_of(package: Path) -> bytes:
 
 
 def _entries(content: bytes, package: Path) -> Iterator[tuple[bytes, list[bytes]]]:
-    """Each word and its numbers. Behind them the JSON has the vector's length and the word's number, left out here.
+    """Each word and its numbers. After them the JSON has the vector's length and the word's number, left out here.
 
     One by one: parsed as a whole, the JSON would take gigabytes.
     """

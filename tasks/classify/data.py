@@ -23,7 +23,7 @@ class TableReader:
     Attributes:
         text: the column of the text.
         label: the column of its label.
-        tokenise: ptb splits text into words as `elmo.tokenise` does; whitespace takes text in words.
+        tokenise: ptb splits text into words as `elmo.tokenise` does; whitespace is for text in words.
     """
 
     text: str = "text"

@@ -82,7 +82,7 @@ class Antecedents(nn.Module):
 
         Returns:
             Scores by distance, (spans, 1 + antecedents): column d of row i belongs to the span i - d, -inf if there is
-            none. Column 0, the span itself, stands for no antecedent, and its score is 0.
+            none. Column 0, the span itself, means no antecedent, and its score is 0.
         """
         count = len(spans)
         of_span, of_other, of_product, of_distance, of_speaker, of_genre = self.scorer.part_weights()

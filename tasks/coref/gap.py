@@ -1,9 +1,9 @@
 """python -m tasks.coref.gap RUN FILE: scores a saved coreference model on the ambiguous pronouns of GAP.
 
-GAP (Webster et al. 2018) has a pronoun and two names in each text, and says of each name whether the pronoun means it.
-The model never sees names or pronoun: it predicts the chains of the text, and a name counts as meant if the pronoun is
-in its chain. Scores are those of GAP's own scorer: F1 over both names of all texts, of masculine and of feminine
-pronouns, and their ratio, the bias.
+GAP (Webster et al. 2018) has a pronoun and two names in each text, and labels: whether the pronoun means each name.
+The model gets the text alone and predicts its chains. A name counts as meant if the pronoun is in its chain. Scores
+are those of GAP's own scorer: F1 over both names of all texts, of masculine and of feminine pronouns, and their ratio,
+the bias.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class Coref(Task[CorefExample, CorefSettings]):
         return {"tokens": words, "chains": chains}
 
     def prediction_text(self, example: CorefExample, prediction: Chains) -> str:
-        """A chain a line, its mentions separated by bars."""
+        """One chain per line, its mentions separated by bars."""
         words = list(chain.from_iterable(example.sentences))
         return "".join(" | ".join(" ".join(words[start:end]) for start, end in own) + "\n" for own in prediction)
 

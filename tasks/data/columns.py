@@ -1,4 +1,4 @@
-"""CoNLL column files: one word a line with its tag, a blank line after each sentence."""
+"""CoNLL column files: one word per line with its tag, a blank line after each sentence."""
 
 from __future__ import annotations
 

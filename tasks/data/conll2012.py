@@ -72,7 +72,7 @@ class ConllSentence:
 
 @dataclass(frozen=True)
 class ConllDocument:
-    """One part of a document; the chains of two parts have nothing to do with each other."""
+    """One part of a document; the chains of two parts are independent."""
 
     id: str
     part: int

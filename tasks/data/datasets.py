@@ -46,17 +46,17 @@ class DataConfig:
     Attributes:
         name: as in the file's name, in the records and in the table.
         task: the task that it is for; None if it has a part for each task.
-        splits: the files of train, dev and test, relative to the data folder; a name with * stands for all files that
-            match it, and ** for any folders.
+        splits: the files of train, dev and test, relative to the data folder; a name with * means all files that
+            match it, and ** any folders.
         folds: the number of folds of a dataset for cross-validation, whose test parts together are all examples; in
-            `splits`, "{fold}" then stands for the number of the fold, from 0. None for a dataset with one test set.
+            `splits`, "{fold}" is then the number of the fold, from 0. None for a dataset with one test set.
         documents: the path of a document by its name, "{id}", for splits in .ids files, which have a name a line; what
             follows the last point of a name is left out.
         shipped: whether the files come with the suite rather than from the data folder.
         reader: differences between this dataset's files and the task's usual ones; see the task's reader.
         expected: published counts, compared with the counts read.
         hub: the source to use if the files are absent.
-        instead: advice for those who cannot have the files, such as another dataset; ends the error that names them.
+        instead: advice for users who cannot get the files, such as another dataset; ends the error that names them.
     """
 
     name: str = ""
@@ -199,7 +199,7 @@ class DataSource:
         return [self._root / documents.replace("{id}", name) for name in names]
 
     def _has_files(self, split: Split) -> bool:
-        """Whether the split's files exist. If not, and there is no hub, raises an error that says where to put them."""
+        """Whether the split's files exist. If not, and there is no hub, raises an error with the expected place."""
         paths = self._paths(split)
         absent = [path for path in paths if not path.is_file()]
         if paths and not absent:
@@ -257,7 +257,7 @@ class DataSource:
         if time.monotonic() - when < PAUSE:
             raise self._not_found(split, files, f"not asked again for {PAUSE} s after {reason}")
         if not self._rows:  # a request may take long
-            print(f"{data}: without {files}, asking the hub for {hub.path}", file=sys.stderr)
+            print(f"{data}: found no {files}; loading {hub.path} from the hub", file=sys.stderr)
         library = logging.getLogger("huggingface_hub")
         level = library.level
         library.setLevel(logging.ERROR)  # it warns of each attempt; the error below says what to do
@@ -320,5 +320,5 @@ def _labelled(values: Sequence[Any], feature: Any) -> list[Any]:  # noqa: ANN401
     names = getattr(inner, "names", None)
     if names is None:
         return list(values)
-    name_of = {-1: None, **dict(enumerate(names))}  # -1 stands for no label
+    name_of = {-1: None, **dict(enumerate(names))}  # -1 means no label
     return [[name_of[i] for i in value] if isinstance(value, list) else name_of[value] for value in values]

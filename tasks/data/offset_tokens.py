@@ -16,7 +16,7 @@ from elmo.tokeniser import INVISIBLE, MAX_WORD_BYTES, TYPOGRAPHIC, Tokeniser
 from tasks.interface import Sentence
 
 _PAIRS = ("''", "``")  # LaTeX's double quotes
-# Where answers may begin or end within a word. This splits web addresses too, which does no harm.
+# Where answers may begin or end within a word. This also splits web addresses, which is harmless.
 _INNER_CUT = re.compile(r"([-‐-―−/~°])")  # noqa: RUF001
 _LONG = re.compile(rf"\S{{{MAX_WORD_BYTES // 4},}}")
 

@@ -57,5 +57,5 @@ def span_fields(words: Sequence[str], offsets: Offsets, start: int, end: int) ->
 
 
 def tag_columns(words: Sequence[str], tags: Sequence[str]) -> str:
-    """Words and tags in two columns, a word a line."""
+    """Words and tags in two columns, one word per line."""
     return "".join(f"{word}\t{tag}\n" for word, tag in zip(words, tags, strict=True))

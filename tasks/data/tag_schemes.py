@@ -88,7 +88,7 @@ def scheme_of(sentences: Iterable[Sequence[str]]) -> str:
 
 
 def may_follow(first: str, second: str) -> bool:
-    """Whether BIOES allows the second tag right after the first; "" stands for the sentence's start and end."""
+    """Whether BIOES allows the second tag right after the first; "" means the sentence's start and end."""
     before, before_label = parse_tag(first or "O")
     after, after_label = parse_tag(second or "O")
     if before in ("B", "I"):
@@ -97,7 +97,7 @@ def may_follow(first: str, second: str) -> bool:
 
 
 def may_follow_in_iob2(first: str, second: str) -> bool:
-    """Whether IOB2 allows the second tag right after the first; "" stands for the sentence's start and end."""
+    """Whether IOB2 allows the second tag right after the first; "" means the sentence's start and end."""
     before, before_label = parse_tag(first or "O")
     after, after_label = parse_tag(second or "O")
     return after != "I" or (before in ("B", "I") and before_label == after_label)

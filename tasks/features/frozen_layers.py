@@ -93,7 +93,7 @@ class ElmoConfig(FrozenConfig):
     """ELMo: the layers of a biLM.
 
     Attributes:
-        enabled: false leaves ELMo out, whatever else is set here; one sweep can then set weights for all arms.
+        enabled: false leaves ELMo out and ignores the other keys; one sweep can then set weights for all arms.
         weights: a name, shipped or published, a file or a folder; see `elmo.bilm.weight_files.find_weights`.
         untrained: draw random weights of the same shape, the control elmo_random.
         untrained_seed: the seed for these weights; not the run's seed, so that all runs share one biLM as with elmo.
@@ -131,7 +131,7 @@ class ElmoConfig(FrozenConfig):
         return bilm.trained(self.weights)
 
     def fingerprint(self) -> str:
-        """The hash, cached until a file in the weights' folder changes, since a sweep asks often."""
+        """The hash, cached until a file in the weights' folder changes, since a sweep needs it often."""
         named = controls.only_a_size(self.weights) and (self.untrained or self.control == "centred")
         state = () if named else bilm.file_states(self.weights)
         return _remembered_fingerprint(

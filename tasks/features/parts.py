@@ -68,7 +68,7 @@ class FeaturePart(nn.Module, ABC):
     widths: Mapping[str, int]
 
     def add_words(self, new: Sequence[str], index: WordNumbers) -> None:
-        """Takes in words that were not met before; their numbers follow those of the earlier words."""
+        """Adds new words; their numbers follow those of the earlier words."""
 
     def prepare(self, sentences: Iterable[Sentence], reporter: Reporter | None) -> int:
         """Computes ahead what it can; returns the number of sentences that it must compute each time."""

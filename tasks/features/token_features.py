@@ -32,7 +32,7 @@ from tasks.modules.seeding import initialise
 
 @dataclass
 class FeaturesConfig:
-    """The parts of x_k; any of them may be null. `dropout` is applied to the joined vector, `title` is for people.
+    """The parts of x_k; any of them may be null. `dropout` is applied to the joined vector, `title` is shown in tables.
 
     Attributes:
         frozen: further frozen layers, by names that the user gives.
@@ -69,7 +69,7 @@ class FeaturesConfig:
         return {name: frozen for name, frozen in (own | others).items() if frozen is not None}
 
     def places(self) -> dict[str, list[str]]:
-        """The places that the parts ask for, by key in the config; words and characters are at the input."""
+        """The places of the parts, by key in the config; words and characters are at the input."""
         return {f"features.{name}": frozen.places for name, frozen in self.all_frozen().items()}
 
 

@@ -28,7 +28,7 @@ class TransformerConfig(FrozenConfig):
     """The layers of a transformer.
 
     Attributes:
-        enabled: false leaves it out, whatever else is set here.
+        enabled: false leaves it out and ignores the other keys.
         model: a name on the Hugging Face hub, or a folder.
         pooling: first or mean, of the sub-words of a word.
         window: sub-words to read at once.
@@ -56,7 +56,7 @@ class TransformerConfig(FrozenConfig):
         return Transformer(self._place(), self.pooling, self.window, self.overlap)
 
     def fingerprint(self) -> str:
-        """The hash, cached until a file in the model's folder changes, since a sweep asks often."""
+        """The hash, cached until a file in the model's folder changes, since a sweep needs it often."""
         model = self._place()
         return _remembered_fingerprint(model, self.pooling, self.window, self.overlap, file_states(model))
 

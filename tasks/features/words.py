@@ -35,7 +35,7 @@ class WordsConfig:
             as all other words without a vector have.
         casing: whether a one-hot vector of the word's shape (capitals, digits) follows the word vector.
         dropout: dropout of these vectors alone.
-        enabled: false leaves word vectors out, whatever else is set here: probes read frozen layers alone.
+        enabled: false leaves word vectors out and ignores the other keys: probes read frozen layers alone.
     """
 
     recipe: ClassVar[int] = 1

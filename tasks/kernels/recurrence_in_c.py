@@ -103,4 +103,4 @@ def _walk(
     for way in range(ways):
         pointers = [None if tensor is None else tensor[way].data_ptr() for tensor in tensors]
         if function(starts, sizes, len(packing.sizes), hidden, *pointers):
-            raise MemoryError("the recurrence could not get the memory it needs; take fewer sentences at once")
+            raise MemoryError("the recurrence could not allocate memory; use smaller batches: trainer.batch_size")

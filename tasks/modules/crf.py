@@ -68,7 +68,7 @@ def allowed_tags(tags: Sequence[str], may_follow: Callable[[str, str], bool]) ->
 def best_tags(emissions: Tensor, transitions: Tensor, starts: Tensor, ends: Tensor, mask: Tensor) -> list[list[int]]:
     """The tag numbers with the highest sum of scores of each sentence, by Viterbi; see `Walks.best_paths`.
 
-    Scores are added in float32 whatever the precision of the emissions: rounding would create ties.
+    Scores are added in float32 for any precision of the emissions: rounding would create ties.
     """
     emissions = emissions.float()
     paths = walks_for(emissions).best_paths(emissions, transitions, starts, ends, mask)

@@ -1,4 +1,4 @@
-"""The door to tasks.kernels: faster forms of the loops in tasks.modules. No other file imports that folder.
+"""Access to tasks.kernels: faster forms of the loops in tasks.modules. No other file imports that folder.
 
 Plain torch defines what the loops compute. It is used, and is slower, where the folder, a C compiler or Triton is
 missing.
@@ -40,7 +40,7 @@ class Loops(Protocol):
             weight: from the previous state to the gates, (ways, gates * H, H).
             bias: of that product, (ways, gates * H); None for an LSTM.
             packing: the rows of each step.
-            mask: factors of the states of each sentence, longest first, (ways, batch, H); None but for a highway LSTM.
+            mask: factors of the states of each sentence, longest first, (ways, batch, H), of a highway LSTM; else None.
         """
 
     def backward(

@@ -4,7 +4,7 @@ At the sizes of task heads torch spends most of a step on overhead: the directio
 backward pass has a dozen small operations per step. On a GPU cuDNN launches a few kernels for each step of sentences of
 unequal length. Here all that does not depend on an earlier step is computed for all steps at once, and so are the
 gradients of the weights. Only the loop over the steps remains, with an implementation for each device (`loops_for`).
-Sentences are packed: step t holds the sentences that are longer than t, longest first, so that padding costs nothing.
+Sentences are packed: step t has the sentences that are longer than t, longest first, so that padding costs nothing.
 """
 
 from __future__ import annotations

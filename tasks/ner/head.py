@@ -20,7 +20,7 @@ class NerSettings:
     """The head's sizes: LSTM width per direction and layers, and the dropout around and between them.
 
     Attributes:
-        input_dropout: dropout of the features; null takes `dropout`. With 0, the parts of the features can have their
+        input_dropout: dropout of the features; null means `dropout`. With 0, the parts of the features can have their
             own: features.words.dropout, features.characters.dropout, features.elmo.dropout.
     """
 

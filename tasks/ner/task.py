@@ -74,7 +74,7 @@ class Ner(Task[NerExample, NerSettings]):
         return {"scheme": scheme_of(example.tags for example in examples)}
 
     def groups(self, examples: Sequence[NerExample], train: Sequence[NerExample]) -> dict[str, Grouping]:
-        """By length, casing, and whether the words of all entities are an entity in training, of whatever label."""
+        """By length, casing, and whether the words of all entities are an entity in training, with any label."""
         seen = {example.words[start:end] for example in train for _, start, end in example.spans}
         unseen = [[example.words[start:end] not in seen for _, start, end in example.spans] for example in examples]
         entities = Grouping(

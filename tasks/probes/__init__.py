@@ -1,1 +1,1 @@
-"""Probes: what a frozen representation holds, read by a linear classifier (POS) or by nearest neighbours (senses)."""
+"""Probes: what a frozen representation encodes, read by a linear classifier (POS) or by nearest neighbours (senses)."""

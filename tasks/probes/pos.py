@@ -58,7 +58,7 @@ class PosReader(Columns):
 
     Attributes:
         conllu: whether the first column numbers the words, as in CoNLL-U; lines with the numbers 4-5 or 8.1 are left
-            out, because they repeat words or stand for words that are not in the text.
+            out, because they repeat words or add words that are not in the text.
     """
 
     conllu: bool = False

@@ -56,7 +56,7 @@ class WsdSettings:
     """How senses are found.
 
     Attributes:
-        answer: nearest takes the nearest sense, and backs off for a lemma that training does not have; first is the
+        answer: nearest chooses the nearest sense, and backs off for a lemma that training does not have; first is the
             baseline, which always backs off.
     """
 
@@ -74,7 +74,7 @@ class SenseMemory(Head):
     Args:
         lexicon: the senses of each entry in training, the most frequent first.
         dim: width of the features.
-        answers: whether it answers at all.
+        answers: whether it gives an answer.
     """
 
     def __init__(self, lexicon: Mapping[str, Sequence[str]], dim: int, answers: bool) -> None:
@@ -168,7 +168,7 @@ class WsdProbe(Task[SenseSentence, WsdSettings]):
         return {**super().counts(examples), "instances": instances}
 
     def notes(self, examples: Sequence[SenseSentence]) -> dict[str, object]:
-        """What `back_off` answers."""
+        """The answer of `back_off`."""
         without_wordnet = "the most frequent sense in training; none for an entry that training does not have"
         return {"back_off": "WordNet's first sense" if self.first_senses else without_wordnet}
 

@@ -42,7 +42,7 @@ TASK_ENTRY_POINTS = "elmo_benchmark.tasks"  # the entry point group for tasks of
 # Settings of features.
 BY_NAME_OR_PATH = (("words", "vectors"), ("elmo", "weights"), ("transformer", "model"))
 SOURCE = re.compile(r"features\.frozen\.\w+\.source\.")  # what a source is made from
-# Texts for people, in tables and reports: titles, and warnings about the source of a part.
+# Texts in tables and reports: titles, and warnings about the source of a part.
 FOR_PEOPLE = re.compile(r"task\.title|features\.title|features\..+\.warning")
 # Where the data are and how many are expected; the fingerprint has the hash of their content.
 NOT_IN_VARIANT = ("data.expected.", "data.hub.")
@@ -316,7 +316,7 @@ def _resolved(tree: DictConfig, anywhere: bool = False) -> dict[str, Any]:
     """
     values: dict[str, Any] = OmegaConf.to_container(tree, resolve=True)  # type: ignore[assignment]
     values["data"] = OmegaConf.to_container(_chosen_data(tree), resolve=True)
-    values["data"].pop("instead", None)  # advice for people
+    values["data"].pop("instead", None)  # advice in error messages
     for part, key in BY_NAME_OR_PATH:
         settings = values["features"][part]
         if settings and settings[key]:
@@ -337,7 +337,7 @@ def _without_folder(part: str, given: str, anywhere: bool) -> str:
     """How a record names the weights or vectors of a part of features: a name unchanged, or the last part of a path.
 
     The fingerprint has the hash of the content, so the folder does not matter. A path that ends like a name gets a
-    "./", so that a user's biLM in a folder called small is not taken for the shipped one.
+    "./", so that a user's biLM in a folder called small is not confused with the shipped one.
     """
     last = Path(given).name
     if is_name(part, given, anywhere):

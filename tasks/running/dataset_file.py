@@ -1,7 +1,7 @@
 """Dataset files for data=PATH.yaml, read as plain values, so that an untrusted file cannot run code.
 
 Hydra imports and calls what a config names, so everything under conf/ and --config-dir is trusted like code. A dataset
-file is not trusted: nothing in it is resolved, and all of it is placed under `data`, where the schema knows every key.
+file is not trusted: nothing in it is resolved, and all of it is put under `data`, where the schema defines every key.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def read_dataset(given: str) -> dict[str, Any]:
     """Reads a dataset file; `name` defaults to the file's name. Hydra checks keys and types.
 
     Raises:
-        ConfigCompositionException: the file cannot be read, or holds what only a trusted config may hold.
+        ConfigCompositionException: the file cannot be read, or contains what only a trusted config may contain.
     """
     path = Path(given).expanduser()
     if not path.is_file():
@@ -90,7 +90,7 @@ def read_dataset(given: str) -> dict[str, Any]:
         raise _refused(given, "expected a dataset, found a line with @package. Remove it")
     for word in _texts(values):
         if "${" in word:
-            raise _refused(given, f"expected plain values, found {word[:80]!r}. Write out what it stands for")
+            raise _refused(given, f"expected plain values, found {word[:80]!r}. Write the value itself")
     if not values.get("task"):
         raise _refused(given, "expected `task`, the task that it is for, found none")
     name = values.setdefault("name", path.stem)
@@ -102,7 +102,7 @@ def read_dataset(given: str) -> dict[str, Any]:
 
 
 def _check_structure(given: str, text: str) -> None:
-    """Refuses aliases and deep nesting, which can fill all memory or take hours."""
+    """Rejects aliases and deep nesting, which can fill all memory or take hours."""
     depth = 0
     for event in yaml.parse(text, yaml.SafeLoader):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)

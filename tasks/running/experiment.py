@@ -59,7 +59,7 @@ class Ended:
     Attributes:
         status: "skipped" if it was done before, "elsewhere" if another process works on it, "failed before" if it
             failed in an earlier command and was not run again.
-        text: its scores, for people, or the type and the message of the error.
+        text: its scores as readable text, or the type and the message of the error.
         title: the run's name; empty if it failed.
         folder: of its record.
         scores: by split and metric, in percent; also those of a run that was done before.
@@ -82,7 +82,7 @@ class Ended:
 
 @dataclass
 class RunOutcome:
-    """Results of a run so far; if the run fails, its record holds what is here."""
+    """Results of a run so far; if the run fails, its record contains them."""
 
     data: dict[str, Any] = field(default_factory=dict)
     fit: FitState = field(default_factory=FitState)
@@ -264,7 +264,7 @@ def train_and_test(
     meet({"train": train, "dev": dev})
     trainer = Trainer(task, config.trainer, config.seed, device, reporter, plan.checkpoint, plan.fingerprint, on_epoch)
     if config.limit is None and type(task).fit is Task.fit and (few := _few_steps(trainer, train)):
-        reporter.warn(f"warning: {few}")  # not with a limit, which is for a quick look
+        reporter.warn(f"warning: {few}")  # not with a limit, which is for quick tests
     fitted = task.fit(trainer, model, train, dev, outcome.fit)
     if not isinstance(fitted, dict) or task.metric not in fitted:
         raise InputError(

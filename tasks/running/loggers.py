@@ -36,7 +36,7 @@ class LoggerConfig:
 
 @dataclass(frozen=True)
 class Logged:
-    """What a logger needs to know about a run.
+    """The facts about a run that a logger needs.
 
     Attributes:
         id: stays the same when a stopped run is resumed.
@@ -152,7 +152,7 @@ class Logger:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Closes the log, as failed if the block ended with an exception, and says what to do with its files."""
+        """Closes the log, as failed if the block ended with an exception, and prints what to do with its files."""
         if (log := self._log) is not None:
             self._attempt(lambda: self._close(log, kind is not None))
 

@@ -60,7 +60,7 @@ class RunPlan:
 
     @property
     def title(self) -> str:
-        """The run's name for people."""
+        """The run's readable name."""
         return self.identity.title
 
     @property

@@ -32,13 +32,13 @@ REMEDY = "python -m tasks.predict --help shows what each task reads"
 DESCRIPTION = """\
 Apply the model of a run made with keep_weights=true. INPUT is a file, or standard input if there is none.
 
---input text   one example a line:
+--input text   one example per line:
                  ner     a sentence                  srl    a sentence with *one* predicate between asterisks
                  sst5    a sentence                  coref  a document
                  snli    premise TAB hypothesis      squad  passage TAB question
                  classify  a text
                Text is split into words as `elmo.tokenise` does.
---input json   one JSON object a line, with the same texts:
+--input json   one JSON object per line, with the same texts:
                  ner, sst5, classify  {"text": ...} or {"tokens": [...]}
                  srl        {"text": ...} or {"tokens": [...], "predicate": 2}, counted from 0
                  coref      {"text": ...} or {"sentences": [[...], ...]}
@@ -48,8 +48,8 @@ Apply the model of a run made with keep_weights=true. INPUT is a file, or standa
 --input data   a file of the task's format, read as the run's own data were. --score prints its scores.
 
 --output text  ner, srl: words and tags in columns, and an empty line; sst5, snli, classify: the label;
-               squad: the answer; coref: a chain a line, its mentions separated by " | ", and an empty line
---output json  one JSON object an example. Places are tokens, the end excluded; "characters" are those of the raw text.
+               squad: the answer; coref: one chain per line, its mentions separated by " | ", and an empty line
+--output json  one JSON object per example. Places are tokens, the end excluded; "characters" are those of the raw text.
 """
 EXAMPLE = "example: echo 'Ada Lind lives in Oslo.' | python -m tasks.predict results/runs/mini/ner/elmo/seed-1"
 
@@ -181,7 +181,7 @@ def load_model(
 
 
 def predictor(config: RunConfig, model: TaskModel, device: torch.device) -> LoadedModel | None:
-    """The model of a run, ready to predict; None for a task that learns otherwise than by gradient descent."""
+    """The model of a run, ready to predict; None for a task that is not trained by gradient descent."""
     return LoadedModel(config, model, device) if type(config.task).fit is Task.fit else None
 
 

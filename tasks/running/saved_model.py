@@ -79,7 +79,7 @@ def load_weights(path: Path, task: str | None = None, config_dir: Path | None = 
         if target not in known:
             raise InputError(
                 f"{path}: features.frozen.{name}: expected a source that a YAML in conf/features names, found {target}."
-                " A file may not choose what is imported. If you trust it, give --config-dir DIR, config_dir in Python,"
+                " A file must not decide what is imported. If you trust it, use --config-dir DIR, config_dir in Python,"
                 " with a YAML in DIR/features that names it"
             )
         for key in frozen.source:

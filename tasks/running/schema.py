@@ -1,6 +1,6 @@
 """Schema of the config tree, and how the tree is composed.
 
-The YAML files under conf/ fill in these dataclasses. Hydra refuses a key or a type that is not here.
+The YAML files under conf/ fill in these dataclasses. Hydra rejects a key or a type that is not here.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def with_configs_of(folder: Path | None) -> Iterator[None]:
 
 def add_config_dir(parser: argparse.ArgumentParser) -> None:
     """Adds the option --config-dir, which Hydra's own command line has, to another command."""
-    about = "a folder with your configs, trusted like code: what its YAML names is run"
+    about = "a folder with your configs, trusted like code: its YAML may call functions"
     parser.add_argument("--config-dir", metavar="DIR", type=Path, help=about)
 
 

@@ -28,7 +28,7 @@ class EsimSettings:
     """The head's sizes: the width of each LSTM direction and of both ReLU layers, and the dropout of all layers.
 
     Attributes:
-        hypothesis_only: whether every premise is replaced by a full stop: what hypotheses alone tell of the labels.
+        hypothesis_only: whether every premise is replaced by a full stop: this measures what hypotheses alone predict.
     """
 
     hidden: int = 300

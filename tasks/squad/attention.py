@@ -46,7 +46,7 @@ class BiAttention(nn.Module):
         self.output_dim = 4 * dim
 
     def forward(self, passage: Tensor, question: Tensor, passage_mask: Tensor, question_mask: Tensor) -> Tensor:
-        """[x; a; x * a; x * c] with c one vector a passage, (batch, tokens, 4 * dim)."""
+        """[x; a; x * a; x * c] with c one vector per passage, (batch, tokens, 4 * dim)."""
         similarity = self.similarity(passage, question)  # (batch, tokens, words)
         attended = product(masked_softmax(similarity, question_mask[:, None]), question)  # (batch, tokens, dim)
         closest = similarity.masked_fill(~question_mask[:, None], torch.finfo(similarity.dtype).min).amax(dim=2)

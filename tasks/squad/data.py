@@ -22,7 +22,7 @@ SELECT_ON = ("files", "train_articles", "official_dev")
 
 @dataclass
 class SquadReader:
-    """Which questions the splits hold.
+    """Which questions each split has.
 
     Attributes:
         select_on: the dev split. `files`: each split is all of its files. `train_articles`: dev is a share of the
@@ -61,7 +61,7 @@ class SquadExample:
         question: the words of the question.
         answers: the texts of the gold answers, all of them correct.
         spans: the tokens of the first answer, first and one past the last: one span, or one for each occurrence if the
-            file does not say which one is meant.
+            file does not mark the right one.
         unaligned: how many gold answers do not begin and end at token boundaries; training uses the tokens around them.
     """
 

@@ -61,7 +61,7 @@ def srl_scores(
         predicted: the predicted spans.
         sentences: what the examples of one sentence share; their number among the scores is `sentence`.
         predicates: the part of speech of each example's predicate; None for an example without one, which has no
-            arguments whatever is predicted.
+            arguments for any prediction.
     """
     right = [counted_arguments(spans) for spans in gold]
     guessed = [

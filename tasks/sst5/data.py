@@ -1,4 +1,4 @@
-"""Sentiment treebank files: one bracketed tree a line, a label from 0 to 4 at every node."""
+"""Sentiment treebank files: one bracketed tree per line, a label from 0 to 4 at every node."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class TreeReader:
         eval_phrases: the same for dev and test.
         min_phrase_tokens: shorter phrases are left out; whole sentences are always kept.
         unique_phrases: whether a phrase that occurs again with the same label is read once. Sentences are all kept.
-        plain: whether treebank escapes (-LRB-, \/, ``) are replaced by the characters that they stand for.
+        plain: whether treebank escapes (-LRB-, \/, ``) are replaced by the original characters.
     """
 
     train_phrases: bool = True
@@ -133,7 +133,7 @@ def parse_tree(text: str) -> tuple[Sentence, list[Node]]:
     """The words of a bracketed tree and its nodes in post-order, so that the last one is the root.
 
     Raises:
-        ValueError: brackets do not match, a label is not from 0 to 4, or a node holds neither one word nor nodes.
+        ValueError: brackets do not match, a label is not from 0 to 4, or a node contains neither one word nor nodes.
     """
     if not text.lstrip(" \t").startswith("("):
         found = "a line that begins with no bracket" if text.strip() else "an empty line"
@@ -144,7 +144,7 @@ def parse_tree(text: str) -> tuple[Sentence, list[Node]]:
     for match in TOKEN.finditer(text):
         token, column = match[0], match.start() + 1
         if not path and nodes:
-            raise ValueError(f"unbalanced brackets: the tree ends before column {column}, expected nothing behind it")
+            raise ValueError(f"unbalanced brackets: the tree ends before column {column}, expected nothing after it")
         if token == "(":
             if path and path[-1].label is None:
                 raise ValueError(f"expected a label from 0 to {len(LABELS) - 1} at column {column}, found a bracket")

@@ -1,4 +1,4 @@
-"""The SST-5 head: a biattentive classification network that also says which side of neutral is more probable."""
+"""The SST-5 head: a biattentive classification network that also predicts the more probable side of neutral."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ ENDS = {
 OF_A_CELL = ("task", "data", "features", "seed", "fold")  # keys that choose cells of any experiment
 OF_A_MACHINE = ("runs_dir", "data_dir", "device", "threads", "retry", "hydra/launcher")  # and none that change scores
 DEFAULT_RUNS = Path("results", "runs")  # where results.table and results.status look
-TITLE_WIDTH = 30  # so that the scores of most runs stand below each other
+TITLE_WIDTH = 30  # so that the scores of most runs are aligned
 
 
 class _InSweep(JobReturn):
@@ -104,13 +104,13 @@ class Sweep(Callback):
         try:
             write_manifest(expanded(config.runs_dir, "runs_dir"), manifest_of(config, configs))
         except OSError as error:
-            Reporter("sweep").warn(f"python -m results.status will not know of it: {error}")
+            Reporter("sweep").warn(f"python -m results.status will not show it: {error}")
         if nothing_left(configs):
             Reporter("sweep").warn(f"all {len(configs)} runs were done already. {next_command(config)}")
             raise SystemExit(0)  # Hydra would compose every run three times over, and start processes to skip them
         if not self._remote:
             self._total, self._to_do = len(configs), records_to_write(configs)
-        if self.launcher.endswith(".JoblibLauncher") and config.hydra.launcher.n_jobs:  # 0: Hydra will refuse it
+        if self.launcher.endswith(".JoblibLauncher") and config.hydra.launcher.n_jobs:  # 0: Hydra will reject it
             Reporter("sweep").warn(side_by_side(config, self._total, len(self._to_do)))
 
     @property
@@ -225,7 +225,7 @@ def runs_in(config: DictConfig) -> list[list[str]] | None:
 
 
 def configs_of(config: DictConfig, runs: list[list[str]]) -> dict[str, RunConfig | str]:
-    """The runs of a sweep by their overrides, or why one is refused; empty if Hydra will refuse the whole sweep."""
+    """The runs of a sweep by their overrides, or why one is rejected; empty if Hydra will reject the whole sweep."""
     known: dict[tuple[str, ...], RunConfig | str] = {}  # one for all seeds: composing takes a tenth of a second
     configs: dict[str, RunConfig | str] = {}
     for overrides in runs:
@@ -266,7 +266,7 @@ def manifest_of(config: DictConfig, configs: Mapping[str, RunConfig | str]) -> M
 
 
 def _config_dir(config: DictConfig) -> list[str]:
-    """The option --config-dir as it was typed, but for its folder, which is absolute here."""
+    """The option --config-dir as it was typed, with the absolute path of its folder."""
     typed = [source.path for source in config.hydra.runtime.config_sources if source.provider == "command-line"]
     return [word for path in typed for word in ("--config-dir", path)]
 
@@ -320,7 +320,7 @@ def progress(total: int, left: int, ended: int, under_way: int, elapsed: float) 
 
 
 def summary(ends: Iterable[Ended]) -> str:
-    """The last line, if it says more than the lines of the runs: what was skipped, what failed."""
+    """The last line, if it contains more than the lines of the runs: what was skipped, what failed."""
     count: Counter[str] = Counter(ended.status for ended in ends)
     parts = [f"{count[status]} {words}" for status, words in ENDS.items() if count[status] or status == "finished"]
     if len(parts) == 1:

@@ -1,6 +1,6 @@
 """Hydra's sweeper for experiments, whose runs are the cells of a table, and experiment=PATH.toml.
 
-Hydra's own sweeper makes a product, which cannot say "task A with data X, task B with data Y".
+Hydra's own sweeper makes a product, which cannot express "task A with data X, task B with data Y".
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from omegaconf import OmegaConf
 from results.records.experiment_file import SUFFIX, load_experiment
 from tasks.running.dataset_file import DatasetFiles
 
-# Hydra takes sweepers by names below hydra_plugins only (Plugins.is_in_toplevel_plugins_module), so this one is known
+# Hydra accepts sweepers only by names below hydra_plugins (Plugins.is_in_toplevel_plugins_module), so this one is known
 # to it under such a name. A package of that name at the top of the repository would have no other purpose.
 SWEEPER = "hydra_plugins.elmo_suite.ExperimentSweeper"
 
@@ -49,7 +49,7 @@ class ExperimentSweeper(BasicSweeper):
         return list(self.split_overrides_to_chunks(runs, max_batch_size))
 
     def validate_batch_is_legal(self, batch: Sequence[Sequence[str]]) -> None:
-        """Composes the runs before the first one starts, but for those that are composed already: 0.2 s each."""
+        """Composes the runs before the first one starts, except those that are already composed: 0.2 s each."""
         super().validate_batch_is_legal([run for run in batch if " ".join(run) not in self.composed])
 
 
@@ -57,7 +57,7 @@ def experiment_runs(experiment: str, overrides: list[Override]) -> list[list[str
     """The different runs of an experiment, each as what it overrides.
 
     Raises:
-        InputError: the experiment's file is wrong, or no cell has what the overrides ask for.
+        InputError: the experiment's file is wrong, or no cell matches the overrides.
     """
     given = {}
     for override in overrides:

@@ -6,7 +6,7 @@ import re
 import warnings
 from concurrent.futures.process import BrokenProcessPool
 
-# Which of our extras brings the launchers of other packages, by Hydra's names for them.
+# The extra that installs each launcher of another package, by Hydra's name for it.
 LAUNCHER_EXTRAS = {"joblib": "joblib", "submitit_local": "slurm", "submitit_slurm": "slurm", "ray": "ray"}
 CONTINUE = "Runs that have ended have their records; the same command continues with the others"
 
@@ -20,7 +20,7 @@ def explain_launcher(error: Exception) -> str | None:
     if missing is not None:
         extra = LAUNCHER_EXTRAS[missing]
         pins = " -c constraints-ray.txt" if extra == "ray" else ""
-        alone = ", in an environment of its own: that file, from the suite's repository, says why" if pins else ""
+        alone = ", in an environment of its own: that file, from the suite's repository, explains why" if pins else ""
         return (
             f"the launcher {missing} is not installed: pip install{pins} 'elmo-benchmark[{extra}]', or in a checkout "
             f"pip install{pins} -e '.[{extra}]'{alone}. Without it, hydra/launcher=basic does one run after the other"
@@ -28,7 +28,7 @@ def explain_launcher(error: Exception) -> str | None:
     if isinstance(error, BrokenProcessPool):
         return (
             "processes were killed in the middle of their runs again and again, as happens when memory runs out. "
-            "The same command continues with what is left; hydra.launcher.n_jobs=N sets how many run at once"
+            "The same command continues with what is left; hydra.launcher.n_jobs=N sets how many run in parallel"
         )
     reason = f"{type(error).__name__}: {str(error).strip()}"
     package = type(error).__module__.partition(".")[0]
@@ -39,7 +39,7 @@ def explain_launcher(error: Exception) -> str | None:
     if isinstance(error, ValueError) and "n_jobs == 0" in reason:
         return "hydra.launcher.n_jobs: expected a number of runs at once, or -1 for one a core, found 0"
     if isinstance(error, RuntimeError) and "are you indeed on a slurm cluster" in reason:
-        return "slurm: there is no srun on this machine. On one machine, hydra/launcher=cores runs side by side"
+        return "slurm: there is no srun on this machine. For parallel runs on one machine: hydra/launcher=cores"
     return None
 
 
@@ -54,7 +54,7 @@ def explain_stop(launcher: str) -> str:
 
 
 def _missing(error: Exception) -> str | None:
-    """Hydra's name for the launcher that is not installed, if that is what the error says."""
+    """Hydra's name for the launcher that is not installed, if the error is about that."""
     group, _, launcher = (getattr(error, "missing_cfg_file", None) or "").rpartition("/")
     if group == "hydra/launcher" and launcher in LAUNCHER_EXTRAS:
         return launcher

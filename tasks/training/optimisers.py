@@ -26,7 +26,7 @@ def _without_compiler(kind: type[torch.optim.Optimizer]) -> Callable[..., torch.
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "adam": partial(_without_compiler(torch.optim.Adam), fused=True),  # one kernel on a GPU, half the time on a CPU
     # TensorFlow's constants, with which the paper's SQuAD models were trained. With torch's defaults (0.9, 1e-6) steps
-    # stay large where gradients are small: the loss of SQuAD hardly fell after the third epoch.
+    # stay large where gradients are small: the loss of SQuAD stayed almost constant after the third epoch.
     "adadelta": partial(_without_compiler(torch.optim.Adadelta), rho=0.95, eps=1e-8),
 }
 

@@ -130,7 +130,7 @@ class OutOfMemory(RuntimeError):  # noqa: N818
 
 @dataclass
 class FitState:
-    """The state of training after an epoch: what a checkpoint holds in addition to tensors."""
+    """The state of training after an epoch: what a checkpoint contains in addition to tensors."""
 
     epoch: int = 0
     best_epoch: int = 0

@@ -92,7 +92,7 @@ def test_more_uses_than_are_shown_are_counted(weights, sentences, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["Play"], "does not occur there as it is spelled; it has play"),
+        (["Play"], "does not occur there in this spelling; it has play"),
         (["zebra"], "'zebra' does not occur"),
         (["play", "--line", "5"], "line 5: no 'play' there; see lines 1, 2, 4, 6"),
         (["nothing"], "occurs once"),

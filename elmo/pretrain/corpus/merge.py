@@ -134,7 +134,7 @@ class Types:
 def merge(
     shards: Sequence[Path], folder: Path, settings: CorpusSettings, weights: Sequence[float], meter: Meter
 ) -> dict[str, Any]:
-    """Write all files of the store but the header into `folder`; return the counts for the header.
+    """Write all files of the store except the header into `folder`; return the counts for the header.
 
     Args:
         shards: files of the first pass, in reading order.
@@ -160,7 +160,7 @@ def merge(
     train = np.repeat(np.arange(len(lengths)), np.where(sentence_sides == _TRAIN, occurs, 0))
     heldout = np.flatnonzero(sentence_sides == _HELDOUT)
     order = mix(np.arange(len(train), dtype=np.uint64), seed ^ _SHUFFLE)
-    # By hash of paragraph, so that the first part of the file is a fair sample whatever the order of sources.
+    # By hash of paragraph, so that the first part of the file is a fair sample for any order of sources.
     ranks = np.repeat(mix(keys, settings.seed_of_heldout), paragraph_lengths)[heldout]
     parts = {
         "train": SentenceOrder.by(order, lengths, train, cases(len(train), settings.recase, seed)),

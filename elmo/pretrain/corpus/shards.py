@@ -168,7 +168,7 @@ def _in_processes(
             yield from ahead(pool, job, blocks, 2 * workers)
     except BrokenProcessPool as error:
         raise InputError(
-            "A worker process was ended from outside (out of memory?). Run the command again, with fewer workers "
+            "A worker process was killed (out of memory?). Run the command again, with fewer workers "
             "if memory was short: it continues with the shards that are done."
         ) from error
 

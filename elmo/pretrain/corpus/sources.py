@@ -212,7 +212,7 @@ def _pieces(source: SourceFile, number: int, block_bytes: int) -> Iterator[tuple
             if not cut:
                 raise InputError(
                     f"{path}, line {line}, byte {start}: {len(rest):,} bytes without a line end or space; "
-                    "expected one paragraph or sentence a line."
+                    "expected one paragraph or sentence per line."
                 )
             yield Piece(path, line, start, rest[:cut], after_blank, number), stored.tell() - done
             after_blank = rest[cut - 1 : cut] == b"\n" and not rest[rest.rfind(b"\n", 0, cut - 1) + 1 : cut].strip()
@@ -240,8 +240,8 @@ def _chunks(path: Path, stored: IO[bytes], size: int) -> Iterator[bytes]:
             ) from error
         except (gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
             raise InputError(
-                f"{path}: not a sound {suffix} file ({error}), after {position:,} bytes of text; "
-                "copy it again, or name it by what it is."
+                f"{path}: not a valid {suffix} file ({error}), after {position:,} bytes of text; "
+                "copy it again, or correct its ending."
             ) from error
         if not data:
             return
@@ -262,4 +262,4 @@ def _guess(piece: Piece) -> str:
     for magic, kind in _MAGIC.items():
         if head.startswith(magic):
             return f". It looks like {kind}."
-    return "; expected UTF-8 text, one paragraph or sentence a line. Convert the file (iconv -t UTF-8) or leave it out."
+    return "; expected UTF-8 text, one paragraph or sentence per line. Convert it (iconv -t UTF-8) or leave it out."

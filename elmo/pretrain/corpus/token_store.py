@@ -51,7 +51,7 @@ Ids = NDArray[np.uint32]
 
 @dataclass(frozen=True)
 class CorpusSettings:
-    """Settings of a token store; equal sources and settings give equal bytes, whatever `workers` says.
+    """Settings of a token store; equal sources and settings give equal bytes, for any `workers`.
 
     Attributes:
         sources: Files (.txt, .gz, .xz) and folders of them, one paragraph or sentence per line. `FILE*4` has a weight:
@@ -222,7 +222,7 @@ def require(folder: Path, what: str, found: Mapping[str, Any], expected: Mapping
     if keys:
         listed = "".join(f"\n  {key}: {found.get(key)!r} there, {expected.get(key)!r} asked for" for key in keys)
         raise InputError(
-            f"{folder}: made with other {what}:{listed}\nDelete that folder, name another one, or ask for the same."
+            f"{folder}: made with other {what}:{listed}\nDelete that folder, name another one, or use the same values."
         )
 
 

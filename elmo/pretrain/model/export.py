@@ -184,7 +184,7 @@ def export(
     softmax_mb: float | None = None,
     weights: str = "float16",
 ) -> Path:
-    """Writes all files but the card into a folder that appears only when it is complete; it replaces an earlier one.
+    """Writes all files except the card into a folder that appears only when it is complete; it replaces an earlier one.
 
     Args:
         model: to write.

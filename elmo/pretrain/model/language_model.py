@@ -31,7 +31,7 @@ class LanguageModel(nn.Module):
     def __init__(self, bilm: Bilm, output: OutputLayer) -> None:
         super().__init__()
         self.bilm = bilm
-        for parameter in bilm.parameters():  # one by one, because Bilm.requires_grad_ refuses
+        for parameter in bilm.parameters():  # one by one, because Bilm.requires_grad_ raises
             parameter.requires_grad_()
         self.output = output
 
@@ -44,7 +44,7 @@ class LanguageModel(nn.Module):
 
     @property
     def core(self) -> Bilm:
-        """What is exported to compute layers: all but the output layer."""
+        """What is exported to compute layers: everything except the output layer."""
         return self.bilm
 
     def hidden(self, vectors: Tensor, inputs: Tensor, places: Tensor, dropout: float) -> Tensor:

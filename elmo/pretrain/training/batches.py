@@ -90,7 +90,7 @@ def texts_of_store(
 
 @dataclass(frozen=True)
 class TokenBatch:
-    """A step's input. A `Batcher` says what is read and predicted.
+    """A step's input. A `Batcher` chooses what is read and predicted.
 
     Attributes:
         types: the distinct words read, long spellings first, (types,).
@@ -267,7 +267,7 @@ class Batcher:
         return self.plan.sentences.tokens[positions].astype(np.int64)
 
     def targets_of(self, words: Array) -> Array:
-        """The targets that stand for words: <UNK> for those outside the vocabulary."""
+        """The targets of words: <UNK> for those outside the vocabulary."""
         return np.where(words < self.n_targets, words, UNKNOWN)
 
     def numbered(self, read: Array) -> tuple[Array, Profile, Array]:

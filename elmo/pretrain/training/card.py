@@ -29,7 +29,7 @@ def hardware(device: torch.device, world: int) -> str:
 
 
 def card(facts: Mapping[str, Any]) -> str:
-    """The text of card.md, from what finished.json holds."""
+    """The text of card.md, from the content of finished.json."""
     settings, position = facts["settings"], facts["position"]
     how = settings["training"]
     of_bilm = settings.get("objective", "bilm") == "bilm"

@@ -68,7 +68,7 @@ class RunFolder:
 
         Args:
             path: the folder.
-            identity: settings that decide the result; a folder with other ones is refused.
+            identity: settings that decide the result; a folder with other ones is rejected.
             space: bytes that the run will need.
         """
         self.path = path
@@ -77,7 +77,7 @@ class RunFolder:
         if claim.exists():
             require(path, "settings", _claimed(claim), identity)
         elif (path / "checkpoint.pt").exists() or (path / "curve.csv").exists():
-            raise InputError(f"{path}: holds a run without its run.json; name another folder for this run")
+            raise InputError(f"{path}: contains a run without its run.json; name another folder for this run")
         require_space(path, space, "this run", "make room or name a folder on another disk")
         write_json(claim, identity)
 

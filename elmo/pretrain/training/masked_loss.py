@@ -2,7 +2,7 @@
 
 It is minus the mean natural log probability of every word among all words of the vocabulary, given the words around it.
 A sentence is read seven times; each time every seventh of its words is masked (14 %, about as many as in training), and
-nothing else is changed. It is no perplexity of a biLM: a word is predicted from both sides, but next to other masked
+nothing else is changed. It is not a biLM's perplexity: a word is predicted from both sides, but next to other masked
 words, and ends of sentences are not predicted.
 """
 

@@ -1,4 +1,4 @@
-"""Objectives of pretraining: a biLM, which predicts the next word each way, or a masked LM, which fills gaps.
+"""Objectives of pretraining: a biLM predicts the next word in both directions, a masked LM masked words.
 
 An objective has a model, its batches, and a measure on held-out text. The rest of a run is the same.
 """
@@ -27,7 +27,7 @@ TrainedModel = LanguageModel | MaskedLanguageModel
 
 
 class Measured(Protocol):
-    """What was measured on a text: a dataclass whose text, str(...), says all of it."""
+    """What was measured on a text: a dataclass whose text, str(...), contains all of it."""
 
     kind: ClassVar[str]  # its name in messages and, with _ for blanks, in finished.json
 
@@ -49,7 +49,7 @@ class Objective:
     """What a run trains.
 
     Attributes:
-        title: of the model, for people.
+        title: of the model, for cards and messages.
         model: its class.
         options: of a new model, from the settings of the run and the vocabulary.
         batcher: the batches of a text for one of the workers.

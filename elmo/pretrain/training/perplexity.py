@@ -48,7 +48,7 @@ class HeldOut:
 
     Attributes:
         fraction: held out.
-        seed: that the store holds text out by.
+        seed: decides which text the store holds out.
     """
 
     fraction: float
@@ -244,7 +244,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         dest="heldout",
         type=float,
         help="read only the paragraphs of TEXT that a pretraining with heldout_unit=paragraph and "
-        "heldout_fraction=SHARE holds out, whatever its other text, weights and recasing",
+        "heldout_fraction=SHARE holds out, independently of its other text, weights and recasing",
     )
     parser.add_argument("--seed", type=int, default=1, help="its heldout_seed, or seed (default: %(default)s)")
     parser.add_argument("--device", choices=CHOICES, default="auto", help="default: a GPU where there is one")

@@ -15,7 +15,7 @@ from elmo.masked.options import MaskedOptions, encoder_options
 
 INPUTS = ("char", "word", "both")
 OBJECTIVE_NAMES = ("bilm", "masked")
-MOST_BATCH_TOKENS = 1 << 24  # far above what any GPU holds
+MOST_BATCH_TOKENS = 1 << 24  # far more than fits on any GPU
 
 
 @dataclass
@@ -146,7 +146,7 @@ class Training:
         final_rate: the last rate, as a fraction of the highest.
         beta2: Adam's average of squared gradients.
         clip_norm: upper bound of the gradient norm.
-        precision: bfloat16 or float32, of all products; "auto" takes bfloat16 on a GPU.
+        precision: bfloat16 or float32, of all products; "auto" is bfloat16 on a GPU.
         compile: whether a GPU compiles and captures its steps. It takes a minute at the start and saves more on long
             runs.
         log_every: steps between lines of curve.csv.
@@ -218,7 +218,7 @@ class Settings:
             Held-out text is never repeated; word counts, which decide the vocabulary, include the copies. See
             `corpus.CorpusSettings` for this and the next nine.
         exclude: text files, such as test sets; paragraphs of the corpus that share 45 letters and digits in a row with
-            one of them are left out, whatever the case, spacing and punctuation.
+            one of them are left out; case, spacing and punctuation do not count.
         tokenise: ptb or whitespace.
         vocabulary: words that are predicted.
         vocabulary_of: a biLM with its output layer next to it, or a shipped name: predicts the words that it predicts,

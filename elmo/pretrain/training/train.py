@@ -47,7 +47,7 @@ def learning_rate(training: Training, progress: float) -> float:
 
 
 def precision(name: str, device: torch.device) -> torch.dtype:
-    """The type of all products: bfloat16 or float32; "auto" takes the former on a GPU."""
+    """The type of all products: bfloat16 or float32; "auto" is the former on a GPU."""
     if name == "auto":
         name = "bfloat16" if device.type == "cuda" else "float32"
     return torch.bfloat16 if name == "bfloat16" else torch.float32
@@ -73,7 +73,7 @@ def train(
 
     Args:
         model: on its device; the folder's checkpoint, if any, replaces its weights.
-        train_text: to learn.
+        train_text: to train on.
         heldout: for the objective's measure during training; None or no sentence measures nothing.
         settings: of the run.
         folder: of the run.
@@ -247,7 +247,7 @@ def _check(losses: list[float], position: Position, rate: float) -> None:
 
 
 def _check_weights(model: TrainedModel, position: Position) -> None:
-    """Refuses NaN and infinite weights: a step can produce them although its loss is finite."""
+    """Rejects NaN and infinite weights: a step can produce them although its loss is finite."""
     bad = next((name for name, item in model.named_parameters() if not item.isfinite().all()), None)
     if bad is not None:
         raise InputError(
@@ -256,7 +256,7 @@ def _check_weights(model: TrainedModel, position: Position) -> None:
 
 
 def check_finite(found: Measured | None, of: str) -> None:
-    """Refuses a held-out value that is NaN or infinite."""
+    """Rejects a held-out value that is NaN or infinite."""
     if found is not None and not math.isfinite(found.mean):
         raise InputError(f"the {found.kind} of {of} is {found.mean}. {REMEDY}")
 

@@ -150,4 +150,4 @@ def test_an_error_leaves_nothing(source, weights, tmp_path, monkeypatch, name):
 def test_carried_states_need_sentences_in_words(source, weights, tmp_path, capsys, options):
     with pytest.raises(SystemExit):
         run(source, tmp_path / "out.npy", weights, "--state", "carried", *options)
-    assert "--state carried needs a sentence a line in words" in capsys.readouterr().err
+    assert "--state carried needs one sentence per line, split into words" in capsys.readouterr().err

@@ -339,7 +339,7 @@ class TestHub:
         (files / "test.txt").unlink()
         for split in ("dev", "test"):
             source.load(ner, split)
-        line = f"data=mine: without {files / 'dev.txt'}, asking the hub for {hub.path}\n"
+        line = f"data=mine: found no {files / 'dev.txt'}; loading {hub.path} from the hub\n"
         assert capsys.readouterr().err.count(line) == 1
 
     def test_an_unreachable_hub_names_the_files_to_add(self, ner, cache, tmp_path, monkeypatch):

@@ -177,7 +177,7 @@ class Lengths:
             answer = self.saved(tmp_path / "weights.pt", "features=lengths")
         (tmp_path / "ran").unlink()
         del sys.modules["own_lengths"]
-        with pytest.raises(InputError, match=r"found own_lengths\.Lengths\. A file may not .* give --config-dir DIR"):
+        with pytest.raises(InputError, match=r"found own_lengths\.Lengths\. A file must not .* use --config-dir DIR"):
             load_model(tmp_path)
         assert not (tmp_path / "ran").exists(), "nothing was imported"
         with pytest.raises(InputError, match=r"--config-dir .*: expected a folder `features` in it, found none"):

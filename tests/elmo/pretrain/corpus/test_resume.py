@@ -134,7 +134,7 @@ def test_two_runs_cannot_write_the_same_store(tmp_path, monkeypatch):
 def test_a_killed_worker_is_reported(tmp_path, monkeypatch):
     text = write(tmp_path / "text.txt", range(500))
     monkeypatch.setattr(shards, "make_shard", _die)
-    with pytest.raises(InputError, match=r"worker process was ended from outside.*Run the command again"):
+    with pytest.raises(InputError, match=r"worker process was killed.*Run the command again"):
         build_store(settings(text, workers=2), tmp_path / "store", QUIET)
 
 

@@ -124,7 +124,7 @@ def test_a_truncated_file_is_reported(tmp_path, pack):
 @pytest.mark.parametrize("name", ["a.gz", "a.xz"])
 def test_a_file_in_another_format_than_its_name_is_reported(tmp_path, name):
     (tmp_path / name).write_text("plain text, not packed at all\n")
-    with pytest.raises(InputError, match=rf"{name}: not a sound \{name[1:]} file"):
+    with pytest.raises(InputError, match=rf"{name}: not a valid \{name[1:]} file"):
         texts(tmp_path / name)
 
 
@@ -132,7 +132,7 @@ def test_a_damaged_file_is_reported(tmp_path):
     data = bytearray(gzip.compress(bytes(str(list(range(10_000))), "ascii")))
     data[1000:1100] = b"\xff" * 100
     (tmp_path / "a.gz").write_bytes(data)
-    with pytest.raises(InputError, match=r"a\.gz: not a sound \.gz file"):
+    with pytest.raises(InputError, match=r"a\.gz: not a valid \.gz file"):
         texts(tmp_path)
 
 
