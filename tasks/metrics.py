@@ -134,18 +134,22 @@ def class_scores(gold: Sequence[int], predicted: Sequence[int], labels: Sequence
         values={"accuracy": _percent(right.sum(), golden.sum())},
         details={
             "labels": {
-                label: {
-                    "f1": _percent(2 * right[i], golden[i] + guessed[i]),
-                    "precision": _percent(right[i], guessed[i]),
-                    "recall": _percent(right[i], golden[i]),
-                    "gold": int(golden[i]),
-                }
+                label: {**f1_of_counts(right[i], guessed[i], golden[i]), "gold": int(golden[i])}
                 for i, label in enumerate(labels)
             },
             "confusion": {"labels": list(labels), "gold_by_predicted": confusion.tolist()},
         },
         examples=[{"correct": int(right == guess)} for right, guess in zip(gold, predicted, strict=True)],
     )
+
+
+def f1_of_counts(right: int, guessed: int, gold: int) -> dict[str, float]:
+    """F1, precision and recall in percent. F1 is one division, so its last digit may differ from that of spans."""
+    return {
+        "f1": _percent(2 * right, gold + guessed),
+        "precision": _percent(right, guessed),
+        "recall": _percent(right, gold),
+    }
 
 
 def _percent(part: int, whole: int) -> float:

@@ -20,6 +20,7 @@ from tasks.coref.data import CorefExample, document_of_tokens
 from tasks.coref.spans import Chains, Span
 from tasks.data.offset_tokens import OffsetTokeniser
 from tasks.data.text_files import utf8_lines
+from tasks.metrics import f1_of_counts
 from tasks.running.predict import load_model
 from tasks.running.schema import add_config_dir
 
@@ -45,15 +46,6 @@ class GapExample:
     pronoun: Span
     names: tuple[Span, Span]
     meant: tuple[bool, bool]
-
-
-@dataclass(frozen=True)
-class GapScores:
-    """Precision, recall and F1 in percent."""
-
-    precision: float
-    recall: float
-    f1: float
 
 
 def read_gap(path: Path) -> list[GapExample]:
@@ -137,8 +129,8 @@ def judged(example: GapExample, chains: Chains) -> tuple[bool, bool]:
 
 def gap_scores(
     examples: Sequence[GapExample], judgements: Sequence[tuple[bool, bool]]
-) -> tuple[dict[str, GapScores], float | None]:
-    """The scores of all texts and by gender, and the bias: feminine F1 divided by masculine F1, None if that is 0.
+) -> tuple[dict[str, dict[str, float]], float | None]:
+    """F1, precision and recall of all texts and by gender, and the bias: feminine by masculine F1, None if that is 0.
 
     Each text counts twice, once for each name.
     """
@@ -152,16 +144,13 @@ def gap_scores(
         "masculine": _scores([(right, found) for feminine, right, found in pairs if not feminine]),
         "feminine": _scores([(right, found) for feminine, right, found in pairs if feminine]),
     }
-    masculine = scores["masculine"].f1
-    return scores, scores["feminine"].f1 / masculine if masculine else None
+    masculine = scores["masculine"]["f1"]
+    return scores, scores["feminine"]["f1"] / masculine if masculine else None
 
 
-def _scores(pairs: Sequence[tuple[bool, bool]]) -> GapScores:
+def _scores(pairs: Sequence[tuple[bool, bool]]) -> dict[str, float]:
     both = sum(right and found for right, found in pairs)
-    gold, predicted = sum(right for right, _ in pairs), sum(found for _, found in pairs)
-    parts = (both, predicted), (both, gold), (2 * both, gold + predicted)
-    precision, recall, f1 = (100 * part / max(whole, 1) for part, whole in parts)
-    return GapScores(precision, recall, f1)
+    return f1_of_counts(both, sum(found for _, found in pairs), sum(right for right, _ in pairs))
 
 
 def judge(
@@ -193,7 +182,7 @@ def _print_scores(options: argparse.Namespace) -> None:
     print(f"{len(examples):,} texts of {options.file}")
     print(f"{'':10} precision  recall      F1")
     for name, own in scores.items():
-        print(f"{name:10} {own.precision:9.2f} {own.recall:7.2f} {own.f1:7.2f}")
+        print(f"{name:10} {own['precision']:9.2f} {own['recall']:7.2f} {own['f1']:7.2f}")
     print(f"bias, feminine F1 / masculine F1: {'undefined' if bias is None else f'{bias:.3f}'}")
 
 

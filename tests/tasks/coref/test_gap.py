@@ -3,7 +3,7 @@
 import pytest
 
 from elmo.common.errors import InputError
-from tasks.coref.gap import COLUMNS, GapScores, chain_with, gap_scores, judged, main, read_gap
+from tasks.coref.gap import COLUMNS, chain_with, gap_scores, judged, main, read_gap
 from tests.tasks.making import WORDS
 
 TEXT = "Mrs. Ada Lind met Eva Moe in Oslo. Ada Lind's sister saw that she was late."
@@ -79,13 +79,13 @@ def test_scores_by_hand(tmp_path):
     judgements = [(True, False), (False, True), (True, False), (False, False)]
     scores, bias = gap_scores(read_gap(file), judgements)
     assert scores == {
-        "overall": GapScores(200 / 3, 200 / 3, 200 / 3),
-        "masculine": GapScores(50, 100, pytest.approx(200 / 3)),
-        "feminine": GapScores(100, 50, pytest.approx(200 / 3)),
+        "overall": dict.fromkeys(("f1", "precision", "recall"), 200 / 3),
+        "masculine": {"f1": pytest.approx(200 / 3), "precision": 50, "recall": 100},
+        "feminine": {"f1": pytest.approx(200 / 3), "precision": 100, "recall": 50},
     }
     assert bias == pytest.approx(1)
     nothing, undefined = gap_scores(read_gap(file), [(False, False)] * 4)
-    assert nothing["overall"] == GapScores(0, 0, 0)
+    assert nothing["overall"] == {"f1": 0, "precision": 0, "recall": 0}
     assert undefined is None
 
 
