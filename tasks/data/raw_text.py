@@ -34,13 +34,15 @@ def raw_text(fields: Mapping[str, Any], name: str) -> str:
     return text
 
 
-def raw_words(fields: Mapping[str, Any], tokenise: OffsetTokeniser) -> Tokens:
+def raw_words(fields: Mapping[str, Any]) -> Tokens:
     """The words of `text`, with their places in it; or `tokens`, if the text is in words already.
 
     Raises:
         ValueError: there is neither.
     """
-    return Tokens(word_list(fields["tokens"], "tokens")) if "tokens" in fields else tokenise(raw_text(fields, "text"))
+    if "tokens" in fields:
+        return Tokens(word_list(fields["tokens"], "tokens"))
+    return OffsetTokeniser(inner_cuts=False)(raw_text(fields, "text"))
 
 
 def word_list(words: object, name: str) -> Sentence:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.data.columns import DOCUMENT_START, Columns, column_sentences
-from tasks.data.offset_tokens import Offsets, OffsetTokeniser
+from tasks.data.offset_tokens import Offsets
 from tasks.data.raw_text import raw_words
 from tasks.data.tag_schemes import Span, parse_tag, spans_of
 from tasks.data.text_files import parsed_rows
@@ -69,5 +69,5 @@ def _example(name: str, words: Sequence[str], tags: Sequence[str], reader: Colum
 
 def raw_sentence(name: str, fields: Mapping[str, Any]) -> NerExample:
     """A sentence of raw text, or one in `tokens`, without entities."""
-    tokens = raw_words(fields, OffsetTokeniser(inner_cuts=False))
+    tokens = raw_words(fields)
     return NerExample(name, tokens.words, (), (), tokens.offsets)

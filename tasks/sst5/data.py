@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from elmo.common.errors import excerpt
-from tasks.data.offset_tokens import OffsetTokeniser
 from tasks.data.raw_text import raw_words
 from tasks.data.text_files import TREEBANK_ESCAPES, parsed_lines, parsed_rows, utf8_lines
 from tasks.interface import Sentence, Split
@@ -83,7 +82,7 @@ def read_rows(rows: Sequence[Mapping[str, Any]], split: Split, reader: TreeReade
 
 def raw_phrase(name: str, fields: Mapping[str, Any]) -> SentimentExample:
     """A phrase of raw text, or one in `tokens`; its label means nothing."""
-    return SentimentExample(name, raw_words(fields, OffsetTokeniser(inner_cuts=False)).words, LABELS.index("neutral"))
+    return SentimentExample(name, raw_words(fields).words, LABELS.index("neutral"))
 
 
 def _named_tree(name: str, text: str) -> tuple[str, Sentence, list[Node]]:
