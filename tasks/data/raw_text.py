@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 from elmo.common.errors import excerpt
 from tasks.data.offset_tokens import Offsets, OffsetTokeniser, Tokens
@@ -47,9 +47,14 @@ def raw_words(fields: Mapping[str, Any]) -> Tokens:
 
 def word_list(words: object, name: str) -> Sentence:
     """A list of words, checked."""
-    if not isinstance(words, list) or not words or not all(isinstance(word, str) and word for word in words):
+    if not is_texts(words):
         raise ValueError(f"expected a list of words as {name}, found {excerpt(words)}")
     return tuple(words)
+
+
+def is_texts(value: object) -> TypeGuard[list[str]]:
+    """Whether this is a list of at least one string, none of them empty."""
+    return isinstance(value, list) and bool(value) and all(isinstance(item, str) and item for item in value)
 
 
 def span_fields(words: Sequence[str], offsets: Offsets, start: int, end: int) -> dict[str, Any]:

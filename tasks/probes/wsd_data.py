@@ -12,6 +12,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from elmo.common.errors import InputError, excerpt
+from tasks.data.raw_text import is_texts
 from tasks.data.text_files import TREEBANK_ESCAPES, json_object, parsed_lines, utf8_lines
 from tasks.interface import Sentence
 
@@ -98,20 +99,15 @@ def read_first_senses(path: Path) -> dict[str, str]:
 def _of_json(path: Path, name: str, line: str) -> SenseSentence:
     row = json_object(line)
     tokens, senses = (row.get(key) or [] for key in ("tokens", "sense"))
-    if not (_is_texts(tokens) and isinstance(senses, list) and len(tokens) == len(senses)):
+    if not (is_texts(tokens) and isinstance(senses, list) and len(tokens) == len(senses)):
         raise ValueError("expected a list of tokens, and a list of sense keys or null for each")
     tagged: list[TaggedToken] = []
     for token, keys in zip(tokens, senses, strict=True):
-        if keys is not None and not _is_texts(keys):
+        if keys is not None and not is_texts(keys):
             raise ValueError(f"expected a list of sense keys or null, found {excerpt(keys)}")
         entries = [entry_of(key) for key in keys or ()]
         tagged.append((token, entries[0], keys) if keys else (token, None, ()))
     return _sentence(name, path, tagged)
-
-
-def _is_texts(value: object) -> bool:
-    """Whether this is a list of at least one string, none of them empty."""
-    return isinstance(value, list) and bool(value) and all(isinstance(item, str) and item for item in value)
 
 
 def _of_xml(path: Path) -> list[SenseSentence]:
