@@ -53,7 +53,7 @@ class Passage:
 
 @dataclass(frozen=True)
 class SquadExample:
-    """A question about a passage.
+    """A question about a passage; by default without answers, to predict.
 
     Attributes:
         id: as in the file.
@@ -68,9 +68,9 @@ class SquadExample:
     id: str
     passage: Passage
     question: Sentence
-    answers: tuple[str, ...]
-    spans: tuple[tuple[int, int], ...]
-    unaligned: int
+    answers: tuple[str, ...] = ()
+    spans: tuple[tuple[int, int], ...] = ((0, 1),)
+    unaligned: int = 0
 
 
 def held_out(titles: Iterable[str], share: float) -> frozenset[str]:
@@ -101,7 +101,7 @@ def raw_question(name: str, fields: Mapping[str, Any]) -> SquadExample:
     """A question of raw text, `question`, about a passage, `context`, without an answer."""
     tokenise = OffsetTokeniser()
     context, question = raw_text(fields, "context"), raw_text(fields, "question")
-    return SquadExample(name, Passage("", context, tokenise(context)), tokenise(question).words, (), ((0, 1),), 0)
+    return SquadExample(name, Passage("", context, tokenise(context)), tokenise(question).words)
 
 
 def _wanted(titled: Sequence[Any], where: str, split: Split, reader: SquadReader) -> list[tuple[int, str, Any]]:
@@ -192,7 +192,7 @@ def _example(
     if not question:
         raise InputError(f"{where}: expected a question with words, found {excerpt(text)}")
     if not answered:
-        return SquadExample(name, passage, question, (), ((0, 1),), 0)
+        return SquadExample(name, passage, question)
     answers = _get(row, "answers", list, where)
     if not answers:
         raise InputError(
@@ -200,7 +200,7 @@ def _example(
             "another task"
         )
     texts: list[str] = []
-    spans: list[list[tuple[int, int]]] = []
+    spans: list[tuple[int, int]] = []
     unaligned = 0
     for answer in answers:
         gold = _get(answer, "text", str, where)
@@ -208,9 +208,9 @@ def _example(
         exact = [begin for begin in begins if passage.tokens.aligned(begin, begin + len(gold))]
         unaligned += not exact
         texts.append(gold)
-        # "1" also occurs inside "1815": prefer the occurrences that are whole tokens, if there are any.
-        spans.append([passage.tokens.covering(begin, begin + len(gold)) for begin in exact or begins])
-    return SquadExample(name, passage, question, tuple(texts), tuple(dict.fromkeys(spans[0])), unaligned)
+        # Of the first answer. "1" also occurs inside "1815": prefer occurrences that are whole tokens, if any.
+        spans = spans or [passage.tokens.covering(begin, begin + len(gold)) for begin in exact or begins]
+    return SquadExample(name, passage, question, tuple(texts), tuple(dict.fromkeys(spans)), unaligned)
 
 
 def _begins(answer: Mapping[str, Any], text: str, context: str, where: str) -> list[int]:
