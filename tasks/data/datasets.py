@@ -16,6 +16,7 @@ from typing import Any, Generic, TypeVar
 
 from elmo.common import checks
 from elmo.common.errors import InputError
+from elmo.common.files import sha256_of
 from tasks.data.text_files import utf8_lines
 from tasks.interface import SPLITS, HasId, Split, Task
 
@@ -213,14 +214,9 @@ class DataSource:
         return False
 
     def _hash(self, split: Split) -> str:
-        digest = hashlib.sha256()
         if self._has_files(split):
-            for path in self._paths(split):
-                with path.open("rb") as file:
-                    digest.update(hashlib.file_digest(file, "sha256").digest())
-        else:
-            digest.update(json.dumps(self._hub_rows(split), sort_keys=True).encode())
-        return digest.hexdigest()
+            return hash_of_files(self._paths(split))
+        return hashlib.sha256(json.dumps(self._hub_rows(split), sort_keys=True).encode()).hexdigest()
 
     def _check_unchanged(self, split: Split) -> None:
         """Raises an InputError if a split has changed since it was hashed: the test split is read hours later."""
@@ -305,6 +301,11 @@ class DataSource:
     def _key(self) -> str:
         """The config key of the dataset: `data`, or the task's part of a dataset that several tasks share."""
         return "data" if self.config.task else f"datasets.{self.config.name}"
+
+
+def hash_of_files(paths: Sequence[Path]) -> str:
+    """The hash of a split's files, as records have it."""
+    return hashlib.sha256(b"".join(bytes.fromhex(sha256_of(path)) for path in paths)).hexdigest()
 
 
 def _drawn(examples: list[Example], fraction: float, seed: int) -> list[Example]:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
 import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
 from elmo.common.errors import InputError, command_parser, exit_status
-from elmo.common.files import sha256_of
 from elmo.pretrain.corpus.overlap import WINDOW, shared
 from elmo.pretrain.corpus.sources import find_sources
 from results.breakdown.group_files import add_groups
 from results.records.metric import Grouping
+from tasks.data.datasets import hash_of_files
 from tasks.squad.data import SquadExample, SquadReader, read_squad
 
 SEEN = 0.5  # an article counts as seen from this share of its paragraphs on
@@ -70,7 +69,7 @@ def _report(options: argparse.Namespace) -> list[str]:
     if options.groups:
         of = [0 if found[e.passage.title, e.passage.context] else 1 for e in examples]
         groups = {"pretraining_text": Grouping(("overlaps", "clean"), of)}
-        test = hashlib.sha256(bytes.fromhex(sha256_of(options.squad))).hexdigest()  # as in records
+        test = hash_of_files([options.squad])
         lines.append(str(add_groups(options.groups, "squad", {"test": test}, [e.id for e in examples], groups)))
     return lines
 
