@@ -25,7 +25,7 @@ from tasks.interface import Batch, FeatureBatch, Head, Scores, Task
 from tasks.modules.seeding import named_seed
 from tasks.training.batching import BATCHES, plan_batches
 from tasks.training.optimisers import OPTIMIZERS, parameter_groups, plateau_schedule, tune
-from tasks.training.weight_average import WeightAverage
+from tasks.training.weight_average import WeightAverage, copied, overwrite
 
 PRECISIONS = ("float32", "bfloat16")
 START_AGAIN = "Delete it and run again with retry=failed: the run starts from its first epoch"
@@ -115,9 +115,7 @@ class TaskModel(nn.Module):
     def restore(self, values: dict[str, Tensor]) -> None:
         """Sets the trained parameters to these values, after a check of names, types and shapes."""
         check_tensors(values, self.trained())
-        with torch.no_grad():
-            for name, parameter in self.trained().items():
-                parameter.copy_(values[name])
+        overwrite(self.trained(), values)
 
 
 class NonFiniteLoss(RuntimeError):  # noqa: N818
@@ -190,7 +188,7 @@ class Trainer:
         optimizer = OPTIMIZERS[config.optimizer](groups, **constants)
         plateau = plateau_schedule(optimizer, config.plateau_factor, config.plateau_patience)
         average = WeightAverage(config.ema, parameters)
-        best = {name: value.detach().clone() for name, value in parameters.items()}
+        best = copied(parameters)
         saved = _read_checkpoint(checkpoint, self.fingerprint, self.device)
         if saved is not None and checkpoint is not None:
             with naming(checkpoint, START_AGAIN):
@@ -216,7 +214,7 @@ class Trainer:
                 score = scores[self.task.metric]
                 if score > state.best_score:
                     state.best_epoch, state.best_score, state.best_values = epoch, score, scores
-                    best = {name: value.detach().clone() for name, value in parameters.items()}
+                    best = copied(parameters)
             if plateau is not None:
                 plateau.step(score)
             state.epoch = epoch

@@ -1,4 +1,4 @@
-"""A moving average of the weights, which often predicts better than the weights of the last step."""
+"""Copies of the weights, and their moving average, which often predicts better than the weights of the last step."""
 
 from __future__ import annotations
 
@@ -8,6 +8,18 @@ from typing import Any
 
 import torch
 from torch import Tensor
+
+
+def copied(parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The current values of parameters by name."""
+    return {name: value.detach().clone() for name, value in parameters.items()}
+
+
+@torch.no_grad()
+def overwrite(parameters: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> None:
+    """Sets parameters to the values of the same names."""
+    for name, parameter in parameters.items():
+        parameter.copy_(values[name])
 
 
 class WeightAverage:
@@ -25,7 +37,7 @@ class WeightAverage:
         self.decay = decay
         self.steps = 0
         self._parameters = dict(parameters) if decay is not None else {}
-        self.values = {name: value.detach().clone() for name, value in self._parameters.items()}
+        self.values = copied(self._parameters)
 
     def update(self) -> None:
         """Adds the current parameters to the average."""
@@ -39,12 +51,12 @@ class WeightAverage:
     @contextmanager
     def applied(self) -> Iterator[None]:
         """Sets the parameters to the average within the block, and restores them exactly after it."""
-        current = {name: value.detach().clone() for name, value in self._parameters.items()}
-        self._set(self.values)
+        current = copied(self._parameters)
+        overwrite(self._parameters, self.values)
         try:
             yield
         finally:
-            self._set(current)
+            overwrite(self._parameters, current)
 
     def state_dict(self) -> dict[str, Any]:
         """The state for a checkpoint."""
@@ -53,9 +65,4 @@ class WeightAverage:
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
         """Restores the state of a checkpoint."""
         self.steps = saved["steps"]
-        self.values = {name: value.clone() for name, value in saved["values"].items()}
-
-    def _set(self, values: Mapping[str, Tensor]) -> None:
-        with torch.no_grad():
-            for name, parameter in self._parameters.items():
-                parameter.copy_(values[name])
+        self.values = copied(saved["values"])
