@@ -97,10 +97,6 @@ class TaskModel(nn.Module):
         vectors = self.features.vectors_of(self.features.find(batch.texts) if found is None else found)
         return self.head.loss(vectors, batch) + self.features.penalty()
 
-    def decode(self, batch: Batch) -> list[Any]:
-        """One prediction per example."""
-        return self.head.decode(self.features.of_texts(batch.texts), batch)
-
     def trained(self) -> dict[str, nn.Parameter]:
         """The parameters that training changes."""
         return {name: parameter for name, parameter in self.named_parameters() if parameter.requires_grad}
