@@ -26,6 +26,7 @@ BEGIN = re.compile(r"#begin document \((.*)\); part (\d{1,9})\s*")
 END = "#end document"
 ARGUMENT = re.compile(r"(?:\(([^()*\s]+))?\*(\))?")
 MENTION = re.compile(r"(\()?(\d{1,9})(\))?")
+REMEDY = "Correct the line, or check data.splits: files for this task have CoNLL-2012 columns"
 
 
 class Mention(NamedTuple):
@@ -85,10 +86,15 @@ class ConllDocument:
         return genre if slash else ""
 
 
-class _Row(NamedTuple):
-    line: int
+class _Line(NamedTuple):
+    path: Path
+    number: int
     text: str
     cells: list[str]
+
+    def malformed(self, expected: str, remedy: str = REMEDY) -> InputError:
+        """What to raise for this line."""
+        return InputError(f"{self.path}, line {self.number}: {expected}: {excerpt(self.text)}. {remedy}")
 
 
 def read_documents(path: Path) -> Iterator[ConllDocument]:
@@ -99,25 +105,27 @@ def read_documents(path: Path) -> Iterator[ConllDocument]:
     """
     opened: tuple[str, int] | None = None
     sentences: list[ConllSentence] = []
-    rows: list[_Row] = []
+    rows: list[_Line] = []
     number = 0
-    for number, line in enumerate(utf8_lines(path), start=1):
-        begin = BEGIN.fullmatch(line)
-        if line.strip() and begin is None and line.strip() != END:
+    for number, text in enumerate(utf8_lines(path), start=1):
+        line = _Line(path, number, text, text.split("\t") if "\t" in text else text.split())
+        begin = BEGIN.fullmatch(text)
+        if text.strip() and begin is None and text.strip() != END:
             if opened is None:
-                raise _malformed(path, number, "expected '#begin document (ID); part 000', found another line", line)
-            rows.append(_row(path, number, line, rows))
+                raise line.malformed("expected '#begin document (ID); part 000', found another line")
+            _check_columns(line, rows)
+            rows.append(line)
             continue
         if rows:
-            sentences.append(_sentence(path, rows))
+            sentences.append(_sentence(rows))
             rows = []
         if begin is not None:
             if opened is not None:
-                raise _malformed(path, number, f"expected '{END}', found the next document", line)
+                raise line.malformed(f"expected '{END}', found the next document")
             opened, sentences = (begin[1], int(begin[2])), []
-        elif line.strip():
+        elif text.strip():
             if opened is None:
-                raise _malformed(path, number, "expected '#begin document (ID); part 000', found an end", line)
+                raise line.malformed("expected '#begin document (ID); part 000', found an end")
             yield ConllDocument(*opened, tuple(sentences))
             opened = None
     if opened is not None:
@@ -127,56 +135,49 @@ def read_documents(path: Path) -> Iterator[ConllDocument]:
         )
 
 
-def _row(path: Path, number: int, line: str, before: Sequence[_Row]) -> _Row:
-    """The cells of a line, checked against the lines of its sentence before it."""
-    cells = line.split("\t") if "\t" in line else line.split()
+def _check_columns(line: _Line, before: Sequence[_Line]) -> None:
+    """Raises an InputError unless a line continues the lines of its sentence before it."""
+    cells = line.cells
     if len(cells) < COLUMNS:
-        raise _malformed(path, number, f"expected at least {COLUMNS} columns, found {len(cells)}", line)
+        raise line.malformed(f"expected at least {COLUMNS} columns, found {len(cells)}")
     if before and len(cells) != len(before[0].cells):
-        expected = f"expected {len(before[0].cells)} columns as in the sentence's first line, found {len(cells)}"
-        raise _malformed(path, number, expected, line)
+        first = len(before[0].cells)
+        raise line.malformed(f"expected {first} columns as in the sentence's first line, found {len(cells)}")
     if cells[NUMBER] != str(len(before)):
         expected = f"expected word number {len(before)} in column {NUMBER + 1}, found {excerpt(cells[NUMBER])}"
-        raise _malformed(path, number, expected, line, "Put a blank line between sentences and none within them")
+        raise line.malformed(expected, "Put a blank line between sentences and none within them")
     word = cells[WORD]
     if not word or word.isspace():
-        raise _malformed(path, number, f"expected a word in column {WORD + 1}, found none", line)
+        raise line.malformed(f"expected a word in column {WORD + 1}, found none")
     if word == NO_WORD:
-        raise _malformed(
-            path,
-            number,
+        raise line.malformed(
             f"expected a word in column {WORD + 1}, found {NO_WORD}",
-            line,
             "Make the files with words from your copy of OntoNotes, with the script skeleton2conll.sh of CoNLL-2012",
         )
-    return _Row(number, line, cells)
 
 
-def _sentence(path: Path, rows: Sequence[_Row]) -> ConllSentence:
+def _sentence(rows: Sequence[_Line]) -> ConllSentence:
     cells = [row.cells for row in rows]
     predicates = [position for position, row in enumerate(cells) if row[SENSE] not in EMPTY]
     # LitBank has one column of placeholders.
     columns = [column for column in range(FIRST_ARGUMENTS, len(cells[0]) - 1) if cells[0][column] not in EMPTY]
     if len(columns) != len(predicates):
-        expected = (
+        raise rows[0].malformed(
             f"expected one column of arguments for each predicate, found {len(columns)} columns and {len(predicates)} "
             f"words with a frameset in column {SENSE + 1}"
         )
-        raise _malformed(path, rows[0].line, expected, rows[0].text)
-    frames = [
-        Frame(predicate, _arguments(path, rows, column)) for predicate, column in zip(predicates, columns, strict=True)
-    ]
+    frames = [Frame(predicate, _arguments(rows, column)) for predicate, column in zip(predicates, columns, strict=True)]
     return ConllSentence(
-        rows[0].line,
+        rows[0].number,
         tuple(ESCAPES.get(row[WORD], row[WORD]) for row in cells),
         tuple("" if row[POS] in EMPTY else row[POS] for row in cells),
         tuple("" if row[SPEAKER] in EMPTY else row[SPEAKER] for row in cells),
         tuple(frames),
-        _mentions(path, rows),
+        _mentions(rows),
     )
 
 
-def _arguments(path: Path, rows: Sequence[_Row], column: int) -> tuple[Span, ...]:
+def _arguments(rows: Sequence[_Line], column: int) -> tuple[Span, ...]:
     """The spans of a column such as (ARG0*, *), (V*)."""
     spans: list[Span] = []
     label, start = "", 0
@@ -186,25 +187,24 @@ def _arguments(path: Path, rows: Sequence[_Row], column: int) -> tuple[Span, ...
         cell = ARGUMENT.fullmatch(row.cells[column])
         where = f"in column {column + 1}"
         if cell is None:
-            expected = f"expected an argument such as (ARG0*, *, *) or (V*) {where}, found "
-            raise _malformed(path, row.line, expected + excerpt(row.cells[column]), row.text)
+            found = excerpt(row.cells[column])
+            raise row.malformed(f"expected an argument such as (ARG0*, *, *) or (V*) {where}, found {found}")
         if cell[1] and label:
-            expected = f"expected {excerpt(label)} to end before {excerpt(cell[1])} begins {where}"
-            raise _malformed(path, row.line, expected, row.text)
+            raise row.malformed(f"expected {excerpt(label)} to end before {excerpt(cell[1])} begins {where}")
         if cell[1]:
             label, start = cell[1], position
         if cell[2] and not label:
-            raise _malformed(path, row.line, f"expected an open argument {where}, found only the end of one", row.text)
+            raise row.malformed(f"expected an open argument {where}, found only the end of one")
         if cell[2]:
             spans.append(Span(label, start, position + 1))
             label = ""
     if label:
         expected = f"expected the end of {excerpt(label)} in column {column + 1}, found the end of the sentence"
-        raise _malformed(path, rows[start].line, expected, rows[start].text)
+        raise rows[start].malformed(expected)
     return tuple(spans)
 
 
-def _mentions(path: Path, rows: Sequence[_Row]) -> tuple[Mention, ...]:
+def _mentions(rows: Sequence[_Line]) -> tuple[Mention, ...]:
     """The mentions in the last column, such as (3|(11, 11) or (7)."""
     mentions: list[Mention] = []
     opened: dict[int, list[int]] = {}  # chain -> the starts of its open mentions; the last one closes first
@@ -215,23 +215,16 @@ def _mentions(path: Path, rows: Sequence[_Row]) -> tuple[Mention, ...]:
             found = MENTION.fullmatch(part)
             if found is None or not (found[1] or found[3]):
                 expected = f"expected mentions such as (7), (7 or 7) in the last column, found {excerpt(part)}"
-                raise _malformed(path, row.line, expected, row.text)
+                raise row.malformed(expected)
             chain = int(found[2])
             if found[1]:
                 opened.setdefault(chain, []).append(position)
             if found[3]:
                 if not opened.get(chain):
-                    expected = f"expected the start of a mention of chain {chain} before its end, found none"
-                    raise _malformed(path, row.line, expected, row.text)
+                    raise row.malformed(f"expected the start of a mention of chain {chain} before its end, found none")
                 mentions.append(Mention(opened[chain].pop(), position + 1, chain))
     for chain, starts in opened.items():
         if starts:
-            row = rows[starts[-1]]
             expected = f"expected the end of a mention of chain {chain}, found the end of the sentence"
-            raise _malformed(path, row.line, expected, row.text)
+            raise rows[starts[-1]].malformed(expected)
     return tuple(sorted(mentions))
-
-
-def _malformed(path: Path, number: int, expected: str, line: str, remedy: str = "") -> InputError:
-    remedy = remedy or "Correct the line, or check data.splits: files for this task have CoNLL-2012 columns"
-    return InputError(f"{path}, line {number}: {expected}: {excerpt(line)}. {remedy}")
