@@ -270,8 +270,9 @@ def _equal_settings(first: Group, second: Group) -> bool:
     setting for it, but the default for the other.
     """
     ours, theirs = (flattened(group.records[0].config) for group in (first, second))
+    parts = {key.rpartition(".")[0] for key in ours}
     changed = {**first.settings, **second.settings}.keys()
-    shared = [key for key in changed if key in ours or not key.startswith("features.")]
+    shared = [key for key in changed if not key.startswith("features.") or key.rpartition(".")[0] in parts]
     return all(key in ours and key in theirs and ours[key] == theirs[key] for key in shared)
 
 

@@ -59,6 +59,7 @@ class ExperimentRow:
         source: Where the paper prints them.
         same_baseline: Arms whose number was printed next to that of the baseline, so that their difference is a gain.
         arms: The arms that it has runs of; by default all.
+        seeds: Its seeds; by default those of the experiment.
     """
 
     overrides: Sequence[str]
@@ -71,6 +72,7 @@ class ExperimentRow:
     source: str = ""
     same_baseline: Sequence[str] = ()
     arms: Sequence[str] = ()
+    seeds: Sequence[int] = ()
 
     @property
     def each_fold(self) -> list[list[str]]:
@@ -210,8 +212,9 @@ class Experiment:
             return self.chosen
         return [
             Cell(row, arm, seed, dict(map(_split, [*row.overrides, *overrides, *fold])))
-            for seed in self.seeds
+            for seed in dict.fromkeys([*self.seeds, *(seed for row in self.rows for seed in row.seeds)])
             for row in self.rows
+            if seed in (row.seeds or self.seeds)
             for arm, overrides in self.arms.items()
             if arm in (row.arms or self.arms)
             for fold in row.each_fold
@@ -326,8 +329,9 @@ def _combinations(overrides: Sequence[str]) -> Iterable[list[str]]:
 def _check(experiment: Experiment) -> None:
     if not (experiment.seeds and experiment.arms and experiment.rows):
         raise ValueError("expected at least one of each: seeds, arms, rows")
-    if len(set(experiment.seeds)) < len(experiment.seeds):
-        raise ValueError(f"seeds: expected each once, found {', '.join(map(str, experiment.seeds))}")
+    for seeds in (experiment.seeds, *(row.seeds for row in experiment.rows)):
+        if len(set(seeds)) < len(seeds):
+            raise ValueError(f"seeds: expected each once, found {', '.join(map(str, seeds))}")
     compared = set(experiment.compare)
     if experiment.compare and (len(compared) != 2 or not compared <= experiment.arms.keys()):
         raise ValueError(

@@ -117,6 +117,22 @@ def test_a_variant_is_a_column_of_its_own_and_leaves_the_plain_one_alone(tmp_pat
     assert row.gain("trainer.epochs=2") == pytest.approx(1.5)
 
 
+def test_an_older_baseline_without_a_setting_is_no_match_for_runs_that_change_it(tmp_path):
+    """Records that are older than a setting of the words do not have it; a baseline has no part `elmo` at all."""
+
+    def saved(score, features, variant, words, elmo=None):
+        record = make_record(score, features=features, variant=variant)
+        config = {"name": features, "words": words, "elmo": elmo}
+        save(tmp_path, dataclasses.replace(record, config={**record.config, "features": config}))
+
+    casing = {"features.words.casing": True}
+    saved(80.0, "glove", {}, {"dim": 50})
+    saved(82.0, "glove", casing, {"dim": 50, "casing": True})
+    saved(87.0, "elmo", {"features.elmo.l2": 1.0, **casing}, {"dim": 50, "casing": True}, {"l2": 1.0})
+    row = only_row(summary_of(tmp_path))
+    assert row.gain("features.elmo.l2=1.0 features.words.casing=true") == pytest.approx(5.0)
+
+
 def test_copies_count_once(tmp_path):
     path = save(tmp_path / "a", make_record(90.0))
     shutil.copytree(tmp_path / "a", tmp_path / "b")

@@ -43,6 +43,12 @@ class TestCells:
         expected = [(str(s), *row, arm) for s, row, arm in product((1, 2), rows, ("glove", "elmo"))]
         assert values(experiment().cells, "seed", "task", "data", "features") == expected
 
+    def test_a_row_may_have_seeds_of_its_own(self, experiment):
+        cells = experiment(TWO_ROWS.replace('"trainer.lr=1e-4"]', '"trainer.lr=1e-4"]\nseeds = [2, 3]')).cells
+        assert list(dict.fromkeys(values(cells, "seed", "task"))) == [
+            ("1", "ner"), ("2", "ner"), ("2", "snli"), ("3", "snli"),
+        ]  # fmt: skip
+
     def test_what_a_run_sets(self, experiment):
         assert experiment().cells[-1].overrides == [
             *("seed=2", "task=snli", "data=standin", "trainer.lr=1e-4"),
@@ -198,6 +204,7 @@ class TestRefused:
             ),
             ('overrides = ["task=snli"', 'split = "x"\noverrides = ["task=snli"', r"rows\[1\]\.split: .* found 'x'"),
             ('overrides = ["task=snli"', 'number = 3\noverrides = ["task=snli"', r"rows\[1\]\.number: expected one of"),
+            ('"trainer.lr=1e-4"]', '"trainer.lr=1e-4"]\nseeds = [3, 3]', "seeds: expected each once, found 3, 3"),
             ("paper,wnut17", "paper,paper", "rows: expected each row once, .* found task=ner data=paper twice"),
             ("[arms]", "[arms", "line 5"),
         ],
