@@ -38,6 +38,7 @@ class MaskedLoss:
     """
 
     kind: ClassVar[str] = "masked loss"
+    columns: ClassVar[tuple[str, ...]] = ("masked_loss",)
 
     masked_loss: float
     tokens: int
@@ -48,11 +49,6 @@ class MaskedLoss:
     def mean(self) -> float:
         """The value."""
         return self.masked_loss
-
-    @property
-    def curve(self) -> dict[str, float]:
-        """Its columns in the learning curve."""
-        return {"masked_loss": self.masked_loss}
 
     @property
     def short(self) -> str:

@@ -30,14 +30,11 @@ class Measured(Protocol):
     """What was measured on a text: a dataclass whose text, str(...), contains all of it."""
 
     kind: ClassVar[str]  # its name in messages and, with _ for blanks, in finished.json
+    columns: ClassVar[tuple[str, ...]]  # its attributes in the learning curve
 
     @property
     def mean(self) -> float:
         """One number, which must be finite."""
-
-    @property
-    def curve(self) -> dict[str, float]:
-        """Its columns in the learning curve."""
 
     @property
     def short(self) -> str:
@@ -54,7 +51,6 @@ class Objective:
         options: of a new model, from the settings of the run and the vocabulary.
         batcher: the batches of a text for one of the workers.
         measured: the class of what is measured on held-out text.
-        columns: of `measured` in the learning curve.
         measure: (model, text, dtype, meter) -> measured.
     """
 
@@ -63,7 +59,6 @@ class Objective:
     options: Callable[[Settings, list[str]], BilmOptions | MaskedOptions]
     batcher: Callable[[Text, Settings, Workers], Batcher]
     measured: type[Perplexity] | type[MaskedLoss]
-    columns: tuple[str, ...]
     measure: Callable[[Any, Text, torch.dtype, Meter | None], Measured]
 
     def random(self, settings: Settings, vocabulary: list[str]) -> TrainedModel:
@@ -91,8 +86,6 @@ def _masked_batcher(text: Text, settings: Settings, workers: Workers) -> Batcher
     return MaskedBatcher(plan, *of_run, seed=settings.seed, chosen=settings.masked.chosen)
 
 
-BILM = Objective("biLM", LanguageModel, _bilm_options, _bilm_batcher, Perplexity, ("forward", "backward"), perplexity)
-MASKED = Objective(
-    "masked LM", MaskedLanguageModel, _masked_options, _masked_batcher, MaskedLoss, ("masked_loss",), masked_loss
-)
+BILM = Objective("biLM", LanguageModel, _bilm_options, _bilm_batcher, Perplexity, perplexity)
+MASKED = Objective("masked LM", MaskedLanguageModel, _masked_options, _masked_batcher, MaskedLoss, masked_loss)
 OBJECTIVES = {"bilm": BILM, "masked": MASKED}

@@ -71,6 +71,7 @@ class Perplexity:
     """
 
     kind: ClassVar[str] = "perplexity"
+    columns: ClassVar[tuple[str, ...]] = ("forward", "backward")
 
     forward: float
     backward: float
@@ -82,11 +83,6 @@ class Perplexity:
     def mean(self) -> float:
         """The arithmetic mean of both directions."""
         return (self.forward + self.backward) / 2
-
-    @property
-    def curve(self) -> dict[str, float]:
-        """Its columns in the learning curve."""
-        return {"forward": self.forward, "backward": self.backward}
 
     @property
     def short(self) -> str:

@@ -161,7 +161,8 @@ def train(
                     _check_weights(model, position)
                 if workers.first:
                     speed = (position.tokens - logged.tokens) / max(position.seconds - logged.seconds, 1e-9)
-                    heldout_row = dict.fromkeys(objective.columns) | (found.curve if found else {})
+                    columns = objective.measured.columns
+                    heldout_row = {name: getattr(found, name) if found else None for name in columns}
                     loss = sum(recent) / n
                     row = CurveRow(position.step, position.tokens, position.seconds, loss, rate, speed, heldout_row)
                     folder.log(row)
