@@ -38,9 +38,7 @@ class LanguageModel(nn.Module):
     @classmethod
     def random(cls, options: BilmOptions, n_words: int, seed: int) -> LanguageModel:
         """An untrained model; equal for equal seeds."""
-        output = OutputLayer(n_words, options.projection_dim)
-        output.draw(torch.Generator().manual_seed(seed))
-        return cls(random_bilm(options, seed), output)
+        return cls(random_bilm(options, seed), OutputLayer.random(n_words, options.projection_dim, seed))
 
     @property
     def core(self) -> Bilm:

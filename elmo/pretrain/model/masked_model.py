@@ -21,9 +21,7 @@ class MaskedLanguageModel(nn.Module):
     @classmethod
     def random(cls, options: MaskedOptions, n_words: int, seed: int) -> MaskedLanguageModel:
         """An untrained model; equal for equal seeds."""
-        output = OutputLayer(n_words, options.output_dim)
-        output.draw(torch.Generator().manual_seed(seed))
-        return cls(random_masked(options, seed), output)
+        return cls(random_masked(options, seed), OutputLayer.random(n_words, options.output_dim, seed))
 
     def hidden(self, vectors: Tensor, inputs: Tensor, places: Tensor, dropout: float) -> Tensor:
         """What the output layer reads for each target, (targets, output_dim).

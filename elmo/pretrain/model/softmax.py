@@ -23,11 +23,13 @@ class OutputLayer(nn.Module):
         self.weight = nn.Parameter(torch.zeros(n_words, dim))
         self.bias = nn.Parameter(torch.zeros(n_words))
 
-    def draw(self, generator: torch.Generator) -> None:
-        """Initialises the weights: small, so that all words start about equally likely."""
+    @classmethod
+    def random(cls, n_words: int, dim: int, seed: int) -> OutputLayer:
+        """An untrained layer; its weights are small, so that all words start about equally likely."""
+        layer = cls(n_words, dim)
         with torch.no_grad():
-            self.weight.normal_(0.0, 1 / math.sqrt(self.weight.shape[1]), generator=generator)
-            self.bias.zero_()
+            layer.weight.normal_(0.0, 1 / math.sqrt(dim), generator=torch.Generator().manual_seed(seed))
+        return layer
 
     @torch.no_grad()
     def log_likelihood(self, hidden: Tensor, targets: Tensor) -> Tensor:
