@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from elmo.bilm.options import BilmOptions
+from elmo.bilm.options import STANDARD_FILTERS, BilmOptions
 from elmo.bilm.weight_files import PRECISIONS
 from elmo.common import checks
 from elmo.common.errors import InputError
@@ -76,9 +76,7 @@ class Model:
 
     cell_dim: int = 1024
     projection_dim: int = 128
-    filters: list[list[int]] = field(
-        default_factory=lambda: [[1, 32], [2, 32], [3, 64], [4, 128], [5, 256], [6, 512], [7, 1024]]
-    )
+    filters: list[list[int]] = field(default_factory=lambda: [list(item) for item in STANDARD_FILTERS])
     char_dim: int = 16
     n_highway: int = 1
     n_layers: int = 2
