@@ -60,10 +60,6 @@ class Entry:
         return f"{self.file_name}_scale"
 
 
-def _transposed(tensor: Tensor) -> Tensor:
-    return tensor.t()
-
-
 def _conv_to_module(tensor: Tensor) -> Tensor:
     return tensor.squeeze(0).permute(2, 1, 0)  # (1, width, in, out) -> (out, in, width)
 
@@ -95,7 +91,7 @@ def _entries(options: BilmOptions) -> Iterator[Entry]:
         yield Entry("word_embed", shape, "encoder.words.weight", scale_shape=(len(options.words), 1))
         if options.word_dim + spelled != projection:
             shape = (options.word_dim + spelled, projection)
-            yield Entry("word_proj/W_proj", shape, "encoder.projection.weight", _transposed)
+            yield Entry("word_proj/W_proj", shape, "encoder.projection.weight", torch.t)
             yield Entry("word_proj/b_proj", (projection,), "encoder.projection.bias")
     if options.filters:
         yield Entry("char_embed", (N_CHARACTERS, options.char_dim), f"{encoder}.characters.weight")
@@ -108,10 +104,10 @@ def _entries(options: BilmOptions) -> Iterator[Entry]:
                 module = f"{encoder}.highways.{i}.{gate}"
                 shape = (filters, filters)
                 scale = (1, filters)
-                yield Entry(f"CNN_high_{i}/W_{gate}", shape, f"{module}.weight", _transposed, scale_shape=scale)
+                yield Entry(f"CNN_high_{i}/W_{gate}", shape, f"{module}.weight", torch.t, scale_shape=scale)
                 yield Entry(f"CNN_high_{i}/b_{gate}", (filters,), f"{module}.bias")
         if filters != spelled:
-            yield Entry("CNN_proj/W_proj", (filters, spelled), f"{encoder}.projection.weight", _transposed)
+            yield Entry("CNN_proj/W_proj", (filters, spelled), f"{encoder}.projection.weight", torch.t)
             yield Entry("CNN_proj/b_proj", (spelled,), f"{encoder}.projection.bias")
     for direction in (0, 1):
         for layer in range(options.n_layers):
@@ -122,7 +118,7 @@ def _entries(options: BilmOptions) -> Iterator[Entry]:
             yield Entry(f"{file}/W_0", gates, f"{module}.weight", gates_to_module, gates_to_file, scale)
             yield Entry(f"{file}/B", (4 * cell,), f"{module}.bias", _swap_gates)
             shape, scale = (cell, projection), (1, projection)
-            yield Entry(f"{file}/W_P_0", shape, f"{module}.projection", _transposed, scale_shape=scale)
+            yield Entry(f"{file}/W_P_0", shape, f"{module}.projection", torch.t, scale_shape=scale)
 
 
 def load_bilm(weights: Path | str, options: Path | str | None = None) -> Bilm:
