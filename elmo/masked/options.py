@@ -63,8 +63,6 @@ class MaskedOptions:
             return cls(encoder, **shape)
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"{where}: not the options of a masked LM: {error}") from error
-        except InputError as error:
-            raise InputError(f"{where}: {error}") from error
 
     def to_json(self) -> dict[str, Any]:
         """The content of options.json."""
