@@ -248,7 +248,8 @@ class CachedLayers(nn.Module):
         table = self._table.new_empty(len(self._table) + sum(map(len, fitting)), self._table.shape[1])
         table[: len(self._table)] = self._table
         for batch in self._batches(stored):
-            _put(table, starts[batch[0]], self._stored_rows(batch))
+            rows = self._take(running_numbers([self._stored[key] for key in batch], batch))
+            _put(table, starts[batch[0]], rows)
         peaks = []
         batches = self._batches(computed)
         for batch in reporter.track(batches, len(batches), "embedding") if batches else []:
@@ -292,10 +293,6 @@ class CachedLayers(nn.Module):
     def _check(self, peak: Tensor) -> None:
         if self._kind == torch.float16:  # else there is no need to wait for the device
             require_half_holds(float(peak))
-
-    def _stored_rows(self, batch: Sequence[Key]) -> Tensor:
-        """The layers of sentences in the store, one after the other, (tokens, width)."""
-        return self._take(running_numbers([self._stored[key] for key in batch], batch))
 
     def _take(self, rows: Numbers) -> Tensor:
         """Rows of the store by number, (*rows, width), on the CPU, ready to be copied while a GPU works."""
