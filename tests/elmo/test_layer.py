@@ -2,14 +2,9 @@ import pytest
 import torch
 from torch import nn
 
-from elmo import Elmo, InputError, random_bilm
+from elmo import Elmo, InputError
 
 SENTENCES = [["the", "cat"], ["a", "much", "longer", "sentence"], []]
-
-
-@pytest.fixture
-def bilm():
-    return random_bilm("tiny", seed=3)
 
 
 class Counting:

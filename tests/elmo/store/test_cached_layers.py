@@ -8,27 +8,19 @@ import torch
 from torch import nn
 
 import elmo.store.cached_layers
-from elmo import Elmo, InputError, random_bilm
+from elmo import Elmo, InputError
 from elmo.common.progress import Reporter
 from elmo.store.cached_layers import CachedLayers
-
-SENTENCES = [tuple(f"w{random.Random(i).randrange(40)}" for _ in range(i % 9)) for i in range(30)]
-
-
-@pytest.fixture
-def bilm():
-    return random_bilm("tiny", seed=3)
+from tests.elmo.store.stores import DISTINCT, SENTENCES, sentences_embedded
 
 
 def test_a_prepared_sentence_is_embedded_once(bilm, monkeypatch):
     cached = CachedLayers(bilm)
-    embedded = []
-    compute = bilm.token_layers
-    monkeypatch.setattr(bilm, "token_layers", lambda batch, state=None: embedded.extend(batch) or compute(batch))
+    embedded = sentences_embedded(bilm, monkeypatch)
     cached.prepare(SENTENCES[:20])
     cached.prepare(SENTENCES)
     cached.layers(SENTENCES)
-    assert sorted(embedded) == sorted(set(SENTENCES) - {()})
+    assert sorted(embedded) == sorted(DISTINCT)
 
 
 def test_on_the_fly_a_batch_embeds_a_distinct_sentence_once(bilm, monkeypatch):
@@ -37,9 +29,7 @@ def test_on_the_fly_a_batch_embeds_a_distinct_sentence_once(bilm, monkeypatch):
     cached.prepare(SENTENCES[:10])
     batch = [SENTENCES[i] for i in (12, 3, 12, 14, 3, 12, 9, 14)]
     expected = bilm.layers(batch)
-    embedded = []
-    compute = bilm.token_layers
-    monkeypatch.setattr(bilm, "token_layers", lambda batch, state=None: embedded.extend(batch) or compute(batch))
+    embedded = sentences_embedded(bilm, monkeypatch)
     torch.testing.assert_close(cached.layers(batch), expected, rtol=0, atol=1e-6)
     assert embedded == [SENTENCES[12], SENTENCES[14]]
 
