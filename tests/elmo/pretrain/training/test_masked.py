@@ -1,7 +1,5 @@
 """Whole runs with objective=masked on generated text, what is masked, and the masked loss by its definition."""
 
-import csv
-import json
 from dataclasses import replace
 
 import hydra
@@ -27,6 +25,7 @@ from elmo.pretrain.training.objective import OBJECTIVES
 from elmo.pretrain.training.settings import Budget, Masked, Settings
 from elmo.pretrain.training.step import Stepper, Upload
 from tests.elmo.masked.naive import OPTIONS, naive_layers
+from tests.elmo.pretrain.run_files import card_of, checkpoint_of, curve_of, summary_of
 from tests.elmo.pretrain.training_text import QUIET, run_in_two_processes, settings
 
 VOCABULARY = [*SPECIALS, *(f"w{i}" for i in range(40))]
@@ -36,10 +35,6 @@ SHAPE = Masked(dim=16, n_layers=2, n_heads=2, feedforward_dim=32)
 def masked_settings(text, out, steps=40, **more):
     more = {"objective": "masked", "masked": SHAPE} | more
     return settings(text, out, steps, training=more.pop("training", None), **more)
-
-
-def weights(out):
-    return torch.load(out / "checkpoint.pt", weights_only=True)["model"]
 
 
 def batches_of(sentences, tokens=512, **more):
@@ -146,14 +141,13 @@ def test_a_small_text_can_be_learned():
 
 
 def test_a_run_reports_masked_loss_and_never_perplexity(finished, text, capsys):
-    with (finished / "curve.csv").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = curve_of(finished)
     assert float(rows[-1]["loss"]) < 0.9 * float(rows[0]["loss"])
     assert [row["step"] for row in rows if row["masked_loss"]] == ["20", "40"]
     assert "forward" not in rows[0]
     assert float(rows[0]["tokens_per_second"]) > 0
-    summary = json.loads((finished / "finished.json").read_text(encoding="utf-8"))
-    card = (finished / "export" / "tiny" / "card.md").read_text(encoding="utf-8")
+    summary = summary_of(finished)
+    card = card_of(finished)
     assert card.startswith("# Masked LM tiny\n\nTransformer 16/32, 2 layers of 2 heads, 15% of the words chosen")
     assert f"| these files | {summary['masked_loss']['exported']['masked_loss']:.3f} |" in card
     assert "perplexity" not in card
@@ -178,17 +172,17 @@ def test_a_stopped_and_resumed_run_ends_with_the_weights_of_an_uninterrupted_one
         patch.setattr(train_module.Stepper, "__call__", stop_at_25)
         with pytest.raises(KeyboardInterrupt):
             pretrain(same, [], QUIET)
-    assert torch.load(tmp_path / "out" / "checkpoint.pt", weights_only=True)["position"]["step"] == 20
+    assert checkpoint_of(tmp_path / "out")["position"]["step"] == 20
     pretrain(same, [], QUIET)
-    uninterrupted = weights(finished)
-    for name, tensor in weights(tmp_path / "out").items():
+    uninterrupted = checkpoint_of(finished)["model"]
+    for name, tensor in checkpoint_of(tmp_path / "out")["model"].items():
         assert torch.equal(tensor, uninterrupted[name]), name
 
 
 def test_the_exported_files_give_the_layers_of_the_trained_model(finished, tmp_path):
     trained = load_masked(finished / "export" / "tiny")
     model = MaskedLanguageModel(trained, load_model(finished / "export" / "tiny")[1].layer)
-    model.load_state_dict(weights(finished))
+    model.load_state_dict(checkpoint_of(finished)["model"])
     sentences = [["Anna", "plays", "Name3"], ["chess"]]
     wanted = model.core.token_layers(sentences)
     for precision, bound in (("float32", 0.0), ("float16", 1e-2), ("int8", 0.2)):
@@ -201,8 +195,8 @@ def test_the_exported_files_give_the_layers_of_the_trained_model(finished, tmp_p
 def test_given_weights_continue_and_those_of_the_other_objective_are_refused(finished, text, tmp_path):
     init = str(finished / "export" / "tiny")
     pretrain(masked_settings(text, tmp_path / "more", 5, init=init, store=str(finished / "store")), [], QUIET)
-    measured = json.loads((tmp_path / "more" / "finished.json").read_text(encoding="utf-8"))["masked_loss"]
-    first = json.loads((finished / "finished.json").read_text(encoding="utf-8"))["masked_loss"]
+    measured = summary_of(tmp_path / "more")["masked_loss"]
+    first = summary_of(finished)["masked_loss"]
     assert measured["before"]["masked_loss"] == pytest.approx(first["exported"]["masked_loss"], rel=1e-4)
     options = OBJECTIVES["bilm"].options(masked_settings(text, tmp_path), VOCABULARY)
     bilm = LanguageModel.random(options, len(VOCABULARY), seed=1)
@@ -238,8 +232,7 @@ pretrain(masked_settings(Path(sys.argv[1]), Path(sys.argv[2]), 12, training=trai
 @pytest.mark.slow
 def test_two_processes_train_one_model(text, tmp_path, repository):
     run_in_two_processes(PARALLEL, text, tmp_path / "two", repository)
-    with (tmp_path / "two" / "curve.csv").open(encoding="utf-8", newline="") as file:
-        losses = [float(row["loss"]) for row in csv.DictReader(file)]
+    losses = [float(row["loss"]) for row in curve_of(tmp_path / "two")]
     assert losses[-1] < losses[0] < 4.5  # log of 43 words is 3.8: a loss summed twice would be 7.6
 
 

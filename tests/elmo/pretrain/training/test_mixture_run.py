@@ -8,6 +8,7 @@ from rich.console import Console
 from elmo.pretrain.corpus.token_store import TokenStore
 from elmo.pretrain.run import pretrain
 from elmo.pretrain.training.settings import Export
+from tests.elmo.pretrain.run_files import card_of
 from tests.elmo.pretrain.training_text import settings
 
 END_OF_A_RUN = (
@@ -29,7 +30,7 @@ def test_the_mixture_is_on_the_card_and_the_end_of_a_run_is_reported(text, tmp_p
     lines = said.getvalue().splitlines()
     at = [next(i for i, line in enumerate(lines) if line.startswith(start)) for start in END_OF_A_RUN]
     assert at == sorted(at)
-    card = (tmp_path / "out" / "export" / "tiny" / "card.md").read_text(encoding="utf-8")
+    card = card_of(tmp_path / "out")
     counts = TokenStore.open(tmp_path / "out" / "store").header["counts"]
     assert counts["excluded_paragraphs"] == 1
     for expected in (

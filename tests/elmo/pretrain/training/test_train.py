@@ -1,8 +1,6 @@
 """Whole pretraining runs on generated text: loss, resuming, parallel processes, budgets, warnings, cards."""
 
-import csv
 import io
-import json
 import math
 import random
 import re
@@ -29,20 +27,12 @@ from elmo.pretrain.training.batches import texts_of_store
 from elmo.pretrain.training.checkpoint import Position, RunFolder
 from elmo.pretrain.training.settings import Budget, Model, Settings, Training
 from elmo.pretrain.training.train import learning_rate, train
+from tests.elmo.pretrain.run_files import card_of, checkpoint_of, curve_of, summary_of
 from tests.elmo.pretrain.training_text import QUIET, TINY, chinese, run_in_two_processes, settings, write
-
-
-def curve(out):
-    with (out / "curve.csv").open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def short(budget, **training):
     return Settings(budget=budget, training=Training(**training))
-
-
-def weights(out):
-    return torch.load(out / "checkpoint.pt", weights_only=True)["model"]
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +44,7 @@ def finished(text, tmp_path_factory):
 
 
 def test_the_loss_falls_and_held_out_perplexity_with_it(finished):
-    rows = curve(finished)
+    rows = curve_of(finished)
     assert [int(row["step"]) for row in rows] == list(range(5, 41, 5))
     assert float(rows[-1]["loss"]) < 0.7 * float(rows[0]["loss"])
     measured = [row for row in rows if row["forward"]]
@@ -66,8 +56,8 @@ def test_the_loss_falls_and_held_out_perplexity_with_it(finished):
 
 
 def test_the_card_has_the_figures_of_the_run(finished):
-    card = (finished / "export" / "tiny" / "card.md").read_text(encoding="utf-8")
-    summary = json.loads((finished / "finished.json").read_text(encoding="utf-8"))
+    card = card_of(finished)
+    summary = summary_of(finished)
     for expected in (
         summary["sources"][0]["sha256"],
         f"{summary['perplexity']['exported']['forward']:.2f}",
@@ -166,14 +156,14 @@ def test_a_killed_and_resumed_run_ends_with_the_weights_of_an_uninterrupted_one(
         time.sleep(0.002)
     process.kill()
     assert process.wait() == -signal.SIGKILL
-    step = torch.load(out / "checkpoint.pt", weights_only=True)["position"]["step"]
+    step = checkpoint_of(out)["position"]["step"]
     assert 10 <= step < 40
     pretrain(settings(text, out), ["out=DIR"], QUIET)
-    uninterrupted = weights(finished)
-    for name, tensor in weights(out).items():
+    uninterrupted = checkpoint_of(finished)["model"]
+    for name, tensor in checkpoint_of(out)["model"].items():
         assert torch.equal(tensor, uninterrupted[name]), name
     without_times = [
-        [{name: row[name] for name in ("step", "tokens", "loss", "forward", "backward")} for row in curve(folder)]
+        [{name: row[name] for name in ("step", "tokens", "loss", "forward", "backward")} for row in curve_of(folder)]
         for folder in (out, finished)
     ]
     assert without_times[0] == without_times[1]
@@ -196,10 +186,10 @@ pretrain(settings(Path(sys.argv[1]), Path(sys.argv[2]), 12, training=training), 
 def test_two_processes_equal_one_with_twice_the_batch(text, tmp_path, repository):
     run_in_two_processes(PARALLEL, text, tmp_path / "two", repository)
     pretrain(settings(text, tmp_path / "one", 12, training={"batch_tokens": 256, "dropout": 0.0}), [], QUIET)
-    two, one = weights(tmp_path / "two"), weights(tmp_path / "one")
+    two, one = checkpoint_of(tmp_path / "two")["model"], checkpoint_of(tmp_path / "one")["model"]
     for name, tensor in two.items():
         torch.testing.assert_close(tensor, one[name], atol=2e-4, rtol=1e-3)
-    losses = [[float(row["loss"]) for row in curve(tmp_path / name)] for name in ("two", "one")]
+    losses = [[float(row["loss"]) for row in curve_of(tmp_path / name)] for name in ("two", "one")]
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
 
 
@@ -250,7 +240,7 @@ def test_budgets_in_tokens_and_minutes_end_the_run(text, finished, tmp_path, bud
     folder = RunFolder(tmp_path / "out", {}, 0)
     end = train(model, train_text, heldout, short(budget, batch_tokens=256), folder, QUIET)
     assert budget.progress(end.step, end.tokens, end.seconds) >= 1
-    last = curve(tmp_path / "out")[-1]
+    last = curve_of(tmp_path / "out")[-1]
     assert int(last["step"]) == end.step
     assert last["forward"]
     saved = folder.load(model, torch.optim.Adam(model.parameters()))
@@ -270,7 +260,7 @@ def test_the_rate_rises_then_falls_to_its_end():
 def test_words_and_words_with_characters_train_and_load_again(kind, text, tmp_path):
     shape = {"cell_dim": 64, "projection_dim": 64, "word_dim": 200, "char_output_dim": 100}
     pretrain(settings(text, tmp_path / "out", 30, model=shape, input=kind), [], QUIET)
-    rows = curve(tmp_path / "out")
+    rows = curve_of(tmp_path / "out")
     assert float(rows[-1]["loss"]) < 0.7 * float(rows[0]["loss"])
     bilm = load_bilm(tmp_path / "out" / "export" / "tiny")
     known, unknown, other = bilm.layers([["Anna", "plays"], ["Zoltan", "plays"], ["Xaver", "plays"]])[0, :, 0]
@@ -284,7 +274,7 @@ def test_words_and_words_with_characters_train_and_load_again(kind, text, tmp_pa
 def test_training_on_segmented_chinese(tmp_path):
     text = write(tmp_path, chinese(60))
     pretrain(settings(text, tmp_path / "out", 100, vocabulary=60, heldout_unit="paragraph"), [], QUIET)
-    rows = curve(tmp_path / "out")
+    rows = curve_of(tmp_path / "out")
     assert float(rows[-1]["loss"]) < 0.6 * float(rows[0]["loss"])
     store = TokenStore.open(tmp_path / "out" / "store")
     assert "包袱" in store.vocabulary()
@@ -299,12 +289,12 @@ def test_given_weights_continue_with_their_own_vocabulary(finished, tmp_path):
     given = finished / "export" / "tiny"
     more = settings(text, tmp_path / "out", 30, init=str(given), model={"cell_dim": 99})
     pretrain(more, [], QUIET)
-    summary = json.loads((tmp_path / "out" / "finished.json").read_text(encoding="utf-8"))
+    summary = summary_of(tmp_path / "out")
     measured = summary["perplexity"]
     assert measured["exported"]["forward"] < 0.5 * measured["before"]["forward"]
     assert measured["exported"]["vocabulary"] == measured["before"]["vocabulary"] == 43
     assert load_bilm(tmp_path / "out" / "export" / "tiny").options == load_bilm(given).options
-    card = (tmp_path / "out" / "export" / "tiny" / "card.md").read_text(encoding="utf-8")
+    card = card_of(tmp_path / "out")
     assert "given weights, before training" in card
     with pytest.raises(InputError, match="tokenise=whitespace, this run has tokenise=ptb"):
         pretrain(replace(more, tokenise="ptb", out=str(tmp_path / "other")), [], QUIET)
@@ -346,13 +336,13 @@ def test_a_budget_below_one_pass_warns_before_and_after_and_on_the_card(text, tm
     (step,) = (i for i, line in enumerate(lines) if line.startswith("100.0 %"))
     assert len(warnings) == 2
     assert warnings[0] < step < warnings[1] == len(lines) - 1
-    summary = json.loads((tmp_path / "finished.json").read_text(encoding="utf-8"))
+    summary = summary_of(tmp_path)
     one_pass = summary["counts"]["train_tokens"] + summary["counts"]["train_sentences"]
     assert f"of the {one_pass:,} words of the text" in lines[warnings[0]]
     assert re.search(needed, lines[warnings[0]])
     share = f"{summary['position']['tokens'] / one_pass:.2%}"
     assert share in lines[warnings[1]]
-    assert f"after {share} of one pass" in (tmp_path / "export" / "tiny" / "card.md").read_text(encoding="utf-8")
+    assert f"after {share} of one pass" in card_of(tmp_path)
 
 
 def test_the_budget_that_a_warning_names_is_one_pass(text, tmp_path):
@@ -360,9 +350,9 @@ def test_the_budget_that_a_warning_names_is_one_pass(text, tmp_path):
     steps = int(re.search(r"takes budget\.steps=(\d+);", first)[1])
     lines = said_by(settings(text, tmp_path / "b", steps))
     assert not [line for line in lines if line.startswith("warning: ")]
-    summary = json.loads((tmp_path / "b" / "finished.json").read_text(encoding="utf-8"))
+    summary = summary_of(tmp_path / "b")
     assert summary["passes"] == pytest.approx(1)
-    assert "Hardly trained" not in (tmp_path / "b" / "export" / "tiny" / "card.md").read_text(encoding="utf-8")
+    assert "Hardly trained" not in card_of(tmp_path / "b")
 
 
 def test_the_card_says_what_was_held_out(text, tmp_path):
@@ -370,10 +360,10 @@ def test_the_card_says_what_was_held_out(text, tmp_path):
     marked.write_text(text.read_text().replace(" .\n", " .\n\n"))
     for unit in ("document", "paragraph"):
         pretrain(settings(marked, tmp_path / unit, 1, heldout_unit=unit), [], QUIET)
-    counts = json.loads((tmp_path / "document" / "finished.json").read_text(encoding="utf-8"))["counts"]
-    card = (tmp_path / "document" / "export" / "tiny" / "card.md").read_text(encoding="utf-8")
+    counts = summary_of(tmp_path / "document")["counts"]
+    card = card_of(tmp_path / "document")
     assert f"held out are {counts['heldout_documents']:,} of {counts['documents']:,} documents" in card
-    card = (tmp_path / "paragraph" / "export" / "tiny" / "card.md").read_text(encoding="utf-8")
+    card = card_of(tmp_path / "paragraph")
     assert "held out are single paragraphs (10.00% of them" in card
 
 

@@ -1,6 +1,5 @@
 """Runs that predict the words of another biLM, and the commands of the study that compares such biLMs."""
 
-import json
 import shlex
 import tomllib
 from dataclasses import replace
@@ -14,6 +13,7 @@ from elmo.pretrain.__main__ import settings_of
 from elmo.pretrain.corpus.token_store import TokenStore
 from elmo.pretrain.model.export import load_output, softmax_folder
 from elmo.pretrain.run import pretrain
+from tests.elmo.pretrain.run_files import card_of, summary_of
 from tests.elmo.pretrain.training_text import QUIET, settings
 
 
@@ -26,11 +26,11 @@ def test_a_bilm_of_less_text_predicts_the_words_of_another(text, tmp_path):
     pretrain(other, [], QUIET)
     words, own = load_output(softmax_folder(given)).vocabulary, TokenStore.open(less / "store").vocabulary()
     assert load_output(softmax_folder(less / "export" / "tiny")).vocabulary == words != own
-    found = [json.loads((out / "finished.json").read_text(encoding="utf-8"))["perplexity"] for out in (whole, less)]
+    found = [summary_of(out)["perplexity"] for out in (whole, less)]
     assert found[1].keys() == {"trained", "exported"}
     for key in ("tokens", "unknown_rate", "vocabulary"):  # so that their perplexities compare
         assert found[1]["exported"][key] == found[0]["exported"][key]
-    card = (less / "export" / "tiny" / "card.md").read_text(encoding="utf-8")
+    card = card_of(less)
     assert f"vocabulary: the words that `{given}` predicts" in card
     assert "vocabulary size" in (given / "card.md").read_text(encoding="utf-8")
     assert "vocabulary size" not in card, "the store's vocabulary is not the model's"
