@@ -15,12 +15,13 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from rich.console import Console
@@ -56,14 +57,9 @@ def timed(work: Callable[[], Any]) -> float:
     return time.perf_counter() - start
 
 
-@contextmanager
-def switched(cudnn: bool) -> Iterator[None]:
+def switched(cudnn: bool) -> AbstractContextManager[Any]:
     """Switches how unclipped weights are run."""
-    before, lstm_on_gpu.CUDNN_WHERE_UNCLIPPED = lstm_on_gpu.CUDNN_WHERE_UNCLIPPED, cudnn
-    try:
-        yield
-    finally:
-        lstm_on_gpu.CUDNN_WHERE_UNCLIPPED = before
+    return patch.object(lstm_on_gpu, "CUDNN_WHERE_UNCLIPPED", cudnn)
 
 
 def switched_layers(bilm: Bilm, cudnn: bool, sentences: list[list[str]]) -> Tensor:

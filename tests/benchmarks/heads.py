@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from unittest.mock import patch
 
 import torch
 from torch import Tensor, nn
@@ -216,13 +217,11 @@ def librarys_likelihood(crf: ConstrainedCrf, emissions: Tensor, tags: Tensor, ma
 @contextmanager
 def from_libraries() -> Iterator[None]:
     """In the block, heads use torch's recurrences and pytorch-crf; their tags may then violate the tagging scheme."""
-    ours = BiRnn.forward, ConstrainedCrf.log_likelihood, ConstrainedCrf.decode
-    BiRnn.forward = torchs_states
-    ConstrainedCrf.log_likelihood, ConstrainedCrf.decode = librarys_likelihood, CRF.decode
-    try:
+    with (
+        patch.object(BiRnn, "forward", torchs_states),
+        patch.multiple(ConstrainedCrf, log_likelihood=librarys_likelihood, decode=CRF.decode),
+    ):
         yield
-    finally:
-        BiRnn.forward, ConstrainedCrf.log_likelihood, ConstrainedCrf.decode = ours
 
 
 def main() -> None:
