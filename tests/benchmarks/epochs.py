@@ -16,13 +16,12 @@ import torch
 from elmo.common.progress import Reporter
 from tasks.data.datasets import DataSource
 from tasks.features.frozen_layers import StoreConfig
-from tasks.features.token_features import TokenFeatures
-from tasks.modules.seeding import initialise
 from tasks.running.config import typed_config
-from tasks.training.trainer import TaskModel, Trainer
+from tasks.training.trainer import Trainer
 from tests.benchmarks.heads import from_libraries
 from tests.benchmarks.measuring.rows import Measurement
 from tests.benchmarks.measuring.timing import in_turn, second, seconds, show_status, single_precision
+from tests.tasks.making import model_of
 
 TASKS = ("ner", "sst5", "snli", "squad")
 WARM_UP = 16  # examples
@@ -52,14 +51,9 @@ class Arm:
         self.train, self.dev = (
             (like.train, like.dev) if like else (source.load(config.task, split).examples for split in ("train", "dev"))
         )
-        config.task.learn_labels(self.train)
-        texts = list(chain.from_iterable(map(config.task.texts, self.train)))
         kept = StoreConfig(path=str(store) if store else None)
-        built = TokenFeatures(config.features, texts, 1, kept)
-        head = config.task.build_head(built.widths)
-        initialise(head, 1, "head")
-        self.model = TaskModel(built, head).to(device)
-        self.texts = [*texts, *chain.from_iterable(map(config.task.texts, self.dev))]
+        self.model = model_of(config, self.train, store=kept).to(device)
+        self.texts = list(chain.from_iterable(map(config.task.texts, [*self.train, *self.dev])))
         recipe = replace(config.trainer, epochs=1)
         self.trainer = Trainer(config.task, recipe, 1, device, Reporter("", quiet=True))
         self.device = device

@@ -21,12 +21,11 @@ from torch.profiler import ProfilerActivity, profile
 from elmo.common.errors import InputError
 from elmo.common.progress import Reporter
 from tasks.data.datasets import DataSource
-from tasks.features.token_features import TokenFeatures
-from tasks.modules.seeding import initialise
 from tasks.running.config import RunConfig, typed_config
 from tasks.training.optimisers import OPTIMIZERS
-from tasks.training.trainer import TaskModel, Trainer
+from tasks.training.trainer import Trainer
 from tasks.training.weight_average import WeightAverage
+from tests.tasks.making import model_of
 
 PARTS = ("batch", "features", "head", "backward", "optimizer")
 WARM_UP, MEASURED, PROFILED = 5, 20, 5  # steps
@@ -69,17 +68,12 @@ class Arm:
         self.train, self.dev, self.device = train, dev, device
         # CPU time, since other processes may use the cores; on a GPU the wall clock, since the host waits.
         self.now = time.process_time if device.type == "cpu" else time.perf_counter
-        task = config.task
-        texts = [list(chain.from_iterable(map(task.texts, split))) for split in (train, dev)]
-        features = TokenFeatures(config.features, texts[0], 1, config.store)
-        head = task.build_head(features.widths)
-        initialise(head, 1, "head")
-        self.model = TaskModel(features, head).to(device)
-        features.meet([*texts[0], *texts[1]])
+        task, recipe = config.task, config.trainer
+        self.model = model_of(config, train, store=config.store).to(device)
+        self.model.features.meet(chain.from_iterable(map(task.texts, [*train, *dev])))
         self.reporter = FirstFew()
-        self.trainer = Trainer(task, config.trainer, 1, device, self.reporter)
+        self.trainer = Trainer(task, recipe, 1, device, self.reporter)
         trained = self.model.trained()
-        recipe = config.trainer
         self.optimizer = OPTIMIZERS[recipe.optimizer](trained.values(), lr=recipe.lr, weight_decay=recipe.weight_decay)
         self.average = WeightAverage(recipe.ema, trained)
         self.sizes = [task.size(example) for example in train]
@@ -198,7 +192,6 @@ def measure(task: str, data: str, arms: list[str], limit: int, device: torch.dev
         if loaded is None:
             source = DataSource(config.data, config.data_dir, config.limit)
             loaded = [source.load(config.task, split).examples for split in ("train", "dev")]
-        config.task.learn_labels(loaded[0])
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(device)
         arm = Arm(config, *loaded, device)

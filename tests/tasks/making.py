@@ -48,11 +48,11 @@ def run_of(*overrides):
     return run_config(compose_config(overrides))
 
 
-def model_of(config, train, seed=1):
-    """The features and the head of a run, as `tasks.run` builds them."""
+def model_of(config, train, seed=1, store=None):
+    """The features and the head of a run, as `tasks.run` builds them; by default without a layer store."""
     config.task.learn_labels(train)
     sentences = [sentence for example in train for sentence in config.task.texts(example)]
-    features = TokenFeatures(config.features, sentences, seed)
+    features = TokenFeatures(config.features, sentences, seed, store)
     head = config.task.build_head(features.widths)
     initialise(head, seed, "head")
     return TaskModel(features, head)
