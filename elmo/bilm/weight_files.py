@@ -142,7 +142,7 @@ def load_bilm(weights: Path | str, options: Path | str | None = None) -> Bilm:
     return bilm
 
 
-def bilm_files(weights: Path | str, options: Path | str | None = None) -> list[Path]:
+def bilm_files(weights: Path | str, options: Path | str | None) -> list[Path]:
     """The files that `load_bilm` may read with these arguments; not all need to exist."""
     path = weights_file(find_weights(weights))
     return [path, *([_options_path(path), path.with_name("options.json")] if options is None else [Path(options)])]

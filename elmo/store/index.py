@@ -30,7 +30,7 @@ class IndexCut(InputError):  # noqa: N818
     """The index has lost pages. It must not be opened: reading them would end the process with SIGBUS."""
 
 
-def open_index(shelf: Path, writable: bool = True) -> lmdb.Environment:
+def open_index(shelf: Path, writable: bool) -> lmdb.Environment:
     """Opens the index of a shelf's folder.
 
     Args:

@@ -115,8 +115,7 @@ def precision_rows(work: Workload, precision: str, device: torch.device, folder:
     rounds = in_turn({"read": read, AGAIN: compute}, device, f"store, {precision}: reads", work.rounds, 0.5)
     computed = sum(len(sentence) for some in again for sentence in some)
     shape = f"small, {precision}, batches of {BATCH}"
-    row = bilm.rate(rounds, "read", AGAIN, "store, read", shape, tokens, computed, device, None)
-    yield row
+    yield bilm.rate(rounds, "read", AGAIN, "store, read", shape, tokens, computed, device, None)
     plain = 4 * source.n_layers * source.dim
     size = disk_bytes(filled[-1].path) / tokens
     yield Measurement("store, on disk", shape, "bytes/token", size, plain, "all layers in float32", plain / size)

@@ -56,7 +56,7 @@ class Rounds:
 
 
 def in_turn(
-    paths: Mapping[str, Callable[[], Any]], device: torch.device, what: str, rounds: int = 1, budget: float = 0.0
+    paths: Mapping[str, Callable[[], Any]], device: torch.device, what: str, rounds: int, budget: float = 0.0
 ) -> Rounds:
     """Runs each path once per round, for at least `rounds` rounds and until `budget` seconds have passed."""
     found: dict[str, list[float]] = {name: [] for name in paths}
