@@ -182,7 +182,7 @@ def test_bilm_tfs_format_has_no_int8(bilm, tmp_path):
 # The command
 
 
-def test_the_command_writes_int8_and_refuses_to_overwrite(bilm, path, tmp_path, capsys):
+def test_the_command_writes_int8_and_refuses_to_overwrite(path, tmp_path, capsys):
     out = tmp_path / "made" / "weights.safetensors"
     typed = [str(tmp_path / "exact"), str(out), "--precision", "int8"]
     assert main(typed) == 0

@@ -236,7 +236,7 @@ def test_no_model_is_made_for_options_that_do_not_fit(folder, suffix, monkeypatc
 
 
 @pytest.mark.parametrize("name", ["char_embed", "softmax/W"])
-def test_a_dataset_larger_than_its_file_is_not_read(folder, tensors, name):
+def test_a_dataset_larger_than_its_file_is_not_read(folder, name):
     """It would need more memory than any machine has."""
     before = load_bilm(folder).fingerprint()
     with h5py.File(folder / "weights.hdf5", "a") as file:

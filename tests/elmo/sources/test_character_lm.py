@@ -114,14 +114,14 @@ def test_the_files_of_flair(tmp_path, folder, flair_classes, holder, settings):
     assert torch.equal(source.token_layers(SENTENCES), arrays.token_layers(SENTENCES))
 
 
-def test_a_change_of_weights_or_characters_is_another_source(tmp_path, folder):
+def test_a_change_of_weights_or_characters_is_another_source(folder):
     before = Flair(str(folder)).fingerprint()
     listed = folder / "forward.chars.json"
     listed.write_text(json.dumps([*CHARACTERS[:-2], ".", "é"]), encoding="utf-8")
     assert Flair(str(folder)).fingerprint() != before
 
 
-def test_errors_name_the_file_and_what_is_wrong(tmp_path, folder, flair_classes):
+def test_errors_name_the_file_and_what_is_wrong(folder, flair_classes):
     with pytest.raises(InputError, match=r"source\.weights: expected a folder .* flair/news, flair/news-fast"):
         Flair("flair/new")
     (folder / "backward.npz").rename(folder / "forward-2.npz")

@@ -140,7 +140,7 @@ def test_a_small_text_can_be_learned():
     assert masked_loss(model, text).masked_loss < 0.1
 
 
-def test_a_run_reports_masked_loss_and_never_perplexity(finished, text, capsys):
+def test_a_run_reports_masked_loss_and_never_perplexity(finished, capsys):
     rows = curve_of(finished)
     assert float(rows[-1]["loss"]) < 0.9 * float(rows[0]["loss"])
     assert [row["step"] for row in rows if row["masked_loss"]] == ["20", "40"]

@@ -193,7 +193,7 @@ def test_two_processes_equal_one_with_twice_the_batch(text, tmp_path, repository
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
 
 
-def test_a_nan_loss_stops_the_run_and_names_the_step(text, finished, tmp_path):
+def test_a_nan_loss_stops_the_run_and_names_the_step(finished, tmp_path):
     store = TokenStore.open(finished / "store")
     train_text, _ = texts_of_store(store, 50)
     model = LanguageModel.random(Model(**TINY).options("char", []), store.vocabulary_size, 1)
@@ -233,7 +233,7 @@ def test_infinite_weights_are_not_saved(finished, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("budget", [Budget(tokens=3000), Budget(minutes=0.01)])
-def test_budgets_in_tokens_and_minutes_end_the_run(text, finished, tmp_path, budget):
+def test_budgets_in_tokens_and_minutes_end_the_run(finished, tmp_path, budget):
     store = TokenStore.open(finished / "store")
     train_text, heldout = texts_of_store(store, 50)
     model = LanguageModel.random(Model(**TINY).options("char", []), store.vocabulary_size, 1)
