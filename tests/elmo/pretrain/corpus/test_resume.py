@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -26,6 +27,14 @@ if __name__ == "__main__":
 
 def settings(text, **changes):
     return CorpusSettings([text], **{"block_bytes": 8192, "heldout_fraction": 0.1, "workers": 1, **changes})
+
+
+def fail_while_merging(text, folder):
+    with (
+        patch.object(build, "merge", side_effect=RuntimeError("died while merging")),
+        pytest.raises(RuntimeError, match="died while merging"),
+    ):
+        build_store(settings(text), folder, QUIET)
 
 
 def wait_for(condition, seconds=60.0):
@@ -82,10 +91,7 @@ def test_a_killed_run_continues_and_ends_with_the_same_bytes(tmp_path, monkeypat
 
 def test_a_run_that_failed_while_merging_does_not_read_the_text_again(tmp_path, monkeypatch):
     text = write(tmp_path / "text.txt", range(500))
-    with monkeypatch.context() as patch:
-        patch.setattr(build, "merge", _fail)
-        with pytest.raises(RuntimeError, match="died while merging"):
-            build_store(settings(text), tmp_path / "store", QUIET)
+    fail_while_merging(text, tmp_path / "store")
     assert not (tmp_path / "store").exists()
     monkeypatch.setattr(shards, "read_blocks", None)
     # Shards do not depend on the vocabulary: it may change on the way.
@@ -93,12 +99,9 @@ def test_a_run_that_failed_while_merging_does_not_read_the_text_again(tmp_path, 
     assert store.vocabulary_size == 53
 
 
-def test_shards_of_other_settings_are_refused(tmp_path, monkeypatch):
+def test_shards_of_other_settings_are_refused(tmp_path):
     text = write(tmp_path / "text.txt", range(500))
-    with monkeypatch.context() as patch:
-        patch.setattr(build, "merge", _fail)
-        with pytest.raises(RuntimeError, match="died while merging"):
-            build_store(settings(text), tmp_path / "store", QUIET)
+    fail_while_merging(text, tmp_path / "store")
     with pytest.raises(
         InputError, match=r"store\.partial: made with other settings:\n  max_tokens: 200 there, 50 asked for"
     ):
@@ -136,10 +139,6 @@ def test_a_killed_worker_is_reported(tmp_path, monkeypatch):
     monkeypatch.setattr(shards, "make_shard", _die)
     with pytest.raises(InputError, match=r"worker process was killed.*Run the command again"):
         build_store(settings(text, workers=2), tmp_path / "store", QUIET)
-
-
-def _fail(*_, **__):
-    raise RuntimeError("died while merging")
 
 
 def _die(block, **arguments):
