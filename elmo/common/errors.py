@@ -84,17 +84,15 @@ def exit_status(module: str, work: Callable[[], int | None], interrupted: str = 
         with ending_with_reader():
             return work() or 0
     except FileNotFoundError as error:
-        print(f"{module}: {error.filename}: {error.strerror}. Check the path", file=sys.stderr)
-        return 1
+        message = f"{error.filename}: {error.strerror}. Check the path"
     except IsADirectoryError as error:
-        print(f"{module}: {error.filename}: expected a file, found a folder. Name a file in it", file=sys.stderr)
-        return 1
+        message = f"{error.filename}: expected a file, found a folder. Name a file in it"
     except (FileExistsError, NotADirectoryError) as error:
-        print(f"{module}: {error.filename}: expected a folder, found a file. Name a folder", file=sys.stderr)
-        return 1
+        message = f"{error.filename}: expected a folder, found a file. Name a folder"
     except (InputError, OSError) as error:  # OSError: for example a full disk
-        print(f"{module}: {error}", file=sys.stderr)
-        return 1
+        message = str(error)
     except KeyboardInterrupt:
         print(f"{module}: {interrupted}", file=sys.stderr)
         return 130
+    print(f"{module}: {message}", file=sys.stderr)
+    return 1
