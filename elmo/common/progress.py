@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
-from types import TracebackType
 from typing import Self, TypeVar
 
 from rich.console import Console
@@ -100,9 +99,7 @@ class Meter:
         self._bar.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._bar.stop()
 
     def advance(self, done: int, tokens: int = 0) -> None:
