@@ -344,13 +344,13 @@ class CachedLayers(nn.Module):
         return self.layers_at(located, self.embed([located]))
 
     def layers_at(self, located: Located, held: Held | None) -> Tensor:
-        """The same for a located batch and its embedded missing sentences."""
+        """The layers of a located batch, whose missing sentences were embedded by `embed`."""
         return self._spread(self._gather(located, held))
 
     def token_layers(self, sentences: Sequence[Sentence]) -> Tensor:
         """The layers of all tokens, sentence after sentence without padding, (n_layers, tokens, dim)."""
         located = self._locate(sentences, running_numbers)
-        return self._spread(self._gather(located, self.embed([located])))
+        return self.layers_at(located, self.embed([located]))
 
     def _gather(self, located: Located, held: Held | None) -> Tensor:
         """Stored rows, (*rows, width), from memory, the store and what was embedded now."""
