@@ -69,6 +69,16 @@ def place(tmp_path_factory):
 
 
 @pytest.fixture
+def datasets(tmp_path, monkeypatch):
+    """The datasets library, with its cache and its locks in this test's folder."""
+    import datasets
+
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    datasets.disable_progress_bars()
+    return datasets
+
+
+@pytest.fixture
 def command(monkeypatch, capsys):
     """python -m tasks.run in this process: the arguments in, exit status, stdout and stderr out."""
 

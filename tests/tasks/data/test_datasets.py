@@ -207,16 +207,6 @@ class TestFiles:
             source.load(ner, "dev")
 
 
-@pytest.fixture
-def cache(tmp_path, monkeypatch):
-    """The datasets library, with its cache and its locks in this test's folder."""
-    import datasets
-
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
-    datasets.disable_progress_bars()
-    return datasets
-
-
 def rows_of(text):
     sentences = [[line.split() for line in block.splitlines()] for block in text.strip().split("\n\n")]
     return {
@@ -227,19 +217,19 @@ def rows_of(text):
 
 
 @pytest.fixture
-def hub(cache, tmp_path):
+def hub(datasets, tmp_path):
     """A dataset as the hub stores it: parquet files, labels as numbers with names in the schema."""
-    features = cache.Features(
+    features = datasets.Features(
         {
-            "id": cache.Value("string"),
-            "tokens": cache.Sequence(cache.Value("string")),
-            "ner_tags": cache.Sequence(cache.ClassLabel(names=TAGS)),
+            "id": datasets.Value("string"),
+            "tokens": datasets.Sequence(datasets.Value("string")),
+            "ner_tags": datasets.Sequence(datasets.ClassLabel(names=TAGS)),
         }
     )
     folder = tmp_path / "on_the_hub"
     folder.mkdir()
     for name, content in (("train", TRAIN), ("validation", DEV), ("test", TEST)):
-        rows = cache.Dataset.from_dict(rows_of(content), features=features)
+        rows = datasets.Dataset.from_dict(rows_of(content), features=features)
         rows.to_parquet(folder / f"{name}-00000-of-00001.parquet")
     return HubConfig(path=str(folder), columns={"words": "tokens", "tags": "ner_tags"})
 
@@ -253,10 +243,12 @@ class TestHub:
         assert content[0] == content[1]
         assert from_files.counts == from_hub.counts
 
-    def test_a_missing_label_is_none_and_never_another_label(self, ner, cache, tmp_path, monkeypatch):
-        features = cache.Features({"text": cache.Value("string"), "label": cache.ClassLabel(names=["no", "yes"])})
+    def test_a_missing_label_is_none_and_never_another_label(self, ner, datasets, tmp_path, monkeypatch):
+        features = datasets.Features(
+            {"text": datasets.Value("string"), "label": datasets.ClassLabel(names=["no", "yes"])}
+        )
         (tmp_path / "hub").mkdir()
-        rows = cache.Dataset.from_dict({"text": ["a", "b", "c"], "label": [1, -1, 0]}, features=features)
+        rows = datasets.Dataset.from_dict({"text": ["a", "b", "c"], "label": [1, -1, 0]}, features=features)
         rows.to_parquet(tmp_path / "hub" / "train-00000-of-00001.parquet")
         seen = []
         monkeypatch.setattr(ner, "from_rows", lambda rows, split: seen.extend(rows) or [])
@@ -302,8 +294,8 @@ class TestHub:
         with pytest.raises(InputError, match=f"^data=mine, on the hub {hub.path}: expected the columns {expected}"):
             DataSource(config(splits={}, hub=hub), files).load(ner, "dev")
 
-    def test_a_row_without_a_value(self, ner, cache, tmp_path):
-        rows = cache.Dataset.from_dict({"text": [["a"], None], "tags": [["O"], ["O"]]})
+    def test_a_row_without_a_value(self, ner, datasets, tmp_path):
+        rows = datasets.Dataset.from_dict({"text": [["a"], None], "tags": [["O"], ["O"]]})
         (tmp_path / "hub").mkdir()
         rows.to_parquet(tmp_path / "hub" / "train-00000-of-00001.parquet")
         hub = HubConfig(path=str(tmp_path / "hub"), columns={"words": "text", "tags": "tags"})
@@ -342,7 +334,7 @@ class TestHub:
         line = f"data=mine: found no {files / 'dev.txt'}; loading {hub.path} from the hub\n"
         assert capsys.readouterr().err.count(line) == 1
 
-    def test_an_unreachable_hub_names_the_files_to_add(self, ner, cache, tmp_path, monkeypatch):
+    def test_an_unreachable_hub_names_the_files_to_add(self, ner, datasets, tmp_path, monkeypatch):
         monkeypatch.setattr(time, "sleep", lambda seconds: None)  # the hub's library waits between its attempts
         absent = HubConfig(path="nobody/no-such-dataset", columns={"words": "tokens", "tags": "ner_tags"})
         with pytest.raises(InputError) as caught:

@@ -149,11 +149,7 @@ class TestWithoutALabel:
 
 
 class TestHub:
-    def test_rows_as_the_hub_has_them(self, task, tmp_path, monkeypatch):
-        import datasets
-
-        monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
-        datasets.disable_progress_bars()
+    def test_rows_as_the_hub_has_them(self, task, datasets, tmp_path):
         features = datasets.Features(
             {
                 "premise": datasets.Value("string"),

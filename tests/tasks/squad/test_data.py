@@ -186,12 +186,8 @@ def hub_row(title, number):
 
 
 @pytest.fixture
-def hub(tmp_path, monkeypatch):
+def hub(datasets, tmp_path):
     """SQuAD as the hub has it, in small, and with a `test` that the real one lacks."""
-    import datasets
-
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
-    datasets.disable_progress_bars()
     (tmp_path / "hub").mkdir()
     for split, titles in (("train", 20), ("validation", 2), ("test", 2)):
         rows = datasets.Dataset.from_list([hub_row(f"{split} {i}", "only") for i in range(titles)])
