@@ -6,20 +6,21 @@ import shutil
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
-from elmo import random_bilm, save_bilm
+from elmo import SIZES, random_bilm, save_bilm
 from results.analysis.aggregate import Selection, summarise
 from results.records.collect import collect
 from results.records.experiment_file import load_experiment
 from tasks.modules.crf import ConstrainedCrf
 from tasks.modules.layers import BiRnn
 from tests.benchmarks import __main__ as program
-from tests.benchmarks import bilm, embed, epochs, grid, heads, representations, store, text
+from tests.benchmarks import bilm, bilm_gpu, embed, epochs, grid, heads, representations, steps, store, text
 from tests.benchmarks.measuring import anchor, rows, timing
 from tests.benchmarks.measuring.rows import Measurement
 from tests.benchmarks.measuring.timing import Rounds
@@ -298,6 +299,29 @@ def test_heads_from_libraries_take_none_of_our_shortcuts(monkeypatch):
         assert [len(path) for path in crf.decode(scores, mask)] == [5, 3]
     with pytest.raises(AssertionError, match="ours"):
         layer(x, lengths)
+
+
+def test_the_profile_of_a_step_times_all_its_parts(monkeypatch, capsys):
+    for name in ("WARM_UP", "MEASURED", "PROFILED"):
+        monkeypatch.setattr(steps, name, 1)
+    steps.measure("ner", "mini", ["glove"], limit=8, device=CPU, details=False)
+    host, synced, counted = capsys.readouterr().out.splitlines()
+    for line, start in ((host, "ner glove host ms"), (synced, "synced ms")):
+        words = line.split()
+        assert " ".join(words[: -1 - len(steps.PARTS)]) == start
+        assert all(float(word) > 0 for word in words[-1 - len(steps.PARTS) :])
+    assert "launches" in counted
+
+
+def test_all_paths_of_the_benchmark_for_a_gpu_give_the_layers_of_the_anchor(monkeypatch):
+    """Also with clipped weights, whose layers differ: `batch_rows` ends the program for others."""
+    monkeypatch.setattr(bilm_gpu, "ROUNDS", 1)
+    clipped = random_bilm(replace(SIZES["tiny"], cell_clip=0.1, projection_clip=0.1), seed=1)
+    unclipped = random_bilm(replace(SIZES["tiny"], cell_clip=None, projection_clip=None), seed=1)
+    found = bilm_gpu.batch_rows("tiny", clipped, unclipped)
+    assert len(found) == 5
+    with pytest.raises(SystemExit, match="differs by"):
+        bilm_gpu.batch_rows("tiny", unclipped, clipped)
 
 
 @pytest.mark.integration

@@ -23,7 +23,7 @@ from elmo.common.progress import Reporter
 from tasks.data.datasets import DataSource
 from tasks.running.config import RunConfig, typed_config
 from tasks.training.optimisers import OPTIMIZERS
-from tasks.training.trainer import Trainer
+from tasks.training.trainer import FitState, Trainer
 from tasks.training.weight_average import WeightAverage
 from tests.tasks.making import model_of
 
@@ -83,7 +83,7 @@ class Arm:
         self.reporter.few = count
         self.synchronise()
         started = self.now()
-        self.trainer._train_epoch(self.model, self.optimizer, self.average, self.train, self.sizes, 1)
+        self.trainer._train_epoch(self.model, self.optimizer, self.average, self.train, self.sizes, FitState())
         self.synchronise()
         return 1e3 * (self.now() - started) / self.reporter.given
 
