@@ -63,7 +63,7 @@ class Classify(Task[TextExample, BcnSettings]):
         return {
             "texts": len(examples),
             "tokens": sum(len(example.words) for example in examples),
-            **{label: labels[label] for label in sorted(labels)},
+            **dict(sorted(labels.items())),
         }
 
     def learn_labels(self, train: Sequence[TextExample]) -> None:

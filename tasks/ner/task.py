@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -61,12 +62,12 @@ class Ner(Task[NerExample, NerSettings]):
     def counts(self, examples: Sequence[NerExample]) -> dict[str, int]:
         """Sentences, tokens and entities, also by label."""
         spans = [span for example in examples for span in example.spans]
-        labels = sorted({span.label for span in spans})
+        labels = Counter(span.label for span in spans)
         return {
             "sentences": len(examples),
             "tokens": sum(len(example.words) for example in examples),
             "entities": len(spans),
-            **{label: sum(span.label == label for span in spans) for label in labels},
+            **dict(sorted(labels.items())),
         }
 
     def notes(self, examples: Sequence[NerExample]) -> dict[str, object]:

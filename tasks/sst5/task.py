@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -52,12 +53,12 @@ class Sst5(Task[SentimentExample, BcnSettings]):
     def counts(self, examples: Sequence[SentimentExample]) -> dict[str, int]:
         """Sentences and their tokens; examples, with phrases where they are read; examples by label."""
         sentences = [example for example in examples if example.whole]
-        labels = [sum(example.label == label for example in examples) for label in range(len(LABELS))]
+        labels = Counter(LABELS[example.label] for example in examples)
         return {
             "sentences": len(sentences),
             "tokens": sum(len(example.words) for example in sentences),
             "examples": len(examples),
-            **{name: count for name, count in zip(LABELS, labels, strict=True) if count},
+            **{label: labels[label] for label in LABELS if labels[label]},
         }
 
     def texts(self, example: SentimentExample) -> tuple[Sentence, ...]:
