@@ -130,16 +130,23 @@ def main() -> None:
         print(f"tasks.run: {explain_stop(Sweep.latest.launcher if Sweep.latest else '')}", file=sys.stderr)
         sys.exit(143 if isinstance(stop, Terminated) else 130)  # as shells do
     except Exception as error:
-        explained = explain_launcher(error) or explain_null(error)
-        if explained is None and isinstance(error, HydraException | OmegaConfBaseException):
-            explained = explain(error, typed=sys.argv[1:])
-        if explained is None and isinstance(error, InputError):  # in the file of an experiment, or the choice of cells
-            explained = str(error)
-        if explained is None and isinstance(error, OSError):  # in the sweep's own folder
-            explained = f"{error}. If the folder for results is not writable, use another runs_dir=DIR"
+        explained = _explain_outside_runs(error)
         if explained is None:
             raise
         sys.exit(f"tasks.run: {explained}")
+
+
+def _explain_outside_runs(error: Exception) -> str | None:
+    """Why the command failed outside of its runs; None for an error that needs its traceback."""
+    if explained := explain_launcher(error) or explain_null(error):
+        return explained
+    if isinstance(error, HydraException | OmegaConfBaseException):
+        return explain(error, typed=sys.argv[1:])
+    if isinstance(error, InputError):  # in the file of an experiment, or the choice of cells
+        return str(error)
+    if isinstance(error, OSError):  # in the sweep's own folder
+        return f"{error}. If the folder for results is not writable, use another runs_dir=DIR"
+    return None
 
 
 def _settings_first(words: list[str]) -> list[str]:
