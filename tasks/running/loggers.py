@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -131,20 +132,20 @@ class Logger:
         self._name = config.name
         self._log: _OnWandb | _OnTensorboard | None = None
         if config.name != "none":
-            self._attempt(lambda: self._start(config, run))
-
-    def _start(self, config: LoggerConfig, run: Logged) -> None:
-        self._log = _OnWandb(config, run) if config.name == "wandb" else _OnTensorboard(run)
+            with self._giving_up():
+                self._log = _OnWandb(config, run) if config.name == "wandb" else _OnTensorboard(run)
 
     def epoch(self, values: Mapping[str, float]) -> None:
         """Logs the values of one epoch."""
-        if (log := self._log) is not None:
-            self._attempt(lambda: log.epoch(values))
+        if self._log is not None:
+            with self._giving_up():
+                self._log.epoch(values)
 
     def final(self, values: Mapping[str, Any]) -> None:
         """Logs the summary of the final record."""
-        if (log := self._log) is not None:
-            self._attempt(lambda: log.final(values))
+        if self._log is not None:
+            with self._giving_up():
+                self._log.final(values)
 
     def __enter__(self) -> Logger:
         return self
@@ -153,17 +154,16 @@ class Logger:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Closes the log, as failed if the block ended with an exception, and prints what to do with its files."""
-        if (log := self._log) is not None:
-            self._attempt(lambda: self._close(log, kind is not None))
+        if self._log is not None:
+            with self._giving_up():
+                if advice := self._log.close(failed=kind is not None):
+                    self._reporter.say(advice)
 
-    def _close(self, log: _OnWandb | _OnTensorboard, failed: bool) -> None:
-        if advice := log.close(failed):
-            self._reporter.say(advice)
-
-    def _attempt(self, action: Callable[[], object]) -> None:
-        """Calls `action`; if it fails, warns once and logs nothing more."""
+    @contextmanager
+    def _giving_up(self) -> Iterator[None]:
+        """If the block fails, warns once and logs nothing more."""
         try:
-            action()
+            yield
         except Exception as error:  # noqa: BLE001 (no fault of a logger may stop the training)
             self._log = None
             self._reporter.warn(f"warning: {self._name}: {type(error).__name__}: {error}; the run continues without it")
