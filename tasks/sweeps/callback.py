@@ -85,7 +85,7 @@ class Sweep(Callback):
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:  # noqa: ANN401, D102
         self._since = time.time()
         try:
-            runs = runs_in(config) or []
+            runs = runs_in(config)
             folder = Path(config.hydra.sweep.dir).absolute()
             folder.mkdir(parents=True, exist_ok=True)
             for left in folder.glob("*.partial"):  # by killed sweeps
@@ -210,15 +210,15 @@ def typed_words(config: DictConfig) -> list[str]:
     return words
 
 
-def runs_in(config: DictConfig) -> list[list[str]] | None:
-    """The runs of a multirun, each as its overrides; None for a sweeper of another package."""
+def runs_in(config: DictConfig) -> list[list[str]]:
+    """The runs of a multirun, each as its overrides; none for a sweeper of another package."""
     sweeper = config.hydra.sweeper
     parser = OverridesParser.create(config_loader=GlobalHydra.instance().config_loader())
     arguments = typed_words(config)
     if sweeper._target_ == SWEEPER:
         return experiment_runs(sweeper.experiment, parser.parse_overrides(arguments))
     if sweeper._target_ != f"{BasicSweeper.__module__}.{BasicSweeper.__qualname__}":
-        return None
+        return []
     arguments = [f"{key}={value}" for key, value in (sweeper.params or {}).items()] + arguments
     (runs,) = BasicSweeper.split_arguments(parser.parse_overrides(arguments), None)
     return runs
