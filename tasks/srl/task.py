@@ -47,12 +47,7 @@ class Srl(Task[SrlExample, SrlSettings]):
         """The words with their tags, the predicate's position, and its arguments with their labels."""
         words, spans = example.words, spans_of(prediction)
         arguments = [{"label": label, **span_fields(words, example.offsets, *place)} for label, *place in spans]
-        return {
-            "tokens": list(words),
-            "predicate": example.predicate,
-            "tags": list(prediction),
-            "arguments": arguments,
-        }
+        return {**self.example_fields(example), "tags": list(prediction), "arguments": arguments}
 
     def example_fields(self, example: SrlExample) -> dict[str, Any]:
         """The words and the predicate's position."""
