@@ -61,9 +61,8 @@ class BiLstmCrf(Head):
 
     def _emissions(self, features: FeatureBatch) -> Tensor:
         """The scores of the tags for the CRF, (batch, tokens, tags)."""
-        encoded = self.encoder(
-            self.input_dropout(features.input), features.lengths, features.hidden
-        )  # (batch, tokens, 2 * hidden)
+        x = self.input_dropout(features.input)
+        encoded = self.encoder(x, features.lengths, features.hidden)  # (batch, tokens, 2 * hidden)
         emissions: Tensor = self.projection(torch.cat([self.dropout(encoded), features.output], dim=-1))
         return emissions
 

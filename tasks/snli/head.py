@@ -92,9 +92,7 @@ class Esim(Head):
 
     def _compose(self, texts: Sequence[FeatureBatch], inferences: Sequence[Tensor]) -> list[Tensor]:
         """Mean and maximum over the tokens of each text, (batch, 4 * hidden), from its `enhance`d alignment."""
-        dropped = [
-            self.input_dropout(self.projection(inference)) for inference in inferences
-        ]  # (batch, tokens, hidden)
+        dropped = [self.input_dropout(self.projection(own)) for own in inferences]  # (batch, tokens, hidden) each
         composed = self.composition.together([(x, text.lengths) for x, text in zip(dropped, texts, strict=True)])
         return [
             torch.cat([masked_mean(states, text.mask), masked_max(states, text.mask)], dim=-1)
