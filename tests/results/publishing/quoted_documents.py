@@ -26,7 +26,7 @@ _FORMS = {
     for kind, form in {
         "mean and deviation": rf"{_START}({_NUMBER}) (?:±|\+-) ({_NUMBER}){_END}",
         "share of errors and interval": rf"{_START}({_EITHER}) %(?: {_ERRORS})?,? \(?({_EITHER}) to ({_EITHER}){_END}",
-        "gain and interval": rf"{_START}({_SIGNED}),? \(?({_SIGNED}) to ({_SIGNED}){_END}",
+        "gain and interval": rf"{_START}({_SIGNED}),? \(?([+-]?{_NUMBER}) to ([+-]?{_NUMBER}){_END}",
         "range": rf"{_START}between ({_NUMBER}) and ({_NUMBER}){_END}",
         "score without and with": rf"{_START}({_NUMBER}) (?:->|→|to) ({_NUMBER}){_END}",
         "gain": rf"{_START}({_SIGNED}){_END}(?! ?%)",
@@ -143,7 +143,10 @@ def _paragraphs(path: Path, text: str, masked: str) -> Iterator[Block]:
 
 def _comments(path: Path, text: str) -> Iterator[Block]:
     """The comments of a YAML file, those of adjacent lines together; the first line is the heading of all."""
-    found = list(re.finditer(r"(?:^#.*\n?)+|#.*", text, re.MULTILINE))
+    masked = re.sub(rf"^.*{NO_RECORD}.*$", lambda match: " " * len(match.group()), text, flags=re.MULTILINE)
+    found = re.finditer(r"(?:^#.*\n?)+|#.*", text, re.MULTILINE)
+    heading = ""
     for match in found:
-        if NO_RECORD not in match.group():
-            yield Block(path, match.start(), re.sub(r"[#\n]", " ", match.group()), found[0].group()[:300])
+        heading = heading or match.group()[:300]
+        shown = masked[match.start() : match.end()]
+        yield Block(path, match.start(), re.sub(r"[#\n]", " ", shown), heading)

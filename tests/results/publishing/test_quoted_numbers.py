@@ -116,6 +116,7 @@ WRONG = {
     "SST-5: 61.50 ± 2.13, between 60.00 and 62.00": ["61.50 ± 2.13", "between 60.00 and 62.00"],
     "SST-5: 21.4 % (1.0 to 2.0), 21.3 %": ["21.4 % (1.0 to 2.0", "21.3 %"],
     "SST-5: +10.6, -10.50": ["+10.6", "-10.50"],
+    "SST-5: +10.50 (1.0 to 2.0)": ["+10.50 (1.0 to 2.0"],
     "SST-5: 40.00, 50 % of the errors": ["40.00", "50 %"],  # WNUT-17's
     "SST-5\n\n<!-- no record: others -->\n\n99.9\n\n99.8\n": ["99.8"],
 }
@@ -146,9 +147,10 @@ def test_a_mistake_names_the_line_and_the_nearest_number(published):
 
 
 def test_comments_of_yaml_are_read_and_settings_are_not(published):
-    text = "# SST-5 of the paper.\n# Ours: 61.50 and 99.10.\ntask: {seconds: 98.2}   # with 97.3\n# 96.4, no record\n"
+    text = "# SST-5 of the paper.\n# Ours: 61.50 and 99.10.\ntask: {seconds: 98.2}   # with 97.3\n# 96.4, no record\n# 95.5\n"
     found = mistakes(Path("a.yaml"), text, published)
-    assert [line.split(": ")[:2] for line in found] == [["a.yaml, line 2", "99.10"], ["a.yaml, line 3", "97.3"]]
+    lines = {"line 2": "99.10", "line 3": "97.3", "line 5": "95.5"}  # only the line with the mark is left out
+    assert [line.split(": ")[:2] for line in found] == [[f"a.yaml, {line}", number] for line, number in lines.items()]
 
 
 def test_only_the_chapter_that_is_named_is_read(published):
