@@ -10,7 +10,6 @@ import gzip
 import hashlib
 import lzma
 import os
-import re
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -32,7 +31,7 @@ _MAGIC: Final = {
 }
 _WRITTEN: Final = ("train.tokens.bin", "run.json", "output.hdf5")  # in a token store, a run, an output layer
 _BOM: Final = b"\xef\xbb\xbf"
-_WEIGHTED: Final = re.compile(r"(.+)\*([0-9.]+)")  # FILE*4
+_MOST_WEIGHT: Final = 1000  # a larger one is a typing error: the copies are written to the store
 
 CONTINUES, NEW_DOCUMENT, NEW_FILE = range(3)  # how a line relates to the one before it
 
@@ -116,7 +115,7 @@ def find_sources(paths: Iterable[str | Path]) -> list[SourceFile]:
                 )
             named = {file.resolve(): file.relative_to(path).as_posix() for file in found}
         elif not path.exists():
-            raise InputError(f"{path}: no such file or folder; check the corpus sources.")
+            raise InputError(f"{path}: no such file or folder; check its name.")
         elif path.suffix.lower() not in EXTENSIONS:
             raise InputError(f"{path}: expected a name ending in {', '.join(EXTENSIONS)}; rename or unpack the file.")
         elif not path.is_file():
@@ -134,16 +133,19 @@ def find_sources(paths: Iterable[str | Path]) -> list[SourceFile]:
 
 def _weighted(entry: str | Path) -> tuple[Path, float]:
     """Return the path and the weight of an entry such as news.txt or news.txt*4."""
-    match = _WEIGHTED.fullmatch(str(entry))
-    if not match:
+    path, star, given = str(entry).rpartition("*")
+    if not star or Path(entry).exists():
         return Path(entry), 1.0
     try:
-        weight = float(match[2])
+        weight = float(given)
     except ValueError:
         weight = 0.0
-    if not weight > 0:
-        raise InputError(f"{entry}: expected a weight above 0 after *, such as *4 or *0.5, found {match[2]!r}.")
-    return Path(match[1]), weight
+    if not 0 < weight <= _MOST_WEIGHT:
+        raise InputError(
+            f"{entry}: expected a weight above 0 and at most {_MOST_WEIGHT:,} after *, such as *4 or *0.5, found "
+            f"{given!r}. For all text files of a folder, name the folder."
+        )
+    return Path(path), weight
 
 
 def _files(folder: Path) -> Iterator[Path]:

@@ -101,6 +101,10 @@ def test_another_weight_is_another_store(tmp_path, texts):
     [
         (["a.txt*0"], "expected a weight above 0"),
         (["a.txt*1.2.3"], "expected a weight above 0 .* found '1.2.3'"),
+        (["a.txt*-2"], "expected a weight above 0 .* found '-2'"),
+        (["a.txt*nan"], "expected a weight above 0 .* found 'nan'"),
+        (["a.txt*1e9"], "expected a weight above 0 and at most 1,000 .* found '1e9'"),
+        (["*.txt"], "found '.txt'. For all text files of a folder, name the folder"),
         (["a.txt", "a.txt*2"], "named twice, with weights 1 and 2"),
     ],
 )
