@@ -81,7 +81,12 @@ def _pretrain(
     # Two checkpoints of weights and both averages, and two exports, in single precision.
     folder = RunFolder(out, identity, 4 * 9 * _size(model))
     if folder.finished:
-        print_line(console, f"{out}: this run is finished; see {out / 'export' / settings.name / 'card.md'}")
+        made = read_own_json(out / "finished.json")["settings"]
+        print_line(console, f"{out}: this run is finished; see {out / 'export' / made['name'] / 'card.md'}")
+        asked = asdict(settings.export)
+        if made.get("export", asked) != asked:
+            warning = f"warning: its export has {made['export']}, not {asked}; python -m elmo.convert changes weights"
+            print_line(console, warning, style="yellow")
         return
     given = vocabulary if settings.init or settings.vocabulary_of else None
     train_text, heldout = texts_of_store(store, model.core.encoder.options.max_characters, given)
@@ -98,6 +103,10 @@ def _pretrain(
         print_line(console, f"exporting to {out / 'export'}")
         chosen = settings.export
         target = export(model, vocabulary, tokenise, out / "export", settings.name, chosen.softmax_mb, chosen.weights)
+        size = sum(file.stat().st_size for file in softmax_folder(target).iterdir()) / 1e6
+        if chosen.softmax_mb is not None and size > chosen.softmax_mb:
+            warning = f"warning: export.softmax_mb={chosen.softmax_mb:g}, but the output layer takes {size:.3g} MB"
+            print_line(console, f"{warning}; a smaller vocabulary needs less", style="yellow")
         files = load_model(target)[0].to(device)
         exported = _measured(objective, files, heldout, console, f"{kind} of exported files")
         check_finite(exported, f"the exported files, {target}, in {chosen.weights}")
