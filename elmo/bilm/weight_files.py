@@ -128,7 +128,7 @@ def load_bilm(weights: Path | str, options: Path | str | None = None) -> Bilm:
         weights: an .hdf5 or .safetensors file, a folder with exactly one of them (or one with "weights" in its
             name), the name of a shipped biLM, such as "small", or of a published one, such as "allennlp/small", which
             is downloaded the first time.
-        options: its options.json; by default the one next to the weights, or the copy in a .safetensors file.
+        options: its options.json; by default the copy in a .safetensors file, or else the one next to the weights.
 
     Raises:
         InputError: a file is missing or damaged, the options do not describe a biLM, or a tensor is missing or does
@@ -311,7 +311,8 @@ def options_text(path: Path) -> tuple[str | bytes, str]:
     for candidate in (named, path.with_name("options.json")):
         if candidate.is_file():
             return candidate.read_bytes(), str(candidate)
-    raise InputError(f"{path}: found neither {named.name} nor options.json next to the weights; name it with --options")
+    names = " or ".join(dict.fromkeys((named.name, "options.json")))
+    raise InputError(f"{path}: expected {names} next to the weights, found none; name it with --options")
 
 
 def _options_path(path: Path) -> Path:

@@ -114,7 +114,8 @@ def load_output(folder: Path) -> Output:
     if missing:
         raise InputError(
             f"{folder}: expected the output layer of a biLM here ({VOCABULARY} and {WEIGHTS}), "
-            f"found no {' and no '.join(missing)}; name its folder"
+            f"found no {' and no '.join(missing)}; name another folder, or other weights. Of the "
+            "shipped biLMs, only `small` has one"
         )
     try:
         text = gzip.decompress((folder / VOCABULARY).read_bytes()).decode()

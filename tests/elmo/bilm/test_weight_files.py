@@ -342,7 +342,7 @@ def test_allennlps_names(folder):
 
 def test_no_options(folder):
     (folder / "options.json").unlink()
-    with pytest.raises(InputError, match="name it with --options"):
+    with pytest.raises(InputError, match=r"expected options\.json next to the weights, found none; name it with"):
         load_bilm(folder)
 
 
