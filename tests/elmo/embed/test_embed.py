@@ -158,26 +158,21 @@ def test_carried_state_equals_bilm_tf(reference, tmp_path):
 # Errors
 
 
-class Failing:
+@pytest.fixture
+def failing(tmp_path, weights, capsys):
     """Runs a command that must fail: status 1, a message, and no files left."""
 
-    def __init__(self, tmp_path, weights, capsys):
-        self.tmp_path, self.weights, self.capsys = tmp_path, weights, capsys
-
-    def __call__(self, source, target, *options, weights=None):
-        before = sorted(self.tmp_path.rglob("*"))
-        assert run(source, target, weights or self.weights, *options) == 1
-        assert sorted(self.tmp_path.rglob("*")) == before
-        printed = self.capsys.readouterr()
+    def fail(source, target, *options, weights=weights):
+        before = sorted(tmp_path.rglob("*"))
+        assert run(source, target, weights, *options) == 1
+        assert sorted(tmp_path.rglob("*")) == before
+        printed = capsys.readouterr()
         assert printed.out == ""
         assert printed.err.startswith("elmo.embed: ")
         assert printed.err.count("\n") == 1
         return printed.err
 
-
-@pytest.fixture
-def failing(tmp_path, weights, capsys):
-    return Failing(tmp_path, weights, capsys)
+    return fail
 
 
 def test_missing_input(failing, tmp_path):
