@@ -25,6 +25,7 @@ from elmo.embed.output import (
     BYTES_A_LINE,
     MORE_SPACE,
     WRITTEN_IN_ORDER,
+    Layout,
     open_output,
 )
 from elmo.store.cached_layers import TOKENS_AT_ONCE, TOKENS_AT_ONCE_ON_A_GPU, CachedLayers, require_half_holds
@@ -100,6 +101,7 @@ def embed_file(
     lengths = [len(line.words) for line in read_text(source, settings.tokenise, settings.column)]
     total, kept = len(lengths), bilm.n_layers if settings.layers == "all" else 1
     precision, carried, pooled = settings.precision, settings.carried, settings.pooled
+    layout = Layout(kept, bilm.dim, precision, pooled)
     needed = (total if pooled else sum(lengths)) * kept * bilm.dim * np.dtype(precision).itemsize
     needed += total * BYTES_A_LINE + BYTES_A_FILE + source.stat().st_size * BYTES_A_BYTE_OF_TEXT
     if target.parent.is_dir():
@@ -121,7 +123,7 @@ def embed_file(
     with (
         replacing(target) as partial,
         _removed_on_sigterm(partial),
-        open_output(partial, target, lengths, kept, bilm.dim, precision, pooled, needed, name or source.name) as output,
+        open_output(partial, target, lengths, layout, needed, name or source.name) as output,
         progress_bar(Console(stderr=True, quiet=quiet), MofNCompleteColumn(), TextColumn("lines")) as progress,
     ):
         task = progress.add_task("embedding", total=total)

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -25,6 +26,23 @@ LENGTHS = ".lengths.npy"
 ARROW, PARQUET = WRITTEN_IN_ORDER = ".arrow", ".parquet"
 
 Values = npt.NDArray[Any]  # (layers, tokens, dim)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What an output holds of each token or line.
+
+    Attributes:
+        layers: their number.
+        dim: width of a vector.
+        precision: of a value.
+        pooled: whether each line has one vector, instead of one for each token.
+    """
+
+    layers: int
+    dim: int
+    precision: str
+    pooled: bool
 
 
 class VectorFile(Protocol):
@@ -66,23 +84,19 @@ class NpyOutput:
     A row is (layers, dim), or (dim,) for a single layer. Without pooling, a second file has the tokens of each line.
     """
 
-    def __init__(
-        self, partial: Path, target: Path, lengths: Sequence[int], layers: int, dim: int, precision: str, pooled: bool
-    ) -> None:
-        rows = [1] * len(lengths) if pooled else list(lengths)
+    def __init__(self, partial: Path, target: Path, lengths: Sequence[int], layout: Layout) -> None:
+        rows = [1] * len(lengths) if layout.pooled else list(lengths)
         self._starts = np.concatenate([[0], np.cumsum(rows, dtype=np.int64)])
-        shape = (int(self._starts[-1]), *((layers, dim) if layers > 1 else (dim,)))
-        needed = int(np.prod(shape)) * np.dtype(precision).itemsize
-        self._lengths = None if pooled else (target.with_suffix(LENGTHS), np.array(lengths, dtype=np.int64))
+        shape = (sum(rows), layout.layers, layout.dim) if layout.layers > 1 else (sum(rows), layout.dim)
+        self._lengths = None if layout.pooled else (target.with_suffix(LENGTHS), np.array(lengths, dtype=np.int64))
         self._rows: npt.NDArray[Any] | None = None
-        if needed:
-            self._rows = np.lib.format.open_memmap(partial, "w+", np.dtype(precision), shape)
-            _reserve(
-                partial, target, partial.stat().st_size
-            )  # a write to a mapped file ends the process on a full disk
+        if sum(rows):
+            self._rows = np.lib.format.open_memmap(partial, "w+", np.dtype(layout.precision), shape)
+            # A write to a mapped file ends the process on a full disk.
+            _reserve(partial, target, partial.stat().st_size)
         else:  # nothing can be mapped
             with partial.open("wb") as file:
-                np.save(file, np.zeros(shape, precision))
+                np.save(file, np.zeros(shape, layout.precision))
 
     def close(self, complete: bool) -> None:
         """Closes the file."""
@@ -107,16 +121,14 @@ class ArrowOutput:
     Parquet file, and `source` is its first column: rows of many such files can be distinguished.
     """
 
-    def __init__(
-        self, partial: Path, layers: int, dim: int, precision: str, pooled: bool, source: str | None = None
-    ) -> None:
+    def __init__(self, partial: Path, layout: Layout, source: str | None = None) -> None:
         import pyarrow as pa
 
-        self._pa, self._source = pa, source
-        self._layers, self._dim, self._pooled = layers, dim, pooled
-        number = pa.from_numpy_dtype(np.dtype(precision))
-        vector = pa.list_(number, dim) if layers == 1 else pa.list_(pa.list_(number, dim), layers)
-        vectors = pa.field("vector", vector) if pooled else pa.field("vectors", pa.list_(vector))
+        self._pa, self._layout, self._source = pa, layout, source
+        vector = pa.list_(pa.from_numpy_dtype(np.dtype(layout.precision)), layout.dim)
+        if layout.layers > 1:
+            vector = pa.list_(vector, layout.layers)
+        vectors = pa.field("vector", vector) if layout.pooled else pa.field("vectors", pa.list_(vector))
         fields = [pa.field("line", pa.int64()), pa.field("tokens", pa.list_(pa.string())), vectors]
         if source is None:
             self._schema = pa.schema(fields)
@@ -154,9 +166,10 @@ class ArrowOutput:
         words, values = zip(*(self._waiting.pop(number) for number in numbers), strict=True)
         pa = self._pa
         vectors = pa.array(np.concatenate([value.swapaxes(0, 1).reshape(-1) for value in values]))
-        for size in (self._dim, self._layers) if self._layers > 1 else (self._dim,):
-            vectors = pa.FixedSizeListArray.from_arrays(vectors, size)
-        if not self._pooled:
+        vectors = pa.FixedSizeListArray.from_arrays(vectors, self._layout.dim)
+        if self._layout.layers > 1:
+            vectors = pa.FixedSizeListArray.from_arrays(vectors, self._layout.layers)
+        if not self._layout.pooled:
             ends = np.cumsum([0, *(value.shape[1] for value in values)], dtype=np.int32)
             vectors = pa.ListArray.from_arrays(pa.array(ends), vectors)
         columns = [pa.array(numbers, pa.int64()), pa.array(map(list, words), pa.list_(pa.string())), vectors]
@@ -168,15 +181,7 @@ class ArrowOutput:
 
 @contextmanager
 def open_output(
-    partial: Path,
-    target: Path,
-    lengths: Sequence[int],
-    layers: int,
-    dim: int,
-    precision: str,
-    pooled: bool,
-    needed: int,
-    source: str,
+    partial: Path, target: Path, lengths: Sequence[int], layout: Layout, needed: int, source: str
 ) -> Iterator[VectorFile]:
     """The output in the format of the target's name: .npy, .arrow, .parquet, otherwise HDF5.
 
@@ -184,22 +189,19 @@ def open_output(
         partial: the path to write to.
         target: the path that the file will have.
         lengths: the tokens of each line.
-        layers: how many each token has.
-        dim: width of a vector.
-        precision: of a value.
-        pooled: whether each line has one vector.
+        layout: of the vectors.
         needed: bytes to reserve for HDF5.
         source: name of the input in a Parquet file.
     """
     output: VectorFile
     if target.suffix == ".npy":
-        output = NpyOutput(partial, target, lengths, layers, dim, precision, pooled)
+        output = NpyOutput(partial, target, lengths, layout)
     elif target.suffix == ARROW:
-        output = ArrowOutput(partial, layers, dim, precision, pooled)
+        output = ArrowOutput(partial, layout)
     elif target.suffix == PARQUET:
-        output = ArrowOutput(partial, layers, dim, precision, pooled, source)
+        output = ArrowOutput(partial, layout, source)
     else:
-        output = HdfOutput(partial, target, needed, pooled)
+        output = HdfOutput(partial, target, needed, layout.pooled)
     complete = False
     try:
         yield output
