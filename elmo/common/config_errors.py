@@ -32,17 +32,17 @@ def explain(error: Exception, known_keys: Callable[[str], Iterable[str]], where:
     if several := re.search(r"Ambiguous value for argument '([^'=]+)=([^']+)'", texts[0]):
         key, values = several.groups()
         return f"{key}={values}: expected one value. A list is {key}=[{values}]; a sweep over several is tasks.run -m"
-    unknown = next(filter(None, (re.search(r"(?:Could not override|Key) '([^']+)'", text) for text in texts)), None)
-    located = next(filter(None, (re.search(r"full_key: (\S+)", text) for text in texts)), None)
+    unknown, located = _found(r"(?:Could not override|Key) '([^']+)'", texts), _found(r"full_key: (\S+)", texts)
+    place = _joined(where, located)
     if unset := re.search(r"Environment variable '([^']+)' not found", " ".join(texts)):
         reason = f"expected the environment variable {unset[1]}, found none. Set it: export {unset[1]}=VALUE"
-        return ": ".join(filter(None, (_joined(where, located[1] if located else ""), reason)))
-    if unknown is None:
+        return ": ".join(filter(None, (place, reason)))
+    if not unknown:
         noise = ("_type=", "full_key", "Error merging override")
         lines = [line for text in reversed(texts) for line in text.splitlines() if line]
         reason = "\n".join(dict.fromkeys(line for line in lines if not any(part in line for part in noise)))
-        return ": ".join(filter(None, (_joined(where, located[1] if located else ""), reason)))
-    name = _joined(where, located[1] if located else unknown[1])
+        return ": ".join(filter(None, (place, reason)))
+    name = _joined(where, located or unknown)
     parent, _, last = name.rpartition(".")
     kind = getattr(error, "object_type", None)
     known = sorted(getattr(kind, "__dataclass_fields__", None) or known_keys(parent))
@@ -51,6 +51,11 @@ def explain(error: Exception, known_keys: Callable[[str], Iterable[str]], where:
     # Nothing is listed for an open mapping, such as a reader's settings. They are checked once the key is added.
     listed = f" Known there: {', '.join(known)}." if known else f" To add it, type +{name}=VALUE."
     return f"unknown key {name}.{hint}{listed}"
+
+
+def _found(pattern: str, texts: Iterable[str]) -> str:
+    """What the group of a pattern matches in the first text that has it; empty if none has."""
+    return next((match[1] for text in texts if (match := re.search(pattern, text))), "")
 
 
 def _joined(parent: str, name: str) -> str:
