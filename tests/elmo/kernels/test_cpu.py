@@ -17,6 +17,7 @@ from elmo.bilm.encoder import CharacterEncoder
 from elmo.bilm.lstm import ProjectedLstm, ReadingOrder
 from elmo.bilm.options import BilmOptions
 from elmo.common import c_library
+from tests.elmo.common.libraries import forget_libraries
 
 cpu = pytest.importorskip("elmo.kernels.cpu", reason="elmo/kernels is not there")
 kernel = cpu.kernel
@@ -40,22 +41,6 @@ WORDS = [
 @pytest.fixture(autouse=True)
 def _switched_on(monkeypatch):
     monkeypatch.delenv("ELMO_KERNEL", raising=False)
-
-
-def forget():
-    """Resets the caches of this process."""
-    c_library._load.cache_clear()
-    c_library._warn_once.cache_clear()
-
-
-@pytest.fixture
-def fresh(monkeypatch, tmp_path):
-    """As in a new process, with an empty cache folder."""
-    monkeypatch.setenv("ELMO_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    forget()
-    yield tmp_path / "cache"
-    forget()
 
 
 def libraries(cache):
@@ -181,29 +166,29 @@ def test_tensors_of_another_kind_are_refused():
 
 
 class TestBuilding:
-    def test_it_is_built_once(self, fresh, monkeypatch):
+    def test_it_is_built_once(self, library_cache, monkeypatch):
         assert kernel() is not None
-        (library,) = libraries(fresh)
-        forget()
+        (library,) = libraries(library_cache)
+        forget_libraries()
         monkeypatch.setattr(c_library, "_compile", None)
         assert kernel() is not None
-        assert libraries(fresh) == [library]
+        assert libraries(library_cache) == [library]
 
-    def test_another_source_is_another_library(self, fresh, monkeypatch, tmp_path):
+    def test_another_source_is_another_library(self, library_cache, monkeypatch, tmp_path):
         assert kernel() is not None
         source = tmp_path / "bilm.c"
         source.write_text(cpu.SOURCE.read_text() + "/* changed */\n")
         shutil.copy(cpu.SOURCE.with_name("panels.h"), tmp_path)
         monkeypatch.setattr(cpu, "SOURCE", source)
-        forget()
+        forget_libraries()
         assert kernel() is not None
-        assert len(libraries(fresh)) == 2
+        assert len(libraries(library_cache)) == 2
 
-    def test_processes_at_once(self, fresh):
+    def test_processes_at_once(self, library_cache):
         code = "from elmo.kernels.cpu import kernel; assert kernel() is not None"
         running = [subprocess.Popen([sys.executable, "-c", code], env=os.environ) for _ in range(2)]
         assert [process.wait() for process in running] == [0, 0]
-        assert len(libraries(fresh)) == 1
+        assert len(libraries(library_cache)) == 1
 
     def assert_in_torch(self, caplog, reason):
         with caplog.at_level(logging.WARNING):
@@ -212,60 +197,60 @@ class TestBuilding:
         assert [record.getMessage().startswith("no compiled code, torch") for record in caplog.records] == [True]
         assert reason in caplog.text
 
-    def test_without_a_compiler_torch_is_used_and_one_line_logged(self, fresh, monkeypatch, caplog):
+    def test_without_a_compiler_torch_is_used_and_one_line_logged(self, library_cache, monkeypatch, caplog):
         monkeypatch.setenv("PATH", "")
         self.assert_in_torch(caplog, "no C compiler was found (looked for cc, gcc, clang)")
 
-    def test_with_a_compiler_that_fails(self, fresh, monkeypatch, caplog, tmp_path):
+    def test_with_a_compiler_that_fails(self, library_cache, monkeypatch, caplog, tmp_path):
         (tmp_path / "cc").write_text('#!/bin/sh\n[ "$1" = --version ] || { echo "bilm.c:1: error: no" >&2; exit 1; }\n')
         (tmp_path / "cc").chmod(0o755)
         monkeypatch.setenv("PATH", str(tmp_path))
         self.assert_in_torch(caplog, "cc fails: bilm.c:1: error: no")
-        assert libraries(fresh) == []
+        assert libraries(library_cache) == []
 
-    def test_where_nothing_can_be_written(self, fresh, monkeypatch, caplog):
-        monkeypatch.setenv("TMPDIR", str(fresh))
-        monkeypatch.setattr(tempfile, "tempdir", str(fresh))
-        monkeypatch.setenv("HOME", str(fresh))
-        fresh.write_text("a file where the folders should be")
+    def test_where_nothing_can_be_written(self, library_cache, monkeypatch, caplog):
+        monkeypatch.setenv("TMPDIR", str(library_cache))
+        monkeypatch.setattr(tempfile, "tempdir", str(library_cache))
+        monkeypatch.setenv("HOME", str(library_cache))
+        library_cache.write_text("a file where the folders should be")
         with caplog.at_level(logging.WARNING):
             assert kernel() is None
         assert "no compiled code, torch is used" in caplog.text
 
-    def test_a_truncated_library(self, fresh, caplog):
+    def test_a_truncated_library(self, library_cache, caplog):
         """Loading it would crash the process."""
         assert kernel() is not None
-        (library,) = libraries(fresh)
+        (library,) = libraries(library_cache)
         content = library.read_bytes()
         library.unlink()  # this process has it loaded, so the file must not change in place
         library.write_bytes(content[:-1000])
-        forget()
+        forget_libraries()
         self.assert_in_torch(caplog, f"{library}: damaged; remove it")
 
     @pytest.mark.parametrize("mode", [0o770, 0o755])
-    def test_a_planted_library_is_not_loaded(self, fresh, caplog, tmp_path, mode):
-        planted = self.plant(fresh, tmp_path)
+    def test_a_planted_library_is_not_loaded(self, library_cache, caplog, tmp_path, mode):
+        planted = self.plant(library_cache, tmp_path)
         planted.parent.chmod(mode)
         self.assert_built_elsewhere(caplog, planted, tmp_path)
 
     @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a folder away")
-    def test_a_library_in_a_folder_of_another_user_is_not_loaded(self, fresh, caplog, tmp_path):
-        planted = self.plant(fresh, tmp_path)
+    def test_a_library_in_a_folder_of_another_user_is_not_loaded(self, library_cache, caplog, tmp_path):
+        planted = self.plant(library_cache, tmp_path)
         os.chown(planted.parent, 12345, -1)
         self.assert_built_elsewhere(caplog, planted, tmp_path)
 
-    def test_a_library_behind_a_link_is_not_loaded(self, fresh, caplog, tmp_path):
-        planted = self.plant(fresh, tmp_path)
+    def test_a_library_behind_a_link_is_not_loaded(self, library_cache, caplog, tmp_path):
+        planted = self.plant(library_cache, tmp_path)
         planted.parent.rename(tmp_path / "theirs")
         planted.parent.symlink_to(tmp_path / "theirs")
         self.assert_built_elsewhere(caplog, planted, tmp_path)
 
-    def test_a_folder_swapped_after_the_check_is_not_read(self, fresh, monkeypatch, tmp_path):
-        planted = self.plant(fresh, tmp_path)
+    def test_a_folder_swapped_after_the_check_is_not_read(self, library_cache, monkeypatch, tmp_path):
+        planted = self.plant(library_cache, tmp_path)
         planted.parent.rename(tmp_path / "theirs")
 
         def swap_and_build(*arguments):
-            fresh.joinpath(planted.parent.name).rename(tmp_path / "moved away")
+            library_cache.joinpath(planted.parent.name).rename(tmp_path / "moved away")
             (tmp_path / "theirs").rename(planted.parent)
             return built(*arguments)
 
@@ -275,7 +260,7 @@ class TestBuilding:
         assert len(list((tmp_path / "moved away").iterdir())) == 1
         assert not (tmp_path / "ran").exists()
 
-    def plant(self, fresh, tmp_path):
+    def plant(self, library_cache, tmp_path):
         """A library under a valid name that writes a file when it is loaded."""
         source = tmp_path / "planted.c"
         source.write_text(
@@ -286,15 +271,15 @@ class TestBuilding:
         subprocess.run([compiler, "-shared", "-fPIC", "-o", tmp_path / "planted.so", source], check=True)
         content = (tmp_path / "planted.so").read_bytes()
         key = c_library._cache_key(compiler, cpu.SOURCE)
-        folder = fresh / f"kernel-{os.geteuid()}"
+        folder = library_cache / f"kernel-{os.geteuid()}"
         folder.mkdir(parents=True, mode=0o700)
         planted = folder / f"bilm-{key}-{hashlib.sha256(content).hexdigest()[:32]}.so"
         planted.write_bytes(content)
         return planted
 
-    def test_the_planted_library_is_loaded_from_a_private_folder(self, fresh, tmp_path):
+    def test_the_planted_library_is_loaded_from_a_private_folder(self, library_cache, tmp_path):
         """Shows that the tests above can fail."""
-        self.plant(fresh, tmp_path)
+        self.plant(library_cache, tmp_path)
         c_library.library(cpu.SOURCE)
         assert (tmp_path / "ran").exists()
 
@@ -307,15 +292,15 @@ class TestBuilding:
         assert record.getMessage().startswith(f"compiled code is not cached there: {planted.parent}: ")
         assert list(planted.parent.iterdir()) == [planted]
 
-    def test_without_a_private_folder_it_is_built_for_this_process_only(self, fresh, monkeypatch, tmp_path):
-        self.plant(fresh, tmp_path).parent.chmod(0o755)
-        monkeypatch.setenv("HOME", str(fresh / "nothing"))
-        (fresh / "nothing").write_text("a file where the folder should be")
+    def test_without_a_private_folder_it_is_built_for_this_process_only(self, library_cache, monkeypatch, tmp_path):
+        self.plant(library_cache, tmp_path).parent.chmod(0o755)
+        monkeypatch.setenv("HOME", str(library_cache / "nothing"))
+        (library_cache / "nothing").write_text("a file where the folder should be")
         assert kernel() is not None
         assert not (tmp_path / "ran").exists()
 
-    def test_switched_off_it_is_neither_built_nor_mentioned(self, fresh, monkeypatch, caplog):
+    def test_switched_off_it_is_neither_built_nor_mentioned(self, library_cache, monkeypatch, caplog):
         monkeypatch.setenv("ELMO_KERNEL", "0")
         assert kernel() is None
-        assert not fresh.exists()
+        assert not library_cache.exists()
         assert not caplog.records

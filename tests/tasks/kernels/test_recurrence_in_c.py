@@ -43,20 +43,6 @@ def _switched_on(monkeypatch):
     monkeypatch.delenv("ELMO_KERNEL", raising=False)
 
 
-@pytest.fixture
-def fresh(monkeypatch, tmp_path):
-    """As in a new process, with an empty cache."""
-
-    def forget():
-        c_library._load.cache_clear()
-        c_library._warn_once.cache_clear()
-
-    monkeypatch.setenv("ELMO_CACHE", str(tmp_path / "cache"))
-    forget()
-    yield tmp_path / "cache"
-    forget()
-
-
 def walked(loops, kind, lengths, hidden):
     """All that the walks there and back give, for drawn inputs."""
     generator = torch.Generator().manual_seed(hidden)
@@ -198,13 +184,13 @@ class TestChoiceOfImplementation:
     def test_other_tensors_use_torch(self, x):
         assert loops_for(x) is recurrence_in_torch
 
-    def test_switched_off(self, fresh, monkeypatch, caplog):
+    def test_switched_off(self, library_cache, monkeypatch, caplog):
         monkeypatch.setenv("ELMO_KERNEL", "0")
         assert loops_for(torch.zeros(1)) is recurrence_in_torch
-        assert not fresh.exists()
+        assert not library_cache.exists()
         assert not caplog.records
 
-    def test_without_a_compiler_the_log_says_so_once_for_bilm_and_heads(self, fresh, monkeypatch, caplog):
+    def test_without_a_compiler_the_log_says_so_once_for_bilm_and_heads(self, library_cache, monkeypatch, caplog):
         monkeypatch.setenv("PATH", "")
         with caplog.at_level(logging.WARNING):
             assert fast.compiled() is None
@@ -214,10 +200,10 @@ class TestChoiceOfImplementation:
         assert len(caplog.records) == 1
         assert "torch is used, which is slower: no C compiler was found" in caplog.text
 
-    def test_each_source_has_a_library_that_is_built_once(self, fresh, monkeypatch):
+    def test_each_source_has_a_library_that_is_built_once(self, library_cache, monkeypatch):
         assert fast.compiled() is not None
         assert isinstance(loops_for(torch.zeros(1)), CompiledLoops)
-        names = sorted(path.name.split("-")[0] for path in fresh.glob("kernel-*/*"))
+        names = sorted(path.name.split("-")[0] for path in library_cache.glob("kernel-*/*"))
         assert names == ["bilm", "loops"]
         c_library._load.cache_clear()
         monkeypatch.setattr(c_library, "_compile", None)
