@@ -168,7 +168,7 @@ class TestIncomplete:
         assert {group.label for group in row.groups} == {"", "fold=1"}
 
 
-EXPERIMENT = """
+OWN = """
 title = "Books"
 seeds = [1, 2]
 compare = ["a", "b"]
@@ -184,11 +184,6 @@ overrides = ["task=ner", "data=paper"]
 
 
 class TestExperiment:
-    @pytest.fixture
-    def own(self, tmp_path):
-        (tmp_path / "mine.toml").write_text(EXPERIMENT)
-        return tmp_path / "mine.toml"
-
     def test_a_cell_has_the_score_over_all_folds(self, own, tmp_path, capsys):
         scores = [harmonic(save_folds(tmp_path / "runs", seed)) for seed in (1, 2)]
         save_folds(tmp_path / "runs", 1, "elmo", folds=(0, 2))
@@ -227,7 +222,7 @@ class TestExperiment:
         ],
     )
     def test_mistakes_in_its_file(self, own, tmp_path, capsys, old, new, expected):
-        own.write_text(EXPERIMENT.replace(old, new))
+        own.write_text(OWN.replace(old, new))
         status, _, err = run_table(capsys, "--runs", tmp_path, "--experiment", own)
         assert status == 2
         assert re.search(expected, err)

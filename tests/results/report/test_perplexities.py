@@ -36,13 +36,6 @@ split = "dev"
 """
 
 
-@pytest.fixture
-def own(tmp_path):
-    path = tmp_path / "mine.toml"
-    path.write_text(OWN, encoding="utf-8")
-    return path
-
-
 def save_bilm(runs, name, weights, devs, task="ner", metric="f1"):
     for seed, dev in enumerate(devs, start=1):
         variant = {"features.elmo.weights": name}

@@ -31,13 +31,6 @@ arms = ["a", "b"]
 """
 
 
-@pytest.fixture
-def own(tmp_path):
-    path = tmp_path / "mine.toml"
-    path.write_text(OWN, encoding="utf-8")
-    return path
-
-
 def test_a_line_for_each_arm(own, tmp_path, capsys):
     runs = tmp_path / "runs"
     for features, scores in (("glove", (40.0, 44.0)), ("elmo", (61.0, 63.0))):

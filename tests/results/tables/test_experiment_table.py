@@ -31,13 +31,6 @@ title = "a tenth"
 
 
 @pytest.fixture
-def own(tmp_path):
-    path = tmp_path / "mine.toml"
-    path.write_text(OWN, encoding="utf-8")
-    return path
-
-
-@pytest.fixture
 def runs(tmp_path):
     """The first row: a has 40 and 44, b 61 and failed, c nothing; and runs that are no cells."""
     folder = tmp_path / "runs"

@@ -1,0 +1,11 @@
+"""An experiment of a test module's own."""
+
+import pytest
+
+
+@pytest.fixture
+def own(request, tmp_path):
+    """The file of the experiment that the test module has as OWN."""
+    path = tmp_path / "mine.toml"
+    path.write_text(request.module.OWN, encoding="utf-8")
+    return path
