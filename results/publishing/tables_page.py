@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
 from results.analysis.panels import Panel
@@ -19,6 +20,7 @@ from results.tables.paper_tables import (
     gain_table,
     other_metrics_table,
     panels_comparing,
+    panels_with_more,
     rerun_block,
     table_legend,
     table_panels,
@@ -50,8 +52,8 @@ def tables_page(collection: Collection, summary: Summary, published: Path) -> Ta
     panels, others = table_panels(summary)
     shown = [name for name in chapters if name and not load_experiment(name).by_arm]  # by arm: without dev scores
     others = _without_runs_of(others, collection, shown)
-    first, second = texts.controls.compared
-    controls = panels_comparing(panels, (first, second), texts.controls.arms)
+    with_controls = panels_with_more(panels, texts.controls.arms)
+    pairs = [panels_comparing(with_controls, compared) for compared in texts.controls.compared]
     by_others = other_metrics_table(panels)
     blocks, figures = ["# Tables", texts.introduction, contents(list(chapters.values()))], dict[str, Figure]()
 
@@ -68,7 +70,7 @@ def tables_page(collection: Collection, summary: Summary, published: Path) -> Ta
         if own:
             blocks.extend([str(gain_table(own)), *explanation, rerun_block(own)])
 
-    legend = table_legend([*panels, *controls, *others], texts.band, summary.arms_note)
+    legend = table_legend([*panels, *chain(*pairs), *others], texts.band, summary.arms_note)
     explanation = [legend, texts.rerun]  # below the first table
     full_size, mini = ([panel for panel in panels if (panel.row.data == MINI) is own] for own in (False, True))
     for experiment, chapter in chapters.items():
@@ -81,8 +83,8 @@ def tables_page(collection: Collection, summary: Summary, published: Path) -> Ta
         blocks += filter(None, [chapter.missing])
     if mini:
         show_gains(texts.demo, mini, *([] if full_size else explanation))
-    if controls:
-        blocks += [*_heading(texts.controls), str(controls_table(controls, texts.controls.arms))]
+    if with_controls:
+        blocks += [*_heading(texts.controls), str(controls_table(with_controls, pairs, texts.controls.arms))]
     if by_others.lines:
         blocks += ["## By other metrics", str(by_others)]
     if others:

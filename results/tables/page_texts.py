@@ -21,9 +21,9 @@ class Chapter:
 
 @dataclass(frozen=True)
 class Controls(Chapter):
-    """A second comparison: two arms, and all that its table shows."""
+    """Further comparisons: pairs of arms, and all arms that the table shows."""
 
-    compared: Sequence[str] = ()
+    compared: Sequence[Sequence[str]] = ()
     arms: Sequence[str] = ()
 
 

@@ -90,14 +90,16 @@ def gain_table(panels: Sequence[Panel]) -> Grid:
     return Grid(headers, lines)
 
 
-def controls_table(panels: Sequence[Panel], arms: Sequence[str]) -> Grid:
-    """These arms, and the gain of one over another; for panels of `panels_comparing`."""
-    lines = []
-    for panel in panels:
-        scores = [_score(panel.row.group(features, panel.label)) for features in arms]
-        lines.append([_name(panel), *scores, _gain(panel), _p(panel), _error_cut(panel)])
-    first, second = _titles(panels, panels[0].row.compared)
-    return Grid(["task", *_titles(panels, arms), f"{second} over {first}", "p", GAIN_HEADERS[1]], lines)
+def controls_table(panels: Sequence[Panel], pairs: Sequence[Sequence[Panel]], arms: Sequence[str]) -> Grid:
+    """These arms, and the gain of one over another for each of the pairs of `panels_comparing`."""
+    lines = [[_name(panel), *(_score(panel.row.group(features, panel.label)) for features in arms)] for panel in panels]
+    headers = ["task", *_titles(panels, arms)]
+    for own in pairs:
+        first, second = _titles(panels, own[0].row.compared)
+        headers += [f"{second} over {first}", "p", GAIN_HEADERS[1]]
+        for line, panel in zip(lines, own, strict=True):
+            line += [_gain(panel), _p(panel), _error_cut(panel)]
+    return Grid(headers, lines)
 
 
 def other_metrics_table(panels: Sequence[Panel]) -> Grid:
@@ -127,13 +129,16 @@ def variants_table(panels: Sequence[Panel]) -> Grid:
     return Grid(["task, settings", "dev", *titles[:2], *GAIN_HEADERS, *titles[2:]], lines)
 
 
-def panels_comparing(panels: Sequence[Panel], compared: tuple[str, str], arms: Sequence[str]) -> list[Panel]:
-    """The panels that have one of these arms apart from the usual two, with the gain between two others."""
-    return [
-        replace(panel, row=panel.row.comparing(*compared))
-        for panel in panels
-        if any(group.features in set(arms) - set(default_pair()) for group in panel.groups)
-    ]
+def panels_comparing(panels: Sequence[Panel], compared: Sequence[str]) -> list[Panel]:
+    """The panels with the gain between two other arms."""
+    first, second = compared
+    return [replace(panel, row=panel.row.comparing(first, second)) for panel in panels]
+
+
+def panels_with_more(panels: Sequence[Panel], arms: Sequence[str]) -> list[Panel]:
+    """The panels that have one of these arms apart from the usual two."""
+    further = set(arms) - set(default_pair())
+    return [panel for panel in panels if any(group.features in further for group in panel.groups)]
 
 
 def _with_baseline(panel: Panel) -> Panel:

@@ -89,6 +89,21 @@ def test_the_headline_has_the_paper_s_numbers_and_the_verdict(root, paper):
     assert "features=elmo,elmo_random,glove seed=1,2 device=cpu" in other.replace("threads=2 ", "")
 
 
+def test_elmo_is_compared_with_its_layer_without_context(root, paper):
+    """52 and 54 of 100 right against 55 and 57: 3 points, 3 of 47 errors."""
+    runs = root / "results" / "published"
+    save_headline(runs)
+    save_arm(runs, "elmo_layer0", [52, 54], "wink-100d", "medium")
+    readme, chapters = shown(root)
+    title, table = "biLM without context (control)", chapters["Text or context?"]
+    assert (
+        f"| task | GloVe 100-d | {title} | + ELMo | + ELMo over {title} | p | errors removed, 95 % interval |" in table
+    )
+    scores = r"\| SST-5, accuracy \| 51.00 ± 1.41 \(2\) \| 53.00 ± 1.41 \(2\) \| 56.00 ± 1.41 \(2\)"
+    assert re.search(rf"{scores} \| \+3.00, .* to .* \| .* \| 6.4 %, .* \|", table)
+    assert f"{title} 4.1 %" in readme.split("<!-- /figure -->")[0]  # 2 of 49 errors
+
+
 def test_a_row_without_the_headline_s_runs_shows_the_plain_pair_and_says_so(root, paper):
     runs = root / "results" / "published"
     save_headline(runs)
