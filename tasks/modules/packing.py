@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from elmo.common.device import upload
+from elmo.common.device import upload_together
 
 
 @dataclass(frozen=True)
@@ -59,16 +59,14 @@ def _packing(lengths: tuple[int, ...], tokens: int, device: torch.device) -> Pac
     mirrored = descending[rank] - 1 - step  # the step of the same token in the other direction
     first, packed, opposite = order[rank] * tokens, np.arange(len(step)), starts[mirrored] + rank
     later = step > 0
-    parts = [
+    parts = [  # in the order of the fields
         first + step,
         opposite,
         np.concatenate([2 * packed, 2 * opposite + 1]),
         np.stack([packed, len(packed) + opposite], axis=1).ravel(),
         np.concatenate([2 * (first + step), 2 * (first + mirrored) + 1]),
         starts[step[later] - 1] + rank[later],
-        np.concatenate([starts, sizes]),
+        np.stack([starts, sizes]).astype(np.int32),
     ]
-    uploaded = torch.split(upload(np.concatenate(parts), device), [len(part) for part in parts])
-    places, read_back, apart, together, halves, before, steps = uploaded
-    rows = places, read_back, apart, together, halves, before
-    return Packing(sizes.tolist(), starts.tolist(), *rows, steps.view(2, -1).int())
+    uploaded = upload_together([torch.from_numpy(part) for part in parts], device)
+    return Packing(sizes.tolist(), starts.tolist(), *uploaded)
