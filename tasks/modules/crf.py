@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torchcrf import CRF
 
@@ -51,17 +51,32 @@ class LogLikelihood(torch.autograd.Function):
         return *(value.to(kind) for value, kind in zip(found, ctx.kinds, strict=True)), None, None
 
 
-def allowed_tags(tags: Sequence[str], may_follow: Callable[[str, str], bool]) -> tuple[Tensor, Tensor, Tensor]:
-    """Whether a tag (row) may be before a tag (column), (tags, tags), at the start and at the end, (tags,) each.
+class TagRules(nn.Module):
+    """What a tag scheme allows, as scores: 0 if it is allowed, else minus infinity.
 
     Args:
         tags: the tags in their order.
         may_follow: whether the second tag may follow the first; "" is the start and the end of a sentence.
+
+    Attributes:
+        between: of a tag (row) before a tag (column), (tags, tags).
+        first: of a tag at the start, (tags,).
+        last: of a tag at the end, (tags,).
     """
-    between = torch.tensor([[may_follow(first, second) for second in tags] for first in tags])
-    first = torch.tensor([may_follow("", tag) for tag in tags])
-    last = torch.tensor([may_follow(tag, "") for tag in tags])
-    return between, first, last
+
+    between: Tensor
+    first: Tensor
+    last: Tensor
+
+    def __init__(self, tags: Sequence[str], may_follow: Callable[[str, str], bool]) -> None:
+        super().__init__()
+        allowed = {
+            "between": [[may_follow(first, second) for second in tags] for first in tags],
+            "first": [may_follow("", tag) for tag in tags],
+            "last": [may_follow(tag, "") for tag in tags],
+        }
+        for name, values in allowed.items():
+            self.register_buffer(name, torch.where(torch.tensor(values), 0.0, float("-inf")))
 
 
 @torch.no_grad()
@@ -89,13 +104,7 @@ class ConstrainedCrf(CRF):  # type: ignore[misc]
 
     def __init__(self, tags: Sequence[str], may_follow: Callable[[str, str], bool]) -> None:
         super().__init__(len(tags), batch_first=True)
-        self.allowed: Tensor
-        self.allowed_first: Tensor
-        self.allowed_last: Tensor
-        between, first, last = allowed_tags(tags, may_follow)
-        self.register_buffer("allowed", between)
-        self.register_buffer("allowed_first", first)
-        self.register_buffer("allowed_last", last)
+        self.rules = TagRules(tags, may_follow)
 
     def log_likelihood(self, emissions: Tensor, tags: Tensor, mask: Tensor) -> Tensor:
         """The log-likelihood of each sentence's tags: (batch, tokens, tags), (batch, tokens) twice -> (batch,).
@@ -112,8 +121,6 @@ class ConstrainedCrf(CRF):  # type: ignore[misc]
     @torch.no_grad()
     def decode(self, emissions: Tensor, mask: Tensor) -> list[list[int]]:
         """The best allowed tag numbers of each sentence: (batch, tokens, tags), (batch, tokens) -> lists."""
-        forbidden = float("-inf")
-        between = self.transitions.masked_fill(~self.allowed, forbidden)
-        first = self.start_transitions.masked_fill(~self.allowed_first, forbidden)
-        last = self.end_transitions.masked_fill(~self.allowed_last, forbidden)
+        between = self.transitions + self.rules.between
+        first, last = self.start_transitions + self.rules.first, self.end_transitions + self.rules.last
         return best_tags(emissions, between, first, last, mask)

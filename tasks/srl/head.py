@@ -12,7 +12,7 @@ from torch.nn import functional
 from elmo.common import checks
 from tasks.data.tag_schemes import may_follow_in_iob2
 from tasks.interface import Batch, FeatureBatch, Head
-from tasks.modules.crf import allowed_tags, best_tags
+from tasks.modules.crf import TagRules, best_tags
 from tasks.modules.highway_lstm import AlternatingHighwayLstm
 
 
@@ -77,11 +77,7 @@ class DeepSrl(Head):
             input_dim + settings.flag_dim, settings.hidden, settings.layers, settings.recurrent_dropout
         )
         self.projection = OrthogonalLinear(self.encoder.output_dim + output_dim, len(tags))
-        self.between: Tensor
-        self.first: Tensor
-        self.last: Tensor
-        for name, allowed in zip(("between", "first", "last"), allowed_tags(tags, may_follow_in_iob2), strict=True):
-            self.register_buffer(name, torch.zeros(allowed.shape).masked_fill(~allowed, float("-inf")))
+        self.rules = TagRules(tags, may_follow_in_iob2)
 
     def _emissions(self, features: FeatureBatch, batch: Batch) -> Tensor:
         """The scores of the tags, (batch, tokens, tags)."""
@@ -101,5 +97,6 @@ class DeepSrl(Head):
     def decode(self, features: Sequence[FeatureBatch], batch: Batch) -> list[list[str]]:
         """The best valid BIO tags of each example; there are no scores of transitions."""
         (text,) = features
-        paths = best_tags(self._emissions(text, batch), self.between, self.first, self.last, text.mask)
+        rules = self.rules
+        paths = best_tags(self._emissions(text, batch), rules.between, rules.first, rules.last, text.mask)
         return [[self.tags[number] for number in path] for path in paths]
