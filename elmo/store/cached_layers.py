@@ -199,7 +199,8 @@ class CachedLayers(nn.Module):
             except StoreFull as full:
                 self._end_filling(str(full), reporter)
                 break
-            if number == 1:  # the first also warms up a GPU and sees most words for the first time
+            # The first also warms up a GPU and sees most words for the first time. Of two batches, both are done.
+            if number == 1 and len(batches) > 2:
                 share = sum(map(len, batch)) / sum(map(len, fitting))
                 seconds = (time.perf_counter() - started) / share
                 reporter.say(

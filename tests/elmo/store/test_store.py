@@ -180,6 +180,14 @@ class TestLayers:
         )
         assert re.match(r"embedding takes about \d+ s, measured on the second of \d+ batches", listener.said[1])
 
+    def test_two_batches_have_no_forecast(self, bilm, shelf_of, monkeypatch):
+        """Both are done before the first is written, so the second would be measured as 0 s."""
+        pair = [["one"], ["two", "words"]]
+        monkeypatch.setattr(elmo.store.cached_layers, "TOKENS_AT_ONCE", 2)
+        listener = Listener()
+        CachedLayers(bilm, shelf_of(bilm)).prepare(pair, listener)
+        assert len(listener.said) == 1
+
     def test_read_ahead_in_another_thread(self, bilm, shelf_of, monkeypatch):
         cached = CachedLayers(bilm, shelf_of(bilm))
         cached.prepare(SENTENCES)
