@@ -4,7 +4,6 @@ import errno
 import json
 import shutil
 import signal
-import time
 from concurrent.futures.process import BrokenProcessPool
 from hashlib import sha256
 from types import SimpleNamespace
@@ -18,6 +17,7 @@ from results.records.run_lock import LOCK_NAME, take
 from tasks.ner.head import BiLstmCrf
 from tasks.run import _explain_failure
 from tasks.training.trainer import Trainer
+from tests.elmo.common.waiting import wait_for
 from tests.tasks.user import arguments, path_of, start
 
 pytestmark = pytest.mark.integration
@@ -226,9 +226,7 @@ class TestElsewhere:
 def test_sigterm_stops_a_run_and_releases_its_lock(place, tmp_path):
     process = start(place, tmp_path, "trainer.epochs=10000", "trainer.patience=null")
     folder = path_of(tmp_path, **{"trainer.epochs": 10000}).parent
-    deadline = time.monotonic() + 60
-    while not (folder / "checkpoint.pt").exists() and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_for((folder / "checkpoint.pt").exists)
     assert (folder / LOCK_NAME).exists()
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate(timeout=30)

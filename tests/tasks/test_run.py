@@ -5,7 +5,6 @@ import json
 import re
 import shlex
 import signal
-import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -22,6 +21,7 @@ from results.table import main as table
 from tasks.data.datasets import DataSource
 from tasks.training.peak_memory import PROCESS, peak_mb
 from tasks.training.trainer import Trainer
+from tests.elmo.common.waiting import wait_for
 from tests.tasks.user import ARMS, arguments, outcome, path_of, sentences, start
 
 pytestmark = pytest.mark.integration
@@ -217,9 +217,7 @@ def test_a_killed_run_continues_and_ends_the_same(place, command, tmp_path):
     path = path_of(runs, "elmo_tiny", **{"trainer.epochs": 15})
     checkpoint = path.with_name("checkpoint.pt")
     process = start(place, runs, *settings, features="elmo_tiny")
-    deadline = time.monotonic() + 60
-    while not checkpoint.exists() and process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.005)
+    wait_for(lambda: checkpoint.exists() or process.poll() is not None)
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=60)
     assert process.returncode == -signal.SIGKILL, "it was still at work"

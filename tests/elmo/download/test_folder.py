@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from elmo.download import folder as downloads
 from elmo.download import transfer
 from elmo.download.__main__ import main
 from elmo.download.folder import content_hash, obtain
+from tests.elmo.common.waiting import wait_for
 from tests.elmo.download.mirror import EIGHT_FORTY, MEDIUM, OPTIONS, SIX, TEXT, WEIGHTS, names_in
 
 
@@ -245,9 +245,7 @@ class TestSideBySide:
 
         with start() as first:
             partial = cache / f"{WEIGHTS.lstrip('/')}.partial"
-            deadline = time.monotonic() + 60
-            while not (partial.exists() and partial.stat().st_size) and time.monotonic() < deadline:
-                time.sleep(0.02)
+            wait_for(lambda: partial.exists() and partial.stat().st_size)
             with start() as second, start() as third:
                 for process in (second, third):
                     assert (

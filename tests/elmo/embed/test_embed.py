@@ -3,7 +3,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from functools import cache
 
 import h5py
@@ -13,6 +12,7 @@ import torch
 
 from elmo.embed import lines as embed_lines
 from tests.elmo import naive
+from tests.elmo.common.waiting import wait_for
 from tests.elmo.embed.conftest import OPTIONS, TENSORS, run
 
 LINES = [
@@ -332,15 +332,16 @@ def test_ctrl_c_and_sigterm(weights, tmp_path, repository, number, status, messa
         "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "from elmo.embed.__main__ import main; sys.exit(main(sys.argv[1:]))"
     )
+
+    def writes():
+        return any(path.stat().st_size > 10_000 for path in tmp_path.glob("*.partial"))
+
     command = [sys.executable, "-c", program, "in.txt", "out.hdf5", "--weights", str(weights), "--device", "cpu"]
     environment = {**os.environ, "PYTHONPATH": str(repository)}
     process = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True)
     try:
-        deadline = time.monotonic() + 100
-        while not any(path.stat().st_size > 10_000 for path in tmp_path.glob("*.partial")):
-            assert process.poll() is None, "ended before it was interrupted"
-            assert time.monotonic() < deadline, "never began to write"
-            time.sleep(0.02)
+        wait_for(lambda: writes() or process.poll() is not None, 100)
+        assert process.poll() is None, "ended before it was interrupted"
         process.send_signal(number)
         _, errors = process.communicate(timeout=60)
     finally:

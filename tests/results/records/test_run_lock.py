@@ -15,6 +15,7 @@ import pytest
 
 from results.records import run_lock
 from results.records.run_lock import LOCK_NAME, Lock, Owner, Process, read_lock, take
+from tests.elmo.common.waiting import wait_for
 
 HOLD = """
 import sys, time
@@ -213,10 +214,8 @@ class TestOwnersElsewhere:
             "    time.sleep(0.05); os.utime(sys.argv[1], (float(sys.argv[2]) + beat,) * 2)",
             *(path, time.time() + clock),
         )
-        deadline = time.monotonic() + 30
         first = path.stat().st_mtime
-        while path.stat().st_mtime == first and time.monotonic() < deadline:
-            time.sleep(0.01)  # until it beats
+        wait_for(lambda: path.stat().st_mtime != first)  # until it beats
         assert take(tmp_path, heartbeat=quick).host == "far"
         beating.kill()
         beating.communicate()
@@ -254,8 +253,7 @@ class TestHeartbeat:
                 time.sleep(0.01)
             assert len(seen) == 3
             os.utime(path, (0, 0))
-            while path.stat().st_mtime == 0 and time.monotonic() < deadline:
-                time.sleep(0.01)
+            wait_for(lambda: path.stat().st_mtime != 0)
             assert abs(run_lock.silence(path)) < 10
 
 

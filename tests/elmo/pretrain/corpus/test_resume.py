@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from unittest.mock import patch
 
@@ -14,6 +13,7 @@ import pytest
 from elmo.common.errors import InputError
 from elmo.pretrain.corpus import build, shards
 from elmo.pretrain.corpus.build import CorpusSettings, build_store
+from tests.elmo.common.waiting import wait_for
 from tests.elmo.pretrain.corpus_text import QUIET, contents, write
 
 SCRIPT = """
@@ -35,13 +35,6 @@ def fail_while_merging(text, folder):
         pytest.raises(RuntimeError, match="died while merging"),
     ):
         build_store(settings(text), folder, QUIET)
-
-
-def wait_for(condition, seconds=60.0):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "nothing happened"
-        time.sleep(0.002)
 
 
 def running(pid):

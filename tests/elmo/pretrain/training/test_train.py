@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 
 import pytest
@@ -27,6 +26,7 @@ from elmo.pretrain.training.batches import texts_of_store
 from elmo.pretrain.training.checkpoint import Position, RunFolder
 from elmo.pretrain.training.settings import Budget, Model, Settings, Training
 from elmo.pretrain.training.train import learning_rate, train
+from tests.elmo.common.waiting import wait_for
 from tests.elmo.pretrain.run_files import card_of, checkpoint_of, curve_of, summary_of
 from tests.elmo.pretrain.training_text import QUIET, TINY, chinese, run_in_two_processes, settings, write
 
@@ -149,11 +149,8 @@ def test_a_killed_and_resumed_run_ends_with_the_weights_of_an_uninterrupted_one(
     out = tmp_path / "out"
     command = [sys.executable, "-c", COMMAND, str(text), str(out)]
     process = subprocess.Popen(command, cwd=repository)
-    end = time.monotonic() + 60
-    while not (out / "checkpoint.pt").exists():
-        assert process.poll() is None, "the run ended too soon"
-        assert time.monotonic() < end
-        time.sleep(0.002)
+    wait_for(lambda: (out / "checkpoint.pt").exists() or process.poll() is not None)
+    assert process.poll() is None, "the run ended too soon"
     process.kill()
     assert process.wait() == -signal.SIGKILL
     step = checkpoint_of(out)["position"]["step"]

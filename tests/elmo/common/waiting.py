@@ -1,0 +1,11 @@
+"""Waiting for other processes."""
+
+import time
+
+
+def wait_for(condition, seconds=60.0):
+    """Waits until a condition holds; fails the test if that takes longer than some seconds."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"nothing happened in {seconds:g} s"
+        time.sleep(0.002)
