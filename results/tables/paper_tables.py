@@ -14,6 +14,7 @@ from results.tables.cells import (
     ERRORS_REMOVED,
     MARK,
     anchors_legend,
+    folds_legend,
     interval_legend,
     recipes_legend,
     shown_interval,
@@ -212,7 +213,7 @@ def _to_band(panel: Panel) -> str:
 def table_legend(panels: Sequence[Panel], band: str, arms: Sequence[str]) -> str:
     """Explains the columns that the tables of these panels have, with these texts on the band and on the arms."""
     lines = [*arms, *interval_legend([("", panel.row.interval(panel.label)) for panel in panels])]
-    lines.append(ERRORS_REMOVED)
+    lines += [ERRORS_REMOVED, *folds_legend((panel.task, panel.row) for panel in panels)]
     lines += recipes_legend(group for panel in panels for group in panel.groups)
     if any(panel.row.paper for panel in panels):
         lines += [f"to paper's: {verdict_legend()}", band]

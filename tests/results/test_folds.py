@@ -252,6 +252,7 @@ def test_publishing_and_the_report(tmp_path, capsys):
     page = (root / "results" / "tables.md").read_text()
     assert f"| {scores['glove']:.2f} (1) | {scores['elmo']:.2f} (1) |" in page
     assert f"python -m tasks.run -m task=coref data=books features=glove,elmo seed=1 {ALL} threads=2 device=cpu" in page
+    assert "- books Coref: the score of a seed is over the test examples of all 3 folds together\n" in page
     html = run_report(tmp_path / "runs")[1]
     assert f"{scores['elmo']:.2f}" in html
     assert "+ ELMo fold 2, seed 1" in html
