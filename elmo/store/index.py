@@ -46,9 +46,8 @@ def open_index(shelf: Path, writable: bool) -> lmdb.Environment:
     if writable:
         folder.mkdir(exist_ok=True)
         _reserve(lock)
-    if (
-        data.exists() and 0 < (size := data.stat().st_size) < 2 * mmap.PAGESIZE
-    ):  # LMDB treats an empty file as a new one
+    # LMDB treats an empty file as a new one.
+    if data.exists() and 0 < (size := data.stat().st_size) < 2 * mmap.PAGESIZE:
         raise _cut(data, 2 * mmap.PAGESIZE, size)
     # metasync=False: a crash of the machine may lose the last transaction, but never leaves half of one.
     # Without a lock other processes may change what is read; the rows' checksums detect that.

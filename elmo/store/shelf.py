@@ -273,9 +273,8 @@ class Shelf:
         last = int(rows.max(initial=0))
         if last >= len(self._mapped):
             self._mapped = self._map(last)
-        np.take(
-            self._mapped, rows, axis=0, out=into, mode="clip"
-        )  # clip: the only mode that copies straight into `out`
+        # clip: the only mode that copies straight into `out`
+        np.take(self._mapped, rows, axis=0, out=into, mode="clip")
 
     def expect(self, first: int, last: int) -> None:
         """Makes the system read these rows from disk now, in order, before they are used in any other order."""

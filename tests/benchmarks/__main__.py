@@ -21,13 +21,8 @@ from tests.benchmarks.measuring.timing import show_status, single_precision
 PARTS = ("bilm", "store", "crf", "recurrence", "epochs", "products", "embed", "representations")
 QUICK = PARTS[:5]
 QUICK_EXAMPLES, FULL_EXAMPLES = 64, 400  # of each split, on a CPU
-AS_IN_A_RUN = (
-    "crf",
-    "recurrence",
-    "epochs",
-    "products",
-    "representations",
-)  # one thread, and the precision that torch has by default
+# One thread, and the precision that torch has by default.
+AS_IN_A_RUN = ("crf", "recurrence", "epochs", "products", "representations")
 
 
 def arguments(given: Sequence[str] | None) -> argparse.Namespace:
