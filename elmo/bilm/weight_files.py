@@ -324,7 +324,9 @@ def _open_safetensors(path: Path) -> safe_open:
     try:
         return safe_open(path, framework="pt")
     except (SafetensorError, OSError) as error:
-        raise InputError(f"{path}: not a readable safetensors file, perhaps cut short: {error}") from error
+        raise InputError(
+            f"{path}: not a readable safetensors file, perhaps cut short ({error}). Copy it again"
+        ) from error
 
 
 def _read_safetensors(path: Path, entries: Sequence[Entry]) -> dict[str, Tensor]:
@@ -380,4 +382,4 @@ def _read_hdf5(path: Path, entries: Sequence[Entry]) -> dict[str, Tensor]:
                 entries, lambda name: torch.from_numpy(np.asarray(file[name], dtype=np.float32)), path
             )
     except (OSError, RuntimeError) as error:  # h5py raises either for a damaged file
-        raise InputError(f"{path}: not a readable HDF5 file, perhaps cut short: {error}") from error
+        raise InputError(f"{path}: not a readable HDF5 file, perhaps cut short ({error}). Copy it again") from error

@@ -100,7 +100,7 @@ def opened(path: Path) -> Iterator[BinaryIO]:
         with _open(path) as file:
             yield file
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise InputError(f"{path}: not a readable gzip file, perhaps cut short: {error}") from error
+        raise InputError(f"{path}: not a readable gzip file, perhaps cut short ({error}). Copy it again") from error
     except OSError as error:
         raise InputError(f"{path}: cannot read the vectors: {error.strerror}") from error
 

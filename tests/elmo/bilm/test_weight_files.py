@@ -269,6 +269,7 @@ def test_truncated_file(folder, tmp_path, suffix, share):
     with pytest.raises(InputError, match="perhaps cut short") as raised:
         load_bilm(path)
     assert str(path) in str(raised.value)
+    assert str(raised.value).endswith("Copy it again")
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
