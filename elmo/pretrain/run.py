@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import asdict
@@ -54,6 +55,9 @@ def pretrain(settings: Settings, command: list[str], console: Console) -> None:
             "corpus: expected text files or folders, found none; add corpus=FILE, or 'corpus=[FILE,FOLDER]'"
         )
     settings.budget.progress(0, 0, 0.0)  # raises early if no budget is set
+    _require_place("out", Path(settings.out))
+    if settings.store and not Path(settings.store).is_dir():  # a finished store is only read
+        _require_place("store", Path(settings.store))
     given, words = _given(settings), _given_words(settings)
     if given is None:
         OBJECTIVES[settings.objective].options(settings, [UNKNOWN_WORD])  # raises early if the shape is invalid
@@ -130,6 +134,16 @@ def _pretrain(
         folder.finish(facts)
         _report(console, facts, objective, target)
     workers.wait()
+
+
+def _require_place(key: str, folder: Path) -> None:
+    """Raises an InputError if a folder cannot be made or written: before the text is read, which may take long."""
+    there = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        found = "no permission to write" if there.is_dir() else "a file" if there.exists() else "a broken link"
+        raise InputError(
+            f"{key}={folder}: expected a folder to write to, found {found} at {there}; name another {key}=DIR"
+        )
 
 
 def _size(module: torch.nn.Module) -> int:

@@ -1,9 +1,11 @@
 """Settings of a pretraining run: invalid ones are refused before any text is read."""
 
 import math
+import os
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import hydra
 import pytest
@@ -110,7 +112,7 @@ def test_weights_and_the_other_settings_of_the_text_are_typed_without_quotes():
         ("export.softmax_mb=0", "export.softmax_mb: expected a positive number, found 0.0"),
         ("export.weights=int4", "export.weights: expected float32 or float16 or int8, found 'int4'"),
         ("init=nosuch", "nosuch: no such weights file or folder"),
-        ("out=/dev/null/x", "[Errno 20] Not a directory: '/dev/null/x/store.partial'. If that place cannot be written"),
+        ("out=/dev/null/x", "out=/dev/null/x: expected a folder to write to, found a file at /dev/null; name another"),
     ],
 )
 def test_wrong_settings_are_explained_in_one_line(text, tmp_path, monkeypatch, capsys, argument, message):
@@ -122,6 +124,25 @@ def test_wrong_settings_are_explained_in_one_line(text, tmp_path, monkeypatch, c
     assert str(ended.value.code).startswith(f"elmo.pretrain: {message}")
     assert "\n" not in str(ended.value.code)
     assert capsys.readouterr() == ("", "")  # no output of Hydra
+
+
+@pytest.mark.parametrize("key", ["out", "store"])
+@pytest.mark.parametrize(
+    ("place", "found"), [("file", "a file"), ("file/new", "a file"), ("link", "a broken link"), ("closed/x", "no ")]
+)
+def test_a_place_that_cannot_be_written_is_refused_before_the_text_is_read(
+    text, tmp_path, monkeypatch, key, place, found
+):
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "closed").mkdir()
+    allowed = os.access  # root may write anywhere, so the mode of a folder would not do
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path).name != "closed" and allowed(path, mode))
+    monkeypatch.setattr("elmo.pretrain.run.build_store", lambda *_: pytest.fail("the text was read"))
+    chosen = {"out": tmp_path / "out", "store": tmp_path / "store", key: tmp_path / place}
+    message = f"{key}={tmp_path / place}: expected a folder to write to, found {found}.* at .*; name another {key}=DIR"
+    with pytest.raises(InputError, match=message):
+        pretrain(replace(settings(text, chosen["out"]), store=str(chosen["store"])), [], QUIET)
 
 
 @pytest.mark.integration
