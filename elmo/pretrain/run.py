@@ -13,7 +13,6 @@ import torch
 from rich.console import Console
 
 from elmo.bilm.options import UNKNOWN_WORD
-from elmo.bilm.weight_files import find_weights
 from elmo.common.device import choose_device
 from elmo.common.errors import InputError
 from elmo.common.experiment_log import EventFile, start_wandb
@@ -22,7 +21,7 @@ from elmo.common.processes import alone
 from elmo.common.progress import Meter, print_line
 from elmo.pretrain.corpus.build import build_store
 from elmo.pretrain.corpus.token_store import CorpusSettings, TokenStore
-from elmo.pretrain.model.export import Output, export, load_model, load_output, softmax_folder
+from elmo.pretrain.model.export import Output, export, find_output, load_model, load_output, softmax_folder
 from elmo.pretrain.training.batches import Text, texts_of_store
 from elmo.pretrain.training.card import card, hardware
 from elmo.pretrain.training.checkpoint import CurveRow, RunFolder
@@ -170,7 +169,7 @@ def _given_words(settings: Settings) -> list[str] | None:
     """The words that another model predicts, if `vocabulary_of` names one; loaded as early as `init`."""
     if settings.vocabulary_of is None:
         return None
-    output = load_output(softmax_folder(find_weights(settings.vocabulary_of)))
+    output = load_output(find_output(settings.vocabulary_of))
     _require_tokeniser(settings, "vocabulary_of", output)
     return output.vocabulary
 

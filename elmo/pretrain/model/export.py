@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from elmo.bilm.model import Bilm
-from elmo.bilm.weight_files import LEVELS, PRECISIONS, find_weights, save_bilm
+from elmo.bilm.weight_files import LEVELS, PRECISIONS, find_weights, save_bilm, shipped_names
 from elmo.common.errors import InputError
 from elmo.common.files import replacing
 from elmo.download.published import BILMS
@@ -114,8 +114,7 @@ def load_output(folder: Path) -> Output:
     if missing:
         raise InputError(
             f"{folder}: expected the output layer of a biLM here ({VOCABULARY} and {WEIGHTS}), "
-            f"found no {' and no '.join(missing)}; name another folder, or other weights. Of the "
-            "shipped biLMs, only `small` has one"
+            f"found no {' and no '.join(missing)}; name another folder, or other weights. {_shipped_with_output()}"
         )
     try:
         text = gzip.decompress((folder / VOCABULARY).read_bytes()).decode()
@@ -145,6 +144,21 @@ def softmax_folder(weights: Path) -> Path:
     return folder.with_name(f"{folder.resolve().name}-softmax")
 
 
+def find_output(weights: str | Path) -> Path:
+    """Folder of the output layer of a model given by path or name; a biLM published without is not downloaded."""
+    if str(weights) in BILMS and not Path(weights).exists():
+        raise InputError(
+            f"{weights}: published without an output layer, so it can embed, but not predict or be trained further; "
+            f"name other weights, or the folder of an output layer. {_shipped_with_output()}"
+        )
+    return softmax_folder(find_weights(weights))
+
+
+def _shipped_with_output() -> str:
+    names = [name for name in shipped_names() if (softmax_folder(find_weights(name)) / WEIGHTS).is_file()]
+    return f"Shipped with an output layer: {', '.join(names) or 'none'}"
+
+
 def load_model(
     weights: str | Path, softmax: str | Path | None = None
 ) -> tuple[LanguageModel | MaskedLanguageModel, Output]:
@@ -154,13 +168,8 @@ def load_model(
         weights: file or folder of the model, or a name.
         softmax: folder of the output layer; by default NAME-softmax next to the model's.
     """
-    if softmax is None and str(weights) in BILMS and not Path(weights).exists():  # refused before it is downloaded
-        raise InputError(
-            f"{weights}: published without an output layer, so it can embed, but not predict or be trained further; "
-            "name the folder of an output layer"
-        )
+    folder = Path(softmax) if softmax is not None else find_output(weights)
     found = find_weights(weights)
-    folder = Path(softmax) if softmax is not None else softmax_folder(found)
     output, core = load_output(folder), load_either(found)
     if isinstance(core, Bilm):
         expected, which = core.options.projection_dim, f"the biLM in {found} has a projection_dim"

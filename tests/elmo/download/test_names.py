@@ -99,11 +99,14 @@ class TestBilm:
         text = " ".join(capsys.readouterr().out.split()).replace("- ", "-")  # argparse breaks lines at hyphens
         assert all(name in text for name in ("small", *BILMS))
 
-    def test_further_training_is_refused_before_anything_is_downloaded(self, site):
-        from elmo.pretrain.model.export import load_model
+    @pytest.mark.parametrize("key", ["init", "vocabulary_of"])
+    def test_further_training_is_refused_before_anything_is_downloaded(self, site, key, tmp_path):
+        from elmo.pretrain.run import pretrain
+        from tests.elmo.pretrain.training_text import QUIET, settings
 
-        with pytest.raises(InputError, match=r"allennlp/medium: published without an output layer"):
-            load_model("allennlp/medium")
+        given = settings(tmp_path / "text.txt", tmp_path / "out", **{key: "allennlp/medium"})
+        with pytest.raises(InputError, match=r"allennlp/medium: published without .* with an output layer: small$"):
+            pretrain(given, [], QUIET)
         assert site.asked == []
 
 

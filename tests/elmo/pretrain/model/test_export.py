@@ -171,6 +171,8 @@ def test_a_shipped_biLM_is_found_by_its_name_unless_a_path_has_it(model, tmp_pat
     assert load_model("tiny")[1].vocabulary == VOCABULARY
     with pytest.raises(InputError, match=r"huge: no such weights.*shipped: bilm-tf, tiny"):
         load_bilm("huge")
+    with pytest.raises(InputError, match=r"bilm-tf-softmax: .*other weights\. Shipped with an output layer: tiny$"):
+        load_model("bilm-tf")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tiny").mkdir()
     with pytest.raises(InputError, match="expected exactly one"):

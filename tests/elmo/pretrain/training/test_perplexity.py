@@ -116,7 +116,7 @@ def test_the_held_out_text_of_a_store_can_be_measured(exported, tmp_path):
         (None, [], "no such file"),
         ("   \n", [], "no word"),
         ("words", ["--softmax", "nowhere"], "expected the output layer"),
-        ("words", ["--weights", "medium"], "Of the shipped biLMs, only `small` has one"),
+        ("words", ["--weights", "medium"], "other weights. Shipped with an output layer: small"),
     ],
 )
 def test_unusable_input_is_reported(exported, tmp_path, capsys, text, extra, message):
