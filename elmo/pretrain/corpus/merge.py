@@ -26,6 +26,7 @@ from elmo.common.errors import InputError
 from elmo.common.files import require_space
 from elmo.common.progress import Meter
 from elmo.pretrain.corpus.drawing import cases, copies, mix, recased, uniform
+from elmo.pretrain.corpus.overlap import WINDOW
 from elmo.pretrain.corpus.shards import Shard, load_arrays
 from elmo.pretrain.corpus.sources import CONTINUES, NEW_DOCUMENT, NEW_FILE
 from elmo.pretrain.corpus.token_store import DTYPES, SPECIALS, UNKNOWN, CorpusSettings, offsets_of
@@ -155,6 +156,12 @@ def merge(
     begins, stretch = document_begins(places, fraction) if by_document else (np.ones(len(keys), np.bool_), 1)
     sides = _choose(keys, begins, fraction, settings.seed_of_heldout)
     sides[excluded & (sides != _DROPPED)] = _EXCLUDED  # after the choice, which does not depend on them
+    if not (sides == _TRAIN).any():
+        raise InputError(
+            f"exclude={','.join(map(str, settings.exclude))}: expected text to train on, found none: of "
+            f"{len(sides):,} paragraphs, {(sides == _EXCLUDED).sum():,} share {WINDOW} letters and digits in a row "
+            "with these files. Exclude other files, or give more text"
+        )
     sentence_sides = np.repeat(sides, paragraph_lengths)
     occurs = copies(np.repeat(np.array(weights)[sources], paragraph_lengths), seed)
     train = np.repeat(np.arange(len(lengths)), np.where(sentence_sides == _TRAIN, occurs, 0))

@@ -176,6 +176,13 @@ def test_excluded_paragraphs_are_left_out_although_the_excluded_text_is_tokenise
         build(tmp_path / "store", text)
 
 
+def test_a_text_that_is_excluded_as_a_whole_is_refused_and_exclude_is_named(tmp_path):
+    text = write(tmp_path / "a.txt", range(30))
+    with pytest.raises(InputError, match=rf"exclude={text}: expected text .* of 30 paragraphs, 30 share 45 letters"):
+        build(tmp_path / "store", text, exclude=[text])
+    assert not (tmp_path / "store").exists()
+
+
 def test_a_line_is_excluded_if_it_shares_45_letters_and_digits(tmp_path):
     """Against all windows of both texts; lines are pieces of the text with other spacing and punctuation."""
     draw = random.Random(5)
