@@ -20,6 +20,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
+from elmo.common.config_errors import explain_options
 from elmo.common.errors import InputError, ending_with_reader
 from elmo.common.files import CONF, print_lines
 from elmo.common.processes import end_with_parent
@@ -138,7 +139,7 @@ def main() -> None:
 
 def _explain_outside_runs(error: Exception) -> str | None:
     """Why the command failed outside of its runs; None for an error that needs its traceback."""
-    if explained := explain_launcher(error) or explain_null(error):
+    if explained := explain_launcher(error) or explain_options(error) or explain_null(error):
         return explained
     if isinstance(error, HydraException | OmegaConfBaseException):
         return explain(error, typed=sys.argv[1:])

@@ -53,6 +53,16 @@ def explain(error: Exception, known_keys: Callable[[str], Iterable[str]], where:
     return f"unknown key {name}.{hint}{listed}"
 
 
+def explain_options(error: Exception) -> str | None:
+    """Explains Hydra's plain error about options that exclude each other; returns None for any other error."""
+    if not isinstance(error, ValueError) or "Only one of --run" not in str(error):
+        return None
+    return (
+        "expected one of -m, --cfg and --info, found several. --cfg and --info print the settings of one run: drop -m, "
+        "and give each key one value"
+    )
+
+
 def _found(pattern: str, texts: Iterable[str]) -> str:
     """What the group of a pattern matches in the first text that has it; empty if none has."""
     return next((match[1] for text in texts if (match := re.search(pattern, text))), "")

@@ -13,7 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from rich.console import Console
 
-from elmo.common.config_errors import explain
+from elmo.common.config_errors import explain, explain_options
 from elmo.common.errors import InputError, ending_with_reader
 from elmo.common.files import CONF
 from elmo.pretrain.run import pretrain
@@ -68,6 +68,8 @@ def main() -> None:
     except (HydraException, OmegaConfBaseException) as error:
         sys.exit(_explained(error))
     except ValueError as error:
+        if explained := explain_options(error):
+            sys.exit(f"elmo.pretrain: {explained}")
         if "Config group override must be" not in str(error):  # Hydra raises this for size=null and objective=null
             raise
         name = "objective" if "objective=null" in sys.argv else "size"

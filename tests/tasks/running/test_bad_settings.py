@@ -93,6 +93,14 @@ class TestSweep:
         assert code == 1
         assert err == "tasks.run: hydra.sweep.dir: Interpolation key 'nope' not found\n"
 
+    @pytest.mark.parametrize("option", [("--cfg", "job"), ("--info", "all")])
+    def test_an_option_that_prints_settings(self, place, command, tmp_path, option):
+        code, out, err = command("-m", *arguments(place, tmp_path, "seed=1,2"), *option)
+        assert (code, out) == (1, "")
+        assert err.startswith("tasks.run: expected one of -m, --cfg and --info, found several. ")
+        assert "drop -m, and give each key one value\n" in err
+        assert err.count("\n") == 1
+
     def test_zero_parallel_runs(self, place, command, tmp_path):
         at_once = ("hydra/launcher=cores", "hydra.launcher.n_jobs=0")
         code, _, err = command("-m", *arguments(place, tmp_path, "seed=1,2", *at_once))

@@ -163,11 +163,13 @@ def test_the_command_runs_and_leaves_nothing_next_to_its_folder(text, tmp_path):
         ("seed=${seed}", "seed: Recursive interpolation detected"),
         ("size=null", "size: expected one of its choices, found null"),
         ("objective=null", "objective: expected one of its choices, found null"),
+        ("-m --cfg job", "expected one of -m, --cfg and --info, found several. --cfg and --info print the settings"),
     ],
 )
-def test_settings_without_a_value_are_explained_in_one_line(setting, message, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["elmo.pretrain", setting])
+def test_plain_errors_of_hydra_are_explained_in_one_line(setting, message, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["elmo.pretrain", *setting.split()])
     with pytest.raises(SystemExit) as caught:
         main()
-    assert caught.value.code == f"elmo.pretrain: {message}"
+    assert caught.value.code.startswith(f"elmo.pretrain: {message}")
+    assert "\n" not in caught.value.code
     assert capsys.readouterr().err == ""
