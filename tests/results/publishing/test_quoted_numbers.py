@@ -18,7 +18,7 @@ from tests.results.publishing.quoted_values import Published, nearest
 
 ROOT = Path(__file__).parents[3]
 DOCUMENTS = ["README.md", "CONTRIBUTING.md", *(f"{folder}/README.md" for folder in ("elmo", "tasks", "results"))]
-DOCUMENTS += ["results/reading.md", "results/published/README.md"]
+DOCUMENTS += ["CHANGELOG.md", "results/reading.md", "results/published/README.md"]
 CONF = ("data", "experiment", "features", "sized", "task", "tuned")
 CARDS = "On tasks"  # the chapter of a biLM's card that quotes results
 KINDS = {
