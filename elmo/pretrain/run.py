@@ -21,9 +21,17 @@ from elmo.common.processes import alone
 from elmo.common.progress import Meter, print_line
 from elmo.pretrain.corpus.build import build_store
 from elmo.pretrain.corpus.token_store import CorpusSettings, TokenStore
-from elmo.pretrain.model.export import Output, export, find_output, load_model, load_output, softmax_folder
+from elmo.pretrain.model.export import (
+    Output,
+    export,
+    find_output,
+    load_model,
+    load_output,
+    rounding_errors,
+    softmax_folder,
+)
 from elmo.pretrain.training.batches import Text, texts_of_store
-from elmo.pretrain.training.card import card, hardware
+from elmo.pretrain.training.card import ROUNDING_SENTENCES, card, hardware
 from elmo.pretrain.training.checkpoint import CurveRow, RunFolder
 from elmo.pretrain.training.objective import OBJECTIVES, Measured, Objective, TrainedModel
 from elmo.pretrain.training.parallel import Workers, started
@@ -128,6 +136,8 @@ def _pretrain(
             "tokens_per_second": position.tokens_per_second,
             kind.replace(" ", "_"): {name: vars(found) for name, found in measured.items() if found is not None},
         }
+        if chosen.weights == "int8":
+            facts["rounding"] = rounding_errors(files.core, model.core, _sample(store))
         with replacing(target / "card.md") as partial:
             partial.write_text(card(facts), encoding="utf-8")
         folder.finish(facts)
@@ -147,6 +157,12 @@ def _require_place(key: str, folder: Path) -> None:
 
 def _size(module: torch.nn.Module) -> int:
     return sum(item.numel() for item in module.parameters())
+
+
+def _sample(store: TokenStore) -> list[list[str]]:
+    """Sentences to measure layers on: held-out ones, or of the training text if there are none."""
+    text = store.heldout if len(store.heldout) else store.train
+    return [store.words(text[number]) for number in range(min(ROUNDING_SENTENCES, len(text)))]
 
 
 def _store(settings: Settings, console: Console, workers: Workers) -> TokenStore:

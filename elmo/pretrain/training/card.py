@@ -17,6 +17,7 @@ from elmo.pretrain.training.masked_batches import MASKED, REPLACED
 
 _MEASURED = {"before": "given weights, before training", "trained": "trained weights", "exported": "these files"}
 _NOT_MEASURED = "Not measured: no text was held out."
+ROUNDING_SENTENCES = 200  # at most, to measure how far int8 weights change layers
 _OF_THE_VOCABULARY = ("vocabulary_size", "train_unknown", "heldout_unknown")
 
 
@@ -82,7 +83,7 @@ weights in {weights}.
 {_hardly_trained(facts)}
 Terms: {perplexity.TERMS if of_bilm else masked_loss.TERMS};
 {_vocabulary(settings)}; {_held_out(facts)}.
-
+{_rounding(facts)}
 ## Text
 
 | file | bytes | sha256 |{" weight |" * weighted}
@@ -148,6 +149,20 @@ unseen documents"""
 ({share} asked for, chosen by a hash of their text). A blank line or the end of a file ends a document; long files
 without blank lines, and text of fewer than 20 documents, are cut into stretches of
 {counts["stretch_paragraphs"]:,} paragraphs"""
+
+
+def _rounding(facts: Mapping[str, Any]) -> str:
+    if "rounding" not in facts:
+        return ""
+    shares = ", ".join(f"{share:.2%} (layer {number})" for number, share in enumerate(facts["rounding"]))
+    text = "heldout" if facts["counts"]["heldout_sentences"] else "train"
+    sentences = min(ROUNDING_SENTENCES, facts["counts"][f"{text}_sentences"])
+    return f"""
+## Rounding
+
+The layers of these int8 weights differ from those of the trained weights by {shares}
+of their length, on {sentences:,} sentences of the {"held-out" if text == "heldout" else "training"} text.
+"""
 
 
 def _perplexities(facts: Mapping[str, Any]) -> str:

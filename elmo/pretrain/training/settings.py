@@ -194,7 +194,7 @@ class Export:
         softmax_mb: most megabytes (10^6 bytes) of the output layer, NAME-softmax: the weights of rare words are rounded
             more coarsely until it fits. null rounds all to 8 bits. The shipped `small` has 13.
         weights: precision of the biLM in export/NAME: float16, float32, or int8 with one scale per output row, half the
-            size of float16. export/bilm-tf is always in float32.
+            size of float16; the card then says how far that changes its layers. export/bilm-tf is always in float32.
     """
 
     softmax_mb: float | None = None

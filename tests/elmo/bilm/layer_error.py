@@ -16,6 +16,7 @@ from torch import Tensor
 
 from elmo import load_bilm
 from elmo.bilm.model import Bilm
+from elmo.pretrain.model.export import rounding_errors
 
 LONG_LINE = 301
 
@@ -40,12 +41,6 @@ def layer_errors(bilm: Bilm, device: torch.device, text: list[list[str]], exact:
     return (found.double() - exact).abs().amax(dim=2)
 
 
-def relative_errors(rounded: Bilm, bilm: Bilm) -> Tensor:
-    """Of each layer, the length of the error of all its vectors over the length of all its vectors, (layers,)."""
-    exact, found = (item.token_layers(sentences("dev")).double().flatten(1) for item in (bilm, rounded))
-    return (found - exact).norm(dim=1) / exact.norm(dim=1)
-
-
 @contextmanager
 def tf32_products() -> Iterator[None]:
     """Lets a GPU round the factors of float32 products to TF32."""
@@ -66,8 +61,8 @@ def main() -> None:
     options = parser.parse_args()
     device, bilm = options.device, load_bilm(options.weights)
     if options.rounded:
-        shares = relative_errors(load_bilm(options.rounded), bilm)
-        print(", ".join(f"layer {number}: {share:.2%}" for number, share in enumerate(shares.tolist())))
+        shares = rounding_errors(load_bilm(options.rounded), bilm, sentences("dev"))
+        print(", ".join(f"layer {number}: {share:.2%}" for number, share in enumerate(shares)))
         return
     text = sentences()
     exact = exact_layers(bilm, text)
