@@ -6,7 +6,7 @@ import difflib
 import re
 from collections.abc import Callable, Iterable
 
-from hydra.errors import MissingConfigException
+from hydra.errors import MissingConfigException, OverrideParseException
 
 
 def explain(error: Exception, known_keys: Callable[[str], Iterable[str]], where: str = "") -> str:
@@ -24,11 +24,14 @@ def explain(error: Exception, known_keys: Callable[[str], Iterable[str]], where:
         hint = f" Did you mean {group}={close[0]}?" if close else ""
         return f"{group}={name}: no such choice.{hint} There are: {', '.join(sorted(error.options))}."
     texts = [str(error), str(error.__cause__ or "")]
-    if unreadable := re.search(r"LexerNoViableAltException: ([^\s=]+)=(\S+)", texts[0]):
-        key, value = unreadable.groups()
-        return f"{key}={value}: Hydra cannot read this value as it is. Quote it twice: \"{key}='{value}'\""
-    if valueless := re.search(r"Error parsing override '([^'=]*)'\nmissing EQUAL", texts[0]):
-        return f"{valueless[1]}: expected KEY=VALUE, found no value. --help shows the keys"
+    if isinstance(error, OverrideParseException):
+        key, equals, value = error.override.partition("=")
+        if not equals:
+            return f"{key}: expected KEY=VALUE, found no value. --help shows the keys"
+        escaped, unreadable = value.replace("'", r"\'"), f"{error.override}: Hydra cannot read this value as it is."
+        if value.startswith("["):
+            return f"{unreadable} Quote its items twice: \"{key}=['A','B']\""
+        return f"{unreadable} Quote it twice: \"{key}='{escaped}'\""
     if several := re.search(r"Ambiguous value for argument '([^'=]+)=([^']+)'", texts[0]):
         key, values = several.groups()
         return f"{key}={values}: expected one value. A list is {key}=[{values}]; a sweep over several is tasks.run -m"

@@ -53,9 +53,14 @@ def _hydra_main(config: DictConfig) -> None:
 
 
 def _list_of_one(word: str) -> str:
-    """`corpus=FILE` as `corpus=[FILE]`; the same for `exclude`."""
-    key, _, value = word.partition("=")
-    return f"{key}=[{value}]" if key in ("corpus", "exclude") and value and not value.startswith("[") else word
+    """`corpus=FILE` as `corpus=['FILE']`; the same for `exclude`."""
+    key, equals, value = word.partition("=")
+    if key not in ("corpus", "exclude") or not equals or value.startswith("["):
+        return word
+    if value and "," not in value and value[0] not in "'\"":  # several files are quoted by the user where they need it
+        escaped = value.replace("'", r"\'")
+        value = f"'{escaped}'"  # Hydra would not accept names with ( or é
+    return f"{key}=[{value}]"
 
 
 def main() -> None:

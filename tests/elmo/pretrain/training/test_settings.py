@@ -112,6 +112,13 @@ def test_weights_and_the_other_settings_of_the_text_are_typed_without_quotes():
         ("export.softmax_mb=0", "export.softmax_mb: expected a positive number, found 0.0"),
         ("export.weights=int4", "export.weights: expected float32 or float16 or int8, found 'int4'"),
         ("init=nosuch", "nosuch: no such weights file or folder"),
+        ("corpus=", "corpus: expected text files or folders, found none; add corpus=FILE"),
+        ("corpus=/no/it's café (1)=[x].txt", "/no/it's café (1)=[x].txt: no such file or folder"),
+        ("corpus='/no/café.txt'", "/no/café.txt: no such file or folder"),
+        ("corpus=/no/a.txt,/no/b.txt", "/no/a.txt: no such file or folder"),
+        ("corpus=${oc.env:HOME}/nosuch.txt", f"{Path.home()}/nosuch.txt: no such file or folder"),
+        ("corpus=[a(1).txt]", "corpus=[a(1).txt]: Hydra cannot read this value as it is. Quote its items twice: "),
+        ("out=a=b's", "out=a=b's: Hydra cannot read this value as it is. Quote it twice: \"out='a=b\\'s'\""),
         ("out=/dev/null/x", "out=/dev/null/x: expected a folder to write to, found a file at /dev/null; name another"),
     ],
 )
