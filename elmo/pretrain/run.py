@@ -101,8 +101,6 @@ def _pretrain(
         return
     given = vocabulary if settings.init or settings.vocabulary_of else None
     train_text, heldout = texts_of_store(store, model.core.encoder.options.max_characters, given)
-    if not len(train_text.sentences):
-        raise InputError(f"{store.folder}: the corpus has no training sentence; give more text")
     before = _before(folder, objective, model, heldout, console) if settings.init and workers.first else None
     workers.wait()
     with _watching(settings, workers) as watch:

@@ -234,10 +234,7 @@ def _store(corpus: CorpusSettings, folder: Path, console: Console) -> TokenStore
         raise InputError(
             f"{stores[0]} is a token store; expected it alone, found {len(corpus.sources) - 1} other sources"
         )
-    store = TokenStore.open(stores[0]) if stores else build_store(corpus, folder, console)
-    if not len(store.train):
-        raise InputError(f"{store.folder}: the corpus has no training sentence; give more text")
-    return store
+    return TokenStore.open(stores[0]) if stores else build_store(corpus, folder, console)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

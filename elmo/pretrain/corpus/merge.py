@@ -165,6 +165,11 @@ def merge(
     sentence_sides = np.repeat(sides, paragraph_lengths)
     occurs = copies(np.repeat(np.array(weights)[sources], paragraph_lengths), seed)
     train = np.repeat(np.arange(len(lengths)), np.where(sentence_sides == _TRAIN, occurs, 0))
+    if not len(train):
+        raise InputError(
+            f"corpus: expected a sentence to train on, found none of {(sentence_sides == _TRAIN).sum():,}: the weights "
+            "of their files are too low. Give higher weights after *, or more text"
+        )
     heldout = np.flatnonzero(sentence_sides == _HELDOUT)
     order = mix(np.arange(len(train), dtype=np.uint64), seed ^ _SHUFFLE)
     # By hash of paragraph, so that the first part of the file is a fair sample for any order of sources.

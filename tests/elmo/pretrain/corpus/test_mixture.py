@@ -87,6 +87,12 @@ def test_an_empty_file_does_not_shift_the_weights(tmp_path, texts):
     assert (store.folder / "train.tokens.bin").read_bytes() == (plain.folder / "train.tokens.bin").read_bytes()
 
 
+def test_a_weight_that_leaves_no_sentence_is_refused_and_named(tmp_path, texts):
+    with pytest.raises(InputError, match=r"a sentence to train on, found none of \d{3}: the weights of their"):
+        build(tmp_path / "store", f"{texts[0]}*0.000001")
+    assert not (tmp_path / "store").exists()
+
+
 def test_another_weight_is_another_store(tmp_path, texts):
     first, second = texts
     store = build(tmp_path / "store", first, f"{second}*2")
