@@ -127,13 +127,25 @@ def test_clusters_count_as_one_example_each():
 
 
 def test_the_errors_removed_vary_with_both_arms():
-    """The cut of 60 -> 80 is 50 %. A point of the baseline changes it by -1.25, one of the other arm by 2.5."""
-    first, second = [59.0, 60.0, 61.0], [79.5, 80.0, 80.5]
-    parts = [1.25**2 * 1 / 3, 2.5**2 * 0.25 / 3]
+    """The cut of 60 -> 70 is 25 %. A point of the baseline changes it by -1.875, one of the other arm by 2.5."""
+    first, second = [59.0, 60.0, 61.0], [69.5, 70.0, 70.5]
+    parts = [1.875**2 * 1 / 3, 2.5**2 * 0.25 / 3]
     half = quantile(0.975, sum(parts) ** 2 / (parts[0] ** 2 / 2 + parts[1] ** 2 / 2)) * math.sqrt(sum(parts))
     found = seed_intervals(first, second).cut
-    assert (found.low, found.high) == pytest.approx((50 - half, 50 + half))
+    assert (found.low, found.high) == pytest.approx((25 - half, 25 + half))
     assert seed_intervals([100.0, 100.0], [100.0, 100.0]).cut is None
+
+
+def test_the_errors_removed_of_one_run_each_vary_with_paired_examples():
+    """The t-test of what each example adds to 100 (b - a) / (100 - a), by its derivatives."""
+    first, second = drawn(1, 400, 0.5, seed=1), drawn(1, 400, 0.6, seed=2)
+    a, b = 100 * statistics.fmean(first[0]), 100 * statistics.fmean(second[0])
+    by_a, by_b = -100 * (100 - b) / (100 - a) ** 2, 100 / (100 - a)
+    added = [100 * (by_a * x + by_b * y) for x, y in zip(first[0], second[0], strict=True)]
+    half = quantile(0.975, 399) * statistics.stdev(added) / 20
+    found = paired_intervals(counts_of(first), counts_of(second), percent).cut
+    cut = 100 * (b - a) / (100 - a)
+    assert (found.low, found.high) == pytest.approx((cut - half, cut + half))
 
 
 def test_a_single_run_has_the_deviation_of_the_other_arm():

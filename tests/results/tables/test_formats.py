@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from results.analysis.interval import Interval
 from results.records.record import RunError
+from results.tables.cells import shown_p
 from tests.results.making import make_record, run_table, save
 
 ROOT = Path(__file__).parents[3]
@@ -272,3 +274,8 @@ def test_a_terminal_without_rich_gets_the_plain_table(runs):
     assert status == 0
     assert "\x1b[" not in seen
     assert "90.15 (3)" in seen
+
+
+@pytest.mark.parametrize(("p", "text"), [(0.0009, "<0.001"), (0.001, "0.001"), (0.0051, "0.005"), (1.0, "1.000")])
+def test_p_has_three_digits(p, text):
+    assert shown_p(Interval(-1.0, 1.0, p, "seeds", 3)) == text
