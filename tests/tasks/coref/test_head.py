@@ -130,6 +130,13 @@ def test_a_document_is_cut_in_training_alone_and_its_mentions_with_it():
     assert [document.genre.item() for document in whole] == [2, 1]  # of bc, nw, after the unknown one
 
 
+def test_a_share_of_the_words_is_kept_as_spans():
+    task = task_of()  # 0.8 of 7 and of 11 words, without what follows the decimal point
+    head, batch = head_of(task), task.collate(TWO)
+    documents = head.eval()._documents(features_of(batch)[0], batch)
+    assert [len(head._kept(document)) for document in documents] == [5, 8]
+
+
 def test_the_seed_decides_where_a_document_is_cut():
     task = task_of(replace(SMALL, max_sentences=1))
     head, batch = head_of(task), task.collate(TWO)

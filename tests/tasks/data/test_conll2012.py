@@ -69,10 +69,10 @@ class TestDocuments:
         assert sentence.speakers == ("", "", "")
 
     def test_mentions_of_one_chain_may_be_nested(self, tmp_path):
-        column = ["(1|(1)", "-", "(1", "1)|1)"]
+        column = ["(1|(1)", "-", "(1", "1)", "1)"]  # the one that began last ends first
         words = [("w", "NN", "-", "-", "-", cell) for cell in column]
         (document,) = read(tmp_path, BEGIN, *rows(*words), END)
-        assert document.sentences[0].mentions == (Mention(0, 1, 1), Mention(0, 4, 1), Mention(2, 4, 1))
+        assert document.sentences[0].mentions == (Mention(0, 1, 1), Mention(0, 5, 1), Mention(2, 4, 1))
 
 
 def changed(row, column, cell):

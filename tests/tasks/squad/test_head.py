@@ -57,6 +57,10 @@ class TestTrilinear:
                     joined = torch.stack([x[b, i], y[b, j], x[b, i] * y[b, j]])
                     assert scores[b, i, j].item() == pytest.approx((similarity.weights * joined).sum().item(), abs=1e-5)
 
+    def test_starts_as_a_linear_layer_over_both_texts_and_their_product(self):
+        bound = (3 * 200) ** -0.5
+        assert 0.9 * bound < Trilinear(200).weights.abs().max() <= bound
+
 
 class TestBiAttention:
     def test_equals_numpy_on_each_passage_alone(self):
