@@ -98,6 +98,6 @@ def may_follow(first: str, second: str) -> bool:
 
 def may_follow_in_iob2(first: str, second: str) -> bool:
     """Whether IOB2 allows the second tag right after the first; "" means the sentence's start and end."""
-    before, before_label = parse_tag(first or "O")
+    _, before_label = parse_tag(first or "O")  # of O it is "", which no I has
     after, after_label = parse_tag(second or "O")
-    return after != "I" or (before in ("B", "I") and before_label == after_label)
+    return after != "I" or before_label == after_label
