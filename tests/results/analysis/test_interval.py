@@ -7,7 +7,7 @@ import statistics
 import numpy as np
 import pytest
 
-from results.analysis.interval import paired_intervals, seed_intervals
+from results.analysis.interval import Interval, paired_intervals, seed_intervals
 from results.analysis.student import quantile
 
 
@@ -159,3 +159,8 @@ def test_a_single_run_has_the_deviation_of_the_other_arm():
 @pytest.mark.parametrize(("first", "second", "few"), [(3, 3, False), (2, 5, True), (5, 1, True)])
 def test_fewer_than_three_seeds_are_marked(first, second, few):
     assert gain_of(drawn(first, 50, 0.5, 1), drawn(second, 50, 0.6, 2)).few_seeds is few
+
+
+@pytest.mark.parametrize(("low", "high", "sign"), [(0.1, 2.0, 1), (-2.0, -0.1, -1), (-0.1, 0.1, 0), (0.0, 1.0, 0)])
+def test_the_sign_is_that_of_both_ends(low, high, sign):
+    assert Interval(low, high, 0.5, "seeds", 3).sign == sign

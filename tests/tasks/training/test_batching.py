@@ -103,3 +103,10 @@ def test_without_a_seed_by_length_and_number():
 def test_limits_below_one_are_an_error(max_examples, max_tokens):
     with pytest.raises(ValueError, match="at least one example and token"):
         plan_batches([1], max_examples, max_tokens)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_long_example_does_not_count_in_the_batches_after_it(seed):
+    """Twenty examples of one token fill two batches of ten, or three where the long one comes between them."""
+    batches = plan_batches([10] + [1] * 20, 99, max_tokens=10, shuffle_seed=seed, by_length=False)
+    assert len(batches) <= 4
