@@ -88,7 +88,7 @@ class CharacterEncoder(nn.Module):
 
         differentiable = torch.is_grad_enabled() and any(parameter.requires_grad for parameter in self.parameters())
         compiled = None if differentiable else fast.compiled(self.characters.weight)
-        panels = compiled and self._panels.of(list(self.parameters()), partial(compiled.encoder_panels, self))
+        panels = compiled and self._panels.of(list(self.parameters()), partial(self._converted, compiled))
 
         def encode(rows: slice) -> None:
             spelled = [words[i] for i in by_length[rows].tolist()]
@@ -108,6 +108,13 @@ class CharacterEncoder(nn.Module):
             for rows in groups:
                 encode(rows)
         return vectors.index_select(0, upload(np.argsort(by_length), device))
+
+    def _converted(self, compiled: fast.Kernel) -> fast.EncoderPanels:
+        """The weights in the layout of the compiled functions."""
+        convolutions = cast(Iterable[nn.Conv1d], self.convolutions)
+        highways = [(one.carry, one.transform) for one in cast(Iterable[Highway], self.highways)]
+        characters = self.characters.weight
+        return compiled.encoder_panels(characters, convolutions, highways, self.projection, self.options.activation)
 
 
 def _max_over_windows(convolution: nn.Conv1d, x: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from elmo.bilm import pointwise_in_torch
 
 if TYPE_CHECKING:
     from elmo.kernels.cpu import EncoderPanels as EncoderPanels
-    from elmo.kernels.cpu import Kernel
+    from elmo.kernels.cpu import Kernel as Kernel
     from elmo.kernels.cpu import LstmPanels as LstmPanels
 
 _log = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -22,9 +22,6 @@ from torch.nn.functional import pad
 
 from elmo.bilm.characters import PADDING
 from elmo.common.c_library import library
-
-if TYPE_CHECKING:
-    from elmo.bilm.encoder import CharacterEncoder, Highway
 
 SOURCE = Path(__file__).with_name("bilm.c")
 
@@ -115,19 +112,24 @@ class Kernel:
             cell_dim,
         )
 
-    def encoder_panels(self, encoder: CharacterEncoder) -> EncoderPanels:
-        """Converts the weights of a `CharacterEncoder`."""
+    def encoder_panels(
+        self,
+        characters: Tensor,
+        convolutions: Iterable[nn.Conv1d],
+        highways: Iterable[tuple[nn.Linear, nn.Linear]],
+        projection: nn.Module,
+        activation: str,
+    ) -> EncoderPanels:
+        """Converts the weights of a `CharacterEncoder`; highways are pairs of carry and transform."""
 
         def panels(linear: nn.Linear) -> Panels:
             return self.panels(linear.weight, linear.bias)
 
-        highways = cast(Iterable["Highway"], encoder.highways)
-        convolutions = cast(Iterable[nn.Conv1d], encoder.convolutions)
         return EncoderPanels(
-            [self._window_table(encoder.characters.weight, convolution) for convolution in convolutions],
-            [(panels(highway.carry), panels(highway.transform)) for highway in highways],
-            panels(encoder.projection) if isinstance(encoder.projection, nn.Linear) else None,
-            encoder.options.activation,
+            [self._window_table(characters, convolution) for convolution in convolutions],
+            [(panels(carry), panels(transform)) for carry, transform in highways],
+            panels(projection) if isinstance(projection, nn.Linear) else None,
+            activation,
         )
 
     def _window_table(self, characters: Tensor, convolution: nn.Conv1d) -> Panels:
