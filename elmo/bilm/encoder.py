@@ -20,14 +20,12 @@ from elmo.bilm import fast
 from elmo.bilm.characters import character_ids
 from elmo.bilm.options import N_CHARACTERS, UNKNOWN_WORD, BilmOptions
 from elmo.bilm.prepared_weights import Prepared
+from elmo.bilm.row_blocks import in_blocks
 from elmo.common.device import upload
 from elmo.common.threads import at_once, side_by_side
 
 WORDS_AT_ONCE = 512  # limits the memory of the convolutions: 512 words x 2048 filters x 50 positions are 200 MB
-# Batches of words are padded to a multiple of this: libraries compute small products and convolutions in another order
-# than large ones, and treat the remainder after full vector instructions differently. A word's vector must not depend,
-# to the last bit, on how many others are encoded with it. See also elmo.bilm.lstm.LEAST_ROWS.
-WORDS_IN_A_BLOCK = 32
+WORDS_IN_A_SHARE = 32  # of a thread, at least
 REMEMBERED_WORDS = 200_000
 
 
@@ -96,11 +94,11 @@ class CharacterEncoder(nn.Module):
                 ids = character_ids(spelled, options.max_characters, room=widest)
                 vectors[rows] = compiled.encode(torch.from_numpy(ids), panels)
                 return
-            ids = character_ids(_pad_to_blocks(spelled), options.max_characters, room=widest)
-            vectors[rows] = self(upload(ids, device))[: len(spelled)]
+            ids = character_ids(spelled, options.max_characters, room=widest)
+            vectors[rows] = in_blocks(self, upload(ids, device))
 
         share = -(-len(words) // at_once()) if device.type == "cpu" else len(words)  # work for every thread
-        size = min(WORDS_AT_ONCE, max(share, WORDS_IN_A_BLOCK))
+        size = min(WORDS_AT_ONCE, max(share, WORDS_IN_A_SHARE))
         groups = [slice(start, start + size) for start in range(0, len(words), size)]
         if device.type == "cpu":
             side_by_side(partial(encode, rows) for rows in groups)
@@ -148,13 +146,12 @@ class WordEncoder(nn.Module):
 
     def encode_words(self, words: Sequence[str]) -> Tensor:
         """The vectors of distinct words, (words, projection_dim)."""
-        enough, unknown = _pad_to_blocks(words), self._row_of[UNKNOWN_WORD]
-        rows = np.array([self._row_of.get(word, unknown) for word in enough], dtype=np.int64)
+        unknown = self._row_of[UNKNOWN_WORD]
+        rows = np.array([self._row_of.get(word, unknown) for word in words], dtype=np.int64)
         parts = [self.words(upload(rows, self.words.weight.device))]  # (words, word_dim)
         if isinstance(self.characters, CharacterEncoder):
-            parts.append(self.characters.encode_words(enough))  # (words, char_output_dim)
-        projected: Tensor = self.projection(torch.cat(parts, dim=1))
-        return projected[: len(words)]
+            parts.append(self.characters.encode_words(words))  # (words, char_output_dim)
+        return in_blocks(self.projection, torch.cat(parts, dim=1))
 
 
 class WordMemory:
@@ -199,11 +196,6 @@ class WordMemory:
         self._table[first:needed] = vectors
         self._row_of.update(zip(words, range(first, needed), strict=True))
         return np.arange(first, needed)
-
-
-def _pad_to_blocks(words: Sequence[str]) -> list[str]:
-    """The words, padded with empty ones to a multiple of WORDS_IN_A_BLOCK."""
-    return [*words, *[""] * (-len(words) % WORDS_IN_A_BLOCK)]
 
 
 def encoder_of(options: BilmOptions) -> CharacterEncoder | WordEncoder:

@@ -17,10 +17,8 @@ from torch import Tensor, nn
 
 from elmo.bilm import fast
 from elmo.bilm.prepared_weights import Prepared
+from elmo.bilm.row_blocks import in_blocks
 
-# Libraries multiply few rows with other kernels than many, and these add in another order. With at least this many rows
-# in every product a sentence's vectors do not depend, to the last bit, on how many others are computed with it.
-LEAST_ROWS = 16
 # Maximum number of gate values that are computed ahead of their steps (256 MB), so that this memory does not grow with
 # the text. The compiled kernel has a separate limit.
 GATES_AHEAD = 2**26
@@ -170,24 +168,19 @@ class ProjectedLstm(nn.Module):
         outputs: Tensor,
     ) -> None:
         # The inputs of all steps in one product; only the recurrent half depends on the step before.
-        from_input = torch.addmm(weights.bias, _pad_rows(x), weights.by_input)  # (tokens, 4 * cell_dim)
+        # (tokens, 4 * cell_dim)
+        from_input = in_blocks(lambda some: torch.addmm(weights.bias, some, weights.by_input), x)
         start = 0
         for size in step_sizes:
-            inputs = _pad_rows(from_input[start : start + size])
-            gates = torch.addmm(inputs, _pad_rows(state[:size]), weights.recurrent)[:size]  # (size, 4 * cell_dim)
+            gates = in_blocks(lambda some: some @ weights.recurrent, state[:size])  # (size, 4 * cell_dim)
+            gates += from_input[start : start + size]
             input_gate, forget_gate, candidate, output_gate = gates.chunk(4, dim=1)  # (size, cell_dim) each
             running = cell[:size].mul_(forget_gate.sigmoid_()).addcmul_(input_gate.sigmoid_(), candidate.tanh_())
             if self.cell_clip is not None:
                 running.clamp_(-self.cell_clip, self.cell_clip)
             hidden = output_gate.sigmoid_().mul_(running.tanh())  # (size, cell_dim)
-            projected = torch.mm(_pad_rows(hidden), weights.projection)[:size]
+            projected = in_blocks(lambda some: some @ weights.projection, hidden)
             if self.projection_clip is not None:
                 projected.clamp_(-self.projection_clip, self.projection_clip)
             state[:size] = outputs[start : start + size] = projected
             start += size
-
-
-def _pad_rows(rows: Tensor) -> Tensor:
-    """The rows; on a CPU padded with zero rows to at least LEAST_ROWS."""
-    missing = LEAST_ROWS - len(rows) if rows.device.type == "cpu" else 0
-    return nn.functional.pad(rows, (0, 0, 0, missing)) if missing > 0 else rows

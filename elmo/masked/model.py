@@ -17,8 +17,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from elmo.bilm.characters import END_OF_SENTENCE, START_OF_SENTENCE
-from elmo.bilm.encoder import WORDS_IN_A_BLOCK, WordMemory, encoder_of
+from elmo.bilm.encoder import WordMemory, encoder_of
 from elmo.bilm.model import draw_weights, weights_hash
+from elmo.bilm.row_blocks import in_blocks
 from elmo.bilm.sentences import Sentence, numbered_words, refuse_plain_text
 from elmo.common.device import upload
 from elmo.masked.options import MaskedOptions
@@ -88,11 +89,7 @@ class MaskedLm(nn.Module):
             return self.mask.new_zeros(len(self.widths), 0, self.options.dim)
         found = _Rows.of(sentences, self.options.longest)
         vectors = (self._memory or self.encoder).encode_words(found.words)  # (words, dim)
-        numbers = found.numbers
-        if self.device.type == "cpu":
-            # Libraries multiply few rows in another order than many. A sentence's layers must not depend on the others.
-            numbers = np.pad(numbers, (0, -len(numbers) % WORDS_IN_A_BLOCK))
-        x = vectors[upload(numbers, self.device)]
+        x = vectors[upload(found.numbers, self.device)]
         kept = upload(found.kept, self.device)
         result = x.new_empty(len(self.widths), len(kept), self.options.dim)
         for into, layer in zip(result, self.layers(x, found.shapes), strict=True):
@@ -110,7 +107,7 @@ class MaskedLm(nn.Module):
         """Yields layer after layer, (rows, dim) in single precision.
 
         Args:
-            x: vectors of words, sentence after sentence, (rows, dim); rows after the last group attend to nothing.
+            x: vectors of words, sentence after sentence, (rows, dim).
             shapes: groups of sentences.
             there: true for positions that are attended to, (sentences, positions) of a single group; None for all.
             dtype: of all products.
@@ -140,8 +137,6 @@ class MaskedLm(nn.Module):
             out = functional.scaled_dot_product_attention(_turned(query, turn), _turned(key, turn), value, mask)
             found.append(out.transpose(1, 2).reshape(n * length, -1))
             start += n * length
-        if start < len(read):
-            found.append(read.new_zeros(len(read) - start, self.options.dim))
         return torch.cat(found)
 
     def hidden(self, top: Tensor, dtype: torch.dtype) -> Tensor:
@@ -154,7 +149,8 @@ def _norm(x: Tensor) -> Tensor:
 
 
 def _linear(layer: nn.Linear, x: Tensor, dtype: torch.dtype) -> Tensor:
-    return functional.linear(x.to(dtype), layer.weight.to(dtype), layer.bias.to(dtype))
+    weight, bias = layer.weight.to(dtype), layer.bias.to(dtype)
+    return in_blocks(lambda some: functional.linear(some, weight, bias), x.to(dtype))
 
 
 def _turns(length: int, options: MaskedOptions, device: torch.device, dtype: torch.dtype) -> Tensor:
