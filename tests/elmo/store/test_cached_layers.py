@@ -114,10 +114,11 @@ def test_what_was_interrupted_leaves_no_sentence_at_rows_of_another(bilm, monkey
     assert torch.equal(cached.layers(SENTENCES), bilm.layers(SENTENCES)), "prepared again"
 
 
-def test_what_float16_could_not_hold_is_refused_again(bilm):
+@pytest.mark.parametrize("value", [1e6, -1e6])
+def test_what_float16_could_not_hold_is_refused_again(bilm, value):
     cached = CachedLayers(bilm, precision="float16")
     with torch.no_grad():
-        bilm.encoder.projection.bias[0] = 1e6
+        bilm.encoder.projection.bias[0] = value
     for _ in range(2):
         with pytest.raises(InputError, match=r"^float16 cannot hold .* features\.elmo\.precision=float32"):
             cached.prepare(SENTENCES)
