@@ -3,7 +3,7 @@
 import time
 
 
-def wait_for(condition, seconds=60.0):
+def wait_for(condition, seconds=300.0):
     """Waits until a condition holds; fails the test if that takes longer than some seconds."""
     end = time.monotonic() + seconds
     while not condition():

@@ -340,7 +340,7 @@ def test_ctrl_c_and_sigterm(weights, tmp_path, repository, number, status, messa
     environment = {**os.environ, "PYTHONPATH": str(repository)}
     process = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True)
     try:
-        wait_for(lambda: writes() or process.poll() is not None, 100)
+        wait_for(lambda: writes() or process.poll() is not None)
         assert process.poll() is None, "ended before it was interrupted"
         process.send_signal(number)
         _, errors = process.communicate(timeout=60)
