@@ -2,8 +2,8 @@
 
 Two passes. The first cuts the text into blocks and tokenises them into shards, in parallel (`shards`); the second drops
 repeated paragraphs, holds some out, numbers words by frequency and writes all sentences in a seeded random order
-(`merge`). Unfinished work is in `<folder>.partial`, which is renamed to `<folder>` when it is complete. Running again
-continues it.
+(`merge`). Unfinished work is in `<folder>.partial`, and the store is renamed to `<folder>` when it is complete. Running
+again continues it. A process that finds another one building waits for its store (`<folder>.lock`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 from rich.console import Console
 
 from elmo.common.files import explain_full_disk, read_own_json, require_space, write_json
-from elmo.common.processes import alone
+from elmo.common.processes import locked
 from elmo.common.progress import Meter, print_line
 from elmo.common.threads import available_cores
 from elmo.pretrain.corpus.merge import merge
@@ -44,11 +44,38 @@ def build_store(settings: CorpusSettings, folder: str | Path, console: Console |
     console = console or Console(stderr=True)
     sources = find_sources(settings.sources)
     exclude = tuple(find_sources(settings.exclude)) if settings.exclude else ()
+    if not folder.exists():
+        with _only_builder(folder, console):
+            if not folder.exists():  # another process may have built it since
+                _build(settings, sources, exclude, folder, console)
+                store = TokenStore.open(folder)
+                print_line(console, f"{folder}: {_summary(store)}.")
+                return store
+    store = _finished(folder, settings, sources, exclude)
+    print_line(console, f"{folder}: the token store is complete ({_summary(store)}); nothing to do.")
+    return store
+
+
+@contextlib.contextmanager
+def _only_builder(folder: Path, console: Console) -> Iterator[None]:
+    """Let one process at a time build a store; the others wait."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    lock = folder.with_name(folder.name + ".lock")
+    waiting = f"{folder}: waiting for another process that builds this token store"
+    with locked(lock, lambda: print_line(console, waiting)):
+        yield
+        lock.unlink(missing_ok=True)  # after an error it stays; now whoever comes next finds the store
+
+
+def _build(
+    settings: CorpusSettings,
+    sources: Sequence[SourceFile],
+    exclude: tuple[SourceFile, ...],
+    folder: Path,
+    console: Console,
+) -> None:
+    """Build a store that does not exist, where no other process builds it."""
     work = folder.with_name(folder.name + ".partial")
-    if folder.exists():
-        store = _finished(folder, settings, sources, exclude)
-        print_line(console, f"{folder}: the token store is complete ({_summary(store)}); nothing to do.")
-        return store
     text_bytes = sum(source.text_bytes() for source in sources)
     blocks = math.ceil(text_bytes / settings.block_bytes)
     workers = max(1, min(settings.workers or available_cores(), blocks))
@@ -80,9 +107,6 @@ def build_store(settings: CorpusSettings, folder: str | Path, console: Console |
         write_json(unfinished / "header.json", header)
         unfinished.rename(folder)
         shutil.rmtree(work)
-    store = TokenStore.open(folder)
-    print_line(console, f"{folder}: {_summary(store)}.")
-    return store
 
 
 def _finished(
@@ -130,21 +154,21 @@ def _shard_identity(
 
 @contextlib.contextmanager
 def _work_folder(work: Path, identity: Mapping[str, Any]) -> Iterator[None]:
-    """Lock `work`, check that its shards have this `identity`, and remove a half-written store."""
-    with alone(work / "lock", f"{work}: another process is building this store; wait for it, or name another folder."):
-        made_of = work / "identity.json"
-        if not any(work.glob("*.npz")):  # without a finished shard, other text or settings are fine
-            for left_over in work.glob("*.json"):
-                left_over.unlink()
-        if made_of.exists():
-            require(work, "settings", read_own_json(made_of), identity)
-        else:
-            write_json(made_of, identity)
+    """Create `work`, check that its shards have this `identity`, and remove a half-written store."""
+    work.mkdir(exist_ok=True)
+    made_of = work / "identity.json"
+    if not any(work.glob("*.npz")):  # without a finished shard, other text or settings are fine
+        for left_over in work.glob("*.json"):
+            left_over.unlink()
+    if made_of.exists():
+        require(work, "settings", read_own_json(made_of), identity)
+    else:
+        write_json(made_of, identity)
+    shutil.rmtree(work / "store", ignore_errors=True)
+    try:
+        yield
+    finally:
         shutil.rmtree(work / "store", ignore_errors=True)
-        try:
-            yield
-        finally:
-            shutil.rmtree(work / "store", ignore_errors=True)
 
 
 def _summary(store: TokenStore) -> str:

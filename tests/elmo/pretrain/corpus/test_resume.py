@@ -1,14 +1,17 @@
 """Corpus builds that were killed or failed, and are run again."""
 
 import gzip
+import io
 import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from unittest.mock import patch
 
 import pytest
+from rich.console import Console
 
 from elmo.common.errors import InputError
 from elmo.pretrain.corpus import build, shards
@@ -113,17 +116,29 @@ def test_a_run_continues_after_a_damaged_file_was_replaced(tmp_path, damage, mes
     assert contents(copied.folder) == contents(build_store(settings(text), tmp_path / "new", QUIET).folder)
 
 
-def test_two_runs_cannot_write_the_same_store(tmp_path, monkeypatch):
+def test_of_two_runs_that_start_together_one_builds_the_store_and_the_other_waits(tmp_path, monkeypatch):
     text = write(tmp_path / "text.txt", range(50))
+    said, builds, others = io.StringIO(), [], []
 
-    def second(*_, **__):
-        with pytest.raises(InputError, match=r"store\.partial: another process is building this store"):
-            build_store(settings(text), tmp_path / "store", QUIET)
-        return make(*_, **__)
+    def build_other():
+        others.append(build_store(settings(text), tmp_path / "store", Console(file=said, width=400)))
 
-    make = shards.make_shards
-    monkeypatch.setattr(build, "make_shards", second)
-    build_store(settings(text), tmp_path / "store", QUIET)
+    other = threading.Thread(target=build_other)
+
+    def start_other(*given):
+        builds.append(1)
+        other.start()
+        wait_for(lambda: "waiting for another process" in said.getvalue() or not other.is_alive())
+        return make(*given)
+
+    make = build.make_shards
+    monkeypatch.setattr(build, "make_shards", start_other)
+    first = build_store(settings(text), tmp_path / "store", QUIET)
+    other.join()
+    assert builds == [1]
+    assert [store.fingerprint for store in others] == [first.fingerprint]
+    assert "nothing to do" in said.getvalue()
+    assert {path.name for path in tmp_path.iterdir()} == {"text.txt", "store"}
 
 
 @pytest.mark.integration
