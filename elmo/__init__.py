@@ -8,6 +8,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from elmo.common.errors import shorten_interrupts
+
 if TYPE_CHECKING:
     from elmo.bilm.model import Bilm, CarriedState, random_bilm
     from elmo.bilm.options import SIZES, BilmOptions
@@ -37,6 +39,8 @@ __all__ = [
     "save_bilm",
     "tokenise",
 ]
+
+shorten_interrupts()
 
 _MODULES = {
     "elmo.bilm.model": ("Bilm", "CarriedState", "random_bilm"),

@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from elmo.common.errors import shorten_interrupts
+
 if TYPE_CHECKING:
     from tasks.running.predict import load_model
 
 __all__ = ["load_model"]
+
+shorten_interrupts()
 
 # Set before torch is loaded: its threads otherwise spin while they wait, and runs that share a machine, as those of a
 # sweep do, then slow each other down tenfold.

@@ -2,7 +2,9 @@
 
 import importlib
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 import tomllib
@@ -97,3 +99,27 @@ def test_every_command_has_a_console_script():
 def test_a_console_script_names_a_function(script):
     module, _, name = scripts()[script].partition(":")
     assert callable(getattr(importlib.import_module(module), name))
+
+
+@pytest.mark.parametrize(
+    ("command", "loads"),
+    [("elmo.embed", "torch"), ("elmo.pretrain", "hydra"), ("results.table", "statistics"), ("tasks.run", "hydra")],
+)
+def test_an_interrupt_while_a_command_loads_is_one_line(tmp_path, command, loads):
+    """Ctrl-C comes while a module that the command needs is imported."""
+    (tmp_path / f"{loads}.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n", encoding="utf-8")
+    paths = {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
+    done = subprocess.run(
+        [sys.executable, "-m", command],
+        cwd=tmp_path,
+        env=os.environ | paths,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (-signal.SIGINT, "interrupted\n"), "a shell shows 130"
+
+
+def test_a_program_that_imports_the_packages_keeps_its_tracebacks():
+    program = "import sys, elmo, results, tasks; sys.exit(sys.excepthook is not sys.__excepthook__)"
+    assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, timeout=60).returncode == 0

@@ -8,6 +8,7 @@ import select
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import TracebackType
 from typing import NoReturn
 
 STDOUT = 1
@@ -58,6 +59,23 @@ class _CommandParser(argparse.ArgumentParser):
         """Ends the program, after its help or an error."""
         with ending_with_reader():
             super().exit(status, message)
+
+
+def shorten_interrupts() -> None:
+    """Makes Ctrl-C print one line instead of a traceback, if `python -m` is loading a command.
+
+    A package calls this before all else: until a command can catch anything, torch takes seconds to load. The exit
+    status is Python's: that of a process that SIGINT ended, 130 in shells.
+    """
+    if sys.argv[:1] == ["-m"]:  # as long as Python loads the packages on the way to the command, and only then
+        sys.excepthook = _report_uncaught
+
+
+def _report_uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    if issubclass(kind, KeyboardInterrupt):
+        print("interrupted", file=sys.stderr)
+    else:
+        sys.__excepthook__(kind, error, trace)
 
 
 def command_parser(module: str, description: str, epilog: str | None = None) -> argparse.ArgumentParser:

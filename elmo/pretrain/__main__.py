@@ -47,9 +47,6 @@ def _hydra_main(config: DictConfig) -> None:
         sys.exit(_explained(error))
     except OSError as error:
         sys.exit(f"elmo.pretrain: {error}. If that place cannot be written, use another out=DIR or store=DIR")
-    except KeyboardInterrupt:
-        print("elmo.pretrain: interrupted; the same command continues from the last checkpoint", file=sys.stderr)
-        sys.exit(130)
 
 
 def _list_of_one(word: str) -> str:
@@ -70,6 +67,9 @@ def main() -> None:
     try:
         with ending_with_reader():
             _hydra_main()
+    except KeyboardInterrupt:
+        print("elmo.pretrain: interrupted; the same command continues from the last checkpoint", file=sys.stderr)
+        sys.exit(130)
     except (HydraException, OmegaConfBaseException) as error:
         sys.exit(_explained(error))
     except ValueError as error:

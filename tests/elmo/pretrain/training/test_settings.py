@@ -6,10 +6,12 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
 import hydra
 import pytest
 import torch
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
 
 from elmo.common.errors import InputError
 from elmo.pretrain.__main__ import main, settings_of
@@ -180,3 +182,16 @@ def test_plain_errors_of_hydra_are_explained_in_one_line(setting, message, monke
     assert caught.value.code.startswith(f"elmo.pretrain: {message}")
     assert "\n" not in caught.value.code
     assert capsys.readouterr().err == ""
+
+
+def test_an_interrupt_while_hydra_composes_is_one_line(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["pretrain", "out=out"])
+    with (
+        patch.object(ConfigLoaderImpl, "load_configuration", side_effect=KeyboardInterrupt),
+        pytest.raises(SystemExit) as end,
+    ):
+        main()
+    assert end.value.code == 130
+    assert (
+        capsys.readouterr().err == "elmo.pretrain: interrupted; the same command continues from the last checkpoint\n"
+    )
