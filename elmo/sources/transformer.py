@@ -215,8 +215,9 @@ class Transformer(nn.Module):
 
     def _read(self, batch: Sequence[_Piece]) -> Tensor:
         """The layers of the words of these pieces, (layers, words, dim)."""
-        longest, padding = max(len(piece.ids) for piece in batch), self.tokeniser.pad_token_id or 0
-        padded = [piece.ids + [padding] * (longest - len(piece.ids)) for piece in batch]
+        longest = max(len(piece.ids) for piece in batch)
+        # Padding is masked, so any sub-word will do: decoders have no mark for it, or one that is not in their table.
+        padded = [piece.ids + [0] * (longest - len(piece.ids)) for piece in batch]
         ids = torch.tensor(padded, device=self.device)  # (pieces, sub-words)
         lengths = torch.tensor([len(piece.ids) for piece in batch], device=self.device)
         there = torch.arange(longest, device=self.device) < lengths[:, None]
@@ -300,6 +301,7 @@ def _marks(tokeniser: Any) -> tuple[Numbers, Numbers]:  # noqa: ANN401 (transfor
 def _longest(model: Any, tokeniser: Any) -> int:  # noqa: ANN401
     """The sub-words that the model can read at once, as its config and its tokeniser say."""
     positions = int(getattr(model.config, "max_position_embeddings", None) or WINDOW)
+    positions = positions if positions > 0 else WINDOW  # XLNet's -1 means any number
     tables = [module for name, module in model.named_modules() if name.endswith("position_embeddings")]
     # RoBERTa counts positions from the one after its padding.
     unused = [table.padding_idx + 1 for table in tables if getattr(table, "padding_idx", None) is not None]

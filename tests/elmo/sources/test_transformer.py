@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from elmo.common.errors import InputError
-from elmo.sources.transformer import Transformer, owners, windows_of
+from elmo.sources.transformer import WINDOW, Transformer, owners, windows_of
 from elmo.store.cached_layers import CachedLayers
 from tests.elmo.sources import tiny_transformers
 
@@ -113,6 +113,16 @@ class TestTuning:
         for group in grouped:
             assert any(weight.grad is not None and weight.grad.any() for weight in group)
 
+    def test_a_mark_for_padding_that_the_model_lacks_is_not_read(self, tmp_path):
+        """Users add such a mark to the tokeniser of a decoder."""
+        gpt2 = tiny_transformers.save(tmp_path / "gpt2", "gpt2")
+        expected = Transformer(gpt2).requires_grad_(False).token_layers(SENTENCES)
+        tokeniser = transformers.AutoTokenizer.from_pretrained(gpt2)
+        tokeniser.add_special_tokens({"pad_token": "[PAD]"})
+        tokeniser.save_pretrained(gpt2)
+        found = Transformer(gpt2).token_layers(SENTENCES)
+        torch.testing.assert_close(found.detach(), expected, rtol=0, atol=1e-5)
+
     def test_groups_are_layers_from_the_bottom(self, saved):
         source = Transformer(saved)
         name = {id(weight): name for name, weight in source.named_parameters()}
@@ -200,6 +210,14 @@ class TestWindows:
         source = Transformer(saved, overlap=4).requires_grad_(False)
         assert source.window == tiny_transformers.POSITIONS
         assert torch.isfinite(source.token_layers([["chess"] * 150])).all()
+
+    def test_a_model_for_any_number_of_positions(self, tmp_path):
+        """XLNet's config has -1 for it."""
+        folder = tiny_transformers.save(tmp_path / "bert", "bert")
+        size = transformers.AutoConfig.from_pretrained(folder).vocab_size
+        config = transformers.XLNetConfig(vocab_size=size, d_model=16, n_layer=1, n_head=2, d_inner=24)
+        transformers.XLNetModel(config).save_pretrained(folder)
+        assert Transformer(folder).window == WINDOW
 
 
 class TestFingerprint:
