@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from elmo.bilm.model import weights_hash
@@ -256,33 +257,63 @@ def _loaded(name: str) -> tuple[Any, Any]:
     said = logging.get_verbosity()
     logging.set_verbosity_error()  # it lists weights that are not used, such as those of an output layer
     try:
-        model, info = AutoModel.from_pretrained(name, dtype=torch.float32, output_loading_info=True)
+        model, info = AutoModel.from_pretrained(
+            name, dtype=torch.float32, output_loading_info=True, ignore_mismatched_sizes=True
+        )
         tokeniser = AutoTokenizer.from_pretrained(name, use_fast=True)
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, ImportError, SafetensorError) as error:
+        is_path = Path(name).is_absolute() or len(Path(name).parts) > 2
+        found = "no such folder" if is_path and not Path(name).is_dir() else str(error).splitlines()[0].rstrip(".")
         raise InputError(
             f"transformer {name}: expected a name on the Hugging Face hub, such as bert-base-cased, or a folder with "
-            f"config.json, tokeniser and weights, found: {str(error).splitlines()[0].rstrip('.')}. Without a network, "
-            "copy such a folder here and give its path"
+            f"config.json, tokeniser and weights, found: {found}. Without a network, copy such a folder here and give "
+            "its path"
         ) from error
     finally:
         logging.set_verbosity(said)
-    if model.config.is_encoder_decoder:
-        raise InputError(
-            f"transformer {name}: expected an encoder or a decoder, such as BERT or GPT-2, found one with both"
-        )
-    if not tokeniser.is_fast:
-        raise InputError(
-            f"transformer {name}: expected a tokeniser of the package tokenizers, found {type(tokeniser).__name__}"
-        )
+    _check(name, model, info)
+    _check_tokeniser(name, model, tokeniser)
     if hasattr(model, "pooler"):
         model.pooler = None  # reads whole sentences; many files lack its weights, which would be drawn at random
+    return model.eval(), tokeniser
+
+
+def _check(name: str, model: Any, info: Mapping[str, Any]) -> None:  # noqa: ANN401
+    """Raises an InputError unless it is one stack of layers, and the file had its weights, except for the pooler's."""
+    if model.config.is_encoder_decoder:
+        raise InputError(
+            f"transformer {name}: expected an encoder or a decoder, such as BERT or GPT-2, found one with both. Use "
+            "another model"
+        )
     missing = sorted(key for key in info["missing_keys"] if not key.startswith("pooler."))
     if missing:
         raise InputError(
             f"transformer {name}: expected all weights of {type(model).__name__}, found none for "
             f"{', '.join(missing[:3])}: {len(missing)} are missing. Is config.json of another model?"
         )
-    return model.eval(), tokeniser
+    for key, found, expected in sorted(info["mismatched_keys"]):
+        raise InputError(
+            f"transformer {name}: expected {key} of shape {tuple(expected)}, found {tuple(found)}. Is config.json of "
+            "another model?"
+        )
+
+
+def _check_tokeniser(name: str, model: Any, tokeniser: Any) -> None:  # noqa: ANN401
+    """Raises an InputError unless the tokeniser gives words numbers that the model knows."""
+    if not tokeniser.is_fast:
+        raise InputError(
+            f"transformer {name}: expected a tokeniser of the package tokenizers, found {type(tokeniser).__name__}. "
+            "Use another model"
+        )
+    vocabulary, rows = tokeniser.get_vocab(), len(model.get_input_embeddings().weight)
+    # Without its files, transformers makes a tokeniser of marks alone, to which all words are unknown.
+    words = {word: number for word, number in vocabulary.items() if word not in tokeniser.all_special_tokens}
+    if not words or max(words.values()) >= rows:
+        raise InputError(
+            f"transformer {name}: expected a tokeniser for the {rows:,} sub-words of the model, found one of "
+            f"{len(vocabulary):,}, {len(words):,} without marks. Copy the model's own files of the tokeniser, such as "
+            "tokenizer.json, to its folder"
+        )
 
 
 def _marks(tokeniser: Any) -> tuple[Numbers, Numbers]:  # noqa: ANN401 (transformers has no types)

@@ -285,6 +285,38 @@ class TestErrors:
         with pytest.raises(InputError, match=r"expected all weights of BertModel, found none for encoder\.layer\.2"):
             Transformer(bert)
 
+    def test_a_config_of_another_size(self, tmp_path):
+        bert = tiny_transformers.save(tmp_path / "bert", "bert")
+        config = transformers.BertConfig.from_pretrained(bert)
+        config.intermediate_size = 30
+        config.save_pretrained(bert)
+        with pytest.raises(InputError, match=r"intermediate\.dense\.bias of shape \(30,\), found \(24,\)"):
+            Transformer(bert)
+
+    def test_weights_that_end_too_early(self, tmp_path):
+        bert = tiny_transformers.save(tmp_path / "bert", "bert")
+        weights = tmp_path / "bert" / "model.safetensors"
+        weights.write_bytes(weights.read_bytes()[:-100])
+        with pytest.raises(InputError, match=r"found: .*incomplete"):
+            Transformer(bert)
+
+    def test_a_path_that_is_not_there(self, tmp_path):
+        with pytest.raises(InputError, match="found: no such folder"):
+            Transformer(str(tmp_path / "missing"))
+
+    def test_a_folder_without_a_tokeniser(self, tmp_path):
+        """transformers would make one that knows no word."""
+        bert = tiny_transformers.save(tmp_path / "bert", "bert")
+        for file in (tmp_path / "bert").glob("tokenizer*"):
+            file.unlink()
+        with pytest.raises(InputError, match=r"found one of 5, 0 without marks.*tokenizer\.json"):
+            Transformer(bert)
+
+    def test_a_tokeniser_of_another_model(self, tmp_path):
+        bert = tiny_transformers.save(tmp_path / "bert", "bert", vocab_size=20)
+        with pytest.raises(InputError, match="expected a tokeniser for the 20 sub-words of the model"):
+            Transformer(bert)
+
     @pytest.mark.parametrize("overlap", [-1, 138])
     def test_an_overlap_as_long_as_a_window(self, bert, overlap):
         with pytest.raises(InputError, match="less than the 138 sub-words of a window"):
