@@ -58,12 +58,12 @@ def windows_of(lengths: Sequence[int], capacity: int, overlap: int) -> list[rang
 def owners(lengths: Sequence[int], windows: Sequence[range]) -> Numbers:
     """For each word the number of the window where it has most context on its poorer side; the earlier one of equals.
 
-    The start and the end of the sentence lack no context.
+    The start and the end of the sentence lack no context. That needs no case of its own: no window has as much before a
+    word as the first one, or as much after it as the last one.
     """
-    best, chosen = [-1.0] * len(lengths), [0] * len(lengths)
+    best, chosen = [-1] * len(lengths), [0] * len(lengths)
     for number, window in enumerate(windows):
-        before = float("inf") if window.start == 0 else 0.0
-        after = float("inf") if window.stop == len(lengths) else float(sum(lengths[word] for word in window))
+        before, after = 0, sum(lengths[word] for word in window)
         for word in window:
             after -= lengths[word]
             if min(before, after) > best[word]:
