@@ -300,6 +300,16 @@ def test_random_bilms():
         random_bilm("huge", seed=1)
 
 
+def test_an_untrained_bilm_keeps_the_scale_of_its_inputs():
+    """Uniform weights of variance 1 / inputs, and highways that pass most of their input through: sigmoid(-2)."""
+    for name, weight in random_bilm("tiny", seed=1).named_parameters():
+        if name.endswith("carry.bias"):
+            assert (weight == -2).all()
+        elif not name.endswith(("bias", "characters.weight")):
+            largest = weight.abs().max() * (weight[0].numel() / 3) ** 0.5
+            assert 0.9 < largest <= 1, name
+
+
 def test_random_bilms_do_not_change_the_global_random_state():
     torch.manual_seed(0)
     expected = torch.rand(3)

@@ -69,12 +69,12 @@ def states(text, tensors):
     return found
 
 
-def expected(sentence, layers):
+def expected(sentence, layers, delimiter="\n"):
     """Each word's two states: after the text up to the space behind it, and after the reversed rest with its space."""
     rows = []
     for k in range(len(sentence)):
-        left = states("\n" + " ".join(sentence[: k + 1]) + " ", tensors_of(0, layers=layers))[-1]
-        right = states("\n" + " ".join(sentence[k:])[::-1] + " ", tensors_of(1, layers=layers))[-1]
+        left = states(delimiter + " ".join(sentence[: k + 1]) + " ", tensors_of(0, layers=layers))[-1]
+        right = states(delimiter + " ".join(sentence[k:])[::-1] + " ", tensors_of(1, layers=layers))[-1]
         rows.append(np.concatenate([left, right]))
     return rows
 
@@ -112,6 +112,15 @@ def test_the_files_of_flair(tmp_path, folder, flair_classes, holder, settings):
     source, arrays = Flair(str(theirs)), Flair(str(folder))
     assert source.fingerprint() == arrays.fingerprint(), "the same LMs in another format"
     assert torch.equal(source.token_layers(SENTENCES), arrays.token_layers(SENTENCES))
+
+
+def test_a_delimiter_of_two_characters(tmp_path, flair_classes):
+    for seed, forward in enumerate((True, False)):
+        held = {"dictionary": flair_classes["dictionary"](), "document_delimiter": ".\n"}
+        save_flair(tmp_path / f"{seed}.pt", tensors_of(seed), forward, held)
+    found = Flair(str(tmp_path)).token_layers([("cab", "face")])
+    rows = np.stack(expected(("cab", "face"), 1, ".\n"))
+    np.testing.assert_allclose(found[0].numpy(), rows, rtol=1e-5, atol=1e-6)
 
 
 def test_a_change_of_weights_or_characters_is_another_source(folder):

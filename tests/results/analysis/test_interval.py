@@ -63,9 +63,13 @@ def test_one_run_each_gives_the_paired_t_test_of_the_examples():
     assert found.over == "examples"
 
 
-def test_chance_within_the_test_set_is_not_counted_twice():
-    """The variance components of runs that differ by chance on every example, by the sums of squares in a loop."""
-    first, second = drawn(4, 300, 0.5, seed=1), drawn(4, 300, 0.6, seed=2)
+@pytest.mark.parametrize(("easy", "share"), [(0, 0.99), (100, 0.8)])
+def test_chance_within_the_test_set_is_not_counted_twice(easy, share):
+    """The variance components of runs that differ by chance on examples, by the sums of squares in a loop.
+
+    The second arm is always right on `easy` examples; noise is about this share of what the examples show.
+    """
+    first, second = drawn(4, 300, 0.5, seed=1), [[1] * easy + run[easy:] for run in drawn(4, 300, 0.6, seed=2)]
     of_examples = [[100 * statistics.fmean(column) for column in zip(*arm, strict=True)] for arm in (first, second)]
     examples = statistics.variance([b - a for a, b in zip(*of_examples, strict=True)]) / 300
     seeds, noise = [], 0.0
@@ -75,11 +79,13 @@ def test_chance_within_the_test_set_is_not_counted_twice():
         for run, score in zip(arm, scores, strict=True):
             rest = [100 * x - score - mean + statistics.fmean(columns) for x, mean in zip(run, columns, strict=True)]
             noise += sum(r * r for r in rest) / (3 * 299) / (4 * 300)
-    variance = sum(seeds) + max(examples - noise, 0)
-    df = variance**2 / (seeds[0] ** 2 / 3 + seeds[1] ** 2 / 3 + examples**2 / 299)
+    left = examples - noise
+    variance = sum(seeds) + left
+    # What is left is as uncertain as all that the examples show, but has at least one degree of freedom.
+    df = variance**2 / (seeds[0] ** 2 / 3 + seeds[1] ** 2 / 3 + min(examples**2 / 299, left**2))
     found = gain_of(first, second)
-    assert noise > 0.8 * examples  # examples show hardly more than that noise
-    assert (found.high - found.low) / 2 == pytest.approx(quantile(0.975, df) * math.sqrt(variance), rel=0.01)
+    assert noise / examples == pytest.approx(share, abs=0.05)
+    assert (found.high - found.low) / 2 == pytest.approx(quantile(0.975, df) * math.sqrt(variance))
     assert found.over == "examples and seeds"
 
 

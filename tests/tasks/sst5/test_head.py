@@ -142,7 +142,7 @@ def test_loss_is_the_mean_cross_entropy():
 def test_decoding_label_and_side():
     """A neutral label may lean to either side; two weak positive labels outweigh one strong negative one."""
     network = head()
-    shares = torch.tensor([[0.1, 0.2, 0.4, 0.2, 0.1 + 1e-3], [0.4, 0.0, 0.0, 0.3, 0.3], [0.0, 0.6, 0.1, 0.1, 0.2]])
+    shares = torch.tensor([[0.1, 0.2, 0.4, 0.2, 0.1 + 1e-3], [0.4, 0.0, 0.0, 0.3, 0.3], [0.0, 0.4, 0.3, 0.1, 0.2]])
     network.logits = lambda tokens: shares.log()
     predictions = network.decode([features()], batch())
     assert predictions == [Sentiment(2, True), Sentiment(0, True), Sentiment(1, False)]

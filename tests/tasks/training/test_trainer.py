@@ -10,6 +10,7 @@ from torch import nn
 
 from elmo.common.errors import InputError
 from elmo.common.progress import Reporter
+from tasks.features.tuning import TunedGroup, TuningConfig
 from tasks.interface import Batch, FeatureBatch, Head, Scores, Task
 from tasks.training.optimisers import OPTIMIZERS
 from tasks.training.trainer import (
@@ -208,14 +209,16 @@ class TestSteps:
         fit(task, epochs=1, lr=0.1, weight_decay=0.5)
         assert task.model.head.weight.item() == pytest.approx(3 - 0.1 * 0.5 * 3)
 
-    def test_the_average_resumes_from_a_checkpoint(self, tmp_path):
-        whole, halves = Line([1, 2, 3, 4]), Line([1, 2, 3, 4])
+    def test_average_and_best_weights_resume_from_a_checkpoint(self, tmp_path):
+        whole, halves = Line([1, 4, 3, 2]), Line([1, 4, 3, 2])
         settings = {"lr": 0.001, "ema": 0.99}
         fit(whole, epochs=4, **settings)
         for epochs in (2, 4):
+            halves.model = TaskModel(Lengths(), LineHead())  # as another process has it
             fit(halves, epochs=epochs, checkpoint=tmp_path / "checkpoint.pt", **settings)
         assert len(set(whole.seen)) == 4
         assert halves.seen == whole.seen
+        assert halves.model.head.weight.item() == whole.seen[1]
 
     @pytest.mark.parametrize(("eval_batch_size", "dev"), [(None, [1, 1, 1]), (2, [2, 1])])
     def test_dev_has_batches_of_its_own_size(self, eval_batch_size, dev):
@@ -226,6 +229,27 @@ class TestSteps:
     def test_the_loss_is_the_mean_over_batches(self):
         state = fit(Line([1]), epochs=1, lr=1e-9, batch_size=1, grad_norm=None)
         assert state.curve[0]["loss"] == pytest.approx((9 + 36 + 81) / 3)
+
+    def test_the_rate_of_a_tuned_layer_follows_the_steps_of_the_run(self, monkeypatch):
+        """Two epochs of three steps, and rates that rise in the first of them."""
+        rates = []
+
+        class Watched(torch.optim.SGD):
+            def step(self):
+                rates.append([group["lr"] for group in self.param_groups])
+                super().step()
+
+        class Tuned(Lengths):
+            def tuned_groups(self):
+                return [TunedGroup([scale], 0, TuningConfig(lr=0.6, warmup=0.5))]
+
+        scale = nn.Parameter(torch.ones(()))
+        task = Line([1, 2])
+        task.model = TaskModel(Tuned(), LineHead())
+        monkeypatch.setitem(OPTIMIZERS, "adam", Watched)
+        fit(task, epochs=2, batch_size=1, lr=0.1)
+        assert [rate for rate, _ in rates] == [0.1] * 6
+        assert [rate for _, rate in rates] == pytest.approx([0.0, 0.2, 0.4, 0.6, 0.4, 0.2])
 
     def test_plateau(self):
         """The rate halves after more than one epoch without a better score; the curve has it as it is afterwards."""

@@ -68,6 +68,7 @@ def test_perplexity_equals_its_definition_word_by_word(model):
         assert value == pytest.approx(wanted, rel=1e-5)
         assert found.tokens == count == 11
     assert found.unknown_rate == pytest.approx(1 / 8)
+    assert text_of_words([["we", "<UNK>", "rest", "."]], VOCABULARY, 50).unknown_rate == 0.5
     assert found.mean == pytest.approx((found.forward + found.backward) / 2)
 
 
