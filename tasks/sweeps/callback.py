@@ -37,6 +37,7 @@ from tasks.running.experiment import Ended
 from tasks.running.loggers import advice_after_sweep
 from tasks.running.plan import RunPlan, identity_of
 from tasks.sweeps.experiment_sweeper import SWEEPER, ExperimentSweeper, experiment_runs
+from tasks.sweeps.process_end import end_kept_workers
 
 ENDS = {
     "finished": "runs finished",
@@ -94,6 +95,8 @@ class Sweep(Callback):
             return  # Hydra is about to find the same, and main() explains it
         self.launcher = config.hydra.launcher._target_
         Sweep.latest = self
+        if self._on_cores:
+            end_kept_workers()
         if self._remote:
             name, total = config.hydra.runtime.choices["hydra/launcher"], len(runs) or ""
             Reporter("sweep").warn(f"{total} runs are handed to {name}. {where_to_look(config)}".lstrip())
@@ -110,12 +113,16 @@ class Sweep(Callback):
             raise SystemExit(0)  # Hydra would compose every run three times over, and start processes to skip them
         if not self._remote:
             self._total, self._to_do = len(configs), records_to_write(configs)
-        if self.launcher.endswith(".JoblibLauncher") and config.hydra.launcher.n_jobs:  # 0: Hydra will reject it
+        if self._on_cores and config.hydra.launcher.n_jobs:  # 0: Hydra will reject it
             Reporter("sweep").warn(side_by_side(config, self._total, len(self._to_do)))
 
     @property
+    def _on_cores(self) -> bool:
+        return self.launcher.endswith(".JoblibLauncher")
+
+    @property
     def _remote(self) -> bool:
-        return not self.launcher.endswith((".BasicLauncher", ".JoblibLauncher"))
+        return not (self._on_cores or self.launcher.endswith(".BasicLauncher"))
 
     def runs_ended(self) -> int:
         """How many runs of this sweep have written a record so far."""

@@ -1,4 +1,4 @@
-"""Early end of the processes of a sweep: SIGTERM, and workers that are left."""
+"""End of the processes of a sweep: SIGTERM, workers that are left, and workers of the sweep before."""
 
 from __future__ import annotations
 
@@ -31,3 +31,13 @@ def end_children() -> None:
             with suppress(ProcessLookupError):
                 os.kill(child.pid, signal.SIGKILL)  # joblib's processes have no working kill()
         child.join()
+
+
+def end_kept_workers() -> None:
+    """Ends the processes that joblib keeps for its next use in this process.
+
+    They have the folder and the environment in which they started, so a sweep must not use those of another one.
+    """
+    from joblib.externals.loky import get_reusable_executor  # comes with the launcher
+
+    get_reusable_executor(reuse=True).shutdown(wait=True)

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from joblib import Parallel, delayed
 
 from elmo.common.errors import InputError
 from results.records.identity import Identity, record_path
@@ -29,6 +30,14 @@ def write(tmp_path, monkeypatch):
         return name
 
     return write
+
+
+@pytest.fixture
+def kept_workers():
+    """Processes of another folder that joblib keeps for its next use, as after a sweep in the same notebook."""
+    settings = {"max_nbytes": None, "mmap_mode": "r", "prefer": "processes"}  # the launcher's: others get new processes
+    found = Parallel(n_jobs=-1, **settings)(delayed(Path.cwd)() for _ in range(2))
+    assert set(found) == {Path.cwd()}
 
 
 class TestAccepted:
@@ -57,8 +66,8 @@ class TestAccepted:
         assert config.variant == {"data.reader.comments": False, "data.reader.ragged": True}
 
     @pytest.mark.integration
-    def test_a_sweep_over_two_files(self, command, write, tmp_path):
-        """Other processes read the files too."""
+    def test_a_sweep_over_two_files(self, kept_workers, command, write, tmp_path):
+        """Other processes read the files too, in the folder of this sweep."""
         write(SHIPPED, "a.yaml")
         write(SHIPPED, "b.yaml")
         sweep = ("-m", "data=a.yaml,b.yaml", "hydra/launcher=cores", f"runs_dir={tmp_path}", *SMALL)
