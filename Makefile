@@ -11,6 +11,9 @@ RAY_STAMP := $(RAY_VENV)/.installed
 export OMP_WAIT_POLICY ?= PASSIVE
 
 # --no-compile below: Python compiles a file when it is first imported, which few of the 17,000 installed ones are.
+# Containers often set this variable; every process would then compile torch again, which takes seconds.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help setup demo test test-without-kernels test-cluster check lint lines bench clean
 
 help:  ## list the targets
