@@ -1,4 +1,4 @@
-"""Processes: file locks between them, and workers that end with their parent."""
+"""Processes: file locks between them, the jobs of a pool, and workers that end with their parent."""
 
 from __future__ import annotations
 
@@ -8,14 +8,20 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from elmo.common.errors import InputError
 
 POLL_SECONDS = 0.5
 _THREAD_NAME = "parent watch"
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 def try_lock(descriptor: int) -> bool:
@@ -60,6 +66,26 @@ def alone(path: Path, message: str) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     with locked(path, refuse):
         yield
+
+
+def available_cores() -> int:
+    """The number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def ahead(pool: Executor, job: Callable[[Item], Result], items: Iterable[Item], most: int) -> Iterator[Result]:
+    """Yields the job's result for each item, in order, with at most `most` jobs in flight."""
+    waiting: deque[Future[Result]] = deque()
+    try:
+        for item in items:
+            waiting.append(pool.submit(job, item))
+            if len(waiting) == most:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        for future in waiting:
+            future.cancel()
 
 
 def parent_pid() -> int | None:

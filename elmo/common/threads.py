@@ -7,18 +7,18 @@ that gives torch one thread still uses two cores while it computes the biLM.
 from __future__ import annotations
 
 import os
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from typing import TypeVar
 
 import torch
 
+from elmo.common.processes import available_cores
+
 LEAST_AT_ONCE = 2  # a biLM has two directions
 
-Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
@@ -57,26 +57,6 @@ def side_by_side(jobs: Iterable[Callable[[], None]]) -> None:
 def at_once() -> int:
     """Number of parallel jobs: torch's number of threads, at least two, at most the number of cores."""
     return min(available_cores(), max(LEAST_AT_ONCE, torch.get_num_threads()))
-
-
-def available_cores() -> int:
-    """The number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def ahead(pool: Executor, job: Callable[[Item], Result], items: Iterable[Item], most: int) -> Iterator[Result]:
-    """Yields the job's result for each item, in order, with at most `most` jobs in flight."""
-    waiting: deque[Future[Result]] = deque()
-    try:
-        for item in items:
-            waiting.append(pool.submit(job, item))
-            if len(waiting) == most:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-    finally:
-        for future in waiting:
-            future.cancel()
 
 
 def in_background(job: Callable[[], Result]) -> Future[Result]:

@@ -33,8 +33,8 @@ from rich.console import Console
 from elmo.common import checks
 from elmo.common.errors import InputError, command_parser, exit_status
 from elmo.common.files import replacing, sha256_of, write_json
+from elmo.common.processes import available_cores
 from elmo.common.progress import Meter, print_line
-from elmo.common.threads import available_cores
 from elmo.pretrain.corpus.build import build_store
 from elmo.pretrain.corpus.token_store import CorpusSettings, Sentences, TokenStore
 from elmo.tokeniser import Tokenise

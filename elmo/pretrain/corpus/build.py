@@ -19,9 +19,8 @@ import numpy as np
 from rich.console import Console
 
 from elmo.common.files import explain_full_disk, read_own_json, require_space, write_json
-from elmo.common.processes import locked
+from elmo.common.processes import available_cores, locked
 from elmo.common.progress import Meter, print_line
-from elmo.common.threads import available_cores
 from elmo.pretrain.corpus.merge import merge
 from elmo.pretrain.corpus.shards import make_shards
 from elmo.pretrain.corpus.sources import SourceFile, find_sources

@@ -22,9 +22,8 @@ from numpy.typing import NDArray
 
 from elmo.common.errors import InputError
 from elmo.common.files import read_own_json, replacing, write_json
-from elmo.common.processes import end_with_parent
+from elmo.common.processes import ahead, end_with_parent
 from elmo.common.progress import Meter
-from elmo.common.threads import ahead
 from elmo.pretrain.corpus.overlap import Excluded
 from elmo.pretrain.corpus.sources import CONTINUES, Block, SourceFile, lines, read_blocks
 from elmo.pretrain.corpus.token_store import CorpusSettings

@@ -21,8 +21,8 @@ from rich.console import Console
 from rich.progress import Progress, TaskProgressColumn
 
 from elmo.common.errors import InputError
+from elmo.common.processes import ahead
 from elmo.common.progress import print_line, progress_bar
-from elmo.common.threads import ahead
 from elmo.pretrain.corpus.token_store import Sentences
 from elmo.pretrain.training.batches import Batcher, Text
 from elmo.pretrain.training.checkpoint import CurveRow, Position, RunFolder

@@ -12,7 +12,7 @@ from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
-from elmo.common.threads import available_cores
+from elmo.common.processes import available_cores
 from tests.benchmarks.measuring.timing import processor
 
 WIDE = 200  # columns of a file; a terminal has its own width

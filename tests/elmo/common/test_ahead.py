@@ -6,7 +6,7 @@ from itertools import count, islice
 
 import pytest
 
-from elmo.common.threads import ahead
+from elmo.common.processes import ahead
 
 
 @pytest.mark.parametrize("items", [0, 1, 4, 5, 23])

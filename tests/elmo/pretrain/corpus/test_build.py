@@ -6,6 +6,8 @@ import io
 import json
 import random
 import shutil
+import subprocess
+import sys
 from collections import Counter
 
 import numpy as np
@@ -159,6 +161,14 @@ def test_a_store_of_segmented_chinese(tmp_path):
 def test_the_number_of_workers_does_not_change_the_store(tmp_path, text, store):
     parallel = build(tmp_path / "store", text, vocabulary=60, workers=2)
     assert contents(parallel.folder) == contents(store.folder)
+
+
+@pytest.mark.integration
+def test_a_worker_starts_without_torch():
+    """Its import takes longer than a block."""
+    code = "import sys, elmo.pretrain.corpus.shards; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
 
 
 @pytest.mark.integration
