@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cache
 from importlib.metadata import entry_points
 from importlib.resources import files
 from pathlib import Path
@@ -136,7 +137,7 @@ def recorded_config(resolved: Mapping[str, Any], task: type[Task[Any, Any]]) -> 
     task's class: the tree may come from an untrusted file, which must not choose what is imported.
     """
     try:
-        tree = _without_unused(OmegaConf.merge(OmegaConf.structured(RunSchema), dict(resolved)))  # type: ignore[arg-type]
+        tree = _without_unused(OmegaConf.merge(_schema(RunSchema), dict(resolved)))  # type: ignore[arg-type]
         return _parsed(tree, task)
     except OmegaConfBaseException as error:
         raise InputError(explain(error)) from error
@@ -252,12 +253,12 @@ def own_settings(resolved: Mapping[str, Any], task: type[Task[Any, Any]]) -> dic
     if all(name in group_options(group) for group, name in names.items()):
         return {}
     kinds = {"task": task.settings_type, "features": FeaturesConfig, "trainer": TrainerConfig}
-    defaults: dict[str, Any] = {key: OmegaConf.to_container(OmegaConf.structured(kind)) for key, kind in kinds.items()}
-    defaults["features"]["elmo"] = OmegaConf.to_container(OmegaConf.structured(ElmoConfig))
-    defaults["features"]["transformer"] = OmegaConf.to_container(OmegaConf.structured(TransformerConfig))
-    of_source = OmegaConf.to_container(OmegaConf.structured(SourceConfig))
+    defaults: dict[str, Any] = {key: OmegaConf.to_container(_schema(kind)) for key, kind in kinds.items()}
+    defaults["features"]["elmo"] = OmegaConf.to_container(_schema(ElmoConfig))
+    defaults["features"]["transformer"] = OmegaConf.to_container(_schema(TransformerConfig))
+    of_source = OmegaConf.to_container(_schema(SourceConfig))
     defaults["features"]["frozen"] = dict.fromkeys(resolved["features"].get("frozen", ()), of_source)
-    there = _flat({**defaults, "reader": OmegaConf.to_container(OmegaConf.structured(task.reader_type))})
+    there = _flat({**defaults, "reader": OmegaConf.to_container(_schema(task.reader_type))})
     here = _flat({**{key: resolved[key] for key in kinds}, "reader": resolved["data"]["reader"]})
     # The identity has the name, and the fingerprint the hash of the content.
     left_out = ("task._target_", "features.name", *(f"features.{part}.{key}" for part, key in BY_NAME_OR_PATH))
@@ -279,7 +280,7 @@ def _without_unused(tree: DictConfig) -> DictConfig:
     A part that was deleted (~trainer) returns with the schema's values, which the run would use.
     """
     tree = tree.copy()
-    schema = OmegaConf.structured(RunSchema)
+    schema = _schema(RunSchema)
     with open_dict(tree):
         for key in schema.keys() - tree.keys():
             tree[key] = schema[key]
@@ -364,9 +365,15 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return leaves
 
 
+@cache  # building it takes longer than all else that a check does
+def _schema(kind: type) -> DictConfig:
+    """The keys, types and defaults of a dataclass, for OmegaConf; not to be changed."""
+    return OmegaConf.structured(kind)  # type: ignore[no-any-return]
+
+
 def _checked(kind: type, values: Mapping[str, Any], where: str) -> Any:  # noqa: ANN401 (an instance of `kind`)
     """Converts the values to a dataclass; unknown keys and wrong types are errors."""
     try:
-        return OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(kind), dict(values)))
+        return OmegaConf.to_object(OmegaConf.merge(_schema(kind), dict(values)))
     except OmegaConfBaseException as error:
         raise InputError(explain(error, where)) from error
