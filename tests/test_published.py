@@ -35,9 +35,8 @@ TABLE1 = tomllib.loads((ROOT / "results" / "paper" / "table1.toml").read_text(en
 def examples_of(data, task, features):
     """For each seed the scores of its test examples, and one of the records; of plain runs."""
     found = []
-    for item in collect([PUBLISHED]).found:
-        name = item.record.identity
-        if (name.data, name.task, name.features, dict(name.variant)) == (data, task, features, {}):
+    for item in collect([PUBLISHED / data / task / features]).found:
+        if not item.record.identity.variant:
             found.append(read_examples(item.path.with_name(EXAMPLES_NAME), item.record.fingerprint))
             record = item.record
     return found, record
@@ -147,10 +146,7 @@ def test_the_commands_of_the_tables_name_the_published_runs():
         overrides = [f"{key}={value.split(',')[0] if key == 'fold' else value}" for key, value in settings.items()]
         config = run_config(compose_config([*overrides, f"features={arms[-1]}", f"seed={seeds[0]}"]))
         assert old or identity_of(config).title in published
-    found = {
-        (i.data, i.task, i.features, i.seed) for i in (item.record.identity for item in collect([PUBLISHED]).found)
-    }
-    assert promised == found
+    assert promised == {(i.data, i.task, i.features, i.seed) for i in (item.record.identity for item in records.found)}
 
 
 def test_the_commands_that_fill_empty_cells_name_no_published_run():

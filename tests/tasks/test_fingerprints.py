@@ -60,8 +60,9 @@ def one_record_of_each_kind():
     """
     kinds = {}
     for path in sorted(PUBLISHED.rglob(RECORD_NAME)):
-        if not old_recipe(read_record(path)):
-            kinds.setdefault(re.sub(r"=[^,/]*|-[0-9]+", "", str(path)), path)
+        kind = re.sub(r"=[^,/]*|-[0-9]+", "", str(path))
+        if kind not in kinds and not old_recipe(read_record(path)):
+            kinds[kind] = path
     return list(kinds.values())
 
 

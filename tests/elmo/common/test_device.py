@@ -1,46 +1,65 @@
 """Tests of the choice of a device; the number of GPUs is faked."""
 
 import os
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 
 import pytest
 import torch
 
 from elmo.common.device import choose_device, own_device, packed, unpacked, upload_together
 from elmo.common.errors import InputError
+from tests.elmo.common.waiting import wait_for
 
-WORKER = """
-import sys, torch
+# For each number of GPUs that it reads, forks a process that chooses its devices and waits.
+WORKERS = """
+import os, signal, sys, torch
 torch.cuda.is_available = lambda: True
-torch.cuda.device_count = lambda: int(sys.argv[1])
 torch.cuda.set_device = lambda device: None
 from elmo.common.device import own_device
-print(own_device("auto"), own_device("cuda"), own_device("cpu"), flush=True)
-sys.stdin.read()
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # a killed one is gone at once
+for gpus in sys.stdin:
+    if os.fork() == 0:
+        torch.cuda.device_count = lambda: int(gpus)
+        print(os.getpid(), own_device("auto"), own_device("cuda"), own_device("cpu"), flush=True)
+        signal.pause()
 """
 
 
 @pytest.fixture
 def gpu_of_a_new_process(tmp_path):
-    """Starts processes that see so many GPUs and wait; gives the process and the devices it has chosen."""
+    """Starts processes that see so many GPUs and wait; gives the id of the process and the devices it has chosen."""
+    server = subprocess.Popen(
+        [sys.executable, "-c", WORKERS],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     started = []
 
     def start(gpus):
-        process = subprocess.Popen(
-            [sys.executable, "-c", WORKER, str(gpus)],
-            env={**os.environ, "TMPDIR": str(tmp_path)},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        started.append(process)
-        return process, process.stdout.readline().split()
+        server.stdin.write(f"{gpus}\n")
+        server.stdin.flush()
+        process, *devices = server.stdout.readline().split()
+        started.append(int(process))
+        return int(process), devices
 
     yield start
     for process in started:
-        process.kill()
-        process.communicate()
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+    server.communicate()
+
+
+def is_gone(process):
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return True
+    return False
 
 
 @pytest.mark.integration
@@ -48,8 +67,8 @@ def test_processes_share_the_gpus_evenly_and_a_dead_one_leaves_its_own_to_the_ne
     workers = [gpu_of_a_new_process(gpus=2) for _ in range(3)]
     assert [devices for _, devices in workers] == [[f"cuda:{index}"] * 2 + ["cpu"] for index in (0, 1, 0)]
     killed = workers[1][0]
-    killed.kill()
-    killed.wait()
+    os.kill(killed, signal.SIGKILL)
+    wait_for(lambda: is_gone(killed))
     assert gpu_of_a_new_process(gpus=2)[1][0] == "cuda:1"
 
 

@@ -27,26 +27,27 @@ def folder(tmp_path_factory, repository):
     return root
 
 
-def run(folder, *more):
-    arguments = ["--config-dir", "configs", *LIMITED, "features=endings", *SMALL, "runs_dir=runs", *more]
-    environment = {**os.environ, "OMP_WAIT_POLICY": "PASSIVE", "ELMO_STORE": str(folder / "store")}
+def arguments(seed):
+    return ["--config-dir", "configs", *LIMITED, "features=endings", *SMALL, "runs_dir=runs", f"seed={seed}"]
+
+
+@pytest.mark.integration
+def test_it_runs_is_stored_and_its_record_says_what_it_is(folder, command, monkeypatch):
+    """In a process of its own, as CONTRIBUTING starts it, and with another seed in this one."""
+    monkeypatch.setenv("ELMO_STORE", str(folder / "store"))
+    monkeypatch.chdir(folder)
     done = subprocess.run(
-        [sys.executable, "-m", "tasks.run", *arguments],
-        cwd=folder,
-        env=environment,
+        [sys.executable, "-m", "tasks.run", *arguments(seed=1)],
+        env={**os.environ, "OMP_WAIT_POLICY": "PASSIVE"},
         capture_output=True,
         text=True,
         timeout=600,
     )
     assert done.returncode == 0, done.stderr
-    return done.stderr
-
-
-@pytest.mark.integration
-def test_it_runs_is_stored_and_its_record_says_what_it_is(folder):
-    said = run(folder, "seed=1")
-    assert re.search(r"[1-9]\d* of \d+ sentences to embed", said)
-    again = run(folder, "seed=2")
+    assert re.search(r"[1-9]\d* of \d+ sentences to embed", done.stderr)
+    monkeypatch.syspath_prepend(folder)
+    code, _, again = command(*arguments(seed=2))
+    assert code == 0, again
     assert not re.search(r"[1-9]\d* of \d+ sentences to embed", again), "the store has them"
     variant = {"limit": 20, "trainer.epochs": 1, "features.words.vectors": None, "features.words.dim": 8}
     variant |= {"features.characters.filters": 8, "task.hidden": 8}

@@ -1,5 +1,6 @@
 """Experiments as sweeps: the runs of those that ship, choosing among them, launchers, and a user's own."""
 
+import shutil
 from itertools import pairwise, product
 from types import SimpleNamespace
 
@@ -321,12 +322,14 @@ class TestOwn:
     @pytest.mark.integration
     def test_it_runs_and_resumes_under_every_launcher(self, own, command, tmp_path):
         """One by one, side by side, and as submitit would hand the runs to SLURM."""
+        tiny = [f"experiment={own}", *TINY, "features=glove"]
+        code, _, err = command("-m", *tiny, f"runs_dir={tmp_path / 'basic'}", "data=mini", "seed=1")
+        assert code == 0, err
+        shutil.copytree(tmp_path / "basic", tmp_path / "cores")
         found = {}
         for launcher in ("basic", "cores"):
             runs = tmp_path / launcher
-            settings = [f"experiment={own}", f"runs_dir={runs}", f"hydra/launcher={launcher}", *TINY, "features=glove"]
-            code, _, err = command("-m", *settings, "data=mini", "seed=1")
-            assert code == 0, err
+            settings = [*tiny, f"runs_dir={runs}", f"hydra/launcher={launcher}"]
             code, _, err = command("-m", *settings)
             assert code == 0, err
             assert "sweep  3 runs finished, 1 were done already" in err

@@ -1,9 +1,6 @@
 """Launchers of other packages: presets, messages when one is missing or fails, and the lines of their runs."""
 
-import os
 import re
-import subprocess
-import sys
 import tomllib
 
 import hydra_plugins.hydra_submitit_launcher.config  # noqa: F401 (registers the launcher that a test takes away)
@@ -95,18 +92,12 @@ def test_the_sweep_says_where_runs_on_a_cluster_print(tmp_path, monkeypatch):
 
 
 @pytest.mark.integration
-def test_the_sweep_prints_a_line_for_each_run_that_writes_to_a_log(tmp_path):
+def test_the_sweep_prints_a_line_for_each_run_that_writes_to_a_log(command, tmp_path):
     """With submitit on this machine, which writes the output of a run to a log as SLURM does."""
     settings = ["hydra/launcher=submitit_local", f"{WORD_COLUMN}=0,{NO_COLUMN}", f"runs_dir={tmp_path}", *TINY]
-    done = subprocess.run(
-        [sys.executable, "-m", "tasks.run", "-m", *settings],
-        env={**os.environ, "OMP_WAIT_POLICY": "PASSIVE"},
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
-    assert done.returncode == 1
-    lines = done.stderr.splitlines()
+    code, _, err = command("-m", *settings)
+    assert code == 1
+    lines = err.splitlines()
     assert lines[0].startswith(
         f"sweep  2 runs are handed to submitit_local. Logs: {tmp_path}/.sweep/.submitit. To follow"
     )
