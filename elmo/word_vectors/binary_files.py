@@ -79,6 +79,11 @@ class BinaryVectors:
                 # Some writers end an entry with a newline.
                 yield buffer[place:end].lstrip(b"\n"), buffer[end + 1 : end + 1 + size]
                 place = end + 1 + size
+            if (buffer[place:] + file.read(_CHUNK)).strip():  # a text file is longer than 4 bytes a number
+                raise InputError(
+                    f"{self._path}: expected {self._count:,} words of {self.dim} numbers in binary form, found more "
+                    "after them. Get the file again; a text file must not end in .bin"
+                )
 
 
 class FastTextModel:

@@ -33,10 +33,14 @@ class TextVectors:
             second = next(lines, b"").split(b" ")
         # word2vec and fastText begin with a line "count dim". Vectors of one number are not supported.
         self._has_header = len(first) == 2
-        self.dim = dim or len(second if self._has_header else first) - 1
-        if self.dim < 2:
+        fields = second if self._has_header else first
+        self.dim = dim or len(fields) - 1
+        if self.dim < 2 or not _is_number(fields[-1]):
             start = b" ".join(first)[:60].decode("utf-8", "replace")
-            raise InputError(f"{path}: expected lines of a word and its numbers, found {start!r}")
+            raise InputError(
+                f"{path}: expected lines of a word and its numbers, found {start!r}. Use another file; binary ones "
+                "must end in .bin"
+            )
 
     def fingerprint(self) -> str:
         """The sha256 of the file."""
@@ -83,6 +87,14 @@ class TextVectors:
 
     def _at(self, number: int) -> str:
         return f"{self._path}, line {number}"
+
+
+def _is_number(field: bytes) -> bool:
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return True
 
 
 def _start(line: bytes) -> str:

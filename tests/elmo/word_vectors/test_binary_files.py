@@ -54,6 +54,16 @@ def test_damaged_word2vec_files(tmp_path):
         open_vectors(str(path)).pick(["cat"])
 
 
+def test_the_wrong_ending(tmp_path):
+    """A text file begins with the same line, and its digits would be read as bytes of numbers."""
+    text = tmp_path / "text.bin"
+    text.write_text("2 3\ncat 0.125 0.25 -0.375\ndog 0.5 0.625 0.75\n")
+    with pytest.raises(InputError, match=r"expected 2 words of 3 numbers in binary form, .* must not end in"):
+        open_vectors(str(text)).pick(["cat"])
+    with pytest.raises(InputError, match=r"expected lines .* binary ones must end in \.bin"):
+        open_vectors(str(word2vec_file(tmp_path / "v.model")))
+
+
 def fasttext_file(path, rows, shortest=3, longest=3, buckets=10, version=12, quantised=False, words=("ab", "</s>")):
     """A model of fastText in the layout of its Args, Dictionary and DenseMatrix."""
     dim = rows.shape[1]
