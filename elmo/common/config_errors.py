@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import shlex
 from collections.abc import Callable, Iterable
 
 from hydra.errors import MissingConfigException, OverrideParseException
@@ -31,7 +32,9 @@ def explain(error: Exception, known_keys: Callable[[str], Iterable[str]], where:
         escaped, unreadable = value.replace("'", r"\'"), f"{error.override}: Hydra cannot read this value as it is."
         if value.startswith("["):
             return f"{unreadable} Quote its items twice: \"{key}=['A','B']\""
-        return f"{unreadable} Quote it twice: \"{key}='{escaped}'\""
+        quoted = f"{key}='{escaped}'"
+        in_quotes = shlex.quote(quoted) if re.search('["$`]', value) else f'"{quoted}"'  # a shell reads these in ".."
+        return f"{unreadable} Quote it twice: {in_quotes}"
     if several := re.search(r"Ambiguous value for argument '([^'=]+)=([^']+)'", texts[0]):
         key, values = several.groups()
         return f"{key}={values}: expected one value. A list is {key}=[{values}]; a sweep over several is tasks.run -m"

@@ -1,4 +1,4 @@
-"""Files: atomic writing, JSON, paths with ~, hashes, free space, lines on standard output."""
+"""Files: atomic writing, lines of text, JSON, paths with ~, hashes, free space, lines on standard output."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from elmo.common.errors import InputError
+from elmo.common.errors import InputError, not_utf8
 
 # The package with all YAML files: `conf` at the top of a checkout; a wheel has it in `tasks` (setup.py).
 CONF = "tasks.conf" if (Path(__file__).parents[2] / "tasks" / "conf").is_dir() else "conf"
@@ -51,6 +51,27 @@ def replacing(path: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):  # it exists after an error alone, and the first error is the one to report
             partial.unlink()
+
+
+def utf8_lines(path: Path) -> Iterator[str]:
+    """The lines of a UTF-8 file without their line ends; a byte order mark and CRLF are accepted.
+
+    Only a line feed ends a line: tweets and web pages contain all the other separators of Unicode. A carriage return
+    within a line is an error. Such a file probably uses it as its line end, and would be read as one line.
+    """
+    number = 0
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                text = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+                if "\r" in text:
+                    raise InputError(
+                        f"{path}, line {number}: expected lines that end in LF or CRLF, found a carriage return within "
+                        f"one, at character {text.index(chr(13))}. Save the file with line ends LF or CRLF"
+                    )
+                yield text
+    except UnicodeDecodeError as error:
+        raise not_utf8(f"{path}, line {number}", error) from error
 
 
 def write_json(path: Path, content: object) -> None:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 
-from elmo.common.errors import InputError, not_utf8
+from elmo.common.errors import InputError
+from elmo.common.files import utf8_lines
 from elmo.store.cached_layers import TOKENS_AT_ONCE
 from elmo.tables import table_rows
 from elmo.tokeniser import Tokenise, Tokeniser
@@ -38,11 +39,7 @@ def read_lines(path: Path) -> Iterator[InputLine]:
 def _texts(path: Path) -> Iterator[str]:
     """The lines of a UTF-8 text file."""
     try:
-        with path.open("rb") as file:
-            for number, line in enumerate(file):
-                yield line.decode("utf-8-sig" if number == 0 else "utf-8")
-    except UnicodeDecodeError as error:
-        raise not_utf8(f"{path}, line {number + 1}", error) from error
+        yield from utf8_lines(path)
     except OSError as error:
         raise InputError(f"{path}: cannot read the sentences: {error.strerror}") from error
 

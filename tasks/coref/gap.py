@@ -16,10 +16,10 @@ from pathlib import Path
 
 from elmo.common.device import CHOICES
 from elmo.common.errors import InputError, command_parser, excerpt, exit_status
+from elmo.common.files import utf8_lines
 from tasks.coref.data import CorefExample, document_of_tokens
 from tasks.coref.spans import Chains, Span
 from tasks.data.offset_tokens import OffsetTokeniser
-from tasks.data.text_files import utf8_lines
 from tasks.metrics import f1_of_counts
 from tasks.running.predict import load_model
 from tasks.running.schema import add_config_dir

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from elmo.common.errors import InputError, excerpt
-from tasks.data.text_files import utf8_lines
+from elmo.common.files import utf8_lines
 
 DOCUMENT_START = "-DOCSTART-"
 

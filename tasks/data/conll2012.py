@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from elmo.common.errors import InputError, excerpt
+from elmo.common.files import utf8_lines
 from tasks.data.tag_schemes import Span
-from tasks.data.text_files import TREEBANK_ESCAPES, utf8_lines
+from tasks.data.text_files import TREEBANK_ESCAPES
 
 COLUMNS = 12  # of a sentence without predicates
 NUMBER, WORD, POS, SENSE, SPEAKER, FIRST_ARGUMENTS = 2, 3, 4, 7, 9, 11

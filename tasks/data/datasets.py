@@ -16,8 +16,7 @@ from typing import Any, Generic, TypeVar
 
 from elmo.common import checks
 from elmo.common.errors import InputError
-from elmo.common.files import sha256_of
-from tasks.data.text_files import utf8_lines
+from elmo.common.files import sha256_of, utf8_lines
 from tasks.interface import SPLITS, HasId, Split, Task
 
 SHIPPED = Path(__file__).parents[1] / "mini"

@@ -1,4 +1,4 @@
-"""Lines of text files and rows of the hub, with errors that name them; treebank escapes."""
+"""Parsing of lines and of rows of the hub, with errors that name them; treebank escapes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from elmo.common.errors import InputError, excerpt, not_utf8
+from elmo.common.errors import InputError, excerpt
 from elmo.common.files import parse_json
 
 Parsed = TypeVar("Parsed")
@@ -16,27 +16,6 @@ TREEBANK_ESCAPES = {
     **{"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"},
     **{"``": '"', "''": '"'},
 }
-
-
-def utf8_lines(path: Path) -> Iterator[str]:
-    """The lines of a UTF-8 file without their line ends; a byte order mark and CRLF are accepted.
-
-    Only a line feed ends a line: tweets and web pages contain all the other separators of Unicode. A carriage return
-    within a line is an error. Such a file probably uses it as its line end, and would be read as one line.
-    """
-    number = 0
-    try:
-        with path.open("rb") as file:
-            for number, line in enumerate(file, start=1):
-                text = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
-                if "\r" in text:
-                    raise InputError(
-                        f"{path}, line {number}: expected lines that end in LF or CRLF, found a carriage return within "
-                        f"one, at character {text.index(chr(13))}. Save the file with line ends LF or CRLF"
-                    )
-                yield text
-    except UnicodeDecodeError as error:
-        raise not_utf8(f"{path}, line {number}", error) from error
 
 
 def parsed_lines(

@@ -12,8 +12,9 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from elmo.common.errors import InputError, excerpt
+from elmo.common.files import utf8_lines
 from tasks.data.raw_text import is_texts
-from tasks.data.text_files import TREEBANK_ESCAPES, json_object, parsed_lines, utf8_lines
+from tasks.data.text_files import TREEBANK_ESCAPES, json_object, parsed_lines
 from tasks.interface import Sentence
 
 SENSE = re.compile(r"([^%\s]+)%([1-5]):\d\d:\d\d:[^:\s]*:\d*")

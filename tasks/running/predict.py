@@ -15,10 +15,10 @@ import torch
 from elmo.common import checks
 from elmo.common.device import CHOICES, choose_device
 from elmo.common.errors import InputError, command_parser, excerpt, exit_status
-from elmo.common.files import print_lines
+from elmo.common.files import print_lines, utf8_lines
 from elmo.common.progress import Reporter
 from tasks.data.raw_text import fields_of_line
-from tasks.data.text_files import json_object, parsed_lines, utf8_lines
+from tasks.data.text_files import json_object, parsed_lines
 from tasks.interface import Scores, Task
 from tasks.running.config import RunConfig
 from tasks.running.saved_model import WEIGHTS_NAME, load_weights

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from elmo.common.errors import excerpt
+from elmo.common.files import utf8_lines
 from elmo.tokeniser import Tokeniser
-from tasks.data.text_files import TREEBANK_ESCAPES, json_object, parsed_lines, parsed_rows, utf8_lines
+from tasks.data.text_files import TREEBANK_ESCAPES, json_object, parsed_lines, parsed_rows
 from tasks.interface import Sentence, Split
 
 LABELS = ("entailment", "neutral", "contradiction")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from tasks.data.text_files import utf8_lines
+from elmo.common.files import utf8_lines
 from tasks.interface import Head, Task
 from tasks.metrics import class_scores
 from tasks.modules.layers import masked_mean

@@ -1,5 +1,6 @@
 import json
 import shutil
+import struct
 from dataclasses import replace
 
 import h5py
@@ -176,6 +177,19 @@ def test_misshaped_tensor(folder, tensors, suffix, name):
         load_bilm(path)
     for part in (str(path), repr(name), str(tensors[name].shape), str(wrong.shape)):
         assert part in str(raised.value)
+
+
+@pytest.mark.parametrize("place", [b"TREE", b"char_embed", b"CNN_proj", struct.pack("<2Q", 261, 4)])
+def test_a_damaged_hdf5_file(folder, place):
+    """A byte of its structure, of a name, which is then not UTF-8, or of the shape of char_embed."""
+    path = folder / "weights.hdf5"
+    content = bytearray(path.read_bytes())
+    content[content.index(place)] ^= 0xFF
+    path.write_bytes(content)
+    with pytest.raises(
+        InputError, match=r"weights.hdf5: not a readable HDF5 file, perhaps cut short .+\. Copy it again"
+    ):
+        load_bilm(path)
 
 
 def test_a_transposed_square_matrix_is_not_detected_by_shape(folder, tensors):

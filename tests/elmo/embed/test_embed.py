@@ -182,6 +182,15 @@ def test_missing_input(failing, tmp_path):
     assert "Is a directory" in failing(tmp_path, tmp_path / "out.hdf5")
 
 
+def test_input_whose_only_line_ends_are_carriage_returns(failing, tmp_path):
+    """It would be read as one sentence."""
+    (tmp_path / "in.txt").write_bytes(b"one line\ranother line\r")
+    message = (
+        f"{tmp_path / 'in.txt'}, line 1: expected lines that end in LF or CRLF, found a carriage return within one"
+    )
+    assert message in failing(tmp_path / "in.txt", tmp_path / "out.hdf5")
+
+
 def test_input_that_is_not_utf8(failing, tmp_path):
     (tmp_path / "in.txt").write_bytes(b"fine\nalso fine\nca\xe9 not\n")
     assert f"{tmp_path / 'in.txt'}, line 3: expected UTF-8" in failing(tmp_path / "in.txt", tmp_path / "out.hdf5")

@@ -121,6 +121,7 @@ def test_weights_and_the_other_settings_of_the_text_are_typed_without_quotes():
         ("corpus=${oc.env:HOME}/nosuch.txt", f"{Path.home()}/nosuch.txt: no such file or folder"),
         ("corpus=[a(1).txt]", "corpus=[a(1).txt]: Hydra cannot read this value as it is. Quote its items twice: "),
         ("out=a=b's", "out=a=b's: Hydra cannot read this value as it is. Quote it twice: \"out='a=b\\'s'\""),
+        ("out=a=$b", "out=a=$b: Hydra cannot read this value as it is. Quote it twice: 'out='\"'\"'a=$b'\"'\"''"),
         ("out=/dev/null/x", "out=/dev/null/x: expected a folder to write to, found a file at /dev/null; name another"),
     ],
 )

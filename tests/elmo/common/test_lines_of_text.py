@@ -3,7 +3,7 @@
 import pytest
 
 from elmo.common.errors import InputError
-from tasks.data.text_files import utf8_lines
+from elmo.common.files import utf8_lines
 
 
 def read(tmp_path, content):
