@@ -33,7 +33,8 @@ def explain(error: Exception, known_keys: Callable[[str], Iterable[str]], where:
         if value.startswith("["):
             return f"{unreadable} Quote its items twice: \"{key}=['A','B']\""
         quoted = f"{key}='{escaped}'"
-        in_quotes = shlex.quote(quoted) if re.search('["$`]', value) else f'"{quoted}"'  # a shell reads these in ".."
+        # Double quotes are easier to read, but a shell does not leave these characters alone within them.
+        in_quotes = shlex.quote(quoted) if re.search('["$`]', value) else f'"{quoted}"'
         return f"{unreadable} Quote it twice: {in_quotes}"
     if several := re.search(r"Ambiguous value for argument '([^'=]+)=([^']+)'", texts[0]):
         key, values = several.groups()

@@ -291,7 +291,8 @@ def _check(name: str, model: Any, info: Mapping[str, Any]) -> None:  # noqa: ANN
             f"transformer {name}: expected all weights of {type(model).__name__}, found none for "
             f"{', '.join(missing[:3])}: {len(missing)} are missing. Is config.json of another model?"
         )
-    for key, found, expected in sorted(info["mismatched_keys"]):
+    if info["mismatched_keys"]:
+        key, found, expected = min(info["mismatched_keys"])
         raise InputError(
             f"transformer {name}: expected {key} of shape {tuple(expected)}, found {tuple(found)}. Is config.json of "
             "another model?"

@@ -63,7 +63,7 @@ def _only_builder(folder: Path, console: Console) -> Iterator[None]:
     waiting = f"{folder}: waiting for another process that builds this token store"
     with locked(lock, lambda: print_line(console, waiting)):
         yield
-        lock.unlink(missing_ok=True)  # after an error it stays; now whoever comes next finds the store
+        lock.unlink(missing_ok=True)  # the store exists now, so no process needs the lock any more
 
 
 def _build(

@@ -277,20 +277,19 @@ class TestErrors:
         with pytest.raises(InputError, match=r"expected a name on the Hugging Face hub, .*Without a network"):
             Transformer(str(tmp_path))
 
-    def test_weights_of_another_model(self, tmp_path):
+    @pytest.mark.parametrize(
+        ("setting", "value", "message"),
+        [
+            ("num_hidden_layers", 3, r"expected all weights of BertModel, found none for encoder\.layer\.2"),
+            ("intermediate_size", 30, r"intermediate\.dense\.bias of shape \(30,\), found \(24,\)"),
+        ],
+    )
+    def test_weights_of_another_model(self, tmp_path, setting, value, message):
         bert = tiny_transformers.save(tmp_path / "bert", "bert")
         config = transformers.BertConfig.from_pretrained(bert)
-        config.num_hidden_layers = 3
+        setattr(config, setting, value)
         config.save_pretrained(bert)
-        with pytest.raises(InputError, match=r"expected all weights of BertModel, found none for encoder\.layer\.2"):
-            Transformer(bert)
-
-    def test_a_config_of_another_size(self, tmp_path):
-        bert = tiny_transformers.save(tmp_path / "bert", "bert")
-        config = transformers.BertConfig.from_pretrained(bert)
-        config.intermediate_size = 30
-        config.save_pretrained(bert)
-        with pytest.raises(InputError, match=r"intermediate\.dense\.bias of shape \(30,\), found \(24,\)"):
+        with pytest.raises(InputError, match=message):
             Transformer(bert)
 
     def test_weights_that_end_too_early(self, tmp_path):

@@ -10,7 +10,6 @@ from torch import nn
 
 from elmo.common.errors import InputError
 from elmo.common.progress import Reporter
-from tasks.features.tuning import TunedGroup, TuningConfig
 from tasks.interface import Batch, FeatureBatch, Head, Scores, Task
 from tasks.training.optimisers import OPTIMIZERS
 from tasks.training.trainer import (
@@ -229,27 +228,6 @@ class TestSteps:
     def test_the_loss_is_the_mean_over_batches(self):
         state = fit(Line([1]), epochs=1, lr=1e-9, batch_size=1, grad_norm=None)
         assert state.curve[0]["loss"] == pytest.approx((9 + 36 + 81) / 3)
-
-    def test_the_rate_of_a_tuned_layer_follows_the_steps_of_the_run(self, monkeypatch):
-        """Two epochs of three steps, and rates that rise in the first of them."""
-        rates = []
-
-        class Watched(torch.optim.SGD):
-            def step(self):
-                rates.append([group["lr"] for group in self.param_groups])
-                super().step()
-
-        class Tuned(Lengths):
-            def tuned_groups(self):
-                return [TunedGroup([scale], 0, TuningConfig(lr=0.6, warmup=0.5))]
-
-        scale = nn.Parameter(torch.ones(()))
-        task = Line([1, 2])
-        task.model = TaskModel(Tuned(), LineHead())
-        monkeypatch.setitem(OPTIMIZERS, "adam", Watched)
-        fit(task, epochs=2, batch_size=1, lr=0.1)
-        assert [rate for rate, _ in rates] == [0.1] * 6
-        assert [rate for _, rate in rates] == pytest.approx([0.0, 0.2, 0.4, 0.6, 0.4, 0.2])
 
     def test_plateau(self):
         """The rate halves after more than one epoch without a better score; the curve has it as it is afterwards."""

@@ -4,13 +4,17 @@ import re
 
 import pytest
 import torch
+from torch import nn
 
 from elmo import InputError
 from tasks.features.frozen_layers import ElmoConfig
 from tasks.features.token_features import TokenFeatures
 from tasks.features.tuning import TunedGroup, TuningConfig
 from tasks.running.saved_model import load_weights, save_weights
+from tasks.training.optimisers import OPTIMIZERS
+from tasks.training.trainer import TaskModel
 from tests.tasks.making import ELMO, run_of
+from tests.tasks.training.test_trainer import Lengths, Line, LineHead, fit
 from tests.tasks.training.test_training_again import Real, same
 
 TUNED = [*ELMO, "features.elmo.tune=true", "features.elmo.tuning.lr=0.01"]
@@ -29,6 +33,28 @@ def test_rates_rise_and_fall_and_are_lower_for_lower_layers(progress, share):
     rates = [TunedGroup([], depth, config).rate(progress) for depth in (0, 1, 2)]
     assert rates == pytest.approx([0.08 * share, 0.04 * share, 0.02 * share])
     assert TunedGroup([], 0, TuningConfig(lr=0.08, warmup=0.0)).rate(0.0) == 0.08
+
+
+def test_the_rate_of_a_tuned_layer_follows_the_steps_of_the_run(monkeypatch):
+    """Two epochs of three steps, and rates that rise in the first of them."""
+    rates = []
+
+    class Watched(torch.optim.SGD):
+        def step(self):
+            rates.append([group["lr"] for group in self.param_groups])
+            super().step()
+
+    class Tuned(Lengths):
+        def tuned_groups(self):
+            return [TunedGroup([scale], 0, TuningConfig(lr=0.6, warmup=0.5))]
+
+    scale = nn.Parameter(torch.ones(()))
+    task = Line([1, 2])
+    task.model = TaskModel(Tuned(), LineHead())
+    monkeypatch.setitem(OPTIMIZERS, "adam", Watched)
+    fit(task, epochs=2, batch_size=1, lr=0.1)
+    assert [rate for rate, _ in rates] == [0.1] * 6
+    assert [rate for _, rate in rates] == pytest.approx([0.0, 0.2, 0.4, 0.6, 0.4, 0.2])
 
 
 def test_layers_start_one_after_the_other():
