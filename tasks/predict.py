@@ -1,4 +1,4 @@
-"""Command line of `tasks.running.predict`: python -m tasks.predict."""
+"""The command `python -m tasks.predict`: applies a trained model to text. See `tasks.running.predict`."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Command line of the benchmark: python -m tasks.run."""
+"""The command `python -m tasks.run`: trains and tests a model, or a sweep of models, and writes their records."""
 
 from __future__ import annotations
 

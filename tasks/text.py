@@ -1,4 +1,4 @@
-"""Command line of `tasks.running.export_text`: python -m tasks.text."""
+"""The command `python -m tasks.text`: prints the training text of a task. See `tasks.running.export_text`."""
 
 import sys
 

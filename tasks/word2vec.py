@@ -1,4 +1,4 @@
-"""Command line of `elmo.pretrain.word2vec`: python -m tasks.word2vec."""
+"""The command `python -m tasks.word2vec`: trains word2vec vectors. See `elmo.pretrain.word2vec`."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Access to elmo/kernels: compiled C for a CPU, Triton for a GPU. The folder is optional; torch replaces it, slower.
+"""Chooses the fast code of the biLM: compiled C on a CPU, Triton on a GPU. Without elmo/kernels torch is used, slower.
 
 No other module imports elmo.kernels. The frozen biLM and the one in training (`elmo.pretrain.model.recurrence`) use it.
 """

@@ -1,4 +1,4 @@
-"""Products on a CPU that give a row the same bits, whatever other rows it is computed with."""
+"""Matrix products on a CPU: the bits of a row do not depend on the other rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sentences as lists of words: their numbers, and padding of their layers."""
+"""Sentences as lists of words: numbers for their words, and padding of their layers."""
 
 from __future__ import annotations
 

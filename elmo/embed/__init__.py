@@ -1,1 +1,1 @@
-"""Embedding files: lines in, one output file, or a folder of Parquet shards."""
+"""Embeds text files, into one output file or a folder of Parquet shards."""

@@ -1,4 +1,4 @@
-"""Command line of `python -m elmo.pretrain.perplexity`."""
+"""The command `python -m elmo.pretrain.perplexity`: measures the perplexity of a biLM on a text."""
 
 import sys
 

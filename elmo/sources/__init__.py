@@ -1,1 +1,1 @@
-"""Frozen layers: one interface, and what implements it."""
+"""Sources of frozen layers: the interface `FrozenSource` and its implementations."""

@@ -1,4 +1,4 @@
-"""The interface of frozen layers."""
+"""The interfaces of sources: `FrozenSource` for frozen layers, `TunableSource` for tuned ones."""
 
 from __future__ import annotations
 

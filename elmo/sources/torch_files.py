@@ -1,4 +1,4 @@
-"""Files of torch.save from anywhere: tensors and plain values are read, nothing in the file is run.
+"""Reader of untrusted torch.save files: it returns tensors and plain values, and runs nothing in the file.
 
 torch.load(weights_only=True) reads neither pickles of protocol 4, which others write, nor objects of packages that are
 not installed.

@@ -1,4 +1,4 @@
-"""Names for people, order, looks and old metrics, from `paper/names.toml`, and from records for a user's own."""
+"""Display names, order, colours and old metrics, from `paper/names.toml`; a user's own names come from records."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence

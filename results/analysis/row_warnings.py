@@ -1,4 +1,4 @@
-"""Warnings about a row: what its sources declare, mixed commits, uncommitted changes, arms that differ in more."""
+"""Warnings about a row: those its sources declare, mixed commits, uncommitted changes, other differences of arms."""
 
 from collections import defaultdict
 from collections.abc import Collection

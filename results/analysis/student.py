@@ -1,4 +1,4 @@
-"""Student's t distribution, and the standard error of an estimate that varies for several reasons."""
+"""Student's t distribution, and the standard error of an estimate with several sources of variance."""
 
 import math
 from collections.abc import Iterable

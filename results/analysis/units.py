@@ -1,4 +1,4 @@
-"""Which article or document each test example is of: a number among its scores, or sizes from `paper/units.toml`."""
+"""The article or document of each test example: a number among its scores, or sizes from `paper/units.toml`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

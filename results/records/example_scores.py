@@ -1,4 +1,4 @@
-"""Single test examples, in the files next to a record: their scores and their predictions."""
+"""Files with one entry for each test example, next to a record: scores and predictions."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""SVG output of figures: in the page with light and dark colours, as a file with those of one scheme on a card.
+"""SVG output of figures: in the page with light and dark colours, or as a file with one colour scheme.
 
 Files do not follow the reader's colour scheme: GitHub's may differ from the system's, and other programs do not know
 CSS variables. The background keeps them readable on any page; `<picture>` chooses among several files of one figure.

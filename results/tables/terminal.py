@@ -1,4 +1,4 @@
-"""The results table on a terminal, drawn with rich: verdicts and gains that their intervals resolve are in colour."""
+"""The results table on a terminal, drawn with rich; colour marks what an interval shows to differ."""
 
 from collections.abc import Sequence
 from importlib.util import find_spec

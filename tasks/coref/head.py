@@ -1,4 +1,4 @@
-"""The coreference head of Lee et al. 2017: spans, pruned, each linked to one before it."""
+"""The coreference head of Lee et al. 2017: scores spans, keeps the best, and links each to an earlier one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parsing of lines and of rows of the hub, with errors that name them; treebank escapes."""
+"""Parsers of text lines and of rows from the hub, with errors that name them; treebank escapes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A transformer from a config."""
+"""Settings of `features.transformer`, and the transformer that they describe."""
 
 from __future__ import annotations
 

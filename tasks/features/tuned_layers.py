@@ -1,4 +1,4 @@
-"""Layers of a source that the task tunes: computed in every step, with gradients, past cache and store."""
+"""Layers of a source that is trained with the task: computed in every step, without cache or store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tuning of a source by a task, as ULMFiT has it: its settings, and the learning rates that follow from them."""
+"""Settings for tuning a source with a task, as in ULMFiT, and the learning rates that follow from them."""
 
 from __future__ import annotations
 

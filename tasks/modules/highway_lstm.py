@@ -1,4 +1,4 @@
-"""The alternating highway LSTM of He et al. 2017 as AllenNLP has it: each layer reads against the one below it.
+"""The alternating highway LSTM of He et al. 2017, as in AllenNLP: layers read in alternating directions.
 
 Packed sentences and the loop over the steps are shared with the other recurrences; see `tasks.modules.recurrence`.
 """

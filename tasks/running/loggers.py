@@ -1,4 +1,4 @@
-"""Experiment loggers: Weights & Biases, TensorBoard or none. A failing one never fails a run, whose record has all."""
+"""Experiment loggers: Weights & Biases, TensorBoard or none. A logger that fails does not stop the run."""
 
 from __future__ import annotations
 

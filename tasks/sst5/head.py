@@ -1,4 +1,4 @@
-"""The SST-5 head: a biattentive classification network that also predicts the more probable side of neutral."""
+"""The SST-5 head: a biattentive classification network; for neutral it also predicts the more probable side."""
 
 from __future__ import annotations
 

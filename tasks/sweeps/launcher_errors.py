@@ -1,4 +1,4 @@
-"""Explanations of errors between a sweep and a launcher from another package; imports none of them."""
+"""Explanations of errors of Hydra launchers from other packages, without importing these packages."""
 
 from __future__ import annotations
 

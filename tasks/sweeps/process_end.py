@@ -1,4 +1,4 @@
-"""End of the processes of a sweep: SIGTERM, workers that are left, and workers of the sweep before."""
+"""Ends the processes of a sweep: SIGTERM as an interrupt, workers still running, workers of an earlier sweep."""
 
 from __future__ import annotations
 

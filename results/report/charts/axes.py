@@ -1,4 +1,4 @@
-"""What charts share: places in pixels, ticks with their numbers, and the legend of a file."""
+"""Shared parts of charts: positions in pixels, ticks with their numbers, and the legend of a file."""
 
 from collections.abc import Mapping, Sequence
 
