@@ -12,8 +12,10 @@ projection have 3 % of the weights, but in int8 they would raise the error of la
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +39,7 @@ WEIGHTS_SUFFIXES = (SAFETENSORS_SUFFIX, *HDF5_SUFFIXES)
 PRECISIONS = {"float32": torch.float32, "float16": torch.float16, "int8": torch.int8}
 LEVELS = 127  # of int8, on either side of zero
 SHIPPED = Path(__file__).parents[1] / "pretrained"  # one folder for each biLM in this package
+_log = logging.getLogger(__name__)
 
 
 def _same(tensor: Tensor) -> Tensor:
@@ -161,10 +164,11 @@ def weights_choices() -> str:
 
 def find_weights(weights: Path | str) -> Path:
     """The path of weights given by path or name; published weights are downloaded the first time."""
-    path = expanded(weights, "weights")
+    path, name, shipped = expanded(weights, "weights"), str(weights), shipped_names()
     if path.exists():
+        if weights in (*shipped, *BILMS):  # neither a Path nor ./small, which can only be meant as paths
+            _warn_of_hidden(name, path.absolute())
         return path
-    name, shipped = str(weights), shipped_names()
     if name in shipped:
         return SHIPPED / name
     if name in BILMS:
@@ -173,6 +177,15 @@ def find_weights(weights: Path | str) -> Path:
         f"{weights}: no such weights file or folder, and no biLM has that name; "
         f"shipped: {', '.join(shipped) or 'none'}; downloaded on demand: {', '.join(BILMS)}; "
         "python -m elmo.pretrain trains others, with objective=masked a masked LM"
+    )
+
+
+@cache  # once in a run
+def _warn_of_hidden(name: str, path: Path) -> None:
+    _log.warning(
+        "weights=%s: %s is read, which hides the biLM of that name. Rename it to get that biLM, or write ./%s to read "
+        "it without this line",
+        *(name, path, name),
     )
 
 

@@ -369,6 +369,18 @@ def test_explicit_options_take_precedence(folder, tmp_path):
     assert load_bilm(tmp_path / "w.safetensors", other).options.cell_clip is None
 
 
+def test_a_folder_that_hides_a_shipped_bilm_is_named_once(folder, tmp_path, monkeypatch, caplog):
+    shipped = load_bilm("small").fingerprint()
+    folder.rename(tmp_path / "small")
+    monkeypatch.chdir(tmp_path)
+    assert load_bilm("./small").fingerprint() != shipped
+    assert caplog.messages == [], "a path, since it has a slash"
+    for _ in range(2):
+        assert load_bilm("small").fingerprint() != shipped
+    (line,) = caplog.messages
+    assert line.startswith(f"weights=small: {tmp_path / 'small'} is read, which hides the biLM of that name. Rename it")
+
+
 @pytest.mark.parametrize("name", ["weights.safetensors", "weights.hdf5"])
 def test_file_permissions_follow_the_umask(name, tmp_path):
     save_bilm(random_bilm("tiny", seed=1), tmp_path / name)
