@@ -30,6 +30,7 @@ from elmo.bilm.model import Bilm
 from elmo.bilm.options import N_CHARACTERS, BilmOptions
 from elmo.common.errors import InputError
 from elmo.common.files import expanded, replacing
+from elmo.common.tensor_files import check_finite_weights, naming
 from elmo.download.folder import obtain
 from elmo.download.published import BILMS
 
@@ -288,11 +289,8 @@ def _module_tensors(entries: Iterable[Entry], read: Callable[[str], Tensor], pat
     state = {}
     for item in entries:
         tensor = read(item.file_name).float()
-        if not bool(torch.isfinite(tensor).all()):
-            raise InputError(
-                f"{path}: tensor {item.file_name!r} holds NaN or infinite values, and so would all layers. The "
-                "training that made it diverged; use earlier weights"
-            )
+        with naming(path, "The training that made it diverged; use earlier weights"):
+            check_finite_weights({item.file_name: tensor})
         state[item.module_name] = item.to_module(tensor)
     return state
 

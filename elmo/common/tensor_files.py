@@ -71,12 +71,12 @@ def read_tensors(path: Path, parts: Mapping[str, type], device: torch.device | s
 
 
 @contextmanager
-def naming(path: Path, remedy: str) -> Iterator[None]:
-    """Adds the file and the remedy to the message of an InputError about what is in the file."""
+def naming(where: Path | str, remedy: str) -> Iterator[None]:
+    """Adds the file, or what it is called, and the remedy to the message of an InputError about its content."""
     try:
         yield
     except InputError as error:
-        raise InputError(f"{path}: {error}. {remedy}") from error
+        raise InputError(f"{where}: {error}. {remedy}") from error
 
 
 def check_tensors(found: Mapping[str, Any], expected: Mapping[str, Tensor]) -> None:
@@ -85,6 +85,13 @@ def check_tensors(found: Mapping[str, Any], expected: Mapping[str, Tensor]) -> N
         there, here = (_described(values[name]) if name in values else "none" for values in (found, expected))
         if there != here:
             raise InputError(f"the tensor {name}: expected {here}, found {there}")
+
+
+def check_finite_weights(weights: Mapping[str, Tensor]) -> None:
+    """Raises an InputError if a weight is NaN or infinite."""
+    for name, tensor in weights.items():
+        if not bool(torch.isfinite(tensor).all()):
+            raise InputError(f"tensor {name!r} holds NaN or infinite values, and so would all layers")
 
 
 def check_optimizer(found: Mapping[str, Any], optimizer: torch.optim.Optimizer) -> None:

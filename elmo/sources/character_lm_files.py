@@ -15,7 +15,7 @@ from torch import Tensor
 
 from elmo.common.errors import InputError, excerpt
 from elmo.common.files import expanded
-from elmo.common.tensor_files import check_tensors
+from elmo.common.tensor_files import check_finite_weights, check_tensors
 from elmo.download.folder import obtain
 from elmo.download.published import CHARACTER_LMS
 from elmo.sources.torch_files import InertObject, read_torch_file
@@ -50,7 +50,7 @@ class SavedLm:
         return sum(name.startswith("rnn.weight_hh_l") for name in self.tensors)
 
     def check(self) -> None:
-        """Raises an InputError unless the tensors are those of an LSTM over these characters."""
+        """Raises an InputError unless the tensors are finite and those of an LSTM over these characters."""
         if not {"encoder.weight", "rnn.weight_hh_l0"} <= self.tensors.keys():
             raise InputError(f"expected the tensors encoder.weight and rnn.weight_hh_l0, found {sorted(self.tensors)}")
         width, wide = self.tensors["encoder.weight"].shape[-1], self.hidden
@@ -60,6 +60,7 @@ class SavedLm:
             shapes |= {"weight_ih": (4 * wide, wide if layer else width), "weight_hh": (4 * wide, wide)}
             expected |= {f"rnn.{name}_l{layer}": torch.empty(shape, device="meta") for name, shape in shapes.items()}
         check_tensors({name: tensor.float() for name, tensor in self.tensors.items()}, expected)
+        check_finite_weights(self.tensors)
 
 
 def read_pair(weights: str) -> tuple[SavedLm, SavedLm]:

@@ -14,7 +14,7 @@ from elmo.bilm.model import weights_hash
 from elmo.bilm.sentences import Sentence, refuse_plain_text
 from elmo.common.errors import InputError, excerpt
 from elmo.common.files import expanded
-from elmo.common.tensor_files import check_tensors
+from elmo.common.tensor_files import check_finite_weights, check_tensors, naming
 from elmo.download.folder import obtain
 from elmo.download.published import TRANSLATION_ENCODERS
 from elmo.sources.torch_files import read_torch_file
@@ -100,7 +100,10 @@ def _tensors(path: Path) -> dict[str, Tensor]:
     """The tensors of an nn.LSTM by name."""
     content = read_torch_file(path)
     if isinstance(content, dict) and isinstance(content.get("weight_hh_l0"), Tensor):
-        return {name: tensor.float() for name, tensor in content.items() if isinstance(tensor, Tensor)}
+        tensors = {name: tensor.float() for name, tensor in content.items() if isinstance(tensor, Tensor)}
+        with naming(path, "Get the file again, or use another"):
+            check_finite_weights(tensors)
+        return tensors
     raise InputError(f"{path}: expected the tensors of an LSTM, such as weight_hh_l0, found {excerpt(content)}")
 
 

@@ -17,6 +17,7 @@ from elmo.bilm.model import weights_hash
 from elmo.bilm.sentences import Sentence, refuse_plain_text
 from elmo.common import checks
 from elmo.common.errors import InputError
+from elmo.common.tensor_files import check_finite_weights, naming
 from elmo.sources.bilm import FileState
 
 LAYER_VERSION = 1  # raised when equal weights and settings give other layers
@@ -275,6 +276,8 @@ def _loaded(name: str) -> tuple[Any, Any]:
     _check_tokeniser(name, model, tokeniser)
     if hasattr(model, "pooler"):
         model.pooler = None  # reads whole sentences; many files lack its weights, which would be drawn at random
+    with naming(f"transformer {name}", "Copy its files again, or use another model"):
+        check_finite_weights(dict(model.named_parameters()))
     return model.eval(), tokeniser
 
 

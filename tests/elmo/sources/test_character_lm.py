@@ -130,6 +130,16 @@ def test_a_change_of_weights_or_characters_is_another_source(folder):
     assert Flair(str(folder)).fingerprint() != before
 
 
+def test_weights_that_are_not_finite_are_refused(folder):
+    file = folder / "backward.npz"
+    with np.load(file) as arrays:
+        tensors = dict(arrays)
+    tensors["encoder.weight"][2, 1] = np.inf
+    np.savez(file, **tensors)
+    with pytest.raises(InputError, match=r"backward\.npz: tensor 'encoder\.weight' holds NaN .*Get the file again"):
+        Flair(str(folder))
+
+
 def test_errors_name_the_file_and_what_is_wrong(folder, flair_classes):
     with pytest.raises(InputError, match=r"source\.weights: expected a folder .* flair/news, flair/news-fast"):
         Flair("flair/new")

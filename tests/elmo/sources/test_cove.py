@@ -62,6 +62,10 @@ def test_errors(files, tmp_path):
     torch.save({"a": 1}, tmp_path / "other.pth")
     with pytest.raises(InputError, match=r"other\.pth: expected the tensors of an LSTM, such as weight_hh_l0"):
         Cove(str(tmp_path / "other.pth"), files[1])
+    bad = {**torch.load(files[0]), "bias_hh_l1_reverse": torch.full((16,), torch.nan)}
+    torch.save(bad, tmp_path / "bad.pth")
+    with pytest.raises(InputError, match=r"bad\.pth: tensor 'bias_hh_l1_reverse' holds NaN .*Get the file again"):
+        Cove(str(tmp_path / "bad.pth"), files[1])
     (tmp_path / "wide.txt").write_text("The 1 0 0 1\n", encoding="utf-8")
     with pytest.raises(InputError, match=r"weight_ih_l0: expected .*\(16, 4\), found .*\(16, 3\).*names others"):
         Cove(files[0], str(tmp_path / "wide.txt"))

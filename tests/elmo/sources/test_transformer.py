@@ -299,6 +299,18 @@ class TestErrors:
         with pytest.raises(InputError, match=r"found: .*incomplete"):
             Transformer(bert)
 
+    def test_weights_that_are_not_finite(self, tmp_path):
+        bert = tiny_transformers.save(tmp_path / "bert", "bert")
+        model = transformers.AutoModel.from_pretrained(bert)
+        with torch.no_grad():
+            model.pooler.dense.bias[0] = torch.nan  # not used
+            model.save_pretrained(bert)
+            assert torch.isfinite(Transformer(bert).token_layers([["the", "cat"]])).all()
+            model.encoder.layer[1].output.dense.weight[3, 2] = torch.inf
+            model.save_pretrained(bert)
+        with pytest.raises(InputError, match=r"bert: tensor 'encoder\.layer\.1\.output.* holds NaN .*another model"):
+            Transformer(bert)
+
     def test_a_path_that_is_not_there(self, tmp_path):
         with pytest.raises(InputError, match="found: no such folder"):
             Transformer(str(tmp_path / "missing"))
