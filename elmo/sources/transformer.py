@@ -28,6 +28,7 @@ SUBWORDS_AT_ONCE = 4096
 SUBWORDS_AT_ONCE_ON_A_GPU = 65_536
 
 Numbers = list[int]
+SENTENCEPIECE = ("spm.model", "spiece.model", "sentencepiece.bpe.model")  # of DeBERTa v3, ALBERT and T5, XLM-R
 # Of a model's config: how and by which version it was saved, not what it computes.
 NOT_HASHED = ("transformers_version", "_name_or_path", "dtype", "torch_dtype", "architectures")
 
@@ -250,6 +251,8 @@ def _loaded(name: str) -> tuple[Any, Any]:
     try:
         from transformers import AutoModel, AutoTokenizer
         from transformers.utils import logging
+
+        _check_sentencepiece(Path(name))
     except ImportError as error:
         raise InputError(
             f"a transformer needs {error.name}, which is not installed: pip install 'elmo-benchmark[transformer]'"
@@ -279,6 +282,22 @@ def _loaded(name: str) -> tuple[Any, Any]:
     with naming(f"transformer {name}", "Copy its files again, or use another model"):
         check_finite_weights(dict(model.named_parameters()))
     return model.eval(), tokeniser
+
+
+def _check_sentencepiece(folder: Path) -> None:
+    """Raises an InputError if a folder's SentencePiece file is damaged; transformers takes it for another format."""
+    files = [folder / name for name in SENTENCEPIECE if (folder / name).is_file()]
+    if not files or (folder / "tokenizer.json").is_file():  # which is read instead
+        return
+    from sentencepiece import SentencePieceProcessor
+
+    for file in files:
+        try:
+            SentencePieceProcessor(model_file=str(file))
+        except (RuntimeError, OSError) as error:
+            raise InputError(
+                f"{file}: expected a SentencePiece model, found another file or a damaged one ({error}). Copy it again"
+            ) from error
 
 
 def _check(name: str, model: Any, info: Mapping[str, Any]) -> None:  # noqa: ANN401

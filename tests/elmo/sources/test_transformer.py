@@ -323,6 +323,17 @@ class TestErrors:
         with pytest.raises(InputError, match=r"found one of 5, 0 without marks.*tokenizer\.json"):
             Transformer(bert)
 
+    @pytest.mark.parametrize("damage", [lambda whole: b"", lambda whole: whole[: len(whole) // 2]])
+    def test_a_damaged_sentencepiece_file(self, tmp_path, damage):
+        sentencepiece = pytest.importorskip("sentencepiece")
+        deberta = tiny_transformers.save(tmp_path / "deberta", "deberta")
+        file = tiny_transformers.save_sentence_pieces(tmp_path / "deberta")
+        theirs = sentencepiece.SentencePieceProcessor(model_file=str(file))
+        assert Transformer(deberta).subwords(["playing", "chess"]) == theirs.encode(["playing", "chess"])
+        file.write_bytes(damage(file.read_bytes()))
+        with pytest.raises(InputError, match=r"spm\.model: expected a SentencePiece model, .*Copy it again"):
+            Transformer(deberta)
+
     def test_a_tokeniser_of_another_model(self, tmp_path):
         bert = tiny_transformers.save(tmp_path / "bert", "bert", vocab_size=20)
         with pytest.raises(InputError, match="expected a tokeniser for the 20 sub-words of the model"):

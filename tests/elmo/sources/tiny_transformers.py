@@ -42,6 +42,23 @@ def byte_pairs(marked):
     return tokenizer, {"bos_token": "<s>", "pad_token": "<pad>", "eos_token": "</s>"}
 
 
+def save_sentence_pieces(folder):
+    """Replaces the tokeniser in the folder of a deberta by a SentencePiece file alone, as DeBERTa v3 has it."""
+    from sentencepiece import SentencePieceTrainer
+
+    for file in folder.glob("tokenizer*"):
+        file.unlink()
+    (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "DebertaV2Tokenizer"}', encoding="utf-8")
+    marks = {"pad": "[PAD]", "bos": "[CLS]", "eos": "[SEP]", "unk": "[UNK]"}
+    numbers = {f"{name}_id": number for number, name in enumerate(marks)}
+    pieces = {f"{name}_piece": piece for name, piece in marks.items()}
+    with (folder / "spm.model").open("wb") as file:
+        SentencePieceTrainer.train(
+            sentence_iterator=iter(TEXT), model_writer=file, vocab_size=36, minloglevel=2, **numbers, **pieces
+        )
+    return folder / "spm.model"
+
+
 def save(folder, kind, seed=0, **changes):
     """Saves a model of this kind to the folder; returns its path as text."""
     import transformers
