@@ -6,17 +6,21 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 
 import torch
 from torch import distributed
 
+LONGEST_WAIT = timedelta(days=7)  # the first process may build a store of a large text
+
 
 @dataclass(frozen=True)
 class Workers:
-    """The rank of this process, and the number of processes."""
+    """The rank of this process, the number of processes, and the group in which they wait for each other."""
 
     rank: int = 0
     world: int = 1
+    waiting: distributed.ProcessGroup | None = None
 
     @property
     def first(self) -> bool:
@@ -38,9 +42,9 @@ class Workers:
         return float(shared)
 
     def wait(self) -> None:
-        """Waits for all processes."""
+        """Waits for all processes, as long as it takes: torchrun ends them all when one of them fails."""
         if self.world > 1:
-            distributed.barrier()
+            distributed.barrier(self.waiting)
 
 
 ALONE = Workers()
@@ -56,6 +60,8 @@ def started(cuda: bool) -> Iterator[Workers]:
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     distributed.init_process_group("nccl" if cuda else "gloo")
     try:
-        yield Workers(distributed.get_rank(), distributed.get_world_size())
+        # A group of its own: gradients keep torch's limit of minutes, after which a process that hangs is reported.
+        waiting = distributed.new_group(timeout=LONGEST_WAIT, backend="gloo")
+        yield Workers(distributed.get_rank(), distributed.get_world_size(), waiting)
     finally:
         distributed.destroy_process_group()
