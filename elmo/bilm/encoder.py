@@ -78,9 +78,9 @@ class CharacterEncoder(nn.Module):
         short words cost less. This is exact: all later windows cover only padding, and one such window is kept for
         each filter.
         """
-        options = self.options
-        device = self.characters.weight.device
-        vectors = self.characters.weight.new_empty(len(words), options.projection_dim)  # sorted by length
+        options, device, dtype = self.options, self.characters.weight.device, self.characters.weight.dtype
+        if not words:
+            return torch.zeros(0, options.projection_dim, device=device, dtype=dtype)
         widest = max(width for width, _ in options.filters)
         by_length = np.argsort([len(word.encode("utf-8", "ignore")) for word in words], kind="stable")
 
@@ -88,24 +88,19 @@ class CharacterEncoder(nn.Module):
         compiled = None if differentiable else fast.compiled(self.characters.weight)
         panels = compiled and self._panels.of(list(self.parameters()), partial(self._converted, compiled))
 
-        def encode(rows: slice) -> None:
-            spelled = [words[i] for i in by_length[rows].tolist()]
+        def encode(rows: slice) -> Tensor:
+            ids = character_ids([words[i] for i in by_length[rows].tolist()], options.max_characters, room=widest)
             if compiled and panels:
-                ids = character_ids(spelled, options.max_characters, room=widest)
-                vectors[rows] = compiled.encode(torch.from_numpy(ids), panels)
-                return
-            ids = character_ids(spelled, options.max_characters, room=widest)
-            vectors[rows] = in_blocks(self, upload(ids, device))
+                return compiled.encode(torch.from_numpy(ids), panels)
+            return in_blocks(self, upload(ids, device)).to(dtype)
 
         share = -(-len(words) // at_once()) if device.type == "cpu" else len(words)  # work for every thread
         size = min(WORDS_AT_ONCE, max(share, WORDS_IN_A_SHARE))
-        groups = [slice(start, start + size) for start in range(0, len(words), size)]
-        if device.type == "cpu":
-            side_by_side(partial(encode, rows) for rows in groups)
-        else:
-            for rows in groups:
-                encode(rows)
-        return vectors.index_select(0, upload(np.argsort(by_length), device))
+        jobs = [partial(encode, slice(start, start + size)) for start in range(0, len(words), size)]
+        # With gradients one by one: from threads, torch sums them in an order that changes from call to call.
+        in_threads = device.type == "cpu" and not differentiable
+        found = torch.cat(side_by_side(jobs) if in_threads else [job() for job in jobs])
+        return found.index_select(0, upload(np.argsort(by_length), device))
 
     def _converted(self, compiled: fast.Kernel) -> fast.EncoderPanels:
         """The weights in the layout of the compiled functions."""

@@ -33,25 +33,22 @@ def torch_threads(count: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def side_by_side(jobs: Iterable[Callable[[], None]]) -> None:
-    """Runs all jobs, `at_once()` of them at a time; the first exception among them is raised."""
+def side_by_side(jobs: Iterable[Callable[[], Result]]) -> list[Result]:
+    """The results of all jobs, `at_once()` of which run at a time; the first exception among them is raised."""
     jobs, workers = list(jobs), at_once()
     pool = _pool(os.getpid(), workers, "elmo") if len(jobs) > 1 and workers > 1 else None
     if pool is None:
-        for job in jobs:
-            job()
-        return
+        return [job() for job in jobs]
     # Each gets a share of torch's threads: with more threads than cores they would wait for each other.
     threads, grad = max(1, torch.get_num_threads() // min(len(jobs), workers)), torch.is_grad_enabled()
 
-    def in_thread(job: Callable[[], None]) -> None:
+    def in_thread(job: Callable[[], Result]) -> Result:
         # Both are set per thread, and a new thread starts with the defaults.
         torch.set_num_threads(threads)
         with torch.set_grad_enabled(grad):
-            job()
+            return job()
 
-    for future in [pool.submit(in_thread, job) for job in jobs]:
-        future.result()
+    return [future.result() for future in [pool.submit(in_thread, job) for job in jobs]]
 
 
 def at_once() -> int:

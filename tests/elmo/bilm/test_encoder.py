@@ -66,6 +66,21 @@ def test_many_groups_equal_one(make, monkeypatch):
     torch.testing.assert_close(in_groups, at_once, rtol=0, atol=2e-6)
 
 
+def test_gradients_of_many_groups_are_equal_in_every_call(make, monkeypatch):
+    """Of groups that threads encoded, some gradients were lost, and the others were summed in any order."""
+    monkeypatch.setattr(encoder, "WORDS_AT_ONCE", 7)
+    model, options, _ = make()
+    model.requires_grad_()
+    words = [f"word{i}" * (i % 9) for i in range(300)]
+    slopes = torch.randn(len(words), options["lstm"]["projection_dim"], generator=torch.Generator().manual_seed(1))
+
+    def gradients():
+        return torch.autograd.grad((model.encode_words(words) * slopes).sum(), list(model.parameters()))
+
+    first = gradients()
+    assert all(torch.equal(found, before) for _ in range(3) for found, before in zip(gradients(), first, strict=True))
+
+
 def test_no_words(make):
     model, options, _ = make()
     assert model.encode_words([]).shape == (0, options["lstm"]["projection_dim"])
