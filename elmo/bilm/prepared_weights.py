@@ -13,7 +13,8 @@ Form = TypeVar("Form")
 class Prepared(Generic[Form]):
     """Converted weights; converted again after the weights were changed, moved or replaced.
 
-    Changes through `tensor.data` are not noticed: torch does not count them.
+    Changes through `tensor.data` and by fused optimisers are not noticed: torch does not count them. So weights that
+    are trained must not be converted.
     """
 
     def __init__(self) -> None:

@@ -25,6 +25,19 @@ def test_layers_are_those_of_the_frozen_bilm(tuned):
     assert (tuned.widths, tuned.fingerprint()) == (frozen.widths, frozen.fingerprint())
 
 
+def test_layers_without_gradients_have_the_current_weights(tuned):
+    """torch does not count the steps of a fused optimiser as changes of its weights."""
+    optimizer = torch.optim.Adam(tuned.parameters(), lr=0.05, fused=True)
+    with torch.no_grad():
+        before = tuned.token_layers(SENTENCES)
+    tuned.token_layers(SENTENCES).sum().backward()
+    optimizer.step()
+    with torch.no_grad():
+        after = tuned.token_layers(SENTENCES)
+    torch.testing.assert_close(after, tuned.token_layers(SENTENCES).detach(), rtol=0, atol=1e-5)
+    assert not torch.allclose(after[0], before[0], atol=0.1)
+
+
 def test_every_parameter_is_in_one_group_and_gets_the_slope_of_the_loss(tuned):
     groups = tuned.parameter_groups()
     assert len(groups) == SIZES["tiny"].n_layers + 1
