@@ -84,9 +84,8 @@ class CharacterEncoder(nn.Module):
         widest = max(width for width, _ in options.filters)
         by_length = np.argsort([len(word.encode("utf-8", "ignore")) for word in words], kind="stable")
 
-        trained = any(parameter.requires_grad for parameter in self.parameters())
-        # Also without gradients: `Prepared` does not notice the steps of some optimisers.
-        compiled = None if trained else fast.compiled(self.characters.weight)
+        differentiable = torch.is_grad_enabled() and any(parameter.requires_grad for parameter in self.parameters())
+        compiled = None if differentiable else fast.compiled(self.characters.weight)
         panels = compiled and self._panels.of(list(self.parameters()), partial(self._converted, compiled))
 
         def encode(rows: slice) -> Tensor:
@@ -99,7 +98,7 @@ class CharacterEncoder(nn.Module):
         size = min(WORDS_AT_ONCE, max(share, WORDS_IN_A_SHARE))
         jobs = [partial(encode, slice(start, start + size)) for start in range(0, len(words), size)]
         # With gradients one by one: from threads, torch sums them in an order that changes from call to call.
-        in_threads = device.type == "cpu" and not (trained and torch.is_grad_enabled())
+        in_threads = device.type == "cpu" and not differentiable
         found = torch.cat(side_by_side(jobs) if in_threads else [job() for job in jobs])
         return found.index_select(0, upload(np.argsort(by_length), device))
 

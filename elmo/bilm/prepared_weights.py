@@ -13,8 +13,8 @@ Form = TypeVar("Form")
 class Prepared(Generic[Form]):
     """Converted weights; converted again after the weights were changed, moved or replaced.
 
-    Changes through `tensor.data` and by fused optimisers are not noticed: torch does not count them. So weights that
-    are trained must not be converted.
+    Weights that are trained are converted in every call: torch does not count the steps of fused optimisers as changes.
+    Nor does it count changes through `tensor.data`, which are not noticed.
     """
 
     def __init__(self) -> None:
@@ -22,6 +22,8 @@ class Prepared(Generic[Form]):
 
     def of(self, weights: Sequence[Tensor], make: Callable[[], Form]) -> Form:
         """The converted weights, from the cache or from `make`."""
+        if any(tensor.requires_grad for tensor in weights):
+            return make()
         # torch counts changes in place in `_version`; another tensor has another address.
         state = [(tensor.data_ptr(), tensor._version) for tensor in weights]
         made = self._made

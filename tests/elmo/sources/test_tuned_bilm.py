@@ -30,12 +30,14 @@ def test_layers_without_gradients_have_the_current_weights(tuned):
     optimizer = torch.optim.Adam(tuned.parameters(), lr=0.05, fused=True)
     with torch.no_grad():
         before = tuned.token_layers(SENTENCES)
+        torch.testing.assert_close(tuned.bilm.token_layers(SENTENCES), before, rtol=0, atol=1e-5)
     tuned.token_layers(SENTENCES).sum().backward()
     optimizer.step()
+    expected = tuned.token_layers(SENTENCES).detach()
+    assert not torch.allclose(expected[0], before[0], atol=0.1)
     with torch.no_grad():
-        after = tuned.token_layers(SENTENCES)
-    torch.testing.assert_close(after, tuned.token_layers(SENTENCES).detach(), rtol=0, atol=1e-5)
-    assert not torch.allclose(after[0], before[0], atol=0.1)
+        torch.testing.assert_close(tuned.token_layers(SENTENCES), expected, rtol=0, atol=1e-5)
+        torch.testing.assert_close(tuned.bilm.token_layers(SENTENCES), expected, rtol=0, atol=1e-5)
 
 
 def test_every_parameter_is_in_one_group_and_gets_the_slope_of_the_loss(tuned):
