@@ -26,7 +26,7 @@ GAIN_COLUMNS = {
 OUR_GAIN = list(GAIN_COLUMNS.values())[:4]  # without the paper's
 # Left out if empty, and so are verdicts.
 OPTIONAL = ["settings", *(GAIN_COLUMNS[name][0] for name in ("interval", "p", "cut", "paper cut"))]
-ERRORS_REMOVED = "errors removed: the share of the baseline's errors (100 less its score) that is gone"
+ERRORS_REMOVED = "errors removed: the gain as a share of the baseline's errors (100 minus its score)"
 TITLES = {
     "failed": "Failed runs",
     "empty": "Commands that fill the empty cells",

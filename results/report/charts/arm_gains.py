@@ -126,7 +126,7 @@ def arm_gains(table: ExperimentTable) -> Figure | None:
     tasks, base_title = [line.title for line in lines], table.titles[base]
     missing = [lane.title for lane in lanes if lane not in shown]
     caption = (
-        f"Errors removed: the gain over {base_title} as a share of 100 less its score. Line: 95 % interval; grey: it "
+        f"Errors removed: the gain over {base_title} as a share of 100 minus its score. Line: 95 % interval; grey: it "
         f"includes zero. Hollow: published by others, over the baseline that they print. {experiment.note}."
     )
     below = _footnotes(table, lines, missing)
