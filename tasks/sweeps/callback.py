@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shlex
 import sys
 import time
@@ -49,6 +50,7 @@ ENDS = {
 OF_A_CELL = ("task", "data", "features", "seed", "fold")  # keys that choose cells of any experiment
 OF_A_MACHINE = ("runs_dir", "data_dir", "device", "threads", "retry", "hydra/launcher")  # and none that change scores
 DEFAULT_RUNS = Path("results", "runs")  # where results.table and results.status look
+SEED = re.compile(r"seed=(\d+)")
 TITLE_WIDTH = 30  # so that the scores of most runs are aligned
 
 
@@ -236,8 +238,9 @@ def configs_of(config: DictConfig, runs: list[list[str]]) -> dict[str, RunConfig
     known: dict[tuple[str, ...], RunConfig | str] = {}  # one for all seeds: composing takes a tenth of a second
     configs: dict[str, RunConfig | str] = {}
     for overrides in runs:
-        others = tuple(override for override in overrides if not override.startswith("seed="))
-        if others not in known:
+        others = tuple(override for override in overrides if not SEED.fullmatch(override))
+        found = known.get(others)
+        if found is None:
             try:
                 tree = GlobalHydra.instance().config_loader().load_sweep_config(config, list(overrides))
                 with open_dict(tree):
@@ -245,13 +248,14 @@ def configs_of(config: DictConfig, runs: list[list[str]]) -> dict[str, RunConfig
             except (HydraException, OmegaConfBaseException, AssertionError):  # the last for a key below a null
                 return {}
             try:
-                known[others] = run_config(tree)
+                found = run_config(tree)
             except InputError as error:
-                known[others] = str(error)
+                found = str(error)
             except OmegaConfBaseException as error:  # of an interpolation, such as a variable that is not set
-                known[others] = explain(error)
-        found = known[others]
-        seeds = [int(override.partition("=")[2]) for override in overrides if override.startswith("seed=")]
+                found = explain(error)
+            if "seed}" not in OmegaConf.to_yaml(tree):  # no other setting depends on the seed
+                known[others] = found
+        seeds = [int(typed[1]) for typed in map(SEED.fullmatch, overrides) if typed]
         if isinstance(found, RunConfig) and seeds:
             found = replace(found, seed=seeds[-1], resolved={**found.resolved, "seed": seeds[-1]})
         configs[" ".join(overrides)] = found

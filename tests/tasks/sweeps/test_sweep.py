@@ -70,6 +70,13 @@ class TestManifest:
 
     def test_no_list_of_runs_if_hydra_will_refuse_one(self):
         assert manifest_of(runs=[["task=ner"], ["task=nerd"]]) is None
+        assert manifest_of(runs=[["seed=1"], ["seed=x"]]) is None
+
+    def test_settings_that_depend_on_the_seed(self):
+        manifest = manifest_of(
+            runs=[["features=elmo_centred", "features.elmo.draw=${seed}", f"seed={n}"] for n in (1, 2)]
+        )
+        assert [(run.seed, run.variant) for run in manifest.runs] == [(n, {"features.elmo.draw": n}) for n in (1, 2)]
 
 
 class TestProgress:
