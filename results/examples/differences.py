@@ -58,7 +58,7 @@ def _field_lines(value: object, gold: object, words: Sequence[str], alone: bool)
         other = gold if isinstance(gold, list) else []
         kinds = [*value, *other]
         if all(map(_is_span, kinds)):
-            return [_span_pieces(value, other)]
+            return [_pieces(_by_key(value), _by_key(other))]
         if all(isinstance(item, list) and all(map(_is_span, item)) for item in kinds):
             return _chain_lines(value, other)
         if all(isinstance(item, str) for item in kinds):
@@ -80,10 +80,6 @@ def _text_pieces(texts: Sequence[str], gold: object, words: Sequence[str], alone
         OutputPiece(f"{word}/{tag}", "" if tag == own else "wrong")
         for word, tag, own in zip(words, texts, right, strict=True)
     ]
-
-
-def _span_pieces(spans: Sequence[Any], gold: Sequence[Any]) -> list[OutputPiece]:
-    return _pieces(_by_key(spans), _by_key(gold))
 
 
 def _chain_lines(chains: Sequence[Any], gold: Sequence[Any]) -> list[list[OutputPiece]]:

@@ -126,13 +126,10 @@ def _finished(
 def _described(files: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Return hashes and weights by position and name, since files of several folders may share a name."""
     return {
-        f"source {i}, {file['name']}": f"sha256 {file['sha256'][:16]}" + _times(file.get("weight", 1))
+        f"source {i}, {file['name']}": f"sha256 {file['sha256'][:16]}"
+        + (f", weight {file['weight']:g}" if file.get("weight", 1) != 1 else "")
         for i, file in enumerate(files)
     }
-
-
-def _times(weight: float) -> str:
-    return f", weight {weight:g}" if weight != 1 else ""
 
 
 def _shard_identity(
