@@ -16,7 +16,7 @@ class TuningConfig:
     """How a source is tuned. Its layers are groups of parameters; the head and the mixes keep the trainer's rate.
 
     Attributes:
-        lr: the highest learning rate of the top layer.
+        lr: the highest learning rate of the top layer; the default is for Adam, and too low for Adadelta.
         decay: the rate of a layer is that of the layer above it times this; 1 for equal rates.
         warmup: share of the run in which rates rise from zero; afterwards they fall, and reach zero with the last of
             trainer.epochs.
