@@ -54,6 +54,8 @@ class MaskedOptions:
     @classmethod
     def from_json(cls, content: Mapping[str, Any], where: str = "options") -> MaskedOptions:
         """The options in a parsed options.json; `where` names it in an error."""
+        if KIND not in content:
+            raise InputError(f"{where}: expected a masked LM, found a biLM or another model; load_bilm reads biLMs")
         try:
             shape = dict(content[KIND])
             encoder = encoder_options(content, shape.pop("dim"), where)

@@ -143,8 +143,8 @@ def load_output(folder: Path) -> Output:
 
 def softmax_folder(weights: Path) -> Path:
     """Default folder of the output layer of a biLM: NAME-softmax next to its folder NAME."""
-    folder = weights if weights.is_dir() else weights.parent
-    return folder.with_name(f"{folder.resolve().name}-softmax")
+    folder = (weights if weights.is_dir() else weights.parent).resolve()  # "." and ".." have no name
+    return folder.with_name(f"{folder.name}-softmax")
 
 
 def find_output(weights: str | Path) -> Path:

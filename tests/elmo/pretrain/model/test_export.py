@@ -148,6 +148,14 @@ def test_the_limit_is_met_with_the_finest_rounding_that_fits(tmp_path, monkeypat
     save_output(Output(OutputLayer(50, 16), [*SPECIALS, *map(str, range(47))], "ptb"), tmp_path)
 
 
+@pytest.mark.parametrize("weights", [".", "weights.safetensors", "inner/.."])
+def test_the_output_layer_of_a_model_in_the_current_folder_is_found(model, tmp_path, monkeypatch, weights):
+    folder = export(model, VOCABULARY, "ptb", tmp_path / "export", "tiny")
+    (folder / "inner").mkdir()
+    monkeypatch.chdir(folder)
+    assert load_model(weights)[1].vocabulary == VOCABULARY
+
+
 def test_damaged_and_missing_output_layers_are_reported(model, tmp_path):
     folder = export(model, VOCABULARY, "ptb", tmp_path / "export", "tiny")
     softmax = softmax_folder(folder)
