@@ -45,6 +45,7 @@ SENTENCES_AT_ONCE = 10_000  # converted to words together: a few MB, and progres
 # millions of products and harmless, but a debug build of Python stops there (gensim's issue 3642). The report bypasses
 # sys.unraisablehook, so it cannot be suppressed, only explained.
 _FALSE_ALARMS = "4.4.0"
+OTHER_FORMATS = {".json": "their description", ".bin": "binary files", ".gz": "compressed files"}
 EXAMPLE = """\
 examples:
   python -m tasks.word2vec enwiki.txt.xz news/      text files and folders, split and held out as by elmo.pretrain
@@ -192,9 +193,12 @@ def make_vectors(corpus: CorpusSettings, out: Path, settings: Word2VecSettings, 
         settings: of the training.
         console: for progress.
     """
+    if out.suffix in OTHER_FORMATS:
+        raise InputError(
+            f"{out}: expected a name such as {out.stem}.txt for vectors in text, found {out.suffix}, which is for "
+            f"{OTHER_FORMATS[out.suffix]}"
+        )
     about_it = out.with_suffix(".json")
-    if out == about_it:
-        raise InputError(f"{out}: expected a name such as {out.stem}.txt; {out.name} is the name of their description")
     for path in (out, about_it):
         if path.exists():
             raise InputError(f"{path}: exists already, and records may name it; remove it, or name another with --out")

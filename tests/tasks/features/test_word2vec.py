@@ -148,8 +148,9 @@ class TestRefusals:
         assert not (tmp_path / "out").exists()
 
     def test_what_is_said_about_vectors_never_takes_a_files_place(self, text, tmp_path, capsys):
-        assert main([str(text), "--out", str(tmp_path / "v.json")]) == 1
-        assert "v.json: expected a name such as v.txt" in capsys.readouterr().err
+        for suffix in (".json", ".bin", ".gz"):  # features would not read text of these names
+            assert main([str(text), "--out", str(tmp_path / f"v{suffix}")]) == 1
+            assert f"v{suffix}: expected a name such as v.txt" in capsys.readouterr().err
         (tmp_path / "v.json").write_text("mine", encoding="utf-8")
         assert main([str(text), "--out", str(tmp_path / "v.txt")]) == 1
         assert "v.json: exists already" in capsys.readouterr().err
