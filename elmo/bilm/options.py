@@ -106,7 +106,10 @@ class BilmOptions:
         """
         try:
             if "transformer" in content:
-                raise InputError("expected a biLM, found a masked LM; features=masked and elmo.load_masked read it")
+                raise InputError(
+                    "expected a biLM, found a masked LM; features=masked without a control, and elmo.load_masked, "
+                    "read it"
+                )
             lstm, words = content["lstm"], content.get("word_embedding")
             # Only a biLM with words can do without a character encoder.
             characters = content.get("char_cnn", _NO_CHARACTERS) if words else content["char_cnn"]
