@@ -69,6 +69,10 @@ def test_what_does_not_fit_is_counted_and_still_right(bilm):
     left_out = cached.prepare(SENTENCES)
     assert 0 < left_out < len(distinct)
     assert 30 < len(cached._table) <= 40
+    assert (
+        cached.prepare([*SENTENCES, ("one", "more", "of", "ten", "words", "in", "all", "of", "them", ".")]) > left_out
+    )
+    assert len(cached._table) <= 40
     torch.testing.assert_close(cached.layers(SENTENCES), bilm.layers(SENTENCES), rtol=0, atol=1e-6)
 
 

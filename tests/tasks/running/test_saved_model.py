@@ -113,6 +113,7 @@ def test_a_file_of_an_earlier_version(kept, tmp_path):
         ({"paths": "x"}, "expected a dict as paths, found 'x'"),
         ({"config": {"task": {}, "no_such_key": 1}}, "unknown key no_such_key"),
         ({"config": {"task": {"hidden": "${oc.env:"}}}, "hidden"),
+        ({"features": {"weights": "0" * 64}}, "weights differ from those that the model was trained with"),
     ],
 )
 def test_wrong_content_is_explained(kept, parts, expected):
