@@ -221,6 +221,8 @@ class WsdProbe(Task[SenseSentence, WsdSettings]):
         """Fills the memory in one pass over training. Nothing is selected on dev."""
         memory = model.head
         assert isinstance(memory, SenseMemory)
+        if model.features.tuned_groups():
+            raise InputError("task=wsd_probe trains nothing: expected features.*.tune=false, found true. Leave it out")
         if memory.answers:
             for _, batch, features in trainer.vectors(model, train, "averaging senses"):
                 memory.remember(features, batch)

@@ -3,6 +3,7 @@
 import json
 import math
 import random
+import shutil
 
 import pytest
 import torch
@@ -218,10 +219,13 @@ def test_a_run_from_files(command, tmp_path):
     evaluated = "[senseval2.data.xml,senseval2.gold.key.txt]"
     splits = {"train": "[semcor.jsonl,index.sense]", "dev": evaluated, "test": evaluated}
     chosen = [f"datasets.paper.splits.{split}={files}" for split, files in splits.items()]
-    code, _, err = command(
-        *("task=wsd_probe", "data=paper", "features=glove", *DRAWN_WORDS, "features.words.unknown=drawn"),
-        *(*chosen, f"data_dir={tmp_path}", f"runs_dir={tmp_path / 'runs'}", "device=cpu"),
-    )
+    where = (*chosen, f"data_dir={tmp_path}", f"runs_dir={tmp_path / 'runs'}", "device=cpu")
+    code, _, err = command("task=wsd_probe", "data=paper", "features=elmo", "features.elmo.tune=true", *where)
+    assert code == 1
+    assert "task=wsd_probe trains nothing: expected features.*.tune=false, found true" in err
+    shutil.rmtree(tmp_path / "runs")
+    words_alone = ("features=glove", *DRAWN_WORDS, "features.words.unknown=drawn")
+    code, _, err = command("task=wsd_probe", "data=paper", *words_alone, *where)
     assert code == 0, err
     assert "warning: test: expected 7,253 instances as published, found 3" in err
     (path,) = (tmp_path / "runs").rglob("record.json")
