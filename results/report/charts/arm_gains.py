@@ -30,7 +30,7 @@ from results.tables.cells import MARK, shown_interval
 from results.tables.experiment_rows import ExperimentLine, ExperimentTable
 
 FEWEST = 3  # arms with runs, the baseline included: fewer are no comparison
-WIDE, PHONE = 820.0, WIDTH
+WIDE, PHONE = 860.0, WIDTH
 NAMES = 168.0  # pixels at the left, for names
 WIDE_LANE, PHONE_LANE = 36.0, 24.0
 TICK_ROOM = 36.0
@@ -181,15 +181,14 @@ def _drawn(lanes: Sequence[_Lane], tasks: Sequence[str], below: Sequence[str]) -
     """Height and marks: the cost and the tasks side by side."""
     each = (WIDE - NAMES - 8) / (len(tasks) + 1)
     legend, marks = _legend(lanes, WIDE)
-    top = legend + 34
+    headings = [textwrap.wrap(heading, int((each - 8) / (0.62 * 11))) for heading in (COST, *tasks)]
+    top = legend + 6 + 14 * max(map(len, headings))
     bottom = top + WIDE_LANE * len(lanes)
     scales = [_cost_scale(lanes, NAMES + 8, NAMES + each - 44)]
     for number in range(1, len(tasks) + 1):
         scales.append(_share_scale(lanes, NAMES + each * number + 12, NAMES + each * (number + 1)))
-    for heading, scale in zip([COST, *tasks], scales, strict=True):
-        found = textwrap.wrap(heading, int((each - 8) / (0.62 * 11)))
-        titles = [found[0], fitted(" ".join(found[1:]), each - 8, 11)] if len(found) > 2 else found
-        for i, title in enumerate(reversed(titles)):
+    for heading, scale in zip(headings, scales, strict=True):
+        for i, title in enumerate(reversed(heading)):
             marks.append(Label(scale.start, top - 8 - 14 * i, title, "ink", 11, bold=True))
         marks += _ticks(scale, top, bottom)
     for place, lane in enumerate(lanes):
@@ -203,8 +202,12 @@ def _drawn(lanes: Sequence[_Lane], tasks: Sequence[str], below: Sequence[str]) -
         for number, scale in enumerate(scales[1:]):
             share = lane.shares[number]
             marks += [*_shares(lane, tasks[number], share, scale, y + 25), *_above(share, scale, y + 15)]
-            if text := lane.scores[number] if lane.scores else share.missing * (not share.text):
-                marks.append(Label(scale.at(0) + 5, y + 22, text, "muted", 11))
+            if lane.scores:
+                score, metric = lane.scores[number].split(" ", 1)
+                marks.append(Label(scale.at(0) + 5, y + 16, score, "muted", 11))
+                marks.append(Label(scale.at(0) + 5, y + 30, metric, "muted", 11))
+            elif share.missing and not share.text:
+                marks.append(Label(scale.at(0) + 5, y + 22, share.missing, "muted", 11))
     marks.append(Label((scales[1].start + WIDE) / 2, bottom + 34, AXIS, "ink", 12, "middle"))
     return _with_notes(marks, bottom + 54, below, WIDE)
 
