@@ -36,15 +36,10 @@ class MaskedOptions:
     longest: int
 
     def __post_init__(self) -> None:
-        checks.count(checks.MOST_LAYERS, f"{KIND}.n_layers", self.n_layers)
-        for name in ("n_heads", "feedforward_dim", "output_dim", "longest"):
+        check_shape(KIND, self.dim, self.n_layers, self.n_heads, self.feedforward_dim)
+        for name in ("output_dim", "longest"):
             checks.width(f"{KIND}.{name}", getattr(self, name))
         checks.at_least(2, f"{KIND}.longest", self.longest)
-        if self.dim % (2 * self.n_heads):
-            raise InputError(
-                f"{KIND}.dim: expected a multiple of 2 x n_heads ({2 * self.n_heads}), since positions rotate pairs of "
-                f"values of each head, found {self.dim}"
-            )
 
     @property
     def dim(self) -> int:
@@ -76,6 +71,18 @@ class MaskedOptions:
     def canonical(self) -> str:
         """A normal form: equal options give equal strings, however their file was written."""
         return json.dumps(self.to_json(), sort_keys=True)
+
+
+def check_shape(key: str, dim: int, n_layers: int, n_heads: int, feedforward_dim: int) -> None:
+    """Raises an InputError for a shape of blocks that cannot be computed; `key` is where the user sets it."""
+    checks.count(checks.MOST_LAYERS, f"{key}.n_layers", n_layers)
+    for name, width in {"dim": dim, "n_heads": n_heads, "feedforward_dim": feedforward_dim}.items():
+        checks.width(f"{key}.{name}", width)
+    if dim % (2 * n_heads):
+        raise InputError(
+            f"{key}.dim: expected a multiple of 2 x n_heads ({2 * n_heads}), since positions rotate pairs of values of "
+            f"each head, found {dim}"
+        )
 
 
 def encoder_options(content: Mapping[str, Any], dim: int, where: str = "options") -> BilmOptions:

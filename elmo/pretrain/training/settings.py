@@ -11,7 +11,7 @@ from elmo.bilm.weight_files import PRECISIONS
 from elmo.common import checks
 from elmo.common.errors import InputError
 from elmo.common.files import expanded
-from elmo.masked.options import MaskedOptions, encoder_options
+from elmo.masked.options import MaskedOptions, check_shape, encoder_options
 
 INPUTS = ("char", "word", "both")
 OBJECTIVE_NAMES = ("bilm", "masked")
@@ -121,7 +121,7 @@ class Masked:
     chosen: float = 0.15
 
     def __post_init__(self) -> None:
-        checks.width("masked.dim", self.dim)
+        check_shape("masked", self.dim, self.n_layers, self.n_heads, self.feedforward_dim)
         checks.fraction("masked.chosen", self.chosen)
 
     def options(self, model: BilmOptions, longest: int) -> MaskedOptions:
