@@ -39,7 +39,12 @@ def load_masked(weights: Path | str) -> MaskedLm:
 def load_either(weights: Path | str) -> Bilm | MaskedLm:
     """The biLM or the masked LM of these weights, as their options define."""
     path = find_weights(weights)
-    return load_masked(path) if KIND in json_object(*options_text(weights_file(path))) else load_bilm(path)
+    return load_masked(path) if is_masked(path) else load_bilm(path)
+
+
+def is_masked(weights: Path | str) -> bool:
+    """Whether these weights are those of a masked LM, by their options."""
+    return KIND in json_object(*options_text(weights_file(find_weights(weights))))
 
 
 def save_masked(model: MaskedLm, path: Path | str, dtype: torch.dtype = torch.float32) -> None:

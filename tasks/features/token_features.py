@@ -18,6 +18,7 @@ from elmo.common import checks
 from elmo.common.device import upload_together
 from elmo.common.errors import InputError
 from elmo.common.progress import Reporter
+from elmo.masked.weight_files import is_masked
 from tasks.features.characters import CharacterCnn, CharactersConfig
 from tasks.features.frozen_layers import ElmoConfig, FrozenConfig, FrozenLayers, MixedLayers, SourceConfig, StoreConfig
 from tasks.features.parts import FeaturePart, LocatedText
@@ -61,6 +62,14 @@ class FeaturesConfig:
         if not (self.words or self.characters or at_input):
             raise InputError("features: every part is null; keep at least one of words, characters, elmo at the input")
         checks.dropout("features.dropout", self.dropout)
+
+    def check_weights(self) -> None:
+        """Raises an InputError for features=masked with a biLM: its scores would be listed as those of a masked LM."""
+        if self.name == "masked" and self.elmo is not None and not is_masked(self.elmo.weights):
+            raise InputError(
+                "features=masked: expected the weights of a masked LM, found the biLM features.elmo.weights="
+                f"{self.elmo.weights}. Use features=elmo, or a masked LM: python -m elmo.pretrain objective=masked"
+            )
 
     def all_frozen(self) -> dict[str, FrozenConfig]:
         """All frozen layers, by their key below `features`."""

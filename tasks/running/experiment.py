@@ -117,6 +117,7 @@ def run(config: RunConfig, in_sweep: bool = False, side_by_side: bool = False) -
     """
     torch.set_num_threads(config.threads)
     device = own_device(config.device)
+    config.features.check_weights()
     plan = RunPlan.of(config)
     reporter = Reporter(plan.title, brief=in_sweep, bars=not side_by_side)
     done = decide(plan.path, plan.hashed)

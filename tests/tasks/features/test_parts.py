@@ -298,6 +298,14 @@ class TestMasked:
             for place in (found.input, found.output):
                 torch.testing.assert_close(torch.cat([place[0], place[1, :2]]), wanted, rtol=0, atol=2e-3)
 
+    def test_the_weights_of_a_bilm_are_refused_under_its_title(self, weights, tmp_path):
+        with pytest.raises(InputError, match="features=masked: expected the weights of a masked LM, found the biLM"):
+            run(run_of("task=ner", "data=mini", "features=masked", weights))
+        run_of("task=ner", "data=mini", "features=elmo", weights).features.check_weights()
+        save_masked(random_masked(OPTIONS, seed=3), tmp_path / "masked" / "weights.safetensors")
+        right = f"features.elmo.weights={tmp_path / 'masked'}"
+        run_of("task=ner", "data=mini", "features=masked", right).features.check_weights()
+
 
 class TestTagLm:
     def test_the_top_layer_joins_between_the_two_layers_and_nowhere_else(self, weights):
