@@ -9,14 +9,11 @@ import json
 import math
 import os
 import shutil
-import signal
 import stat
 import sys
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from elmo.common.errors import InputError, not_utf8
@@ -157,38 +154,6 @@ def sha256_of(path: Path) -> str:
     """The sha256 of a file's content, in hex."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-@contextmanager
-def interrupts_held_back() -> Iterator[None]:
-    """Delays Ctrl-C to the end of the block, for blocks that call h5py.
-
-    Python raises KeyboardInterrupt wherever it happens to be. In h5py that is often a callback of a weak reference,
-    where exceptions are printed and dropped: Ctrl-C would be lost.
-    """
-    pressed = threading.Event()
-    with handling(signal.SIGINT, lambda *_: pressed.set(), signal.default_int_handler):
-        yield
-    if pressed.is_set():
-        raise KeyboardInterrupt
-
-
-@contextmanager
-def handling(
-    number: signal.Signals,
-    handler: Callable[[int, FrameType | None], object],
-    default: Callable[[int, FrameType | None], object] | signal.Handlers,
-) -> Iterator[None]:
-    """Handles a signal in the block, unless the caller has replaced the default, or this is not the main thread."""
-    in_main_thread = threading.current_thread() is threading.main_thread()  # the only one that may set handlers
-    if not in_main_thread or signal.getsignal(number) is not default:
-        yield
-        return
-    signal.signal(number, handler)
-    try:
-        yield
-    finally:
-        signal.signal(number, default)
 
 
 def require_space(folder: Path, need: float, purpose: str, remedy: str) -> None:

@@ -1,4 +1,4 @@
-"""Processes: file locks between them, the jobs of a pool, and workers that end with their parent."""
+"""Processes: signals, file locks between them, the jobs of a pool, and workers that end with their parent."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import TypeVar
 
 from elmo.common.errors import InputError
@@ -22,6 +23,38 @@ _THREAD_NAME = "parent watch"
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+
+@contextmanager
+def interrupts_held_back() -> Iterator[None]:
+    """Delays Ctrl-C to the end of the block, for blocks that call h5py.
+
+    Python raises KeyboardInterrupt wherever it happens to be. In h5py that is often a callback of a weak reference,
+    where exceptions are printed and dropped: Ctrl-C would be lost.
+    """
+    pressed = threading.Event()
+    with handling(signal.SIGINT, lambda *_: pressed.set(), signal.default_int_handler):
+        yield
+    if pressed.is_set():
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def handling(
+    number: signal.Signals,
+    handler: Callable[[int, FrameType | None], object],
+    default: Callable[[int, FrameType | None], object] | signal.Handlers,
+) -> Iterator[None]:
+    """Handles a signal in the block, unless the caller has replaced the default, or this is not the main thread."""
+    in_main_thread = threading.current_thread() is threading.main_thread()  # the only one that may set handlers
+    if not in_main_thread or signal.getsignal(number) is not default:
+        yield
+        return
+    signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        signal.signal(number, default)
 
 
 def try_lock(descriptor: int) -> bool:

@@ -16,7 +16,8 @@ from torch import Tensor
 
 from elmo.bilm.model import Bilm, CarriedState
 from elmo.common.errors import InputError
-from elmo.common.files import handling, interrupts_held_back, replacing, require_space
+from elmo.common.files import replacing, require_space
+from elmo.common.processes import handling, interrupts_held_back
 from elmo.common.progress import Reporter, progress_bar
 from elmo.embed.lines import batches_by_length, batches_in_order, read_text
 from elmo.embed.output import (

@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from elmo.common.errors import InputError
-from elmo.common.files import interrupts_held_back, replacing
+from elmo.common.files import replacing
+from elmo.common.processes import interrupts_held_back
 
 # HDF5's overhead: measured, about 365 bytes a line and some kilobytes a file. The sentence index is JSON, which needs
 # at most six characters for a byte of text. The other formats need less.

@@ -8,7 +8,7 @@ import signal
 from contextlib import AbstractContextManager, suppress
 from types import FrameType
 
-from elmo.common.files import handling
+from elmo.common.processes import handling
 
 
 class Terminated(KeyboardInterrupt):

@@ -1,15 +1,13 @@
 """Tests of elmo.common.files."""
 
 import os
-import signal
-import threading
 
 import pytest
 import torch
 
 from elmo.common.device import choose_device
 from elmo.common.errors import InputError
-from elmo.common.files import expanded, interrupts_held_back, parse_json, read_own_json, replacing
+from elmo.common.files import expanded, parse_json, read_own_json, replacing
 
 
 def test_a_file_appears_when_it_is_whole(tmp_path):
@@ -87,64 +85,6 @@ def test_devices(monkeypatch):
     assert choose_device("cpu") == torch.device("cpu")
     with pytest.raises(InputError, match="one of auto, cpu, cuda, found 'tpu'"):
         choose_device("tpu")
-
-
-@pytest.fixture
-def python_handles_ctrl_c():
-    """As in a terminal; a shell that starts pytest in the background has it ignore Ctrl-C."""
-    earlier = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, earlier)
-
-
-@pytest.mark.usefixtures("python_handles_ctrl_c")
-def test_ctrl_c_waits_for_the_end_of_a_block():
-    reached = []
-
-    def work():
-        with interrupts_held_back():
-            signal.raise_signal(signal.SIGINT)
-            reached.append("inside")
-        reached.append("after")
-
-    with pytest.raises(KeyboardInterrupt):
-        work()
-    assert reached == ["inside"]
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    with interrupts_held_back():
-        pass  # nothing was pressed: nothing is raised
-
-
-@pytest.mark.usefixtures("python_handles_ctrl_c")
-def test_an_error_inside_goes_before_ctrl_c():
-    def work():
-        with interrupts_held_back():
-            signal.raise_signal(signal.SIGINT)
-            raise InputError("the reason")
-
-    with pytest.raises(InputError, match="the reason"):
-        work()
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-
-
-def test_other_handlers_and_threads_are_let_be():
-    seen = []
-    earlier = signal.signal(signal.SIGINT, lambda *_: seen.append("handled"))
-    try:
-        with interrupts_held_back():
-            signal.raise_signal(signal.SIGINT)
-            assert seen == ["handled"]
-    finally:
-        signal.signal(signal.SIGINT, earlier)
-
-    def in_thread():
-        with interrupts_held_back():
-            seen.append("thread")
-
-    thread = threading.Thread(target=in_thread)
-    thread.start()
-    thread.join()
-    assert seen == ["handled", "thread"]
 
 
 def test_the_content_is_on_the_disk_before_the_name_is(tmp_path, monkeypatch):
