@@ -15,7 +15,7 @@ from torch import Tensor
 
 from elmo.common.errors import InputError, excerpt
 from elmo.common.files import expanded
-from elmo.common.tensor_files import check_finite_weights, check_tensors
+from elmo.common.tensor_files import check_finite_weights, check_tensors, naming
 from elmo.download.folder import obtain
 from elmo.download.published import CHARACTER_LMS
 from elmo.sources.torch_files import InertObject, read_torch_file
@@ -93,10 +93,8 @@ def read_pair(weights: str) -> tuple[SavedLm, SavedLm]:
 
 def _read(file: Path) -> SavedLm:
     saved = _of_flair(file) if file.suffix == ".pt" else _of_arrays(file)
-    try:
+    with naming(file, "Get the file again, or use another"):
         saved.check()
-    except InputError as error:
-        raise InputError(f"{file}: {error}. Get the file again, or use another") from error
     return saved
 
 

@@ -42,14 +42,10 @@ class Cove(nn.Module):
         widths = (self._vectors.dim, 2 * hidden)
         self.encoder = nn.ModuleList(nn.LSTM(width, hidden, batch_first=True, bidirectional=True) for width in widths)
         found = [_of_layer(tensors, layer) for layer in range(N_LAYERS)]
+        remedy = f"An encoder over vectors of {self._vectors.dim} numbers was expected; {SETTING}.vectors names others"
         for layer, own in zip(self.encoder, found, strict=True):
-            try:
+            with naming(weights, remedy):
                 check_tensors(own, layer.state_dict())
-            except InputError as error:
-                raise InputError(
-                    f"{weights}: {error}. An encoder over vectors of {self._vectors.dim} numbers was expected; "
-                    f"{SETTING}.vectors names others"
-                ) from error
             layer.load_state_dict(own)
         self.widths = (2 * hidden,) * N_LAYERS
         self._known: dict[str, Vector] | None = None  # all vectors, from the first use on
