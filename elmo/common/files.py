@@ -22,6 +22,9 @@ from elmo.common.errors import InputError, not_utf8
 CONF = "tasks.conf" if (Path(__file__).parents[2] / "tasks" / "conf").is_dir() else "conf"
 
 
+FileState = tuple[str, int, int]  # path, time of the last change, size
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """A path to write to that replaces `path` at the end of the block, and is removed on any error, Ctrl-C included.
@@ -154,6 +157,11 @@ def sha256_of(path: Path) -> str:
     """The sha256 of a file's content, in hex."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def states_of(files: Iterable[Path]) -> tuple[FileState, ...]:
+    """The states of files, in the order of their names: while these are equal, so is the content."""
+    return tuple((str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in sorted(files))
 
 
 def require_space(folder: Path, need: float, purpose: str, remedy: str) -> None:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from elmo.bilm.model import Bilm
 from elmo.bilm.weight_files import WEIGHTS_SUFFIXES, find_weights
+from elmo.common.files import FileState, states_of
 from elmo.masked.model import MaskedLm
 from elmo.masked.weight_files import load_either
-
-FileState = tuple[str, int, int]  # path, time of the last change, size
 
 
 def trained(weights: str) -> Bilm | MaskedLm:
@@ -18,9 +17,8 @@ def trained(weights: str) -> Bilm | MaskedLm:
 
 
 def file_states(weights: str) -> tuple[FileState, ...]:
-    """The state of the files of a biLM: while they are equal, so is its fingerprint."""
+    """The states of the files of a biLM: while these are equal, so is its fingerprint."""
     path = find_weights(weights).absolute()
     folder = path if path.is_dir() else path.parent
     suffixes = (*WEIGHTS_SUFFIXES, ".json")
-    files = [file for file in sorted(folder.iterdir()) if file.suffix in suffixes]
-    return tuple((str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in files)
+    return states_of(file for file in folder.iterdir() if file.suffix in suffixes)

@@ -17,8 +17,8 @@ from elmo.bilm.model import weights_hash
 from elmo.bilm.sentences import Sentence, refuse_plain_text
 from elmo.common import checks
 from elmo.common.errors import InputError
+from elmo.common.files import FileState, states_of
 from elmo.common.tensor_files import check_finite_weights, naming
-from elmo.sources.bilm import FileState
 
 LAYER_VERSION = 1  # raised when equal weights and settings give other layers
 POOLINGS = ("first", "mean")
@@ -240,10 +240,9 @@ class Transformer(nn.Module):
 
 
 def file_states(model: str) -> tuple[FileState, ...]:
-    """The state of the files in a model's folder; empty for a name on the hub."""
+    """The states of the files in a model's folder; empty for a name on the hub."""
     folder = Path(model)
-    files = sorted(file for file in folder.iterdir() if file.is_file()) if folder.is_dir() else []
-    return tuple((str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in files)
+    return states_of(file for file in folder.iterdir() if file.is_file()) if folder.is_dir() else ()
 
 
 def _loaded(name: str) -> tuple[Any, Any]:

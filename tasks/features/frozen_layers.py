@@ -17,7 +17,7 @@ from torch import Tensor
 from elmo import Elmo, FrozenSource
 from elmo.common import checks
 from elmo.common.errors import InputError, excerpt
-from elmo.common.files import expanded
+from elmo.common.files import FileState, expanded
 from elmo.common.progress import Reporter
 from elmo.mix import LayerChoice
 from elmo.sources import bilm, controls
@@ -141,7 +141,7 @@ class ElmoConfig(FrozenConfig):
 
 @lru_cache(maxsize=16)
 def _remembered_fingerprint(
-    weights: str, untrained: bool, seed: int, control: str | None, draw: int, state: tuple[bilm.FileState, ...]
+    weights: str, untrained: bool, seed: int, control: str | None, draw: int, state: tuple[FileState, ...]
 ) -> str:
     config = ElmoConfig(weights=weights, untrained=untrained, untrained_seed=seed, control=control, draw=draw)
     return config.open().fingerprint()

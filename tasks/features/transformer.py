@@ -9,8 +9,7 @@ from functools import lru_cache
 from elmo import FrozenSource
 from elmo.common import checks
 from elmo.common.errors import InputError
-from elmo.common.files import expanded
-from elmo.sources.bilm import FileState
+from elmo.common.files import FileState, expanded
 from elmo.sources.transformer import OVERLAP, POOLINGS, WINDOW, Transformer, file_states
 from tasks.features.frozen_layers import FrozenConfig
 from tasks.features.tuning import TuningConfig
