@@ -11,6 +11,7 @@ from typing import Any
 
 from elmo.common import checks
 from elmo.common.errors import InputError
+from elmo.common.files import parse_json
 
 N_CHARACTERS = 261  # 256 bytes and five marks; the files have this many rows, options.json counts one more for padding
 UNKNOWN_WORD = "<UNK>"
@@ -186,8 +187,8 @@ class BilmOptions:
 def json_object(text: str | bytes, where: str) -> dict[str, Any]:
     """The JSON object in the text of a file of options; `where` names it in an error."""
     try:
-        content = json.loads(text)
-    except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, or nested too deeply
+        content = parse_json(text)
+    except ValueError as error:
         raise InputError(f"{where}: expected a JSON object, but it does not parse: {error}") from error
     if not isinstance(content, dict):
         raise InputError(f"{where}: expected a JSON object, found a {type(content).__name__}")

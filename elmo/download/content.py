@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 
 import h5py
+
+from elmo.common.files import parse_json
 
 # Maximum bytes of a file of unknown size. The largest published biLM has 374 MB, and its options have 400 bytes.
 MOST = {".json": 1 << 20, ".hdf5": 1 << 30, ".pt": 1 << 30, ".pth": 1 << 30}
@@ -39,8 +40,8 @@ def _is_options(path: Path) -> bool:
     if path.stat().st_size > MOST[".json"]:
         return False
     try:
-        content = json.loads(path.read_bytes())
-    except (ValueError, RecursionError):
+        content = parse_json(path.read_bytes())
+    except ValueError:
         return False
     return isinstance(content, dict) and "lstm" in content
 
