@@ -25,8 +25,7 @@ class TunedBilm(nn.Module):
     def __init__(self, bilm: Bilm) -> None:
         super().__init__()
         self.bilm = bilm
-        for parameter in bilm.parameters():  # one by one, because Bilm.requires_grad_ raises
-            parameter.requires_grad_()
+        nn.Module.requires_grad_(bilm)  # the biLM's own method raises an error
 
     @property
     def widths(self) -> tuple[int, ...]:

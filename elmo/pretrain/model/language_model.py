@@ -31,8 +31,7 @@ class LanguageModel(nn.Module):
     def __init__(self, bilm: Bilm, output: OutputLayer) -> None:
         super().__init__()
         self.bilm = bilm
-        for parameter in bilm.parameters():  # one by one, because Bilm.requires_grad_ raises
-            parameter.requires_grad_()
+        nn.Module.requires_grad_(bilm)  # the biLM's own method raises an error
         self.output = output
 
     @classmethod
