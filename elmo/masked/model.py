@@ -18,6 +18,7 @@ from torch.nn import functional
 
 from elmo.bilm.characters import END_OF_SENTENCE, START_OF_SENTENCE
 from elmo.bilm.encoder import WordMemory, encoder_of
+from elmo.bilm.lstm import Numbers
 from elmo.bilm.model import draw_weights, weights_hash
 from elmo.bilm.row_blocks import in_blocks
 from elmo.bilm.sentences import Sentence, numbered_words, refuse_plain_text
@@ -200,9 +201,9 @@ class _Rows(NamedTuple):
     """
 
     words: list[str]
-    numbers: np.ndarray[tuple[int], np.dtype[np.int64]]
+    numbers: Numbers
     shapes: list[tuple[int, int]]
-    kept: np.ndarray[tuple[int], np.dtype[np.int64]]
+    kept: Numbers
 
     @classmethod
     def of(cls, sentences: Sequence[Sentence], longest: int) -> _Rows:

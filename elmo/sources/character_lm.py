@@ -25,7 +25,6 @@ from elmo.sources.character_lm_files import SavedLm, read_pair
 ROWS_ON_CPU = 32
 ROWS_ON_GPU = 1024
 
-
 Numbers = npt.NDArray[np.int64]
 
 

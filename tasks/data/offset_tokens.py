@@ -20,7 +20,6 @@ _PAIRS = ("''", "``")  # LaTeX's double quotes
 _INNER_CUT = re.compile(r"([-‐-―−/~°])")  # noqa: RUF001
 _LONG = re.compile(rf"\S{{{MAX_WORD_BYTES // 4},}}")
 
-
 Offsets = tuple[tuple[int, int], ...]
 
 

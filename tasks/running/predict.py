@@ -188,9 +188,10 @@ def predictor(config: RunConfig, model: TaskModel, device: torch.device) -> Load
 def _raw(model: LoadedModel, path: Path, as_json: bool) -> Iterator[list[Any]]:
     """The examples of raw input, some lines at a time."""
     where = Path("standard input") if path == STANDARD_INPUT else path
-    items: Iterator[str | dict[str, Any]] = utf8_lines(path)
-    if as_json:
-        items = parsed_lines(utf8_lines(path), where, REMEDY, lambda _, line: json_object(line))
+    lines = utf8_lines(path)
+    items: Iterator[str | dict[str, Any]] = (
+        parsed_lines(lines, where, REMEDY, lambda _, line: json_object(line)) if as_json else lines
+    )
     first = 1
     while some := list(islice(items, LINES_AT_ONCE)):
         yield model.examples(some, str(where), first)
