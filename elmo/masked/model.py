@@ -114,7 +114,7 @@ class MaskedLm(nn.Module):
             dtype: of all products.
             dropout: on the input, and on what each half of a block adds to the stream.
         """
-        turns = [_turns(length, self.options, x.device, dtype) for _, length in shapes]
+        rotations = [_rotations(length, self.options, x.device, dtype) for _, length in shapes]
         mask = None  # added to scores, (sentences, heads, queries, keys)
         if there is not None:
             mask = torch.zeros_like(there, dtype=dtype).masked_fill(~there, -torch.inf)[:, None, None, :]
@@ -122,20 +122,20 @@ class MaskedLm(nn.Module):
         yield normed
         for block in cast(Iterable[TransformerBlock], self.blocks):
             read = _linear(block.attention_in, normed, dtype)  # (rows, 3 * dim)
-            joined = _linear(block.attention_out, self._attended(read, shapes, turns, mask), dtype)
+            joined = _linear(block.attention_out, self._attended(read, shapes, rotations, mask), dtype)
             x = x + functional.dropout(joined, dropout)
             inner = functional.gelu(_linear(block.feed_in, _norm(x), dtype))
             x = x + functional.dropout(_linear(block.feed_out, inner, dtype), dropout)
             normed = _norm(x)
             yield normed
 
-    def _attended(self, read: Tensor, shapes: Shapes, turns: Sequence[Tensor], mask: Tensor | None) -> Tensor:
+    def _attended(self, read: Tensor, shapes: Shapes, rotations: Sequence[Tensor], mask: Tensor | None) -> Tensor:
         """What each position takes from its sentence, all heads next to each other, (rows, dim)."""
         found, start = [], 0
-        for (n, length), turn in zip(shapes, turns, strict=True):
+        for (n, length), cos_sin in zip(shapes, rotations, strict=True):
             parts = read[start : start + n * length].view(n, length, 3, self.options.n_heads, -1)
             query, key, value = parts.permute(2, 0, 3, 1, 4)  # (sentences, heads, positions, head_dim) each
-            out = functional.scaled_dot_product_attention(_turned(query, turn), _turned(key, turn), value, mask)
+            out = functional.scaled_dot_product_attention(_rotated(query, cos_sin), _rotated(key, cos_sin), value, mask)
             found.append(out.transpose(1, 2).reshape(n * length, -1))
             start += n * length
         return torch.cat(found)
@@ -154,7 +154,7 @@ def _linear(layer: nn.Linear, x: Tensor, dtype: torch.dtype) -> Tensor:
     return in_blocks(lambda some: functional.linear(some, weight, bias), x.to(dtype))
 
 
-def _turns(length: int, options: MaskedOptions, device: torch.device, dtype: torch.dtype) -> Tensor:
+def _rotations(length: int, options: MaskedOptions, device: torch.device, dtype: torch.dtype) -> Tensor:
     """Cosine and sine of each position's angles, (2, positions, head_dim / 2)."""
     half = options.dim // options.n_heads // 2
     rates = BASE ** (-torch.arange(half, device=device, dtype=torch.float32) / half)
@@ -162,10 +162,10 @@ def _turns(length: int, options: MaskedOptions, device: torch.device, dtype: tor
     return torch.stack([angles.cos(), angles.sin()]).to(dtype)
 
 
-def _turned(x: Tensor, turn: Tensor) -> Tensor:
+def _rotated(x: Tensor, cos_sin: Tensor) -> Tensor:
     """Rotates pairs of values by their position: value i goes with value i + head_dim / 2."""
     first, second = x.chunk(2, dim=-1)
-    cos, sin = turn
+    cos, sin = cos_sin
     return torch.cat([first * cos - second * sin, first * sin + second * cos], dim=-1)
 
 

@@ -27,7 +27,6 @@ OVERLAP = 128
 SUBWORDS_AT_ONCE = 4096
 SUBWORDS_AT_ONCE_ON_A_GPU = 65_536
 
-Numbers = list[int]
 SENTENCEPIECE = ("spm.model", "spiece.model", "sentencepiece.bpe.model")  # of DeBERTa v3, ALBERT and T5, XLM-R
 # Of a model's config: how and by which version it was saved, not what it computes.
 NOT_HASHED = ("transformers_version", "_name_or_path", "dtype", "torch_dtype", "architectures")
@@ -57,7 +56,7 @@ def windows_of(lengths: Sequence[int], capacity: int, overlap: int) -> list[rang
             first += 1
 
 
-def owners(lengths: Sequence[int], windows: Sequence[range]) -> Numbers:
+def owners(lengths: Sequence[int], windows: Sequence[range]) -> list[int]:
     """For each word the number of the window where it has most context on its poorer side; the earlier one of equals.
 
     The start and the end of the sentence lack no context. That needs no case of its own: no window has as much before a
@@ -85,10 +84,10 @@ class _Piece:
         counts: sub-words of each of these words.
     """
 
-    ids: Numbers
-    rows: Numbers
-    starts: Numbers
-    counts: Numbers
+    ids: list[int]
+    rows: list[int]
+    starts: list[int]
+    counts: list[int]
 
 
 class Transformer(nn.Module):
@@ -97,7 +96,7 @@ class Transformer(nn.Module):
     Words are split into sub-words one by one, with a space before them where the tokeniser has one in its vocabulary,
     so a word has the same sub-words wherever it is. Texts that are too long are read in overlapping windows, and each
     word takes its vectors from the window where it has most context. Encoders (BERT, RoBERTa, DeBERTa, ...) and
-    decoders (GPT-2, ...) work; a decoder sees the words before a word alone.
+    decoders (GPT-2, ...) work; a decoder reads only the words before a word.
 
     Args:
         model: a name on the Hugging Face hub, or a folder with config, tokeniser and weights.
@@ -124,7 +123,7 @@ class Transformer(nn.Module):
                 f"window, found {overlap}. Choose a smaller overlap, or a larger window if the model can read one"
             )
         self._space = " " if "ByteLevel" in repr(self.tokeniser.backend_tokenizer.pre_tokenizer) else ""
-        self._known: dict[str, Numbers] = {}  # the sub-words of words
+        self._known: dict[str, list[int]] = {}  # the sub-words of words
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -163,7 +162,7 @@ class Transformer(nn.Module):
             groups[last].append(weight)
         return groups
 
-    def subwords(self, words: Sequence[str]) -> list[Numbers]:
+    def subwords(self, words: Sequence[str]) -> list[list[int]]:
         """The sub-words of each word, at least one and at most as many as fit in a window."""
         new = [word for word in dict.fromkeys(words) if word not in self._known]
         if new:
@@ -321,7 +320,7 @@ def _check(name: str, model: Any, info: Mapping[str, Any]) -> None:  # noqa: ANN
 
 
 def _check_tokeniser(name: str, model: Any, tokeniser: Any) -> None:  # noqa: ANN401
-    """Raises an InputError unless the tokeniser gives words numbers that the model knows."""
+    """Raises an InputError unless the tokeniser gives words numbers that the model has vectors for."""
     if not tokeniser.is_fast:
         raise InputError(
             f"transformer {name}: expected a tokeniser of the package tokenizers, found {type(tokeniser).__name__}. "
@@ -338,7 +337,7 @@ def _check_tokeniser(name: str, model: Any, tokeniser: Any) -> None:  # noqa: AN
         )
 
 
-def _marks(tokeniser: Any) -> tuple[Numbers, Numbers]:  # noqa: ANN401 (transformers has no types)
+def _marks(tokeniser: Any) -> tuple[list[int], list[int]]:  # noqa: ANN401 (transformers has no types)
     """The sub-words that the model expects before and after a text, such as [CLS] and [SEP].
 
     A decoder without any gets its start mark: it reads the first sub-word of a text unlike all others.

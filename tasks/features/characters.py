@@ -54,11 +54,11 @@ class CharacterCnn(FeaturePart):
         self._spelling: Tensor  # of each word by its number, (words, characters)
         self._spelled: Tensor  # how many characters it has, (words,)
 
-    def add_words(self, new: Sequence[str], index: WordNumbers) -> None:
+    def add_words(self, new: Sequence[str], numbers: WordNumbers) -> None:
         """Spells each word."""
         device = self._spelling.device
         self._spelling = torch.cat([self._spelling, torch.from_numpy(character_ids(new, LONGEST_WORD)).to(device)])
-        self._spelled = torch.from_numpy(index.characters).to(device)
+        self._spelled = torch.from_numpy(numbers.characters).to(device)
 
     def vectors(self, texts: Sequence[LocatedText]) -> Iterator[dict[str, Tensor]]:
         """The vectors of words; each distinct word of a text is computed once."""

@@ -67,7 +67,7 @@ class FeaturePart(nn.Module, ABC):
 
     widths: Mapping[str, int]
 
-    def add_words(self, new: Sequence[str], index: WordNumbers) -> None:
+    def add_words(self, new: Sequence[str], numbers: WordNumbers) -> None:
         """Adds new words; their numbers follow those of the earlier words."""
 
     def prepare(self, sentences: Iterable[Sentence], reporter: Reporter | None) -> int:

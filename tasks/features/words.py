@@ -159,7 +159,7 @@ class WordVectors(FeaturePart):
         self.register_buffer("_shapes", torch.zeros(1, N_SHAPES) if config.casing else None, persistent=False)
         self._shapes: Tensor | None  # the one-hot shape of each word by its number, zeros for padding
 
-    def add_words(self, new: Sequence[str], index: WordNumbers) -> None:
+    def add_words(self, new: Sequence[str], numbers: WordNumbers) -> None:
         """Gives each word its row. Words that are not training words get their pretrained vector, or zeros."""
         rows, vectors = self.index.add(new)
         self._more = torch.cat([self._more, vectors.to(self._more.device)])

@@ -14,7 +14,7 @@ _UPPER_SHARE: Final = 2 / 3  # of the recased sentences; headlines and datelines
 _COPIES, _CASES = 1 << 62, 1 << 61  # keep these draws independent of each other and of held-out text and order
 
 
-def mix(numbers: NDArray[np.uint64], seed: int) -> NDArray[np.uint64]:
+def splitmix(numbers: NDArray[np.uint64], seed: int) -> NDArray[np.uint64]:
     """Return `numbers` hashed to 64 bits with `seed` (splitmix64, one to one).
 
     It does not use numpy's generator, whose streams may change between versions; a store must not change.
@@ -33,13 +33,13 @@ def uniform(hashes: NDArray[np.uint64]) -> NDArray[np.float64]:
 def copies(weights: NDArray[np.float64], seed: int) -> NDArray[np.int64]:
     """Return how often each sentence occurs: its weight, rounded up or down at random so that the mean is right."""
     whole = np.floor(weights)
-    more = uniform(mix(np.arange(len(weights), dtype=np.uint64), seed ^ _COPIES)) < weights - whole
+    more = uniform(splitmix(np.arange(len(weights), dtype=np.uint64), seed ^ _COPIES)) < weights - whole
     return whole.astype(np.int64) + more
 
 
 def cases(sentences: int, share: float, seed: int) -> NDArray[np.uint8]:
     """Return AS_IS, UPPER or TITLE for each sentence; `share` of them are recased."""
-    drawn = uniform(mix(np.arange(sentences, dtype=np.uint64), seed ^ _CASES))
+    drawn = uniform(splitmix(np.arange(sentences, dtype=np.uint64), seed ^ _CASES))
     bounds = np.array([share * _UPPER_SHARE, share])
     return np.array([UPPER, TITLE, AS_IS], np.uint8)[np.searchsorted(bounds, drawn, side="right")]
 

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from elmo.common.errors import InputError
 from elmo.common.files import require_space
 from elmo.common.progress import Meter
-from elmo.pretrain.corpus.drawing import cases, copies, mix, recased, uniform
+from elmo.pretrain.corpus.drawing import cases, copies, recased, splitmix, uniform
 from elmo.pretrain.corpus.overlap import WINDOW
 from elmo.pretrain.corpus.shards import Shard, load_arrays
 from elmo.pretrain.corpus.sources import CONTINUES, NEW_DOCUMENT, NEW_FILE
@@ -171,9 +171,9 @@ def merge(
             "of their files are too low. Give higher weights after *, or more text"
         )
     heldout = np.flatnonzero(sentence_sides == _HELDOUT)
-    order = mix(np.arange(len(train), dtype=np.uint64), seed ^ _SHUFFLE)
+    order = splitmix(np.arange(len(train), dtype=np.uint64), seed ^ _SHUFFLE)
     # By hash of paragraph, so that the first part of the file is a fair sample for any order of sources.
-    ranks = np.repeat(mix(keys, settings.seed_of_heldout), paragraph_lengths)[heldout]
+    ranks = np.repeat(splitmix(keys, settings.seed_of_heldout), paragraph_lengths)[heldout]
     parts = {
         "train": SentenceOrder.by(order, lengths, train, cases(len(train), settings.recase, seed)),
         "heldout": SentenceOrder.by(ranks, lengths, heldout, np.zeros(len(heldout), np.uint8)),
@@ -245,7 +245,7 @@ def _choose(keys: NDArray[np.uint64], begins: NDArray[np.bool_], fraction: float
     sides = np.zeros(len(keys), np.uint8)
     _, first = np.unique(keys, return_index=True)
     document = (np.cumsum(begins) - 1)[first]
-    ranks = mix(np.add.reduceat(keys, np.flatnonzero(begins)), seed)[document]
+    ranks = splitmix(np.add.reduceat(keys, np.flatnonzero(begins)), seed)[document]
     held = uniform(ranks) < fraction
     if fraction > 0 and not held.any():
         held = ranks == ranks.min()

@@ -1,4 +1,4 @@
-"""Perplexity of a biLM: `perplexity(...)`, and a command for any text and any exported biLM.
+"""Perplexity of a biLM: `perplexity(...)`, and a command for any text and any exported biLM or masked LM.
 
 For each direction it is exp of minus the mean natural log probability of every word and of the end of every sentence
 (forward: of w1 .. wn and </S>, each given the words to its left; backward: of wn .. w1 and one end mark, each given the
@@ -24,7 +24,7 @@ from elmo.common import checks
 from elmo.common.device import CHOICES, choose_device
 from elmo.common.errors import InputError, command_parser, exit_status
 from elmo.common.progress import Meter
-from elmo.pretrain.corpus.drawing import mix, uniform
+from elmo.pretrain.corpus.drawing import splitmix, uniform
 from elmo.pretrain.corpus.overlap import WINDOW, shared
 from elmo.pretrain.corpus.sources import CONTINUES, find_sources, lines, read_blocks
 from elmo.pretrain.corpus.token_store import CorpusSettings, TokenStore
@@ -55,7 +55,7 @@ class HeldOut:
     seed: int
 
     def __contains__(self, key: int) -> bool:
-        return bool(uniform(mix(np.array([key], np.uint64), self.seed))[0] < self.fraction)
+        return bool(uniform(splitmix(np.array([key], np.uint64), self.seed))[0] < self.fraction)
 
 
 @dataclass(frozen=True)

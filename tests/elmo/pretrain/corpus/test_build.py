@@ -325,9 +325,9 @@ def test_without_a_terminal_progress_is_one_line_per_tenth(tmp_path, text):
 
 def test_mix_is_one_to_one_and_gives_fixed_values():
     numbers = np.arange(100_000, dtype=np.uint64)
-    assert len(np.unique(merge.mix(numbers, 1))) == 100_000
-    assert not np.array_equal(merge.mix(numbers, 1), merge.mix(numbers, 2))
-    assert merge.mix(np.array([0, 1], np.uint64), 0).tolist() == [7905728728188956330, 8037428539430452699]
+    assert len(np.unique(merge.splitmix(numbers, 1))) == 100_000
+    assert not np.array_equal(merge.splitmix(numbers, 1), merge.splitmix(numbers, 2))
+    assert merge.splitmix(np.array([0, 1], np.uint64), 0).tolist() == [7905728728188956330, 8037428539430452699]
 
 
 def test_types_are_ordered_by_count_then_spelling():
