@@ -1,4 +1,4 @@
-"""Matrix products on a CPU: the bits of a row do not depend on the other rows."""
+"""Matrix products in blocks of rows: on a CPU, the bits of a row then do not depend on the other rows."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Pretraining of a biLM: builds a token store from text and trains on it."""
+"""Pretraining of a biLM or a masked LM: builds a token store from text and trains on it."""

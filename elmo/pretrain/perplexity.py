@@ -1,4 +1,4 @@
-"""The command `python -m elmo.pretrain.perplexity`: measures the perplexity of a biLM on a text."""
+"""The command `python -m elmo.pretrain.perplexity`: perplexity of a biLM, or masked loss of a masked LM, on a text."""
 
 import sys
 

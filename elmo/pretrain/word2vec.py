@@ -9,7 +9,7 @@ Skip-gram with negative sampling, by gensim: of word2vec's two models the better
 2013). A window of 5, five negatives, five passes, at least five occurrences and downsampling of frequent words at 1e-4
 are usual for text of this size. One Neoverse-N1 core processes 106 k tokens a second (61 k with ten negatives), so five
 passes over the 108 million tokens of the shipped biLM take 85 core-minutes. Words are lower-cased, because the tasks
-look vectors up in lower case (features.words.lowercase); their character CNN sees the original spelling.
+look vectors up in lower case (features.words.lowercase); their character CNN reads the original spelling.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from elmo.tokeniser import Tokenise
 from elmo.word_vectors import word2vec_path
 
 SENTENCES_AT_ONCE = 10_000  # converted to words together: a few MB, and progress about every second
-# This version treats a product of exactly -1 as an exception, reports it and continues with 0. That is once in many
-# millions of products and harmless, but a debug build of Python stops there (gensim's issue 3642). The report bypasses
-# sys.unraisablehook, so it cannot be suppressed, only explained.
+# This version of gensim treats a product of exactly -1 as an exception, reports it and continues with 0. That is once
+# in many millions of products and harmless, but a debug build of Python stops there (gensim's issue 3642). The report
+# bypasses sys.unraisablehook, so it cannot be suppressed, only explained.
 _FALSE_ALARMS = "4.4.0"
 OTHER_FORMATS = {".json": "their description", ".bin": "binary files", ".gz": "compressed files"}
 EXAMPLE = """\

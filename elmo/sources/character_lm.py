@@ -48,7 +48,7 @@ class CharacterLm(nn.Module):
         for layer in range(self.n_layers):
             bias = tensors[f"rnn.bias_ih_l{layer}"] + tensors[f"rnn.bias_hh_l{layer}"]
             inner = tensors[f"rnn.weight_ih_l{layer}"].t()
-            # The first layer sees a character: what it adds to the gates is a row of a table.
+            # The first layer reads a character: what that adds to the gates is a row of a table.
             self.register_buffer(f"inner_{layer}", tensors["encoder.weight"] @ inner + bias if layer == 0 else inner)
             self.register_buffer(f"bias_{layer}", bias)
             self.register_buffer(f"outer_{layer}", tensors[f"rnn.weight_hh_l{layer}"].t().contiguous())

@@ -65,7 +65,7 @@ def _open_or_reset(store: Path, about: ShelfDescription, limit_gb: float) -> She
 
 
 def remove(folder: Path) -> None:
-    """Removes a shelf; processes that have it open keep their files and never see those of the next one."""
+    """Removes a shelf; processes that have it open keep their files and never read those of the next one."""
     gone = folder.with_name(f"removed-{os.getpid()}-{folder.name}")  # prune removes this name after a kill
     folder.rename(gone)  # so that no process opens half of it
     shutil.rmtree(gone)

@@ -41,7 +41,7 @@ class FrozenConfig(ABC):
         dropout: of the mixed layers alone; features.dropout and the head's own dropout follow it.
         precision: float16 or float32, of the frozen layers before they are mixed. It changes the last digits of scores.
         by_sentence: whether the source reads a text of several sentences, such as a passage of SQuAD, one by one, as a
-            biLM was trained; the head still sees the whole text. See `elmo.tokeniser.sentences_of_tokens`.
+            biLM was trained; the head still reads the whole text. See `elmo.tokeniser.sentences_of_tokens`.
         warning: what a reader of scores must know about the source, such as test data that it was trained on. It is in
             the record, and tables mark the scores with it.
         tune: whether the task trains the source, too. Its layers are then computed in every step, past the store.

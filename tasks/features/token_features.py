@@ -1,6 +1,6 @@
 """Token features: the vectors of each token from all parts, joined at each place of a head.
 
-An arm of the benchmark is a choice of these features. Heads only see the widths.
+An arm of the benchmark is a choice of these features. Heads depend on their widths alone.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Layers shared by several heads."""
+"""Layers shared by several heads: RNNs, initial weights, dropout, and attention and pooling with masks."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Runs: configuration, config errors, plan, experiment, saved models and loggers."""
+"""Runs: configuration and its errors, plan, experiment, loggers; saved models, predictions, export of text."""

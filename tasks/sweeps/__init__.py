@@ -1,1 +1,1 @@
-"""Sweeps: Hydra's callback, how processes end, launcher errors."""
+"""Sweeps: the runs of an experiment, Hydra's callback, how processes end, launcher errors."""

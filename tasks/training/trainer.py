@@ -1,6 +1,6 @@
 """The training loop: early stopping on dev, best weights, and a checkpoint after every epoch to resume from.
 
-It works for all tasks and does not see the test split before training has ended.
+It works for all tasks. The test split is read only after training has ended.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ LOGITS_AT_ONCE = 2**26
 
 
 class OutputLayer(nn.Module):
-    """Scores of all words of the vocabulary, given the top of the biLM in either direction."""
+    """Scores of all words of the vocabulary, given the top of a biLM in either direction, or of a masked LM."""
 
     def __init__(self, n_words: int, dim: int) -> None:
         super().__init__()

@@ -1,1 +1,1 @@
-"""Training of a biLM: settings, batches, steps, checkpoints, perplexity and the model card."""
+"""Training of a biLM or a masked LM: settings, batches, steps, checkpoints, held-out measures and the model card."""

@@ -3,8 +3,8 @@
 A batch is a function of seed and step, so a resumed run gets the same batches.
 
 Every sentence starts from a zero state, so a batch can hold any sentences. It holds sentences of similar length, as
-many as fill a number of tokens. Lengths are rounded up to a few values, so that a GPU sees few shapes, each of which
-can be captured once and replayed.
+many as fill a number of tokens. Lengths are rounded up to a few values, so that there are few shapes, and a GPU can
+capture the step of each once and replay it.
 """
 
 from __future__ import annotations
