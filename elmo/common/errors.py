@@ -64,8 +64,8 @@ class _CommandParser(argparse.ArgumentParser):
 def shorten_interrupts() -> None:
     """Makes Ctrl-C print one line instead of a traceback, if `python -m` is loading a command.
 
-    A package calls this before all else: until a command can catch anything, torch takes seconds to load. The exit
-    status is Python's: that of a process that SIGINT ended, 130 in shells.
+    A package calls this first: loading torch takes seconds, in which a command cannot catch Ctrl-C yet. The exit status
+    is Python's: that of a process that SIGINT ended, 130 in shells.
     """
     if sys.argv[:1] == ["-m"]:  # as long as Python loads the packages on the way to the command, and only then
         sys.excepthook = _report_uncaught

@@ -30,8 +30,7 @@ def replacing(path: Path) -> Iterator[Path]:
     """A path to write to that replaces `path` at the end of the block, and is removed on any error, Ctrl-C included.
 
     It is in the same folder, since a rename is atomic only within one file system. Its name is new each time, since
-    machines may share the folder. A device is rejected: where the user may do that, a rename would put a file in the
-    place of /dev/null.
+    machines may share the folder. A device is rejected: a rename by root would replace /dev/null by a file.
     """
     if path.exists() and not path.is_file() and not path.is_dir():  # writing to a folder fails anyway
         raise InputError(f"{path}: expected the path of a file to write, found a device or pipe. Name a file")

@@ -199,7 +199,7 @@ class CachedLayers(nn.Module):
             except StoreFull as full:
                 self._end_filling(str(full), reporter)
                 break
-            # The first also warms up a GPU and encodes most of the words. Of two batches, both are done.
+            # The first batch is slow: it also warms up a GPU and encodes most words. After two of two, all is done.
             if number == 1 and len(batches) > 2:
                 share = sum(map(len, batch)) / sum(map(len, fitting))
                 seconds = (time.perf_counter() - started) / share

@@ -40,7 +40,7 @@ NOT_IN_FINGERPRINT = (
 
 TASK_ENTRY_POINTS = "elmo_benchmark.tasks"  # the entry point group for tasks of installed packages
 
-# Settings of features.
+# Part and key of the settings of features that are names or paths.
 BY_NAME_OR_PATH = (("words", "vectors"), ("elmo", "weights"), ("transformer", "model"))
 SOURCE = re.compile(r"features\.frozen\.\w+\.source\.")  # what a source is made from
 # Texts in tables and reports: titles, and warnings about the source of a part.

@@ -48,7 +48,7 @@ ENDS = {
     "failed before": "had failed before",
 }
 OF_A_CELL = ("task", "data", "features", "seed", "fold")  # keys that choose cells of any experiment
-OF_A_MACHINE = ("runs_dir", "data_dir", "device", "threads", "retry", "hydra/launcher")  # and none that change scores
+OF_A_MACHINE = ("runs_dir", "data_dir", "device", "threads", "retry", "hydra/launcher")  # keys that change no score
 DEFAULT_RUNS = Path("results", "runs")  # where results.table and results.status look
 SEED = re.compile(r"seed=(\d+)")
 TITLE_WIDTH = 30  # so that the scores of most runs are aligned

@@ -97,7 +97,7 @@ class ExperimentFiles(DatasetFiles):
         return ConfigResult(self.provider, path, OmegaConf.create(content), header={"package": "_global_"})
 
 
-class ExperimentFilesFirst(SearchPathPlugin):
+class SearchExperimentFiles(SearchPathPlugin):
     """Adds experiment files to what Hydra searches."""
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:  # noqa: D102
@@ -108,4 +108,4 @@ def register() -> None:
     """Registers experiments with Hydra in this process."""
     Plugins.instance().class_name_to_class[SWEEPER] = ExperimentSweeper
     Plugins.instance().register(ExperimentFiles)
-    Plugins.instance().register(ExperimentFilesFirst)
+    Plugins.instance().register(SearchExperimentFiles)

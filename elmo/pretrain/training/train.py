@@ -112,7 +112,7 @@ def train(
     foreseen = _foreseen(budget, model, one_pass / len(batcher.plan))
     warning = budget.short(foreseen, one_pass) if foreseen is not None else ""
     _warn(console, warning)
-    timed = budget.minutes is None or bool(warning)
+    speed_checked = budget.minutes is None or bool(warning)
     if captures and spent() < 1:
         _warm_up(stepper, batcher, console)
     sample = _sample(heldout, training.evaluate_sentences) if heldout and len(heldout.sentences) else None
@@ -140,8 +140,8 @@ def train(
             progress = spent()
             elapsed = position.seconds - start.seconds
             # Wait a little, since the first steps are slow.
-            if budget.minutes is not None and not timed and elapsed >= min(20.0, 6 * budget.minutes):
-                timed = True
+            if budget.minutes is not None and not speed_checked and elapsed >= min(20.0, 6 * budget.minutes):
+                speed_checked = True
                 speed = (position.tokens - start.tokens) / elapsed
                 _warn(console, budget.short(60 * budget.minutes * speed, one_pass))
             if progress >= 1 or any(_due(every, position.step) for every in intervals):
