@@ -33,7 +33,7 @@ def _explained(error: Exception) -> str:
 
 
 def _known_keys(parent: str) -> list[str]:
-    node = OmegaConf.select(OmegaConf.structured(Settings), parent) if parent else OmegaConf.structured(Settings)
+    node = OmegaConf.select(OmegaConf.structured(Settings), parent)
     return [str(key) for key in node] + ["size"] * (parent == "") if isinstance(node, DictConfig) else []
 
 

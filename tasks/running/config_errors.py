@@ -37,5 +37,5 @@ def _known_keys(parent: str, typed: Sequence[str]) -> list[str]:
         tree = compose_config(chosen)
     except HydraException:  # one that is in a folder of the user's
         tree = compose_config([])
-    node = OmegaConf.select(tree, parent) if parent else tree
+    node = OmegaConf.select(tree, parent)
     return [str(key) for key in node if key != "_target_"] if isinstance(node, DictConfig) else []
