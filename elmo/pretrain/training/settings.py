@@ -279,6 +279,7 @@ class Settings:
         checks.one_of(INPUTS, "input", self.input)
         checks.at_least(0, "seed", self.seed)
         checks.at_least(0, "heldout_seed", self.heldout_seed)
+        checks.at_least(2, "max_tokens", self.max_tokens)
         if self.init and self.vocabulary_of:
             given = f"vocabulary_of={self.vocabulary_of}"
             raise InputError(f"{given}: expected none with init={self.init}, whose vocabulary is kept; drop one")

@@ -261,6 +261,7 @@ def test_runs_of_a_bilm_keep_their_identity_from_before_there_was_a_choice():
     [
         (lambda: Masked(chosen=0.0), "masked.chosen: expected above 0 and below 1, found 0.0"),
         (lambda: Masked(dim=0), "masked.dim: expected at least 1, found 0"),
+        (lambda: Settings(objective="masked", max_tokens=1), "max_tokens: expected at least 2, found 1"),
         (lambda: Settings(objective="next"), "objective: expected bilm or masked, found 'next'"),
         (lambda: Masked(n_heads=0), "masked.n_heads: expected at least 1, found 0"),
         (lambda: Masked(n_layers=101), "masked.n_layers: expected at most 100, found 101"),
