@@ -61,6 +61,7 @@ class Names:
     tasks: Mapping[str, TaskName]
     metrics: Mapping[str, MetricName]
     settings: Mapping[str, str] = field(default_factory=dict)
+    values: Mapping[str, str] = field(default_factory=dict)
 
 
 @cache
@@ -153,10 +154,11 @@ def old_recipe(record: RunRecord) -> str:
 
 def settings_title(settings: Mapping[str, str]) -> str:
     """Changed settings for people: "12 epochs". Of a key that names.toml lacks, its last part and the value."""
-    known = load_names().settings
+    known, names = load_names().settings, load_names().values
+    named = {key: names.get(value, value) for key, value in settings.items()}
     return ", ".join(
         known[key].format(value) if key in known else f"{key.split('.')[-1].replace('_', ' ')} {value}"
-        for key, value in settings.items()
+        for key, value in named.items()
     )
 
 

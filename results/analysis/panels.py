@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from results.analysis.names import metric_title, settings_title, task_title
 from results.analysis.rows import Group, TableRow, train_fraction
+from results.records.identity import looked_up
 from results.records.record import RunRecord
 
 # The keys under which tasks count their training examples; the first that a record has counts. With train_fraction it
@@ -46,7 +47,18 @@ class Panel:
     @property
     def settings(self) -> str:
         """The changed settings, for people; empty for plain runs."""
-        return settings_title({**self.row.named, **self.groups[0].settings}) if self.groups else self.label
+        return settings_title({**self.named, **self.groups[0].settings}) if self.groups else self.label
+
+    @property
+    def named(self) -> dict[str, str]:
+        """The settings in the row's name that these runs have, without those of their label: words have no biLM."""
+        configs = [group.records[0].config for group in self.groups]
+        changed = self.groups[0].settings if self.groups else {}
+        return {
+            key: value
+            for key, value in self.row.named.items()
+            if key not in changed and any(looked_up(config, key) is not ... for config in configs)
+        }
 
     @property
     def stem(self) -> str:

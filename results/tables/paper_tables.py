@@ -155,9 +155,8 @@ def _name(panel: Panel, metric: str = "") -> str:
     """The task, the metric (by default the main one) and the settings."""
     row = panel.row
     task = task_title(row.data, row.task, panel.groups[0].records[0])
-    named = {key: value for key, value in row.named.items() if key not in panel.groups[0].settings}
     label = f"`{panel.label}`" if panel.label else ""
-    return ", ".join(filter(None, [task, panel.metric_title(metric), settings_title(named), label]))
+    return ", ".join(filter(None, [task, panel.metric_title(metric), settings_title(panel.named), label]))
 
 
 def _score(group: Group | None, scores: Sequence[float] | None = None) -> str:

@@ -88,6 +88,9 @@ def test_settings_have_names_for_people():
     """A key that names.toml lacks shows its last part."""
     settings = {"trainer.epochs": "12", "features.elmo.places": "[input]", "task.char_filters": "8"}
     assert settings_title(settings) == "12 epochs, biLM at [input], char filters 8"
+    vectors = {"features.words.vectors": "wink-100d", "features.elmo.weights": "medium"}
+    assert settings_title(vectors) == "GloVe 100-d, biLM medium"
+    assert settings_title({"features.words.vectors": "mine.txt"}) == "mine.txt"
     assert settings_title({}) == ""
 
 

@@ -35,7 +35,7 @@ def test_the_terminal(mixed, capsys):
 def test_the_page_of_tables(mixed, root):
     main([str(mixed)], root)
     page = (root / "results" / "tables.md").read_text()
-    row = "| SST-5, accuracy | 50.00 (1) | 40.00 (1, recipe 1) | 55.00 (1, recipe 1) | 60.00 (1) |"
+    row = "| SST-5, accuracy, GloVe 50-d | 50.00 (1) | 40.00 (1, recipe 1) | 55.00 (1, recipe 1) | 60.00 (1) |"
     (line,) = [line for line in page.splitlines() if line.startswith(row)]
     assert not line.removeprefix(row).strip(" |"), "no gain of recipe 2 over recipe 1"
     settings = page.partition("## Other settings")[2]
