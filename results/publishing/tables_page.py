@@ -65,7 +65,7 @@ def tables_page(collection: Collection, summary: Summary, published: Path) -> Ta
 
     def show_gains(chapter: Chapter, own: Sequence[Panel], *explanation: str) -> None:
         blocks.extend(_heading(chapter))
-        if figure := errors_removed(own, summary.compared):
+        if figure := errors_removed(own, summary.compared, summary.main_arms):
             show([figure])
         if own:
             blocks.extend([str(gain_table(own)), *explanation, rerun_block(own)])

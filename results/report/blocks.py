@@ -18,7 +18,7 @@ from results.report.charts.classes import (
 from results.report.charts.layers import layer_map, layer_weights
 from results.report.charts.runs import learning_curves, sample_efficiency, seed_scatter
 from results.report.errors_removed import errors_removed
-from results.report.figures import Figure, arms_of, with_recipes
+from results.report.figures import Figure, arms_of, titled
 
 
 @dataclass(frozen=True)
@@ -104,9 +104,9 @@ def blocks_of(
         first, others = panels_of(row)
         sizes = [own for own in known_sizes if own.row.key == row.key] or efficiencies(row)
         of_row = [Chart("efficiency", sample_efficiency(own, arms)) for own in sizes]
-        more = [chart for panel in others for chart in _charts(panel, with_recipes(arms, panel.groups))]
+        more = [chart for panel in others for chart in _charts(panel, titled(arms, panel.groups))]
         for panel in first:
-            own_arms = with_recipes(arms, panel.groups)
+            own_arms = titled(arms, panel.groups)
             breakdown = break_down([panel], found) if found else Breakdown([], [])
             kinds = [Chart("kinds", kind_gains(own, kinds, own_arms)) for own, kinds in breakdown.panels]
             charts = [*_charts(panel, own_arms), *of_row, *kinds]
@@ -121,7 +121,7 @@ def main_figures(summary: Summary) -> list[Figure]:
     """The share of errors removed, of the full data sets and of the mini data."""
     first = split_panels(summary.rows)[0]
     sets = [[panel for panel in first if (panel.row.data == MINI) is mini] for mini in (False, True)]
-    return [figure for panels in sets if (figure := errors_removed(panels, summary.compared))]
+    return [figure for panels in sets if (figure := errors_removed(panels, summary.compared, summary.main_arms))]
 
 
 def layers_of_all(summary: Summary, known: Sequence[tuple[str, Group]]) -> Figure | None:
@@ -129,15 +129,15 @@ def layers_of_all(summary: Summary, known: Sequence[tuple[str, Group]]) -> Figur
 
     Args:
         summary: The runs.
-        known: Runs with titles that come first: those of the paper's figure, also at other places than a task's own.
+        known: Runs with titles, in place of the summary's on the same data: those of the paper's figure, also at other
+            places than a task's own.
     """
-    covered = {record.fingerprint for _, group in known for record in group.records}
+    covered = {group.records[0].identity.row for _, group in known}
     weighted = [
         (panel.title, group)
         for panel in split_panels(summary.rows)[0]
         for group in panel.groups
-        if group.features == summary.compared[1]
-        if not covered.issuperset(record.fingerprint for record in group.records)
+        if group.features == summary.compared[1] and panel.row.key not in covered
     ]
     return layer_map([*known, *weighted]) if len(known) + len(weighted) > 1 else None
 

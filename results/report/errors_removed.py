@@ -88,10 +88,15 @@ WIDE = _Layout(width=820, left=244, right=664, first=16, second=32, lane=50)
 PHONE = _Layout(width=WIDTH, left=12, right=WIDTH - 12, first=53, second=69, lane=86)
 
 
-def errors_removed(panels: Sequence[Panel], compared: tuple[str, str]) -> Figure | None:
+def errors_removed(panels: Sequence[Panel], compared: tuple[str, str], main_arms: str = "") -> Figure | None:
     """The figure with its narrow form, of the panels that have both arms; None if there are none.
 
     Marks are drawn for the second arm, the paper, and those other arms whose looks are in names.toml.
+
+    Args:
+        panels: The comparisons.
+        compared: The two arms.
+        main_arms: What these are where a panel names nothing else, if they are not the suite's defaults.
     """
     known = load_names().arms
     features = [arm for arm in dict.fromkeys([*compared, *known]) if arm in compared or known[arm].colour]
@@ -106,15 +111,18 @@ def errors_removed(panels: Sequence[Panel], compared: tuple[str, str]) -> Figure
     caption = f"Test scores: {first} → {second}. Errors removed: the gain as a share of 100 less the baseline's score."
     if any(own.interval for own in found):
         caption += " Line: 95 % interval; one that includes zero leaves open whether there is a gain."
+    few = any(own.interval and own.interval.few_seeds for own in found)
+    notes = [f"{main_arms}, unless a row names others"] * bool(main_arms and not only_mini)
+    below = [f"{MARK} fewer than {FEW_SEEDS} seeds in an arm"] * few + notes
     figure = Figure(
         NAME + "-mini" * only_mini,
         "Mini data: " * only_mini + _finding(found),
         caption,
-        *_drawn(found, WIDE, f"{first} → {second}"),
+        *_drawn(found, WIDE, f"{first} → {second}", below),
         WIDE.width,
-        " ".join(own.numbers for own in found),
+        " ".join([*(own.numbers for own in found), *(f"{note}." for note in notes)]),
     )
-    height, marks = _drawn(found, PHONE, f"{first} → {second}")
+    height, marks = _drawn(found, PHONE, f"{first} → {second}", below)
     narrow = replace(figure, name=f"{figure.name}-phone", height=height, marks=marks, width=PHONE.width)
     return replace(figure, narrow=narrow)
 
@@ -172,8 +180,10 @@ def _listed(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{len(names)} data sets"
 
 
-def _drawn(found: Sequence[_Comparison], layout: _Layout, scores_header: str) -> tuple[float, list[Mark]]:
-    """Height and marks."""
+def _drawn(
+    found: Sequence[_Comparison], layout: _Layout, scores_header: str, below: Sequence[str]
+) -> tuple[float, list[Mark]]:
+    """Height and marks, with these lines below the axis."""
     low, high = _limits(found)
     values = [value.share for own in found for value in (own.main, *own.others)]
     left = layout.left + OFF_SCALE * any(value < low for value in values)
@@ -188,10 +198,9 @@ def _drawn(found: Sequence[_Comparison], layout: _Layout, scores_header: str) ->
     marks.append(Label((left + right) / 2, bottom + 34, AXIS, "ink", 12, "middle"))
     for lane, own in enumerate(found):
         marks += _lane(own, layout, scale, top + lane * layout.lane)
-    few = any(own.interval and own.interval.few_seeds for own in found)
-    if few:
-        marks.append(Label(8, bottom + 54, f"{MARK} fewer than {FEW_SEEDS} seeds in an arm", "muted", 11))
-    return bottom + (62 if few else 42), marks
+    for number, line in enumerate(below):
+        marks.append(Label(8, bottom + 54 + 16 * number, line, "muted", 11))
+    return bottom + (46 + 16 * len(below) if below else 42), marks
 
 
 def _limits(found: Sequence[_Comparison]) -> tuple[float, float]:

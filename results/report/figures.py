@@ -7,12 +7,12 @@ value, a file the light one unless it is for dark pages.
 
 import math
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from string import ascii_lowercase
 from typing import Literal
 
-from results.analysis.names import Shape, load_names
+from results.analysis.names import Shape, common_title, load_names
 from results.analysis.rows import Group
 
 WIDTH = 360.0
@@ -174,10 +174,20 @@ def arms_of(features: Mapping[str, str]) -> dict[str, Arm]:
     return looks | {name: Arm(features[name], *left[i % len(left)], name) for i, name in enumerate(others)}
 
 
-def with_recipes(arms: Mapping[str, Arm], groups: Iterable[Group]) -> dict[str, Arm]:
-    """The arms, with the recipe in the titles of those whose groups have an older one."""
-    old = {group.features: group.old_recipe for group in groups if group.old_recipe}
-    return {name: replace(arm, title=f"{arm.title}, {old[name]}") if name in old else arm for name, arm in arms.items()}
+def titled(arms: Mapping[str, Arm], groups: Sequence[Group], *, recipes: bool = True) -> dict[str, Arm]:
+    """The arms with the titles of these groups: the size of their vectors, and the recipe if it is an older one.
+
+    Arms that an experiment's file names, not their features, keep their titles.
+    """
+    found = dict(arms)
+    for name in {group.features for group in groups} & arms.keys():
+        own = [group for group in groups if group.features == name]
+        records = [group.records[0] for group in own]
+        by_features = all(record.identity.features == name for record in records)
+        title = common_title(name, records) if by_features else arms[name].title
+        old = [group.old_recipe for group in own if group.old_recipe and recipes]
+        found[name] = replace(arms[name], title=", ".join([title, *old[-1:]]))
+    return found
 
 
 @dataclass(frozen=True)

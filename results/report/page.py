@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 
 from elmo.common.durations import duration
-from results.analysis.names import load_names, place, task_name
+from results.analysis.names import common_title, load_names, place, task_name
 from results.analysis.panels import Panel, split_panels
 from results.analysis.rows import Summary
 from results.records.collect import Finding, FoundRecord
@@ -183,10 +183,12 @@ def _bar(summary: Summary, tasks: Mapping[str, _Task]) -> str:
         f'<button type="button" aria-pressed="false" data-task="{task.number}">{escape(task.name)}</button>'
         for task in tasks.values()
     )
+    runs = [(group.features, group.records[0]) for row in summary.rows for group in row.groups]
+    titles = {name: common_title(name, [run for arm, run in runs if arm == name]) for name in summary.features}
     arms = "".join(
         f'<button type="button" aria-pressed="true" disabled data-arm="{escape(features)}">{swatch(arm)}'
         f"<span>{escape(arm.title)}</span></button>"
-        for features, arm in arms_of({name: summary.titles[name] for name in summary.features}).items()
+        for features, arm in arms_of(titles).items()
     )
     return (
         '<div class="bar" role="search" aria-label="Filter">'

@@ -7,6 +7,7 @@ from html import escape
 from pathlib import Path
 from urllib.parse import quote
 
+from results.analysis.names import arm_title, common_title
 from results.analysis.panels import Panel
 from results.analysis.rows import WARNED, Group, Summary, TableRow
 from results.analysis.verdict import verdicts
@@ -106,7 +107,8 @@ def _columns(summary: Summary, panels: Sequence[Panel]) -> list[_Column]:
     def arm(number: int, features: str) -> _Column:
         found = [own[number] for own in groups]
         means = [group.mean if group else None for group in found]
-        return _Column(summary.titles[features], list(map(_score, found)), means, features)
+        title = common_title(features, [group.records[0] for group in found if group])
+        return _Column(title, list(map(_score, found)), means, features)
 
     gains, cuts = [row.gain(label) for row, label in rows], [row.error_cut(label) for row, label in rows]
     intervals = [row.interval(label) for row, label in rows]
@@ -169,14 +171,19 @@ def _details(panel: Panel, summary: Summary, links: Links) -> str:
     for group in groups:
         of_seed = {record.identity.seed: record for record in group.records}
         cells = "".join(f"<td>{_seed(of_seed.get(seed), group, links)}</td>" for seed in seeds)
-        name, arm = escape(summary.titles[group.features]), escape(group.features)
+        name, arm = escape(arm_title(group.features, group.records[0])), escape(group.features)
         lines.append(f'<tr data-arm="{arm}"><th scope="row">{name}</th>{cells}</tr>')
     table = (
         '<div class="wide"><table class="seeds"><caption>Test score of each seed, linked to its record</caption>'
         f'<thead><tr><th scope="col">arm</th>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
     )
-    found = zip([summary.titles[arm] for arm in panel.row.compared], verdicts(panel.row, panel.label), strict=True)
-    verdict = "; ".join(f"{name} {own.with_interval}" for name, own in found if own and summary.with_paper)
+    pair = [panel.row.group(arm, panel.label) for arm in panel.row.compared]
+    found = zip(pair, verdicts(panel.row, panel.label), strict=True)
+    verdict = "; ".join(
+        f"{arm_title(group.features, group.records[0])} {own.with_interval}"
+        for group, own in found
+        if group and own and summary.with_paper
+    )
     paper = f"<p>Against the paper: {escape(verdict)}</p>" if verdict else ""
     commands = "".join(map(command_line, commands_of(groups)))
     return (

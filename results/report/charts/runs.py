@@ -32,7 +32,7 @@ from results.report.figures import (
     Scale,
     shown_tick,
     spread,
-    with_recipes,
+    titled,
 )
 
 
@@ -120,7 +120,7 @@ def sample_efficiency(sizes: Efficiency, arms: Arms) -> Figure:
     panel = Panel(sizes.row, sizes.label)
     groups = [group for points in sizes.series.values() for _, group in points]
     mixed = len({group.recipe for group in groups}) > 1
-    arms = arms if mixed else with_recipes(arms, groups)
+    arms = titled(arms, groups, recipes=not mixed)
     first = groups[0]
     values = sorted({size for points in sizes.series.values() for size, _ in points})
     across = Scale(values[0], values[-1], AXES_LEFT + 10, RIGHT - 14, log=True)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from results.publish import main
 from results.records import experiment_file
+from results.records.record import Mix
 from tests.results.making import first_right, make_record, run_report, run_table, save
 
 PLAIN_NAME = "GloVe 50-d, biLM small"
@@ -16,7 +17,7 @@ def save_arm(runs, features, rights, vectors="glove-6b-50d", weights="small", ta
     default = "word2vec" if features == "word2vec" else "glove-6b-50d"
     variant = {} if vectors == default else {"features.words.vectors": vectors}
     own = {"name": features, "words": {"vectors": vectors}, "elmo": None, "dropout": 0.25}
-    epochs = options.pop("epochs", 24)
+    epochs, mixes = options.pop("epochs", 24), options.pop("mixes", {})
     variant |= {} if epochs == 24 else {"trainer.epochs": epochs}
     if "elmo" in features:
         own |= {"elmo": {"weights": weights}, "dropout": options.pop("dropout", 0.5)}
@@ -27,7 +28,7 @@ def save_arm(runs, features, rights, vectors="glove-6b-50d", weights="small", ta
             right, metric="accuracy", dev=50.0, task=task, features=features, seed=seed, variant=variant, **options
         )
         config = {**record.config, "features": own, "trainer": {**record.config["trainer"], "epochs": epochs}}
-        save(runs, replace(record, config=config), first_right(right))
+        save(runs, replace(record, config=config, mixes=mixes), first_right(right))
 
 
 def save_plain(runs, **options):
@@ -62,7 +63,10 @@ def test_the_headline_has_the_paper_s_numbers_and_the_verdict(root):
     assert "On full data sets: GloVe 100-d, biLM medium, unless a row names others." in readme
     # 5 of 49 errors; the control has other vectors than the baseline, word2vec is what its vectors are
     assert "51.0 to 56.0, ELMo 10.2 %" in readme.split("<!-- /figure -->")[0]
-    assert "the paper 6.8 %, word2vec \N{MINUS SIGN}4.1 %." in readme
+    note = "GloVe 100-d, biLM medium, unless a row names others"
+    assert f"the paper 6.8 %, word2vec \N{MINUS SIGN}4.1 %. {note}." in readme
+    for form in ("", "-phone"):
+        assert f">{note}</text>" in (runs / f"errors-removed{form}.svg").read_text()
     # two runs, one of the paper's with our deviation: 12.706 * 1.414 * sqrt(3 / 2) around 51 - 51.4
     assert "| -0.40 open (-22.41 to +21.61) |" in chapters["Table 1"]
     assert "seed=1,2 features.words.vectors=wink-100d" in chapters["Table 1"]
@@ -103,6 +107,7 @@ def test_a_row_without_the_headline_s_runs_shows_the_plain_pair_and_says_so(root
     assert "NER, WNUT-17, accuracy, GloVe 50-d, `features.elmo.weights=medium`" in chapters["Other settings"]
     assert "| task | GloVe 50-d | + ELMo |" in chapters["The mini data"]
     assert "| mini SST-5, accuracy | 41.00" in chapters["The mini data"]
+    assert "unless a row names others" not in (runs / "errors-removed-mini.svg").read_text()
 
 
 def test_a_row_of_the_file_may_have_a_setting_of_its_own(root):
@@ -142,8 +147,25 @@ def test_the_report_has_the_headline_and_the_table_of_runs_does_not(tmp_path, ca
     assert "ELMo removes 10\u00a0% of the baseline&#x27;s errors on SST-5" in page
     assert "<small>6.8 % removed</small>" in page
     assert "on full data sets: GloVe 100-d, biLM medium" in page
+    main_table, others = page.split("rows of other settings</summary>")
+    assert '<button type="button" disabled>GloVe 100-d</button>' in main_table
+    assert '<button type="button" disabled>GloVe 50-d</button>' in others.partition("</details>")[0]
+    assert re.findall(r"<title>(GloVe \S+), seed 1: 4[0-9.]+</title>", page) == ["GloVe 50-d"], "a mark of a figure"
+    assert "<span>GloVe</span></button>" in page, "the legend of all figures"
     assert "41.0 → 45.0" in run_report(runs, "--compare", "glove", "elmo")[1], "as asked for"
     save_plain(tmp_path / "demo", data="mini")
     assert "on full data sets" not in run_report(tmp_path / "demo")[1]
     capsys.readouterr()
     assert "41.00 (2)  45.00 (2)  +4.00" in run_table(capsys, "--runs", runs)[1]
+
+
+def test_the_figure_of_layers_has_one_line_for_a_task(tmp_path):
+    """The biLM of the paper's figure, `small`, if it was run; else the headline's."""
+    runs = tmp_path / "runs"
+    small, medium = {"input": Mix([0.2, 0.5, 0.3], 1.0)}, {"input": Mix([0.1, 0.1, 0.8], 1.0)}
+    for task in ("sst5", "ner"):
+        save_arm(runs, "glove", [50, 52], "wink-100d", task=task)
+        save_arm(runs, "elmo", [55, 57], "wink-100d", "medium", task=task, mixes=medium)
+    save_arm(runs, "elmo", [44, 46], task="sst5", mixes=small)
+    lines = re.findall(r"<title>(SST-5|NER, CoNLL-2003), input, LSTM 2: ([\d.]+),", run_report(runs)[1])
+    assert lines == [("SST-5", "0.300"), ("NER, CoNLL-2003", "0.800")]
