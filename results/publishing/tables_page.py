@@ -50,7 +50,8 @@ def tables_page(collection: Collection, summary: Summary, published: Path) -> Ta
     chapters = {own.experiment: shown_chapter(own, collection, published) for own in texts.paper}
     chapters[TABLE1] = replace(chapters[TABLE1], title=texts.gains.title)
     panels, others = table_panels(summary)
-    shown = [name for name in chapters if name and not load_experiment(name).by_arm]  # by arm: without dev scores
+    # by arm: without dev scores; Table 1: its other runs are those of rows that show the suite's defaults
+    shown = [name for name in chapters if name not in ("", TABLE1) and not load_experiment(name).by_arm]
     others = _without_runs_of(others, collection, shown)
     with_controls = panels_with_more(panels, texts.controls.arms)
     pairs = [panels_comparing(with_controls, compared) for compared in texts.controls.compared]

@@ -71,9 +71,15 @@ def _arms(panels: Sequence[Panel]) -> list[str]:
 
 
 def table_panels(summary: Summary) -> tuple[list[Panel], list[Panel]]:
-    """The panels of the main table, and those of other settings with their baselines."""
+    """The panels of the main table, and those of other settings with their baselines.
+
+    A baseline of other settings has no line of its own if it is next to another arm.
+    """
     first, others = split_panels(summary.rows)
-    return first, list(map(_with_baseline, others))
+    pairs = [(panel.label, panel.row.pair(panel.label)) for panel in others]
+    baselines = {id(pair[0]) for label, pair in pairs if pair and pair[0].label != label}
+    kept = [panel for panel in others if not all(id(group) in baselines for group in panel.groups)]
+    return first, list(map(_with_baseline, kept))
 
 
 def gain_table(panels: Sequence[Panel]) -> Grid:
@@ -221,11 +227,12 @@ def table_legend(panels: Sequence[Panel], band: str, arms: Sequence[str]) -> str
 
 
 def rerun_block(panels: Sequence[Panel]) -> str:
-    """The commands that reproduce each line of a table."""
-    lines = ["```sh"]
+    """The commands that reproduce each line of a table; runs of several lines are in the first of them."""
+    lines, listed = ["```sh"], set[str]()
     for panel in panels:
         # the command of a plain baseline is in the block of the main table
-        plain = [group.records for group in panel.row.groups if not group.label and panel.label]
-        groups = [group for group in panel.groups if group.records not in plain]
+        listed |= {group.runs[0].fingerprint for group in panel.row.groups if not group.label and panel.label}
+        groups = [group for group in panel.groups if group.runs[0].fingerprint not in listed]
+        listed |= {group.runs[0].fingerprint for group in groups}
         lines += [f"# {_name(panel).replace('`', '')}: {commit_of(groups)}", *commands_of(groups)]
     return "\n".join([*lines, "```"])

@@ -110,6 +110,36 @@ def test_a_row_without_the_headline_s_runs_shows_the_plain_pair_and_says_so(root
     assert "unless a row names others" not in (runs / "errors-removed-mini.svg").read_text()
 
 
+def test_a_lone_run_of_the_headline_is_among_the_other_settings(root):
+    """Table 1 has no place for it, since its row shows the defaults. It has no biLM, so that its name has none."""
+    runs = root / "results" / "published"
+    save_plain(runs, task="snli", data="standin")
+    save_arm(runs, "glove", [50], "wink-100d", task="snli", data="standin")
+    _, chapters = shown(root)
+    assert f"| SNLI, stand-in data, accuracy, {PLAIN_NAME} | 41.00" in chapters["Table 1"]
+    other = chapters["Other settings"]
+    assert "| SNLI, stand-in data, accuracy, `features.words.vectors=wink-100d` | 50.00 | 50.00 (1) |" in other
+    assert "task=snli data=standin features=glove seed=1 features.words.vectors=wink-100d " in other
+
+
+def test_a_baseline_of_several_lines_has_one_command_and_no_line_of_its_own(root):
+    runs, place = root / "results" / "published", {"task": "ner", "data": "wnut17"}
+    save_arm(runs, "glove", [50, 52], "wink-100d", **place)
+    save_arm(runs, "elmo", [55, 57], "wink-100d", "medium", **place)
+    save_arm(runs, "glove", [40, 42], **place)
+    save_arm(runs, "elmo", [45, 47], weights="mine", **place)
+    save_arm(runs, "elmo", [44, 46], weights="other", **place)
+    other = shown(root)[1]["Other settings"]
+    lines = [line.split(" | ") for line in other.splitlines() if line.startswith("| NER, ")]
+    assert [line[2:4] for line in lines] == [
+        ["41.00 ± 1.41 (2)", "46.00 ± 1.41 (2)"],
+        ["41.00 ± 1.41 (2)", "45.00 ± 1.41 (2)"],
+    ]
+    commands = [line for line in other.splitlines() if line.startswith("python -m tasks.run ")]
+    features = [re.search("features=(\\S+)", command)[1] for command in commands]
+    assert sorted(",".join(features).split(",")) == ["elmo", "elmo", "glove"]
+
+
 def test_a_row_of_the_file_may_have_a_setting_of_its_own(root):
     """SQuAD has half of its epochs; what has all of them is another setting, although it is the recipe's."""
     runs = root / "results" / "published"
