@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -54,16 +53,21 @@ for path in map(Path, sys.argv[1:]):
 
 
 def one_record_of_each_kind():
-    """One of the runs of a task, dataset and arm that differ only in the values of the same settings.
+    """Records that together have every dataset and arm of each task, every changed setting, and a fold.
 
-    Runs of an older recipe are not here: the code gives them no fingerprint any more.
+    A config takes half a second to compose, so a record with nothing new is left out. Runs of an older recipe are not
+    here: the code gives them no fingerprint any more.
     """
-    kinds = {}
+    kept, seen = [], set()
     for path in sorted(PUBLISHED.rglob(RECORD_NAME)):
-        kind = re.sub(r"=[^,/]*|-[0-9]+", "", str(path))
-        if kind not in kinds and not old_recipe(read_record(path)):
-            kinds[kind] = path
-    return list(kinds.values())
+        record = read_record(path)
+        name = record.identity
+        kinds = {(name.task, name.data), (name.task, "arm", name.features), ("fold", name.fold is not None)}
+        kinds |= set(name.variant)
+        if not (kinds <= seen or old_recipe(record)):
+            kept.append(path)
+            seen |= kinds
+    return kept
 
 
 def move_the_tasks_module(root):
