@@ -83,7 +83,7 @@ class _Lane:
     title: str
     cost: ArmCost | None
     shares: Sequence[_Share]
-    scores: Sequence[str] = ()
+    scores: Sequence[tuple[str, str]] = ()  # number, metric
 
     @property
     def cost_text(self) -> str:
@@ -98,7 +98,7 @@ class _Lane:
 
     def numbers(self, tasks: Sequence[str]) -> str:
         """All that is drawn, as text."""
-        found = self.scores or [share.text for share in self.shares]
+        found = [" ".join(score) for score in self.scores] or [share.text for share in self.shares]
         shown = [f"{task} {text}" for task, text in zip(tasks, found, strict=True) if text]
         return f"{self.title} ({self.cost_text}): {'; '.join(shown)}."
 
@@ -156,10 +156,10 @@ def _share(table: ExperimentTable, line: ExperimentLine, arm: str) -> _Share:
     return _Share(runs.error_cut(), runs.cut_interval(), published, marks, missing)
 
 
-def _baseline(line: ExperimentLine, base: str) -> str:
+def _baseline(line: ExperimentLine, base: str) -> tuple[str, str]:
     group = line.runs.group(base)
     assert group is not None
-    return f"{group.mean:.1f} {metric_title(group.metric, group.records[0])}"
+    return f"{group.mean:.1f}", metric_title(group.metric, group.records[0])
 
 
 def _footnotes(table: ExperimentTable, lines: Sequence[ExperimentLine], missing: Sequence[str]) -> list[str]:
@@ -203,7 +203,7 @@ def _drawn(lanes: Sequence[_Lane], tasks: Sequence[str], below: Sequence[str]) -
             share = lane.shares[number]
             marks += [*_shares(lane, tasks[number], share, scale, y + 25), *_above(share, scale, y + 15)]
             if lane.scores:
-                score, metric = lane.scores[number].split(" ", 1)
+                score, metric = lane.scores[number]
                 marks.append(Label(scale.at(0) + 5, y + 16, score, "muted", 11))
                 marks.append(Label(scale.at(0) + 5, y + 30, metric, "muted", 11))
             elif share.missing and not share.text:
@@ -230,7 +230,7 @@ def _drawn_for_phones(lanes: Sequence[_Lane], tasks: Sequence[str], below: Seque
     for number, heading in enumerate([f"parameters, {COST}", *tasks], start=-1):
         cost = number < 0
         own = [lane for lane in lanes if (lane.cost if cost else lane.shares[number].text)]
-        title = heading if cost else f"{heading}; {base.title}: {base.scores[number]}"
+        title = heading if cost else f"{heading}; {base.title}: {' '.join(base.scores[number])}"
         top = y + 22
         bottom = top + PHONE_LANE * len(own)
         scale = _cost_scale(lanes, NAMES, PHONE - 94) if cost else _share_scale(lanes, NAMES, PHONE - 50)
