@@ -14,7 +14,6 @@ from results.records.example_scores import Example, ExamplesUnreadable, read_exa
 from results.records.experiment_file import NAMED, Experiment, values_of
 from results.records.folds import ScoredRun, all_folds, join_folds
 from results.records.identity import EXAMPLES_NAME, differences, fingerprint, flattened, looked_up, same_value, shown
-from results.records.record import RunRecord
 from results.records.sweep_manifest import TypedPlaces
 
 ROUNDING = 0.005  # percent; largest difference between a score and the score of its examples
@@ -81,7 +80,7 @@ def _row(data: str, task: str, found: Sequence[FoundRecord], selection: Selectio
     key, compared = (data, task), selection.compared
     cells: dict[tuple[str, str], list[ScoredRun]] = defaultdict(list)
     for run in scored_runs(found, findings):
-        cells[run.record.identity.features, fingerprint(settings_of(run.record))].append(run)
+        cells[run.record.identity.features, fingerprint(run.record.identity.typed_variant)].append(run)
     groups: list[Group] = []
     for cell in cells.values():
         first = cell[0].record
@@ -211,12 +210,6 @@ def _examples_of(item: FoundRecord, findings: list[Finding]) -> list[Example] | 
     return examples
 
 
-def settings_of(record: RunRecord) -> dict[str, str]:
-    """The settings that the user changed, including a limit, so that a limited run never counts as a plain one."""
-    settings = {key: shown(value) for key, value in sorted(record.identity.variant.items())}
-    return settings if record.limit is None else {**settings, "limit": str(record.limit)}
-
-
 def of_newest_recipe(runs: Sequence[ScoredRun], where: str, findings: list[Finding]) -> list[ScoredRun]:
     """Those of a cell's runs that have the newest recipe among them; reports the others: no mean mixes recipes."""
     newest = max((run.record.recipe for run in runs), default=1)
@@ -240,7 +233,9 @@ def groups_of(runs: Sequence[ScoredRun]) -> list[Group]:
         own = {name: shown(leaves[name]) if name in leaves else "absent" for name in differing}
         first, single = group[0].record, [record for run in group for record in run.single]
         records, examples = [run.record for run in group], [run.examples for run in group]
-        groups.append(Group(first.identity.features, {**settings_of(first), **own}, records, examples, single))
+        groups.append(
+            Group(first.identity.features, {**first.identity.typed_variant, **own}, records, examples, single)
+        )
     if len({group.label for group in groups}) < len(groups):  # values with the same text, such as 1 and "1"
         return [
             replace(g, settings={**g.settings, "fingerprint": key[:12]}) for key, g in zip(equal, groups, strict=True)
@@ -284,4 +279,4 @@ def _empty_cells(row: TableRow, features: Sequence[str], selection: Selection) -
 def _has_plain(row: TableRow, features: str) -> bool:
     wanted = arm_settings(features)[1].keys()
     own = [group for group in row.groups if group.features == features]
-    return any(not group.label or settings_of(group.records[0]).keys() <= wanted for group in own)
+    return any(not group.label or group.records[0].identity.variant.keys() <= wanted for group in own)

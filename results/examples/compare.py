@@ -11,7 +11,7 @@ from results.analysis.names import arm_title, metric_of, metric_title, old_recip
 from results.analysis.rows import Group
 from results.records.collect import FoundRecord
 from results.records.example_scores import Example, ExamplesUnreadable, Prediction, read_examples, read_predictions
-from results.records.identity import EXAMPLES_NAME, PREDICTIONS_NAME, RECORD_NAME, shown
+from results.records.identity import EXAMPLES_NAME, PREDICTIONS_NAME, RECORD_NAME
 from results.records.metric import Metric
 from results.records.record import RecordUnreadable, RunRecord, read_record
 from results.tables.rerun_commands import commands_of
@@ -189,5 +189,5 @@ def _names(first: RunRecord, second: RunRecord) -> tuple[str, str]:
 
 
 def _name(record: RunRecord) -> str:
-    settings = [f"{key}={shown(value)}" for key, value in sorted(record.identity.variant.items())]
+    settings = [f"{key}={value}" for key, value in record.identity.typed_variant.items()]
     return " ".join(filter(None, [arm_title(record.identity.features, record), *settings, old_recipe(record)]))

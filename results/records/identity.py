@@ -68,6 +68,11 @@ class Identity:
         return printable(" ".join((self.data, self.task, named, f"seed {self.seed}", *variant)))
 
     @property
+    def typed_variant(self) -> dict[str, str]:
+        """The variant with its values as typed, in the order of the keys."""
+        return {key: shown(value) for key, value in sorted(self.variant.items())}
+
+    @property
     def in_fold(self) -> str:
         """The fold for display, with a space before it; empty without one."""
         return "" if self.fold is None else f" fold {self.fold}"
@@ -79,7 +84,7 @@ def record_path(runs_dir: Path, identity: Identity) -> Path:
     `runs/mini/TASK/FEATURES/seed-1/record.json`, and with a variant
     `runs/mini/TASK/FEATURES/limit=200,trainer.epochs=2/seed-1/record.json`.
     """
-    variant = ",".join(f"{_escaped(key)}={_escaped(shown(value))}" for key, value in sorted(identity.variant.items()))
+    variant = ",".join(f"{_escaped(key)}={_escaped(value)}" for key, value in identity.typed_variant.items())
     names = [_escaped(identity.data), _escaped(identity.task), _escaped(identity.features)]
     names += [variant] if variant else []
     names += [] if identity.fold is None else [f"fold-{identity.fold}"]

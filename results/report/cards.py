@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 from elmo.common.durations import duration
-from results.analysis.aggregate import settings_of
 from results.analysis.names import arm_title, metric_title, old_recipe, settings_title, task_title
 from results.records.collect import FoundRecord
 from results.records.identity import flattened, shown
@@ -68,7 +67,7 @@ def _task(record: RunRecord) -> str:
 
 
 def _run_title(record: RunRecord) -> str:
-    settings = settings_title(settings_of(record))
+    settings = settings_title(record.identity.typed_variant)
     arm = f"{arm_title(record.identity.features, record)}{record.identity.in_fold}"
     name = ", ".join(filter(None, [arm, settings, old_recipe(record), f"seed {record.identity.seed}"]))
     scored = f"{record.score:.2f} {metric_title(record.metric, record)}" if record.status == "finished" else ""

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from results.analysis.rows import Group
 from results.records.folds import all_folds
-from results.records.identity import FOLD, shown
+from results.records.identity import FOLD
 from results.records.record import RunRecord
 
 
@@ -42,7 +42,7 @@ def _settings(record: RunRecord) -> list[str]:
     data = record.settings("data")
     whole = record.folds if FOLD not in record.identity.variant else None  # else some, which the variant has
     settings = [all_folds(whole)] if whole else []
-    settings += [f"{_typed(key, data)}={shown(value)}" for key, value in sorted(record.identity.variant.items())]
+    settings += [f"{_typed(key, data)}={value}" for key, value in record.identity.typed_variant.items()]
     settings += [] if data.get("shipped", True) else ["data_dir=DIR"]
     if record.environment:
         settings += [f"threads={record.environment.threads}"] * (record.environment.threads != 1)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from results.analysis.aggregate import Selection, arm_settings, settings_of
+from results.analysis.aggregate import Selection, arm_settings
 from results.analysis.names import default_pair, load_names
 from results.records.collect import Collection, collect
 from results.records.sweep_manifest import TypedPlaces, typed_places
@@ -116,7 +116,7 @@ def places_of(options: argparse.Namespace) -> TypedPlaces:
 
 
 def _mistake(collection: Collection, compared: tuple[str, str]) -> str:
-    runs = [(item.record.identity.features, settings_of(item.record)) for item in collection.found]
+    runs = [(own.features, own.typed_variant) for own in (item.record.identity for item in collection.found)]
     known = {features for features, _ in runs} | set(default_pair())
     if compared[0] == compared[1]:
         return f"--compare: expected two different features, found {compared[0]} twice\n"
