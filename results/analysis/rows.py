@@ -1,7 +1,7 @@
 """Rows of the results table: groups of runs that may be averaged, and the gain between two of them."""
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import itemgetter
@@ -244,12 +244,8 @@ class Summary:
     def titles(self) -> dict[str, str]:
         """The columns' headers: names for people of the features, with a size if all plain runs have the same."""
         groups = [group for row in self.rows for group in row.groups]
-        found = {}
-        for features in self.features:
-            own = [group for group in groups if group.features == features]
-            plain = [group for group in own if not group.label] or own
-            found[features] = common_title(features, (group.records[0] for group in plain))
-        return found
+        plain = [group for group in groups if not group.label]
+        return {**arm_titles(self.features, groups), **arm_titles({own.features for own in plain}, plain)}
 
     @property
     def arms_note(self) -> list[str]:
@@ -261,6 +257,11 @@ class Summary:
     def with_paper(self) -> bool:
         """Whether the comparison is the paper's, so that its numbers are shown."""
         return self.compared == default_pair()
+
+
+def arm_titles(arms: Iterable[str], groups: Sequence[Group]) -> dict[str, str]:
+    """Arm -> its name for people, with a size if all of these groups have the same."""
+    return {arm: common_title(arm, [own.records[0] for own in groups if own.features == arm]) for arm in arms}
 
 
 def _equal_settings(first: Group, second: Group) -> bool:

@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from results.analysis.interval import FEW_SEEDS, Interval
-from results.analysis.names import common_title, default_pair, load_names
+from results.analysis.interval import Interval
+from results.analysis.names import default_pair, load_names
 from results.analysis.panels import Panel
 from results.analysis.paper_scores import relative_error_cut
-from results.analysis.rows import MINI
+from results.analysis.rows import MINI, arm_titles
 from results.report.figures import (
     WIDTH,
     Arm,
@@ -23,7 +23,7 @@ from results.report.figures import (
     text_width,
     with_minus,
 )
-from results.tables.cells import MARK, shown_interval
+from results.tables.cells import FEW_SEEDS_NOTE, shown_interval
 
 NAME = "errors-removed"
 AXIS = "share of the baseline's errors removed (%)"
@@ -101,7 +101,7 @@ def errors_removed(panels: Sequence[Panel], compared: tuple[str, str], main_arms
     known = load_names().arms
     features = [arm for arm in dict.fromkeys([*compared, *known]) if arm in compared or known[arm].colour]
     groups = [group for panel in panels for group in (*panel.groups, *(panel.row.pair(panel.label) or ()))]
-    titles = {arm: common_title(arm, [g.records[0] for g in groups if g.features == arm]) for arm in features}
+    titles = arm_titles(features, groups)
     first, second = (titles[arm] for arm in compared)
     arms = arms_of(titles | {compared[1]: second.removeprefix("+ ")})
     found = [own for panel in panels if (own := _comparison(panel, arms, compared))]
@@ -113,7 +113,7 @@ def errors_removed(panels: Sequence[Panel], compared: tuple[str, str], main_arms
         caption += " Line: 95 % interval; one that includes zero leaves open whether there is a gain."
     few = any(own.interval and own.interval.few_seeds for own in found)
     notes = [f"{main_arms}, unless a row names others"] * bool(main_arms and not only_mini)
-    below = [f"{MARK} fewer than {FEW_SEEDS} seeds in an arm"] * few + notes
+    below = [FEW_SEEDS_NOTE] * few + notes
     figure = Figure(
         NAME + "-mini" * only_mini,
         "Mini data: " * only_mini + _finding(found),

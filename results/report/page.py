@@ -8,9 +8,9 @@ from html import escape
 from pathlib import Path
 
 from elmo.common.durations import duration
-from results.analysis.names import common_title, load_names, place, task_name
+from results.analysis.names import load_names, place, task_name
 from results.analysis.panels import Panel, split_panels
-from results.analysis.rows import Summary
+from results.analysis.rows import Summary, arm_titles
 from results.records.collect import Finding, FoundRecord
 from results.report.blocks import CHARTS, Chart, TaskBlock
 from results.report.cards import counted, failure_cards, run_cards
@@ -183,8 +183,7 @@ def _bar(summary: Summary, tasks: Mapping[str, _Task]) -> str:
         f'<button type="button" aria-pressed="false" data-task="{task.number}">{escape(task.name)}</button>'
         for task in tasks.values()
     )
-    runs = [(group.features, group.records[0]) for row in summary.rows for group in row.groups]
-    titles = {name: common_title(name, [run for arm, run in runs if arm == name]) for name in summary.features}
+    titles = arm_titles(summary.features, [group for row in summary.rows for group in row.groups])
     arms = "".join(
         f'<button type="button" aria-pressed="true" disabled data-arm="{escape(features)}">{swatch(arm)}'
         f"<span>{escape(arm.title)}</span></button>"

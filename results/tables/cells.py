@@ -14,6 +14,7 @@ from results.records.printing import printable
 
 EMPTY = "-"
 MARK = "†"  # fewer than FEW_SEEDS seeds
+FEW_SEEDS_NOTE = f"{MARK} fewer than {FEW_SEEDS} seeds in an arm"
 VERDICT = " vs\npaper"  # the end of the headers of verdicts
 # (header, alignment) of the columns about a gain, which end with the verdicts on both arms
 GAIN_COLUMNS = {
@@ -316,7 +317,7 @@ def interval_legend(found: Sequence[tuple[str, Interval | None]]) -> list[str]:
             )
     if any(interval.few_seeds for _, interval in known):
         lines.append(
-            f"{MARK} fewer than {FEW_SEEDS} seeds in an arm: the deviation between seeds is hardly known (that of a "
-            "single run is taken to be the other arm's)"
+            f"{FEW_SEEDS_NOTE}: the deviation between seeds is hardly known (that of a single run is taken to be the "
+            "other arm's)"
         )
     return lines

@@ -4,15 +4,14 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from results.analysis.interval import FEW_SEEDS
-from results.analysis.names import common_title, default_pair, settings_title, task_title
+from results.analysis.names import default_pair, settings_title
 from results.analysis.panels import Panel, split_panels
 from results.analysis.paper_scores import distance, load_paper
-from results.analysis.rows import MINI, Group, Summary, TableRow, column_order
+from results.analysis.rows import MINI, Group, Summary, TableRow, arm_titles, column_order
 from results.analysis.verdict import verdict_legend, verdicts
 from results.tables.cells import (
     ERRORS_REMOVED,
-    MARK,
+    FEW_SEEDS_NOTE,
     anchors_legend,
     folds_legend,
     interval_legend,
@@ -50,7 +49,7 @@ def readme_table(summary: Summary) -> str:
         # Spaces that do not break, so that narrow pages keep a score or an interval on one line.
         lines.append([name, *(cell.replace(" ", "\u00a0").replace(",\u00a0", ", ") for cell in numbers)])
     few = any(interval and interval.few_seeds for interval in (panel.row.interval(panel.label) for panel in panels))
-    mark = f"; {MARK} fewer than {FEW_SEEDS} seeds in an arm" if few else ""
+    mark = f"; {FEW_SEEDS_NOTE}" if few else ""
     how = "[how they are computed](results/reading.md#intervals)"
     note = f"Mean ± std (seeds). 95 % intervals over paired test examples and seeds, {how}{mark}."
     note = " ".join([note, *(f"{text[0].upper()}{text[1:]}." for text in summary.arms_note)])
@@ -60,7 +59,7 @@ def readme_table(summary: Summary) -> str:
 def _titles(panels: Sequence[Panel], arms: Sequence[str]) -> list[str]:
     """The arms' names for people."""
     groups = [group for panel in panels for group in panel.groups]
-    return [common_title(arm, [own.records[0] for own in groups if own.features == arm]) for arm in arms]
+    return list(arm_titles(arms, groups).values())
 
 
 def _arms(panels: Sequence[Panel]) -> list[str]:
@@ -159,10 +158,8 @@ def _with_baseline(panel: Panel) -> Panel:
 
 def _name(panel: Panel, metric: str = "") -> str:
     """The task, the metric (by default the main one) and the settings."""
-    row = panel.row
-    task = task_title(row.data, row.task, panel.groups[0].records[0])
     label = f"`{panel.label}`" if panel.label else ""
-    return ", ".join(filter(None, [task, panel.metric_title(metric), settings_title(panel.named), label]))
+    return ", ".join(filter(None, [panel.task, panel.metric_title(metric), settings_title(panel.named), label]))
 
 
 def _score(group: Group | None, scores: Sequence[float] | None = None) -> str:

@@ -5,7 +5,7 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from results.analysis.interval import FEW_SEEDS, Interval
+from results.analysis.interval import Interval
 from results.analysis.names import metric_title
 from results.analysis.paper_scores import relative_error_cut
 from results.analysis.rows import WARNED
@@ -26,7 +26,7 @@ from results.report.figures import (
     with_minus,
 )
 from results.tables.arms_table import shown_milliseconds, shown_parameters
-from results.tables.cells import MARK, shown_interval
+from results.tables.cells import FEW_SEEDS_NOTE, MARK, shown_interval
 from results.tables.experiment_rows import ExperimentLine, ExperimentTable
 
 FEWEST = 3  # arms with runs, the baseline included: fewer are no comparison
@@ -164,7 +164,7 @@ def _baseline(line: ExperimentLine, base: str) -> tuple[str, str]:
 
 def _footnotes(table: ExperimentTable, lines: Sequence[ExperimentLine], missing: Sequence[str]) -> list[str]:
     groups = [group for line in lines for group in line.runs.groups]
-    notes = [f"{MARK} fewer than {FEW_SEEDS} seeds in an arm."] * any(own.few_seeds for own in groups)
+    notes = [f"{FEW_SEEDS_NOTE}."] * any(own.few_seeds for own in groups)
     warned = {
         f"{WARNED} {table.titles[group.features]}: {text.rstrip('.')}." for group in groups for text in group.warnings
     }
