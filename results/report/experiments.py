@@ -14,7 +14,7 @@ from results.report.charts.classes import kind_gains
 from results.report.charts.perplexities import gains_by_perplexity
 from results.report.figures import Figure, arms_of
 from results.report.page import PagePart, both_forms
-from results.report.svg import inline_svg
+from results.report.svg import captioned
 from results.tables.cells import Sheet
 from results.tables.experiment_rows import ExperimentTable, fill, typed_sweep
 from results.tables.experiment_table import SCORES, experiment_page
@@ -133,11 +133,7 @@ def _note(line: str) -> str:
 
 def _figures(figures: Sequence[Figure]) -> str:
     """The figures as HTML, next to each other where there is room."""
-    shown = [
-        f'<figure class="card">{inline_svg(own)}<figcaption>{escape(own.caption)}</figcaption></figure>'
-        for own in figures
-    ]
-    return f'<div class="figures">{"".join(shown)}</div>' if shown else ""
+    return f'<div class="figures">{"".join(map(captioned, figures))}</div>' if figures else ""
 
 
 def _table(sheet: Sheet, name: str) -> str:

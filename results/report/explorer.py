@@ -12,7 +12,7 @@ from elmo.common.files import read_json
 from results.analysis.names import Shape
 from results.records.typed_json import decode
 from results.report.figures import WIDTH, Dot, Figure, Label, Mark, Scale, fitted, text_width
-from results.report.svg import inline_svg
+from results.report.svg import captioned
 
 FILE = "senses.json"
 LOOKS: Sequence[tuple[str, Shape]] = (
@@ -95,11 +95,7 @@ def explorer(senses: Senses) -> str:
             f'<input type="radio" name="word" id="word-{number}"{checked}>'
             f'<label for="word-{number}">{escape(word.word)}</label>'
         )
-        figure = word_figure(word)
-        parts += (
-            f'<div class="uses"><figure class="card">{inline_svg(figure)}'
-            f"<figcaption>{escape(figure.caption)}</figcaption></figure>{_uses(word)}</div>"
-        )
+        parts += f'<div class="uses">{captioned(word_figure(word))}{_uses(word)}</div>'
         rules += f"#word-{number}:checked~.uses:nth-of-type({number + 1}){{display:grid}}"
     intro = (
         f"Every dot is one use of the word in a sentence, by the top layer of the biLM {senses.weights}, in the two "

@@ -18,6 +18,7 @@ from results.report.figures import PALETTE, Figure, arms_of
 from results.report.score_table import Links, Place, command_line, score_table
 from results.report.svg import inline_svg, swatch
 from results.tables.cells import TITLES, legend
+from results.tables.formats import COMMAND
 
 STYLE, SCRIPT = (Path(__file__).with_name(name) for name in ("page.css", "page.js"))
 MOST_FOLDED = 50  # charts of other settings per block; each has about 5 kB
@@ -273,7 +274,7 @@ def _block(block: TaskBlock, level: int) -> str:
 
 def _note(note: str) -> str:
     """A note; the command that it may end with can be copied."""
-    text, start, command = note.partition("python -m ")
+    text, start, command = note.partition(COMMAND)
     return f'<p class="notes">{escape(text)}</p>{command_line(start + command) if start else ""}'
 
 

@@ -24,6 +24,11 @@ def inline_svg(figure: Figure) -> str:
     )
 
 
+def captioned(figure: Figure) -> str:
+    """The drawing for the page, in a card with its caption."""
+    return f'<figure class="card">{inline_svg(figure)}<figcaption>{escape(figure.caption)}</figcaption></figure>'
+
+
 def swatch(arm: Arm) -> str:
     """The line and the marker of an arm, for the page's legend."""
     marks: list[Mark] = [
