@@ -4,17 +4,16 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 from typing import Literal
 
 from results.records.example_scores import Example
 from results.records.identity import flattened
 from results.records.metric import Metric, mean_of
 from results.records.record import RunRecord
-from results.records.typed_json import read_toml
+from results.records.typed_json import PAPER, read_toml
 
 Shape = Literal["circle", "square", "diamond", "triangle", "plus", "cross"]  # of markers
-NAMES = Path(__file__).parents[1] / "paper" / "names.toml"
+NAMES = PAPER / "names.toml"
 
 
 @dataclass(frozen=True)

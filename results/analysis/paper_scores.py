@@ -3,11 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 
-from results.records.typed_json import read_toml
+from results.records.typed_json import PAPER, read_toml
 
-SCORES = Path(__file__).parents[1] / "paper" / "scores.toml"
+SCORES = PAPER / "scores.toml"
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
 from results.records.example_scores import Example
 from results.records.record import RunRecord
-from results.records.typed_json import read_toml
+from results.records.typed_json import PAPER, read_toml
 
-UNITS = Path(__file__).parents[1] / "paper" / "units.toml"
+UNITS = PAPER / "units.toml"
 
 
 @dataclass(frozen=True)

@@ -9,17 +9,16 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from pathlib import Path
 
 from results.analysis.names import old_recipe
 from results.records.collect import Collection, FoundRecord
 from results.records.experiment_file import Cell, Experiment, ExperimentRow, load_experiment, values_of
 from results.records.identity import FOLD, same_value
-from results.records.typed_json import read_toml
+from results.records.typed_json import PAPER, read_toml
 from results.tables.experiment_rows import missing_cells, missing_commands
 from results.tables.paper_tables import Grid
 
-LEDGER = Path(__file__).parents[1] / "paper" / "ledger.toml"
+LEDGER = PAPER / "ledger.toml"
 GPU = "NVIDIA H200"  # minutes are of runs on this device
 SIDE_BY_SIDE = 16
 WHERE = ("data_dir=DIR", "device=cuda")

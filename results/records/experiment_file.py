@@ -33,9 +33,8 @@ from pathlib import Path
 
 from elmo.common.errors import InputError
 from results.records.identity import FOLD, Identity, looked_up, same_value
-from results.records.typed_json import decode, refuse_unknown_keys
+from results.records.typed_json import PAPER, decode, refuse_unknown_keys
 
-FOLDER = Path(__file__).parents[1] / "paper"
 SUFFIX = ".toml"
 NAMED = ("task", "data", "features")  # what every cell names
 # Settings that cannot change a score, so that records do not have them.
@@ -277,7 +276,7 @@ def sweep_name(given: str) -> str:
 
 def experiment_names() -> list[str]:
     """The experiments of the suite."""
-    return sorted(path.stem for path in FOLDER.glob(f"*{SUFFIX}") if "[[rows]]" in path.read_text(encoding="utf-8"))
+    return sorted(path.stem for path in PAPER.glob(f"*{SUFFIX}") if "[[rows]]" in path.read_text(encoding="utf-8"))
 
 
 def load_experiment(given: str) -> Experiment:
@@ -286,8 +285,8 @@ def load_experiment(given: str) -> Experiment:
     Raises:
         InputError: There is no such experiment, or its file is wrong.
     """
-    path = Path(given).expanduser() if given.endswith(SUFFIX) else FOLDER / f"{given}{SUFFIX}"
-    if not path.is_file() or (path.parent == FOLDER and path.stem not in experiment_names()):
+    path = Path(given).expanduser() if given.endswith(SUFFIX) else PAPER / f"{given}{SUFFIX}"
+    if not path.is_file() or (path.parent == PAPER and path.stem not in experiment_names()):
         raise InputError(
             f"experiment={given}: expected {', '.join(experiment_names())}, or the path of a {SUFFIX} file, found "
             "none. results/tables.md has the commands of all tables and figures"

@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+PAPER = Path(__file__).parents[1] / "paper"  # the suite's TOML files
 LARGEST = 1e100  # far above any seed, count or loss; sums and squares of it are still finite
 DEEPEST = 50  # a record has about ten
 # Tuples, created once: `isinstance` with `int | float` is slow, and a grid of runs has millions of values.

@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
-from results.records.typed_json import read_toml
+from results.records.typed_json import PAPER, read_toml
 
 TABLE1 = "table1"  # has a chapter of its own kind, `gains`, and is the main table of the report
-TEXTS = Path(__file__).parents[1] / "paper" / "tables_page.toml"
+TEXTS = PAPER / "tables_page.toml"
 
 
 @dataclass(frozen=True)

@@ -155,8 +155,8 @@ def test_a_row_of_the_file_may_have_a_setting_of_its_own(root):
 def test_a_row_s_own_setting_may_be_the_default_of_one_arm(root, tmp_path, monkeypatch):
     """Of the baseline, so that only the other arm's runs have it in their name."""
     paper = tmp_path / "paper"
-    shutil.copytree(experiment_file.FOLDER, paper)
-    monkeypatch.setattr(experiment_file, "FOLDER", paper)
+    shutil.copytree(experiment_file.PAPER, paper)
+    monkeypatch.setattr(experiment_file, "PAPER", paper)
     file, row = paper / "table1.toml", '["task=sst5", "data=paper"]'
     assert file.read_text().count(row) == 1
     file.write_text(file.read_text().replace(row, row.replace("]", ', "features.dropout=0.25"]')))
