@@ -28,12 +28,12 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 
 from elmo.common.files import read_json
 from results.records.printing import printable
+from results.records.record import timestamp
 from results.records.typed_json import decode
 
 LOCK_NAME = "lock.json"
@@ -272,7 +272,7 @@ def _new(folder: Path, title: str, launcher: Process | None) -> Iterator[tuple[O
         process=Process.of(os.getpid()),
         launcher=launcher,
         title=title[:LONGEST_TITLE],
-        since=datetime.now(UTC).isoformat(timespec="seconds"),
+        since=timestamp(),
     )
     draft = folder / f"{LOCK_NAME}.{os.getpid()}-{mine.token}.partial"
     try:
