@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import math
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,10 +10,11 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from elmo.common.files import parse_json, read_json, replacing
+from elmo.common.files import parse_json, read_json, replacing, write_json
 from results.records.typed_json import decode, is_number
 
 Example = Mapping[str, float]
+EXAMPLES_SCHEMA = 1
 PREDICTIONS_SCHEMA = 1
 
 
@@ -35,6 +37,26 @@ class Prediction:
     example: Mapping[str, object]
     gold: Mapping[str, object]
     predicted: Mapping[str, object]
+
+
+def write_examples(path: Path, fingerprint: str, scores: Sequence[Example]) -> None:
+    """Writes one score object per test example, in the order of the test split; never any text.
+
+    Args:
+        path: EXAMPLES_NAME next to the record.
+        fingerprint: The run's, which shows that both files belong together.
+        scores: Counts or scores of each example, such as `{"tp": 1, "fp": 0, "fn": 2}`.
+
+    Raises:
+        ValueError: A score is not a finite number.
+    """
+    for index, example in enumerate(scores):
+        for name, score in example.items():
+            if not isinstance(score, int | float) or not math.isfinite(score):
+                raise ValueError(f"{path}: example {index}, {name}: expected a finite number, found {score!r}")
+    write_json(
+        path, {"schema": EXAMPLES_SCHEMA, "fingerprint": fingerprint, "scores": [dict(example) for example in scores]}
+    )
 
 
 def read_examples(path: Path, fingerprint: str) -> list[Example] | None:

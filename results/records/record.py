@@ -30,7 +30,6 @@ from results.records.printing import printable
 from results.records.typed_json import decode
 
 SCHEMA = 2  # 1: the fingerprint covered the whole config
-EXAMPLES_SCHEMA = 1
 _OTHER_WEIGHTS = (
     "\nThe weights differ, and a run is named by the last part of their path. To keep both, rename that folder or file "
     "(python -m elmo.pretrain name=NAME exports to export/NAME), or name the features: --config-dir with "
@@ -277,26 +276,6 @@ def prepare_folder(path: Path) -> None:
 def write_record(path: Path, record: RunRecord) -> None:
     """Writes the record atomically: the file is either the old one or the complete new one."""
     write_json(path, {**dataclasses.asdict(record), "fingerprint": record.fingerprint})
-
-
-def write_examples(path: Path, fingerprint: str, scores: Sequence[Mapping[str, float]]) -> None:
-    """Writes one score object per test example, in the order of the test split; never any text.
-
-    Args:
-        path: EXAMPLES_NAME next to the record.
-        fingerprint: The run's, which shows that both files belong together.
-        scores: Counts or scores of each example, such as `{"tp": 1, "fp": 0, "fn": 2}`.
-
-    Raises:
-        ValueError: A score is not a finite number.
-    """
-    for index, example in enumerate(scores):
-        for name, score in example.items():
-            if not isinstance(score, int | float) or not math.isfinite(score):
-                raise ValueError(f"{path}: example {index}, {name}: expected a finite number, found {score!r}")
-    write_json(
-        path, {"schema": EXAMPLES_SCHEMA, "fingerprint": fingerprint, "scores": [dict(example) for example in scores]}
-    )
 
 
 def read_record(path: Path) -> RunRecord:

@@ -18,7 +18,7 @@ from elmo.common.processes import parent_pid
 from elmo.common.progress import Reporter
 from results.breakdown.group_files import GroupsUnreadable, add_groups
 from results.records.environment import describe_environment
-from results.records.example_scores import write_predictions
+from results.records.example_scores import write_examples, write_predictions
 from results.records.identity import EXAMPLES_NAME, PREDICTIONS_NAME
 from results.records.metric import Grouping
 from results.records.record import (
@@ -29,7 +29,6 @@ from results.records.record import (
     prepare_folder,
     read_record,
     timestamp,
-    write_examples,
     write_record,
 )
 from results.records.run_lock import Lock, Owner, Process, take

@@ -9,8 +9,9 @@ import results.report.__main__
 import results.table
 from results.analysis.names import load_names
 from results.records.environment import Environment
+from results.records.example_scores import write_examples
 from results.records.identity import EXAMPLES_NAME, Identity, Value, record_path
-from results.records.record import RunError, RunRecord, write_examples, write_record
+from results.records.record import RunError, RunRecord, write_record
 
 CLEAN = Environment(
     python="3.11.7",

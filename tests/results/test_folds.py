@@ -12,9 +12,10 @@ import results.status
 from results.analysis.aggregate import Selection, summarise
 from results.publish import main as publish
 from results.records.collect import collect
+from results.records.example_scores import write_examples
 from results.records.identity import EXAMPLES_NAME
 from results.records.metric import Metric, Ratio
-from results.records.record import RunError, RunRecord, read_record, write_examples
+from results.records.record import RunError, RunRecord, read_record
 from results.tables.rerun_commands import commands_of, commit_of
 from tests.results.making import CLEAN, make_record, run_report, run_table, save
 

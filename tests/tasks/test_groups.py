@@ -8,9 +8,9 @@ import pytest
 
 from elmo.common.errors import InputError
 from results.breakdown.group_files import groups_path, read_groups
+from results.records.example_scores import write_examples
 from results.records.identity import EXAMPLES_NAME
 from results.records.metric import Grouping
-from results.records.record import write_examples
 from tasks.data.datasets import DataConfig, DataSource
 from tasks.data.tag_schemes import Span
 from tasks.groups import correct_in, main

@@ -5,6 +5,7 @@ import os
 
 import pytest
 
+from results.records.example_scores import write_examples
 from results.records.record import (
     Mix,
     RecordConflict,
@@ -13,7 +14,6 @@ from results.records.record import (
     decide,
     prepare_folder,
     read_record,
-    write_examples,
     write_record,
 )
 from tests.results.making import make_record, save
