@@ -1,7 +1,7 @@
 """Rows of an experiment's table: its cells, filled with records, and commands for the empty ones."""
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -18,7 +18,7 @@ from results.records.sweep_manifest import TypedPlaces
 
 PARTIAL = ("limit", "train_fraction")  # settings under which the paper's numbers do not apply
 
-Filled = Sequence[tuple[Cell, Sequence[FoundRecord]]]  # cells of one row and arm, each with its records
+Filled = list[tuple[Cell, list[FoundRecord]]]  # cells of one row and arm, each with its records
 Command = Mapping[str, Sequence[str]]  # what a command sets: key -> values
 
 
@@ -112,11 +112,9 @@ def missing_commands(found: Sequence[FoundRecord], experiment: Experiment, where
     return [_whole(experiment, where)]
 
 
-def _rows(
-    found: Sequence[FoundRecord], experiment: Experiment
-) -> list[dict[str, list[tuple[Cell, list[FoundRecord]]]]]:
+def _rows(found: Sequence[FoundRecord], experiment: Experiment) -> list[dict[str, Filled]]:
     """The cells of each row with their records, by arm."""
-    rows: dict[tuple[object, ...], dict[str, list[tuple[Cell, list[FoundRecord]]]]] = {}
+    rows: dict[tuple[object, ...], dict[str, Filled]] = {}
     for cell, own in zip(experiment.cells, runs_of_cells(found, experiment.cells), strict=True):
         row = rows.setdefault((id(cell.row), *cell.extra_overrides), {})  # two rows may show the same runs
         row.setdefault(cell.arm, []).append((cell, own))
@@ -152,10 +150,9 @@ def _other_bilms(experiment: Experiment, lines: Sequence[ExperimentLine]) -> lis
     return found
 
 
-def _missing(experiment: Experiment, rows: Iterable[Mapping[str, Filled]], where: Sequence[str]) -> list[Finding]:
+def _missing(experiment: Experiment, rows: Sequence[Mapping[str, Filled]], where: Sequence[str]) -> list[Finding]:
     """The commands of cells that lack runs: "empty" where there is no score at all, else "seeds"."""
     commands: dict[tuple[bool, bool, tuple[str, str]], list[Command]] = {}
-    rows = list(rows)
     whole = _empty_arms(rows) if experiment.by_arm else {}
     for arm, cells in whole.items():
         commands.setdefault((False, arm in experiment.compare, ("", "")), []).append(_of_arm(experiment, arm, cells))
@@ -175,9 +172,9 @@ def _missing(experiment: Experiment, rows: Iterable[Mapping[str, Filled]], where
     ]
 
 
-def _empty_arms(rows: Iterable[Mapping[str, Filled]]) -> dict[str, Filled]:
+def _empty_arms(rows: Sequence[Mapping[str, Filled]]) -> dict[str, Filled]:
     """The cells of those arms that have no finished run at all."""
-    arms: dict[str, list[tuple[Cell, Sequence[FoundRecord]]]] = {}
+    arms: dict[str, Filled] = {}
     for row in rows:
         for arm, cells in row.items():
             arms.setdefault(arm, []).extend(cells)
