@@ -15,7 +15,7 @@ from pathlib import Path
 from elmo.common.durations import duration
 from elmo.common.errors import InputError, command_parser, exit_status
 from results.analysis.aggregate import Selection, summarise
-from results.analysis.sweep_state import STATES, Overview, RunState, SweepState, look
+from results.analysis.sweep_state import STATES, Overview, RunState, SweepState, overview_of
 from results.records.collect import collect
 from results.records.experiment_file import SUFFIX, Experiment, load_experiment, sweep_name
 from results.records.printing import printable, printable_lines, write
@@ -69,7 +69,7 @@ def _show(options: argparse.Namespace) -> int:
             if options.command:
                 write("Stopped; the same command continues from here.\n", sys.stderr)
             return 130
-    overview = _look(runs_dir, name, experiment)
+    overview = _chosen_sweeps(runs_dir, name, experiment)
     if overview is None:
         return 1
     shown = json.dumps(_plain(overview), indent=1) if options.format == "json" else text(overview, runs_dir)
@@ -161,9 +161,9 @@ def _plain(overview: Overview) -> dict[str, object]:
     return {"sweeps": sweeps, "problems": list(overview.problems)}
 
 
-def _look(runs_dir: Path, name: str | None, experiment: Experiment | None) -> Overview | None:
+def _chosen_sweeps(runs_dir: Path, name: str | None, experiment: Experiment | None) -> Overview | None:
     """All sweeps, or the one of this name; None, after a message, if it was not started."""
-    overview = look(runs_dir, experiment)
+    overview = overview_of(runs_dir, experiment)
     known = {sweep.name: sweep for sweep in overview.sweeps if sweep.name}
     if name is None:
         return overview
@@ -195,8 +195,8 @@ def _watch(
     with _screen() as show:
         before, changed_at, table, done = None, time.monotonic(), "", 0
         while True:
-            status = process.poll() if process else None  # before the look, so that the last one misses nothing
-            overview = _look(runs_dir, name, experiment)
+            status = process.poll() if process else None  # before reading, so that the last text misses nothing
+            overview = _chosen_sweeps(runs_dir, name, experiment)
             if overview is None:
                 return 1
             if overview != before:

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
-from results.analysis.names import arm_title, default_pair, place, recomputed, settings_title, task_title
+from results.analysis.names import arm_title, default_pair, recomputed, settings_title, sort_key, task_title
 from results.analysis.paper_scores import load_paper
 from results.analysis.row_warnings import row_warnings
 from results.analysis.rows import MINI, Group, Summary, TableRow, column_order, comparable_parts
@@ -73,7 +73,7 @@ def _row_order(key: tuple[str, str]) -> tuple[object, ...]:
     """Sort key: the paper's data and tasks in its order, then others by name, the mini data last."""
     data, task = key
     paper = load_paper()
-    return (data not in paper.comparable_data, data == MINI, data, *place(task, paper.tasks))
+    return (data not in paper.comparable_data, data == MINI, data, *sort_key(task, paper.tasks))
 
 
 def _row(data: str, task: str, found: Sequence[FoundRecord], selection: Selection, findings: list[Finding]) -> TableRow:

@@ -75,8 +75,8 @@ def default_pair() -> tuple[str, str]:
     return first, second
 
 
-def place(name: str, known: Iterable[str]) -> tuple[int, str]:
-    """Sort key: known names in their order, then the others by name."""
+def sort_key(name: str, known: Iterable[str]) -> tuple[int, str]:
+    """Puts known names first, in their order, then the others by name."""
     order = list(known)
     return (order.index(name) if name in order else len(order), name)
 

@@ -62,7 +62,7 @@ class Panel:
 
     @property
     def stem(self) -> str:
-        """The title, made safe for a file name."""
+        """Data, task and settings, made safe for a file name."""
         return as_stem(f"{self.row.data}-{self.row.task}-{self.label}")
 
     @property

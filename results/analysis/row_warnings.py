@@ -9,7 +9,7 @@ from results.analysis.rows import WARNED, TableRow
 from results.records.identity import Parts, differences, flattened
 from results.records.record import RunRecord
 
-NAMES = ("features.name", "features.title", "task.title")  # no settings; neither are keys that end in `.warning`
+NAMES = ("features.name", "features.title", "task.title")  # no settings, like keys that end in `.warning`
 # Settings that choose the vectors; the other settings of features say how the vectors are used.
 SOURCES = ("weights", "vectors", "dim", "untrained", "untrained_seed", "model")
 

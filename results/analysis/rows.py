@@ -8,7 +8,7 @@ from operator import itemgetter
 
 from results.analysis.expected_best import expected_best
 from results.analysis.interval import FEW_SEEDS, Interval, Intervals, has_numpy, paired_intervals, seed_intervals
-from results.analysis.names import MetricName, common_title, default_pair, load_names, metric_of, old_recipe, place
+from results.analysis.names import MetricName, common_title, default_pair, load_names, metric_of, old_recipe, sort_key
 from results.analysis.paper_scores import PaperScore, relative_error_cut
 from results.analysis.units import unit_numbers
 from results.records.collect import Finding, FoundRecord
@@ -294,7 +294,7 @@ def comparable_parts(record: RunRecord) -> Parts:
 
 def column_order(features: str, compared: tuple[str, str]) -> tuple[object, ...]:
     """Sort key: the two that are compared, then the others in the order of names.toml, then the rest by name."""
-    return (place(features, compared)[0], *place(features, load_names().arms))
+    return (sort_key(features, compared)[0], *sort_key(features, load_names().arms))
 
 
 def _intervals(first: Group, second: Group) -> Intervals | None:

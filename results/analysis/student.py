@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Part(NamedTuple):
-    """One reason why an estimate varies: its estimated variance, and the degrees of freedom of that estimate."""
+    """A source of variance of an estimate: its estimated variance, and the degrees of freedom of that estimate."""
 
     variance: float
     df: float

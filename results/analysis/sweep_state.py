@@ -97,7 +97,7 @@ class Overview:
     problems: Sequence[str] = field(default_factory=list)
 
 
-def look(runs_dir: Path, experiment: Experiment | None) -> Overview:
+def overview_of(runs_dir: Path, experiment: Experiment | None) -> Overview:
     """The state of every sweep and every run below a folder.
 
     Args:

@@ -1,7 +1,7 @@
 """The ledger of runs: what is still to do on a GPU, most valuable first, with commands and minutes.
 
-`paper/ledger.toml` has the steps in their order. Published runs count off; the time of the others is that of published
-runs that are most like them.
+`paper/ledger.toml` has the steps in their order. Published runs are left out. The time of the others is that of the
+published runs that are most like them.
 """
 
 import shlex
@@ -16,7 +16,7 @@ from results.records.experiment_file import Cell, Experiment, ExperimentRow, loa
 from results.records.identity import FOLD, same_value
 from results.records.typed_json import PAPER, read_toml
 from results.tables.experiment_rows import missing_cells, missing_commands
-from results.tables.paper_tables import Grid
+from results.tables.paper_tables import MarkdownTable
 
 LEDGER = PAPER / "ledger.toml"
 GPU = "NVIDIA H200"  # minutes are of runs on this device
@@ -101,7 +101,7 @@ def ledger_page(collection: Collection) -> str:
         lines.append([str(number), own.step.fills, str(own.step.issue), runs, own.time, f"{total:.0f}"])
     if lines:
         header = ["", "what it fills", "issue", "runs left", "minutes", "minutes so far"]
-        blocks += [str(Grid(header, lines))]
+        blocks += [str(MarkdownTable(header, lines))]
         blocks += [_commands(f"## {number}. {own.step.fills}", own) for number, own in enumerate(open_steps, start=1)]
     else:
         blocks.append("Nothing is left.")

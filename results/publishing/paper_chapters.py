@@ -19,7 +19,7 @@ from results.tables.experiment_rows import ExperimentTable, fill, typed_sweep
 from results.tables.experiment_table import SCORES, experiment_page
 from results.tables.formats import LAYOUTS
 from results.tables.page_texts import PaperChapter
-from results.tables.paper_tables import Grid
+from results.tables.paper_tables import MarkdownTable
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def contents(chapters: Sequence[ShownChapter]) -> str:
         [f"[{own.title}](#{_anchor(own.title)})", own.filled, f"`{own.runs}`" if own.runs else "", f"`{own.shows}`"]
         for own in chapters
     ]
-    return str(Grid(["", "cells with runs", "runs it", "shows it"], lines))
+    return str(MarkdownTable(["", "cells with runs", "runs it", "shows it"], lines))
 
 
 def _anchor(title: str) -> str:

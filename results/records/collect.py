@@ -59,7 +59,7 @@ def collect(folders: Iterable[Path]) -> Collection:
         except OSError as error:
             findings.append(Finding("unreadable", f"{path}: {error.strerror}", wrong=True))
     kept = _without_copies(found, findings)
-    findings += [finding for item in kept if (finding := _clock(item))]
+    findings += [finding for item in kept if (finding := _impossible_times(item))]
     return Collection(kept, findings)
 
 
@@ -121,7 +121,7 @@ def _without_copies(found: Sequence[FoundRecord], findings: list[Finding]) -> li
     return list(kept.values())
 
 
-def _clock(item: FoundRecord) -> Finding | None:
+def _impossible_times(item: FoundRecord) -> Finding | None:
     """A note if the record's times are impossible; its score does not depend on them."""
     record = item.record
     try:

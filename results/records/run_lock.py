@@ -131,7 +131,7 @@ class Lock:
         self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
 
     def __enter__(self) -> "Lock":
-        _sweep_up(self._path.parent)
+        _remove_leftovers(self._path.parent)
         self._thread.start()
         return self
 
@@ -313,7 +313,7 @@ def _create_without_links(draft: Path, path: Path) -> bool:
     return True
 
 
-def _sweep_up(folder: Path) -> None:
+def _remove_leftovers(folder: Path) -> None:
     """Removes unfinished files of killed processes; only the lock's holder may do that."""
     for left in [*folder.glob("*.partial"), *folder.glob(f"{LOCK_NAME}.*")]:
         left.unlink(missing_ok=True)

@@ -95,7 +95,7 @@ def blocks_of(
 
     Args:
         summary: The runs.
-        known_sizes: Scores by training set size of some rows, in place of what these rows' settings say.
+        known_sizes: Scores by training set size of some rows, in place of what the settings of these rows give.
         found: The records that the summary was made from, for breakdowns; without them there are none.
     """
     arms = arms_of(summary.titles)

@@ -1,6 +1,6 @@
 """The browser of test examples in the report: gold and both arms side by side, filtered without a script.
 
-Only for data that come with the suite: the text of others may not be published, and a page is soon sent to others.
+Only for data that come with the suite: other text may not be published, and pages are often passed on.
 """
 
 from collections.abc import Mapping, Sequence

@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 
 from elmo.common.durations import duration
-from results.analysis.names import load_names, place, task_name
+from results.analysis.names import load_names, sort_key, task_name
 from results.analysis.panels import Panel, split_panels
 from results.analysis.rows import Summary, arm_titles
 from results.records.collect import Finding, FoundRecord
@@ -134,7 +134,7 @@ def _tasks(blocks: Sequence[TaskBlock]) -> dict[str, _Task]:
     """The tasks by key, in the order of names.toml."""
     keys = {block.panel.row.task for block in blocks}
     found = {}
-    for number, key in enumerate(sorted(keys, key=lambda key: place(key, load_names().tasks))):
+    for number, key in enumerate(sorted(keys, key=lambda key: sort_key(key, load_names().tasks))):
         own = [block for block in blocks if block.panel.row.task == key]
         anchors = {f"task-{number}-{i}": block for i, block in enumerate(own)}
         found[key] = _Task(task_name(key, own[0].panel.groups[0].records[0]), number, anchors)

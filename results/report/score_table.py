@@ -27,7 +27,7 @@ class Place:
 
     @property
     def attributes(self) -> str:
-        """For the script, which hides what was not asked for."""
+        """The HTML attributes by which the page's script filters."""
         return f'data-task="{self.task}" data-find="{escape(self.words.casefold())}"'
 
 

@@ -25,7 +25,7 @@ GAIN_HEADERS = ("gain, 95 % interval", "errors removed, 95 % interval")
 
 
 @dataclass(frozen=True)
-class Grid:
+class MarkdownTable:
     """A Markdown table; empty columns are left out."""
 
     headers: Sequence[str]
@@ -53,7 +53,7 @@ def readme_table(summary: Summary) -> str:
     how = "[how they are computed](results/reading.md#intervals)"
     note = f"Mean ± std (seeds). 95 % intervals over paired test examples and seeds, {how}{mark}."
     note = " ".join([note, *(f"{text[0].upper()}{text[1:]}." for text in summary.arms_note)])
-    return f"{Grid(headers, lines)}\n\n{note}\n"
+    return f"{MarkdownTable(headers, lines)}\n\n{note}\n"
 
 
 def _titles(panels: Sequence[Panel], arms: Sequence[str]) -> list[str]:
@@ -81,7 +81,7 @@ def table_panels(summary: Summary) -> tuple[list[Panel], list[Panel]]:
     return first, list(map(_with_baseline, kept))
 
 
-def gain_table(panels: Sequence[Panel]) -> Grid:
+def gain_table(panels: Sequence[Panel]) -> MarkdownTable:
     """The two arms and the gain, next to the paper's numbers."""
     arms = default_pair()
     titles = _titles(panels, arms)
@@ -93,10 +93,10 @@ def gain_table(panels: Sequence[Panel]) -> Grid:
         cells = [_name(panel), *scores, _gain(panel), _p(panel), _error_cut(panel), _paper(row), _paper_cut(row)]
         found = [own.with_interval if own else "" for own in verdicts(row, panel.label)]
         lines.append([*cells, *found, _to_band(panel)])
-    return Grid(headers, lines)
+    return MarkdownTable(headers, lines)
 
 
-def controls_table(panels: Sequence[Panel], pairs: Sequence[Sequence[Panel]], arms: Sequence[str]) -> Grid:
+def controls_table(panels: Sequence[Panel], pairs: Sequence[Sequence[Panel]], arms: Sequence[str]) -> MarkdownTable:
     """These arms, and the gain of one over another for each of the pairs of `panels_comparing`."""
     lines = [[_name(panel), *(_score(panel.row.group(features, panel.label)) for features in arms)] for panel in panels]
     headers = ["task", *_titles(panels, arms)]
@@ -105,10 +105,10 @@ def controls_table(panels: Sequence[Panel], pairs: Sequence[Sequence[Panel]], ar
         headers += [f"{second} over {first}", "p", GAIN_HEADERS[1]]
         for line, panel in zip(lines, own, strict=True):
             line += [_gain(panel), _p(panel), _error_cut(panel)]
-    return Grid(headers, lines)
+    return MarkdownTable(headers, lines)
 
 
-def other_metrics_table(panels: Sequence[Panel]) -> Grid:
+def other_metrics_table(panels: Sequence[Panel]) -> MarkdownTable:
     """Test scores by the metrics that are not the main one."""
     arms = _arms(panels)
     lines = []
@@ -118,10 +118,10 @@ def other_metrics_table(panels: Sequence[Panel]) -> Grid:
         for metric in sorted({metric for scores in found for metric in scores} - {panel.metric}):
             cells = [_score(group, group.scores_by("test", metric)) if group else "" for group in groups]
             lines.append([_name(panel, metric), *cells])
-    return Grid(["task", *_titles(panels, arms)], lines)
+    return MarkdownTable(["task", *_titles(panels, arms)], lines)
 
 
-def variants_table(panels: Sequence[Panel]) -> Grid:
+def variants_table(panels: Sequence[Panel]) -> MarkdownTable:
     """Runs with other settings than the recipe's, with their dev scores."""
     arms = _arms(panels)
     lines = []
@@ -132,7 +132,7 @@ def variants_table(panels: Sequence[Panel]) -> Grid:
         scores = list(map(_score, groups))
         lines.append([_name(panel), means, *scores[:2], _gain(panel), _error_cut(panel), *scores[2:]])
     titles = _titles(panels, arms)
-    return Grid(["task, settings", "dev", *titles[:2], *GAIN_HEADERS, *titles[2:]], lines)
+    return MarkdownTable(["task, settings", "dev", *titles[:2], *GAIN_HEADERS, *titles[2:]], lines)
 
 
 def panels_comparing(panels: Sequence[Panel], compared: Sequence[str]) -> list[Panel]:

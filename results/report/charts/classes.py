@@ -26,7 +26,7 @@ from results.report.figures import (
 
 @dataclass(frozen=True)
 class _Gain:
-    """One line of a chart of gains: its name, what stands behind it, both scores and the interval of the gain."""
+    """One line of a chart of gains: its name, the scores of both arms, and the interval of the gain."""
 
     name: str
     scores: tuple[float, float]
