@@ -245,7 +245,8 @@ def groups_of(runs: Sequence[ScoredRun]) -> list[Group]:
 
 def differing_keys(groups: Sequence[Group]) -> list[str]:
     """Why groups of one name cannot be averaged: the settings in which they differ."""
-    return sorted({key for group in groups for key in differences(groups[0].parts, group.parts)})
+    parts = [comparable_parts(group.records[0]) for group in groups]
+    return sorted({key for other in parts for key in differences(parts[0], other)})
 
 
 def failure_text(item: FoundRecord) -> str:

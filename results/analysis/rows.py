@@ -120,11 +120,6 @@ class Group:
         known = [score for score in found if score is not None]
         return known if len(known) == len(found) else []
 
-    @property
-    def parts(self) -> Parts:
-        """What the records have in common; see `comparable_parts`."""
-        return comparable_parts(self.records[0])
-
 
 @dataclass(frozen=True)
 class TableRow:

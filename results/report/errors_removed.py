@@ -222,11 +222,12 @@ def _legend(found: Sequence[_Comparison], width: float) -> list[Mark]:
     main, x, y = found[0].main.arm, 8.0, 10.0
     marks: list[Mark] = []
     for arm, hollow in sorted(drawn, key=lambda item: (item[0] != main, not item[1])):
-        title = arm.title + ", 95 % interval" * (arm == main and any(own.interval for own in found))
+        with_interval = arm == main and any(own.interval for own in found)
+        title = arm.title + ", 95 % interval" * with_interval
         room = 16 + text_width(title) + 14
         if marks and x + room > width:
             x, y = 8.0, y + 20
-        if arm == main and any(own.interval for own in found):
+        if with_interval:
             marks.append(ChartLine([(x - 4, y), (x + 14, y)], arm.colour, 3))
         marks.append(Dot(x + 5, y, arm.colour, arm.shape, 5.0, hollow=hollow))
         marks.append(Label(x + 18, y + 4, fitted(title, width - 30), "ink", 12))

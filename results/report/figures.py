@@ -248,7 +248,7 @@ def tint(strength: float) -> float:
 
 def fitted(text: str, width: float, size: float = 12.0) -> str:
     """The text, shortened with an ellipsis if it does not fit."""
-    most = max(int(width / (0.58 * size)), 2)
+    most = max(int(width / text_width("x", size)), 2)
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 

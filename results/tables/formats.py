@@ -129,8 +129,8 @@ def _json_row(row: TableRow, summary: Summary) -> dict[str, object]:
         "metric": row.metric,
         "features": {group.name: _json_group(group, row) for group in row.groups},
         "compared": list(row.compared),
-        **_json_gain(row),
-        "other_settings": {label: _json_gain(row, label) for label in row.labels if row.pair(label)},
+        **_json_gain_and_cut(row),
+        "other_settings": {label: _json_gain_and_cut(row, label) for label in row.labels if row.pair(label)},
         "paper": _json_paper(row.paper) if row.paper else None,
         "failed": [finding.text for finding in own if finding.kind == "failed"],
         "empty": [finding.text for finding in own if finding.kind == "empty"],
@@ -138,7 +138,7 @@ def _json_row(row: TableRow, summary: Summary) -> dict[str, object]:
     }
 
 
-def _json_gain(row: TableRow, label: str = "") -> dict[str, object]:
+def _json_gain_and_cut(row: TableRow, label: str = "") -> dict[str, object]:
     return {**json_gain(row, label), "errors_removed_interval": _json_interval(row.cut_interval(label))}
 
 

@@ -254,7 +254,7 @@ def _drawn_for_phones(lanes: Sequence[_Lane], tasks: Sequence[str], below: Seque
 
 def _with_notes(marks: Sequence[Mark], y: float, notes: Sequence[str], width: float) -> tuple[float, list[Mark]]:
     """The height, and the marks with the notes below them."""
-    lines = [line for note in notes for line in textwrap.wrap(note, int((width - 16) / (0.58 * 11)))]
+    lines = [line for note in notes for line in textwrap.wrap(note, int((width - 16) / text_width("x", 11)))]
     labels = [Label(8, y + 16 * i, line, "muted", 11) for i, line in enumerate(lines)]
     return y + 16 * len(lines) - 4, [*marks, *labels]
 
