@@ -1,4 +1,4 @@
-"""Results: run records and the tables made from them (standard library and elmo.common only)."""
+"""Results: run records, and the tables, figures and report made from them."""
 
 from elmo.common.errors import shorten_interrupts
 

@@ -1,4 +1,7 @@
-"""Data for figures, read from records; untyped parts of a record may have any shape."""
+"""Panels, the arms of a task under the same settings, and data for their figures, read from records.
+
+Untyped parts of a record may have any shape.
+"""
 
 import re
 import statistics

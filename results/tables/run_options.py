@@ -1,4 +1,4 @@
-"""Command-line options of the table and the report that choose runs."""
+"""Command-line options that choose runs, for the table, the breakdown and the report."""
 
 import argparse
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The results table on a terminal, drawn with rich; colour marks what an interval shows to differ."""
+"""The results table on a terminal, drawn with rich; colours show verdicts, and gains whose interval excludes zero."""
 
 from collections.abc import Sequence
 from importlib.util import find_spec
