@@ -1,5 +1,6 @@
 """Waiting for other processes."""
 
+import os
 import time
 
 
@@ -9,3 +10,12 @@ def wait_for(condition, seconds=300.0):
     while not condition():
         assert time.monotonic() < end, f"nothing happened in {seconds:g} s"
         time.sleep(0.002)
+
+
+def group_is_alive(group):
+    """Whether a process of this group still runs."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True

@@ -5,9 +5,9 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import hydra_plugins.hydra_joblib_launcher.config  # noqa: F401 (registers the launcher that a test takes away)
 import pytest
@@ -16,7 +16,7 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import OmegaConf
 
 from results.records.identity import record_path
-from results.records.record import RunError
+from results.records.record import RunError, read_record
 from results.records.sweep_manifest import read_manifests
 from results.status import main as status
 from tasks.running.config import run_config
@@ -25,6 +25,7 @@ from tasks.running.plan import identity_of
 from tasks.running.schema import compose_config
 from tasks.sweeps import callback
 from tasks.sweeps.experiment_sweeper import SWEEPER
+from tests.elmo.common.waiting import group_is_alive, wait_for
 from tests.results.making import make_record, save
 from tests.tasks.making import NO_COLUMN, SMALL, WORD_COLUMN
 from tests.tasks.user import outcomes
@@ -32,6 +33,8 @@ from tests.tasks.user import outcomes
 TINY = ["device=cpu", "limit=6", "trainer.epochs=1", "task.hidden=8", *SMALL]
 TINY += ["features.elmo.untrained=true", "features.elmo.weights=tiny"]
 SIDE_BY_SIDE = ["hydra/launcher=cores", "hydra.launcher.n_jobs=2"]
+GRID = ["features=glove,elmo", f"{WORD_COLUMN}=0,{NO_COLUMN}"]  # four runs, two of which fail
+PATIENCE = 300  # seconds for what takes a few
 LINE = re.compile(
     r"^mini ner (glove|elmo) seed (\d) .*f1: dev [\d.]+, test [\d.]+  \d+ s  (\d) of (\d) done", re.MULTILINE
 )
@@ -179,80 +182,84 @@ def start(runs, *more):
     )
 
 
+@pytest.fixture(scope="module")
+def parallel(tmp_path_factory):
+    """A sweep of two runs at a time: its folder, exit status, output and errors."""
+    runs = tmp_path_factory.mktemp("parallel")
+    process = start(runs, *SIDE_BY_SIDE, *GRID)
+    out, err = process.communicate(timeout=PATIENCE)
+    return SimpleNamespace(runs=runs, code=process.returncode, out=out, err=err)
+
+
 @pytest.mark.integration
 class TestSideBySide:
-    def test_records_equal_those_of_sequential_runs(self, command, tmp_path, capsys):
-        grid = ["features=glove,elmo", "seed=1"]
-        process = start(tmp_path / "parallel", *SIDE_BY_SIDE, *grid)
-        out, err = process.communicate(timeout=240)
-        assert process.returncode == 0, err
-        assert out == ""
-        lines = LINE.findall(err)
+    def test_one_line_for_each_run_that_finished(self, parallel):
+        assert parallel.out == ""
+        lines = LINE.findall(parallel.err)
         assert {(arm, seed) for arm, seed, _, _ in lines} == {("glove", "1"), ("elmo", "1")}
         counts = [int(done) for _, _, done, _ in lines]
-        assert all(place <= done <= 2 for place, done in enumerate(sorted(counts), 1)), "records that are there by then"
-        assert {total for _, _, _, total in lines} == {"2"}
-        assert len(err.strip().splitlines()) == 4, "one line for each run, the first one and the last one"
-        follow = f"python -m results.status --watch --runs {tmp_path / 'parallel'}"
-        assert err.splitlines()[0] == f"sweep  2 runs, 2 at a time; {follow}"
+        assert all(place <= done <= 4 for place, done in enumerate(sorted(counts), 1)), "records that are there by then"
+        assert {total for _, _, _, total in lines} == {"4"}
+        assert len(parallel.err.splitlines()) == 1 + 2 + 2 * 2 + 1, "two for each failed run, the first and the last"
+        follow = f"python -m results.status --watch --runs {parallel.runs}"
+        assert parallel.err.splitlines()[0] == f"sweep  4 runs, 2 at a time; {follow}"
 
-        code, _, err = command("-m", f"runs_dir={tmp_path / 'sequential'}", *TINY, *grid)
-        assert code == 0
-        assert [done for _, _, done, _ in LINE.findall(err)] == ["1", "2"]
-        assert outcomes(tmp_path / "parallel") == outcomes(tmp_path / "sequential")
-        assert len(outcomes(tmp_path / "sequential")) == 2
-        (manifest,), problems = read_manifests(tmp_path / "parallel")
+    def test_a_failed_run_does_not_stop_the_others(self, parallel):
+        assert parallel.code == 1
+        statuses = sorted(record[0] for record in outcomes(parallel.runs).values())
+        assert statuses == ["failed", "failed", "finished", "finished"]
+        for arm in ("glove", "elmo"):
+            assert len(re.findall(rf"^mini ner {arm} .* failed, see .*record\.json$", parallel.err, re.MULTILINE)) == 1
+        assert parallel.err.count(f"expected at least {NO_COLUMN + 1} columns") == 2, "why they failed"
+        assert "sweep  2 runs finished, 2 failed; retry=failed runs those again" in parallel.err
+        left = sorted(path.name for path in (parallel.runs / ".sweep").iterdir())
+        assert left[0] == "multirun.yaml"
+        assert len(left) == 2, "and the list of its runs"
+
+    def test_its_list_of_runs_names_the_records(self, parallel, capsys):
+        (manifest,), problems = read_manifests(parallel.runs)
         assert problems == []
-        assert {record_path(Path(), identity) for identity in manifest.runs} == set(outcomes(tmp_path / "parallel"))
-        assert status(["--runs", str(tmp_path / "parallel")]) == 0
-        assert capsys.readouterr().out.startswith(f"{manifest.name}: 2 of 2 done; ")
+        assert {record_path(Path(), identity) for identity in manifest.runs} == set(outcomes(parallel.runs))
+        status(["--runs", str(parallel.runs)])
+        assert capsys.readouterr().out.startswith(f"{manifest.name}: 2 of 4 done, 2 failed; ")
 
-        code, _, err = command("-m", f"runs_dir={tmp_path / 'sequential'}", *TINY, "features=glove", "seed=1,2")
+    def test_records_equal_those_of_sequential_runs(self, parallel, command, tmp_path):
+        def sweep(*settings):
+            code, _, err = command("-m", f"runs_dir={tmp_path}", *TINY, *settings)
+            return code, err
+
+        code, err = sweep(*GRID)
+        assert code == 1
+        assert [(done, total) for _, _, done, total in LINE.findall(err)] == [("1", "4"), ("3", "4")]
+        assert outcomes(parallel.runs) == outcomes(tmp_path)
+        assert len(outcomes(tmp_path)) == 4
+
+        right = f"{WORD_COLUMN}=0"
+        code, err = sweep("features=glove", "seed=1,2", right)
         assert code == 0
         assert [(seed, done, total) for _, seed, done, total in LINE.findall(err)] == [("2", "2", "2")]
         assert err.strip().splitlines()[-1].startswith("sweep  1 runs finished, 1 were done already. The scores: ")
 
-        code, _, err = command("-m", f"runs_dir={tmp_path / 'sequential'}", *TINY, "features=glove", "seed=2,1")
+        code, err = sweep("features=glove", "seed=2,1", right)
         assert (code, err.strip().partition(". ")[0]) == (0, "sweep  all 2 runs were done already")
 
-        left = next((tmp_path / "sequential").rglob("elmo/**/record.json")).with_name("checkpoint.pt")
+        left = next(path for path in tmp_path.rglob("elmo/**/record.json") if read_record(path).status == "finished")
+        left = left.with_name("checkpoint.pt")
         left.touch()  # killed when its record was written
-        code, _, err = command("-m", f"runs_dir={tmp_path / 'sequential'}", *TINY, *grid)
+        code, err = sweep("features=glove,elmo", right)
         assert (code, err.strip().partition(". ")[0]) == (0, "sweep  0 runs finished, 2 were done already")
         assert not left.exists()
-
-    def test_a_failed_run_does_not_stop_the_others(self, tmp_path):
-        process = start(tmp_path, *SIDE_BY_SIDE, "features=glove", f"{WORD_COLUMN}={NO_COLUMN},0")
-        _, err = process.communicate(timeout=240)
-        assert process.returncode == 1
-        assert sorted(record[0] for record in outcomes(tmp_path).values()) == ["failed", "finished"]
-        assert len(LINE.findall(err)) == 1
-        assert len(re.findall(r"^mini ner glove .* failed, see .*record\.json$", err, re.MULTILINE)) == 1
-        assert f"expected at least {NO_COLUMN + 1} columns" in err, "why it failed"
-        assert "sweep  1 runs finished, 1 failed; retry=failed runs those again" in err
-        left = sorted(path.name for path in (tmp_path / ".sweep").iterdir())
-        assert left[0] == "multirun.yaml"
-        assert len(left) == 2, "and the list of its runs"
 
     def test_ctrl_c_stops_all_and_the_same_command_continues(self, command, tmp_path):
         settings = ["limit=40", "trainer.epochs=30", "trainer.patience=null", "features=glove,elmo"]
         process = start(tmp_path, *SIDE_BY_SIDE, *settings)
-        deadline = time.monotonic() + 120
-        while not list(tmp_path.rglob("checkpoint.pt")) and process.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.01)
+        wait_for(lambda: process.poll() is not None or any(tmp_path.rglob("checkpoint.pt")))
         os.killpg(process.pid, signal.SIGINT)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=PATIENCE)
         assert process.returncode == 130
         assert err.splitlines()[1:] == ["tasks.run: stopped; the same command continues from here"]
         assert outcomes(tmp_path) == {}
-        while time.monotonic() < deadline:
-            try:
-                os.killpg(process.pid, 0)
-            except ProcessLookupError:
-                break
-            time.sleep(0.05)
-        else:
-            pytest.fail("processes of the sweep are left")
+        wait_for(lambda: not group_is_alive(process.pid))  # all processes of the sweep have ended
 
         code, _, err = command("-m", f"runs_dir={tmp_path}", *TINY, *settings)
         assert code == 0
