@@ -60,6 +60,7 @@ class Published:
         self.rows = {(row.data, row.task): row for row in summarise(collection, Selection()).rows}
         self._paths = {item.record.fingerprint: item.path for item in collection.found}
         self._known: dict[tuple[str, str, frozenset[int]], Values] = {}
+        self._of_kinds: dict[tuple[str, str], Values] = {}
 
     def values(self, data: str, task: str, seeds: frozenset[int] = frozenset()) -> Values:
         """The values of one task on one data set; with seeds, those of the runs with these seeds alone."""
@@ -72,9 +73,15 @@ class Published:
                 _add_row(found, replace(row, groups=list(groups)), f", seeds {sorted(seeds)}")
             else:
                 _add_row(found, row)
-                _add_kinds(found, row, self._paths)
                 _add_paper(found, data, task)
         return self._known[key]
+
+    def values_of_kinds(self, data: str, task: str) -> Values:
+        """The values of one task on one data set for each kind of its test examples."""
+        if (data, task) not in self._of_kinds:
+            self._of_kinds[data, task] = found = Values()
+            _add_kinds(found, self.rows[data, task], self._paths)
+        return self._of_kinds[data, task]
 
 
 def _with_seeds(group: Group, seeds: Iterable[int]) -> Group | None:
@@ -184,7 +191,7 @@ def _add_paper(values: Values, data: str, task: str) -> None:
                     values.add_pair(*compared, source)
 
 
-def nearest(known: Sequence[Known], numbers: Sequence[float], count: int = 3) -> list[Known]:
+def nearest(known: Iterable[Known], numbers: Sequence[float], count: int = 3) -> list[Known]:
     """The known numbers that are nearest to these."""
     whole = [own for own in known if len(own.numbers) >= len(numbers)]
     return sorted(whole, key=lambda own: sum(abs(a - b) for a, b in zip(numbers, own.numbers, strict=False)))[:count]

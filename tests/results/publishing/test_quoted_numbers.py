@@ -4,6 +4,7 @@ CONTRIBUTING says which numbers are results, and how to mark those without a rec
 """
 
 import re
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -55,19 +56,22 @@ def known_to(quoted, published):
     full_size = [row for row in published.rows if row[0] != MINI]
     rows = named(block.text, published.rows) or named(block.heading, published.rows) or full_size
     choices = [frozenset(), *([block.seeds] if block.seeds else [])]
-    values = [published.values(*row, seeds) for row in rows for seeds in choices]
     text = f"{block.columns} {block.text}".lower()
-    known = [own for value in values for own in getattr(value, KINDS[quoted.kind])]
-    return [own for own in known if all(word.lower() in text for word in own.words)]
+    values = (published.values(*row, seeds) for seeds in choices for row in rows)
+    of_kinds = (published.values_of_kinds(*row) for row in rows)  # last: these take longest to compute
+    for value in chain(values, of_kinds):
+        for own in getattr(value, KINDS[quoted.kind]):
+            if all(word.lower() in text for word in own.words):
+                yield own
 
 
 def mistakes(path, text, published, section=""):
     """A line for each number that no record has."""
     found = []
     for quoted in quoted_numbers(path, text, section):
-        known = known_to(quoted, published)
-        if not any(quoted.is_rounded(own.numbers) for own in known):
-            near = [(" ".join(f"{n:.2f}" for n in own.numbers), own.source) for own in nearest(known, quoted.numbers)]
+        if not any(quoted.is_rounded(own.numbers) for own in known_to(quoted, published)):
+            closest = nearest(known_to(quoted, published), quoted.numbers)
+            near = [(" ".join(f"{n:.2f}" for n in own.numbers), own.source) for own in closest]
             expected = "; ".join(f"{numbers} ({source})" for numbers, source in near)
             where = f"{path}, line {quoted.line}: {quoted.text}"
             found.append(f"{where}: expected a {quoted.kind} of the records, nearest: {expected}")
