@@ -44,13 +44,17 @@ class _Value:
 
 @dataclass(frozen=True)
 class _Comparison:
-    """One task on one data set: the texts, the main share with its interval, and those of the paper and other arms."""
+    """One task on one data set: the texts, the main share with its interval, and those of the paper and other arms.
+
+    `sign`: 1 or -1 if the interval of the gain, which tables show, excludes zero; else 0.
+    """
 
     name: str
     below: str
     scores: str
     main: _Value
     interval: Interval | None
+    sign: int
     others: Sequence[_Value]
 
     @property
@@ -110,7 +114,7 @@ def errors_removed(panels: Sequence[Panel], compared: tuple[str, str], main_arms
     only_mini = all(panel.row.data == MINI for panel in panels)
     caption = f"Test scores: {first} → {second}. Errors removed: the gain as a share of 100 less the baseline's score."
     if any(own.interval for own in found):
-        caption += " Line: 95 % interval; one that includes zero leaves open whether there is a gain."
+        caption += " Line: 95 % interval. A gain whose own interval includes zero is unclear."
     few = any(own.interval and own.interval.few_seeds for own in found)
     notes = [f"{main_arms}, unless a row names others"] * bool(main_arms and not only_mini)
     below = [FEW_SEEDS_NOTE] * few + notes
@@ -151,6 +155,7 @@ def _comparison(panel: Panel, arms: Mapping[str, Arm], compared: tuple[str, str]
         f"{baseline.mean:.1f} → {second.mean:.1f}",
         _Value(arms[second.features], share),
         row.cut_interval(label),
+        row.gain_sign(label),
         others,
     )
 
@@ -158,9 +163,9 @@ def _comparison(panel: Panel, arms: Mapping[str, Arm], compared: tuple[str, str]
 def _finding(found: Sequence[_Comparison]) -> str:
     """What the intervals show, in a sentence."""
     name, size = found[0].main.arm.title, len(found)
-    up = [own.main.share for own in found if own.interval and own.interval.sign > 0]
-    down = [own.name for own in found if own.interval and own.interval.sign < 0]
-    unclear = [own.name for own in found if not own.interval or not own.interval.sign]
+    up = [own.main.share for own in found if own.sign > 0]
+    down = [own.name for own in found if own.sign < 0]
+    unclear = [own.name for own in found if not own.sign]
     parts = []
     if up:
         low, high = round(min(up)), round(max(up))

@@ -45,6 +45,7 @@ class _Share:
     Attributes:
         ours: By our runs; None if there are none.
         interval: Its 95 % interval.
+        sign: 1 or -1 if the interval of the gain, which the table shows, excludes zero; else 0.
         published: By numbers that others printed; None if there are none.
         marks: Signs for few seeds and for a warning.
         missing: Why there is no share; empty if the experiment has no such runs.
@@ -52,14 +53,10 @@ class _Share:
 
     ours: float | None
     interval: Interval | None
+    sign: int
     published: float | None
     marks: str
     missing: str
-
-    @property
-    def clear(self) -> bool:
-        """Whether the interval is on one side of zero."""
-        return self.interval is not None and self.interval.sign != 0
 
     @property
     def number(self) -> str:
@@ -126,8 +123,9 @@ def arm_gains(table: ExperimentTable) -> Figure | None:
     tasks, base_title = [line.title for line in lines], table.titles[base]
     missing = [lane.title for lane in lanes if lane not in shown]
     caption = (
-        f"Errors removed: the gain over {base_title} as a share of 100 minus its score. Line: 95 % interval; grey: it "
-        f"includes zero. Hollow: published by others, over the baseline that they print. {experiment.note}."
+        f"Errors removed: the gain over {base_title} as a share of 100 minus its score. Line: 95 % interval; grey: "
+        f"that of the gain includes zero. Hollow: published by others, over the baseline that they print. "
+        f"{experiment.note}."
     )
     below = _footnotes(table, lines, missing)
     wide, narrow = (
@@ -153,7 +151,7 @@ def _share(table: ExperimentTable, line: ExperimentLine, arm: str) -> _Share:
     missing = "not run" if arm in (line.spec.arms or [arm]) else ""
     if first and group and first.recipe != group.recipe:
         missing = f"recipe {group.recipe}"
-    return _Share(runs.error_cut(), runs.cut_interval(), published, marks, missing)
+    return _Share(runs.error_cut(), runs.cut_interval(), runs.gain_sign(), published, marks, missing)
 
 
 def _baseline(line: ExperimentLine, base: str) -> tuple[str, str]:
@@ -262,9 +260,10 @@ def _with_notes(marks: Sequence[Mark], y: float, notes: Sequence[str], width: fl
 def _legend(lanes: Sequence[_Lane], width: float) -> tuple[float, list[Mark]]:
     """The height, and what the looks of marks mean."""
     shares = [share for lane in lanes for share in lane.shares]
+    ours = [share for share in shares if share.ours is not None]
     kinds = [
-        ("ours, 95 % interval", "blue", False, any(share.clear for share in shares)),
-        ("interval includes zero", "grey", False, any(share.ours is not None and not share.clear for share in shares)),
+        ("ours, 95 % interval", "blue", False, any(share.sign for share in ours)),
+        ("interval of the gain includes zero", "grey", False, any(not share.sign for share in ours)),
         ("published by others", "ink", True, any(share.published is not None for share in shares)),
     ]
     marks: list[Mark] = []
@@ -323,7 +322,7 @@ def _shares(lane: _Lane, task: str, share: _Share, scale: Scale, y: float) -> li
     if share.published is not None:
         marks.append(Dot(scale.at(share.published), y, "ink", "circle", 4.5, title=title, hollow=True))
     if share.ours is not None:
-        colour = "blue" if share.clear else "grey"
+        colour = "blue" if share.sign else "grey"
         if share.interval:
             ends = [(scale.at(end), y) for end in share.interval.ends]
             marks.append(ChartLine(ends, colour, 2.5, title=title))

@@ -99,6 +99,15 @@ def test_marks_are_where_their_shares_are(figure, narrow):
     assert cost.shape == "square"
 
 
+def test_grey_is_by_the_interval_of_the_gain(figure):
+    """As in the table: by Welch's interval this gain is 10.0 (-1.2 to 21.2), the share 20.0 % (2.1 to 37.9)."""
+    scores = {**SCORES, ("wnut17", "glove"): [45.5, 50.0, 54.5], ("wnut17", "elmo"): [60.0, 60.1, 59.9]}
+    drawn = figure(scores)
+    assert "20.0 % (2.1 to 37.9)" in drawn.numbers
+    *_, here, other = marks_of(drawn, "a long name")
+    assert (here.colour, other.colour) == ("grey", "blue")
+
+
 def test_an_older_recipe_is_below_the_plots(figure, monkeypatch):
     """A column has no room for it next to the baseline's score."""
     monkeypatch.setattr(Group, "old_recipe", "recipe 1")

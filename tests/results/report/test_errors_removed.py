@@ -133,6 +133,13 @@ def test_the_title_states_what_the_intervals_show(gains, expected):
     assert errors_removed(panels, PAIR).title.replace("\N{NO-BREAK SPACE}", " ") == expected
 
 
+def test_the_title_is_by_the_interval_of_the_gain():
+    """As in tables: by Welch's interval this gain is 10.0 (-1.2 to 21.2), the share 20.0 % (2.1 to 37.9)."""
+    figure = errors_removed([panel(glove=[45.5, 50.0, 54.5], elmo=[60.0, 60.1, 59.9])], PAIR)
+    assert "20.0 % (2.1 to 37.9)" in figure.numbers
+    assert figure.title == "The effect of ELMo on NER, CoNLL-2003 is unclear"
+
+
 def test_other_settings_are_shown_where_there_are_no_plain_runs():
     arms = [group(arm, score, **{"trainer.epochs": 12}) for arm, score in (("glove", 60.0), ("elmo", 70.0))]
     figure = errors_removed(panels_of(TableRow("paper", "ner", arms))[0], PAIR)
