@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -102,7 +104,7 @@ class Transformer(nn.Module):
         model: a name on the Hugging Face hub, or a folder with config, tokeniser and weights.
         pooling: first or mean: the vector of a word is that of its first sub-word, or the mean of all of them.
         window: sub-words to read at once, with the marks around them; fewer if the model cannot read as many.
-        overlap: sub-words that neighbouring windows share.
+        overlap: sub-words that neighbouring windows share; at most half a window if the model cannot read `window`.
 
     Raises:
         InputError: the package transformers is missing, the model cannot be loaded, or a setting is out of range.
@@ -111,16 +113,20 @@ class Transformer(nn.Module):
     def __init__(self, model: str, pooling: str = "first", window: int = WINDOW, overlap: int = OVERLAP) -> None:
         super().__init__()
         checks.one_of(POOLINGS, "pooling", pooling)
-        self.name, self.pooling, self.overlap = model, pooling, overlap
+        self.name, self.pooling = model, pooling
         with torch.random.fork_rng(devices=[]):  # what torch draws next must not depend on the features
             self.model, self.tokeniser = _loaded(model)
         self.before, self.after = _marks(self.tokeniser)
-        self.window = min(window, _longest(self.model, self.tokeniser))
-        self.capacity = self.window - len(self.before) - len(self.after)
-        if not 0 <= overlap < self.capacity:
+        longest = _longest(self.model, self.tokeniser)
+        self.window = min(window, longest)
+        marks = len(self.before) + len(self.after)
+        self.capacity = self.window - marks
+        checks.at_least(marks + 1, f"transformer {model}: window", self.window)
+        self.overlap = min(overlap, self.capacity // 2) if longest < window else overlap
+        if not 0 <= self.overlap < self.capacity:
             raise InputError(
                 f"transformer {model}: overlap: expected at least 0 and less than the {self.capacity} sub-words of a "
-                f"window, found {overlap}. Choose a smaller overlap, or a larger window if the model can read one"
+                f"window, found {overlap}. Choose a smaller overlap, or a larger window"
             )
         self._space = " " if "ByteLevel" in repr(self.tokeniser.backend_tokenizer.pre_tokenizer) else ""
         self._known: dict[str, list[int]] = {}  # the sub-words of words
@@ -245,8 +251,9 @@ def file_states(model: str) -> tuple[FileState, ...]:
 
 
 def _loaded(name: str) -> tuple[Any, Any]:
-    """The model, without layers that only sentences need, and its tokeniser."""
+    """The model, without layers that only sentences need, and its tokeniser. Code in a model's folder is never run."""
     try:
+        from huggingface_hub.errors import StrictDataclassError
         from transformers import AutoModel, AutoTokenizer
         from transformers.utils import logging
 
@@ -260,12 +267,20 @@ def _loaded(name: str) -> tuple[Any, Any]:
     logging.set_verbosity_error()  # it lists weights that are not used, such as those of an output layer
     try:
         model, info = AutoModel.from_pretrained(
-            name, dtype=torch.float32, output_loading_info=True, ignore_mismatched_sizes=True
+            name, dtype=torch.float32, output_loading_info=True, ignore_mismatched_sizes=True, trust_remote_code=False
         )
-        tokeniser = AutoTokenizer.from_pretrained(name, use_fast=True)
-    except (OSError, ValueError, KeyError, ImportError, SafetensorError) as error:
-        is_path = Path(name).is_absolute() or len(Path(name).parts) > 2
-        found = "no such folder" if is_path and not Path(name).is_dir() else str(error).splitlines()[0].rstrip(".")
+        tokeniser = AutoTokenizer.from_pretrained(name, use_fast=True, trust_remote_code=False)
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        ImportError,
+        RuntimeError,
+        SafetensorError,
+        StrictDataclassError,
+        pickle.UnpicklingError,
+    ) as error:
+        found = _reason(Path(name), error)
         raise InputError(
             f"transformer {name}: expected a name on the Hugging Face hub, such as bert-base-cased, or a folder with "
             f"config.json, tokeniser and weights, found: {found}. Without a network, copy such a folder here and give "
@@ -280,6 +295,18 @@ def _loaded(name: str) -> tuple[Any, Any]:
     with naming(f"transformer {name}", "Copy its files again, or use another model"):
         check_finite_weights(dict(model.named_parameters()))
     return model.eval(), tokeniser
+
+
+def _reason(folder: Path, error: Exception) -> str:
+    """Why a model could not be loaded."""
+    if folder.is_file():
+        return "a file"
+    if (folder.is_absolute() or len(folder.parts) > 2) and not folder.is_dir():
+        return "no such folder"
+    cut = isinstance(error, OSError) and error.errno == errno.EINVAL  # torch seeks before the start of a short file
+    if cut or isinstance(error, pickle.UnpicklingError):  # whose text advises to load it in a way that may run its code
+        return "damaged weights, or weights with more than numbers in them"
+    return str(error).splitlines()[0].rstrip(".")
 
 
 def _check_sentencepiece(folder: Path) -> None:

@@ -1,11 +1,13 @@
 """A transformer as a source: sub-words of words, windows, batches, and what its fingerprint covers."""
 
+import json
 import logging
 import random
 import re
 import shutil
 import sys
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 import torch
@@ -207,8 +209,9 @@ class TestWindows:
         assert torch.isfinite(source.token_layers([["the", long, "cat"]])).all()
 
     def test_positions_that_a_model_has_bound_the_window(self, saved):
-        source = Transformer(saved, overlap=4).requires_grad_(False)
+        source = Transformer(saved).requires_grad_(False)
         assert source.window == tiny_transformers.POSITIONS
+        assert source.overlap == source.capacity // 2, "the default, 128, would be nearly all of it"
         assert torch.isfinite(source.token_layers([["chess"] * 150])).all()
 
     def test_a_model_for_any_number_of_positions(self, tmp_path):
@@ -339,10 +342,52 @@ class TestErrors:
         with pytest.raises(InputError, match="expected a tokeniser for the 20 sub-words of the model"):
             Transformer(bert)
 
-    @pytest.mark.parametrize("overlap", [-1, 138])
+    @pytest.mark.parametrize("overlap", [-1, 98])
     def test_an_overlap_as_long_as_a_window(self, bert, overlap):
-        with pytest.raises(InputError, match="less than the 138 sub-words of a window"):
-            Transformer(bert, overlap=overlap)
+        with pytest.raises(InputError, match="less than the 98 sub-words of a window"):
+            Transformer(bert, window=100, overlap=overlap)
+
+    def test_a_window_without_room_for_a_word(self, bert):
+        with pytest.raises(InputError, match="window: expected at least 3, found 2"):
+            Transformer(bert, window=2, overlap=0)
+
+    def test_code_in_a_folder_is_not_run_and_nothing_is_asked(self, tmp_path, monkeypatch):
+        bert = tiny_transformers.save(tmp_path / "bert", "bert")
+        config = json.loads((tmp_path / "bert" / "config.json").read_text())
+        config |= {"model_type": "own", "auto_map": {"AutoConfig": "own.Own", "AutoModel": "own.Model"}}
+        (tmp_path / "bert" / "config.json").write_text(json.dumps(config))
+        (tmp_path / "bert" / "own.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+        monkeypatch.setattr("builtins.input", lambda question="": "y")
+        with pytest.raises(InputError, match=r"found: .*custom code"):
+            Transformer(bert)
+        assert not (tmp_path / "ran").exists()
+
+    def test_a_file_instead_of_a_folder(self, bert):
+        with pytest.raises(InputError, match=r"config\.json: expected a name .*, found: a file"):
+            Transformer(f"{bert}/config.json")
+
+    def test_a_setting_of_a_wrong_type(self, tmp_path):
+        bert = tiny_transformers.save(tmp_path / "bert", "bert")
+        config = json.loads((tmp_path / "bert" / "config.json").read_text())
+        (tmp_path / "bert" / "config.json").write_text(json.dumps(config | {"hidden_size": "x"}))
+        with pytest.raises(InputError, match=r"found: .*hidden_size"):
+            Transformer(bert)
+
+    def test_damaged_or_foreign_pickled_weights(self, tmp_path):
+        bert = tiny_transformers.save(tmp_path / "bert", "bert")
+        weights = transformers.AutoModel.from_pretrained(bert).state_dict()
+        (tmp_path / "bert" / "model.safetensors").unlink()
+        file = tmp_path / "bert" / "pytorch_model.bin"
+        torch.save(weights | {"path": Path("x")}, file)
+        with pytest.raises(InputError, match="found: damaged weights, or weights with more than numbers in them"):
+            Transformer(bert)
+        torch.save(weights, file)
+        assert Transformer(bert).widths == (16,) * 3
+        whole = file.read_bytes()
+        for size in (len(whole) // 2, len(whole) - 100):
+            file.write_bytes(whole[:size])
+            with pytest.raises(InputError, match=r"found: (damaged weights|PytorchStreamReader failed)"):
+                Transformer(bert)
 
     def test_without_the_package_the_extra_is_named(self, bert, monkeypatch):
         monkeypatch.setitem(sys.modules, "transformers", None)
