@@ -4,9 +4,10 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 
 from results.analysis.aggregate import differing_keys, failure_text, groups_of, of_newest_recipe, scored_runs
-from results.analysis.names import common_title, task_title
+from results.analysis.names import common_title, old_recipe, task_title
 from results.analysis.paper_scores import PaperScore, load_paper
 from results.analysis.row_warnings import row_warnings
 from results.analysis.rows import MINI, Group, TableRow
@@ -160,9 +161,9 @@ def _missing(experiment: Experiment, rows: Sequence[Mapping[str, Filled]], where
         for arm, cells in row.items():
             if arm in whole:
                 continue
-            missing = [(cell, found) for cell, found in cells if not _finished(found)]
+            missing = _without_new_runs(cells)
             if missing:
-                empty = {cell.seed for cell, _ in missing} == {cell.seed for cell, _ in cells}
+                empty = {cell.seed for cell, own in cells if not _finished(own)} == {cell.seed for cell, _ in cells}
                 key = (not empty, empty and arm in experiment.compare, missing[0][0].identity.row)
                 commands.setdefault(key, []).append(_command(missing))
     return [
@@ -170,6 +171,15 @@ def _missing(experiment: Experiment, rows: Sequence[Mapping[str, Filled]], where
         for (some, wrong, row), own in commands.items()
         for command in _joined(own)
     ]
+
+
+def _without_new_runs(cells: Filled) -> Filled:
+    """The cells of one row and arm without a finished run of the newest recipe; a mean leaves older ones out."""
+    recipes = [
+        [item.record.recipe for item in own if _finished([item]) and not old_recipe(item.record)] for _, own in cells
+    ]
+    newest = max(chain.from_iterable(recipes), default=1)
+    return [cell for cell, own in zip(cells, recipes, strict=True) if newest not in own]
 
 
 def _empty_arms(rows: Sequence[Mapping[str, Filled]]) -> dict[str, Filled]:
@@ -271,7 +281,8 @@ def _command(missing: Filled) -> Command:
         values = dict.fromkeys(cell.value(key) or "" for cell, _ in missing)
         if any(values):
             command[key] = list(values)
-    return {**command, "retry": ["failed"]} if any(found for _, found in missing) else command
+    failed = any(item.record.status == "failed" for _, found in missing for item in found)
+    return {**command, "retry": ["failed"]} if failed else command
 
 
 def _joined(commands: Sequence[Command]) -> list[Command]:

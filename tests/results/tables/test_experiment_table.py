@@ -86,6 +86,30 @@ class TestRows:
         ]
         assert "ValueError: too wide" in out
 
+    def test_seeds_that_ran_with_an_older_recipe_are_missing(self, own, tmp_path, capsys):
+        """SST-5 has recipe 2. Arm a ran with both recipes, b with recipe 1 alone: it has a score, but an older one."""
+        own.write_text(OWN.partition("[[rows]]")[0] + '[[rows]]\noverrides = ["task=sst5", "data=paper"]\n')
+        old = {"task": "sst5", "recipe": 1}
+        save(tmp_path / "runs", make_record(40.0, task="sst5"))
+        save(tmp_path / "runs", make_record(44.0, seed=2, **old))
+        save(tmp_path / "runs", make_record(46.0, features="elmo", variant={"trainer.lr": 0.5}, lr=0.5, **old))
+        out = run_table(capsys, "--runs", tmp_path / "runs", "--experiment", own)[1]
+        empty, seeds = out.split("Commands that add missing seeds:")
+        row, end = [f"experiment={own}", "task=sst5", "data=paper"], f"runs_dir={tmp_path / 'runs'}"
+        assert commands(empty) == [[*row, "features=word2vec", "seed=1,2", end]]
+        assert commands(seeds) == [
+            [*row, "features=glove", "seed=2", end],
+            [*row, "features=elmo", "trainer.lr=0.5", "seed=1,2", end],
+        ]
+
+    def test_seeds_with_an_older_recipe_of_a_user_s_task_are_missing(self, own, tmp_path, capsys):
+        """The suite does not know its newest recipe, but no mean has both."""
+        own.write_text(OWN.partition("[[rows]]")[0] + '[[rows]]\noverrides = ["task=mine", "data=paper"]\n')
+        for seed, recipe in ((1, 3), (2, 2)):
+            save(tmp_path / "runs", make_record(40.0, task="mine", seed=seed, recipe=recipe))
+        seeds = run_table(capsys, "--runs", tmp_path / "runs", "--experiment", own)[1].split("add missing seeds:")[1]
+        assert [words[3:5] for words in commands(seeds)] == [["features=glove", "seed=2"]]
+
     def test_commands_that_differ_in_one_key_are_joined(self, tmp_path, capsys):
         """Of Figure 1: NER without a share was run, so each command names the shares that were not, for both arms."""
         for features in ("glove", "elmo"):
