@@ -181,6 +181,7 @@ class Experiment:
 
     Attributes:
         note: What the table says below its rows.
+        needs: What its commands need first, a line each.
         by_arm: Whether the table has a line for each arm and a column for each row, not the other way round.
         costs: Arm -> what it costs; such a table shows it.
         titles: Arm -> its name for people; by default that of its features, or its name here.
@@ -196,6 +197,7 @@ class Experiment:
     rows: Sequence[ExperimentRow]
     compare: Sequence[str] = ()
     note: str = ""
+    needs: Sequence[str] = ()
     by_arm: bool = False
     costs: Mapping[str, ArmCost] = field(default_factory=dict)
     titles: Mapping[str, str] = field(default_factory=dict)
@@ -218,6 +220,11 @@ class Experiment:
             if arm in (row.arms or self.arms)
             for fold in row.each_fold
         ]
+
+    @property
+    def notes(self) -> list[str]:
+        """The lines below the table: the note, and what its commands need first."""
+        return [*filter(None, [self.note]), *(f"needed first: {need}" for need in self.needs)]
 
     @property
     def sweep_name(self) -> str:

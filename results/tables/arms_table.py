@@ -55,7 +55,7 @@ def _command(table: ExperimentTable, arm: str) -> str:
 
 
 def _notes(table: ExperimentTable, found: Sequence[tuple[str, Interval | None]]) -> list[str]:
-    notes = [table.experiment.note] * bool(table.experiment.note)
+    notes = table.experiment.notes
     if any(own for _, own in found):
         notes.append(f"[low..high]: the 95 % interval of the difference to {table.titles[table.base]}")
     few = any(group.few_seeds for line in table.lines for group in line.runs.groups)

@@ -63,7 +63,7 @@ def experiment_page(table: ExperimentTable, *, with_intervals: bool = False) -> 
         cells += [(item.with_interval if with_intervals else str(item)) if item else EMPTY for item in found]
         lines.append([printable(cell) for cell in cells])
     title = f"{experiment.title}: scores in percent, mean±std (number of seeds)"
-    notes = [experiment.note] * bool(experiment.note)
+    notes = experiment.notes
     times = Counter(line.title for line in table.lines)
     names = [
         f"{line.title}, {metric}" if times[line.title] > 1 else line.title

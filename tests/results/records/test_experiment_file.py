@@ -218,3 +218,13 @@ class TestRefused:
         for name in ("nowhere", "scores", "nowhere.toml"):
             with pytest.raises(InputError, match=rf"experiment={name}: expected .*mini.* found none\. .*tables\.md"):
                 load_experiment(name)
+
+
+@pytest.mark.parametrize("name", experiment_names())
+def test_what_the_suite_does_not_ship_or_download_is_named_as_needed(name):
+    """Folders that a variable names, and two kinds of vectors that a command makes."""
+    experiment = load_experiment(name)
+    typed = " ".join(override for cell in experiment.cells for override in cell.overrides)
+    made = set(re.findall(r"oc\.env:(\w+)", typed))
+    made |= {word for word in ("wink-100d", "word2vec") if word in typed.replace("static_elmo", "word2vec")}
+    assert not [word for word in made if word not in " ".join(experiment.needs)]

@@ -147,6 +147,14 @@ class TestRows:
         out = run_table(capsys, "--runs", runs, "--experiment", own)[1]
         assert out.index("42.00") < out.index("  gain: b minus a\n")
 
+    @pytest.mark.parametrize("by_arm", ["false", "true"])
+    def test_what_the_commands_need_first_is_below_them(self, by_arm, own, runs, capsys):
+        added = f'by_arm = {by_arm}\nneeds = ["vectors, by make vectors", "DIR"]\n[arms]'
+        own.write_text(own.read_text().replace("[arms]", added), encoding="utf-8")
+        out = run_table(capsys, "--runs", runs, "--experiment", own)[1]
+        below = out[out.rindex("python -m tasks.run") :]
+        assert "  needed first: vectors, by make vectors\n  needed first: DIR\n" in below
+
     def test_nothing_was_run(self, own, tmp_path, capsys):
         out = run_table(capsys, "--runs", tmp_path, "--experiment", own, "seed=1", "limit=5")[1]
         assert commands(out) == [[f"experiment={own}", "seed=1", "limit=5", f"runs_dir={tmp_path}"]]
