@@ -139,7 +139,7 @@ def main() -> None:
 
 def _explain_outside_runs(error: Exception) -> str | None:
     """Why the command failed outside of its runs; None for an error that needs its traceback."""
-    if explained := explain_launcher(error) or explain_options(error) or explain_null(error):
+    if explained := explain_launcher(error) or explain_options(error) or explain_null(error, sys.argv[1:]):
         return explained
     if isinstance(error, HydraException | OmegaConfBaseException):
         return explain(error, typed=sys.argv[1:])

@@ -148,16 +148,28 @@ class TestUnknownAndWrong:
     def test_a_misspelt_option_of_a_group_is_guessed(self, command):
         assert "Did you mean features=elmo_random?" in command("features=elmo_randm")[2]
 
-    def test_a_setting_below_a_part_that_is_null(self, command):
-        code, _, err = command("features=glove", "features.elmo=null", "features.elmo.weights=small")
+    @pytest.mark.parametrize("sweep", [(), ("-m",)])
+    def test_a_setting_below_a_part_that_is_null(self, command, sweep):
+        """The command is the example of its own message."""
+        code, _, err = command(*sweep, "task=sst5", "features.characters.dim=3", "seed=2")
         assert code == 1
-        assert "features.elmo.* with features=glove" in err
+        assert err.startswith("tasks.run: features.characters.dim: expected a part that the run has, found null above ")
+        assert "as above features.characters.dim with task=sst5. Leave the setting out; " in err
+        assert err.endswith("needs two commands\n")
         assert "Traceback" not in err
 
-    def test_one_sweep_may_name_elmo_settings_for_all_arms(self):
-        plain, named = (
-            run_config(compose_config(["features=glove", *more])) for more in ([], ["features.elmo.weights=other"])
-        )
+    @pytest.mark.parametrize(
+        ("features", "key"),
+        [
+            ("glove", "features.elmo.weights"),
+            ("glove", "features.transformer.model"),
+            ("elmo", "features.transformer.model"),
+            ("transformer", "features.elmo.weights"),
+        ],
+    )
+    def test_one_sweep_may_set_a_frozen_part_for_all_arms(self, features, key):
+        """An arm without the part is the same run with the setting."""
+        plain, named = (run_config(compose_config([f"features={features}", *more])) for more in ([], [f"{key}=other"]))
         assert (named.variant, named.resolved) == (plain.variant, plain.resolved)
 
     @pytest.mark.parametrize(
