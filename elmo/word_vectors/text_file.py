@@ -33,6 +33,7 @@ class TextVectors:
             second = next(lines, b"").split(b" ")
         # word2vec and fastText begin with a line "count dim". Vectors of one number are not supported.
         self._has_header = len(first) == 2
+        self._count = int(first[0]) if self._has_header and first[0].isdigit() else None
         fields = second if self._has_header else first
         self.dim = dim or len(fields) - 1
         if self.dim < 2 or not _is_number(fields[-1]):
@@ -55,10 +56,12 @@ class TextVectors:
         wanted = {word.encode("utf-8", "surrogatepass"): word for word in words or ()}
         beginnings = {word.partition(b" ")[0] for word in wanted}
         found: dict[str, Vector] = {}
+        count = 0
         with _lines(self._path) as lines:
             for number, line in enumerate(lines, start=1):
                 if (number == 1 and self._has_header) or not line:
                     continue
+                count += 1
                 if (fields := line.count(b" ")) < self.dim:
                     raise InputError(
                         f"{self._at(number)}: expected a word and {self.dim} numbers, found {fields}: {_start(line)}"
@@ -83,6 +86,11 @@ class TextVectors:
                         "use another file"
                     )
                 found[word] = vector
+        if self._count not in (None, count):  # such as a file that was cut at the end of a line
+            raise InputError(
+                f"{self._path}: expected {self._count:,} words, the number in its first line, found {count:,}. Get the "
+                "file again; if its lines were chosen on purpose, correct the first line"
+            )
         return found
 
     def _at(self, number: int) -> str:

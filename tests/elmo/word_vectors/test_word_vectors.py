@@ -97,6 +97,16 @@ def test_a_truncated_file_is_reported_even_if_its_last_word_is_not_picked(tmp_pa
         vectors.pick(["cat"])
 
 
+@pytest.mark.parametrize("name", ["v.vec", "v.vec.gz"])
+@pytest.mark.parametrize("picked", [["cat"], ["unicorn"], None])
+@pytest.mark.parametrize("count", [2, 4, 1234])
+def test_another_number_of_words_than_in_the_first_line(tmp_path, name, picked, count):
+    """A file that was cut at the end of a line has no other sign of it."""
+    vectors = write(tmp_path / name, f"{count} 3\n{LINES}\n")
+    with pytest.raises(InputError, match=rf"{name}: expected {count:,} words, .* first line, found 3\. Get the file"):
+        vectors.pick(picked)
+
+
 def test_a_cut_gzip_file(tmp_path):
     whole = gzip.compress("".join(f"word{n} {n} {n * n} 1\n" for n in range(500)).encode())
     (tmp_path / "v.txt.gz").write_bytes(whole[:-200])
