@@ -86,6 +86,7 @@ class CachedLayers(nn.Module):
         shelf: where to store them on disk; None keeps them for this run only.
         precision: float16 needs half the space of float32.
         memory_gb: limit for the memory of that device.
+        key: of these layers in the config of a run, such as features.elmo, for error messages.
     """
 
     def __init__(
@@ -94,6 +95,7 @@ class CachedLayers(nn.Module):
         shelf: Shelf | None = None,
         precision: str = "float32",
         memory_gb: float = MEMORY_GB,
+        key: str | None = None,
     ) -> None:
         super().__init__()
         checks.one_of(PRECISIONS, "precision", precision)
@@ -108,6 +110,7 @@ class CachedLayers(nn.Module):
             source.requires_grad_(False)
         self.shelf = shelf
         self.precision = precision
+        self._key = key
         self._kind: torch.dtype = getattr(torch, precision)
         self._memory_bytes = memory_gb * 1e9
         # All layers of the tokens in memory; row 0 is zero, for padding.
@@ -293,7 +296,7 @@ class CachedLayers(nn.Module):
 
     def _check(self, peak: Tensor) -> None:
         if self._kind == torch.float16:  # else there is no need to wait for the device
-            require_half_holds(float(peak))
+            require_half_holds(float(peak), self._key)
 
     def _take(self, rows: Numbers) -> Tensor:
         """Rows of the store by number, (*rows, width), on the CPU, ready to be copied while a GPU works."""
@@ -387,12 +390,19 @@ def _put(table: Tensor, first: int, rows: Tensor) -> None:
     table[first : first + len(rows)] = rows
 
 
-def require_half_holds(peak: float) -> None:
-    """Raises an InputError if the largest value of layers is NaN or becomes infinite in float16."""
+def require_half_holds(peak: float, key: str | None = None) -> None:
+    """Raises an InputError if the largest value of layers is NaN or becomes infinite in float16.
+
+    Args:
+        peak: the value.
+        key: of the layers in the config of a run; None for those of elmo.embed.
+    """
     if math.isnan(peak):
-        raise InputError("layers: expected numbers, found NaN. Check the weights and the code that computes the layers")
-    if peak >= HALF_OVERFLOWS:
         raise InputError(
-            f"float16 cannot hold these layers, whose values reach {peak:g}; expected at most 65504. Use --precision "
-            "float32 with elmo.embed, features.elmo.precision=float32 (or features.frozen.NAME.precision) in a run"
+            f"{key or 'layers'}: expected numbers, found NaN. Check the weights and the code that computes the layers"
+        )
+    if peak >= HALF_OVERFLOWS:
+        remedy = f"{key}.precision=float32" if key else "--precision float32 with elmo.embed"
+        raise InputError(
+            f"{key or 'layers'}: float16 cannot hold values that reach {peak:g}; expected at most 65504. Use {remedy}"
         )

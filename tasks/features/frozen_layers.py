@@ -285,7 +285,8 @@ class FrozenLayers(MixedLayers):
                 shelf = open_shelf(folder, about, store.limit_gb)
             except InputError as error:
                 raise StoreUnusable(str(error)) from error
-        super().__init__(name, config, CachedLayers(source, shelf, config.precision, store.memory_gb))
+        cached = CachedLayers(source, shelf, config.precision, store.memory_gb, f"features.{name}")
+        super().__init__(name, config, cached)
 
     def prepare(self, sentences: Iterable[Sentence], reporter: Reporter | None) -> int:
         """Embeds the sentences that are not cached yet."""

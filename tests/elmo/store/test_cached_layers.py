@@ -120,13 +120,14 @@ def test_what_was_interrupted_leaves_no_sentence_at_rows_of_another(bilm, monkey
 
 @pytest.mark.parametrize("value", [1e6, -1e6])
 def test_what_float16_could_not_hold_is_refused_again(bilm, value):
-    cached = CachedLayers(bilm, precision="float16")
+    cached = CachedLayers(bilm, precision="float16", key="features.frozen.own")
     with torch.no_grad():
         bilm.encoder.projection.bias[0] = value
+    said = r"^features\.frozen\.own: float16 cannot hold .* Use features\.frozen\.own\.precision=float32$"
     for _ in range(2):
-        with pytest.raises(InputError, match=r"^float16 cannot hold .* features\.elmo\.precision=float32"):
+        with pytest.raises(InputError, match=said):
             cached.prepare(SENTENCES)
-    with pytest.raises(InputError, match="float16 cannot hold"):
+    with pytest.raises(InputError, match=said):
         cached.layers(SENTENCES)
 
 

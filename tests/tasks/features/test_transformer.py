@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from elmo import InputError
+from elmo.sources.transformer import Transformer
 from results.records.identity import Identity, record_path
 from results.records.record import read_record
 from tasks.features.token_features import TokenFeatures
@@ -88,6 +89,21 @@ def test_vectors_follow_those_of_the_words(model):
         "transformer.mixes.input.scalars",
     ]
     assert not any(parameter.requires_grad for parameter in features.transformer.source.parameters())
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (1e6, "float16 cannot hold values that reach 1e.06; .* Use features.transformer.precision=float32$"),
+        (torch.nan, "expected numbers, found NaN. Check the weights"),
+    ],
+)
+def test_values_that_float16_cannot_hold(model, monkeypatch, value, said):
+    config = run_of(*ARM, f"features.transformer.model={model}", "task=ner").features
+    features = TokenFeatures(config, [("chess",)], 1)
+    monkeypatch.setattr(Transformer, "token_layers", lambda *_: torch.full((3, 1, 16), value))
+    with pytest.raises(InputError, match=f"^features.transformer: {said}"):
+        features([("chess",)])
 
 
 def test_a_run_is_stored_recorded_saved_and_loaded(model, command, tmp_path):
