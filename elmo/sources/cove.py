@@ -41,12 +41,15 @@ class Cove(nn.Module):
         hidden = tensors["weight_hh_l0"].shape[1]
         widths = (self._vectors.dim, 2 * hidden)
         self.encoder = nn.ModuleList(nn.LSTM(width, hidden, batch_first=True, bidirectional=True) for width in widths)
-        found = [_of_layer(tensors, layer) for layer in range(N_LAYERS)]
-        remedy = f"An encoder over vectors of {self._vectors.dim} numbers was expected; {SETTING}.vectors names others"
-        for layer, own in zip(self.encoder, found, strict=True):
-            with naming(weights, remedy):
-                check_tensors(own, layer.state_dict())
-            layer.load_state_dict(own)
+        remedy = (
+            f"Expected was a bidirectional LSTM of {N_LAYERS} layers over vectors of {self._vectors.dim} numbers: set "
+            f"{SETTING}.weights to another file, or {SETTING}.vectors to those that the encoder reads"
+        )
+        whole = nn.LSTM(self._vectors.dim, hidden, N_LAYERS, bidirectional=True, device="meta")
+        with naming(weights, remedy):
+            check_tensors(tensors, whole.state_dict())
+        for number, layer in enumerate(self.encoder):
+            layer.load_state_dict(_of_layer(tensors, number))
         self.widths = (2 * hidden,) * N_LAYERS
         self._known: dict[str, Vector] | None = None  # all vectors, from the first use on
 

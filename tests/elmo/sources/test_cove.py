@@ -67,5 +67,22 @@ def test_errors(files, tmp_path):
     with pytest.raises(InputError, match=r"bad\.pth: tensor 'bias_hh_l1_reverse' holds NaN .*Get the file again"):
         Cove(str(tmp_path / "bad.pth"), files[1])
     (tmp_path / "wide.txt").write_text("The 1 0 0 1\n", encoding="utf-8")
-    with pytest.raises(InputError, match=r"weight_ih_l0: expected .*\(16, 4\), found .*\(16, 3\).*names others"):
+    with pytest.raises(
+        InputError,
+        match=r"weight_ih_l0: expected .*\(16, 4\), found .*\(16, 3\).*over vectors of 4 numbers: .*\.vectors to",
+    ):
         Cove(files[0], str(tmp_path / "wide.txt"))
+
+
+@pytest.mark.parametrize(
+    ("layers", "said"),
+    [
+        (1, r"the tensor bias_hh_l1: expected float32 of shape \(16,\), found none\. "),
+        (3, r"the tensor bias_hh_l2: expected none, found float32 of shape \(16,\)\. "),
+    ],
+)
+def test_an_encoder_of_another_number_of_layers(files, tmp_path, layers, said):
+    path = str(tmp_path / "other.pth")
+    torch.save(nn.LSTM(3, 4, layers, bidirectional=True).state_dict(), path)
+    with pytest.raises(InputError, match=rf"other\.pth: {said}Expected was a bidirectional LSTM of 2 layers .*another"):
+        Cove(path, files[1])
