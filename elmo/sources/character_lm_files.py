@@ -92,27 +92,27 @@ def read_pair(weights: str) -> tuple[SavedLm, SavedLm]:
 
 
 def _read(file: Path) -> SavedLm:
-    saved = _of_flair(file) if file.suffix == ".pt" else _of_arrays(file)
-    with naming(file, "Get the file again, or use another"):
+    content = read_torch_file(file) if file.suffix == ".pt" else None
+    with naming(file, f"Get the file again, or name another folder with {SETTING}"):
+        saved = _of_flair(content) if file.suffix == ".pt" else _of_arrays(file)
         saved.check()
     return saved
 
 
-def _of_flair(file: Path) -> SavedLm:
+def _of_flair(content: object) -> SavedLm:
     """An LM as flair's LanguageModel.save writes it."""
-    content = read_torch_file(file)
     if not isinstance(content, dict) or not isinstance(content.get("state_dict"), dict):
-        raise InputError(f"{file}: expected a language model of flair, with a state_dict, found {excerpt(content)}")
+        raise InputError(f"expected a language model of flair, with a state_dict, found {excerpt(content)}")
     kind = str(content.get("recurrent_type") or "lstm").lower()
     if kind != "lstm" or content.get("nout") is not None:
         raise InputError(
-            f"{file}: expected an LSTM without a projection, found recurrent_type={kind}, nout={content.get('nout')}"
+            f"expected an LSTM without a projection, found recurrent_type={kind}, nout={content.get('nout')}"
         )
     holder = content.get("tokenizer", content)  # newer versions put the dictionary into a tokenizer
     dictionary = (holder.attributes if isinstance(holder, InertObject) else holder).get("dictionary")
     items = dictionary.attributes.get("idx2item") if isinstance(dictionary, InertObject) else None
     if not isinstance(items, list):
-        raise InputError(f"{file}: expected the characters of the model, found {excerpt(dictionary)}")
+        raise InputError(f"expected the characters of the model, found {excerpt(dictionary)}")
     characters = tuple(item.decode("utf-8", "replace") if isinstance(item, bytes) else str(item) for item in items)
     delimiter = content.get("document_delimiter") or "\n"
     return SavedLm(bool(content.get("is_forward_lm")), characters, _needed(content["state_dict"]), delimiter)
@@ -123,10 +123,15 @@ def _of_arrays(file: Path) -> SavedLm:
     listed = file.with_suffix(".chars.json")
     try:
         characters: Sequence[Any] = json.loads(listed.read_text(encoding="utf-8"))
-        with np.load(file, allow_pickle=False) as arrays:
+    except (OSError, ValueError) as error:
+        raise InputError(f"expected its characters in {listed.name}, a list in JSON: {error}") from error
+    try:
+        with file.open("rb") as opened, np.load(opened, allow_pickle=False) as arrays:
             tensors = {name: torch.from_numpy(arrays[name]) for name in arrays.files}
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
-        raise InputError(f"{file}: expected arrays, and their characters in {listed.name}: {error}") from error
+    except OSError as error:
+        raise InputError(f"expected arrays of numpy.savez, found: {error}") from error
+    except (ValueError, EOFError, zipfile.BadZipFile) as error:  # numpy's text advises to unpickle the file
+        raise InputError("expected arrays of numpy.savez, found another file or a damaged one") from error
     return SavedLm(file.stem.startswith("forward"), tuple(map(str, characters)), _needed(tensors))
 
 

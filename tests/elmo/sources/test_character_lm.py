@@ -140,11 +140,23 @@ def test_weights_that_are_not_finite_are_refused(folder):
         Flair(str(folder))
 
 
+@pytest.mark.parametrize("name", ["forward.npz", "forward.chars.json"])
+@pytest.mark.parametrize("content", [lambda whole: b"", lambda whole: whole[:-9], lambda whole: b"\x80other"])
+def test_a_damaged_file_of_arrays(folder, name, content):
+    whole = (folder / name).read_bytes()
+    (folder / name).write_bytes(content(whole))
+    what = {"forward.npz": r"arrays of numpy\.savez, found", "forward.chars.json": r"its characters in forward\.chars"}
+    remedy = r"Get the file again, or name another folder with features\.frozen\.flair\.source\.weights"
+    with pytest.raises(InputError, match=rf"^\S+/forward\.npz: expected {what[name]}.*\. {remedy}$") as found:
+        Flair(str(folder))
+    assert "pickle" not in str(found.value)
+
+
 def test_errors_name_the_file_and_what_is_wrong(folder, flair_classes):
     with pytest.raises(InputError, match=r"source\.weights: expected a folder .* flair/news, flair/news-fast"):
         Flair("flair/new")
     (folder / "backward.npz").rename(folder / "forward-2.npz")
-    with pytest.raises(InputError, match=r"forward-2\.npz: expected arrays, .* in forward-2\.chars\.json"):
+    with pytest.raises(InputError, match=r"forward-2\.npz: expected its characters in forward-2\.chars\.json, a list"):
         Flair(str(folder))
     (folder / "forward-2.npz").unlink()
     with pytest.raises(InputError, match=r"expected one forward and one backward .* found forward\.npz"):
@@ -157,10 +169,12 @@ def test_errors_name_the_file_and_what_is_wrong(folder, flair_classes):
     (folder / "forward.npz").unlink()
     held = {"dictionary": flair_classes["dictionary"]()}
     save_flair(folder / "lm.pt", tensors_of(0), True, {**held, "recurrent_type": "GRU"})
-    with pytest.raises(InputError, match=r"lm\.pt: expected an LSTM without a projection, found recurrent_type=gru"):
+    with pytest.raises(
+        InputError, match=r"lm\.pt: expected an LSTM without a projection, found recurrent_type=gru.*\. Get "
+    ):
         Flair(str(folder))
     save_flair(folder / "lm.pt", tensors_of(0), True, {})
-    with pytest.raises(InputError, match=r"lm\.pt: expected the characters of the model, found None"):
+    with pytest.raises(InputError, match=r"lm\.pt: expected the characters of the model, found None\. Get the"):
         Flair(str(folder))
     torch.save([1], folder / "lm.pt")
     with pytest.raises(InputError, match=r"lm\.pt: expected a language model of flair, with a state_dict, found \[1\]"):
