@@ -99,7 +99,7 @@ def _row(data: str, task: str, found: Sequence[FoundRecord], selection: Selectio
     row = TableRow(data, task, groups, failed, load_paper().compared(data, task), compared, named)
     findings += [Finding("failed", failure_text(item), wrong=True, row=key) for item in row.failed]
     wanted = [setting for name in compared for setting in arm_settings(name)[1]]
-    findings += [Finding("note", text, wrong, row=key) for text, wrong in row_warnings(row, wanted)]
+    findings += [Finding("note", text, wrong, row=key) for text, wrong in row_warnings(row, wanted, {})]
     return row
 
 

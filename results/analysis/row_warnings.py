@@ -1,7 +1,7 @@
 """Warnings about a row: those its sources declare, mixed commits, uncommitted changes, other differences of arms."""
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from results.analysis.names import arm_title
 from results.analysis.panels import Panel
@@ -14,16 +14,18 @@ NAMES = ("features.name", "features.title", "task.title")  # no settings, like k
 SOURCES = ("weights", "vectors", "dim", "untrained", "untrained_seed", "model")
 
 
-def row_warnings(row: TableRow, wanted: Collection[str]) -> list[tuple[str, bool]]:
+def row_warnings(row: TableRow, wanted: Collection[str], titles: Mapping[str, str]) -> list[tuple[str, bool]]:
     """Warnings about the row's numbers, each with whether `--check` should fail: mixed code, or unequal arms.
 
     Args:
         row: The row.
         wanted: Settings in which its arms differ on purpose.
+        titles: Arm -> its name for people, where it is not that of its features.
     """
     warnings = []
     for group in row.groups:
-        where = f"{Panel(row, group.label).title}, {arm_title(group.features, group.records[0])}"
+        title = titles.get(group.features) or arm_title(group.features, group.records[0])
+        where = f"{Panel(row, group.label).title}, {title}"
         seeds: dict[str, set[int]] = defaultdict(set)  # folds share a seed
         for record in group.runs:
             seeds[record.commit[:10] if record.commit else "no commit"].add(record.identity.seed)
@@ -37,7 +39,10 @@ def row_warnings(row: TableRow, wanted: Collection[str]) -> list[tuple[str, bool
     for label in ["", *row.labels]:
         first, second = (row.group(features, label) for features in row.compared)
         if first and second:
-            where, names = Panel(row, label).title, " and ".join(map(arm_title, row.compared))
+            where, names = (
+                Panel(row, label).title,
+                " and ".join(titles.get(arm) or arm_title(arm) for arm in row.compared),
+            )
             if first.recipe != second.recipe:
                 text = f"{where}: {names}: no gain, because their recipes differ: {first.recipe} and {second.recipe}"
                 warnings.append((text, True))

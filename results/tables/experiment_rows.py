@@ -60,11 +60,9 @@ class ExperimentTable:
     @cached_property
     def titles(self) -> dict[str, str]:
         """The arms' names for people: those in the file, or those of their features if an arm is named like these."""
-        found = dict(self.experiment.titles)
-        for arm in (arm for arm in self.experiment.arms if arm not in found):
-            records = [group.records[0] for line in self.lines if (group := line.runs.group(arm))]
-            found[arm] = common_title(arm, (record for record in records if record.identity.features == arm))
-        return found
+        groups = [group for line in self.lines for group in line.runs.groups]
+        records = {arm: [own.records[0] for own in groups if own.features == arm] for arm in self.experiment.arms}
+        return {arm: _arm_title(self.experiment, arm, own) for arm, own in records.items()}
 
     @property
     def base(self) -> str:
@@ -86,7 +84,7 @@ def fill(collection: Collection, experiment: Experiment, places: TypedPlaces | N
     """
     rows = _rows(collection.found, experiment)
     findings = [finding for finding in collection.findings if finding.row is None]
-    lines = [_line(row, experiment.compare, findings) for row in rows]
+    lines = [_line(row, experiment, findings) for row in rows]
     findings += _other_bilms(experiment, lines)
     shipped = all(cell.identity.data == MINI for cell in experiment.cells)
     where = places.words(shipped) if places else []
@@ -197,7 +195,14 @@ def _of_arm(experiment: Experiment, arm: str, cells: Filled) -> Command:
     return {**own, **{key: values for key, values in _command(cells).items() if key in ("seed", "retry")}}
 
 
-def _line(row: Mapping[str, Filled], compare: Sequence[str], findings: list[Finding]) -> ExperimentLine:
+def _arm_title(experiment: Experiment, arm: str, records: Sequence[RunRecord]) -> str:
+    """The arm's name for people: that in the file, or that of its features if it is named like these."""
+    if arm in experiment.titles:
+        return experiment.titles[arm]
+    return common_title(arm, (record for record in records if record.identity.features == arm))
+
+
+def _line(row: Mapping[str, Filled], experiment: Experiment, findings: list[Finding]) -> ExperimentLine:
     cell = next(iter(row.values()))[0][0]
     spec, key = cell.row, cell.identity.row
     title = " ".join([spec.title or _default_title(cell), *cell.extra_overrides])
@@ -205,12 +210,13 @@ def _line(row: Mapping[str, Filled], compare: Sequence[str], findings: list[Find
     for arm, cells in row.items():
         items = [item for _, found in cells for item in found]
         failed += [item for item in items if item.record.status == "failed"]
-        groups += _groups(f"{title} {arm}", arm, spec, items, findings)
-    first, second = compare or ("", "")
+        own_title = _arm_title(experiment, arm, [item.record for item in items])
+        groups += _groups(f"{title}, {own_title}", arm, spec, items, findings)
+    first, second = experiment.compare or ("", "")
     runs = TableRow(*key, groups, failed, None, (first, second))
     findings += [Finding("failed", failure_text(item), wrong=True, row=key) for item in failed]
     wanted = {key for cells in row.values() for key in cells[0][0].identity.variant}
-    findings += [Finding("note", text, wrong, row=key) for text, wrong in row_warnings(runs, wanted)]
+    findings += [Finding("note", text, wrong, row=key) for text, wrong in row_warnings(runs, wanted, experiment.titles)]
     known = _own_scores(spec, runs) if spec.paper else _known_scores(cell)
     if known is None:
         return ExperimentLine(title, spec, runs, spec.paper, spec.paper_std)

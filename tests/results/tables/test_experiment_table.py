@@ -10,7 +10,7 @@ import pytest
 
 from results.records.experiment_file import load_experiment, values_of
 from results.records.record import RunError
-from tests.results.making import first_right, make_record, run_table, save
+from tests.results.making import CLEAN, first_right, make_record, run_table, save
 
 OWN = """
 title = "Two rows"
@@ -154,6 +154,20 @@ class TestRows:
         out = run_table(capsys, "--runs", runs, "--experiment", own)[1]
         below = out[out.rindex("python -m tasks.run") :]
         assert "  needed first: vectors, by make vectors\n  needed first: DIR\n" in below
+
+    def test_notes_have_the_titles_of_arms(self, own, tmp_path, capsys):
+        """Titles in the file, or those of the features that an arm is named like."""
+        head = OWN.partition("[[rows]]")[0].replace("a = [", "glove = [").replace('"a"', '"glove"')
+        own.write_text(f'{head}[titles]\nb = "fast biLM"\n[[rows]]\noverrides = ["task=sst5", "data=paper"]\n')
+        for features, settings in (("glove", {}), ("elmo", {"variant": {"trainer.lr": 0.5}, "lr": 0.5})):
+            for seed, recipe in ((1, 2), (2, 1)):
+                changed = replace(CLEAN, dirty=True)
+                made = {"task": "sst5", "features": features, "seed": seed, "recipe": recipe, "environment": changed}
+                save(tmp_path / "runs", make_record(**made, **settings))
+        out = run_table(capsys, "--runs", tmp_path / "runs", "--experiment", own)[1]
+        for arm in ("GloVe", "fast biLM"):
+            assert f"\n  SST-5, {arm}: seed 2 has recipe 1 and is left out; the others have recipe 2\n" in out
+            assert f"\n  SST-5, {arm}: code with uncommitted changes (seed 1)\n" in out
 
     def test_nothing_was_run(self, own, tmp_path, capsys):
         out = run_table(capsys, "--runs", tmp_path, "--experiment", own, "seed=1", "limit=5")[1]
