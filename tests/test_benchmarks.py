@@ -136,6 +136,15 @@ def test_representations_have_the_sizes_of_the_published_ones(monkeypatch):
     assert found["static_elmo"].ours > found["word2vec"].ours, "the sum of its parts"
 
 
+def test_the_table_says_which_models_were_measured_with_random_weights():
+    experiment = load_experiment("representations")
+    trained = {*representations.STATIC, "small", "medium"}
+    random = {arm for arm, parts in representations.ARMS.items() if parts[-1] not in trained}
+    assert random == {"cove", "flair", "masked", "bert", "mpnet"}
+    listed = experiment.note.split("random weights")[0]
+    assert not [arm for arm in random if experiment.titles[arm].split("+ ")[-1] not in listed]
+
+
 @pytest.mark.slow
 def test_transformers_have_the_sizes_of_the_published_ones(tmp_path):
     pytest.importorskip("transformers")
