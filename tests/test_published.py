@@ -221,3 +221,20 @@ def test_the_baseline_of_the_mini_suite_is_clearly_above_chance(task):
     arms = {"chance": [least.examples] * len(glove), "glove": glove}  # chance is the same with every seed
     groups = [Group(name, {}, [record] * len(runs), runs) for name, runs in arms.items()]
     assert TableRow("mini", task, groups, compared=("chance", "glove")).interval().low > 0
+
+
+def test_more_epochs_raise_the_frozen_arm_on_dev_but_not_on_test():
+    """The note of experiment=tuning says so."""
+    experiment = load_experiment("tuning")
+    assert "there frozen is higher on dev, but not on test" in experiment.note
+    means = {}
+    for row in experiment.rows:
+        cells = [cell for cell in experiment.cells if (cell.row, cell.arm) == (row, "frozen")]
+        folders = [PUBLISHED / "paper" / cells[0].named["task"] / "elmo"]
+        records = [item.record for item in only_cells(collect(folders), cells).found]
+        assert len(records) == len(experiment.seeds)
+        for split in ("dev", "test"):
+            means[row.title, split] = statistics.fmean(record.scores[split][record.metric] for record in records)
+    for task, short in (("NER, CoNLL-2003", "20 epochs"), ("SST-5", "6 epochs")):
+        assert means[f"{task}, whole recipe", "dev"] > means[f"{task}, {short}", "dev"]
+        assert means[f"{task}, whole recipe", "test"] <= means[f"{task}, {short}", "test"]
