@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import errno
 import json
-import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -278,7 +278,7 @@ def _loaded(name: str) -> tuple[Any, Any]:
         RuntimeError,
         SafetensorError,
         StrictDataclassError,
-        pickle.UnpicklingError,
+        UnpicklingError,
     ) as error:
         found = _reason(Path(name), error)
         raise InputError(
@@ -304,7 +304,7 @@ def _reason(folder: Path, error: Exception) -> str:
     if (folder.is_absolute() or len(folder.parts) > 2) and not folder.is_dir():
         return "no such folder"
     cut = isinstance(error, OSError) and error.errno == errno.EINVAL  # torch seeks before the start of a short file
-    if cut or isinstance(error, pickle.UnpicklingError):  # whose text advises to load it in a way that may run its code
+    if cut or isinstance(error, UnpicklingError):  # whose text advises to load it in a way that may run its code
         return "damaged weights, or weights with more than numbers in them"
     return str(error).splitlines()[0].rstrip(".")
 
