@@ -29,7 +29,8 @@ from elmo.embed.output import (
     Layout,
     open_output,
 )
-from elmo.store.cached_layers import TOKENS_AT_ONCE, TOKENS_AT_ONCE_ON_A_GPU, CachedLayers, require_half_holds
+from elmo.store.cached_layers import TOKENS_AT_ONCE, TOKENS_AT_ONCE_ON_A_GPU, CachedLayers
+from elmo.store.half_precision import require_half_holds
 from elmo.store.opening import open_shelf
 from elmo.store.shelf import ShelfDescription
 from elmo.tokeniser import Tokenise

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import random
 import time
@@ -24,6 +23,7 @@ from elmo.common.errors import InputError, excerpt
 from elmo.common.progress import Reporter
 from elmo.common.threads import in_background
 from elmo.sources.source import FrozenSource, dim_of
+from elmo.store.half_precision import require_half_holds
 from elmo.store.row_numbers import (
     NOWHERE,
     Key,
@@ -43,8 +43,6 @@ from elmo.store.shelf import PRECISIONS, Shelf, StoreFull
 TOKENS_AT_ONCE = 8192
 TOKENS_AT_ONCE_ON_A_GPU = 65_536
 MEMORY_GB = 4.0
-
-HALF_OVERFLOWS = 65_520.0  # this and larger values round to infinity in float16
 
 
 @dataclass(frozen=True)
@@ -388,21 +386,3 @@ def _name(source: FrozenSource) -> str:
 
 def _put(table: Tensor, first: int, rows: Tensor) -> None:
     table[first : first + len(rows)] = rows
-
-
-def require_half_holds(peak: float, key: str | None = None) -> None:
-    """Raises an InputError if the largest value of layers is NaN or becomes infinite in float16.
-
-    Args:
-        peak: the value.
-        key: of the layers in the config of a run; None for those of elmo.embed.
-    """
-    if math.isnan(peak):
-        raise InputError(
-            f"{key or 'layers'}: expected numbers, found NaN. Check the weights and the code that computes the layers"
-        )
-    if peak >= HALF_OVERFLOWS:
-        remedy = f"{key}.precision=float32" if key else "--precision float32 with elmo.embed"
-        raise InputError(
-            f"{key or 'layers'}: float16 cannot hold values that reach {peak:g}; expected at most 65504. Use {remedy}"
-        )
