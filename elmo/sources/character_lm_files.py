@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -122,9 +122,11 @@ def _of_arrays(file: Path) -> SavedLm:
     """An LM as arrays in NAME.npz and characters in NAME.chars.json; NAME begins with forward or backward."""
     listed = file.with_suffix(".chars.json")
     try:
-        characters: Sequence[Any] = json.loads(listed.read_text(encoding="utf-8"))
+        characters: object = json.loads(listed.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise InputError(f"expected its characters in {listed.name}, a list in JSON: {error}") from error
+    if not isinstance(characters, list):
+        raise InputError(f"expected its characters in {listed.name}, a list in JSON, found {excerpt(characters)}")
     try:
         with file.open("rb") as opened, np.load(opened, allow_pickle=False) as arrays:
             tensors = {name: torch.from_numpy(arrays[name]) for name in arrays.files}

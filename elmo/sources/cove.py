@@ -98,12 +98,13 @@ def _file(weights: str) -> Path:
 def _tensors(path: Path) -> dict[str, Tensor]:
     """The tensors of an nn.LSTM by name."""
     content = read_torch_file(path)
-    if isinstance(content, dict) and isinstance(content.get("weight_hh_l0"), Tensor):
+    recurrent = content.get("weight_hh_l0") if isinstance(content, dict) else None
+    if isinstance(recurrent, Tensor) and recurrent.dim() == 2:
         tensors = {name: tensor.float() for name, tensor in content.items() if isinstance(tensor, Tensor)}
         with naming(path, "Get the file again, or use another"):
             check_finite_weights(tensors)
         return tensors
-    raise InputError(f"{path}: expected the tensors of an LSTM, such as weight_hh_l0, found {excerpt(content)}")
+    raise InputError(f"{path}: expected an LSTM's tensors, such as the matrix weight_hh_l0, found {excerpt(content)}")
 
 
 def _of_layer(tensors: dict[str, Tensor], layer: int) -> dict[str, Tensor]:

@@ -59,8 +59,11 @@ def test_other_weights_or_vectors_are_another_source(files, tmp_path):
 def test_errors(files, tmp_path):
     with pytest.raises(InputError, match=r"source\.weights: expected a file, or cove/wmt-lstm, .*found 'cove/wmt'"):
         Cove("cove/wmt", files[1])
+    torch.save({"weight_hh_l0": torch.zeros(4)}, tmp_path / "other.pth")
+    with pytest.raises(InputError, match=r"other\.pth: expected an LSTM's tensors, such as the matrix weight_hh_l0"):
+        Cove(str(tmp_path / "other.pth"), files[1])
     torch.save({"a": 1}, tmp_path / "other.pth")
-    with pytest.raises(InputError, match=r"other\.pth: expected the tensors of an LSTM, such as weight_hh_l0"):
+    with pytest.raises(InputError, match=r"other\.pth: expected an LSTM's tensors, such as the matrix weight_hh_l0"):
         Cove(str(tmp_path / "other.pth"), files[1])
     bad = {**torch.load(files[0]), "bias_hh_l1_reverse": torch.full((16,), torch.nan)}
     torch.save(bad, tmp_path / "bad.pth")
