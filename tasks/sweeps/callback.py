@@ -115,8 +115,8 @@ class Sweep(Callback):
             raise SystemExit(0)  # Hydra would compose every run three times over, and start processes to skip them
         if not self._remote:
             self._total, self._to_do = len(configs), records_to_write(configs)
-        if self._on_cores and config.hydra.launcher.n_jobs:  # 0: Hydra will reject it
-            Reporter("sweep").warn(side_by_side(config, self._total, len(self._to_do)))
+            if len(self._to_do) > 1 and config.hydra.launcher.get("n_jobs", 1):  # 0: Hydra will reject it
+                Reporter("sweep").warn(first_words(config, self._total, len(self._to_do)))
 
     @property
     def _on_cores(self) -> bool:
@@ -166,20 +166,26 @@ def where_to_look(config: DictConfig) -> str:
     return f"{logs}To follow them: python -m results.status --watch --runs {shlex.quote(str(config.runs_dir))}"
 
 
-def side_by_side(config: DictConfig, total: int, left: int) -> str:
-    """The first words of a sweep on this machine's cores: how many runs it has, and how to follow them.
+def first_words(config: DictConfig, total: int, left: int) -> str:
+    """The first words of a sweep on this machine: how many runs it has, and how to follow them.
 
     Args:
         config: the sweep.
         total: its runs.
         left: those without a record.
     """
+    done = f", {total - left} of them done before" if left < total else ""
+    words = ["python", "-m", "results.status", "--watch", *runs_option(config)]
+    return f"{total} runs{done}, {min(runs_at_once(config), left)} at a time; {shlex.join(words)}"
+
+
+def runs_at_once(config: DictConfig) -> int:
+    """The number of runs that the launcher starts at the same time on this machine."""
+    if (jobs := config.hydra.launcher.get("n_jobs", 1)) == 1:  # Hydra's own launcher has no n_jobs
+        return 1
     import joblib  # comes with the launcher
 
-    done = f", {total - left} of them done before" if left < total else ""
-    at_once = min(joblib.effective_n_jobs(config.hydra.launcher.n_jobs), left)
-    words = ["python", "-m", "results.status", "--watch", *runs_option(config)]
-    return f"{total} runs{done}, {at_once} at a time; {shlex.join(words)}"
+    return int(joblib.effective_n_jobs(jobs))
 
 
 def runs_option(config: DictConfig) -> list[str]:

@@ -121,15 +121,16 @@ class TestProgress:
         assert callback.next_command(config) == f"The scores: python -m results.table {command}".rstrip()
 
     @pytest.mark.parametrize(
-        ("n_jobs", "left", "line"),
+        ("launcher", "left", "line"),
         [
-            (2, 36, "36 runs, 2 at a time; python -m results.status --watch"),
-            (8, 3, "36 runs, 33 of them done before, 3 at a time; python -m results.status --watch"),
+            ({}, 36, "36 runs, 1 at a time; python -m results.status --watch"),
+            ({"n_jobs": 2}, 36, "36 runs, 2 at a time; python -m results.status --watch"),
+            ({"n_jobs": 8}, 3, "36 runs, 33 of them done before, 3 at a time; python -m results.status --watch"),
         ],
     )
-    def test_the_first_line_of_a_sweep_on_cores(self, n_jobs, left, line):
-        config = OmegaConf.create({"runs_dir": "results/runs", "hydra": {"launcher": {"n_jobs": n_jobs}}})
-        assert callback.side_by_side(config, 36, left) == line
+    def test_the_first_line_of_a_sweep(self, launcher, left, line):
+        config = OmegaConf.create({"runs_dir": "results/runs", "hydra": {"launcher": launcher}})
+        assert callback.first_words(config, 36, left) == line
 
     def test_a_failed_run_gets_one_line_with_its_reason(self):
         failed, failed_before = Ended("failed", "ValueError: 2\nof two"), Ended("failed before", "ValueError")
