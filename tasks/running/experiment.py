@@ -34,7 +34,7 @@ from results.records.record import (
 from results.records.run_lock import Lock, Owner, Process, take
 from tasks.data.datasets import Loaded
 from tasks.features.frozen_layers import StoreUnusable
-from tasks.features.token_features import TokenFeatures
+from tasks.features.token_features import TokenFeatures, features_recipes
 from tasks.interface import Scores, Split, Task
 from tasks.metrics import SAME_SCORE
 from tasks.modules.seeding import initialise
@@ -245,8 +245,8 @@ def train_and_test(
     model = TaskModel(features, head).to(device)
     trained = sum(parameter.numel() for parameter in model.trained().values())
     reporter.say(
-        f"{len(train):,} + {len(dev):,} examples; {trained:,} parameters to train, {model.count_frozen():,} frozen; "
-        f"{device}"
+        f"{len(train):,} + {len(dev):,} examples; {', '.join(features_recipes(config.features))}; "
+        f"{trained:,} parameters to train, {model.count_frozen():,} frozen; {device}"
     )
 
     def meet(splits: dict[str, list[Any]]) -> None:

@@ -353,4 +353,6 @@ class TestFlair:
         lms = 2 * (12 * 20 + 20 + 20 * 5)
         words = ended.model.model.features.words.numel()
         assert words
-        assert f" parameters to train, {lms + words:,} frozen; cpu" in capsys.readouterr().err
+        err = capsys.readouterr().err
+        assert f" parameters to train, {lms + words:,} frozen; cpu" in err
+        assert "; words, characters, frozen.flair; " in err
