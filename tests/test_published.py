@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from results.analysis.names import load_names, old_recipe, recomputed, task_title
 from results.analysis.rows import Group, TableRow
@@ -24,6 +25,7 @@ from results.table import main as table
 from tasks.running.config import run_config
 from tasks.running.plan import identity_of
 from tasks.running.schema import compose_config
+from tasks.sweeps.experiment_sweeper import experiment_runs
 from tests.tasks.mini.chance import chance
 
 ROOT = Path(__file__).parents[1]
@@ -163,6 +165,18 @@ def test_the_commands_that_fill_empty_cells_name_no_published_run():
         cells = experiment.narrowed(dict(map(values_of, words[5:]))).cells
         cells = [cell for cell in cells if cell.row.folds is None]  # a command names folds of all its seeds
         assert only_cells(published, cells).found == [], words
+
+
+@pytest.mark.parametrize("page", ["tables.md", "ledger.md"])
+def test_sweeps_accept_the_printed_commands_of_experiments(page):
+    """With values as Hydra hands them over, which are not always those that were typed: false becomes False."""
+    printed = (ROOT / "results" / page).read_text(encoding="utf-8").splitlines()
+    printed = [line for line in printed if line.startswith("python -m tasks.run -m experiment=")]
+    assert len(printed) > 10
+    lines = [shlex.split(line, comments=True) for line in printed]
+    for words in lines:
+        name = words[4].removeprefix("experiment=")
+        assert experiment_runs(name, OverridesParser.create().parse_overrides(words[5:])), words
 
 
 def test_every_published_run_has_its_examples_and_nothing_else():

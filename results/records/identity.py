@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from elmo.download import published
 from results.records.printing import printable
 
 Value = str | int | float | bool | None
@@ -162,7 +163,8 @@ def same_value(typed: str, value: object) -> bool:
     text = {True: "true", False: "false", None: "null"}[value] if value is None or isinstance(value, bool) else value
     if str(text).strip("'\"").replace(" ", "") == typed.replace(" ", ""):
         return True
-    if isinstance(text, str) and "/" in typed and text.removeprefix("./") == Path(typed).name:
+    is_path = "/" in typed and typed not in published.names()  # records have the name of a download as it is
+    if isinstance(text, str) and is_path and text.removeprefix("./") == Path(typed).name:
         return True  # records name weights and vectors by the last part of their path
     try:
         return float(str(text)) == float(typed)

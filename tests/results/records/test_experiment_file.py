@@ -175,6 +175,8 @@ class TestRuns:
             ("runs/export/small", "./small", True),
             ("allennlp/original", "allennlp/original", True),
             ("allennlp/original", "allennlp/small", False),
+            ("allennlp/original", "./original", False),
+            ("glove/840B.300d", "840B.300d", False),
             ("0.5", 0.25, False),
             ("small", None, False),
         ],
