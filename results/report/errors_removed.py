@@ -23,7 +23,7 @@ from results.report.figures import (
     text_width,
     with_minus,
 )
-from results.tables.cells import FEW_SEEDS_NOTE, shown_interval
+from results.tables.cells import FEW_SEEDS_NOTE, MARK, shown_interval
 
 NAME = "errors-removed"
 AXIS = "share of the baseline's errors removed (%)"
@@ -31,6 +31,7 @@ PAPER = Arm("the paper", "ink", "circle")  # hollow
 OFF_SCALE = 70.0  # pixels next to the scale for what is outside it
 NO_BREAK = "\N{NO-BREAK SPACE}"
 HEADER = 24.0  # pixels above the first comparison
+PALE = 0.45  # opacity of marks that stand for few seeds
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,10 @@ class _Value:
     arm: Arm
     share: float
     hollow: bool = False
+    few_seeds: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.arm.title} {_percent(self.share)}{MARK * self.few_seeds}"
 
 
 @dataclass(frozen=True)
@@ -66,8 +71,7 @@ class _Comparison:
     @property
     def numbers(self) -> str:
         """All that is drawn, as text."""
-        others = [f"{value.arm.title} {_percent(value.share)}" for value in self.others]
-        parts = [self.scores.replace("→", "to"), f"{self.main.arm.title} {self.shown_share}", *others]
+        parts = [self.scores.replace("→", "to"), f"{self.main.arm.title} {self.shown_share}", *map(str, self.others)]
         return f"{self.name}, {self.below}: {', '.join(parts)}."
 
 
@@ -115,9 +119,10 @@ def errors_removed(panels: Sequence[Panel], compared: tuple[str, str], main_arms
     caption = f"Test scores: {first} → {second}. Errors removed: the gain as a share of 100 less the baseline's score."
     if any(own.interval for own in found):
         caption += " Line: 95 % interval. A gain whose own interval includes zero is unclear."
-    few = any(own.interval and own.interval.few_seeds for own in found)
+    pale = any(value.few_seeds for own in found for value in own.others)
+    few = pale or any(own.interval and own.interval.few_seeds for own in found)
     notes = [f"{main_arms}, unless a row names others"] * bool(main_arms and not only_mini)
-    below = [FEW_SEEDS_NOTE] * few + notes
+    below = [FEW_SEEDS_NOTE + "; pale marks: the same" * pale] * few + notes
     figure = Figure(
         NAME + "-mini" * only_mini,
         "Mini data: " * only_mini + _finding(found),
@@ -139,7 +144,7 @@ def _comparison(panel: Panel, arms: Mapping[str, Arm], compared: tuple[str, str]
         return None
     baseline, second = pair
     others = [
-        _Value(arms[group.features], cut)
+        _Value(arms[group.features], cut, few_seeds=group.few_seeds)
         for group in panel.groups
         if group.features in arms
         and group not in pair
@@ -218,6 +223,9 @@ def _limits(found: Sequence[_Comparison]) -> tuple[float, float]:
     inside = [v.share for own in found for v in own.others if low - near <= v.share <= high + near]
     low, high = min([low, *inside]), max([high, *inside])
     margin = (high - low) * 0.04 or 1.0
+    first, second, *_ = Scale(low - margin, high + margin, 0, 1).ticks()
+    if low < 0 <= first:  # so that what is left of zero has a number
+        low = min(low, first - (second - first))
     return low - margin, high + margin
 
 
@@ -264,13 +272,14 @@ def _lane(own: _Comparison, layout: _Layout, scale: Scale, top: float) -> list[M
     outside = {-1: 0, 1: 0}
     taken: list[float] = []
     for value in (*own.others, own.main):
-        title = f"{own.name}: {value.arm.title} {_percent(value.share)}"
+        title = f"{own.name}: {value}"
         x, y = scale.at(value.share), first
         if value is not own.main:
             y = second + 9 * any(abs(x - other) < 10 for other in taken)  # next to a marker, not on it
             taken.append(x)
         arm = value.arm.features
-        look = Dot(x, y, value.arm.colour, value.arm.shape, 5.0, 1.0, title, value.hollow, arm)
+        opacity = PALE if value.few_seeds else 1.0
+        look = Dot(x, y, value.arm.colour, value.arm.shape, 5.0, opacity, title, value.hollow, arm)
         side = -1 if value.share < scale.low else 1 if value.share > scale.high else 0
         if not side:
             marks.append(look)

@@ -72,11 +72,27 @@ def test_marks_are_where_their_shares_are(narrow):
 
 def test_controls_of_the_trained_bilm_are_drawn():
     """Of 40 errors, layer 0 removes 8 and the shuffled biLM none."""
-    arms = {"elmo_layer0": [68.0], "elmo_shuffled": [60.0]}
+    arms = {"elmo_layer0": [67.0, 68.0, 69.0], "elmo_shuffled": [60.0]}
     figure = errors_removed([panel(glove=[60.0], elmo=[70.0], elmo_random=[62.0], word2vec=[58.0], **arms)], PAIR)
-    assert figure.numbers.endswith("biLM without context (control) 20.0 %, shuffled biLM (control) 0.0 %.")
+    assert figure.numbers.endswith("biLM without context (control) 20.0 %, shuffled biLM (control) 0.0 %†.")
     looks = {(mark.colour, mark.shape) for mark in figure.marks if isinstance(mark, Dot)}
     assert len(looks) == len(dict(looks)) == 5, "each arm has a look of its own"
+
+
+def test_marks_of_few_seeds_are_pale_and_explained():
+    three = [60.0, 61.0, 62.0]
+    figure = errors_removed([panel(glove=three, elmo=[70.0, 71.0, 72.0], elmo_random=three, word2vec=[62.0])], PAIR)
+    (control,), (static,) = dots(figure, "orange"), dots(figure, "green")
+    assert (control.opacity, static.opacity < 1) == (1, True)
+    note = "† fewer than 3 seeds in an arm; pale marks: the same"
+    assert note in texts(figure)
+    assert note not in texts(errors_removed([panel(glove=three, elmo=three, elmo_random=three)], PAIR))
+
+
+@pytest.mark.parametrize(("score", "number"), [(58.0, True), (61.0, False)])
+def test_what_is_left_of_zero_has_a_number(score, number):
+    figure = errors_removed([panel(glove=[60.0], elmo=[70.0], word2vec=[score])], PAIR)
+    assert any(re.fullmatch("\N{MINUS SIGN}[0-9]+", text) for text in texts(figure)) == number
 
 
 def test_the_interval_of_the_share_is_drawn():
