@@ -143,12 +143,12 @@ def _metrics(group: Group) -> list[tuple[str, str, tuple[str, ...]]]:
 
 
 def _comparisons(row: TableRow) -> list[tuple[TableRow, str, tuple[Group, Group]]]:
-    """What is compared under the same settings: any arm with the baseline, and ELMo with any arm."""
+    """What is compared under the same settings: all arms with glove, elmo with all arms, static_elmo with word2vec."""
     baseline, elmo = row.compared
     arms = dict.fromkeys(group.features for group in row.groups)
     found = []
     for first, second in permutations(arms, 2):
-        if first == baseline or (second == elmo and first != elmo):
+        if first == baseline or (second == elmo and first != elmo) or (first, second) == ("word2vec", "static_elmo"):
             compared = row.comparing(first, second)
             pairs = [(label, compared.pair(label)) for label in dict.fromkeys(group.label for group in row.groups)]
             found += [(compared, label, pair) for label, pair in pairs if pair]
