@@ -51,7 +51,7 @@ The reasons are written to stderr. Without --check the status is 0 for any runs.
 def main(argv: Sequence[str] | None = None) -> int:
     """Prints the table; returns the exit status."""
     parser = _parser()
-    options = parser.parse_args(argv)
+    options = parser.parse_intermixed_args(argv)
     return exit_status("results.table", lambda: _show(parser, options))
 
 

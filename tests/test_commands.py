@@ -102,6 +102,24 @@ def test_a_console_script_names_a_function(script):
 
 
 @pytest.mark.parametrize(
+    ("command", "given", "expected"),
+    [
+        ("elmo.embed.__main__", "no.txt --layers last out.npy", "no.txt: cannot read the sentences"),
+        ("elmo.embed.__main__", "no.txt --out shards other.txt", "no.txt"),
+        ("results.table", "seed=1 --experiment no.toml task=ner", "no.toml"),
+        ("tasks.predict", "no --input data test.txt", "no: expected the folder of a run"),
+        ("tasks.squad.overlap", "no.json a.txt --groups runs b.txt", "no.json"),
+        ("tasks.word2vec", "no.txt --dim 5 other.txt", "no.txt"),
+    ],
+)
+def test_options_may_stand_between_paths(tmp_path, monkeypatch, capsys, command, given, expected):
+    """The command gets as far as its first missing file; argparse alone would not know the last argument."""
+    monkeypatch.chdir(tmp_path)
+    assert importlib.import_module(command).main(given.split()) > 0
+    assert expected in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     ("command", "loads"),
     [("elmo.embed", "torch"), ("elmo.pretrain", "hydra"), ("results.table", "statistics"), ("tasks.run", "hydra")],
 )

@@ -216,7 +216,7 @@ def _embed_many(options: argparse.Namespace, settings: EmbedSettings) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status of the command: 0, or 1 after an error message, or 130 after Ctrl-C."""
     parser = _parser()
-    options = parser.parse_args(arguments)
+    options = parser.parse_intermixed_args(arguments)
     settings = _settings(options, parser)
     _check_engine(options, parser)
     if options.out is None:

@@ -279,7 +279,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         default=available_cores(),
         help="threads; default: one per core. With 1, runs are bit-equal",
     )
-    options = parser.parse_args(arguments)
+    options = parser.parse_intermixed_args(arguments)
     return exit_status(
         "tasks.word2vec",
         lambda: _make(options),

@@ -47,7 +47,7 @@ def main(given: Sequence[str] | None = None) -> int:
         type=Path,
         help="keep it in RUNS/test_sets, for results.breakdown and the report",
     )
-    options = parser.parse_args(given)
+    options = parser.parse_intermixed_args(given)
     return exit_status("tasks.squad.overlap", lambda: print("\n".join(_report(options))))
 
 
