@@ -17,7 +17,8 @@ from elmo.common.device import CHOICES, choose_device
 from elmo.common.errors import InputError, command_parser, exit_status
 from elmo.download.published import VECTORS
 from elmo.embed.lines import InputLine, batches_by_length, read_lines
-from elmo.word_vectors import GLOVE_50D, NAMES, open_vectors
+from elmo.names import GLOVE_50D, VECTOR_NAMES
+from elmo.word_vectors import open_vectors
 
 Floats = NDArray[np.float32]
 GLOVE = "glove"
@@ -169,7 +170,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--vectors",
         metavar="V",
         default=GLOVE,
-        help=f"glove, none, a file or a name: {', '.join([*NAMES, *VECTORS])} (default: glove)",
+        help=f"glove, none, a file or a name: {', '.join([*VECTOR_NAMES, *VECTORS])} (default: glove)",
     )
     parser.add_argument("-k", type=int, default=5, help="neighbours of each use (default: 5)")
     parser.add_argument("--queries", metavar="N", type=int, default=5, help="uses to show (default: 5)")

@@ -53,8 +53,11 @@ FOR_TASKS = "results.records.metric."  # how they declare their metrics
 TASKS = {f"tasks.{name}" for name in ("classify", "coref", "ner", "probes", "snli", "squad", "srl", "sst5")}
 DOORS = {"elmo.kernels": "elmo/bilm/fast.py", "tasks.kernels": "tasks/modules/fast.py"}  # to folders that may be absent
 # results/ may import these modules of elmo. They, and the packages on the way, load only the standard library.
-PLAIN = ("elmo.common.durations", "elmo.common.errors", "elmo.common.files", "elmo.download.published")
-PACKAGES = ("elmo", "elmo/common", "elmo/download")
+PLAIN = (
+    *("elmo.bilm.options", "elmo.common.checks", "elmo.common.durations", "elmo.common.errors", "elmo.common.files"),
+    *("elmo.download.published", "elmo.names"),
+)
+PACKAGES = ("elmo", "elmo/bilm", "elmo/common", "elmo/download")
 PLAIN_FILES = {f"{name}/__init__.py" for name in PACKAGES} | {f"{name.replace('.', '/')}.py" for name in PLAIN}
 # results/ imports these where it uses them, so that a table prints on a machine that has nothing but Python.
 WHERE_USED = {"rich", "matplotlib", "jinja2", "numpy"}

@@ -33,13 +33,13 @@ from elmo.common.files import expanded, replacing
 from elmo.common.tensor_files import check_finite_weights, naming
 from elmo.download.folder import obtain
 from elmo.download.published import BILMS
+from elmo.names import shipped_folder, shipped_names
 
 HDF5_SUFFIXES = (".hdf5", ".h5")
 SAFETENSORS_SUFFIX = ".safetensors"
 WEIGHTS_SUFFIXES = (SAFETENSORS_SUFFIX, *HDF5_SUFFIXES)
 PRECISIONS = {"float32": torch.float32, "float16": torch.float16, "int8": torch.int8}
 LEVELS = 127  # of int8, on either side of zero
-SHIPPED = Path(__file__).parents[1] / "pretrained"  # one folder for each biLM in this package
 _log = logging.getLogger(__name__)
 
 
@@ -152,11 +152,6 @@ def bilm_files(weights: Path | str, options: Path | str | None) -> list[Path]:
     return [path, *([_options_path(path), path.with_name("options.json")] if options is None else [Path(options)])]
 
 
-def shipped_names() -> list[str]:
-    """The names of the biLMs that come with this package."""
-    return sorted(path.parent.name for path in SHIPPED.glob("*/options.json"))
-
-
 def weights_choices() -> str:
     """Describes the accepted weights, for help texts."""
     names = ", ".join([*shipped_names(), *BILMS])
@@ -171,7 +166,7 @@ def find_weights(weights: Path | str) -> Path:
             _warn_of_hidden(name, path.absolute())
         return path
     if name in shipped:
-        return SHIPPED / name
+        return shipped_folder(name)
     if name in BILMS:
         return obtain(name)
     raise InputError(

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from elmo.bilm.model import Bilm, random_bilm
 from elmo.bilm.options import SIZES
 from elmo.bilm.sentences import Sentence
-from elmo.bilm.weight_files import SHIPPED, load_bilm, shipped_names
+from elmo.bilm.weight_files import load_bilm
+from elmo.names import SHIPPED, shipped_names
 from elmo.sources.source import FrozenSource
 
 CENTRING_TEXT = SHIPPED / "neighbours.txt"

@@ -13,18 +13,15 @@ from elmo.common.errors import InputError
 from elmo.common.files import expanded
 from elmo.download.folder import obtain
 from elmo.download.published import VECTORS
+from elmo.names import GLOVE_50D, WINK_100D, WORD2VEC
 from elmo.word_vectors.binary_files import BinaryVectors, FastTextModel, is_fasttext
 from elmo.word_vectors.text_file import TextVectors, Vector
 from elmo.word_vectors.wink import HOW_TO_GET_IT, converted_path
 
-GLOVE_50D = "glove-6b-50d"
-WINK_100D = "wink-100d"
-WORD2VEC = "word2vec"
 HOW_TO_TRAIN = (
     "python -m tasks.word2vec TEXT... makes it once, with the text or the token store of the biLM (or name a file with "
     "ELMO_WORD2VEC=FILE)"
 )
-NAMES = (GLOVE_50D, WINK_100D, WORD2VEC)  # that are not downloaded on demand
 
 
 class Vectors(Protocol):

@@ -166,7 +166,9 @@ def _unlike(group: Group, wanted: Mapping[str, str]) -> dict[str, str]:
     """The wanted settings that the group's runs do not have, with the values that they have, if any."""
     found = {key: looked_up(group.records[0].config, key) for key in wanted}
     return {
-        key: "" if value is ... else shown(value) for key, value in found.items() if not same_value(wanted[key], value)
+        key: "" if value is ... else shown(value)
+        for key, value in found.items()
+        if not same_value(key, wanted[key], value)
     }
 
 

@@ -40,6 +40,7 @@ NAMED = ("task", "data", "features")  # what every cell names
 # Settings that cannot change a score, so that records do not have them.
 NOT_RECORDED = ("device", "threads", "runs_dir", "data_dir", "dataset_file", "keep_weights", "store", "retry", "logger")
 NOT_HERE = ("seed", FOLD, "experiment")  # what a row or an arm cannot set
+_PART_OFF = re.compile(r"features\.\w+\.enabled=false", re.IGNORECASE)
 _OVERRIDE = re.compile(r"(\+\+?|~)?[\w./@-]+(=.*)?", re.DOTALL)
 
 
@@ -133,18 +134,20 @@ class Cell:
             return False
         if not identity.variant.keys() <= settings.keys():
             return False
-        # A setting that is the default is in the config, but not in the name.
-        recorded = {**{key: looked_up(config, key) for key in settings}, **identity.variant}
-        return all(same_value(settings[key], found) for key, found in recorded.items())
+        return all(_has(identity, config, key, typed) for key, typed in settings.items())
 
     def _recorded_settings(self) -> dict[str, str]:
         """The settings other than the names, by the keys of a record."""
         datasets = f"datasets.{self.settings['data']}."
         found = {}
         for typed, value in self.settings.items():
-            key = typed.lstrip("+")
-            if key not in (*NAMED, FOLD) and key.split(".")[0] not in NOT_RECORDED:
-                found[f"data.{key.removeprefix(datasets)}" if key.startswith(datasets) else key] = value
+            key = typed.lstrip("+~")
+            if key in (*NAMED, FOLD) or key.split(".")[0] in NOT_RECORDED:
+                continue
+            if _PART_OFF.fullmatch(f"{key}={value}"):  # records have null for a part that is off
+                key, value = key.removesuffix(".enabled"), "null"
+            key = f"data.{key.removeprefix(datasets)}" if key.startswith(datasets) else key
+            found[f"~{key}" if typed.startswith("~") else key] = value
         return found
 
 
@@ -247,13 +250,13 @@ class Experiment:
                 extra[key] = values
                 continue
             for value in values:
-                if not any(same_value(value, other) for other in known):
+                if not any(same_value(key, value, other) for other in known):
                     raise InputError(
                         f"{key}={value}: no cell of experiment={self.name} has it, only {', '.join(known)}. For other "
                         f"runs, start a sweep without an experiment, or copy the experiment's file, change it, and use "
                         f"experiment=PATH{SUFFIX}"
                     )
-            cells = [cell for cell in cells if any(same_value(value, cell.value(key)) for value in values)]
+            cells = [cell for cell in cells if any(same_value(key, value, cell.value(key)) for value in values)]
         if not cells:
             asked = " ".join(f"{key}={','.join(values)}" for key, values in given.items() if key not in extra)
             lines = dict.fromkeys(" ".join(cell.overrides[1:]) for cell in self.cells)
@@ -392,6 +395,18 @@ def _refuse_equal_rows(rows: Sequence[ExperimentRow]) -> None:
             raise ValueError(
                 f"rows: expected each row once, or with another metric or split, found {' '.join(row.overrides)} twice"
             )
+
+
+def _has(identity: Identity, config: Mapping[str, object], key: str, typed: str) -> bool:
+    """Whether a run has what was typed for a setting, by the key of a record."""
+    if key.startswith("~"):  # records have the default of a key that was deleted
+        return key in identity.variant or looked_up(config, key[1:]) is ...
+    if key in identity.variant:
+        return same_value(key, typed, identity.variant[key])
+    part = re.match(r"features\.\w+(?=\.)", key)
+    if part and looked_up(config, part[0]) is None and not key.endswith(".enabled"):
+        return True  # settings of a part that is off mean nothing to the run
+    return same_value(key, typed, looked_up(config, key))  # the default is in the config, but not in the name
 
 
 def _split(override: str) -> tuple[str, str]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from elmo.download import published
+from elmo.names import recorded
 from results.records.printing import printable
 
 Value = str | int | float | bool | None
@@ -155,21 +155,25 @@ def shown(value: object) -> str:
     return _canonical(value)
 
 
-def same_value(typed: str, value: object) -> bool:
-    """Whether a value of a record, or another typed one, is what was typed."""
-    if isinstance(value, list):
-        value = f"[{','.join(map(str, value))}]"
-    typed = typed.strip("'\"")
-    text = {True: "true", False: "false", None: "null"}[value] if value is None or isinstance(value, bool) else value
-    if str(text).strip("'\"").replace(" ", "") == typed.replace(" ", ""):
-        return True
-    is_path = "/" in typed and typed not in published.names()  # records have the name of a download as it is
-    if isinstance(text, str) and is_path and text.removeprefix("./") == Path(typed).name:
-        return True  # records name weights and vectors by the last part of their path
+def same_value(key: str, typed: str, value: object) -> bool:
+    """Whether the value of a setting in a record, or another typed one, is what was typed for it."""
+    found = _normal(f"[{','.join(map(_text, value))}]" if isinstance(value, list) else _text(value))
+    return found in (_normal(typed), _normal(recorded(key, typed.strip("'\""))))
+
+
+def _text(value: object) -> str:
+    return _canonical(value) if value is None or isinstance(value, bool) else str(value)
+
+
+def _normal(text: str) -> str:
+    """A value without what does not matter: quotes, spaces in lists, how a number or a boolean is written."""
+    text = text.strip().strip("'\"")
+    if text.startswith("[") and text.endswith("]"):
+        return f"[{','.join(map(_normal, text[1:-1].split(',')))}]"
     try:
-        return float(str(text)) == float(typed)
+        return str(float(text))
     except ValueError:
-        return False
+        return text.lower() if text.lower() in ("true", "false", "null") else text
 
 
 def _canonical(value: object) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -19,7 +18,6 @@ WARNINGS = {
     "all-mpnet-base-v2": "all-mpnet-base-v2 was trained on SNLI, MultiNLI and SQuAD 2.0, so scores on SNLI and SQuAD "
     "say little about it"
 }
-HUB_NAME = re.compile(r"[\w.-]*\w(/[\w.-]+)?")  # MODEL or OWNER/MODEL
 
 
 @dataclass

@@ -16,17 +16,14 @@ from hydra.errors import HydraException, MissingConfigException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from elmo.bilm.options import SIZES
-from elmo.bilm.weight_files import shipped_names
 from elmo.common import checks
 from elmo.common.errors import InputError, excerpt
 from elmo.common.files import CONF, expanded
-from elmo.download.published import names as published_names
-from elmo.word_vectors import NAMES
+from elmo.names import BY_NAME_OR_PATH, SOURCE, last_of_path, without_folder
 from tasks.data.datasets import DataConfig
 from tasks.features.frozen_layers import ElmoConfig, SourceConfig, StoreConfig
 from tasks.features.token_features import FeaturesConfig
-from tasks.features.transformer import HUB_NAME, WARNINGS, TransformerConfig
+from tasks.features.transformer import WARNINGS, TransformerConfig
 from tasks.interface import Task
 from tasks.running.config_errors import explain
 from tasks.running.loggers import LoggerConfig
@@ -40,9 +37,6 @@ NOT_IN_FINGERPRINT = (
 
 TASK_ENTRY_POINTS = "elmo_benchmark.tasks"  # the entry point group for tasks of installed packages
 
-# Part and key of the settings of features that are names or paths.
-BY_NAME_OR_PATH = (("words", "vectors"), ("elmo", "weights"), ("transformer", "model"))
-SOURCE = re.compile(r"features\.frozen\.\w+\.source\.")  # what a source is made from
 # Texts in tables and reports: titles, and warnings about the source of a part.
 FOR_PEOPLE = re.compile(r"task\.title|features\.title|features\..+\.warning")
 # Where the data are and how many are expected; the fingerprint has the hash of their content.
@@ -321,38 +315,12 @@ def _resolved(tree: DictConfig, anywhere: bool = False) -> dict[str, Any]:
     for part, key in BY_NAME_OR_PATH:
         settings = values["features"][part]
         if settings and settings[key]:
-            settings[key] = _without_folder(part, settings[key], anywhere)
+            settings[key] = without_folder(part, settings[key], anywhere)
     if values["fold"] is None:
         del values["fold"]
     for part in values["features"]["frozen"].values():
-        part["source"] = {key: _last_of_path(value) for key, value in part["source"].items()}
+        part["source"] = {key: last_of_path(value) for key, value in part["source"].items()}
     return {key: value for key, value in values.items() if key not in (*NOT_IN_FINGERPRINT, "datasets")}
-
-
-def _last_of_path(value: object) -> object:
-    """An absolute path as its last part: where a file is does not change a score, and its content is in the hash."""
-    return Path(value).name if isinstance(value, str) and value.startswith(("/", "~")) else value
-
-
-def _without_folder(part: str, given: str, anywhere: bool) -> str:
-    """How a record names the weights or vectors of a part of features: a name unchanged, or the last part of a path.
-
-    The fingerprint has the hash of the content, so the folder does not matter. A path that ends like a name gets a
-    "./", so that a user's biLM in a folder called small is not confused with the shipped one.
-    """
-    last = Path(given).name
-    if is_name(part, given, anywhere):
-        return given
-    return f"./{last}" if is_name(part, last, anywhere=True) else last
-
-
-def is_name(part: str, given: str, anywhere: bool = False) -> bool:
-    """Whether this is a name of weights or vectors; a folder of that name comes first, unless `anywhere`."""
-    if part == "transformer":
-        return HUB_NAME.fullmatch(given) is not None and (anywhere or not Path(given).exists())
-    if given in (*shipped_names(), *published_names()):
-        return anywhere or not Path(given).exists()  # as in elmo.bilm.weight_files.find_weights
-    return given in SIZES or given in NAMES
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -9,8 +9,9 @@ from typing import Any
 
 from elmo.common.errors import InputError
 from elmo.common.tensor_files import naming, read_tensors, write_tensors
+from elmo.names import BY_NAME_OR_PATH, is_name
 from tasks.features.token_features import TokenFeatures, features_fingerprint
-from tasks.running.config import BY_NAME_OR_PATH, RunConfig, is_name, known_sources, recorded_config, task_named
+from tasks.running.config import RunConfig, known_sources, recorded_config, task_named
 from tasks.training.trainer import TaskModel
 
 WEIGHTS_NAME = "weights.pt"  # next to a run's record

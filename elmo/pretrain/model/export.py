@@ -28,11 +28,12 @@ from torch import Tensor
 
 from elmo.bilm.model import Bilm
 from elmo.bilm.sentences import Sentence
-from elmo.bilm.weight_files import LEVELS, PRECISIONS, find_weights, save_bilm, shipped_names
+from elmo.bilm.weight_files import LEVELS, PRECISIONS, find_weights, save_bilm
 from elmo.common.errors import InputError
 from elmo.common.files import replacing
 from elmo.download.published import BILMS
 from elmo.masked.weight_files import load_either, save_masked
+from elmo.names import shipped_names
 from elmo.pretrain.corpus.token_store import SPECIALS
 from elmo.pretrain.model.language_model import LanguageModel
 from elmo.pretrain.model.masked_model import MaskedLanguageModel

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from elmo import load_bilm
-from elmo.bilm.weight_files import SHIPPED, shipped_names
 from elmo.embed.lines import read_lines
+from elmo.names import SHIPPED, shipped_names
 from elmo.neighbours import nearest, uses_of
 from elmo.pretrain.model.export import load_model
 from elmo.pretrain.training.batches import text_of_words

@@ -168,11 +168,23 @@ class TestRuns:
             ("1", 1.0, True),
             ("true", True, True),
             ("1", True, False),
+            ("1", 1, True),
+            ("False", False, True),
+            ("0", False, False),
             ("null", None, True),
             ("[input, output]", ["input", "output"], True),
             ("[input,output]", "[input,output]", True),
+            ("['input',\"output\"]", ["input", "output"], True),
+            ("[1e-1,true]", [0.1, True], True),
+            ("[input]", ["input", "output"], False),
             ("'it is'", "it is", True),
             ("runs/export/small", "./small", True),
+            ("runs/export/small", "small", False),
+            ("./small", "small", False),
+            ("small", "./small", False),
+            ("runs/export/mine", "mine", True),
+            ("${oc.env:BILMS}/original", "./original", True),
+            ("${oc.env:BILMS}/original", "allennlp/original", False),
             ("allennlp/original", "allennlp/original", True),
             ("allennlp/original", "allennlp/small", False),
             ("allennlp/original", "./original", False),
@@ -182,7 +194,33 @@ class TestRuns:
         ],
     )
     def test_values_as_typed_and_as_recorded(self, typed, value, same):
-        assert same_value(typed, value) is same
+        assert same_value("features.elmo.weights", typed, value) is same
+
+    @pytest.mark.parametrize(
+        ("key", "typed", "value", "same"),
+        [
+            ("features.transformer.model", "owner/bert", "owner/bert", True),
+            ("features.transformer.model", "owner/bert", "bert", False),
+            ("features.transformer.model", "owner/bert", "./bert", False),
+            ("features.transformer.model", "a/folder/bert", "./bert", True),
+            ("features.transformer.model", "a/folder/bert", "bert", False),
+            ("features.transformer.model", "/here/bert", "./bert", True),
+            ("features.words.vectors", "here/glove-6b-50d", "glove-6b-50d", False),
+            ("features.words.vectors", "here/glove-6b-50d", "./glove-6b-50d", True),
+            ("features.frozen.own.source.model", "/here/own.pt", "own.pt", True),
+            ("features.frozen.own.source.model", "${oc.env:HERE}/own.pt", "own.pt", True),
+            ("features.frozen.own.source.model", "here/own.pt", "own.pt", False),  # relative ones are recorded whole
+            ("data.documents", "here/{id}.xml", "{id}.xml", False),
+        ],
+    )
+    def test_paths_end_alike_only_where_records_have_their_end(self, key, typed, value, same):
+        assert same_value(key, typed, value) is same
+
+    def test_a_folder_of_a_transformer_is_no_name(self, tmp_path, monkeypatch):
+        (tmp_path / "owner" / "bert").mkdir(parents=True)
+        monkeypatch.chdir(tmp_path)
+        assert same_value("features.transformer.model", "owner/bert", "./bert")
+        assert not same_value("features.transformer.model", "owner/bert", "bert")
 
 
 class TestRefused:

@@ -6,8 +6,7 @@ import h5py
 import pytest
 import torch
 
-from elmo import load_bilm
-from elmo.bilm import weight_files
+from elmo import load_bilm, names
 from elmo.common.errors import InputError
 from elmo.pretrain.corpus.token_store import SPECIALS
 from elmo.pretrain.model import export as export_module
@@ -172,10 +171,10 @@ def test_damaged_and_missing_output_layers_are_reported(model, tmp_path):
 
 
 def test_a_shipped_biLM_is_found_by_its_name_unless_a_path_has_it(model, tmp_path, monkeypatch):  # noqa: N802
-    monkeypatch.setattr(weight_files, "SHIPPED", tmp_path / "export")
+    monkeypatch.setattr(names, "SHIPPED", tmp_path / "export")
     export(model, VOCABULARY, "ptb", tmp_path / "export", "tiny")
     assert load_bilm("tiny").fingerprint() == load_bilm(tmp_path / "export" / "tiny").fingerprint()
-    assert weight_files.shipped_names() == ["bilm-tf", "tiny"]
+    assert names.shipped_names() == ["bilm-tf", "tiny"]
     assert load_model("tiny")[1].vocabulary == VOCABULARY
     with pytest.raises(InputError, match=r"huge: no such weights.*shipped: bilm-tf, tiny"):
         load_bilm("huge")
