@@ -175,7 +175,8 @@ def _unlike(group: Group, wanted: Mapping[str, str]) -> dict[str, str]:
 def scored_runs(found: Sequence[FoundRecord], findings: list[Finding]) -> list[ScoredRun]:
     """The finished runs with their examples; those on the folds of a dataset are joined, one run for each seed."""
     finished = [item for item in found if item.record.status == "finished"]
-    joined, alone = join_folds([ScoredRun(item.record, _examples_of(item, findings)) for item in finished])
+    runs = [ScoredRun(item.record, _examples_of(item, findings), runs_dir=item.runs_dir) for item in finished]
+    joined, alone = join_folds(runs)
     for run in alone:
         identity, metric = run.record.identity, run.record.metric
         text = (

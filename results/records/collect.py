@@ -38,6 +38,11 @@ class FoundRecord:
     path: Path
     record: RunRecord
 
+    @property
+    def runs_dir(self) -> Path:
+        """The folder of runs that it is in."""
+        return self.path.parents[: len(record_path(Path(), self.record.identity).parts)][-1]
+
 
 @dataclass(frozen=True)
 class Collection:

@@ -4,9 +4,10 @@ Every example is tested in one fold, so the counts of all folds are summed into 
 would be another number, and folds are no seeds: they have different test sets.
 """
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from results.records.example_scores import Example
 from results.records.identity import FOLD, fingerprint, without_seed
@@ -24,11 +25,13 @@ class ScoredRun:
             `{"fold": "0,1,4"}`.
         examples: None where they are missing or damaged.
         single: The records of the folds that were joined; empty for an ordinary run.
+        runs_dir: The folder of runs that the record is in.
     """
 
     record: RunRecord
     examples: Sequence[Example] | None
     single: Sequence[RunRecord] = ()
+    runs_dir: Path = Path()
 
     @property
     def incomplete(self) -> bool:
@@ -37,9 +40,13 @@ class ScoredRun:
 
 
 def join_folds(runs: Sequence[ScoredRun]) -> tuple[list[ScoredRun], list[ScoredRun]]:
-    """The runs with those on different folds joined, and those whose examples cannot be added to the other folds'."""
+    """The runs with those on different folds joined, and those whose examples cannot be added to the other folds'.
+
+    If a fold is there with several contents, only runs of one folder are joined: nothing else says which of them are
+    of one version of the dataset.
+    """
     kept, alone = list[ScoredRun](), list[ScoredRun]()
-    sets: dict[tuple[object, ...], dict[int, ScoredRun]] = defaultdict(dict)
+    sets: dict[tuple[object, ...], list[ScoredRun]] = defaultdict(list)
     for run in runs:
         fold = run.record.identity.fold
         if fold is None:
@@ -47,17 +54,25 @@ def join_folds(runs: Sequence[ScoredRun]) -> tuple[list[ScoredRun], list[ScoredR
         elif run.record.metric not in _scores(run.record, run.examples or ()):
             alone.append(run)
         else:
-            key = (run.record.identity.seed, run.record.folds, _all_but_fold(run.record))
-            number = 0
-            while fold in sets[*key, number]:  # the same fold with other data: not of this set
-                number += 1
-            sets[*key, number][fold] = run
-    return [*kept, *(_joined([own[fold] for fold in sorted(own)]) for own in sets.values())], alone
+            sets[run.record.identity.seed, run.record.folds, _all_but_fold(run.record)].append(run)
+    return [*kept, *(_joined(own) for runs in sets.values() for own in _sets(runs))], alone
 
 
 def all_folds(count: int) -> str:
     """What to type for runs on all folds of a dataset."""
     return f"{FOLD}={','.join(map(str, range(count)))}"
+
+
+def _sets(runs: Sequence[ScoredRun]) -> Iterable[list[ScoredRun]]:
+    """The runs, which are alike but for their folds, in sets with each fold once, in the order of the folds."""
+    several = len({run.record.identity.fold for run in runs}) < len(runs)
+    sets: dict[tuple[object, ...], list[ScoredRun]] = defaultdict(list)
+    seen = Counter[tuple[object, ...]]()
+    for run in sorted(runs, key=lambda run: run.record.identity.fold or 0):
+        fold = (run.runs_dir if several else None, run.record.identity.fold)
+        sets[fold[0], seen[fold]].append(run)  # a copy under another name may be in one folder, too
+        seen[fold] += 1
+    return sets.values()
 
 
 def _joined(runs: Sequence[ScoredRun]) -> ScoredRun:

@@ -168,6 +168,19 @@ class TestIncomplete:
         row, _ = row_of(tmp_path)
         assert {group.label for group in row.groups} == {"", "fold=1"}
 
+    def test_a_fold_of_another_version_of_the_data_is_in_no_whole_set(self, tmp_path):
+        """The folder that comes first has one fold of it, and the second has all folds of the newer version."""
+        save_fold(tmp_path / "a", 0, documents(5, 3), test="e" * 64)
+        together = save_folds(tmp_path / "b")
+        row, _ = row_of(tmp_path)
+        assert row.group("glove").scores == pytest.approx([harmonic(together)])
+        assert row.group("glove", "fold=0").scores == pytest.approx([harmonic(documents(5, 3))])
+
+    def test_folds_in_two_folders_are_one_set(self, tmp_path):
+        first, second = save_folds(tmp_path / "a", folds=(0, 2)), save_folds(tmp_path / "b", folds=(1,))
+        (group,) = row_of(tmp_path)[0].groups
+        assert (group.label, group.scores) == ("", pytest.approx([harmonic([*first, *second])]))
+
 
 OWN = """
 title = "Books"
