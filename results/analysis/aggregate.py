@@ -14,8 +14,10 @@ from results.records.example_scores import Example, ExamplesUnreadable, read_exa
 from results.records.experiment_file import NAMED, Experiment, values_of
 from results.records.folds import ScoredRun, all_folds, join_folds
 from results.records.identity import EXAMPLES_NAME, differences, fingerprint, flattened, looked_up, same_value, shown
+from results.records.record import RunRecord
 from results.records.sweep_manifest import TypedPlaces
 
+_OF_FEATURES = "features."
 ROUNDING = 0.005  # percent; largest difference between a score and the score of its examples
 
 
@@ -59,8 +61,9 @@ def summarise(collection: Collection, selection: Selection) -> Summary:
         findings.append(
             Finding("note", f"limited runs left out: {limited} (--include-limited shows them)", wrong=False)
         )
-    rows = [_row(data, task, by_row[data, task], selection, findings) for data, task in sorted(by_row, key=_row_order)]
     arms = _headline_settings(selection.headline) if selection.headline else {}
+    defaults = {own for item in collection.found for own in _feature_defaults(item.record, arms)}
+    rows = [_row(*key, by_row[key], selection, findings, defaults) for key in sorted(by_row, key=_row_order)]
     main_arms = settings_title({key: value for own in arms.values() for key, value in own.items()})
     summary = Summary(rows, findings, selection.compared, selection.best_of, main_arms)
     for row in rows:
@@ -76,7 +79,14 @@ def _row_order(key: tuple[str, str]) -> tuple[object, ...]:
     return (data not in paper.comparable_data, data == MINI, data, *sort_key(task, paper.tasks))
 
 
-def _row(data: str, task: str, found: Sequence[FoundRecord], selection: Selection, findings: list[Finding]) -> TableRow:
+def _row(
+    data: str,
+    task: str,
+    found: Sequence[FoundRecord],
+    selection: Selection,
+    findings: list[Finding],
+    defaults: Set[tuple[str, str]],
+) -> TableRow:
     key, compared = (data, task), selection.compared
     cells: dict[tuple[str, str], list[ScoredRun]] = defaultdict(list)
     for run in scored_runs(found, findings):
@@ -92,7 +102,7 @@ def _row(data: str, task: str, found: Sequence[FoundRecord], selection: Selectio
     groups = [_as_compared(group, compared) for group in groups]
     named = dict[str, str]()
     if selection.headline and data != MINI:
-        groups, named = _from_headline(groups, selection.headline, data, task)
+        groups, named = _from_headline(groups, selection.headline, data, task, defaults)
     # Plain runs have an empty label and come first.
     groups.sort(key=lambda group: (group.label, column_order(group.features, compared)))
     failed = [item for item in found if item.record.status == "failed"]
@@ -125,14 +135,22 @@ def _headline_settings(headline: Experiment, row: Sequence[str] = ()) -> dict[st
     return {arm: {key: values[0] for key, values in own.items() if key not in NAMED} for arm, own in typed.items()}
 
 
+def _feature_defaults(record: RunRecord, arms: Mapping[str, Mapping[str, str]]) -> list[tuple[str, str]]:
+    """The suite's defaults for what the headline's arms set of their features, in so far as the run has them."""
+    keys = [key for key in arms.get(record.identity.features, {}) if key.startswith(_OF_FEATURES)]
+    found = {key: looked_up(record.config, key) for key in keys if key not in record.identity.variant}
+    return [(key, shown(value)) for key, value in found.items() if value is not ...]
+
+
 def _from_headline(
-    groups: list[Group], headline: Experiment, data: str, task: str
+    groups: list[Group], headline: Experiment, data: str, task: str, of_features: Set[tuple[str, str]]
 ) -> tuple[list[Group], dict[str, str]]:
     """The groups with their settings as changes to the headline's arms, and what the row's name should say.
 
     The headline's runs become the plain ones, which the main tables show, and runs with the suite's defaults become
     other settings. Arms that the headline lacks, such as controls, should have what its second arm has. A row without
-    a pair of the headline's arms stays as it is, and its name says what it has instead.
+    a pair of the headline's arms stays as it is, and its name says what it has instead. `of_features`: see
+    `_feature_defaults`, of the runs of all rows.
     """
     row = next((row.overrides for row in headline.rows if {f"task={task}", f"data={data}"} <= set(row.overrides)), [])
     arms, second = _headline_settings(headline, row), headline.compare[1]
@@ -144,7 +162,7 @@ def _from_headline(
         for key in arms.get(group.features, {}).keys() - group.settings.keys()
         if (value := looked_up(group.records[0].config, key)) is not ...
     }
-    changed = [_as_changes(group, arms.get(group.features, arms[second]), defaults) for group in groups]
+    changed = [_as_changes(group, arms.get(group.features, arms[second]), defaults | of_features) for group in groups]
     found = [
         {own.label for own in changed if own.features == arm and not own.cut and not _unlike(own, settings)}
         for arm, settings in arms.items()
@@ -156,10 +174,14 @@ def _from_headline(
 
 
 def _as_changes(group: Group, wanted: Mapping[str, str], defaults: Set[tuple[str, str]]) -> Group:
-    """The group without settings that are wanted, and with defaults that are not; others are part of its features."""
+    """The group without settings that are wanted, and with those that it has instead.
+
+    Of its features only defaults: another value is what they are, such as their own vectors.
+    """
     unlike = _unlike(group, wanted)
     kept = {key: value for key, value in group.settings.items() if key in unlike or key not in wanted}
-    return replace(group, settings=dict(sorted({**kept, **dict(unlike.items() & defaults)}.items())))
+    known = {(key, value) for key, value in unlike.items() if value and not key.startswith(_OF_FEATURES)}
+    return replace(group, settings=dict(sorted({**kept, **dict(known | (unlike.items() & defaults))}.items())))
 
 
 def _unlike(group: Group, wanted: Mapping[str, str]) -> dict[str, str]:

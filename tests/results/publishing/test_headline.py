@@ -153,6 +153,23 @@ def test_a_row_of_the_file_may_have_a_setting_of_its_own(root):
     assert "| SQuAD 1.1, dev, accuracy, `trainer.epochs=24` | 50.00 → 50.00 | 71.00" in chapters["Other settings"]
 
 
+def test_a_control_with_other_settings_than_the_headline_is_not_next_to_it(root):
+    """Neither with the recipe's epochs where the row has half of them, nor with the suite's vectors and biLM."""
+    runs, squad = root / "results" / "published", {"task": "squad"}
+    save_plain(runs, data="mini")
+    save_arm(runs, "glove", [50, 52], "wink-100d", epochs=12, **squad)
+    save_arm(runs, "elmo", [55, 57], "wink-100d", "medium", epochs=12, **squad)
+    save_arm(runs, "elmo_random", [30, 32], "wink-100d", "medium", **squad)
+    save_headline(runs)
+    save_arm(runs, "elmo_random", [20, 22])
+    readme, chapters = shown(root)
+    assert "untrained" not in readme.split("<!-- /figure -->")[0]
+    lines = [line for line in chapters["Other settings"].splitlines() if line.startswith("| S")]
+    assert ["31.00" in line for line in lines] == ["trainer.epochs=24" in line for line in lines]
+    assert ["21.00" in line for line in lines] == ["features.words.vectors=glove-6b-50d" in line for line in lines]
+    assert len(lines) == 2
+
+
 def test_a_row_s_own_setting_may_be_the_default_of_one_arm(root, tmp_path, monkeypatch):
     """Of the baseline, so that only the other arm's runs have it in their name."""
     paper = tmp_path / "paper"
