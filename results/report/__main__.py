@@ -53,7 +53,8 @@ def _write_report(options: argparse.Namespace) -> int:
     try:
         if options.experiment:
             cells = load_experiment(options.experiment).cells
-            chosen = replace(chosen, collection=only_cells(chosen.collection, cells))
+            collection = only_cells(chosen.collection, cells)
+            chosen = replace(chosen, collection=collection, experiment=options.experiment)
     except InputError as error:
         write(f"results.report: {error}\n", sys.stderr)
         return 2

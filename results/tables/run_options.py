@@ -22,6 +22,7 @@ class Chosen:
     collection: Collection
     selection: Selection
     mistake: str
+    experiment: str = ""  # whose runs these are, if only those were asked for
 
     @property
     def nothing(self) -> str:
@@ -29,6 +30,9 @@ class Chosen:
         places = ", ".join(f"{folder}{'' if folder.is_dir() else ' (no such folder)'}" for folder in self.folders)
         known = sorted({item.record.identity.data for item in self.collection.found})
         data = self.selection.data
+        if not known and self.experiment:
+            name = self.experiment
+            return f"No runs of experiment={name} in {places}. To make them:\n  python -m tasks.run -m experiment={name}\n"
         if not known:
             return f"No records in {places}. To make the first one:\n  {load_names().first_run}\n"
         if data and not set(data) & set(known):

@@ -193,6 +193,12 @@ def test_nothing_to_show_writes_nothing(capsys, tmp_path):
     assert "To make the first one:" in capsys.readouterr().err
 
 
+def test_runs_of_other_experiments_are_not_called_no_records(capsys, runs):
+    assert run_report(runs, "--experiment", "table6") == (1, "")
+    expected = f"No runs of experiment=table6 in {runs}. To make them:\n  python -m tasks.run -m experiment=table6\n"
+    assert capsys.readouterr().err == expected
+
+
 def test_other_data_are_left_out(runs):
     save(runs, make_record(91.0, data="paper"))
     _, text = run_report(runs, "--data", "mini")
