@@ -31,8 +31,8 @@ class Chosen:
         known = sorted({item.record.identity.data for item in self.collection.found})
         data = self.selection.data
         if not known and self.experiment:
-            name = self.experiment
-            return f"No runs of experiment={name} in {places}. To make them:\n  python -m tasks.run -m experiment={name}\n"
+            chosen = f"experiment={self.experiment}"
+            return f"No runs of {chosen} in {places}. To make them:\n  python -m tasks.run -m {chosen}\n"
         if not known:
             return f"No records in {places}. To make the first one:\n  {load_names().first_run}\n"
         if data and not set(data) & set(known):
