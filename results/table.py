@@ -38,7 +38,7 @@ examples:
   python -m results.table --best-of 3                          the expected best dev score of three seeds
 
 --check fails (status 1) if
-  - a run failed, or a record cannot be read or names another limit, variant, data or features than its config has;
+  - a run failed, or a record cannot be read, or its name or hashes were edited by hand;
   - a row lacks plain runs of one of the two that are compared, or there are no records at all;
   - runs of one name were made under different settings, so that they cannot be averaged;
   - one mean mixes commits, or runs had uncommitted changes in code or configuration;

@@ -26,7 +26,7 @@ from results.table import main as table
 from tasks.running.config import run_config
 from tasks.running.plan import identity_of
 from tasks.running.schema import compose_config
-from tasks.sweeps.experiment_sweeper import experiment_runs
+from tasks.sweeps.experiment_sweeper import experiment_cells
 from tests.tasks.mini.chance import chance
 
 ROOT = Path(__file__).parents[1]
@@ -177,7 +177,7 @@ def test_sweeps_accept_the_printed_commands_of_experiments(page):
     lines = [shlex.split(line, comments=True) for line in printed]
     for words in lines:
         name = words[4].removeprefix("experiment=")
-        assert experiment_runs(name, OverridesParser.create().parse_overrides(words[5:])), words
+        assert experiment_cells(name, OverridesParser.create().parse_overrides(words[5:])), words
 
 
 def test_the_table_of_commits_has_all_published_runs():

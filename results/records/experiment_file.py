@@ -28,10 +28,11 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 
 from elmo.common.errors import InputError
+from elmo.names import recorded
 from results.records.identity import FOLD, Identity, looked_up, same_value
 from results.records.typed_json import PAPER, decode, refuse_unknown_keys
 
@@ -117,7 +118,7 @@ class Cell:
     @property
     def identity(self) -> Identity:
         """The name of the run, if each of its settings differs from the default."""
-        names = {key: Path(value).stem if value.endswith(".yaml") else value for key, value in self.settings.items()}
+        names = {key: _file_name(value) for key, value in self.settings.items()}
         fold = int(names[FOLD]) if FOLD in names else None
         return Identity(names["data"], names["task"], names["features"], self.seed, self._recorded_settings(), fold)
 
@@ -142,7 +143,7 @@ class Cell:
         found = {}
         for typed, value in self.settings.items():
             key = typed.lstrip("+~")
-            if key in (*NAMED, FOLD) or key.split(".")[0] in NOT_RECORDED:
+            if key in (*NAMED, *NOT_HERE) or re.split("[./]", key)[0] in (*NOT_RECORDED, "hydra"):
                 continue
             if _PART_OFF.fullmatch(f"{key}={value}"):  # records have null for a part that is off
                 key, value = key.removesuffix(".enabled"), "null"
@@ -243,6 +244,10 @@ class Experiment:
         Raises:
             InputError: No cell has one of the values, or no cell has all of them.
         """
+        try:
+            _refuse_equal_names(f"{key}={','.join(values)}" for key, values in given.items())
+        except ValueError as error:
+            raise InputError(str(error)) from error
         cells, extra = list(self.cells), dict[str, Sequence[str]]()
         for key, values in given.items():
             known = dict.fromkeys(value for cell in self.cells if (value := cell.value(key)) is not None)
@@ -309,6 +314,7 @@ def load_experiment(given: str) -> Experiment:
             refuse_unknown_keys(ExperimentRow, row, f"rows[{number}].")
         found: Experiment = decode(Experiment, values)
         _check(found)
+        _refuse_equal_names([*chain(*found.arms.values()), *(own for row in found.rows for own in row.overrides)])
         rows = [replace(row, overrides=chosen) for row in found.rows for chosen in _combinations(row.overrides)]
         _refuse_equal_rows(rows)
     except (OSError, ValueError) as error:
@@ -386,6 +392,25 @@ def _check(experiment: Experiment) -> None:
                 raise ValueError(
                     f"rows[{number}] with arms.{arm}: expected {', '.join(NAMED)}, found none of {', '.join(missing)}"
                 )
+
+
+def _refuse_equal_names(overrides: Iterable[str]) -> None:
+    """Raises a ValueError for two paths that records cannot tell apart: one run would be in the cells of both."""
+    known: dict[tuple[str, str], str] = {}
+    for key, values in map(values_of, overrides):
+        for value in values:
+            name = _file_name(value) if key == "data" else recorded(key, value)
+            other = known.setdefault((key, name), value)
+            if other != value and name not in (value, other):
+                raise ValueError(
+                    f"{key}: expected paths with different last parts, because records have no more of them, found "
+                    f"{other} and {value}; rename one"
+                )
+
+
+def _file_name(value: str) -> str:
+    """The name of a dataset in a file; others have it already."""
+    return Path(value).stem if value.endswith(".yaml") else value
 
 
 def _refuse_equal_rows(rows: Sequence[ExperimentRow]) -> None:

@@ -27,7 +27,7 @@ from elmo.common.durations import duration
 from elmo.common.errors import InputError
 from elmo.common.files import expanded
 from elmo.common.progress import Reporter
-from results.records.experiment_file import load_experiment, sweep_name
+from results.records.experiment_file import Cell, load_experiment, sweep_name
 from results.records.identity import record_path
 from results.records.record import RecordConflict, RecordUnreadable, decide, read_record, timestamp
 from results.records.run_lock import LOCK_NAME
@@ -37,7 +37,7 @@ from tasks.running.config_errors import explain
 from tasks.running.experiment import Ended
 from tasks.running.loggers import advice_after_sweep
 from tasks.running.plan import RunPlan, identity_of
-from tasks.sweeps.experiment_sweeper import SWEEPER, ExperimentSweeper, experiment_runs
+from tasks.sweeps.experiment_sweeper import SWEEPER, ExperimentSweeper, experiment_cells
 from tasks.sweeps.process_end import end_kept_workers
 
 ENDS = {
@@ -110,6 +110,8 @@ class Sweep(Callback):
             write_manifest(expanded(config.runs_dir, "runs_dir"), manifest_of(config, configs))
         except OSError as error:
             Reporter("sweep").warn(f"python -m results.status will not show it: {error}")
+        if lost := not_in_table(config, configs):
+            Reporter("sweep").warn(lost)
         if nothing_left(configs):
             Reporter("sweep").warn(f"all {len(configs)} runs were done already. {next_command(config)}")
             raise SystemExit(0)  # Hydra would compose every run three times over, and start processes to skip them
@@ -231,12 +233,36 @@ def runs_in(config: DictConfig) -> list[list[str]]:
     parser = OverridesParser.create(config_loader=GlobalHydra.instance().config_loader())
     arguments = typed_words(config)
     if sweeper._target_ == SWEEPER:
-        return experiment_runs(sweeper.experiment, parser.parse_overrides(arguments))
+        return [cell.overrides for cell in cells_in(config)]
     if sweeper._target_ != f"{BasicSweeper.__module__}.{BasicSweeper.__qualname__}":
         return []
     arguments = [f"{key}={value}" for key, value in (sweeper.params or {}).items()] + arguments
     (runs,) = BasicSweeper.split_arguments(parser.parse_overrides(arguments), None)
     return runs
+
+
+def cells_in(config: DictConfig) -> list[Cell]:
+    """The runs of an experiment's sweep."""
+    parser = OverridesParser.create(config_loader=GlobalHydra.instance().config_loader())
+    return experiment_cells(config.hydra.sweeper.experiment, parser.parse_overrides(typed_words(config)))
+
+
+def not_in_table(config: DictConfig, configs: Mapping[str, RunConfig | str]) -> str:
+    """What to say if the table of an experiment will not find all of its runs; empty if it will."""
+    lost = []
+    for cell in cells_in(config) if config.hydra.sweeper._target_ == SWEEPER else []:
+        found = configs[" ".join(cell.overrides)]
+        if isinstance(found, RunConfig) and not cell.is_run(identity_of(found), found.resolved):
+            lost.append((cell, identity_of(found)))
+    if not lost:
+        return ""
+    cell, identity = lost[0]
+    return (
+        f"python -m results.table --experiment will not find {len(lost)} of {len(configs)} runs: it compares what is "
+        f"typed with what is recorded. The first one, {shlex.join(cell.overrides)}, is recorded as {identity.title}. "
+        "Type values as records have them, one key each (not ${KEY}, {KEY: VALUE} or yes), and name a dataset file "
+        "like the `name` in it"
+    )
 
 
 def configs_of(config: DictConfig, runs: list[list[str]]) -> dict[str, RunConfig | str]:

@@ -18,7 +18,7 @@ from hydra.plugins.config_source import ConfigResult
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import OmegaConf
 
-from results.records.experiment_file import SUFFIX, load_experiment
+from results.records.experiment_file import SUFFIX, Cell, load_experiment
 from tasks.running.dataset_file import DatasetFiles
 
 # Hydra accepts sweepers only by names below hydra_plugins (Plugins.is_in_toplevel_plugins_module), so this one is known
@@ -45,7 +45,7 @@ class ExperimentSweeper(BasicSweeper):
         self, overrides: list[Override], max_batch_size: int | None
     ) -> list[list[list[str]]]:
         """The runs of the sweep in batches, each run as what it overrides."""
-        runs = experiment_runs(self._experiment, overrides)
+        runs = [cell.overrides for cell in experiment_cells(self._experiment, overrides)]
         return list(self.split_overrides_to_chunks(runs, max_batch_size))
 
     def validate_batch_is_legal(self, batch: Sequence[Sequence[str]]) -> None:
@@ -53,8 +53,8 @@ class ExperimentSweeper(BasicSweeper):
         super().validate_batch_is_legal([run for run in batch if " ".join(run) not in self.composed])
 
 
-def experiment_runs(experiment: str, overrides: list[Override]) -> list[list[str]]:
-    """The different runs of an experiment, each as what it overrides.
+def experiment_cells(experiment: str, overrides: list[Override]) -> list[Cell]:
+    """The different runs of an experiment.
 
     Raises:
         InputError: the experiment's file is wrong, or no cell matches the overrides.
@@ -71,7 +71,7 @@ def experiment_runs(experiment: str, overrides: list[Override]) -> list[list[str
         else:
             raise ConfigCompositionException(f"{override.input_line}: expected values, found a range without steps")
     cells = load_experiment(experiment).narrowed(given).cells
-    different = {tuple(sorted(cell.overrides)): cell.overrides for cell in cells}  # two cells may show the same run
+    different = {tuple(sorted(cell.overrides)): cell for cell in cells}  # two cells may show the same run
     return list(different.values())
 
 

@@ -224,6 +224,12 @@ class TestRuns:
 
 
 class TestRefused:
+    def test_two_paths_that_records_cannot_tell_apart(self, experiment):
+        with pytest.raises(InputError, match=r"words\.vectors: .* found a/own\.txt and b/own\.txt; rename one"):
+            experiment().narrowed({"features.words.vectors": ["a/own.txt", "b/own.txt"]})
+        further = {"features.elmo.weights": ["a/small", "small", "a/own"], "features.words.vectors": ["b/small"]}
+        assert len(experiment().narrowed(further).cells) == 3 * len(experiment().cells)
+
     @pytest.mark.parametrize(
         ("old", "new", "reason"),
         [
@@ -236,6 +242,12 @@ class TestRefused:
             ('"features=glove"', '"features glove"', r"arms\.a: expected KEY=VALUE.* found 'features glove'"),
             ('"features=glove"', '"features=glove", "seed=3"', r"arms\.a: expected settings of a run, found 'seed=3'"),
             ('"task=ner"', '"task=ner", "hydra/launcher=ray"', r"rows\[0\]\.overrides: expected settings of a run"),
+            ("paper,wnut17", "a/own.yaml,b/own.yaml", r"data: expected paths .* found a/own.yaml and b/own.yaml"),
+            (
+                '"features=glove"',
+                '"features=elmo", "features.elmo.weights=a/small", "features.elmo.weights=b/small"',
+                r"features\.elmo\.weights: expected paths with different last parts.* found a/small and b/small",
+            ),
             ('"features=glove"', "", r"rows\[0\] with arms\.a: .* found none of features"),
             (
                 'overrides = ["task=snli"',

@@ -56,8 +56,8 @@ def runs_of(*overrides):
 def chosen(experiment, *typed):
     """The runs of the cells that these words choose, without composing the config of a sweep."""
     parsed = OverridesParser.create().parse_overrides([experiment, *typed])
-    runs = experiment_sweeper.experiment_runs(experiment.partition("=")[2], parsed)
-    return [dict(setting.partition("=")[::2] for setting in run) for run in runs]
+    cells = experiment_sweeper.experiment_cells(experiment.partition("=")[2], parsed)
+    return [dict(setting.partition("=")[::2] for setting in cell.overrides) for cell in cells]
 
 
 def named(runs):
@@ -301,6 +301,26 @@ class TestOwn:
         found = runs_of(f"experiment={own}")
         own.write_text(text)
         assert found == runs_of(f"experiment={own}")
+
+    @pytest.mark.parametrize(
+        ("old", "new", "lost"),
+        [
+            ("train_fraction=0.5", "train_fraction=0.5", ""),
+            ("train_fraction=0.5", "trainer.epochs=${seed}", "4 of 8 runs"),
+            ("features.elmo.places=[input]", "features.elmo={places: [input]}", "4 of 8 runs"),
+            ("data=mini", 'data=mini", "features.words.lowercase=yes', "4 of 8 runs"),
+            ("splits:", "name: other\nsplits:", "4 of 8 runs"),
+        ],
+    )
+    def test_runs_that_its_table_will_not_find(self, own, old, new, lost):
+        for path in (own, own.parent / "half.yaml"):
+            path.write_text(path.read_text().replace(old, new))
+        with initialize_config_module("conf", version_base="1.3"):
+            loader = GlobalHydra.instance().config_loader()
+            config = loader.load_configuration("config", [f"experiment={own}"], RunMode.MULTIRUN)
+            found = callback.not_in_table(config, callback.configs_of(config, callback.runs_in(config)))
+        assert found.startswith(f"python -m results.table --experiment will not find {lost}" if lost else "")
+        assert bool(found) is bool(lost)
 
     def test_a_file_with_a_mistake(self, own, command, tmp_path):
         own.write_text(OWN.replace("seeds", "seed"))
