@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from results.records.experiment_file import Cell
-from results.records.identity import RECORD_NAME, record_path
+from results.records.identity import RECORD_NAME, differences, record_path
 from results.records.record import RecordUnreadable, RunRecord, read_record
 
 
@@ -113,16 +113,13 @@ def _without_copies(found: Sequence[FoundRecord], findings: list[Finding]) -> li
             continue
         if other.record.status != "finished":
             kept[key] = item  # failed in one folder, finished in the other
-        elif item.record.score != other.record.score:
-            findings.append(
-                Finding(
-                    "note",
-                    f"{item.path} and {other.path} are the same run with different scores, {item.record.score:.4f} and "
-                    f"{other.record.score:.4f}; only the second is counted",
-                    wrong=True,
-                    row=item.record.identity.row,
-                )
+        elif unlike := differences(item.record.scores, other.record.scores):
+            name, (here, there) = next(iter(unlike.items()))
+            text = (
+                f"{item.path} and {other.path} are the same run with different scores, {name} {here} and {there}; only "
+                "the second is counted"
             )
+            findings.append(Finding("note", text, wrong=True, row=item.record.identity.row))
     return list(kept.values())
 
 

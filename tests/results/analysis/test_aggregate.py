@@ -143,7 +143,15 @@ def test_copies_count_once(tmp_path):
     summary = summary_of(tmp_path)
     assert only_row(summary).group("glove").scores == [90.0]
     (note,) = texts(summary, "note", wrong=True)
-    assert "the same run with different scores, 91.0000 and 90.0000" in note
+    assert "the same run with different scores, test.f1 91.0 and 90.0" in note
+
+
+def test_copies_that_differ_on_dev_alone_are_reported(tmp_path):
+    """The row of an experiment may show dev, or another metric than the main one."""
+    save(tmp_path / "a", make_record(90.0, dev=80.0))
+    save(tmp_path / "b", make_record(90.0, dev=85.0))
+    (note,) = texts(summary_of(tmp_path), "note", wrong=True)
+    assert "the same run with different scores, dev.f1 85.0 and 80.0; only the second is counted" in note
 
 
 def test_a_finished_copy_outweighs_a_failed_one_in_either_order(tmp_path):
