@@ -34,7 +34,7 @@ or TSV table with a header. Words are split at whitespace; --tokenise ptb splits
 `elmo.tokenise` does. A line of several sentences is embedded sentence by sentence, and stays one line in OUT.
 
 OUT has all layers of every token, or a single one with --layers last|average; with --pool mean one vector per line, the
-mean over its tokens. Its ending chooses the format:
+mean over its tokens (zeros for an empty line). Its ending chooses the format:
   .hdf5   one dataset per line, named "0", "1", "2", ... by line number (by row of a table), of shape (layers, tokens,
           dim), pooled (layers, dim). An empty line has zero tokens. The dataset "sentence_to_index" has one JSON
           object from each line's words, joined by one blank, to the number of the first line that has them.
