@@ -51,7 +51,7 @@ Apply the model of a run made with keep_weights=true. INPUT is a file, or standa
                squad: the answer; coref: one chain per line, its mentions separated by " | ", and an empty line
 --output json  one JSON object per example. Places are tokens, the end excluded; "characters" are those of the raw text.
 """
-EXAMPLE = "example: echo 'Ada Lind lives in Oslo.' | python -m tasks.predict results/runs/mini/ner/elmo/seed-1"
+EXAMPLE = "example: echo 'Ada Lind lives in Oslo.' | python -m tasks.predict results/runs/mini/ner/elmo/seed-4"
 
 
 class LoadedModel:

@@ -271,7 +271,7 @@ def test_the_page_needs_the_standard_library_alone(runs):
     code = (
         "import sys; from results.report.__main__ import main\n"
         f"main(['--runs', {str(runs)!r}, '--out', {str(runs.parent / 'page.html')!r}])\n"
-        "print(*sorted({'rich', 'matplotlib', 'jinja2', 'torch', 'hydra', 'tasks', 'elmo.bilm'} & set(sys.modules)))"
+        "print(*sorted({'rich', 'matplotlib', 'jinja2', 'torch', 'hydra', 'tasks', 'elmo.layer'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[1:] == [""]
