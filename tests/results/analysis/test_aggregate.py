@@ -223,6 +223,17 @@ def test_every_empty_cell_has_its_command(tmp_path):
     assert [f.wrong for f in summary.findings if f.kind == "empty"] == [True, False, True, True]
 
 
+def test_a_comparison_under_other_settings_needs_no_plain_runs(tmp_path):
+    epochs = {"trainer.epochs": 2}
+    save(tmp_path, make_record(90.0, variant=epochs))
+    assert len(texts(summary_of(tmp_path), "empty")) == 2
+    save(tmp_path, make_record(91.0, features="elmo", variant=epochs))
+    assert texts(summary_of(tmp_path), "empty") == []
+    save(tmp_path, make_record(90.0))
+    (command,) = texts(summary_of(tmp_path), "empty", wrong=True)
+    assert "features=elmo " in command
+
+
 def test_rows_come_in_the_papers_order(tmp_path):
     for data, task in [("mini", "ner"), ("mini", "squad"), ("paper", "sst5"), ("paper", "snli"), ("mini", "chunking")]:
         save(tmp_path, make_record(50.0, data=data, task=task))
