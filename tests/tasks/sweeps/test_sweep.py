@@ -258,7 +258,10 @@ class TestSideBySide:
         os.killpg(process.pid, signal.SIGINT)
         _, err = process.communicate(timeout=PATIENCE)
         assert process.returncode == 130
-        assert err.splitlines()[1:] == ["tasks.run: stopped; the same command continues from here"]
+        _, *lines = err.splitlines()
+        # If Ctrl-C comes while joblib deletes a semaphore, its tracker deletes it and warns: two lines with its name.
+        lines = [line for line in lines if "resource_tracker" not in line and not line.startswith("  warnings.warn(")]
+        assert lines == ["tasks.run: stopped; the same command continues from here"]
         assert outcomes(tmp_path) == {}
         wait_for(lambda: not group_is_alive(process.pid))  # all processes of the sweep have ended
 
