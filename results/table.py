@@ -39,7 +39,7 @@ examples:
 
 --check fails (status 1) if
   - a run failed, or a record cannot be read, or its name or hashes were edited by hand;
-  - a row lacks plain runs of one of the two that are compared, or there are no records at all;
+  - a row lacks runs of one of the two that are compared, or there are no records at all;
   - runs of one name were made under different settings, so that they cannot be averaged;
   - one mean mixes commits, or runs had uncommitted changes in code or configuration;
   - the two that are compared differ in more than their features, or, where both have the same parts (two biLMs), in

@@ -155,10 +155,16 @@ def test_the_commands_of_the_tables_name_the_published_runs(monkeypatch):
     assert promised == {(i.data, i.task, i.features, i.seed) for i in (item.record.identity for item in records.found)}
 
 
+def printed_sweeps(page):
+    """The words of each sweep of an experiment that a page prints; some lines end in a comment."""
+    printed = (ROOT / "results" / page).read_text(encoding="utf-8").splitlines()
+    printed = [line for line in printed if line.startswith("python -m tasks.run -m experiment=")]
+    return [shlex.split(line, comments=True) for line in printed]
+
+
 def test_the_commands_that_fill_empty_cells_name_no_published_run():
     """By the names of the cells that each of them chooses from its experiment."""
-    page = (ROOT / "results" / "tables.md").read_text(encoding="utf-8")
-    lines = [shlex.split(line) for line in page.splitlines() if line.startswith("python -m tasks.run -m experiment=")]
+    lines = [words for words in printed_sweeps("tables.md") if any(word.startswith("seed=") for word in words)]
     assert lines
     published = collect([PUBLISHED])
     for words in lines:
@@ -171,10 +177,8 @@ def test_the_commands_that_fill_empty_cells_name_no_published_run():
 @pytest.mark.parametrize("page", ["tables.md", "ledger.md"])
 def test_sweeps_accept_the_printed_commands_of_experiments(page):
     """With values as Hydra hands them over, which are not always those that were typed: false becomes False."""
-    printed = (ROOT / "results" / page).read_text(encoding="utf-8").splitlines()
-    printed = [line for line in printed if line.startswith("python -m tasks.run -m experiment=")]
-    assert len(printed) > 10
-    lines = [shlex.split(line, comments=True) for line in printed]
+    lines = printed_sweeps(page)
+    assert len(lines) > 10
     for words in lines:
         name = words[4].removeprefix("experiment=")
         assert experiment_cells(name, OverridesParser.create().parse_overrides(words[5:])), words

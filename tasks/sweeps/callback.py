@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
 from hydra.core.utils import JobReturn
 from hydra.errors import HydraException
 from hydra.experimental.callback import Callback
@@ -230,21 +231,22 @@ def typed_words(config: DictConfig) -> list[str]:
 def runs_in(config: DictConfig) -> list[list[str]]:
     """The runs of a multirun, each as its overrides; none for a sweeper of another package."""
     sweeper = config.hydra.sweeper
-    parser = OverridesParser.create(config_loader=GlobalHydra.instance().config_loader())
-    arguments = typed_words(config)
     if sweeper._target_ == SWEEPER:
         return [cell.overrides for cell in cells_in(config)]
     if sweeper._target_ != f"{BasicSweeper.__module__}.{BasicSweeper.__qualname__}":
         return []
-    arguments = [f"{key}={value}" for key, value in (sweeper.params or {}).items()] + arguments
-    (runs,) = BasicSweeper.split_arguments(parser.parse_overrides(arguments), None)
+    arguments = [f"{key}={value}" for key, value in (sweeper.params or {}).items()] + typed_words(config)
+    (runs,) = BasicSweeper.split_arguments(_parsed(arguments), None)
     return runs
 
 
 def cells_in(config: DictConfig) -> list[Cell]:
     """The runs of an experiment's sweep."""
-    parser = OverridesParser.create(config_loader=GlobalHydra.instance().config_loader())
-    return experiment_cells(config.hydra.sweeper.experiment, parser.parse_overrides(typed_words(config)))
+    return experiment_cells(config.hydra.sweeper.experiment, _parsed(typed_words(config)))
+
+
+def _parsed(arguments: list[str]) -> list[Override]:
+    return OverridesParser.create(config_loader=GlobalHydra.instance().config_loader()).parse_overrides(arguments)
 
 
 def not_in_table(config: DictConfig, configs: Mapping[str, RunConfig | str]) -> str:

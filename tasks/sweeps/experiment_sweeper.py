@@ -76,9 +76,9 @@ def experiment_cells(experiment: str, overrides: list[Override]) -> list[Cell]:
 
 
 def _typed(value: str) -> str:
-    """The value as it was typed: Hydra escapes characters of interpolations and writes booleans as Python does."""
+    """The value as it was typed, if it is an interpolation: Hydra escapes its characters."""
     plain = re.sub(r"\\(.)", r"\1", value)
-    return plain if "${" in plain else {"True": "true", "False": "false"}.get(value, value)
+    return plain if "${" in plain else value
 
 
 class ExperimentFiles(DatasetFiles):

@@ -1,6 +1,5 @@
 """Experiments as sweeps: the runs of those that ship, choosing among them, launchers, and a user's own."""
 
-import json
 import shutil
 from itertools import pairwise, product
 from types import SimpleNamespace
@@ -381,67 +380,3 @@ def scores(runs):
     """Fingerprint and scores of each record, by its path."""
     records = {path.relative_to(runs): read_record(path) for path in runs.rglob("record.json")}
     return {path: (record.fingerprint, record.scores) for path, record in records.items()}
-
-
-ELMO, WORDS, MODEL = "features=elmo", "features=glove", "features=transformer"
-
-
-class TestRunsOfCells:
-    """A cell has the run that its overrides make, and not the run of others."""
-
-    @pytest.fixture
-    def is_run(self, tmp_path, monkeypatch):
-        monkeypatch.chdir(tmp_path)
-        (tmp_path / "here" / "bert-base-cased").mkdir(parents=True)
-
-        def check(of_cell, of_run):
-            arm, *settings = of_cell
-            row = ["task=ner", "data=mini", *settings]
-            rows = f"title = 'One cell'\nseeds = [1]\n[arms]\na = ['{arm}']\n[[rows]]\noverrides = {json.dumps(row)}\n"
-            (tmp_path / "one.toml").write_text(rows, encoding="utf-8")
-            (cell,) = load_experiment(str(tmp_path / "one.toml")).cells
-            config = typed_config(["task=ner", "data=mini", *of_run])
-            return cell.is_run(identity_of(config), config.resolved)
-
-        return check
-
-    @pytest.mark.parametrize(
-        "typed",
-        [
-            [ELMO, "features.elmo.weights=here/small"],
-            [ELMO, "features.elmo.places=['input','output']"],
-            [ELMO, "features.elmo.enabled=false"],
-            [MODEL, "features.transformer.model=owner/bert-base-cased"],
-            [MODEL, "features.transformer.model=here/bert-base-cased"],
-            [WORDS, "features.elmo.layers=last"],  # what one row sets for all arms
-            [WORDS, "features.elmo.enabled=False"],
-            [WORDS, "features.words.lowercase=False"],
-            [WORDS, "~task.dropout"],
-            [WORDS, "~datasets.mini.splits.dev"],
-        ],
-        ids=" ".join,
-    )
-    def test_its_own(self, is_run, typed):
-        assert is_run(typed, typed)
-
-    @pytest.mark.parametrize(
-        ("of_cell", "of_run"),
-        [
-            ([ELMO, "features.elmo.weights=here/small"], [ELMO]),
-            ([ELMO, "features.elmo.weights=small"], [ELMO, "features.elmo.weights=here/small"]),
-            ([WORDS, "features.words.vectors=here/glove-6b-50d"], [WORDS]),
-            ([MODEL, "features.transformer.model=owner/bert-base-cased"], [MODEL]),
-            (
-                [MODEL, "features.transformer.model=owner/bert-base-cased"],
-                [MODEL, "features.transformer.model=here/bert-base-cased"],
-            ),
-            ([MODEL, "features.transformer.model=here/bert-base-cased"], [MODEL]),
-            ([WORDS, "features.elmo.enabled=true"], [WORDS]),
-            ([ELMO, "features.elmo.layers=last"], [ELMO]),
-            ([ELMO, "features.elmo.layers=last"], [ELMO, "features.elmo.enabled=false"]),
-            ([WORDS, "~task.dropout"], [WORDS]),
-            ([WORDS], [WORDS, "~task.dropout"]),
-        ],
-    )
-    def test_no_other(self, is_run, of_cell, of_run):
-        assert not is_run(of_cell, of_run)
