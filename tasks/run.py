@@ -21,7 +21,7 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from elmo.common.config_errors import explain_options
-from elmo.common.errors import InputError, ending_with_reader
+from elmo.common.errors import InputError, ending_with_reader, interrupts_kept
 from elmo.common.files import CONF, print_lines
 from elmo.common.processes import end_with_parent
 from results.records.record import RecordConflict, RecordUnreadable
@@ -86,7 +86,8 @@ def _hydra_main(tree: DictConfig) -> Ended:
     side_by_side = in_sweep and not settings.launcher._target_.endswith(".BasicLauncher")
     end_with_parent()
     try:
-        ended = run(run_config(tree), in_sweep, side_by_side)
+        with interrupts_kept():
+            ended = run(run_config(tree), in_sweep, side_by_side)
     except Exception as error:  # noqa: BLE001 (a failed run must not end the other runs of a sweep)
         reason = _explain_failure(error)
         if reason is None:
@@ -124,7 +125,7 @@ def main() -> None:
     sys.argv[1:] = _settings_first(sys.argv[1:])
     atexit.register(gc.freeze)  # Python would search all of torch for cycles at the end: 0.4 s
     try:
-        with sigterm_as_interrupt(), ending_with_reader():
+        with sigterm_as_interrupt(), ending_with_reader(), interrupts_kept():
             _run_until_unbroken()
     except KeyboardInterrupt as stop:
         end_children()

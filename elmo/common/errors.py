@@ -54,6 +54,24 @@ def ending_with_reader() -> Iterator[None]:
         sys.exit(CLOSED_PIPE)
 
 
+@contextmanager
+def interrupts_kept() -> Iterator[None]:
+    """Raises Ctrl-C again where an error of the block has taken its place.
+
+    Python raises KeyboardInterrupt in the middle of any statement. In torch.save and omegaconf the cleanup then fails,
+    and its error is all that the caller sees: a run that the user stopped would count as failed.
+    """
+    try:
+        yield
+    except Exception as error:
+        cause = error.__context__
+        while cause is not None and not isinstance(cause, KeyboardInterrupt):
+            cause = cause.__context__
+        if cause is None:
+            raise
+        raise cause from None
+
+
 class _CommandParser(argparse.ArgumentParser):
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
         """Ends the program, after its help or an error."""
@@ -99,7 +117,7 @@ def exit_status(module: str, work: Callable[[], int | None], interrupted: str = 
         interrupted: what Ctrl-C means for the user.
     """
     try:
-        with ending_with_reader():
+        with ending_with_reader(), interrupts_kept():
             return work() or 0
     except FileNotFoundError as error:
         message = f"{error.filename}: {error.strerror}. Check the path"

@@ -128,9 +128,11 @@ def parent_pid() -> int | None:
 
 
 def end_with_parent() -> None:
-    """Kills this worker as soon as its parent is gone; does nothing in a process that is not a worker.
+    """Makes a worker end by its parent alone; does nothing in a process that is not a worker.
 
-    A parent that ends by kill -9 cannot end its workers, and they would compute for hours unseen, or wait forever.
+    A worker ignores Ctrl-C, which the terminal sends to all processes: the parent ends its workers, and says so once.
+    A parent that ends by kill -9 cannot end its workers, and they would compute for hours unseen, or wait forever: a
+    worker kills itself as soon as its parent is gone.
     For workers that the parent starts directly: of one that is started by a fork server, that server is the parent.
     """
     parent = parent_pid()
@@ -146,5 +148,7 @@ def end_with_parent() -> None:
             end_if_orphan()
             time.sleep(POLL_SECONDS)
 
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_if_orphan()  # before any work starts
     threading.Thread(target=watch, name=_THREAD_NAME, daemon=True).start()

@@ -14,7 +14,7 @@ from omegaconf.errors import OmegaConfBaseException
 from rich.console import Console
 
 from elmo.common.config_errors import explain, explain_options
-from elmo.common.errors import InputError, ending_with_reader
+from elmo.common.errors import InputError, ending_with_reader, interrupts_kept
 from elmo.common.files import CONF
 from elmo.pretrain.run import pretrain
 from elmo.pretrain.training.settings import Settings
@@ -40,7 +40,8 @@ def _known_keys(parent: str) -> list[str]:
 @hydra.main(version_base="1.3", config_path=f"pkg://{CONF}.pretrain", config_name="config")
 def _hydra_main(config: DictConfig) -> None:
     try:
-        pretrain(settings_of(config), sys.argv[1:], Console(stderr=True))
+        with interrupts_kept():
+            pretrain(settings_of(config), sys.argv[1:], Console(stderr=True))
     except InputError as error:
         sys.exit(f"elmo.pretrain: {error}")
     except OmegaConfBaseException as error:
@@ -65,7 +66,7 @@ def main() -> None:
     sys.argv[1:] = map(_list_of_one, sys.argv[1:])
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # raise the original exceptions, which are explained here
     try:
-        with ending_with_reader():
+        with ending_with_reader(), interrupts_kept():
             _hydra_main()
     except KeyboardInterrupt:
         print("elmo.pretrain: interrupted; the same command continues from the last checkpoint", file=sys.stderr)

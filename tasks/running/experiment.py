@@ -13,7 +13,7 @@ from typing import Any, Literal
 import torch
 
 from elmo.common.device import own_device
-from elmo.common.errors import InputError, excerpt
+from elmo.common.errors import InputError, excerpt, interrupts_kept
 from elmo.common.processes import parent_pid
 from elmo.common.progress import Reporter
 from results.breakdown.group_files import GroupsUnreadable, add_groups
@@ -196,11 +196,12 @@ def _carry_out(plan: RunPlan, lock: Lock, device: torch.device, reporter: Report
     lock.progress(0, config.trainer.epochs)
     with Logger(config.logger, plan.logged, reporter) as logger:
         try:
-            model = train_and_test(plan, device, reporter, outcome, on_epoch)
-            if config.keep_weights:
-                save_weights(path.with_name(WEIGHTS_NAME), model, config)
-            write_examples(path.with_name(EXAMPLES_NAME), plan.fingerprint, outcome.test.examples)
-            write_predictions(path.with_name(PREDICTIONS_NAME), plan.fingerprint, outcome.predictions)
+            with interrupts_kept():
+                model = train_and_test(plan, device, reporter, outcome, on_epoch)
+                if config.keep_weights:
+                    save_weights(path.with_name(WEIGHTS_NAME), model, config)
+                write_examples(path.with_name(EXAMPLES_NAME), plan.fingerprint, outcome.test.examples)
+                write_predictions(path.with_name(PREDICTIONS_NAME), plan.fingerprint, outcome.predictions)
         except StoreUnusable:
             raise  # no failed record: the same run would succeed with another store
         except Exception as error:

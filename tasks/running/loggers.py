@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any
 
 from elmo.common import checks
+from elmo.common.errors import interrupts_kept
 from elmo.common.experiment_log import EventFile, start_wandb
 from elmo.common.progress import Reporter
 
@@ -163,7 +164,8 @@ class Logger:
     def _giving_up(self) -> Iterator[None]:
         """If the block fails, warns once and logs nothing more."""
         try:
-            yield
+            with interrupts_kept():
+                yield
         except Exception as error:  # noqa: BLE001 (no fault of a logger may stop the training)
             self._log = None
             self._reporter.warn(f"warning: {self._name}: {type(error).__name__}: {error}; the run continues without it")

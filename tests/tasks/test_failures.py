@@ -229,10 +229,33 @@ def test_sigterm_stops_a_run_and_releases_its_lock(place, tmp_path):
     wait_for((folder / "checkpoint.pt").exists)
     assert (folder / LOCK_NAME).exists()
     process.send_signal(signal.SIGTERM)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=300)
     assert process.returncode == 143
     assert err.endswith("tasks.run: stopped; the same command continues from here\n")
     assert [file.name for file in folder.iterdir()] == ["checkpoint.pt"]
+
+
+def test_ctrl_c_inside_torch_save_stops_the_sweep(place, command, tmp_path, monkeypatch):
+    """The cleanup of torch.save then raises an error of its own; the run must not count as failed."""
+    save = torch.save
+
+    def interrupted(*_):
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise RuntimeError("unexpected position in the file")
+
+    monkeypatch.setattr(torch, "save", interrupted)
+    sweep = ["-m", *arguments(place, tmp_path, "trainer.epochs=2", "seed=1,2")]
+    code, _, err = command(*sweep)
+    assert code == 130
+    assert err.endswith("tasks.run: stopped; the same command continues from here\n")
+    assert "failed" not in err
+    assert list(tmp_path.rglob("record.json")) == []
+
+    monkeypatch.setattr(torch, "save", save)
+    assert command(*sweep)[0] == 0
+    assert len(list(tmp_path.rglob("record.json"))) == 2
 
 
 class TestBrokenPools:

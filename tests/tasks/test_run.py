@@ -219,7 +219,7 @@ def test_a_killed_run_continues_and_ends_the_same(place, command, tmp_path):
     process = start(place, runs, *settings, features="elmo_tiny")
     wait_for(lambda: checkpoint.exists() or process.poll() is not None)
     process.send_signal(signal.SIGKILL)
-    process.communicate(timeout=60)
+    process.communicate(timeout=300)
     assert process.returncode == -signal.SIGKILL, "it was still at work"
     epoch = torch.load(checkpoint, weights_only=True)["state"]["epoch"]
     assert 1 <= epoch < 15

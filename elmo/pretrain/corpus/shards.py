@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import multiprocessing
-import signal
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -163,18 +162,13 @@ def _in_processes(
         return
     context = multiprocessing.get_context("spawn")  # not forked: the caller may have threads or a GPU
     try:
-        with ProcessPoolExecutor(workers, context, _start_worker) as pool:
+        with ProcessPoolExecutor(workers, context, end_with_parent) as pool:
             yield from ahead(pool, job, blocks, 2 * workers)
     except BrokenProcessPool as error:
         raise InputError(
             "A worker process was killed (out of memory?). Run the command again, with fewer workers "
             "if memory was short: it continues with the shards that are done."
         ) from error
-
-
-def _start_worker() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # on Ctrl-C the parent ends the workers
-    end_with_parent()
 
 
 def _path(folder: Path, index: int) -> Path:

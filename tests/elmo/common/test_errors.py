@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from elmo.common.errors import exit_status
+from elmo.common.errors import exit_status, interrupts_kept
 
 
 def test_a_missing_file_is_named_without_an_error_number(tmp_path, capsys):
@@ -83,3 +83,35 @@ def test_another_pipe_is_an_error(capsys):
 
     assert exit_status("tasks.it", work) == 1
     assert capsys.readouterr().err == "tasks.it: [Errno 32] Broken pipe\n"
+
+
+class Stopped(KeyboardInterrupt):
+    """An interrupt of a kind of its own."""
+
+
+def fail_in_cleanup(kind):
+    """As libraries do that an interrupt reaches in the middle of their work: the last error hides its cause."""
+    try:
+        try:
+            raise kind
+        finally:
+            raise AttributeError("half made")
+    except AttributeError:
+        raise RuntimeError("cannot close") from None
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, Stopped])
+def test_ctrl_c_is_kept_where_a_cleanup_fails(kind):
+    with pytest.raises(KeyboardInterrupt) as caught, interrupts_kept():
+        fail_in_cleanup(kind)
+    assert caught.type is kind
+
+
+def test_other_errors_stay_as_they_are():
+    with pytest.raises(RuntimeError, match="cannot close"), interrupts_kept():
+        fail_in_cleanup(ZeroDivisionError)
+
+
+def test_a_command_ends_with_130_where_a_cleanup_fails(capsys):
+    assert exit_status("module", lambda: fail_in_cleanup(KeyboardInterrupt)) == 130
+    assert capsys.readouterr().err == "module: interrupted\n"

@@ -255,7 +255,7 @@ class TestSideBySide:
                 first.wait()
                 site.go_on.set()
                 for process in (second, third):
-                    out, err = process.communicate(timeout=60)
+                    out, err = process.communicate(timeout=300)
                     assert (process.returncode, out) == (0, f"allennlp/medium: {cache / 'allennlp' / 'medium'}\n"), err
         asked = [asked for path, asked in site.asked if path == WEIGHTS]
         assert len(asked) == 2

@@ -352,7 +352,7 @@ def test_ctrl_c_and_sigterm(weights, tmp_path, repository, number, status, messa
         wait_for(lambda: writes() or process.poll() is not None)
         assert process.poll() is None, "ended before it was interrupted"
         process.send_signal(number)
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=300)
     finally:
         process.kill()
         process.wait()

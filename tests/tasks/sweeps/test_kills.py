@@ -20,7 +20,7 @@ pytestmark = pytest.mark.integration
 SETTINGS = ["device=cpu", "task.hidden=8", *SMALL, "features.elmo.untrained=true", "features.elmo.weights=tiny"]
 SETTINGS += ["limit=60", "trainer.patience=null", "features=glove,elmo"]
 SIDE_BY_SIDE = ["hydra/launcher=cores", "hydra.launcher.n_jobs=2"]
-PATIENCE = 60  # seconds for what takes a few
+PATIENCE = 300  # seconds for what takes a few
 
 
 class Sweep:
