@@ -8,12 +8,12 @@ from pathlib import Path
 from elmo.common.errors import InputError, command_parser, exit_status
 from results.analysis.aggregate import Selection, summarise
 from results.analysis.rows import MINI
+from results.experiments.experiment_file import load_experiment
 from results.publishing.ledger import ledger_page
 from results.publishing.rules import publish_runs
 from results.publishing.tables_page import main_runs, tables_page
 from results.records.collect import collect
 from results.records.environment import full_commit
-from results.records.experiment_file import load_experiment
 from results.records.printing import write
 from results.report.errors_removed import NAME as MAIN_FIGURE
 from results.report.figures import Figure

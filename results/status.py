@@ -16,8 +16,9 @@ from elmo.common.durations import duration
 from elmo.common.errors import InputError, command_parser, exit_status
 from results.analysis.aggregate import Selection, summarise
 from results.analysis.sweep_state import STATES, Overview, RunState, SweepState, overview_of
+from results.experiments.experiment import SUFFIX, Experiment, sweep_name
+from results.experiments.experiment_file import load_experiment
 from results.records.collect import collect
-from results.records.experiment_file import SUFFIX, Experiment, load_experiment, sweep_name
 from results.records.printing import printable, printable_lines, write
 from results.tables.core_table import core_page
 from results.tables.formats import LAYOUTS

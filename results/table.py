@@ -7,8 +7,9 @@ from typing import TextIO
 
 from elmo.common.errors import InputError, command_parser, exit_status
 from results.analysis.aggregate import summarise
+from results.experiments.experiment import values_of
+from results.experiments.experiment_file import load_experiment
 from results.records.collect import Finding, collect
-from results.records.experiment_file import load_experiment, values_of
 from results.records.printing import write
 from results.tables.cells import Page, findings_for_people, wide_page
 from results.tables.core_table import core_page

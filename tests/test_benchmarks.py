@@ -15,8 +15,8 @@ from torch import nn
 
 from elmo import SIZES, random_bilm, save_bilm
 from results.analysis.aggregate import Selection, summarise
+from results.experiments.experiment_file import load_experiment
 from results.records.collect import collect
-from results.records.experiment_file import load_experiment
 from tasks.modules.crf import ConstrainedCrf
 from tasks.modules.layers import BiRnn
 from tests.benchmarks import __main__ as program

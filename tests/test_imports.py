@@ -36,12 +36,12 @@ MAKERS = {
 }
 FOR_MAKERS = (
     "results.breakdown.group_files.",
+    "results.experiments.",
     *(
         f"results.records.{name}."
         for name in (
             "environment",
             "example_scores",
-            "experiment_file",
             "identity",
             "record",
             "run_lock",

@@ -16,10 +16,12 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from results.analysis.names import load_names, old_recipe, recomputed, task_title
 from results.analysis.rows import Group, TableRow
 from results.breakdown.group_files import FOLDER, groups_above
+from results.experiments.experiment import values_of
+from results.experiments.experiment_file import load_experiment
+from results.experiments.runs_of_cells import only_cells
 from results.publish import main as publish
-from results.records.collect import collect, only_cells
+from results.records.collect import collect
 from results.records.example_scores import read_examples, read_predictions
-from results.records.experiment_file import load_experiment, values_of
 from results.records.identity import EXAMPLES_NAME, PREDICTIONS_NAME
 from results.records.record import read_record
 from results.table import main as table

@@ -9,9 +9,10 @@ from results.analysis.names import arm_title, default_pair, recomputed, settings
 from results.analysis.paper_scores import load_paper
 from results.analysis.row_warnings import row_warnings
 from results.analysis.rows import MINI, Group, Summary, TableRow, column_order, comparable_parts
+from results.experiments.cell import NAMED
+from results.experiments.experiment import Experiment, values_of
 from results.records.collect import Collection, Finding, FoundRecord
 from results.records.example_scores import Example, ExamplesUnreadable, read_examples
-from results.records.experiment_file import NAMED, Experiment, values_of
 from results.records.folds import ScoredRun, all_folds, join_folds
 from results.records.identity import EXAMPLES_NAME, differences, fingerprint, flattened, looked_up, same_value, shown
 from results.records.record import RunRecord

@@ -8,8 +8,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Literal
 
-from results.records.collect import FoundRecord, collect, runs_of_cells
-from results.records.experiment_file import Experiment
+from results.experiments.experiment import Experiment
+from results.experiments.runs_of_cells import runs_of_cells
+from results.records.collect import FoundRecord, collect
 from results.records.identity import RECORD_NAME, Identity, record_path
 from results.records.run_lock import LOCK_NAME, SILENCE, Owner, read_lock, silence
 from results.records.sweep_manifest import Manifest, read_manifests

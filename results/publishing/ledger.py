@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 from itertools import product
 
 from results.analysis.names import old_recipe
+from results.experiments.cell import Cell, ExperimentRow
+from results.experiments.experiment import Experiment, values_of
+from results.experiments.experiment_file import load_experiment
 from results.records.collect import Collection, FoundRecord
-from results.records.experiment_file import Cell, Experiment, ExperimentRow, load_experiment, values_of
 from results.records.identity import FOLD, same_value
 from results.records.typed_json import PAPER, read_toml
 from results.tables.experiment_rows import missing_cells, missing_commands

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from results.analysis.names import arm_title
+from results.experiments.experiment_file import load_experiment
 from results.records.collect import Collection, Finding
-from results.records.experiment_file import load_experiment
 from results.report.charts.arm_gains import arm_gains
 from results.report.charts.layers import layer_map
 from results.report.charts.perplexities import gains_by_perplexity

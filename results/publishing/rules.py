@@ -17,9 +17,10 @@ from elmo.common.files import read_json
 from results.analysis.aggregate import ROUNDING
 from results.analysis.names import recomputed
 from results.breakdown.group_files import GroupsUnreadable, groups_above, merge_groups
-from results.records.collect import FoundRecord, collect, only_cells
+from results.experiments.experiment import Experiment
+from results.experiments.runs_of_cells import only_cells
+from results.records.collect import FoundRecord, collect
 from results.records.example_scores import ExamplesUnreadable, read_examples, read_predictions
-from results.records.experiment_file import Experiment
 from results.records.identity import EXAMPLES_NAME, PREDICTIONS_NAME, RECORD_NAME, differences, record_path
 from results.records.record import RecordUnreadable, RunRecord, read_record, write_record
 

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from results.analysis.panels import Panel
 from results.analysis.rows import MINI, Summary
+from results.experiments.experiment_file import load_experiment
+from results.experiments.runs_of_cells import only_cells
 from results.publishing.paper_chapters import contents, shown_chapter
-from results.records.collect import Collection, only_cells
-from results.records.experiment_file import load_experiment
+from results.records.collect import Collection
 from results.report.blocks import CHARTS, blocks_of
 from results.report.errors_removed import errors_removed
 from results.report.figures import Figure

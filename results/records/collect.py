@@ -1,14 +1,12 @@
 """Collects records from folders, without duplicates, and reports problems as findings."""
 
 import os
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
-from results.records.experiment_file import Cell
 from results.records.identity import RECORD_NAME, differences, record_path
 from results.records.record import RecordUnreadable, RunRecord, read_record
 
@@ -66,26 +64,6 @@ def collect(folders: Iterable[Path]) -> Collection:
     kept = _without_copies(found, findings)
     findings += [finding for item in kept if (finding := _impossible_times(item))]
     return Collection(kept, findings)
-
-
-def runs_of_cells(found: Sequence[FoundRecord], cells: Sequence[Cell]) -> list[list[FoundRecord]]:
-    """The records of each cell."""
-    by_name: dict[tuple[str, str, str, int], list[FoundRecord]] = defaultdict(list)
-    for item in found:
-        name = item.record.identity
-        by_name[name.data, name.task, name.features, name.seed].append(item)
-    runs = []
-    for cell in cells:
-        name = cell.identity
-        known = by_name[name.data, name.task, name.features, name.seed]
-        runs.append([item for item in known if cell.is_run(item.record.identity, item.record.config)])
-    return runs
-
-
-def only_cells(collection: Collection, cells: Sequence[Cell]) -> Collection:
-    """The collection with the records of these cells alone, each once."""
-    found = {item.path: item for items in runs_of_cells(collection.found, cells) for item in items}
-    return replace(collection, found=list(found.values()))
 
 
 def _record_files(folders: Iterable[Path], findings: list[Finding]) -> list[Path]:

@@ -10,8 +10,8 @@ from pathlib import Path
 from elmo.common.errors import InputError, command_parser, exit_status
 from results.analysis.aggregate import summarise
 from results.analysis.rows import Summary
-from results.records.collect import only_cells
-from results.records.experiment_file import load_experiment
+from results.experiments.experiment_file import load_experiment
+from results.experiments.runs_of_cells import only_cells
 from results.records.printing import write
 from results.report.blocks import CHARTS, TaskBlock, blocks_of, layers_of_all, main_figures
 from results.report.charts.arm_gains import arm_gains

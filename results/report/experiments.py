@@ -7,8 +7,9 @@ from html import escape
 from results.analysis.panels import Efficiency, Panel, efficiency, split_panels
 from results.analysis.rows import Group, Summary, TableRow
 from results.breakdown.gains import break_down
+from results.experiments.experiment import Experiment
+from results.experiments.experiment_file import load_experiment
 from results.records.collect import Collection, FoundRecord
-from results.records.experiment_file import Experiment, load_experiment
 from results.report.charts.arm_gains import arm_gains
 from results.report.charts.classes import kind_gains
 from results.report.charts.perplexities import gains_by_perplexity

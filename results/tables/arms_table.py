@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from results.analysis.interval import FEW_SEEDS, Interval
-from results.records.experiment_file import ArmCost, values_of
+from results.experiments.experiment import ArmCost, values_of
 from results.records.printing import printable
 from results.tables.cells import (
     EMPTY,

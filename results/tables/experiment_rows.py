@@ -11,8 +11,10 @@ from results.analysis.names import common_title, old_recipe, task_title
 from results.analysis.paper_scores import PaperScore, load_paper
 from results.analysis.row_warnings import row_warnings
 from results.analysis.rows import MINI, Group, TableRow
-from results.records.collect import Collection, Finding, FoundRecord, runs_of_cells
-from results.records.experiment_file import ArmPerplexity, Cell, Experiment, ExperimentRow, values_of
+from results.experiments.cell import Cell, ExperimentRow
+from results.experiments.experiment import ArmPerplexity, Experiment, values_of
+from results.experiments.runs_of_cells import runs_of_cells
+from results.records.collect import Collection, Finding, FoundRecord
 from results.records.identity import FOLD
 from results.records.record import RunRecord
 from results.records.sweep_manifest import TypedPlaces

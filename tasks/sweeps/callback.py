@@ -28,7 +28,9 @@ from elmo.common.durations import duration
 from elmo.common.errors import InputError
 from elmo.common.files import expanded
 from elmo.common.progress import Reporter
-from results.records.experiment_file import Cell, load_experiment, sweep_name
+from results.experiments.cell import Cell
+from results.experiments.experiment import sweep_name
+from results.experiments.experiment_file import load_experiment
 from results.records.identity import record_path
 from results.records.record import RecordConflict, RecordUnreadable, decide, read_record, timestamp
 from results.records.run_lock import LOCK_NAME

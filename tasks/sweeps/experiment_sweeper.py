@@ -18,7 +18,9 @@ from hydra.plugins.config_source import ConfigResult
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import OmegaConf
 
-from results.records.experiment_file import SUFFIX, Cell, load_experiment
+from results.experiments.cell import Cell
+from results.experiments.experiment import SUFFIX
+from results.experiments.experiment_file import load_experiment
 from tasks.running.dataset_file import DatasetFiles
 
 # Hydra accepts sweepers only by names below hydra_plugins (Plugins.is_in_toplevel_plugins_module), so this one is known

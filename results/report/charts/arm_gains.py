@@ -9,7 +9,7 @@ from results.analysis.interval import Interval
 from results.analysis.names import metric_title
 from results.analysis.paper_scores import relative_error_cut
 from results.analysis.rows import WARNED
-from results.records.experiment_file import ArmCost
+from results.experiments.experiment import ArmCost
 from results.report.errors_removed import AXIS
 from results.report.figures import (
     WIDTH,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from results.analysis.names import metric_title
 from results.analysis.panels import as_stem
-from results.records.experiment_file import ArmPerplexity
+from results.experiments.experiment import ArmPerplexity
 from results.report.charts.axes import AXES_BOTTOM, AXES_LEFT, AXES_TOP, RIGHT, horizontal_ticks, numbers_below
 from results.report.figures import (
     Area,

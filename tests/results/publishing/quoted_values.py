@@ -14,8 +14,8 @@ from results.analysis.paper_scores import load_paper, relative_error_cut
 from results.analysis.rows import Group, TableRow
 from results.analysis.verdict import verdict
 from results.breakdown.gains import kinds_of
+from results.experiments.experiment_file import experiment_names, load_experiment
 from results.records.collect import collect
-from results.records.experiment_file import experiment_names, load_experiment
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ import re
 import shutil
 from dataclasses import replace
 
+from results.experiments import experiment_file
 from results.publish import main
-from results.records import experiment_file
 from results.records.record import Mix
 from tests.results.making import first_right, make_record, run_report, run_table, save
 

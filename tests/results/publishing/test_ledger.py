@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from results.experiments.experiment import values_of
 from results.publishing import ledger
 from results.records.collect import collect
-from results.records.experiment_file import values_of
 from tasks.running.config import run_config
 from tasks.running.schema import compose_config
 from tests.results.making import CLEAN, make_record, save

@@ -6,8 +6,8 @@ from itertools import combinations
 import pytest
 
 from results.analysis.rows import Group
+from results.experiments.experiment_file import load_experiment
 from results.records.collect import collect
-from results.records.experiment_file import load_experiment
 from results.report.charts.arm_gains import arm_gains
 from results.report.figures import ChartLine, Dot, Label, with_title
 from results.report.svg import picture, published_files

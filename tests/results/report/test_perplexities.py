@@ -7,8 +7,9 @@ import re
 import pytest
 
 from elmo.common.errors import InputError
+from results.experiments.experiment import ArmPerplexity
+from results.experiments.experiment_file import experiment_names, load_experiment
 from results.records.collect import collect
-from results.records.experiment_file import ArmPerplexity, experiment_names, load_experiment
 from results.report.charts.axes import AXES_BOTTOM, AXES_LEFT, AXES_TOP, RIGHT
 from results.report.charts.perplexities import SIZE, gains_by_perplexity
 from results.report.figures import Area, Dot, Label, text_width

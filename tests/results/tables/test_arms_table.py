@@ -6,7 +6,8 @@ import json
 import pytest
 
 from elmo.common.errors import InputError
-from results.records.experiment_file import experiment_names, load_experiment, values_of
+from results.experiments.experiment import values_of
+from results.experiments.experiment_file import experiment_names, load_experiment
 from tests.results.making import make_record, run_table, save
 
 OWN = """

@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from results.records.experiment_file import load_experiment, values_of
+from results.experiments.experiment import values_of
+from results.experiments.experiment_file import load_experiment
 from results.records.record import RunError
 from tests.results.making import CLEAN, first_right, make_record, run_table, save
 

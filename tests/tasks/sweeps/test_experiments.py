@@ -11,7 +11,9 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.types import RunMode
 
 from elmo.common.errors import InputError
-from results.records.experiment_file import NOT_RECORDED, experiment_names, load_experiment, values_of
+from results.experiments.cell import NOT_RECORDED
+from results.experiments.experiment import values_of
+from results.experiments.experiment_file import experiment_names, load_experiment
 from results.records.identity import Identity
 from results.records.record import read_record
 from results.records.sweep_manifest import read_manifests

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from results.records.experiment_file import load_experiment
+from results.experiments.experiment_file import load_experiment
 from tasks.running.config import typed_config
 from tasks.running.plan import identity_of
 

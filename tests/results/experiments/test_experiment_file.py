@@ -6,7 +6,8 @@ from itertools import product
 import pytest
 
 from elmo.common.errors import InputError
-from results.records.experiment_file import experiment_names, load_experiment, values_of
+from results.experiments.experiment import values_of
+from results.experiments.experiment_file import experiment_names, load_experiment
 from results.records.identity import Identity, same_value
 
 TWO_ROWS = """

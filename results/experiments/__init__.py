@@ -1,0 +1,1 @@
+"""Experiments: tables of runs in files, and their rows, arms and cells."""

@@ -1,0 +1,139 @@
+"""Experiment files: a table of runs as TOML. Rows and arms are overrides of `python -m tasks.run`.
+
+The same file says what a sweep runs and what a table of its records shows. Ours are in results/paper; a user's own is
+named by its path:
+
+    title = "One task on two datasets"
+    seeds = [1, 2, 3]
+    compare = ["words", "bilm"]                        # the gain: the second arm minus the first
+
+    [arms]                                             # the columns
+    words = ["features=WORDS"]
+    bilm = ["features=BILM", "trainer.epochs=10"]
+
+    [[rows]]                                           # several values: one row for each, the first key slowest
+    overrides = ["task=TASK", "data=mini,mine.yaml"]
+
+    [[rows]]
+    overrides = ["task=TASK", "data=FOLDED"]
+    folds = 10                                         # one run for each of the folds, fold=0 to fold=9
+
+    [[rows]]
+    overrides = ["task=TASK", "data=paper"]
+    paper = {words = 90.15, bilm = 92.22}              # printed next to ours
+    source = "Table 1, row TASK"
+"""
+
+import re
+import tomllib
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import chain, product
+from pathlib import Path
+
+from elmo.common.errors import InputError
+from results.experiments.cell import NAMED, NOT_HERE, ExperimentRow, as_typed, key_and_value
+from results.experiments.experiment import SUFFIX, Experiment, refuse_equal_names, values_of
+from results.records.typed_json import PAPER, decode, refuse_unknown_keys
+
+_OVERRIDE = re.compile(r"(\+\+?|~)?[\w./@-]+(=.*)?", re.DOTALL)
+
+
+def experiment_names() -> list[str]:
+    """The experiments of the suite."""
+    return sorted(path.stem for path in PAPER.glob(f"*{SUFFIX}") if "[[rows]]" in path.read_text(encoding="utf-8"))
+
+
+def load_experiment(given: str) -> Experiment:
+    """Reads an experiment of the suite by its name, or a user's own by its path.
+
+    Raises:
+        InputError: There is no such experiment, or its file is wrong.
+    """
+    path = Path(given).expanduser() if given.endswith(SUFFIX) else PAPER / f"{given}{SUFFIX}"
+    if not path.is_file() or (path.parent == PAPER and path.stem not in experiment_names()):
+        raise InputError(
+            f"experiment={given}: expected {', '.join(experiment_names())}, or the path of a {SUFFIX} file, found "
+            "none. results/tables.md has the commands of all tables and figures"
+        )
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        refuse_unknown_keys(Experiment, values, without=("name", "chosen", "given"))
+        rows = values.get("rows")
+        for number, row in enumerate(rows if isinstance(rows, list) else []):
+            refuse_unknown_keys(ExperimentRow, row, f"rows[{number}].")
+        found: Experiment = decode(Experiment, values)
+        _check(found)
+        refuse_equal_names([*chain(*found.arms.values()), *(own for row in found.rows for own in row.overrides)])
+        rows = [replace(row, overrides=chosen) for row in found.rows for chosen in _combinations(row.overrides)]
+        _refuse_equal_rows(rows)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: {error}") from error
+    return replace(found, rows=rows, compare=tuple(found.compare), name=given)
+
+
+def _combinations(overrides: Sequence[str]) -> Iterable[list[str]]:
+    choices = [[as_typed((key, value)) for value in values] for key, values in map(values_of, overrides)]
+    return (list(chosen) for chosen in product(*choices))
+
+
+def _check(experiment: Experiment) -> None:
+    if not (experiment.seeds and experiment.arms and experiment.rows):
+        raise ValueError("expected at least one of each: seeds, arms, rows")
+    for seeds in (experiment.seeds, *(row.seeds for row in experiment.rows)):
+        if len(set(seeds)) < len(seeds):
+            raise ValueError(f"seeds: expected each once, found {', '.join(map(str, seeds))}")
+    compared = set(experiment.compare)
+    if experiment.compare and (len(compared) != 2 or not compared <= experiment.arms.keys()):
+        raise ValueError(
+            f"compare: expected two of {', '.join(experiment.arms)}, found {', '.join(experiment.compare)}"
+        )
+    known = {"costs": experiment.costs, "titles": experiment.titles, "perplexities": experiment.perplexities}
+    for key, by_name in known.items():
+        if unknown := sorted(by_name.keys() - experiment.arms.keys()):
+            raise ValueError(f"{key}: expected names of arms, found {', '.join(unknown)}")
+    for arm, own in experiment.perplexities.items():
+        if not own.mean >= 1:
+            raise ValueError(f"perplexities.{arm}.mean: expected at least 1, found {own.mean}")
+    if len(sizes := sorted({own.predictions for own in experiment.perplexities.values()})) > 1:
+        raise ValueError(
+            f"perplexities: expected all on one text, found {' and '.join(f'{size:,}' for size in sizes)} predictions"
+        )
+    places = {f"arms.{arm}": overrides for arm, overrides in experiment.arms.items()}
+    places |= {f"rows[{number}].overrides": row.overrides for number, row in enumerate(experiment.rows)}
+    for place, overrides in places.items():
+        for override in overrides:
+            key = override.partition("=")[0].lstrip("+~")
+            if not _OVERRIDE.fullmatch(override) or ("=" not in override and not override.startswith("~")):
+                raise ValueError(f"{place}: expected KEY=VALUE, as typed after python -m tasks.run, found {override!r}")
+            if key in NOT_HERE or key.split(".")[0].split("/")[0] == "hydra":
+                raise ValueError(
+                    f"{place}: expected settings of a run, found {override!r}; `seeds` has the seeds, and `folds` of a "
+                    "row how many folds its dataset has"
+                )
+    for number, row in enumerate(experiment.rows):
+        if row.folds is not None and row.folds < 2:
+            raise ValueError(f"rows[{number}].folds: expected at least 2, or no such key, found {row.folds}")
+        if row.split not in ("test", "dev"):
+            raise ValueError(f"rows[{number}].split: expected test or dev, found {row.split!r}")
+        for key, named in (("paper", {*row.paper, *row.paper_std}), ("arms", set(row.arms))):
+            if unknown := sorted(named - set(experiment.arms)):
+                raise ValueError(f"rows[{number}].{key}: expected names of arms, found {', '.join(unknown)}")
+        unprinted = {*row.same_baseline, *experiment.compare[:1]} - set(row.paper)
+        if row.same_baseline and unprinted:
+            raise ValueError(f"rows[{number}].same_baseline: expected all in `paper`, without {', '.join(unprinted)}")
+        for arm, overrides in experiment.arms.items():
+            missing = [key for key in NAMED if key not in dict(map(key_and_value, [*row.overrides, *overrides]))]
+            if missing:
+                raise ValueError(
+                    f"rows[{number}] with arms.{arm}: expected {', '.join(NAMED)}, found none of {', '.join(missing)}"
+                )
+
+
+def _refuse_equal_rows(rows: Sequence[ExperimentRow]) -> None:
+    shown = [(sorted(row.overrides), row.metric, row.split) for row in rows]
+    for number, row in enumerate(rows):
+        if shown[number] in shown[:number]:
+            raise ValueError(
+                f"rows: expected each row once, or with another metric or split, found {' '.join(row.overrides)} twice"
+            )
