@@ -15,7 +15,7 @@ from results.experiments.cell import Cell, ExperimentRow
 from results.experiments.experiment import Experiment, values_of
 from results.experiments.experiment_file import load_experiment
 from results.records.collect import Collection, FoundRecord
-from results.records.identity import FOLD, same_value
+from results.records.identity import same_value
 from results.records.typed_json import PAPER, read_toml
 from results.tables.experiment_rows import missing_cells, missing_commands
 from results.tables.paper_tables import MarkdownTable
@@ -148,9 +148,9 @@ def _sweep(typed: str) -> Experiment:
     if words[0].startswith("experiment="):
         return load_experiment(words[0].partition("=")[2]).narrowed(dict(map(values_of, words[1:])))
     values = dict(map(values_of, words))
-    seeds, folds = map(int, values.pop("seed")), values.pop(FOLD, None)
+    seeds = map(int, values.pop("seed"))
     choices = [[f"{key}={value}" for value in own] for key, own in values.items()]
-    rows = [ExperimentRow(chosen, folds=len(folds) if folds else None) for chosen in product(*choices)]
+    rows = [ExperimentRow(chosen) for chosen in product(*choices)]
     return Experiment(title="", seeds=list(seeds), arms={"": []}, rows=rows, given=words)
 
 

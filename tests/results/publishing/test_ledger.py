@@ -120,13 +120,13 @@ def test_cells_of_an_experiment_and_folds_have_the_commands_that_choose_them(pag
 [[step]]
 fills = "Table 2"
 issue = 1
-sweeps = ["experiment=table2 task=srl seed=1", "task=coref data=litbank features=elmo seed=2 fold=0,1,2"]
+sweeps = ["experiment=table2 task=srl seed=1", "task=coref data=litbank features=elmo seed=2 fold=3,4,5"]
 """
     done = [on_gpu(60, data="ewt", task="srl", features="elmo", variant={"features.elmo.l2": 1})]
-    done += [on_gpu(60, data="litbank", task="coref", features="elmo", seed=2, fold=1, folds=3)]
+    done += [on_gpu(60, data="litbank", task="coref", features="elmo", seed=2, fold=4, folds=10)]
     table, commands = lines_of(page(steps, *done))
     assert table[0][3] == "5 of 7"  # four arms, on dev and on test the same runs; three folds
-    assert ["fold=0,2" in words for words in commands] == [False] * (len(commands) - 1) + [True]
+    assert ["fold=3,5" in words for words in commands] == [False] * (len(commands) - 1) + [True]
     srl = commands[:-1]
     assert all(words[0] == "experiment=table2" and "seed=1" in words for words in srl)
     assert not [words for words in srl if "features.elmo.l2=1" in words]
