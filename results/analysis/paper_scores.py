@@ -27,8 +27,9 @@ class PaperScore:
     runs: int | None = None
 
     def error_cut(self, compared: tuple[str, str]) -> float | None:
-        """How much of the first arm's error the second removes, in percent."""
-        return relative_error_cut(*(self.scores[arm] for arm in compared))
+        """How much of the first arm's error the second removes, in percent; None if the paper does not print both."""
+        first, second = (self.scores.get(arm) for arm in compared)
+        return None if first is None or second is None else relative_error_cut(first, second)
 
 
 @dataclass(frozen=True)

@@ -270,6 +270,17 @@ class TestThePapersNumbers:
         snli = table3[1]
         assert (snli["paper output"], snli["output"], snli["output vs paper"]) == ("88.7", "80.00 (1)", "-")
 
+    def test_a_file_may_have_the_number_of_one_arm_alone(self, own, tmp_path, capsys):
+        own.write_text(
+            'title = "One number"\nseeds = [1]\ncompare = ["glove", "elmo"]\n'
+            '[arms]\nglove = ["features=glove"]\nelmo = ["features=elmo"]\n'
+            '[[rows]]\noverrides = ["task=ner", "data=paper"]\npaper = {elmo = 92.2}\n'
+        )
+        for features, score in (("glove", 90.0), ("elmo", 92.0)):
+            save(tmp_path / "runs", make_record(score, features=features))
+        code, out, _ = run_table(capsys, "--runs", tmp_path / "runs", "--experiment", own)
+        assert (code, "+2.00" in out, "-0.20 one run" in out) == (0, True, True)
+
 
 class TestFormats:
     def test_json_and_csv_have_the_same_numbers(self, own, runs, capsys):
