@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 FEW_SEEDS = 3  # below, a deviation is hardly known: tables mark such intervals
+_ROUNDING = 1e-9  # points; what is smaller comes from rounding, and is 0
 
 Over = Literal["examples and seeds", "examples", "seeds"]
 
@@ -109,8 +110,8 @@ def paired_intervals(
     recompute: Callable[[np.ndarray], np.ndarray],
     clusters: Sequence[float] | None = None,
     unit: str = "",
-) -> Intervals:
-    """The intervals of the second arm's gain over the first, over test examples and seeds.
+) -> Intervals | None:
+    """The intervals of the second arm's gain over the first, over test examples and seeds; None if nothing varies.
 
     Args:
         first: The counts of each test example, (seeds, examples, counts).
@@ -121,15 +122,15 @@ def paired_intervals(
     """
     arms = [_arm(counts, recompute, clusters) for counts in (first, second)]
     found = _intervals(*arms)
+    if found is None:
+        return None
     size = None if clusters is None else len(set(clusters))
     cut = found.cut and replace(found.cut, unit=unit, clusters=size)
     return Intervals(replace(found.gain, unit=unit, clusters=size), cut)
 
 
 def seed_intervals(first: Sequence[float], second: Sequence[float]) -> Intervals | None:
-    """The intervals from scores of seeds alone, as Welch computes them; None if both arms have one seed."""
-    if max(len(first), len(second)) < 2:
-        return None
+    """The intervals from scores of seeds alone, as Welch computes them; None if nothing varies."""
     return _intervals(_Arm(first), _Arm(second))
 
 
@@ -153,10 +154,18 @@ def _arm(counts: np.ndarray, recompute: Callable[[np.ndarray], np.ndarray], clus
     return _Arm(scores.tolist(), mean_shares, float(noise))
 
 
-def _intervals(first: _Arm, second: _Arm) -> Intervals:
-    """The intervals of the gain, and of the share of errors removed where the first arm has errors."""
+def _intervals(first: _Arm, second: _Arm) -> Intervals | None:
+    """The intervals of the gain, and of the share of errors removed where the first arm has errors.
+
+    None if nothing varies: then nothing says how far off the gain may be. That is so for one run of each arm with one
+    cluster of examples, and for a gain that all seeds and all examples have alike.
+    """
+    if first.shares is None and len(first.scores) == len(second.scores) == 1:
+        return None
     gain = _interval(first, second, second.mean - first.mean, (-1.0, 1.0))
     cut = relative_error_cut(first.mean, second.mean)
+    if gain is None:
+        return None
     if cut is None:
         return Intervals(gain, None)
     errors = 100 - first.mean
@@ -164,8 +173,8 @@ def _intervals(first: _Arm, second: _Arm) -> Intervals:
     return Intervals(gain, _interval(first, second, cut, ((cut - 100) / errors, 100 / errors)))
 
 
-def _interval(first: _Arm, second: _Arm, estimate: float, slopes: tuple[float, float]) -> Interval:
-    """The interval of an estimate that changes by `slopes` for each point of the two mean scores."""
+def _interval(first: _Arm, second: _Arm, estimate: float, slopes: tuple[float, float]) -> Interval | None:
+    """The interval of an estimate that changes by `slopes` for each point of the two means; None if nothing varies."""
     weights = [slope**2 / len(arm.scores) for slope, arm in zip(slopes, (first, second), strict=True)]
     if len(first.scores) > 1 and len(second.scores) > 1:
         pairs = [(first, weights[0]), (second, weights[1])]
@@ -186,8 +195,8 @@ def _interval(first: _Arm, second: _Arm, estimate: float, slopes: tuple[float, f
     seeds = min(len(first.scores), len(second.scores))
     variance, df = combined(parts)
     error = variance**0.5
-    if not error:
-        return Interval(estimate, estimate, float(not estimate), over, seeds)
+    if error < _ROUNDING:
+        return None if abs(estimate) > _ROUNDING else Interval(estimate, estimate, 1.0, over, seeds)
     half = quantile(0.975, df) * error
     p = two_sided_p(estimate / error, df)
     return Interval(estimate - half, estimate + half, p, over, seeds)

@@ -264,7 +264,7 @@ def panels_legend(panels: Sequence[Panel]) -> list[str]:
     elif without := [name for name, interval in found if interval is None]:
         lines.append(
             f"no interval ({', '.join(without)}): examples.json is missing or of other examples, and seeds alone need "
-            "two in an arm"
+            "two in an arm, with different scores"
         )
     rows = {panel.row.task + panel.row.data: (panel.task, panel.row) for panel in panels}
     lines += recipes_legend(group for panel in panels for group in panel.groups)

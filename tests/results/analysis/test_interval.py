@@ -40,6 +40,28 @@ def test_equal_arms_differ_by_nothing():
     assert (found.low, found.high, found.p) == (0, 0, 1)
 
 
+def test_a_gain_has_no_interval_if_nothing_varies():
+    """Otherwise a few examples, or two seeds with equal scores, would make it certain: an interval of no width."""
+    assert seed_intervals([75.0, 75.0], [100.0, 100.0]) is None
+    assert seed_intervals([75.0], [100.0, 100.0]) is None
+    assert seed_intervals([75.0, 75.0], [100.0, 99.0]) is not None
+    wrong, right = counts_of([[0] * 7]), counts_of([[1] * 7])
+    assert paired_intervals(wrong, right, percent) is None
+    thirds = (counts_of([[score] * 7] * 2) for score in (1 / 3, 2 / 3))  # not exact as binary fractions
+    assert paired_intervals(*thirds, percent) is None
+
+
+def test_one_cluster_shows_nothing_beyond_the_seeds():
+    article = [5] * 4
+    one, other = counts_of([[1, 0, 0, 0]]), counts_of([[1, 1, 0, 1]])
+    assert paired_intervals(one, other, percent, article) is None
+    assert paired_intervals(one, one, percent, article) is None
+    more = counts_of([[1, 1, 0, 1], [1, 1, 1, 1], [0, 1, 0, 1]])  # scores of 75, 100 and 50
+    found = paired_intervals(one, more, percent, article, "article").gain
+    alone = seed_intervals([25.0], [75.0, 100.0, 50.0]).gain
+    assert (found.low, found.high, found.over) == pytest.approx((alone.low, alone.high, "seeds"))
+
+
 def test_runs_that_agree_on_all_examples_give_the_interval_of_welch():
     """All examples of a run have one score, so only seeds vary."""
     first, second = [40.0, 42.0, 47.0], [50.0, 51.0, 55.0, 58.0]
