@@ -71,7 +71,7 @@ def _why_nothing(panel: Panel, kinds: Mapping[str, Sequence[Kind]] | None) -> st
 
 
 def kinds_of(panel: Panel, paths: Paths) -> dict[str, list[Kind]] | None:
-    """Both arms on each kind of examples, by the name of the grouping; None if the runs have no scores of examples.
+    """Both arms on each kind of examples, by the name of the grouping; None if their examples do not give the metric.
 
     Raises:
         GroupsUnreadable: The file of groups is damaged.
@@ -82,9 +82,11 @@ def kinds_of(panel: Panel, paths: Paths) -> dict[str, list[Kind]] | None:
         return None
     examples = [run for run in runs if run]
     metric = metric_of(pair[0].records[0], examples[0][0])
-    found = groupings_of(pair[0], len(examples[0]), paths)
     if metric is None or len({len(run) for run in examples}) != 1:
         return None
+    if any(metric.of_examples(run) is None for run in examples):  # runs of different versions of the task
+        return None
+    found = groupings_of(pair[0], len(examples[0]), paths)
     pair = (_with_units(pair[0], metric), _with_units(pair[1], metric))
     return {name: _split(panel.row, pair, metric, grouping) for name, grouping in found.items()}
 

@@ -132,6 +132,16 @@ def test_runs_without_scores_of_examples(runs, capsys):
     assert "the runs have no score for each test example (examples.json), so kinds of examples cannot be" in out
 
 
+def test_an_arm_with_other_counts_has_no_score_of_zero(runs, capsys):
+    correct = Metric([[Ratio({"correct": 100})]])
+    record = make_record(60.0, features="elmo")
+    record = replace(record, fingerprinted={"data": HASHES}, metrics={"f1": correct})
+    save(runs, record, [{"correct": int(i < 6)} for i in range(10)])
+    status, lines, out = shown(capsys, "--runs", runs)
+    assert (status, lines) == (1, [])
+    assert "kinds of examples cannot be compared" in out
+
+
 def test_runs_without_kinds_get_the_command(runs, capsys):
     groups_path(runs, "ner", HASHES["test"]).unlink()
     status, lines, out = shown(capsys, "--runs", runs)
