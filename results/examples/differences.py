@@ -84,7 +84,7 @@ def _text_pieces(texts: Sequence[str], gold: object, words: Sequence[str], alone
 
 def _chain_lines(chains: Sequence[Any], gold: Sequence[Any]) -> list[list[OutputPiece]]:
     """A line for each chain, paired with the gold chain that shares most mentions with it; gold chains without one."""
-    found, correct = list(map(_by_key, chains)), list(map(_by_key, gold))
+    found, correct = (list(filter(None, map(_by_key, own))) for own in (chains, gold))  # without empty chains
     shared = [(len(own.keys() & other.keys()), i, j) for i, own in enumerate(found) for j, other in enumerate(correct)]
     partner: dict[int, int] = {}
     for count, i, j in sorted(shared, key=lambda one: (-one[0], one[1:])):

@@ -165,7 +165,8 @@ def _seconds(cell: Cell, found: Sequence[FoundRecord], minutes: float | None) ->
         on_gpu = record.environment is not None and record.environment.device == GPU
         if on_gpu and record.seconds and record.identity.row == own.row:
             other = record.identity
-            shared = [key for key in own.variant if same_value(key, str(own.variant[key]), other.variant.get(key))]
+            both = own.variant.keys() & other.variant.keys()
+            shared = [key for key in both if same_value(key, str(own.variant[key]), other.variant[key])]
             unlike = len(own.variant) + len(other.variant) - 2 * len(shared) + (own.features != other.features)
             times.setdefault(unlike, []).append(record.seconds)
     return statistics.fmean(times[min(times)]) if times else None

@@ -157,6 +157,10 @@ class TestMarks:
         ]
         assert lines({"chains": gold}, {"chains": gold}, right=True) == [["m0", "m3", "m6"], ["m1", "m4"], ["m2", "m5"]]
 
+    def test_empty_chains_are_not_shown(self):
+        assert lines({"chains": [[], mentions(1, 4)]}, {"chains": [mentions(1), []]}) == [["m1", "+m4"]]
+        assert lines({"chains": [[]]}, {"chains": [mentions(2)]}) == [["-m2"]]
+
     def test_texts_of_examples(self):
         assert example_texts({"tokens": ["Ada", "left"], "predicate": 1}) == [
             ("text", "Ada left"),

@@ -115,6 +115,13 @@ minutes = 7
     assert text.index("\nmake a biLM\n") < text.index("python -m tasks.run -m task=ner data=paper features=elmo")
 
 
+def test_a_run_that_lacks_a_setting_of_null_is_less_similar_than_one_with_it(page):
+    sweep = "task=ner data=paper features=glove trainer.patience=null seed=2"
+    steps = f'[[step]]\nfills = "all epochs"\nissue = 1\nsweeps = ["{sweep}"]\n'
+    known = [on_gpu(60), on_gpu(600, variant={"trainer.patience": None})]
+    assert lines_of(page(steps, *known))[0][0][4] == "10"
+
+
 def test_cells_of_an_experiment_and_folds_have_the_commands_that_choose_them(page):
     steps = """
 [[step]]
