@@ -101,7 +101,11 @@ class ScorersDisagree(RuntimeError):  # noqa: N818
 
 
 class Head(nn.Module, ABC):
-    """The part of a model that belongs to a task. It depends on the widths of the features only."""
+    """The part of a model that belongs to a task. It depends on the widths of the features only.
+
+    Training may change its parameters and nothing else: checkpoints and saved models have no buffers, so that a head
+    with BatchNorm would end with other scores after a stop.
+    """
 
     @abstractmethod
     def loss(self, features: Sequence[FeatureBatch], batch: Batch) -> Tensor:

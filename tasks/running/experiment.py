@@ -37,7 +37,6 @@ from tasks.features.frozen_layers import StoreUnusable
 from tasks.features.token_features import TokenFeatures, features_recipes
 from tasks.interface import Scores, Split, Task
 from tasks.metrics import SAME_SCORE
-from tasks.modules.seeding import initialise
 from tasks.running.config import RunConfig
 from tasks.running.loggers import Logger
 from tasks.running.plan import RunPlan
@@ -241,9 +240,7 @@ def train_and_test(
     task.learn_labels(train)
     features = TokenFeatures(config.features, sentences(train), config.seed, config.store)
     features.check_fingerprint(plan.parts)
-    head = task.build_head(features.widths)
-    initialise(head, config.seed, "head")
-    model = TaskModel(features, head).to(device)
+    model = TaskModel.start(task, features, config.seed).to(device)
     trained = sum(parameter.numel() for parameter in model.trained().values())
     reporter.say(
         f"{len(train):,} + {len(dev):,} examples; {', '.join(features_recipes(config.features))}; "

@@ -92,7 +92,7 @@ def load_weights(path: Path, task: str | None = None, config_dir: Path | None = 
         raise InputError(f"{path}: {', '.join(changed)} differ from those that the model was trained with")
     config.task.use_labels(saved["labels"])
     features = TokenFeatures(config.features, [tuple(saved["words"])], config.seed)
-    model = TaskModel(features, config.task.build_head(features.widths))
+    model = TaskModel.start(config.task, features, config.seed)
     with naming(path, remedy):
         model.restore(saved["trained"])
     return config, model

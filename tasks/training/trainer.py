@@ -22,7 +22,7 @@ from elmo.common.tensor_files import check_optimizer, check_tensors, naming, rea
 from tasks.features.parts import LocatedText
 from tasks.features.token_features import TokenFeatures
 from tasks.interface import Batch, FeatureBatch, Head, Scores, Task
-from tasks.modules.seeding import named_seed
+from tasks.modules.seeding import drawing_from, initialise, named_seed
 from tasks.training.batching import BATCHES, plan_batches
 from tasks.training.optimisers import OPTIMIZERS, parameter_groups, plateau_schedule, tune
 from tasks.training.weight_average import WeightAverage, copied, overwrite
@@ -91,6 +91,14 @@ class TaskModel(nn.Module):
         super().__init__()
         self.features = features
         self.head = head
+
+    @classmethod
+    def start(cls, task: Task[Any, Any], features: TokenFeatures, seed: int) -> TaskModel:
+        """The model before training; the seed alone decides its initial values."""
+        with drawing_from(seed, "head"):  # for parameters that only their constructor draws
+            head = task.build_head(features.widths)
+        initialise(head, seed, "head")
+        return cls(features, head)
 
     def loss(self, batch: Batch, found: Sequence[LocatedText] | None = None) -> Tensor:
         """The loss of a batch, including the features' penalty; `found` are its texts if already located."""

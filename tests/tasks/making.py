@@ -6,7 +6,6 @@ from tasks.features.characters import CharactersConfig
 from tasks.features.frozen_layers import ElmoConfig
 from tasks.features.token_features import FeaturesConfig, TokenFeatures
 from tasks.features.words import WordsConfig
-from tasks.modules.seeding import initialise
 from tasks.running.config import run_config
 from tasks.running.schema import compose_config
 from tasks.training.trainer import TaskModel
@@ -53,6 +52,4 @@ def model_of(config, train, seed=1, store=None):
     config.task.learn_labels(train)
     sentences = [sentence for example in train for sentence in config.task.texts(example)]
     features = TokenFeatures(config.features, sentences, seed, store)
-    head = config.task.build_head(features.widths)
-    initialise(head, seed, "head")
-    return TaskModel(features, head)
+    return TaskModel.start(config.task, features, seed)

@@ -3,6 +3,7 @@
 import math
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -391,3 +392,28 @@ def test_one_line_per_epoch_off_a_terminal(capsys):
     assert len(lines) == 2
     assert lines[1].startswith("mini ner  epoch 2/2  loss ")
     assert "dev score 2.00  best 2.00 (epoch 2)" in lines[1]
+
+
+class OwnParameters(nn.Module):
+    """A head with parameters that have no `reset_parameters`; one of them is never trained."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.attention = nn.MultiheadAttention(width, 2)
+        self.direction = nn.Parameter(torch.randn(width))
+        self.fixed = nn.Parameter(torch.randn(width), requires_grad=False)
+
+
+def test_the_seed_alone_decides_where_any_head_starts():
+    task = SimpleNamespace(build_head=lambda widths: OwnParameters(widths["input"]))
+    features = Lengths()
+    features.widths = {"input": 4}
+
+    def start(seed):
+        torch.rand(3)  # whatever was drawn before
+        return {name: value.detach() for name, value in TaskModel.start(task, features, seed).head.named_parameters()}
+
+    first, again, other = start(1), start(1), start(2)
+    assert {"attention.in_proj_weight", "direction", "fixed"} <= first.keys()
+    assert all(torch.equal(first[name], again[name]) for name in first)
+    assert {name for name in first if torch.equal(first[name], other[name])} == {"attention.in_proj_bias"}, "zeros"
