@@ -171,6 +171,7 @@ def _parsed(tree: DictConfig, task_class: type[Task[Any, Any]]) -> RunConfig:
     plain: dict[str, Any] = OmegaConf.to_container(tree, resolve=True)  # type: ignore[assignment]
     values: RunSchema = _checked(RunSchema, plain, "")
     checks.finite(plain)
+    checks.at_least(0, "seed", values.seed)
     checks.at_least(1, "limit", values.limit)
     checks.count(checks.MOST_THREADS, "threads", values.threads)
     for part in (values.features, values.trainer, values.logger, values.store):

@@ -170,6 +170,8 @@ def load_model(
     if not Path(run).is_dir():
         found = "a file" if Path(run).exists() else "nothing"
         raise InputError(f"{run}: expected the folder of a run, found {found}. Check the path")
+    if below := sorted(path.parent.name for path in Path(run).glob(f"*/{WEIGHTS_NAME}")):  # of seeds or folds
+        raise InputError(f"{run}: expected the folder of one run, found those of {', '.join(below)}. Name one of them")
     config, model = load_weights(Path(run) / WEIGHTS_NAME, task, None if config_dir is None else Path(config_dir))
     loaded = predictor(config, model, choose_device(device))
     if loaded is None:

@@ -160,6 +160,9 @@ def test_models_that_cannot_be_applied_are_refused(run, tmp_path, monkeypatch):
         load_model(run, task="coref")
     with pytest.raises(InputError, match=r"no such file\. Weights are kept by a run with keep_weights=true"):
         load_model(tmp_path)
+    (tmp_path / "seed-2").symlink_to(run)
+    with pytest.raises(InputError, match=rf"^{tmp_path}: expected the folder of one run, found those of seed-2\. Name"):
+        load_model(tmp_path)
     for path, found in ((tmp_path / "no", "nothing"), (run / "weights.pt", "a file")):
         with pytest.raises(InputError, match=rf"{path}: expected the folder of a run, found {found}\. Check the path"):
             load_model(path)
