@@ -40,6 +40,7 @@ from tasks.training.trainer import NonFiniteLoss, OutOfMemory
 EXPLAINED = (InputError, RecordConflict, RecordUnreadable, ScorersDisagree, NonFiniteLoss, OutOfMemory, OSError)
 experiment_sweeper.register()
 
+_said: set[str] = set()  # why runs of this command failed, as far as this process did them
 MOST_BREAKS = 3  # a sweep stops after this many killed processes in a row without a run that ended
 
 HELP = """\
@@ -92,8 +93,11 @@ def _hydra_main(tree: DictConfig) -> Ended:
         reason = _explain_failure(error)
         if reason is None:
             traceback.print_exc()
+        elif in_sweep and reason in _said:  # without data, all of its runs fail alike
+            print(f"tasks.run: {' '.join(settings.overrides.task)}: failed with the same error", file=sys.stderr)
         else:
             print(f"tasks.run: {reason}", file=sys.stderr)
+            _said.add(reason)
         ended = Ended("failed", f"{type(error).__name__}: {error}")
     if ended.failed and not in_sweep:
         sys.exit(1)
@@ -121,6 +125,7 @@ def main() -> None:
         with ending_with_reader():
             print_lines([HELP.format(tasks="|".join(group_options("task")), experiments=experiments)])
         return
+    _said.clear()
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # let exceptions pass; they are explained here
     sys.argv[1:] = _settings_first(sys.argv[1:])
     atexit.register(gc.freeze)  # Python would search all of torch for cycles at the end: 0.4 s

@@ -154,7 +154,8 @@ class Sweep(Callback):
             for overrides, ended in self.ends.items():
                 if line := end_line(overrides, ended):
                     print(line, file=sys.stderr)
-        words = [summary(self.ends.values()), advice_after_sweep(config.logger, Path(config.runs_dir))]
+        recorded = not self._to_do or any(map(_has_failed, self._to_do))
+        words = [summary(self.ends.values(), recorded), advice_after_sweep(config.logger, Path(config.runs_dir))]
         Reporter("sweep").warn(". ".join([*filter(None, words), next_command(config)]))
         if any(ended.failed for ended in self.ends.values()):
             raise SystemExit(1)  # Hydra only warns about other exceptions of a callback
@@ -345,7 +346,7 @@ def records_to_write(configs: Mapping[str, RunConfig | str]) -> dict[Path, int |
 def _has_failed(path: Path) -> bool:
     try:
         return read_record(path).status == "failed"
-    except RecordUnreadable:
+    except (OSError, RecordUnreadable):
         return False
 
 
@@ -366,13 +367,20 @@ def progress(total: int, left: int, ended: int, under_way: int, elapsed: float) 
     return f"{text}, about {duration(elapsed * (left - begun) / (max(ended, 1) + begun))} left"
 
 
-def summary(ends: Iterable[Ended]) -> str:
-    """The last line, if it contains more than the lines of the runs: what was skipped, what failed."""
+def summary(ends: Iterable[Ended], recorded: bool) -> str:
+    """The last line, if it contains more than the lines of the runs: what was skipped, what failed.
+
+    Args:
+        ends: how each run ended.
+        recorded: whether a run left a failed record; runs without one, such as those without data, need no retry.
+    """
     count: Counter[str] = Counter(ended.status for ended in ends)
     parts = [f"{count[status]} {words}" for status, words in ENDS.items() if count[status] or status == "finished"]
     if len(parts) == 1:
         return ""
-    return ", ".join(parts) + "; retry=failed runs those again" * (count["failed"] + count["failed before"] > 0)
+    failed = count["failed"] + count["failed before"]
+    again = "retry=failed" if recorded or count["failed before"] else "the same command"
+    return ", ".join(parts) + f"; {again} runs those again" * (failed > 0)
 
 
 def _written(path: Path) -> int | None:

@@ -1,6 +1,7 @@
 """Requests to the hub that fail: what is printed, and when the hub is asked again."""
 
 import logging
+import re
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -46,13 +47,15 @@ class TestAskingAgain:
         return asked
 
     def test_a_sweep_without_data_asks_once_for_each_dataset(self, asked, command, tmp_path):
-        sweep = ["-m", "task=ner,snli", "data=paper", "features=glove", "seed=1,2", "device=cpu"]
+        sweep = ["-m", "task=ner,snli", "data=paper", "features=glove", "seed=1,2,3", "device=cpu"]
         code, _, err = command(*sweep, f"data_dir={tmp_path}", f"runs_dir={tmp_path / 'runs'}")
         assert code == 1
         assert asked == ["eriktks/conll2003", "stanfordnlp/snli"]
         assert err.count(f"{tmp_path / 'conll2003' / 'eng.train'}, nor on the hub as 'eriktks/conll2003'") == 2
         assert err.count("ConnectionError: no network). Put the files there, or name their folder with data_dir=") == 4
-        assert "4 failed" in err
+        shortened = re.findall(r"^tasks\.run: task=(\w+) .* seed=3 .*: failed with the same error$", err, re.MULTILINE)
+        assert shortened == ["ner", "snli"]
+        assert "sweep  0 runs finished, 6 failed; the same command runs those again" in err
 
     def test_after_a_pause_the_hub_is_asked_again(self, asked, tmp_path, monkeypatch):
         clock = iter([1000.0, 1027.0, 1086.0, 1088.0, 1115.0])  # requests fail at 1027 and 1115

@@ -96,11 +96,13 @@ class TestProgress:
     def test_the_last_line_counts_skipped_and_failed_runs(self):
         finished, skipped = Ended("finished", "f1: 1", "a"), Ended("skipped")
         failed, failed_before = Ended("failed", "ValueError: 1"), Ended("failed before", "ValueError: 2")
-        assert callback.summary([finished] * 3) == ""
-        assert callback.summary([skipped] * 3) == "0 runs finished, 3 were done already"
-        assert callback.summary([finished, Ended("elsewhere")]) == "1 runs finished, 1 are running elsewhere"
+        assert callback.summary([finished] * 3, False) == ""
+        assert callback.summary([skipped] * 3, False) == "0 runs finished, 3 were done already"
+        assert callback.summary([finished, Ended("elsewhere")], False) == "1 runs finished, 1 are running elsewhere"
+        assert callback.summary([failed], True) == "0 runs finished, 1 failed; retry=failed runs those again"
+        assert callback.summary([failed], False) == "0 runs finished, 1 failed; the same command runs those again"
         expected = "1 runs finished, 2 failed, 1 had failed before; retry=failed runs those again"
-        assert callback.summary([failed, finished, failed_before, failed]) == expected
+        assert callback.summary([failed, finished, failed_before, failed], False) == expected
 
     @pytest.mark.parametrize(
         ("typed", "command"),
@@ -211,7 +213,8 @@ class TestSideBySide:
         assert statuses == ["failed", "failed", "finished", "finished"]
         for arm in ("glove", "elmo"):
             assert len(re.findall(rf"^mini ner {arm} .* failed, see .*record\.json$", parallel.err, re.MULTILINE)) == 1
-        assert parallel.err.count(f"expected at least {NO_COLUMN + 1} columns") == 2, "why they failed"
+        told = parallel.err.count(f"expected at least {NO_COLUMN + 1} columns") + parallel.err.count("the same error\n")
+        assert told == 2, "why they failed; a process that has said so does not repeat it"
         assert "sweep  2 runs finished, 2 failed; retry=failed runs those again" in parallel.err
         left = sorted(path.name for path in (parallel.runs / ".sweep").iterdir())
         assert left[0] == "multirun.yaml"
