@@ -20,10 +20,12 @@ ENTRY = struct.Struct("<QII")  # first row, tokens, crc32
 FIRST_ROW = 1  # row 0 stays zero, for padding
 
 _MAP_BYTES = 1 << 36  # of address space, not of memory or disk
+_LARGEST_PAGE = 1 << 15  # LMDB's limit; some systems have larger ones
 _READERS = 1024
 _LOCK_BYTES = 64 * (_READERS + 64)  # a cache line for each reader, and more than the header takes
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
+_GONE = (errno.ENOENT, errno.EEXIST)  # the latter where a folder goes while Path.mkdir looks at it
 
 
 class IndexCut(InputError):  # noqa: N818
@@ -47,8 +49,9 @@ def open_index(shelf: Path, writable: bool) -> lmdb.Environment:
         folder.mkdir(exist_ok=True)
         _reserve(lock)
     # LMDB treats an empty file as a new one.
-    if data.exists() and 0 < (size := data.stat().st_size) < 2 * mmap.PAGESIZE:
-        raise _cut(data, 2 * mmap.PAGESIZE, size)
+    headers = 2 * min(mmap.PAGESIZE, _LARGEST_PAGE)
+    if data.exists() and 0 < (size := data.stat().st_size) < headers:
+        raise _cut(data, headers, size)
     # metasync=False: a crash of the machine may lose the last transaction, but never leaves half of one.
     # Without a lock other processes may change what is read; the rows' checksums detect that.
     index = lmdb.open(
@@ -96,6 +99,11 @@ def is_full(error: OSError | lmdb.Error) -> bool:
 def is_read_only(error: OSError | lmdb.Error) -> bool:
     """Whether nothing may be written there."""
     return isinstance(error, lmdb.ReadonlyError) or _is_one_of(error, _READ_ONLY, _READ_ONLY)
+
+
+def is_gone(error: OSError | lmdb.Error) -> bool:
+    """Whether a folder or file was removed meanwhile."""
+    return _is_one_of(error, _GONE, _GONE)
 
 
 def _is_one_of(error: OSError | lmdb.Error, codes: tuple[int, ...], of_lmdb: tuple[int, ...]) -> bool:

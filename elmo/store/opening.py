@@ -67,5 +67,6 @@ def _open_or_reset(store: Path, about: ShelfDescription, limit_gb: float) -> She
 def remove(folder: Path) -> None:
     """Removes a shelf; processes that have it open keep their files and never read those of the next one."""
     gone = folder.with_name(f"removed-{os.getpid()}-{folder.name}")  # prune removes this name after a kill
-    folder.rename(gone)  # so that no process opens half of it
-    shutil.rmtree(gone)
+    with suppress(FileNotFoundError):  # another process was faster
+        folder.rename(gone)  # so that no process opens half of it
+        shutil.rmtree(gone)

@@ -33,6 +33,7 @@ from elmo.store.index import (
     end_of,
     entries,
     is_full,
+    is_gone,
     is_read_only,
     open_index,
     pad,
@@ -43,6 +44,7 @@ STATE = "zero"  # layers that depend on what was read before cannot be shared
 PRECISIONS: dict[str, np.dtype[Any]] = {"float16": np.dtype("<f2"), "float32": np.dtype("<f4")}
 LIMIT_GB = 20.0
 WAIT_SECONDS = 60.0  # at most, for another process that writes; it may be stopped with Ctrl-Z
+TRIES = 5  # to open a shelf; every one fails only if other processes remove it as often
 
 ABOUT, ROWS = "about.json", "rows"
 _FOLDER = re.compile(rf".+-({'|'.join(PRECISIONS)})-v\d+")  # `ShelfDescription.folder` of any version
@@ -120,7 +122,6 @@ class Shelf:
         self._compared: dict[bytes, bool] = {}  # entries, and whether their rows are whole
         try:
             self._file, self._index = self._open()
-            found = read_about(self.path)
         except (OSError, lmdb.Error) as error:
             if is_full(error):
                 raise StoreFull(f"{self.path}: cannot be made: {error}. Free some room on that disk") from error
@@ -128,14 +129,24 @@ class Shelf:
                 f"{self.path}: cannot keep layers there: {error}. Name another folder with store.path or ELMO_STORE, "
                 "or use no store (store.path=null)"
             ) from error
-        if found != about:
-            raise InputError(
-                f"{self.path / ABOUT}: expected {about}, found {found}. Remove that folder, or name another store"
-            )
         self.limit_to(limit_gb)
         self._mapped: Rows = np.zeros((1, sum(about.widths)), PRECISIONS[about.precision])  # until others are taken
 
     def _open(self) -> tuple[int, lmdb.Environment]:
+        """Opens rows and index; again if another process removes the shelf meanwhile, as prune does."""
+        for tries_left in reversed(range(TRIES)):
+            try:
+                file, index = self._open_or_create()
+            except (OSError, lmdb.Error) as error:
+                if not tries_left or not is_gone(error):
+                    raise
+                continue
+            if not tries_left or self._is_rows(file):  # else the index may be that of a new shelf
+                break
+            _close(file, index)
+        return file, index
+
+    def _open_or_create(self) -> tuple[int, lmdb.Environment]:
         """Opens rows and index, and creates them if needed; read-only if they cannot be written."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -153,6 +164,10 @@ class Shelf:
             return opened
 
     def _open_files(self, writable: bool) -> tuple[int, lmdb.Environment]:
+        if (found := read_about(self.path)) != self.about:
+            raise InputError(
+                f"{self.path / ABOUT}: expected {self.about}, found {found}. Remove that folder, or name another store"
+            )
         file = os.open(self.path / ROWS, os.O_RDWR | os.O_CREAT if writable else os.O_RDONLY, 0o666)
         try:
             return file, open_index(self.path, writable)
@@ -271,10 +286,11 @@ class Shelf:
     def take(self, rows: npt.NDArray[np.int64], into: Rows) -> None:
         """Copies rows, by number, into an array of their shape and a row's width: one gather from the mapped file."""
         last = int(rows.max(initial=0))
-        if last >= len(self._mapped):
-            self._mapped = self._map(last)
+        mapped = self._mapped  # read once: another thread may replace it, by one with fewer rows
+        if last >= len(mapped):
+            mapped = self._mapped = self._map(last)
         # clip: the only mode that copies straight into `out`
-        np.take(self._mapped, rows, axis=0, out=into, mode="clip")
+        np.take(mapped, rows, axis=0, out=into, mode="clip")
 
     def expect(self, first: int, last: int) -> None:
         """Makes the system read these rows from disk now, in order, before they are used in any other order."""
@@ -328,8 +344,12 @@ class Shelf:
 
     def is_there(self) -> bool:
         """Whether its folder is still the one that was opened."""
+        return self._is_rows(self._file)
+
+    def _is_rows(self, file: int) -> bool:
+        """Whether an open file is the one with the rows in the folder."""
         try:
-            return os.path.samestat((self.path / ROWS).stat(), os.fstat(self._file))
+            return os.path.samestat((self.path / ROWS).stat(), os.fstat(file))
         except FileNotFoundError:
             return False
 
@@ -339,8 +359,12 @@ class Shelf:
 
     def close(self) -> None:
         """Closes the files; the shelf cannot be used after that."""
-        self._index.close()
-        os.close(self._file)
+        _close(self._file, self._index)
+
+
+def _close(file: int, index: lmdb.Environment) -> None:
+    index.close()
+    os.close(file)
 
 
 def read_about(folder: Path) -> ShelfDescription | None:

@@ -17,7 +17,8 @@ from elmo import InputError, random_bilm
 from elmo.common.progress import Reporter
 from elmo.store.__main__ import main
 from elmo.store.cached_layers import CachedLayers
-from elmo.store.opening import open_shelf
+from elmo.store.index import open_index
+from elmo.store.opening import open_shelf, remove
 from elmo.store.shelf import Shelf, ShelfDescription, StoreFull, key_of
 from tests.elmo.store.stores import DISTINCT, SENTENCES, sentences_embedded
 
@@ -120,6 +121,38 @@ class TestShelf:
             while not pruning.done():
                 assert open_shelf(tmp_path, own).room() > 0  # which measures all shelves
         pruning.result()
+
+    @pytest.mark.parametrize("made_again", [False, True])
+    def test_pruned_between_the_opening_of_its_files_it_is_opened_again(self, tmp_path, monkeypatch, made_again):
+        about = ShelfDescription("f" * 64, (1,), "float32")
+        Shelf(tmp_path, about).close()
+
+        def pruned_meanwhile(folder, writable):  # the rows are open
+            monkeypatch.undo()
+            remove(folder)
+            if made_again:
+                Shelf(tmp_path, about).close()
+            return open_index(folder, writable)
+
+        monkeypatch.setattr("elmo.store.shelf.open_index", pruned_meanwhile)
+        shelf = Shelf(tmp_path, about)
+        shelf.add([("a",)], np.array([[1.0]], np.float32))
+        shelf.close()
+        again = Shelf(tmp_path, about)
+        assert again.find([("a",)]) == [1]
+        again.close()
+
+    def test_rows_are_right_if_another_thread_maps_fewer_of_them(self, tmp_path):
+        class Raced(Shelf):
+            def __setattr__(self, name, value):
+                super().__setattr__(name, value[:1] if name == "_mapped" else value)
+
+        shelf = Raced(tmp_path, ShelfDescription("f" * 64, (1,), "float32"))
+        shelf.add([("a", "b")], np.array([[1.0], [2.0]], np.float32))
+        taken = np.empty((2, 1), np.float32)
+        shelf.take(np.array([1, 2]), taken)
+        assert taken.tolist() == [[1.0], [2.0]]
+        shelf.close()
 
     def test_pruned_the_moment_it_is_opened_it_serves_the_run(self, tmp_path, monkeypatch):
         limit_to = Shelf.limit_to

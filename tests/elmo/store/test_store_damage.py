@@ -12,6 +12,7 @@ import torch
 
 from elmo.store.__main__ import main
 from elmo.store.cached_layers import CachedLayers
+from elmo.store.index import open_index
 from elmo.store.opening import open_shelf
 from elmo.store.shelf import Shelf, ShelfDescription, StoreFull
 from tests.elmo.store import filling
@@ -117,6 +118,11 @@ class TestIndex:
         done = called(main, "--store", filled.parent, "verify", "--drop")
         assert (done.returncode, "the index was cut short; all is dropped" in done.stdout) == (0, True)
         assert list(filled.parent.iterdir()) == []
+
+    def test_a_short_index_is_whole_where_pages_are_larger_than_those_of_lmdb(self, filled, monkeypatch):
+        os.truncate(filled / "index" / "data.mdb", 2 << 15)  # two pages of LMDB's largest size
+        monkeypatch.setattr("mmap.PAGESIZE", 1 << 16)
+        open_index(filled, writable=True).close()  # raises if it looks cut
 
     def test_what_was_dropped_does_not_look_cut(self, tmp_path):
         """LMDB does not write last pages that it took and gave back, as deleting does."""
