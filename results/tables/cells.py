@@ -285,27 +285,23 @@ def _named(names: Sequence[str]) -> str:
 def interval_legend(found: Sequence[tuple[str, Interval | None]]) -> list[str]:
     """Explains intervals, given with the names of their rows, or empty ones."""
     known = [(name, interval) for name, interval in found if interval]
-    kinds = {interval.over for _, interval in known}
     one_seed = "each arm has one seed, and other seeds may differ by more"
     texts = {
         "examples and seeds": "over paired test examples, and over the seeds of both arms",
         "examples": f"over paired test examples; {one_seed}",
         "seeds": "over seeds alone, because scores of single examples are not known",
     }
-    explained_with = "examples"  # the line that explains intervals over examples alone
-    if {"examples", "examples and seeds"} <= kinds:
+    names = {over: [name for name, interval in known if interval.over == over] for over in texts}
+    if names["examples"] and names["examples and seeds"]:  # one line for both
         texts["examples and seeds"] += f", but over examples alone where {one_seed}"
-        kinds -= {"examples"}
-        explained_with = "examples and seeds"
-    lines = []
-    for over in [over for over in texts if over in kinds]:
-        own = [
-            name
-            for name, interval in known
-            if over == (explained_with if interval.over == "examples" else interval.over)
-        ]
-        where = _named(own) if len(kinds) > 1 else ""
-        lines.append(f"95 % intervals and p{where}: {texts[over]}. They do not cover another training of the biLM")
+        names["examples and seeds"] = [name for name, interval in known if interval.over != "seeds"]
+        del names["examples"]
+    several = sum(map(bool, names.values())) > 1
+    lines = [
+        f"95 % intervals and p{_named(own) * several}: {texts[over]}. They do not cover another training of the biLM"
+        for over, own in names.items()
+        if own
+    ]
     for unit in dict.fromkeys(interval.unit for _, interval in known if interval.unit):
         of_unit = [(name, interval) for name, interval in known if interval.unit == unit and interval.over != "seeds"]
         if together := [name for name, interval in of_unit if interval.clusters]:
