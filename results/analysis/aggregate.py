@@ -165,7 +165,7 @@ def _from_headline(
     }
     changed = [_as_changes(group, arms.get(group.features, arms[second]), defaults | of_features) for group in groups]
     found = [
-        {own.label for own in changed if own.features == arm and not own.cut and not _unlike(own, settings)}
+        {own.label for own in changed if own.features == arm and not own.partial and not _unlike(own, settings)}
         for arm, settings in arms.items()
     ]
     if set.intersection(*found):

@@ -86,7 +86,7 @@ def panels_of(row: TableRow) -> tuple[list[Panel], list[Panel]]:
     panels = [Panel(row, label) for label in dict.fromkeys(group.label for group in row.groups)]
     plain = [panel for panel in panels if not panel.label]
     paired = [panel for panel in panels if all(row.group(features, panel.label) for features in row.compared)]
-    whole = [panel for panel in paired if row.pair(panel.label) and not panel.groups[0].cut]
+    whole = [panel for panel in paired if row.pair(panel.label) and not panel.groups[0].partial]
     first = plain or whole or panels
     return first, [panel for panel in panels if panel not in first]
 

@@ -99,7 +99,7 @@ class Group:
         return list(dict.fromkeys(text for record in self.runs for text in record.warnings))
 
     @property
-    def cut(self) -> bool:
+    def partial(self) -> bool:
         """Whether the runs used only part of the data: a limit, a share of the training examples, or some folds."""
         first = self.records[0]
         return first.limit is not None or train_fraction(first) != 1 or self.lacks_folds

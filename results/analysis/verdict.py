@@ -59,29 +59,10 @@ def verdict(group: Group | None, paper: PaperScore | None) -> Verdict | None:
     if group is None or paper is None:
         return None
     printed = paper.scores.get(group.features)
-    if printed is None or group.cut or group.metric != paper.metric:
+    if printed is None or group.partial or group.metric != paper.metric:
         return None
-    deviation = paper.std.get(group.features)
-    return compared_means(group.scores, group.mean - printed, deviation, paper.runs or 1, paper.margin)
-
-
-def verdicts(row: TableRow, label: str) -> list[Verdict | None]:
-    """The verdicts on the two arms of a row, if they are the ones that the paper compares."""
-    groups = [row.group(features, label) if row.compared == default_pair() else None for features in row.compared]
-    return [verdict(group, row.paper) for group in groups]
-
-
-def compared_means(
-    scores: Sequence[float], difference: float, deviation: float | None, runs: int, margin: float
-) -> Verdict:
-    """The verdict on a difference between the mean of our scores and that of a number of runs with this deviation."""
-    ours = statistics.variance(scores) if len(scores) > 1 else None
-    if deviation is None or runs < 2:
-        parts = [] if ours is None else [Part(ours * (1 / len(scores) + 1), len(scores) - 1)]
-    elif ours is None:
-        parts = [Part(deviation**2 * (1 + 1 / runs), runs - 1)]
-    else:
-        parts = [Part(ours / len(scores), len(scores) - 1), Part(deviation**2 / runs, runs - 1)]
+    difference, margin = group.mean - printed, paper.margin
+    parts = _variances(group.scores, paper.std.get(group.features), paper.runs or 1)
     if not parts:
         return Verdict("one run", difference, None, None, margin)
     variance, df = combined(parts)
@@ -94,3 +75,19 @@ def compared_means(
     else:
         kind = "open"
     return Verdict(kind, difference, difference - half, difference + half, margin)
+
+
+def verdicts(row: TableRow, label: str) -> list[Verdict | None]:
+    """The verdicts on the two arms of a row, if they are the ones that the paper compares."""
+    groups = [row.group(features, label) if row.compared == default_pair() else None for features in row.compared]
+    return [verdict(group, row.paper) for group in groups]
+
+
+def _variances(scores: Sequence[float], deviation: float | None, runs: int) -> list[Part]:
+    """The variances of the mean of our scores and of the paper's, the mean of `runs`; none if no deviation is known."""
+    ours = statistics.variance(scores) if len(scores) > 1 else None
+    if deviation is None or runs < 2:
+        return [] if ours is None else [Part(ours * (1 / len(scores) + 1), len(scores) - 1)]
+    if ours is None:
+        return [Part(deviation**2 * (1 + 1 / runs), runs - 1)]
+    return [Part(ours / len(scores), len(scores) - 1), Part(deviation**2 / runs, runs - 1)]

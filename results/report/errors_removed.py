@@ -151,7 +151,7 @@ def _comparison(panel: Panel, arms: Mapping[str, Arm], compared: tuple[str, str]
         and (group.metric, group.recipe) == (baseline.metric, baseline.recipe)
         if (cut := relative_error_cut(baseline.mean, group.mean)) is not None
     ]
-    if row.paper and compared == default_pair() and row.paper.metric == baseline.metric and not baseline.cut:
+    if row.paper and compared == default_pair() and row.paper.metric == baseline.metric and not baseline.partial:
         cut = row.paper.error_cut(compared)
         others = [_Value(PAPER, cut, hollow=True), *others] if cut is not None else others
     return _Comparison(

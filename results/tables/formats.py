@@ -56,7 +56,7 @@ def to_csv(summary: Summary) -> str:
     lines = []
     for row in summary.rows:
         for group in row.groups:
-            paper = row.paper if not group.cut else None
+            paper = row.paper if not group.partial else None
             found = verdict(group, row.paper)
             line = {
                 "data": row.data,

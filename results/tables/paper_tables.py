@@ -205,7 +205,7 @@ def _to_band(panel: Panel) -> str:
     """The baseline's distance to the band that others reached with larger vectors."""
     row, (first, _) = panel.row, default_pair()
     band, baseline = load_paper().expected(row.data, row.task), row.group(first, panel.label)
-    if band is None or baseline is None or baseline.cut:
+    if band is None or baseline is None or baseline.partial:
         return ""
     low, high = band.scores[first]
     away = distance(baseline.mean, band.scores[first])

@@ -128,7 +128,7 @@ class TestIncomplete:
         row, _ = row_of(tmp_path)
         assert row.group("glove").seeds == [1]
         assert row.group("glove", "fold=0,2").scores == pytest.approx([harmonic(partial)])
-        assert row.group("glove", "fold=0,2").cut
+        assert row.group("glove", "fold=0,2").partial
         out = run_table(capsys, "--runs", tmp_path)[1]
         assert "books Coref: the score of a seed is over the test examples of all 3 folds together" in out
         score = f"{harmonic(partial):.2f}"
