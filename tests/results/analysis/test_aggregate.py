@@ -1,3 +1,5 @@
+"""Summaries of records: which runs make a mean, gains, copies, failed runs and findings."""
+
 import dataclasses
 import shutil
 import statistics

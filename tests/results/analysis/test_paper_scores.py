@@ -1,3 +1,5 @@
+"""The paper's scores in scores.toml, against the numbers of its Table 1."""
+
 import pytest
 
 from results.analysis.paper_scores import distance, load_paper, relative_error_cut

@@ -1,3 +1,5 @@
+"""The environment in a record: the commit of a checkout or an archive, and versions."""
+
 import importlib.metadata
 import os
 import platform

@@ -1,3 +1,5 @@
+"""The identity of a run: paths of records, fingerprints, and differences between runs."""
+
 import hashlib
 import itertools
 import os

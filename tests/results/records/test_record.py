@@ -1,3 +1,5 @@
+"""Run records: written atomically, read back, and refused if damaged or in conflict."""
+
 import dataclasses
 import json
 import math
