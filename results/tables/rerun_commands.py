@@ -17,7 +17,7 @@ def commands_of(groups: Sequence[Group]) -> list[str]:
         for record in group.records:
             seeds_under.setdefault(tuple(_settings(record)), []).append(record.identity.seed)
         for typed, own in seeds_under.items():
-            arms.setdefault((tuple(own), typed), []).append(group.features)
+            arms.setdefault((tuple(own), typed), []).append(group.records[0].identity.features)
     found = []
     for (seeds, settings), features in arms.items():
         identity = groups[0].records[0].identity

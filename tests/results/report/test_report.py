@@ -187,6 +187,15 @@ def test_any_two_features(runs):
     assert run_report(runs, "--compare", "elmo", "elmoo")[0] == 2
 
 
+def test_commands_of_arms_with_settings_have_each_setting_once(tmp_path):
+    for variant, lr in (({}, 0.001), ({"trainer.lr": 0.5}, 0.5)):
+        save(tmp_path / "runs", make_record(50.0, features="elmo", variant=variant, lr=lr))
+    _, text = run_report(tmp_path / "runs", "--compare", "elmo", "elmo trainer.lr=0.5")
+    commands = re.findall(r"<code>python -m tasks.run (.*?) threads=2 device=cpu</code>", text)
+    plain = "task=ner data=paper features=elmo seed=1"
+    assert commands == [plain, f"{plain} trainer.lr=0.5"]
+
+
 def test_nothing_to_show_writes_nothing(capsys, tmp_path):
     status, text = run_report(tmp_path / "none")
     assert (status, text) == (1, "")
