@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
-from results.analysis.names import arm_title, default_pair, recomputed, settings_title, sort_key, task_title
+from results.analysis.names import ROUNDING, arm_title, default_pair, recomputed, settings_title, sort_key, task_title
 from results.analysis.paper_scores import load_paper
 from results.analysis.row_warnings import row_warnings
 from results.analysis.rows import MINI, Group, Summary, TableRow, column_order, comparable_parts
@@ -19,7 +19,6 @@ from results.records.record import RunRecord
 from results.records.sweep_manifest import TypedPlaces
 
 _OF_FEATURES = "features."
-ROUNDING = 0.005  # percent; largest difference between a score and the score of its examples
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from results.records.typed_json import PAPER, read_toml
 
 Shape = Literal["circle", "square", "diamond", "triangle", "plus", "cross"]  # of markers
 NAMES = PAPER / "names.toml"
+ROUNDING = 0.005  # percent; largest difference between a score and the score of its examples
 
 
 @dataclass(frozen=True)

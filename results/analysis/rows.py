@@ -8,7 +8,16 @@ from operator import itemgetter
 
 from results.analysis.expected_best import expected_best
 from results.analysis.interval import FEW_SEEDS, Interval, Intervals, has_numpy, paired_intervals, seed_intervals
-from results.analysis.names import MetricName, common_title, default_pair, load_names, metric_of, old_recipe, sort_key
+from results.analysis.names import (
+    ROUNDING,
+    MetricName,
+    common_title,
+    default_pair,
+    load_names,
+    metric_of,
+    old_recipe,
+    sort_key,
+)
 from results.analysis.paper_scores import PaperScore, relative_error_cut
 from results.analysis.units import unit_numbers
 from results.records.collect import Finding, FoundRecord
@@ -293,7 +302,7 @@ def column_order(features: str, compared: tuple[str, str]) -> tuple[object, ...]
 
 
 def _intervals(first: Group, second: Group) -> Intervals | None:
-    """Over examples and seeds if all runs have their examples, else over seeds."""
+    """Over examples and seeds if all runs have examples that give their scores, else over seeds."""
     runs = [run for group in (first, second) for run in group.examples if run]
     metric = metric_of(first.records[0], runs[0][0]) if runs else None
     whole = len(runs) == len(first.records) + len(second.records) and len({len(run) for run in runs}) == 1
@@ -312,6 +321,8 @@ def _intervals(first: Group, second: Group) -> Intervals | None:
         return score
 
     with_count = np.concatenate([counts, np.ones_like(counts[:, :1])], axis=1).transpose(0, 2, 1)
+    if np.abs(recompute(with_count.sum(axis=1)) - [*first.scores, *second.scores]).max() > ROUNDING:
+        return seed_intervals(first.scores, second.scores)
     split = len(first.records)
     clusters = unit_numbers(first.records[0], runs[0], metric.unit)
     return paired_intervals(with_count[:split], with_count[split:], recompute, clusters, metric.unit)

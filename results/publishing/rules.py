@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from elmo.common.files import read_json
-from results.analysis.aggregate import ROUNDING
-from results.analysis.names import recomputed
+from results.analysis.names import ROUNDING, recomputed
 from results.breakdown.group_files import GroupsUnreadable, groups_above, merge_groups
 from results.experiments.experiment import Experiment
 from results.experiments.runs_of_cells import only_cells

@@ -291,6 +291,22 @@ def test_without_examples_there_is_an_interval_over_seeds_from_two_on(capsys, tm
         assert "over seeds alone" in out
 
 
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_examples_that_contradict_a_score_make_no_interval(capsys, tmp_path, seeds):
+    """It would be around the gain of the examples, 20, and not around the one that is shown."""
+    for seed in range(seeds):
+        save(tmp_path, make_record(40.0, metric="accuracy", seed=seed), first_right(40))
+        save(tmp_path, make_record(80.0 + seed, metric="accuracy", features="elmo", seed=seed), first_right(60))
+    _, out, _ = run_table(capsys, "--runs", tmp_path, "--format", "json")
+    (row,) = json.loads(out)
+    assert any("the examples next to it give 60.0000" in note for note in row["notes"])
+    if seeds == 1:
+        assert (row["gain"], row["gain_interval"]) == (40.0, None)
+    else:
+        assert row["gain_interval"]["over"] == "seeds"
+        assert row["gain_interval"]["low"] + row["gain_interval"]["high"] == pytest.approx(2 * 40.5)
+
+
 def test_the_verdict_is_for_the_papers_data_only(capsys, tmp_path):
     for data in ("paper", "mini", "standin"):
         save(tmp_path, make_record(90.15, data=data))
