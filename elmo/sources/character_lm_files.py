@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,14 +52,15 @@ class SavedLm:
 
     def check(self) -> None:
         """Raises an InputError unless the tensors are finite and those of an LSTM over these characters."""
-        if not {"encoder.weight", "rnn.weight_hh_l0"} <= self.tensors.keys():
-            raise InputError(f"expected the tensors encoder.weight and rnn.weight_hh_l0, found {sorted(self.tensors)}")
+        shapes = {name: tuple(tensor.shape) for name, tensor in self.tensors.items()}
+        if any(len(shapes.get(name, ())) != 2 or 0 in shapes[name] for name in ("encoder.weight", "rnn.weight_hh_l0")):
+            raise InputError(f"expected the matrices encoder.weight and rnn.weight_hh_l0, found {excerpt(shapes)}")
         width, wide = self.tensors["encoder.weight"].shape[-1], self.hidden
         expected = {"encoder.weight": torch.empty(len(self.characters), width, device="meta")}
         for layer in range(self.n_layers):
-            shapes: dict[str, tuple[int, ...]] = {"bias_ih": (4 * wide,), "bias_hh": (4 * wide,)}
-            shapes |= {"weight_ih": (4 * wide, wide if layer else width), "weight_hh": (4 * wide, wide)}
-            expected |= {f"rnn.{name}_l{layer}": torch.empty(shape, device="meta") for name, shape in shapes.items()}
+            of_layer: dict[str, tuple[int, ...]] = {"bias_ih": (4 * wide,), "bias_hh": (4 * wide,)}
+            of_layer |= {"weight_ih": (4 * wide, wide if layer else width), "weight_hh": (4 * wide, wide)}
+            expected |= {f"rnn.{name}_l{layer}": torch.empty(shape, device="meta") for name, shape in of_layer.items()}
         check_tensors({name: tensor.float() for name, tensor in self.tensors.items()}, expected)
         check_finite_weights(self.tensors)
 
@@ -132,11 +134,16 @@ def _of_arrays(file: Path) -> SavedLm:
             tensors = {name: torch.from_numpy(arrays[name]) for name in arrays.files}
     except OSError as error:
         raise InputError(f"expected arrays of numpy.savez, found: {error}") from error
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:  # numpy's text advises to unpickle the file
+    # numpy's text advises to unpickle the file; a TypeError is torch's for arrays of text
+    except (ValueError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise InputError("expected arrays of numpy.savez, found another file or a damaged one") from error
     return SavedLm(file.stem.startswith("forward"), tuple(map(str, characters)), _needed(tensors))
 
 
 def _needed(tensors: Mapping[str, Any]) -> dict[str, Tensor]:
     """The tensors in front of the softmax."""
-    return {name: tensor for name, tensor in tensors.items() if name.startswith(("encoder.", "rnn."))}
+    return {
+        name: tensor
+        for name, tensor in tensors.items()
+        if name.startswith(("encoder.", "rnn.")) and isinstance(tensor, Tensor)
+    }

@@ -10,6 +10,7 @@ import io
 import pickletools
 import struct
 import zipfile
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,7 +40,10 @@ _NEW: dict[str, Callable[[], Any]] = {
     "EMPTY_SET": set,
     "EMPTY_TUPLE": tuple,
 }
-_DAMAGE = (LookupError, ValueError, TypeError, AttributeError, struct.error, RuntimeError, zipfile.BadZipFile, EOFError)
+_DAMAGE = (
+    *(LookupError, ValueError, TypeError, AttributeError, struct.error, RuntimeError, EOFError),
+    *(zipfile.BadZipFile, zlib.error, OSError),  # OSError: zipfile seeks before the start of the file
+)
 
 
 @dataclass
@@ -85,18 +89,18 @@ def read_torch_file(path: Path) -> Any:  # noqa: ANN401 (whatever was saved)
     Raises:
         InputError: the file is damaged, or has something that is neither a tensor nor a plain value.
     """
-    try:
-        with path.open("rb") as file:
+    with path.open("rb") as file:
+        try:
             if zipfile.is_zipfile(file):
                 return _from_zip(file)
             file.seek(0)
             return _from_stream(file)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from error
-    except _DAMAGE as error:
-        raise InputError(
-            f"{path}: expected a file of torch.save, found another or a damaged one. Get it again"
-        ) from error
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from error
+        except _DAMAGE as error:
+            raise InputError(
+                f"{path}: expected a file of torch.save, found another or a damaged one. Get it again"
+            ) from error
 
 
 def _from_zip(file: BinaryIO) -> Any:  # noqa: ANN401

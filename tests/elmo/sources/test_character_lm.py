@@ -1,6 +1,7 @@
 """Contextual string embeddings against a plain walk in float64, and the files of flair and of arrays."""
 
 import json
+import re
 import sys
 import types
 
@@ -137,6 +138,24 @@ def test_weights_that_are_not_finite_are_refused(folder):
     tensors["encoder.weight"][2, 1] = np.inf
     np.savez(file, **tensors)
     with pytest.raises(InputError, match=r"backward\.npz: tensor 'encoder\.weight' holds NaN .*Get the file again"):
+        Flair(str(folder))
+
+
+@pytest.mark.parametrize(
+    ("tensor", "array", "said"),
+    [
+        ("rnn.weight_hh_l0", np.zeros(20), "expected the matrices encoder.weight and rnn.weight_hh_l0, found {"),
+        ("rnn.weight_hh_l0", np.zeros((0, 0)), "expected the matrices encoder.weight and rnn.weight_hh_l0, found {"),
+        ("encoder.weight", np.zeros(()), "expected the matrices encoder.weight and rnn.weight_hh_l0, found {"),
+        ("rnn.bias_hh_l0", np.array(["a"] * 20), "expected arrays of numpy.savez, found another file or a damaged"),
+        ("rnn.other", np.zeros(2), "the tensor rnn.other: expected none, found"),
+    ],
+)
+def test_tensors_that_are_no_character_lm(folder, tensor, array, said):
+    with np.load(folder / "forward.npz") as arrays:
+        tensors = {**arrays, tensor: array}
+    np.savez(folder / "forward.npz", **tensors)
+    with pytest.raises(InputError, match=rf"forward\.npz: {re.escape(said)}.*\. Get the file again"):
         Flair(str(folder))
 
 
