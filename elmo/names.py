@@ -1,4 +1,4 @@
-"""Names of biLMs, word vectors and transformers that may stand in place of a path, and what records have for a path."""
+"""Names of biLMs, word vectors and transformers that can be used instead of paths, and paths as records store them."""
 
 from __future__ import annotations
 

@@ -33,9 +33,9 @@ do not distinguish senses (the paper's Table 4). Any language; WORD must occur i
 EXAMPLE = """\
 example: python -m elmo.neighbours sentences.txt play --line 12 -k 5
 
-In Chinese, split words by a segmenter first: a space between two words, and one sentence per line. A word has room for
-48 bytes of UTF-8, so 16 Chinese characters; later ones are cut. The shipped biLM was trained on English text: train one
-on yours, and name it. For example, with mine.txt and a word that it has:
+Split Chinese text into words with a segmenter first: spaces between words, one sentence per line. Words are cut after
+48 bytes of UTF-8 (16 Chinese characters). The shipped biLM was trained on English text. For another language, train
+your own and pass it with --weights. For example, with mine.txt and a word that occurs in it:
 
   python -m elmo.pretrain corpus=mine.txt tokenise=whitespace out=run name=mine size=tiny budget.minutes=30
   python -m elmo.neighbours mine.txt WORD --weights run/export/mine --vectors none"""
@@ -174,7 +174,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("-k", type=int, default=5, help="neighbours of each use (default: 5)")
     parser.add_argument("--queries", metavar="N", type=int, default=5, help="uses to show (default: 5)")
-    parser.add_argument("--device", choices=CHOICES, default="auto", help="default: a GPU where there is one")
+    parser.add_argument("--device", choices=CHOICES, default="auto", help="default: a GPU if there is one")
     options = parser.parse_args(arguments)
     if options.k < 1 or options.queries < 1:
         parser.error("-k and --queries must be at least 1")

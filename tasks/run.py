@@ -48,34 +48,35 @@ python -m tasks.run [KEY=VALUE ...]      one run: train, select on dev, test onc
 python -m tasks.run -m KEY=A,B,C ...     one run for each combination (-m may be anywhere)
 python -m tasks.run -m experiment=NAME   the runs of a table, or of your own PATH.toml:
 {experiments}
-                                         task=ner seed=1 chooses among them, other keys apply to all
+                                         task=ner seed=1 selects some of them, other keys apply to all
                                          (python -m results.table --experiment NAME shows it)
 
   task={tasks}
   features=glove|elmo|elmo_random        the arm: baseline, baseline + ELMo, baseline + untrained biLM
            elmo_layer0|elmo_shuffled     more controls: no context; trained weights, permuted
-           elmo_centred                  and an untrained biLM minus its mean
-           word2vec|static_elmo          with vectors of the biLM's own text (python -m tasks.word2vec); the same + ELMo
+           elmo_centred                  another control: an untrained biLM minus its mean
+           word2vec|static_elmo          vectors trained on the biLM's text (python -m tasks.word2vec); the same + ELMo
            flair|flair_elmo              baseline + states of character LMs; the same + ELMo
            masked                        baseline + our own masked LM (python -m elmo.pretrain objective=masked)
            cove                          GloVe 840B + the encoder of a translation model
            taglm                         baseline + top layer of the biLM, between the layers of a tagger: task=ner
            transformer                   baseline + a frozen transformer: features.transformer.model=NAME|PATH
-           features.elmo.tune=true       trains the biLM, too, or the transformer (features.transformer.tune=true)
+           features.elmo.tune=true       also train the biLM (for a transformer: features.transformer.tune=true)
   data=mini|paper|NAME                   shipped data, official files under data_dir, or a conf/data/NAME.yaml
   data=PATH.yaml                         a dataset from a file; only the keys of a dataset, so it cannot run code
   seed=N  train_fraction=0.1             a share of the training examples, drawn by the seed
-  fold=N                                 of a dataset with folds; all ten of them: -m 'fold=range(10)'
+  fold=N                                 one fold of a dataset with folds; for all ten: -m 'fold=range(10)'
   limit=N                                the first N examples of each split, for a quick test
-  device=auto|cpu|cuda  threads=N        keep_weights=true keeps the model: python -m tasks.predict applies it
+  device=auto|cpu|cuda  threads=N        where to run; CPU threads of torch
+  keep_weights=true                      save the model, for python -m tasks.predict
   runs_dir=DIR  data_dir=DIR             where records go, where official files are (default: $ELMO_DATA or ./data)
   store.path=DIR  store.limit_gb=N       where frozen layers are stored (python -m elmo.store info)
-  logger=wandb  logger.mode=offline      streams curves to Weights & Biases, or to files for `wandb sync`
+  logger=wandb  logger.mode=offline      send curves to Weights & Biases, or to files for `wandb sync`
   logger=tensorboard                     the same for `tensorboard --logdir RUNS_DIR/.tensorboard`
   trainer.epochs=N  task.hidden=N  features.elmo.weights=NAME|PATH ...   any setting; --cfg job prints them all
   --config-dir DIR                       a folder with your configs, trusted like code: its YAML may call functions
 
-A finished run is skipped, a killed one continues from its last epoch, a failed one runs again with retry=failed.
+Finished runs are skipped, killed runs continue from their last epoch, failed runs need retry=failed to run again.
 Progress: python -m results.status. Results: python -m results.table
 """
 

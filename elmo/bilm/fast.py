@@ -1,4 +1,4 @@
-"""Chooses the fast code of the biLM: compiled C on a CPU, Triton on a GPU. Without elmo/kernels torch is used, slower.
+"""Selects the code of the biLM: compiled C on a CPU, Triton on a GPU, or torch, slower, if elmo/kernels is missing.
 
 No other module imports elmo.kernels. The frozen biLM and the one in training (`elmo.pretrain.model.recurrence`) use it.
 """

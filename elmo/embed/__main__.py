@@ -33,12 +33,12 @@ Embed sentences, one per line, with a frozen biLM. IN is a text file, "-" for st
 or TSV table with a header. Words are split at whitespace; --tokenise ptb splits raw text into words and sentences, as
 `elmo.tokenise` does. A line of several sentences is embedded sentence by sentence, and stays one line in OUT.
 
-OUT has all layers of every token, or a single one with --layers last|average; with --pool mean one vector per line, the
-mean over its tokens (zeros for an empty line). Its ending chooses the format:
+OUT has all layers of every token, or a single one with --layers last|average; with --pool mean it has one vector per
+line, the mean over its tokens (zeros for an empty line). The ending of OUT selects the format:
   .hdf5   one dataset per line, named "0", "1", "2", ... by line number (by row of a table), of shape (layers, tokens,
-          dim), pooled (layers, dim). An empty line has zero tokens. The dataset "sentence_to_index" has one JSON
-          object from each line's words, joined by one blank, to the number of the first line that has them.
-          Any other ending means this format, too.
+          dim), pooled (layers, dim). An empty line has zero tokens. The dataset "sentence_to_index" is a JSON object
+          that maps the words of each line, joined by single spaces, to the number of the first line with these words.
+          Any other ending also selects this format.
   .npy    one array, one row per token (all lines one after the other; OUT.lengths.npy has the tokens of each line) or,
           pooled, per line. A row is (layers, dim), or (dim,) for a single layer. numpy.load(OUT, mmap_mode="r")
   .arrow  a table with one row per line: line, tokens, and vectors (one per token) or, pooled, vector
@@ -48,16 +48,16 @@ By default every sentence starts from a zero state, so its vectors depend on tha
 the LSTM state is carried from batch to batch as in bilm-tf: lines are batched in file order, N at a time, and row i of
 a batch continues row i of the batch before.
 
-With --out FOLDER, IN may be many files or patterns ('texts/*/*.txt'), and FOLDER gets a Parquet file for each, such as
-2020/a.txt.parquet with a.txt of texts/2020. Its columns are source (2020/a.txt), line, tokens, and vectors or vector. A
-shard appears when it is complete. The same command again skips finished shards, so it continues after a kill.
-FOLDER/_manifest.json has the hashes of weights and inputs, and the options; a command with others is rejected.
---engine ray computes shards in parallel on Ray Data, on this machine or on a cluster whose machines share IN, FOLDER
-and --weights (a file, or the name of a shipped biLM). Each worker loads the biLM once; the shard of a worker that died
-is computed again. A shard is the same to the last bit on either engine, on the same kind of device.
+With --out FOLDER, IN may be many files or patterns ('texts/*/*.txt'). Each input gives one Parquet file (shard):
+texts/2020/a.txt becomes FOLDER/2020/a.txt.parquet, with the columns source (2020/a.txt), line, tokens, and vectors or
+vector. A shard appears when it is complete. To continue after an interruption, run the same command again: it skips
+finished shards. FOLDER/_manifest.json has the options and the hashes of weights and inputs; a command with different
+ones is rejected. --engine ray computes shards in parallel on Ray Data, on this machine or on a cluster whose machines
+share IN, FOLDER and --weights (a file, or the name of a shipped biLM). Each worker loads the biLM once; if a worker
+dies, its shard is computed again. A shard is the same to the last bit with both engines, on the same kind of device.
 
 --store DIR reads layers from a layer store and adds the missing ones. Benchmark runs share them if the precision is the
-same (float16 by default). It cannot be used with --state carried, whose layers depend on the lines before.
+same (float16 by default). It cannot be combined with --state carried, whose layers depend on the lines before.
 """
 
 EXAMPLE = """\
@@ -113,7 +113,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--store", metavar="DIR", type=Path, help="a layer store to read from and write to")
     parser.add_argument(
-        "--device", choices=CHOICES, default="auto", help="default: a GPU where there is one; with Ray, --gpus decides"
+        "--device", choices=CHOICES, default="auto", help="default: a GPU if there is one; with Ray, set --gpus"
     )
     many = parser.add_argument_group("many files")
     many.add_argument("--out", metavar="FOLDER", help="write a Parquet shard for each IN there")
@@ -121,11 +121,11 @@ def _parser() -> argparse.ArgumentParser:
     many.add_argument(
         "--threads", metavar="N", type=int, help="torch's threads in a worker; Ray reserves N CPUs for it; default: 1"
     )
-    many.add_argument("--workers", metavar="N", type=int, help="of Ray; default: as many as it has room for")
+    many.add_argument("--workers", metavar="N", type=int, help="Ray workers; default: as many as fit")
     many.add_argument(
-        "--gpus", metavar="G", type=float, help="GPUs of a worker of Ray, such as 0.5; default: 1 with --device cuda"
+        "--gpus", metavar="G", type=float, help="GPUs of each Ray worker, such as 0.5; default: 1 with --device cuda"
     )
-    many.add_argument("--address", metavar="HOST:PORT", help="a Ray cluster; default: $RAY_ADDRESS, or a Ray here")
+    many.add_argument("--address", metavar="HOST:PORT", help="a Ray cluster; default: $RAY_ADDRESS, or a local Ray")
     return parser
 
 

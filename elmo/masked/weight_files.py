@@ -1,4 +1,4 @@
-"""Weight files of masked LMs: tensors by the names of the module, options next to them, as biLMs have them."""
+"""Weight files of masked LMs: tensors by the names of the module, with options next to them, as for biLMs."""
 
 from __future__ import annotations
 

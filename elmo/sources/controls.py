@@ -1,4 +1,4 @@
-"""Controls: sources as wide as a trained biLM with one thing removed. `CONTROLS` lists them by name."""
+"""Controls: sources as wide as a trained biLM, with one property removed. `CONTROLS` lists them by name."""
 
 from __future__ import annotations
 

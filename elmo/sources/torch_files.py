@@ -1,4 +1,4 @@
-"""Reader of untrusted torch.save files: it returns tensors and plain values, and runs nothing in the file.
+"""Reader of untrusted torch.save files: it returns tensors and plain values, and runs no code from the file.
 
 torch.load(weights_only=True) reads neither pickles of protocol 4, which others write, nor objects of packages that are
 not installed.

@@ -1,4 +1,4 @@
-"""The layer store: a sentence is embedded once, then shared by every run, seed, lambda, placement and training size.
+"""The layer store: embeds each sentence once, for all runs, whatever their seed, lambda, places or training size.
 
 A store is a folder of shelves, one for each kind of layers (weights, state policy, precision, format), so that a run
 cannot read layers of another kind. `about.json` describes the kind and is checked whenever a shelf is opened. A shelf

@@ -30,8 +30,8 @@ from elmo.store.shelf import (
 DESCRIPTION = """\
 Inspect, verify and prune the store of frozen layers.
 
-  info     its content: one line for each kind (weights, state policy, precision), the last used first
-  verify   read every entry and compare its checksum; the exit status is 1 if one is damaged. --drop removes those
+  info     list the contents: one line for each kind (weights, state policy, precision), the last used first
+  verify   check the checksum of every entry; the exit status is 1 if one is damaged. --drop removes damaged entries
   prune    remove whole kinds: all, those unused for some days, or the longest unused until the rest fits
 """
 

@@ -1,4 +1,4 @@
-"""Cached frozen layers: each sentence is embedded once, for all runs with a layer store, else for this run."""
+"""Cached frozen layers: each sentence is embedded once, for all runs if there is a layer store, else for this run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opening of shelves for runs: one per process, repaired after damage, a stand-in if the disk is full."""
+"""Opens shelves for runs: one per process, repaired if damaged, replaced by a stand-in if the disk is full."""
 
 from __future__ import annotations
 

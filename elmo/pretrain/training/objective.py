@@ -1,4 +1,4 @@
-"""Objectives of pretraining: a biLM predicts the next word in both directions, a masked LM masked words.
+"""Objectives of pretraining: a biLM predicts the next word in both directions, a masked LM predicts hidden words.
 
 An objective has a model, its batches, and a measure on held-out text. The rest of a run is the same.
 """

@@ -208,8 +208,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status of the command: 0, or 1 after an error message, or 130 after Ctrl-C."""
     parser = command_parser(
         "elmo.pretrain.perplexity",
-        f"The perplexity of an exported biLM on any text, in each direction:\n{TERMS}.\n"
-        f"Of a masked LM, its masked loss:\n{MASKED_TERMS}.",
+        f"Measure the perplexity of an exported biLM on any text, in each direction:\n{TERMS}.\n"
+        f"For a masked LM, measure its masked loss:\n{MASKED_TERMS}.",
         "example: python -m elmo.pretrain.perplexity news.txt --weights small",
     )
     parser.add_argument(
@@ -224,15 +224,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         default="small",
         help="an exported biLM or masked LM, or a name (default: small); allennlp/* are published without output layer",
     )
-    parser.add_argument("--softmax", metavar="DIR", help="its output layer (default: W-softmax next to it)")
+    parser.add_argument("--softmax", metavar="DIR", help="the output layer of W (default: W-softmax next to W)")
     parser.add_argument("--tokenise", choices=get_args(Tokenise), help="default: as in training")
     parser.add_argument(
         "--unseen-in",
         metavar="CORPUS",
         nargs="+",
         default=[],
-        help=f"what the biLM was trained on: leave out documents of TEXT (a blank line ends one) of which {SEEN:.0%} "
-        f"of the lines or more share {WINDOW} characters in a row with these files and folders".replace("%", "%%"),
+        help=f"the training text of the biLM: leave out documents of TEXT (a blank line ends one) if at least "
+        f"{SEEN:.0%} of their lines share {WINDOW} characters in a row with these files and folders".replace("%", "%%"),
     )
     parser.add_argument(
         *("--heldout-fraction", "--heldout"),  # the latter was its name before
@@ -242,8 +242,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="read only the paragraphs of TEXT that a pretraining with heldout_unit=paragraph and "
         "heldout_fraction=SHARE holds out, independently of its other text, weights and recasing",
     )
-    parser.add_argument("--seed", type=int, default=1, help="its heldout_seed, or seed (default: %(default)s)")
-    parser.add_argument("--device", choices=CHOICES, default="auto", help="default: a GPU where there is one")
+    parser.add_argument(
+        "--seed", type=int, default=1, help="heldout_seed, or seed, of that pretraining (default: %(default)s)"
+    )
+    parser.add_argument("--device", choices=CHOICES, default="auto", help="default: a GPU if there is one")
     options = parser.parse_args(arguments)
     return exit_status("elmo.pretrain.perplexity", lambda: _measure(options))
 
