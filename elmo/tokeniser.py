@@ -310,4 +310,7 @@ def shorten(token: str) -> str:
     """Return `token`, cut to at most MAX_WORD_BYTES bytes of UTF-8 between two characters."""
     if len(token) * 4 <= MAX_WORD_BYTES:
         return token
-    return token.encode()[:MAX_WORD_BYTES].decode(errors="ignore")
+    token = token[:MAX_WORD_BYTES]
+    while len(token.encode(errors="surrogatepass")) > MAX_WORD_BYTES:  # half of a pair has no bytes of its own
+        token = token[:-1]
+    return token

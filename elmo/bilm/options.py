@@ -71,13 +71,14 @@ class BilmOptions:
         for name, clip in {"lstm.cell_clip": self.cell_clip, "lstm.proj_clip": self.projection_clip}.items():
             if clip is not None and not 0 < clip < math.inf:
                 raise InputError(f"{name} must be above 0, or null for no clipping, found {clip}")
+        # The marks around a sentence are one character between two marks.
+        checks.count(MOST_CHARACTERS, "char_cnn.max_characters_per_token", self.max_characters, least=3)
         if self.words and not self.filters:
             return
         if not self.filters:
             raise InputError("char_cnn.filters must list at least one [width, number of filters]")
         checks.width("char_cnn.embedding.dim", self.char_dim)
         checks.count(checks.MOST_LAYERS, "char_cnn.n_highway", self.n_highway, least=0)
-        checks.count(MOST_CHARACTERS, "char_cnn.max_characters_per_token", self.max_characters)
         checks.width("every number in char_cnn.filters", min(min(item) for item in self.filters))
         checks.width("the sum of all char_cnn.filters", self.n_filters)
         widest = max(width for width, _ in self.filters)

@@ -40,6 +40,8 @@ SAFETENSORS_SUFFIX = ".safetensors"
 WEIGHTS_SUFFIXES = (SAFETENSORS_SUFFIX, *HDF5_SUFFIXES)
 PRECISIONS = {"float32": torch.float32, "float16": torch.float16, "int8": torch.int8}
 LEVELS = 127  # of int8, on either side of zero
+# How names of tensors begin, those of a biLM and of a masked LM; a file may also contain embeddings.
+_OF_THE_NETWORK = ("CNN", "RNN_", "word_", "encoder.", "blocks.")
 _log = logging.getLogger(__name__)
 
 
@@ -267,9 +269,7 @@ def _check_shapes(
         if item.file_name in in_steps and item.scale_shape is not None:
             expected[item.scale_name] = item.scale_shape
     # Further tensors of the network mean that the options belong to another model.
-    extra = sorted(
-        name for name in found if name.startswith(("CNN", "RNN_", "word_", "blocks.")) and name not in expected
-    )
+    extra = sorted(name for name in found if name.startswith(_OF_THE_NETWORK) and name not in expected)
     for name in (*expected, *extra):
         wanted, there = (f"shape {shapes[name]}" if name in shapes else "none" for shapes in (expected, found))
         if wanted != there:

@@ -154,6 +154,8 @@ def test_endless_words_are_cut_between_characters(style):
     assert word == "包" * (MAX_WORD_BYTES // 3)
     [[word]] = tokenise("x" * 1000, style)
     assert word == "x" * MAX_WORD_BYTES
+    [[word]] = tokenise("\udcff" * 1000, style)  # halves of surrogate pairs: bytes that were not UTF-8
+    assert word == "\udcff" * (MAX_WORD_BYTES // 3)
 
 
 def test_any_number_of_clitics_is_cut_off():

@@ -50,8 +50,11 @@ def test_a_file_that_does_not_match_its_options_is_refused(model, tmp_path):
     path = tmp_path / "weights.hdf5"
     save_masked(model, path)
     options = json.loads((tmp_path / "options.json").read_text())
-    for key, value, tensor in (("feedforward_dim", 24, "feed_in.weight"), ("n_layers", 2, "2.attention_in")):
-        changed = {**options, "transformer": {**options["transformer"], key: value}}
-        (tmp_path / "options.json").write_text(json.dumps(changed))
-        with pytest.raises(InputError, match=rf"weights.hdf5: tensor 'blocks.*{tensor}.*Check that options"):
+    for part, key, value, tensor in (
+        ("transformer", "feedforward_dim", 24, r"blocks\..*feed_in\.weight"),
+        ("transformer", "n_layers", 2, r"blocks\.2\.attention_in"),
+        ("char_cnn", "n_highway", 0, r"encoder\.highways\.0\.carry\.bias': expected none by its options"),
+    ):
+        (tmp_path / "options.json").write_text(json.dumps({**options, part: {**options[part], key: value}}))
+        with pytest.raises(InputError, match=rf"weights\.hdf5: tensor '{tensor}.*Check that options"):
             load_masked(tmp_path)
