@@ -311,6 +311,6 @@ def shorten(token: str) -> str:
     if len(token) * 4 <= MAX_WORD_BYTES:
         return token
     token = token[:MAX_WORD_BYTES]
-    while len(token.encode(errors="surrogatepass")) > MAX_WORD_BYTES:  # half of a pair has no bytes of its own
+    while len(token.encode(errors="surrogatepass")) > MAX_WORD_BYTES:  # UTF-8 has no bytes for half of a pair
         token = token[:-1]
     return token

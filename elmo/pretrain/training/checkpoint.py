@@ -113,7 +113,8 @@ class RunFolder:
         """Drops lines of the curve after a step: a killed run lost that work."""
         path = self.path / "curve.csv"
         if path.exists():
-            header, *rows = path.read_bytes().splitlines(keepends=True) or [b""]
+            lines = path.read_bytes().splitlines(keepends=True)
+            header, *rows = [line for line in lines if line.endswith(b"\n")] or [b""]  # a full disk cuts the last one
             with replacing(path) as partial:
                 partial.write_bytes(header + b"".join(row for row in rows if int(row.partition(b",")[0]) <= step))
 

@@ -194,14 +194,14 @@ def _documents(path: Path, heldout: HeldOut | None) -> list[list[str]]:
     for block in read_blocks(find_sources([path])):
         for piece in block.pieces:
             for line in lines(piece):
+                if line.place != CONTINUES or not documents:
+                    documents.append([])
                 if heldout:
                     if line.key in read or line.key not in heldout:
                         continue
                     read.add(line.key)
-                if line.place != CONTINUES or not documents:
-                    documents.append([])
                 documents[-1].append(line.text)
-    return documents
+    return [document for document in documents if document]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

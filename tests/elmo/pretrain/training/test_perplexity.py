@@ -196,6 +196,22 @@ def test_the_command_leaves_out_documents_that_were_seen(exported, tmp_path, cap
     assert "no word in it that is unseen" in capsys.readouterr().err
 
 
+def test_seen_documents_are_told_apart_if_their_first_lines_are_not_held_out(exported, tmp_path, capsys):
+    """The held-out lines of each document are compared with the corpus, not those of its neighbours."""
+    draw = random.Random(5)
+    written = [[f"{''.join(draw.choices('abcdefgh', k=60))} {number} {i}" for i in range(6)] for number in range(8)]
+    corpus, text = tmp_path / "corpus.txt", tmp_path / "text.txt"
+    corpus.write_text("\n".join(line for document in written[::2] for line in document) + "\n")
+    text.write_text("\n\n".join("\n".join(document) for document in written) + "\n")
+    given = [str(text), "--weights", str(exported), "--device", "cpu", "--tokenise", "whitespace"]
+    assert command.main([*given, "--heldout-fraction", "0.5", "--unseen-in", str(corpus)]) == 0
+    said, measured = capsys.readouterr().out.splitlines()
+    assert said.startswith("4 of 8 documents count")
+    text.write_text("\n".join(line for document in written[1::2] for line in document) + "\n")
+    assert command.main([*given, "--heldout-fraction", "0.5"]) == 0
+    assert capsys.readouterr().out.strip() == measured
+
+
 @pytest.mark.parametrize("share", ["0", "1", "2", "-0.1"])
 def test_a_share_of_held_out_text_out_of_range(share, exported, tmp_path, capsys):
     (tmp_path / "text.txt").write_text("We rest.\n")

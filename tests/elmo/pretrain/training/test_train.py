@@ -120,6 +120,19 @@ def test_damaged_checkpoints_are_reported(finished, tmp_path):
     assert folder.load(model, torch.optim.Adam(model.parameters())).step == 40
 
 
+@pytest.mark.parametrize("lost", [1, 3, 40])
+def test_a_line_of_the_curve_that_a_full_disk_cut_is_dropped(finished, tmp_path, lost):
+    whole = (finished / "curve.csv").read_bytes()
+    (tmp_path / "curve.csv").write_bytes(whole[:-lost])
+    (tmp_path / "run.json").write_text("{}")
+    folder, rows = RunFolder(tmp_path, {}, 0), curve_of(finished)
+    folder.keep_curve_until(40)
+    assert curve_of(tmp_path) == rows[:-1]
+    (tmp_path / "curve.csv").write_bytes(whole[:9])
+    folder.keep_curve_until(40)
+    assert (tmp_path / "curve.csv").read_bytes() == b""
+
+
 @pytest.mark.parametrize("content", [b"", b'{"seed": 1', b"[]", b"\xff\xfe"])
 def test_a_damaged_run_json_is_reported(tmp_path, content):
     (tmp_path / "run.json").write_bytes(content)
