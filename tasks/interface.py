@@ -310,7 +310,7 @@ class Task(ABC, Generic[Example, Settings]):
         """The correct predictions. Their score must be 100."""
 
     def size(self, example: Example) -> int:
-        """Tokens of an example. Batches group examples of similar size; trainer.batch_tokens bounds their sum."""
+        """Tokens of an example. Batches have examples of similar size; trainer.batch_tokens bounds the padded sum."""
         return sum(map(len, self.texts(example)))
 
     def fit(

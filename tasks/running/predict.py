@@ -103,7 +103,8 @@ class LoadedModel:
             raise InputError(f"{where}, line {name}: expected a text, found an empty line. Remove the line")
         try:
             fields = fields_of_line(item, self.task.raw_fields) if isinstance(item, str) else item
-            example = self.task.from_raw(str(fields.get("id", name)), fields)
+            given = fields.get("id")
+            example = self.task.from_raw(name if given is None else str(given), fields)
             if not _has_words(self.task.texts(example)):
                 raise ValueError("expected words, found none")
         except InputError:

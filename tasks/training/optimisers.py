@@ -32,7 +32,7 @@ OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
 
 
 def plateau_schedule(optimizer: torch.optim.Optimizer, factor: float | None, patience: int) -> ReduceLROnPlateau | None:
-    """Multiplies the learning rate by `factor` after `patience` epochs without a better score; None for no factor."""
+    """Multiplies the learning rate by `factor` after more than `patience` epochs without a better score, if any."""
     if factor is None:
         return None
     return ReduceLROnPlateau(optimizer, mode="max", factor=factor, patience=patience)

@@ -47,7 +47,8 @@ class TrainerConfig:
         eps: the optimizer's constant in its denominators; null for the one in `OPTIMIZERS`.
         grad_norm: gradients are scaled down to this norm; null for no clipping.
         grad_value: each gradient is cut to at most this size, after `grad_norm`; null for no cutting.
-        plateau_factor: the learning rate is multiplied by it after `plateau_patience` epochs without a better score.
+        plateau_factor: the learning rate is multiplied by it after more than `plateau_patience` epochs in a row without
+            a better score; null for a constant rate.
         ema: decay of a moving average of the weights, which then predicts dev and test; null for no average.
         precision: bfloat16 computes the head in half precision on a GPU.
     """

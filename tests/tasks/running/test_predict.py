@@ -104,11 +104,11 @@ def test_text_becomes_columns_that_the_task_reads_again(run, tmp_path, capsys):
 
 
 def test_json_lines_keep_their_ids(run, tmp_path, capsys):
-    items = [{"text": LINES[0], "id": "a"}, {"tokens": ["Bo", "left"]}]
+    items = [{"text": LINES[0], "id": "a"}, {"tokens": ["Bo", "left"]}, {"text": LINES[1], "id": None}]
     (tmp_path / "in.jsonl").write_text("".join(json.dumps(item) + "\n" for item in items), encoding="utf-8")
     assert main([str(run), str(tmp_path / "in.jsonl"), "--input", "json", "--output", "json"]) == 0
     said = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [one["id"] for one in said] == ["a", "2"]
+    assert [one["id"] for one in said] == ["a", "2", "3"]
     assert said[1]["tokens"] == ["Bo", "left"]
     for entity in said[0]["entities"]:
         begin, end = entity["characters"]
