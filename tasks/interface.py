@@ -103,8 +103,7 @@ class ScorersDisagree(RuntimeError):  # noqa: N818
 class Head(nn.Module, ABC):
     """The part of a model that belongs to a task. It depends on the widths of the features only.
 
-    Training may change its parameters and nothing else: checkpoints and saved models have no buffers, so that a head
-    with BatchNorm would end with other scores after a stop.
+    What training changes must be parameters or persistent buffers: checkpoints and saved models have nothing else.
     """
 
     @abstractmethod

@@ -76,7 +76,7 @@ class TagRules(nn.Module):
             "last": [may_follow(tag, "") for tag in tags],
         }
         for name, values in allowed.items():
-            self.register_buffer(name, torch.where(torch.tensor(values), 0.0, float("-inf")))
+            self.register_buffer(name, torch.where(torch.tensor(values), 0.0, float("-inf")), persistent=False)
 
 
 @torch.no_grad()

@@ -42,7 +42,7 @@ def save_weights(path: Path, model: TaskModel, config: RunConfig) -> None:
         "features": features_fingerprint(features),
         "words": list(model.features.training_words),
         "labels": config.task.learned_labels(),
-        "trained": {name: value.detach().cpu() for name, value in model.trained().items()},
+        "trained": {name: value.detach().cpu() for name, value in model.kept().items()},
     }
     write_tensors(path, saved)
 

@@ -110,6 +110,12 @@ class TaskModel(nn.Module):
         """The parameters that training changes."""
         return {name: parameter for name, parameter in self.named_parameters() if parameter.requires_grad}
 
+    def kept(self) -> dict[str, Tensor]:
+        """What checkpoints and saved models have: the trained parameters, and the head's buffers, as of BatchNorm."""
+        parameters = dict(self.head.named_parameters(remove_duplicate=False))
+        buffers = {f"head.{name}": held for name, held in self.head.state_dict().items() if name not in parameters}
+        return {**self.trained(), **buffers}
+
     def count_frozen(self) -> int:
         """How many numbers training does not change. A source may hold its weights as buffers."""
         held = [*self.parameters(), *self.features.state_dict(keep_vars=True).values()]
@@ -118,9 +124,9 @@ class TaskModel(nn.Module):
         return sum(once.values())
 
     def restore(self, values: dict[str, Tensor]) -> None:
-        """Sets the trained parameters to these values, after a check of names, types and shapes."""
-        check_tensors(values, self.trained())
-        overwrite(self.trained(), values)
+        """Sets what is kept to these values, after a check of names, types and shapes."""
+        check_tensors(values, self.kept())
+        overwrite(self.kept(), values)
 
 
 class NonFiniteLoss(RuntimeError):  # noqa: N818
@@ -193,12 +199,12 @@ class Trainer:
         optimizer = OPTIMIZERS[config.optimizer](groups, **constants)
         plateau = plateau_schedule(optimizer, config.plateau_factor, config.plateau_patience)
         average = WeightAverage(config.ema, parameters)
-        best = copied(parameters)
+        best = copied(model.kept())
         saved = _read_checkpoint(checkpoint, self.fingerprint, self.device)
         if saved is not None and checkpoint is not None:
             with naming(checkpoint, START_AGAIN):
                 model.restore(saved["model"])
-                check_tensors(saved["best"], parameters)
+                check_tensors(saved["best"], best)
                 check_tensors(saved["average"]["values"], average.values)
                 check_optimizer(saved["optimizer"], optimizer)
             optimizer.load_state_dict(saved["optimizer"])
@@ -219,7 +225,7 @@ class Trainer:
                 score = scores[self.task.metric]
                 if score > state.best_score:
                     state.best_epoch, state.best_score, state.best_values = epoch, score, scores
-                    best = copied(parameters)
+                    best = copied(model.kept())
             if plateau is not None:
                 plateau.step(score)
             state.epoch = epoch
@@ -230,7 +236,7 @@ class Trainer:
                 saved = {
                     "fingerprint": self.fingerprint,
                     "state": vars(state),
-                    "model": parameters,
+                    "model": model.kept(),
                     "best": best,
                     "optimizer": optimizer.state_dict(),
                     "plateau": plateau.state_dict() if plateau is not None else {},

@@ -64,6 +64,18 @@ class LineHead(Head):
         return features[0].lengths.tolist()
 
 
+class CountingHead(LineHead):
+    """Counts the steps of training, in a buffer."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("steps", torch.zeros((), dtype=torch.long))
+
+    def loss(self, features, batch):
+        self.steps += 1
+        return super().loss(features, batch)
+
+
 class Line(Task):
     """A task that scores what its script says; an example is its name, length and target."""
 
@@ -219,6 +231,15 @@ class TestSteps:
         assert len(set(whole.seen)) == 4
         assert halves.seen == whole.seen
         assert halves.model.head.weight.item() == whole.seen[1]
+
+    def test_buffers_of_the_best_epoch_are_restored_and_resume(self, tmp_path):
+        """Such as the statistics of BatchNorm. One step an epoch, and the second epoch is the best."""
+        for stops in ((3,), (1, 3), (2, 3)):
+            task = Line([1, 5, 3])
+            for epochs in stops:
+                task.model = TaskModel(Lengths(), CountingHead())  # as another process has it
+                fit(task, epochs=epochs, checkpoint=tmp_path / f"{stops}.pt")
+            assert task.model.head.steps.item() == 2
 
     @pytest.mark.parametrize(("eval_batch_size", "dev"), [(None, [1, 1, 1]), (2, [2, 1])])
     def test_dev_has_batches_of_its_own_size(self, eval_batch_size, dev):
