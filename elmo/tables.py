@@ -9,6 +9,7 @@ from typing import Literal
 
 from elmo.common.errors import InputError, not_utf8
 
+LONGEST_TEXT = 1 << 24  # characters; Python's default, 131,072, is too few for a document
 # Tabs separate plain text; commas need quotes around texts that contain them.
 STYLES: dict[str, tuple[str, Literal[0, 3]]] = {".csv": (",", csv.QUOTE_MINIMAL), ".tsv": ("\t", csv.QUOTE_NONE)}
 
@@ -26,6 +27,7 @@ def table_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, tuple[
     style = STYLES.get(path.suffix.lower())
     if style is None:
         raise InputError(f"{path}: expected a table whose name ends in {' or '.join(STYLES)}. Rename the file")
+    csv.field_size_limit(LONGEST_TEXT)
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             rows = csv.reader(file, delimiter=style[0], quoting=style[1], strict=True)

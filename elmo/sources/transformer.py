@@ -172,7 +172,8 @@ class Transformer(nn.Module):
         """The sub-words of each word, at least one and at most as many as fit in a window."""
         new = [word for word in dict.fromkeys(words) if word not in self._known]
         if new:
-            found = self.tokeniser([self._space + word for word in new], add_special_tokens=False)["input_ids"]
+            whole = [word.encode("utf-8", "ignore").decode() for word in new]  # drops halves of surrogate pairs
+            found = self.tokeniser([self._space + word for word in whole], add_special_tokens=False)["input_ids"]
             # A normaliser may remove all of a word, such as a control character.
             unknown = [self.tokeniser.unk_token_id or 0]
             self._known |= {word: ids[: self.capacity] or unknown for word, ids in zip(new, found, strict=True)}

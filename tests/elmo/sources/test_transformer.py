@@ -61,7 +61,8 @@ class TestWords:
         expected = [longest_pieces(word, vocabulary) for word in words]
         assert source.subwords(words) == expected
         assert max(map(len, expected)) == 3, "un ##believ ##able"
-        assert source.subwords(["\x00", "qqQ"]) == [[vocabulary["[UNK]"]]] * 2
+        assert source.subwords(["\x00", "qqQ", "\ud800"]) == [[vocabulary["[UNK]"]]] * 3
+        assert source.subwords(["cat\udcff"]) == [[vocabulary["cat"]]]
 
     @pytest.mark.parametrize("pooling", ["first", "mean"])
     def test_layers_are_those_of_the_words_own_sub_words(self, saved, pooling):
