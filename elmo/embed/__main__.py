@@ -175,6 +175,7 @@ def _embed_one(options: argparse.Namespace, settings: EmbedSettings) -> None:
     for file in bilm_files(options.weights, options.options):
         refuse_overwrite("the biLM", file, target)
     bilm = load_bilm(options.weights, options.options).to(choose_device(options.device))
+    bilm.remember_words()
     with _file_of(in_path) as source:
         n_tokens = embed_file(bilm, source, target, settings, options.store)
     print(f"{target}: {n_tokens:,} tokens")

@@ -114,7 +114,6 @@ def embed_file(
     most_tokens = TOKENS_AT_ONCE if on_cpu else TOKENS_AT_ONCE_ON_A_GPU
     window = LINES_THAT_WAIT if target.suffix in WRITTEN_IN_ORDER else None
     batches = batches_in_order(lines, size) if carried else batches_by_length(lines, size, most_tokens, window)
-    bilm.remember_words()
     state = CarriedState() if carried else None
     stored = None
     if store is not None:

@@ -155,6 +155,7 @@ class ShardWriter:
                 f"{socket.gethostname()}: computes with {here}, the command with {job.arithmetic}, which would change "
                 "the last bits. Install the same torch and a C compiler, or set ELMO_KERNEL=0 on all machines"
             )
+        bilm.remember_words()  # for all shards
         return bilm.to(choose_device(job.device))
 
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 from pyarrow import parquet
 
+from elmo.bilm.encoder import CharacterEncoder
 from elmo.common.errors import InputError
 from elmo.common.processes import alone
 from elmo.embed.__main__ import main
@@ -70,6 +71,20 @@ def test_a_shard_for_each_file_with_source_and_line(texts, run, tmp_path):
         expected = naive.sentence_layers(TENSORS, OPTIONS, line.split())[0].swapaxes(0, 1)
         np.testing.assert_allclose(np.reshape(rows[key]["vectors"], expected.shape), expected, atol=2e-5)
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"2020", "2021", MANIFEST, LOCK}
+
+
+def test_each_word_is_encoded_once_for_all_shards(texts, run, monkeypatch):
+    encoded = []
+    encode = CharacterEncoder.encode_words
+
+    def counted(encoder, words):
+        encoded.extend(words)
+        return encode(encoder, words)
+
+    monkeypatch.setattr(CharacterEncoder, "encode_words", counted)
+    assert run(texts)[0] == 0
+    words = {word for text in TEXTS.values() for word in text.split()}
+    assert sorted(encoded) == sorted({*words, "<S>", "</S>"})
 
 
 def test_a_shard_depends_on_its_file_alone(texts, run, tmp_path):
