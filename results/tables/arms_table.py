@@ -38,8 +38,7 @@ def arms_page(table: ExperimentTable) -> Page:
         cells = [_cell(line, arm, interval) for line, interval in zip(table.lines, intervals[arm], strict=True)]
         facts = [*_costs(table, arm), *_perplexity(table, arm)]
         lines.append([printable(cell) for cell in [table.titles[arm], *facts, *cells]])
-    first = [next(filter(None, own), None) for own in zip(*intervals.values(), strict=True)]  # of each column
-    notes = _notes(table, [(line.title, own) for line, own in zip(table.lines, first, strict=True)])
+    notes = _notes(table, [(line.title, own[i]) for i, line in enumerate(table.lines) for own in intervals.values()])
     title = f"{experiment.title}: scores in percent, mean±std (number of seeds)"
     commands = [printable(f"{_command(table, arm)}  # {table.titles[arm]}") for arm in arms]
     sections = [(LINES, commands), *findings_sections(table.findings, notes)]

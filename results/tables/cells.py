@@ -266,7 +266,7 @@ def panels_legend(panels: Sequence[Panel]) -> list[str]:
             f"no interval ({', '.join(without)}): examples.json is missing or of other examples, and seeds alone need "
             "two in an arm, with different scores"
         )
-    rows = {panel.row.task + panel.row.data: (panel.task, panel.row) for panel in panels}
+    rows = {panel.row.key: (panel.task, panel.row) for panel in panels}
     lines += recipes_legend(group for panel in panels for group in panel.groups)
     return [*lines, *folds_legend(rows.values()), *anchors_legend(panels)]
 
@@ -278,8 +278,8 @@ def anchors_legend(panels: Sequence[Panel]) -> list[str]:
 
 
 def _named(names: Sequence[str]) -> str:
-    """The names in brackets; nothing if they are empty."""
-    return f" ({'; '.join(names)})" if any(names) else ""
+    """The names in brackets, each once; nothing if they are empty."""
+    return f" ({'; '.join(dict.fromkeys(names))})" if any(names) else ""
 
 
 def interval_legend(found: Sequence[tuple[str, Interval | None]]) -> list[str]:

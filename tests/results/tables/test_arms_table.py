@@ -62,6 +62,16 @@ def test_a_line_for_each_arm(own, tmp_path, capsys):
     assert f"{sweep} task=ner data=paper features=elmo seed=1,2 {where}" in lines, "b has runs elsewhere"
 
 
+def test_the_notes_explain_the_intervals_of_all_arms(own, tmp_path, capsys):
+    """Of b's two seeds the deviation is known; c has one, as the baseline has."""
+    for features, seed, right in (("glove", 1, 40), ("elmo", 1, 60), ("elmo", 2, 62), ("word2vec", 1, 50)):
+        examples = [{"tp": int(i < right), "fp": int(i >= right), "fn": int(i >= right)} for i in range(100)]
+        save(tmp_path / "runs", make_record(right, data="wnut17", features=features, seed=seed), examples)
+    _, out, _ = run_table(capsys, "--runs", tmp_path / "runs", "--experiment", own)
+    both = "over the seeds of both arms, but over examples alone where each arm has one seed"
+    assert f"  95 % intervals and p: over paired test examples, and {both}" in out
+
+
 def test_commands_keep_what_was_typed(own, tmp_path, capsys):
     runs = tmp_path / "runs"
     save(runs, make_record(91.0, data="wnut17"))
