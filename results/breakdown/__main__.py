@@ -65,7 +65,7 @@ def breakdown_page(summary: Summary, found: Sequence[FoundRecord]) -> tuple[list
     for panel, kinds in breakdown.panels:
         lines = [_line(name, kind, panel.label) for name, own in kinds.items() for kind in own]
         tables.append(Sheet(printable(f"{panel.title}, {panel.metric_title()}"), columns, lines))
-        intervals.append((panel.title, next(iter(kinds.values()))[0].row.interval(panel.label)))
+        intervals += [(panel.title, kind.row.interval(panel.label)) for own in kinds.values() for kind in own]
     if not tables:
         no_pair = f"no task has runs of both {first} and {second}; --compare A B names other features"
         return [], list(breakdown.notes) or [no_pair]

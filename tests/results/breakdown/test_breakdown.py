@@ -142,6 +142,17 @@ def test_an_arm_with_other_counts_has_no_score_of_zero(runs, capsys):
     assert "kinds of examples cannot be compared" in out
 
 
+def test_a_kind_on_which_nothing_varies_has_no_interval(tmp_path, capsys):
+    """All of the short sentences are wrong in one arm, and right in the other; the long ones have an interval."""
+    save_run(tmp_path, "glove", [(0, 1, 1)] * 4 + GLOVE[4:])
+    save_run(tmp_path, "elmo", [(1, 0, 0)] * 4 + ELMO[4:])
+    add_groups(tmp_path, "ner", HASHES, IDS, {"length": LENGTH})
+    _, (short, long), out = shown(capsys, "--runs", tmp_path)
+    assert short[5:] == ["+100.00", "-", "-", "100.0%"]
+    assert ".." in long[6]
+    assert "95 % intervals and p: over paired test examples" in out
+
+
 def test_runs_without_kinds_get_the_command(runs, capsys):
     groups_path(runs, "ner", HASHES["test"]).unlink()
     status, lines, out = shown(capsys, "--runs", runs)
