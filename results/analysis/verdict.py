@@ -63,9 +63,9 @@ def verdict(group: Group | None, paper: PaperScore | None) -> Verdict | None:
         return None
     difference, margin = group.mean - printed, paper.margin
     parts = _variances(group.scores, paper.std.get(group.features), paper.runs or 1)
-    if not parts:
-        return Verdict("one run", difference, None, None, margin)
     variance, df = combined(parts)
+    if not variance:  # also of several runs with equal scores, which tell nothing about others
+        return Verdict("one run" if len(group.scores) == 1 else "open", difference, None, None, margin)
     error = variance**0.5
     half = quantile(0.975, df) * error
     if abs(difference) + quantile(0.95, df) * error < margin:

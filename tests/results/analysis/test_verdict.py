@@ -58,6 +58,12 @@ def test_kinds(scores, features, kind):
     assert verdict(group(*scores, features=features), NER).kind == kind
 
 
+def test_equal_scores_decide_nothing():
+    """The paper prints no deviation of its baseline, and ours is 0."""
+    found = verdict(group(90.1, 90.1, features="glove"), NER)
+    assert (found.kind, found.low, found.with_interval) == ("open", None, "-0.05 open")
+
+
 def test_more_seeds_decide_what_few_leave_open():
     few, many = (group(*[92.12, 92.32] * n) for n in (1, 5))
     assert (verdict(few, NER).kind, verdict(many, NER).kind) == ("open", "equivalent")
