@@ -261,7 +261,7 @@ def test_the_baseline_of_the_mini_suite_is_clearly_above_chance(task):
 def test_more_epochs_raise_the_frozen_arm_on_dev_but_not_on_test():
     """The note of experiment=tuning says so."""
     experiment = load_experiment("tuning")
-    assert "there frozen is higher on dev, but not on test" in experiment.note
+    assert "frozen is then higher on dev, but not on test" in experiment.note
     means = {}
     for row in experiment.rows:
         cells = [cell for cell in experiment.cells if (cell.row, cell.arm) == (row, "frozen")]
