@@ -117,7 +117,7 @@ class Head(nn.Module, ABC):
 
 @dataclass
 class PlainReader:
-    """Of a task whose files all have one form: there is nothing to set."""
+    """Reader settings of a task whose files all have one form: none."""
 
 
 class HasId(Protocol):

@@ -27,7 +27,7 @@ SAME_SCORE = 1e-9  # two scorers agree if their percentages differ by no more
 
 
 class Labelled(Hashable, Protocol):
-    """What is right as a whole or wrong, such as a span with a label."""
+    """Something that is right or wrong as a whole, such as a labelled span."""
 
     @property
     def label(self) -> str:

@@ -40,7 +40,7 @@ from tasks.training.trainer import NonFiniteLoss, OutOfMemory
 EXPLAINED = (InputError, RecordConflict, RecordUnreadable, ScorersDisagree, NonFiniteLoss, OutOfMemory, OSError)
 experiment_sweeper.register()
 
-_said: set[str] = set()  # why runs of this command failed, as far as this process did them
+_said: set[str] = set()  # why runs of this command failed, as printed by this process
 MOST_BREAKS = 3  # a sweep stops after this many killed processes in a row without a run that ended
 
 HELP = """\

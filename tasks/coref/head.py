@@ -163,6 +163,6 @@ class EndToEndCoref(Head):
         inputs = text.input[rows.start : rows.stop, :longest]  # (sentences, tokens, input_dim)
         states = self.dropout(self.encoder(inputs, lengths))  # (sentences, tokens, state_dim)
         inside = torch.arange(longest) < lengths.unsqueeze(1)  # (sentences, tokens)
-        places = inside.flatten().nonzero().squeeze(1).to(inputs.device)  # of the tokens among those with padding
+        places = inside.flatten().nonzero().squeeze(1).to(inputs.device)  # the tokens' rows among those with padding
         ends = (lengths.cumsum(0) - 1).repeat_interleave(lengths).to(inputs.device)
         return inputs.flatten(0, 1)[places], states.flatten(0, 1)[places], ends

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from tasks.modules.layers import masked_softmax, product
 
 Span = tuple[int, int]  # first token and the one after the last, in the document
-Chains = tuple[tuple[Span, ...], ...]  # of a document: sorted spans each, in the order of their first spans
+Chains = tuple[tuple[Span, ...], ...]  # of a document: each sorted, and all in the order of their first spans
 CANDIDATES_AT_ONCE = 1 << 13
 
 

@@ -24,7 +24,7 @@ def by_number(numbers: Sequence[float], edges: Sequence[int], unit: str) -> Grou
 
 
 def by_casing(sentences: Sequence[Sequence[str]]) -> Grouping:
-    """Sentences by `casing`."""
+    """Sentences by their `casing`."""
     return Grouping(CASINGS, [CASINGS.index(casing(words)) for words in sentences])
 
 

@@ -45,7 +45,7 @@ class FrozenConfig(ABC):
         warning: what a reader of scores must know about the source, such as test data that it was trained on. It is in
             the record, and tables mark the scores with it.
         tune: whether the task trains the source, too. Its layers are then computed in every step, past the store.
-        tuning: how.
+        tuning: how it is trained.
     """
 
     recipe: ClassVar[int] = 1

@@ -13,7 +13,7 @@ from elmo.sources.transformer import OVERLAP, POOLINGS, WINDOW, Transformer, fil
 from tasks.features.frozen_layers import FrozenConfig
 from tasks.features.tuning import TuningConfig
 
-# Of models by the last part of their name or path.
+# What readers of scores must know about a model, by the last part of its name or path.
 WARNINGS = {
     "all-mpnet-base-v2": "all-mpnet-base-v2 was trained on SNLI, MultiNLI and SQuAD 2.0, so scores on SNLI and SQuAD "
     "say little about it"

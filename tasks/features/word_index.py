@@ -52,7 +52,7 @@ class WordNumbers:
         return words, lengths
 
     def distinct(self, words: Numbers) -> tuple[Numbers, Numbers]:
-        """np.unique with its inverse, but without sorting: it marks the numbers that occur in an array."""
+        """The numbers that occur, and the place of each word among them: as np.unique, without sorting."""
         occurs = np.zeros(len(self._place_of), dtype=bool)
         occurs[words] = True
         found = np.flatnonzero(occurs)

@@ -115,7 +115,7 @@ class Ner(Task[NerExample, NerSettings]):
         return {"tags": torch.from_numpy(tags)}
 
     def check_places(self, places: Mapping[str, Iterable[str]]) -> None:
-        """As for every task; `hidden` is between two layers of the encoder."""
+        """Checks as for every task, and that there are two layers with `hidden` between them."""
         super().check_places(places)
         for key, asked in places.items():
             if "hidden" in asked and self.settings.layers < 2:

@@ -45,9 +45,9 @@ from tasks.running.saved_model import WEIGHTS_NAME, save_weights
 from tasks.training.peak_memory import forget_peak, peak_mb
 from tasks.training.trainer import FitState, TaskModel, Trainer
 
-FEW_STEPS = 2  # warn where an epoch has no more
+FEW_STEPS = 2  # warn if an epoch has no more steps than this
 STEPS_ADVISED = 10
-LEAST_COVERAGE = 0.5  # warn where fewer of a split's words have a pretrained vector
+LEAST_COVERAGE = 0.5  # warn if a smaller share of a split's words has a pretrained vector
 
 
 @dataclass(frozen=True)

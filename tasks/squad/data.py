@@ -208,7 +208,7 @@ def _example(
         exact = [begin for begin in begins if passage.tokens.aligned(begin, begin + len(gold))]
         unaligned += not exact
         texts.append(gold)
-        # Of the first answer. "1" also occurs inside "1815": prefer occurrences that are whole tokens, if any.
+        # Only the first answer's. "1" also occurs inside "1815": prefer occurrences that are whole tokens, if any.
         spans = spans or [passage.tokens.covering(begin, begin + len(gold)) for begin in exact or begins]
     return SquadExample(name, passage, question, tuple(texts), tuple(dict.fromkeys(spans)), unaligned)
 

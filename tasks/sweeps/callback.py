@@ -79,7 +79,7 @@ class Sweep(Callback):
         ends: how each run ended, by its overrides; filled after the last one.
     """
 
-    latest: ClassVar[Sweep | None] = None  # of this process, for main(): Hydra keeps its callbacks to itself
+    latest: ClassVar[Sweep | None] = None  # of this process; main() needs it, and Hydra keeps its callbacks hidden
 
     def __init__(self) -> None:
         self.launcher = ""

@@ -299,7 +299,7 @@ class Trainer:
         return float(values.mean())
 
     def steps(self, train: Sequence[Any]) -> int:
-        """The steps of an epoch. That of training may have one more or less: it draws its batches."""
+        """About how many steps an epoch has; training draws its batches at random, and may have one more or less."""
         return len(plan_batches(self._sizes(train), self.config.batch_size, self.config.batch_tokens))
 
     def _sizes(self, examples: Sequence[Any]) -> list[int]:
