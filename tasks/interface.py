@@ -7,6 +7,7 @@ predictions.
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, Typ
 import torch
 from torch import Tensor, nn
 
+from elmo.common import checks
 from elmo.common.device import upload_together
 from elmo.common.errors import InputError
 from results.records.metric import Grouping, Metric
@@ -83,17 +85,33 @@ class FeatureBatch:
 
 @dataclass(frozen=True)
 class Scores:
-    """The scores of predictions, in percent.
+    """The scores of predictions, in percent. Numbers of numpy and torch become plain ones, as records have them.
 
     Attributes:
         values: the task's metrics by name, including the main one.
         details: further scores of any shape, such as per class.
         examples: one object of counts or scores per example, from which the main metric can be recomputed.
+
+    Raises:
+        InputError: a record cannot have these scores. It says so after the first epoch, not after the last.
     """
 
     values: dict[str, float] = field(default_factory=dict)
     details: dict[str, object] = field(default_factory=dict)
     examples: list[dict[str, float]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "values", _plain(self.values))
+        object.__setattr__(self, "examples", list(map(_plain, self.examples)))
+        checks.finite(self.values, "score of the task: ")
+        try:
+            json.dumps(self.details)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"score of the task: details: expected JSON, found: {error}. Use .tolist()") from error
+
+
+def _plain(numbers: Mapping[str, float]) -> dict[str, float]:
+    return {name: value if type(value) in (int, float) else float(value) for name, value in numbers.items()}
 
 
 class ScorersDisagree(RuntimeError):  # noqa: N818

@@ -4,6 +4,8 @@ Both toy tasks are outside the suite: a module and a YAML in a folder given with
 """
 
 import itertools
+import json
+import math
 import random
 import re
 
@@ -11,12 +13,13 @@ import numpy as np
 import pytest
 import torch
 
+from elmo.common.tensor_files import read_tensors, write_tensors
 from results.records.example_scores import read_examples
 from results.records.identity import EXAMPLES_NAME, Identity, record_path
 from results.records.metric import mean_of
 from results.records.record import read_record
 from tasks.features.token_features import TokenFeatures
-from tasks.interface import Batch
+from tasks.interface import Batch, Scores
 from tasks.training.trainer import TaskModel
 from tests.tasks.making import features_config
 from tests.tasks.toy_tasks import Document, Documents, Neighbours, NoSettings
@@ -173,3 +176,30 @@ def test_a_declared_metric_that_is_not_the_score(metric, warning, folder, comman
         assert "metrics of task" not in err
     else:
         assert re.search(f"warning: metrics of task=toy_neighbours: {warning}", err)
+
+
+@pytest.mark.parametrize("number", [np.float64, np.float32, torch.tensor])
+def test_numbers_of_numpy_and_torch_are_scores(number, tmp_path):
+    """A checkpoint has them too, and refuses to load what is not plain."""
+    scores = Scores({"accuracy": number(12.5)}, examples=[{"correct": number(1.0), "tokens": np.int64(3)}])
+    write_tensors(tmp_path / "checkpoint.pt", {"values": scores.values})
+    assert read_tensors(tmp_path / "checkpoint.pt", {"values": dict}, "cpu", "")["values"] == {"accuracy": 12.5}
+    assert json.loads(json.dumps(scores.examples)) == [{"correct": 1, "tokens": 3}]
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    ("scores", "message"),
+    [
+        ({"values": {"accuracy": 1.0, "other": math.nan}}, "other: expected a finite number, found nan"),
+        ({"values": {"accuracy": 1.0}, "details": {"confusion": np.zeros(2)}}, "details: expected JSON, found: "),
+    ],
+)
+def test_scores_that_no_record_can_have_end_the_first_epoch(scores, message, folder, command, tmp_path, monkeypatch):
+    monkeypatch.setattr(Documents, "score", lambda *_: Scores(**scores))
+    chosen = "task=toy_documents", "features=ones", f"data_dir={folder}", f"runs_dir={tmp_path}"
+    code, _, err = command("--config-dir", folder / "conf", *chosen)
+    assert code == 1
+    assert f"tasks.run: score of the task: {message}" in err
+    record = read_record(record_path(tmp_path, Identity("mini", "toy_documents", "ones", 1, {})))
+    assert (record.status, record.epochs) == ("failed", [])
