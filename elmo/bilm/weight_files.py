@@ -387,6 +387,8 @@ def _read_hdf5(path: Path, entries: Sequence[Entry]) -> dict[str, Tensor]:
             return _module_tensors(
                 entries, lambda name: torch.from_numpy(np.asarray(file[name], dtype=np.float32)), path
             )
+    except InputError:
+        raise
     # What h5py raises for a damaged file; the last three for damaged shapes, types and names.
-    except (OSError, RuntimeError, KeyError, TypeError, UnicodeDecodeError) as error:
+    except (OSError, RuntimeError, KeyError, TypeError, ValueError) as error:
         raise InputError(f"{path}: not a readable HDF5 file, perhaps cut short ({error}). Copy it again") from error

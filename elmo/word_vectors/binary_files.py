@@ -114,18 +114,18 @@ class FastTextModel:
         self.dim, *_, model, self._buckets, self._shortest, self._longest, _, _ = _unpacked(file, "<12id")
         if version == 11 and model == _SUPERVISED:
             self._longest = 0  # that version wrote a value that it did not use
-        entries, n_words, _, _, pruned = _unpacked(file, "<3i2q")
-        words = [_entry(file) for _ in range(entries)]
-        self._numbers = {word: number for number, word in enumerate(words[:n_words])}  # labels follow the words
+        entries, self._n_words, _, _, pruned = _unpacked(file, "<3i2q")
+        words = [_entry(file) for _ in range(entries)][: self._n_words]  # labels follow the words
+        self._numbers = {word: number for number, word in enumerate(words)}  # some models have words twice
         (quantised,) = _unpacked(file, "<?")
         if quantised or pruned >= 0:
             raise InputError(f"{self._path}: a quantised model of fastText (.ftz) cannot be read. Use the .bin of it")
         rows, dim = _unpacked(file, "<2q")
-        offset, expected = file.tell(), (n_words + self._buckets * (self._longest > 0), self.dim)
+        offset, expected = file.tell(), self._n_words + self._buckets * (self._longest > 0)
         size = offset + 4 * rows * dim
-        if rows < expected[0] or dim != self.dim or self._path.stat().st_size < size:
+        if rows < expected or dim != self.dim or self._path.stat().st_size < size or self._buckets < 0:
             raise InputError(
-                f"{self._path}: expected {expected[0]:,} vectors of {self.dim} numbers in {size:,} bytes or more, "
+                f"{self._path}: expected {expected:,} vectors of {self.dim} numbers in {size:,} bytes or more, "
                 f"found {rows:,} of {dim} in {self._path.stat().st_size:,}. Get the file again"
             )
         self._vectors = np.memmap(self._path, dtype="<f4", mode="r", offset=offset, shape=(rows, dim))
@@ -139,7 +139,7 @@ class FastTextModel:
         found: dict[str, Vector] = {}
         for word in self._numbers if words is None else words:
             own = [self._numbers[word]] if word in self._numbers else []
-            rows = own + [len(self._numbers) + number for number in self._ngrams(word)]
+            rows = own + [self._n_words + number for number in self._ngrams(word)]
             if rows:
                 found[word] = _finite(self._vectors[rows].mean(axis=0, dtype=np.float32), self._path, word)
         return found

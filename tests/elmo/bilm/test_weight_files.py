@@ -179,12 +179,14 @@ def test_misshaped_tensor(folder, tensors, suffix, name):
         assert part in str(raised.value)
 
 
-@pytest.mark.parametrize("place", [b"TREE", b"char_embed", b"CNN_proj", struct.pack("<2Q", 261, 4)])
+@pytest.mark.parametrize(
+    "place", [b"TREE", b"char_embed", b"CNN_proj", struct.pack("<2Q", 261, 4)[:-1], b"\x17\x7f\0\0"]
+)
 def test_a_damaged_hdf5_file(folder, place):
-    """A byte of its structure, of a name, which is then not UTF-8, or of the shape of char_embed."""
+    """A byte of its structure, of a name, which is then not UTF-8, of the shape of char_embed, or of a type of float."""
     path = folder / "weights.hdf5"
     content = bytearray(path.read_bytes())
-    content[content.index(place)] ^= 0xFF
+    content[content.index(place) + len(place) - 1] ^= 0xFF
     path.write_bytes(content)
     with pytest.raises(
         InputError, match=r"weights.hdf5: not a readable HDF5 file, perhaps cut short .+\. Copy it again"

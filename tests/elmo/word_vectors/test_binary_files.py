@@ -71,7 +71,7 @@ def fasttext_file(path, rows, shortest=3, longest=3, buckets=10, version=12, qua
     content += struct.pack("<12id", dim, 5, 5, 1, 5, 1, 2, 2, buckets, shortest, longest, 100, 1e-4)
     content += struct.pack("<3i2q", len(words) + 1, len(words), 1, 99, -1)
     for word, kind in [*((word, 0) for word in words), ("__label__x", 1)]:
-        content += word.encode() + b"\0" + struct.pack("<qb", 7, kind)
+        content += word.encode("utf-8", "surrogateescape") + b"\0" + struct.pack("<qb", 7, kind)
     content += struct.pack("<?", quantised) + struct.pack("<2q", *rows.shape) + rows.astype("<f4").tobytes()
     path.write_bytes(content)
     return path
@@ -95,6 +95,16 @@ def test_a_fasttext_model_by_hand(tmp_path):
     np.testing.assert_array_equal(found["</s>"], rows[1])
 
 
+def test_words_of_a_fasttext_model_that_are_not_utf8_are_counted(tmp_path):
+    """Both read as U+FFFD; the rows of n-grams begin after those of all words."""
+    rows = np.random.default_rng(2).standard_normal((14, 4)).astype(np.float32)
+    plain = open_vectors(str(fasttext_file(tmp_path / "plain.bin", rows[[0, 1, *range(4, 14)]])))
+    other = fasttext_file(tmp_path / "other.bin", rows, words=("ab", "</s>", "\udcfe", "\udcff"))
+    expected = plain.pick(["ab", "cde"])
+    for word, row in open_vectors(str(other)).pick(["ab", "cde"]).items():
+        np.testing.assert_array_equal(row, expected[word])
+
+
 def test_a_fasttext_model_without_ngrams_knows_no_other_words(tmp_path):
     rows = np.eye(2, 4, dtype=np.float32)
     vectors = open_vectors(str(fasttext_file(tmp_path / "m.bin", rows, 0, 0, 0)))
@@ -108,6 +118,9 @@ def test_fasttext_models_that_cannot_be_read(tmp_path):
         open_vectors(str(path))
     fasttext_file(path, rows, version=13)
     with pytest.raises(InputError, match=r"m\.bin: expected version 11 or 12 of fastText's format, found 13"):
+        open_vectors(str(path))
+    fasttext_file(path, rows, buckets=-3)
+    with pytest.raises(InputError, match=r"m\.bin: expected .*Get the file again"):
         open_vectors(str(path))
     fasttext_file(path, rows)
     whole = path.read_bytes()
