@@ -183,7 +183,7 @@ def test_misshaped_tensor(folder, tensors, suffix, name):
     "place", [b"TREE", b"char_embed", b"CNN_proj", struct.pack("<2Q", 261, 4)[:-1], b"\x17\x7f\0\0"]
 )
 def test_a_damaged_hdf5_file(folder, place):
-    """A byte of its structure, of a name, which is then not UTF-8, of the shape of char_embed, or of a type of float."""
+    """A byte of its structure, of a name, which is then not UTF-8, of the shape of char_embed, or of a type."""
     path = folder / "weights.hdf5"
     content = bytearray(path.read_bytes())
     content[content.index(place) + len(place) - 1] ^= 0xFF
