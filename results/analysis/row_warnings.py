@@ -39,10 +39,8 @@ def row_warnings(row: TableRow, wanted: Collection[str], titles: Mapping[str, st
     for label in ["", *row.labels]:
         first, second = (row.group(features, label) for features in row.compared)
         if first and second:
-            where, names = (
-                Panel(row, label).title,
-                " and ".join(titles.get(arm) or arm_title(arm) for arm in row.compared),
-            )
+            where = Panel(row, label).title
+            names = " and ".join(titles.get(arm) or arm_title(arm) for arm in row.compared)
             if first.recipe != second.recipe:
                 text = f"{where}: {names}: no gain, because their recipes differ: {first.recipe} and {second.recipe}"
                 warnings.append((text, True))

@@ -119,11 +119,9 @@ def without_seed(parts: Parts) -> dict[str, object]:
 
 def differences(there: Parts, here: Parts) -> dict[str, tuple[str, str]]:
     """The keys in which the two differ, each with both values as text ("absent" if a side lacks the key)."""
-    left, right = flattened(there), flattened(here)
-    texts = {
-        key: tuple(_canonical(side[key]) if key in side else "absent" for side in (left, right)) for key in left | right
-    }
-    return {key: (texts[key][0], texts[key][1]) for key in sorted(texts) if texts[key][0] != texts[key][1]}
+    left, right = ({key: _canonical(value) for key, value in flattened(side).items()} for side in (there, here))
+    unequal = (key for key in sorted(left | right) if left.get(key) != right.get(key))
+    return {key: (left.get(key, "absent"), right.get(key, "absent")) for key in unequal}
 
 
 def flattened(parts: Parts, prefix: str = "") -> dict[str, object]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from results.analysis.interval import FEW_SEEDS, Interval
-from results.experiments.experiment import ArmCost, values_of
+from results.experiments.experiment import ArmCost, Experiment, values_of
 from results.records.printing import printable
 from results.tables.cells import (
     EMPTY,
@@ -36,8 +36,7 @@ def arms_page(table: ExperimentTable) -> Page:
     lines = []
     for arm in arms:
         cells = [_cell(line, arm, interval) for line, interval in zip(table.lines, intervals[arm], strict=True)]
-        facts = [*_costs(table, arm), *_perplexity(table, arm)]
-        lines.append([printable(cell) for cell in [table.titles[arm], *facts, *cells]])
+        lines.append([printable(cell) for cell in [table.titles[arm], *_facts(experiment, arm), *cells]])
     notes = _notes(table, [(line.title, own[i]) for i, line in enumerate(table.lines) for own in intervals.values()])
     title = f"{experiment.title}: scores in percent, mean±std (number of seeds)"
     commands = [printable(f"{_command(table, arm)}  # {table.titles[arm]}") for arm in arms]
@@ -73,14 +72,12 @@ def _cell(line: ExperimentLine, arm: str, interval: Interval | None) -> str:
     return " ".join(parts) or EMPTY
 
 
-def _costs(table: ExperimentTable, arm: str) -> list[str]:
-    costs = table.experiment.costs
-    if not costs:
-        return []
-    cost = costs.get(arm)
-    if cost is None:
-        return [EMPTY, EMPTY]
-    return [shown_parameters(cost), shown_milliseconds(cost)]
+def _facts(experiment: Experiment, arm: str) -> list[str]:
+    """What an arm costs, and the perplexity of its biLM; empty cells where only other arms have these."""
+    cost, own = experiment.costs.get(arm), experiment.perplexities.get(arm)
+    costs = [shown_parameters(cost), shown_milliseconds(cost)] if cost else [EMPTY, EMPTY]
+    perplexity = [f"{own.mean:.2f}", f"{own.unknown:.2f} %"] if own else [EMPTY, EMPTY]
+    return [*(costs if experiment.costs else []), *(perplexity if experiment.perplexities else [])]
 
 
 def shown_parameters(cost: ArmCost) -> str:
@@ -91,11 +88,3 @@ def shown_parameters(cost: ArmCost) -> str:
 def shown_milliseconds(cost: ArmCost) -> str:
     """Milliseconds for 1,000 tokens."""
     return f"{cost.milliseconds:,.{0 if cost.milliseconds >= 10 else 1}f}"
-
-
-def _perplexity(table: ExperimentTable, arm: str) -> list[str]:
-    perplexities = table.experiment.perplexities
-    if not perplexities:
-        return []
-    own = perplexities.get(arm)
-    return [f"{own.mean:.2f}", f"{own.unknown:.2f} %"] if own else [EMPTY, EMPTY]

@@ -101,6 +101,12 @@ def _paper_gain(line: ExperimentLine) -> str:
     return EMPTY if line.paper_gain is None else f"{line.paper_gain:+.2f}"
 
 
+def _names(line: ExperimentLine) -> dict[str, object]:
+    """What a row of the table is, for programs."""
+    names = {"row": line.title, "data": line.runs.data, "task": line.runs.task}
+    return {**names, "metric": _metric(line), "split": line.spec.split}
+
+
 def _plain(line: ExperimentLine, table: ExperimentTable) -> dict[str, object]:
     arms: dict[str, dict[str, object]] = {}
     for arm in table.experiment.arms:
@@ -117,11 +123,7 @@ def _plain(line: ExperimentLine, table: ExperimentTable) -> dict[str, object]:
             cost = table.experiment.costs.get(arm)
             arms[arm] |= {**json_gain(table.against_base(line, arm)), "cost": asdict(cost) if cost else None}
     return {
-        "row": line.title,
-        "data": line.runs.data,
-        "task": line.runs.task,
-        "metric": _metric(line),
-        "split": line.spec.split,
+        **_names(line),
         "arms": arms,
         "compared": list(table.experiment.compare),
         **json_gain(line.runs),
@@ -135,11 +137,7 @@ def _csv(table: ExperimentTable) -> str:
         for arm in table.experiment.arms:
             runs = table.against_base(line, arm) if by_arm else line.runs
             cells = {
-                "row": line.title,
-                "data": line.runs.data,
-                "task": line.runs.task,
-                "metric": _metric(line),
-                "split": line.spec.split,
+                **_names(line),
                 "arm": arm,
                 **csv_scores(line.runs.group(arm)),
                 "paper": line.paper.get(arm),
