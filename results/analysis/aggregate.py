@@ -130,13 +130,13 @@ def _as_compared(group: Group, compared: tuple[str, str]) -> Group:
 
 
 def _headline_settings(headline: Experiment, row: Sequence[str] = ()) -> dict[str, dict[str, str]]:
-    """Arm -> what its runs set other than their names, in a row with these overrides; of the two that are compared."""
+    """Compared arm -> what its runs set in a row with these overrides, without task, data and features."""
     typed = {arm: dict(map(values_of, [*row, *headline.arms[arm]])) for arm in headline.compare}
     return {arm: {key: values[0] for key, values in own.items() if key not in NAMED} for arm, own in typed.items()}
 
 
 def _feature_defaults(record: RunRecord, arms: Mapping[str, Mapping[str, str]]) -> list[tuple[str, str]]:
-    """The suite's defaults for what the headline's arms set of their features, in so far as the run has them."""
+    """The suite's defaults for those settings of features that the headline's arms change, if the run has them."""
     keys = [key for key in arms.get(record.identity.features, {}) if key.startswith(_OF_FEATURES)]
     found = {key: looked_up(record.config, key) for key in keys if key not in record.identity.variant}
     return [(key, shown(value)) for key, value in found.items() if value is not ...]
@@ -176,7 +176,8 @@ def _from_headline(
 def _as_changes(group: Group, wanted: Mapping[str, str], defaults: Set[tuple[str, str]]) -> Group:
     """The group without settings that are wanted, and with those that it has instead.
 
-    Of its features only defaults: another value is what they are, such as their own vectors.
+    A setting of its features is only named if it is a default. Any other value belongs to these features, as their own
+    vectors do.
     """
     unlike = _unlike(group, wanted)
     kept = {key: value for key, value in group.settings.items() if key in unlike or key not in wanted}

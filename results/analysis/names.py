@@ -43,7 +43,7 @@ class TaskName:
 
 @dataclass(frozen=True)
 class MetricName:
-    """A metric: its title, whether 100 less it is a share of errors, and how old records compute it from examples."""
+    """A metric: its title, whether 100 minus it is a share of errors, and how old records compute it from examples."""
 
     title: str = ""
     errors: bool = True
@@ -153,7 +153,7 @@ def old_recipe(record: RunRecord) -> str:
 
 
 def settings_title(settings: Mapping[str, str]) -> str:
-    """Changed settings for people: "12 epochs". Of a key that names.toml lacks, its last part and the value."""
+    """Changed settings for people, such as "12 epochs"; of a key that names.toml lacks, the last part and the value."""
     known, names = load_names().settings, load_names().values
     named = {key: names.get(value, value) for key, value in settings.items()}
     return ", ".join(

@@ -54,7 +54,7 @@ class Panel:
 
     @property
     def named(self) -> dict[str, str]:
-        """The settings in the row's name that these runs have, without those of their label: words have no biLM."""
+        """The settings in the row's name that these runs have, such as their biLM's, without those of their label."""
         configs = [group.records[0].config for group in self.groups]
         changed = self.groups[0].settings if self.groups else {}
         return {

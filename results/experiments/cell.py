@@ -122,7 +122,7 @@ class Cell:
 
 
 def dataset_name(value: str) -> str:
-    """The name of a dataset in a file; others have it already."""
+    """The name of a dataset in a record: of a YAML file, its name without folder and ending."""
     return Path(value).stem if value.endswith(".yaml") else value
 
 

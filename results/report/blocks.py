@@ -125,7 +125,7 @@ def main_figures(summary: Summary) -> list[Figure]:
 
 
 def layers_of_all(summary: Summary, known: Sequence[tuple[str, Group]]) -> Figure | None:
-    """The layers' weights of all tasks; None if fewer than two have them: one has its bars.
+    """The layers' weights of all tasks; None if fewer than two have them, since a single task has a chart of its own.
 
     Args:
         summary: The runs.

@@ -66,7 +66,7 @@ def published_files(figure: Figure) -> dict[str, str]:
 
 
 def picture(figure: Figure, folder: str) -> str:
-    """The HTML that shows a figure's published files, as GitHub takes it; `folder` is where they are."""
+    """The Markdown or HTML that shows a figure's published files on GitHub; `folder` is where they are."""
     place, text = f"{folder}/{escape(figure.name)}", escape(f"{figure.title}. {figure.numbers}")
     if figure.narrow is None:
         return f"![{figure.title}]({folder}/{figure.name}.svg)"

@@ -152,7 +152,7 @@ def _cut(cut: float | None, interval: Interval | None) -> str:
 
 
 def shown_p(interval: Interval | None) -> str:
-    """P with three digits."""
+    """The p-value with three digits."""
     if interval is None:
         return EMPTY
     return "<0.001" if interval.p < 0.001 else f"{interval.p:.3f}"

@@ -72,7 +72,7 @@ class ExperimentTable:
         return self.experiment.compare[0] if self.experiment.compare else ""
 
     def against_base(self, line: ExperimentLine, arm: str) -> TableRow:
-        """The runs of a row, to compare an arm with `base`; no pair for that itself."""
+        """The runs of a row, to compare an arm with `base`; there is no pair if the arm is `base` itself."""
         return line.runs.comparing(self.base, arm if arm != self.base else "")
 
 

@@ -131,7 +131,7 @@ def _plain(line: ExperimentLine, table: ExperimentTable) -> dict[str, object]:
 
 
 def _csv(table: ExperimentTable) -> str:
-    """One line for each row and arm; the gain is in the line of the second of the two compared, or by arm in all."""
+    """One line for each row and arm; the gain is in the line of the second of the two compared, by arm in all lines."""
     lines, by_arm = [], table.experiment.by_arm
     for line in table.lines:
         for arm in table.experiment.arms:

@@ -30,7 +30,7 @@ def commands_of(groups: Sequence[Group]) -> list[str]:
 
 
 def commit_of(groups: Sequence[Group]) -> str:
-    """The commits of the runs, as text; at that of an older recipe, the recipe."""
+    """The commits of the runs, as text, with the recipe if it is an older one."""
     commits = {(record.commit, group.old_recipe) for group in groups for record in group.runs}
     known = sorted(f"{commit[:10]}{f' ({recipe})' * bool(recipe)}" for commit, recipe in commits if commit)
     unknown = ["no commit recorded"] if any(commit is None for commit, _ in commits) else []
