@@ -85,10 +85,11 @@ def fill(collection: Collection, experiment: Experiment, places: TypedPlaces | N
         places: Where the user has configs, data and runs, for these commands.
     """
     rows = _rows(collection.found, experiment)
-    findings = [finding for finding in collection.findings if finding.row is None]
+    shown = {cell.identity.row for cell in experiment.cells}
+    findings = [finding for finding in collection.findings if finding.row is None or finding.row in shown]
     lines = [_line(row, experiment, findings) for row in rows]
     findings += _other_bilms(experiment, lines)
-    shipped = all(cell.identity.data == MINI for cell in experiment.cells)
+    shipped = all(data == MINI for data, _ in shown)
     where = places.words(shipped) if places else []
     if any(line.runs.groups for line in lines):
         findings += _missing(experiment, rows, where)

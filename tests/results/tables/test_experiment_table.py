@@ -358,6 +358,15 @@ class TestFormats:
         assert "features=word2vec" not in err, "not one of the two that are compared"
         assert "arms differ" not in err, "the rate is part of the arm"
 
+    def test_check_fails_for_copies_with_different_scores(self, own, tmp_path, capsys):
+        for folder, score in (("one", 40.0), ("two", 41.0)):
+            save(tmp_path / folder, make_record(score, data="wnut17"))
+            save(tmp_path / folder, make_record(score, data="conll"))  # in no row
+        _, _, err = run_table(
+            capsys, "--runs", tmp_path / "one", "--runs", tmp_path / "two", "--experiment", own, "--check"
+        )
+        assert err.count("are the same run with different scores") == 1
+
 
 class TestMistakes:
     def test_an_unknown_experiment(self, capsys):
