@@ -6,7 +6,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from elmo.bilm.weight_files import PRECISIONS, bilm_files, load_bilm, save_bilm, weights_choices
+from elmo.bilm.options import BilmOptions
+from elmo.bilm.weight_files import PRECISIONS, bilm_files, load_bilm, options_path, save_bilm, weights_choices
 from elmo.common.errors import InputError, command_parser, exit_status
 
 DESCRIPTION = """\
@@ -22,8 +23,14 @@ def convert(weights: str, out: Path, precision: str, options: Path | None = None
     """Writes a biLM to a new file; see `load_bilm` and `save_bilm`."""
     if out.exists():
         raise InputError(f"{out}: this file exists; name a new one, or delete it first")
-    save_bilm(load_bilm(weights, options), out, PRECISIONS[precision])
-    before, after = (path.stat().st_size / 1e6 for path in (bilm_files(weights, options)[0], out))
+    source = bilm_files(weights, options)[0]  # before OUT is in that folder, too
+    bilm, described = load_bilm(weights, options), options_path(out)
+    if described.exists() and BilmOptions.from_file(described) != bilm.options:
+        raise InputError(
+            f"{described}: the options of another biLM, which would be lost; name a file in another folder"
+        )
+    save_bilm(bilm, out, PRECISIONS[precision])
+    before, after = (path.stat().st_size / 1e6 for path in (source, out))
     print(f"{weights}: {before:,.1f} MB; {out} in {precision}: {after:,.1f} MB")
 
 

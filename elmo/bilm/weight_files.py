@@ -151,7 +151,7 @@ def load_bilm(weights: Path | str, options: Path | str | None = None) -> Bilm:
 def bilm_files(weights: Path | str, options: Path | str | None) -> list[Path]:
     """The files that `load_bilm` may read with these arguments; not all need to exist."""
     path = weights_file(find_weights(weights))
-    return [path, *([_options_path(path), path.with_name("options.json")] if options is None else [Path(options)])]
+    return [path, *([options_path(path), path.with_name("options.json")] if options is None else [Path(options)])]
 
 
 def weights_choices() -> str:
@@ -235,7 +235,7 @@ def save_weights(
                     file.create_dataset(name, data=tensor.numpy())
         else:
             raise InputError(f"{path}: expected a name ending in .safetensors or .hdf5, found {path.suffix!r}")
-    with replacing(_options_path(path)) as partial:
+    with replacing(options_path(path)) as partial:
         partial.write_text(text, encoding="utf-8")
 
 
@@ -313,7 +313,7 @@ def options_text(path: Path) -> tuple[str | bytes, str]:
             content = (file.metadata() or {}).get("options")
         if content is not None:
             return content, f"{path} (metadata)"
-    named = _options_path(path)
+    named = options_path(path)
     for candidate in (named, path.with_name("options.json")):
         if candidate.is_file():
             return candidate.read_bytes(), str(candidate)
@@ -321,7 +321,7 @@ def options_text(path: Path) -> tuple[str | bytes, str]:
     raise InputError(f"{path}: expected {names} next to the weights, found none; name it with --options")
 
 
-def _options_path(path: Path) -> Path:
+def options_path(path: Path) -> Path:
     """The options file of a weights file by AllenNLP's rule: NAME_options.json next to NAME_weights.hdf5."""
     return path.with_name(f"{path.stem.removesuffix('weights')}options.json")
 

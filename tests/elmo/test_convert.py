@@ -192,6 +192,16 @@ def test_the_command_writes_int8_and_refuses_to_overwrite(path, tmp_path, capsys
     assert capsys.readouterr().err == f"elmo.convert: {out}: this file exists; name a new one, or delete it first\n"
 
 
+def test_the_command_keeps_the_options_of_another_bilm(bilm, tmp_path, capsys):
+    other = tmp_path / "other"
+    save_bilm(random_bilm("tiny", 1), other / "weights.hdf5")
+    before = load_bilm(other).fingerprint()
+    assert main([str(tmp_path / "exact"), str(other / "weights.safetensors")]) == 1
+    assert "other/options.json: the options of another biLM, which would be lost; name" in capsys.readouterr().err
+    assert load_bilm(other).fingerprint() == before
+    assert main([str(other), str(other / "weights.safetensors")]) == 0
+
+
 def test_the_command_changes_the_format_without_loss_by_default(bilm, tmp_path):
     assert main([str(tmp_path / "exact"), str(tmp_path / "made" / "weights.safetensors")]) == 0
     assert main([str(tmp_path / "made"), str(tmp_path / "again" / "weights.hdf5")]) == 0

@@ -159,9 +159,9 @@ def read_text(
         heldout: reads only the paragraphs that a pretraining holds out.
     """
     if (path / "header.json").is_file():
-        if unseen_in or heldout:
-            option = "--unseen-in" if unseen_in else "--heldout-fraction"
-            raise InputError(f"{path}: {option} needs a text, found a token store, whose held-out part is fixed")
+        given = {"--unseen-in": unseen_in, "--heldout-fraction": heldout, "--tokenise": tokenise}
+        if wrong := [option for option, value in given.items() if value]:
+            raise InputError(f"{path}: {wrong[0]} needs a text, found a token store, whose held-out part is fixed")
         return texts_of_store(TokenStore.open(path), max_characters, output.vocabulary)[1]
     documents = _documents(path, heldout)
     if unseen_in:

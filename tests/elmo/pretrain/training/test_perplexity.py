@@ -176,6 +176,8 @@ def test_held_out_paragraphs_of_a_text_are_those_of_its_store(exported, tmp_path
     assert capsys.readouterr().out == expected
     assert command.main([str(tmp_path / "store"), *given, *typed]) == 1
     assert "--heldout-fraction needs a text, found a token store" in capsys.readouterr().err
+    assert command.main([str(tmp_path / "store"), *given, "--tokenise", "ptb"]) == 1
+    assert "--tokenise needs a text, found a token store" in capsys.readouterr().err
 
 
 def test_the_command_leaves_out_documents_that_were_seen(exported, tmp_path, capsys):
