@@ -132,6 +132,7 @@ class Bilm(nn.Module):
         """The layers of a padded batch, (n_layers, sentences, tokens, dim), zero at padding."""
         return padded(self.token_layers(sentences, state), sentences)
 
+    @torch.inference_mode(mode=False)  # a thread could not write to a tensor of the caller's inference mode
     @torch.no_grad()
     def token_layers(self, sentences: Sequence[Sentence], state: CarriedState | None = None) -> Tensor:
         """The layers of all tokens, sentence after sentence without padding, (n_layers, tokens, dim).

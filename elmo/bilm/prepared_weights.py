@@ -13,8 +13,8 @@ Form = TypeVar("Form")
 class Prepared(Generic[Form]):
     """Converted weights; converted again after the weights were changed, moved or replaced.
 
-    Weights that are trained are converted in every call: torch does not count the steps of fused optimisers as changes.
-    Nor does it count changes through `tensor.data`, which are not noticed.
+    Weights that are trained are converted in every call: torch does not count the steps of fused optimisers as changes,
+    nor any changes of weights that were made in `torch.inference_mode`. Changes through `tensor.data` are not noticed.
     """
 
     def __init__(self) -> None:
@@ -22,7 +22,7 @@ class Prepared(Generic[Form]):
 
     def of(self, weights: Sequence[Tensor], make: Callable[[], Form]) -> Form:
         """The converted weights, from the cache or from `make`."""
-        if any(tensor.requires_grad for tensor in weights):
+        if any(tensor.requires_grad or tensor.is_inference() for tensor in weights):
             return make()
         # torch counts changes in place in `_version`; another tensor has another address.
         state = [(tensor.data_ptr(), tensor._version) for tensor in weights]

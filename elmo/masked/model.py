@@ -79,6 +79,7 @@ class MaskedLm(nn.Module):
         """The sha256 of the current options and weights; it does not depend on the precision of the file."""
         return weights_hash(self.state_dict(), self.options.canonical())
 
+    @torch.inference_mode(mode=False)  # words are remembered, also for calls in another mode
     @torch.no_grad()
     def token_layers(self, sentences: Sequence[Sentence]) -> Tensor:
         """The layers of all tokens, sentence after sentence without padding, (layers, tokens, dim).

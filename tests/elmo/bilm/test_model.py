@@ -216,6 +216,15 @@ def test_cached_words_have_the_same_bits(made, monkeypatch):
     assert sorted(asked) == sorted({"<S>", "</S>", *(word for words in SENTENCES for word in words)})
 
 
+def test_inference_mode_changes_nothing():
+    bilm = random_bilm("tiny", seed=2)
+    expected = bilm.token_layers(SENTENCES)
+    bilm.remember_words()
+    with torch.inference_mode():
+        assert torch.equal(bilm.token_layers(SENTENCES[4:5]), random_bilm("tiny", seed=2).token_layers(SENTENCES[4:5]))
+    assert torch.equal(bilm.token_layers(SENTENCES), expected)  # with words remembered in that mode
+
+
 def test_word_memory_beyond_its_limit():
     bilm = random_bilm("tiny", seed=2)
     memory = WordMemory(bilm.encoder, limit=5)

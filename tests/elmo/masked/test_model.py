@@ -55,6 +55,8 @@ def test_the_layers_of_a_sentence_do_not_depend_on_its_batch_to_the_last_bit():
     sentences = drawn_sentences(40, 25)
     together = model.token_layers(sentences).split([len(sentence) for sentence in sentences], dim=1)
     model.remember_words()
+    with torch.inference_mode():  # what is remembered serves outside it, too
+        assert torch.equal(model.token_layers(sentences[:1]), together[0])
     for sentence, found in zip(sentences, together, strict=True):
         assert torch.equal(model.token_layers([sentence]), found)
 
