@@ -55,10 +55,19 @@ def test_the_layers_of_a_sentence_do_not_depend_on_its_batch_to_the_last_bit():
     sentences = drawn_sentences(40, 25)
     together = model.token_layers(sentences).split([len(sentence) for sentence in sentences], dim=1)
     model.remember_words()
-    with torch.inference_mode():  # what is remembered serves outside it, too
-        assert torch.equal(model.token_layers(sentences[:1]), together[0])
     for sentence, found in zip(sentences, together, strict=True):
         assert torch.equal(model.token_layers([sentence]), found)
+
+
+def test_words_remembered_in_inference_mode_serve_outside_it():
+    model = random_masked(OPTIONS, seed=2)
+    expected = [model.token_layers([[word]]) for word in "abcd"]
+    model.remember_words()
+    with torch.inference_mode():
+        for word in "abc":  # at the third the table of words has a free row
+            model.token_layers([[word]])
+    for word, found in zip("abcd", expected, strict=True):
+        assert torch.equal(model.token_layers([[word]]), found)
 
 
 @pytest.mark.parametrize("longest", [2, 3, 10, 11])
