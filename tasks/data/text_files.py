@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -46,6 +47,11 @@ def json_object(line: str) -> dict[str, Any]:
         raise ValueError(f"expected a JSON object, found no JSON ({error})") from error
     if not isinstance(found, dict):
         raise ValueError(f"expected a JSON object, found a {type(found).__name__}")
+    if "\\u" in line:
+        try:
+            json.dumps(found, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:  # UTF-8 cannot encode it, so it could not be printed
+            raise ValueError("expected text, found half of a surrogate pair") from error
     return found
 
 

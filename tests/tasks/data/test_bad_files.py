@@ -49,6 +49,7 @@ def roles(*arguments, chain="-"):
         ("snli", LONG),
         ("snli", pair(gold_label=LONG)),
         ("snli", pair(sentence1=[LONG])),
+        ("snli", pair(sentence1="\ud800" + LONG)),
         ("sst5", LONG),
         ("sst5", f"(3 (2 a) ({LONG} b))"),
         ("squad", json.dumps({LONG: 1})),

@@ -137,6 +137,7 @@ def test_a_pipe_is_read_once_and_some_lines_at_a_time(run, tmp_path, capsys, mon
         ('{"text": "Ada"}\nAda\n', "json", "in, line 2: expected a JSON object, found no JSON"),
         ('["Ada"]\n', "json", "in, line 1: expected a JSON object"),
         ('{"tokens": []}\n', "json", "in, line 1: expected a list of words as tokens, found []: {'tokens': []}. "),
+        ('{"text": "Ad\\u0061"}\n{"text": "Ada \\ud83d"}\n', "json", "in, line 2: expected text, found half"),
         ("Ada left\n", "data", "in, line 1: expected"),
     ],
 )
