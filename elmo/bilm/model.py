@@ -20,7 +20,7 @@ from elmo.bilm.lstm import Numbers, ProjectedLstm, ReadingOrder
 from elmo.bilm.lstm_on_gpu import LstmPair
 from elmo.bilm.options import SIZES, BilmOptions
 from elmo.bilm.sentences import Sentence, numbered_words, padded, refuse_plain_text
-from elmo.common.device import upload
+from elmo.common.device import frozen_arithmetic, upload
 from elmo.common.errors import InputError
 from elmo.common.threads import at_once, side_by_side
 
@@ -132,8 +132,6 @@ class Bilm(nn.Module):
         """The layers of a padded batch, (n_layers, sentences, tokens, dim), zero at padding."""
         return padded(self.token_layers(sentences, state), sentences)
 
-    @torch.inference_mode(mode=False)  # a thread could not write to a tensor of the caller's inference mode
-    @torch.no_grad()
     def token_layers(self, sentences: Sequence[Sentence], state: CarriedState | None = None) -> Tensor:
         """The layers of all tokens, sentence after sentence without padding, (n_layers, tokens, dim).
 
@@ -148,10 +146,11 @@ class Bilm(nn.Module):
         if not sentences:
             return torch.zeros(self.n_layers, 0, self.dim, device=self.device)
         text = _Text.of(sentences)
-        vectors = (self._memory or self.encoder).encode_words(text.words)  # (words, projection_dim)
-        result = vectors.new_empty(self.n_layers, len(text.inside), self.dim)
-        result[0] = vectors[upload(text.numbers[text.inside], self.device)].repeat(1, 2)
-        self._read_all(text, vectors, state, result)
+        with frozen_arithmetic(self.device):
+            vectors = (self._memory or self.encoder).encode_words(text.words)  # (words, projection_dim)
+            result = vectors.new_empty(self.n_layers, len(text.inside), self.dim)
+            result[0] = vectors[upload(text.numbers[text.inside], self.device)].repeat(1, 2)
+            self._read_all(text, vectors, state, result)
         return result
 
     def _read_all(self, text: _Text, vectors: Tensor, carried: CarriedState | None, result: Tensor) -> None:

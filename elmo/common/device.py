@@ -109,6 +109,16 @@ def _byte_places(tensors: Sequence[Tensor]) -> list[int]:
 
 
 @contextmanager
+def frozen_arithmetic(device: torch.device) -> Iterator[None]:
+    """Turns off gradients in the block, and the caller's autocast and inference mode, which would change values.
+
+    In inference mode, other threads could not write to a tensor, and a cache could not be used outside it.
+    """
+    with torch.inference_mode(mode=False), torch.no_grad(), torch.autocast(device.type, enabled=False):
+        yield
+
+
+@contextmanager
 def recurrences_in_single_precision() -> Iterator[None]:
     """Turns off TF32 for cuDNN's LSTM in the block: by default it multiplies with 10 instead of 23 bits."""
     rnn = getattr(torch.backends.cudnn, "rnn", None)

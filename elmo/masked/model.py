@@ -22,7 +22,7 @@ from elmo.bilm.lstm import Numbers
 from elmo.bilm.model import draw_weights, weights_hash
 from elmo.bilm.row_blocks import in_blocks
 from elmo.bilm.sentences import Sentence, numbered_words, refuse_plain_text
-from elmo.common.device import upload
+from elmo.common.device import frozen_arithmetic, upload
 from elmo.masked.options import MaskedOptions
 
 BASE = 10_000.0  # of RoPE's wavelengths
@@ -79,8 +79,6 @@ class MaskedLm(nn.Module):
         """The sha256 of the current options and weights; it does not depend on the precision of the file."""
         return weights_hash(self.state_dict(), self.options.canonical())
 
-    @torch.inference_mode(mode=False)  # words are remembered, also for calls in another mode
-    @torch.no_grad()
     def token_layers(self, sentences: Sequence[Sentence]) -> Tensor:
         """The layers of all tokens, sentence after sentence without padding, (layers, tokens, dim).
 
@@ -90,12 +88,13 @@ class MaskedLm(nn.Module):
         if not any(sentences):
             return self.mask.new_zeros(len(self.widths), 0, self.options.dim)
         found = _Rows.of(sentences, self.options.longest)
-        vectors = (self._memory or self.encoder).encode_words(found.words)  # (words, dim)
-        x = vectors[upload(found.numbers, self.device)]
-        kept = upload(found.kept, self.device)
-        result = x.new_empty(len(self.widths), len(kept), self.options.dim)
-        for into, layer in zip(result, self.layers(x, found.shapes), strict=True):
-            torch.index_select(layer, 0, kept, out=into)
+        with frozen_arithmetic(self.device):
+            vectors = (self._memory or self.encoder).encode_words(found.words)  # (words, dim)
+            x = vectors[upload(found.numbers, self.device)]
+            kept = upload(found.kept, self.device)
+            result = x.new_empty(len(self.widths), len(kept), self.options.dim)
+            for into, layer in zip(result, self.layers(x, found.shapes), strict=True):
+                torch.index_select(layer, 0, kept, out=into)
         return result
 
     def layers(

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from elmo.bilm.sentences import Sentence
 from elmo.common import checks
-from elmo.common.device import begin_download, upload
+from elmo.common.device import begin_download, frozen_arithmetic, upload
 from elmo.common.durations import duration
 from elmo.common.errors import InputError, excerpt
 from elmo.common.progress import Reporter
@@ -277,7 +277,7 @@ class CachedLayers(nn.Module):
 
     def _compute(self, batch: Sequence[Key]) -> tuple[Tensor, Tensor]:
         """The layers of sentences, rounded, (tokens, width), and their largest value; does not wait for a GPU."""
-        with torch.no_grad():
+        with frozen_arithmetic(self._table.device):  # as in `prepare`, also in a training step with autocast
             layers = self.source.token_layers(batch)
         if not isinstance(layers, Tensor):
             raise InputError(f"token_layers of {_name(self.source)}: expected a tensor, found {excerpt(layers)}")

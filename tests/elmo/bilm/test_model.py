@@ -9,7 +9,7 @@ import torch
 import elmo.bilm.encoder
 import elmo.bilm.model
 import elmo.common.threads
-from elmo import SIZES, Bilm, CarriedState, InputError, load_bilm, random_bilm
+from elmo import SIZES, Bilm, BilmOptions, CarriedState, InputError, load_bilm, random_bilm
 from elmo.bilm.encoder import WordMemory
 from elmo.common.threads import side_by_side
 from tests.elmo import naive
@@ -216,12 +216,16 @@ def test_cached_words_have_the_same_bits(made, monkeypatch):
     assert sorted(asked) == sorted({"<S>", "</S>", *(word for words in SENTENCES for word in words)})
 
 
-def test_inference_mode_changes_nothing():
-    bilm = random_bilm("tiny", seed=2)
+@pytest.mark.parametrize("mode", [torch.inference_mode, lambda: torch.autocast("cpu", torch.bfloat16)])
+@pytest.mark.parametrize("kernel", ["0", "1"])
+@pytest.mark.parametrize("size", ["tiny", BilmOptions(8, 4, filters=(), word_dim=6, words=("<UNK>", "the", "cat"))])
+def test_inference_mode_and_autocast_change_nothing(mode, kernel, size, monkeypatch):
+    monkeypatch.setenv("ELMO_KERNEL", kernel)
+    bilm = random_bilm(size, seed=2)
     expected = bilm.token_layers(SENTENCES)
     bilm.remember_words()
-    with torch.inference_mode():
-        assert torch.equal(bilm.token_layers(SENTENCES[4:5]), random_bilm("tiny", seed=2).token_layers(SENTENCES[4:5]))
+    with mode():
+        assert torch.equal(bilm.token_layers(SENTENCES[4:5]), random_bilm(size, seed=2).token_layers(SENTENCES[4:5]))
     assert torch.equal(bilm.token_layers(SENTENCES), expected)  # with words remembered in that mode
 
 

@@ -185,6 +185,16 @@ def test_a_module_is_frozen_and_drops_nothing():
     assert not any(parameter.requires_grad for parameter in model.parameters())
 
 
+def test_layers_computed_in_a_step_with_autocast_are_those_of_the_cache(bilm, monkeypatch):
+    weight = torch.rand(bilm.dim, bilm.dim)
+    compute = bilm.token_layers
+    monkeypatch.setattr(bilm, "token_layers", lambda batch: compute(batch) @ weight)  # a source of a user
+    prepared, on_the_fly = CachedLayers(bilm), CachedLayers(bilm)
+    prepared.prepare(SENTENCES)
+    with torch.autocast("cpu", torch.bfloat16):
+        torch.testing.assert_close(on_the_fly.layers(SENTENCES), prepared.layers(SENTENCES), rtol=0, atol=1e-6)
+
+
 def test_layers_that_are_no_tensor_are_refused(monkeypatch):
     monkeypatch.setattr(TwoValues, "token_layers", lambda self, sentences: [[1.0] * 4])
     with pytest.raises(InputError, match=r"TwoValues: expected a tensor, found \[\[1\.0, 1\.0, 1\.0, 1\.0\]\]"):
