@@ -170,7 +170,7 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "file", metavar="FILE", type=Path, help="GAP's texts: gap-development.tsv, gap-validation.tsv or gap-test.tsv"
     )
-    parser.add_argument("--device", choices=CHOICES, default="auto", help="default: a GPU where there is one")
+    parser.add_argument("--device", choices=CHOICES, default="auto", help="default: a GPU if there is one")
     add_config_dir(parser)
     options = parser.parse_args(given)
     return exit_status("tasks.coref.gap", lambda: _print_scores(options))

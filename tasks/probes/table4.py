@@ -260,7 +260,7 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--weights", metavar="W", default="small", help=f"{weights_choices()}; default: small")
     parser.add_argument("-k", type=int, default=2, help="neighbours of each use (default: 2)")
     parser.add_argument("--queries", metavar="N", type=int, default=3, help="senses to show (default: 3)")
-    parser.add_argument("--device", choices=CHOICES, default="auto", help="default: a GPU where there is one")
+    parser.add_argument("--device", choices=CHOICES, default="auto", help="default: a GPU if there is one")
     options = parser.parse_args(given)
     if options.k < 1 or options.queries < 1:
         parser.error("-k and --queries must be at least 1")

@@ -208,7 +208,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--input", choices=("text", "json", "data"), default="text", help="default: text")
     parser.add_argument("--output", choices=("text", "json"), default="text", help="default: text")
     parser.add_argument("--score", action="store_true", help="print the scores of labelled data on standard error")
-    parser.add_argument("--device", choices=CHOICES, default="auto", help="default: a GPU where there is one")
+    parser.add_argument("--device", choices=CHOICES, default="auto", help="default: a GPU if there is one")
     parser.add_argument("--threads", metavar="N", type=int, default=1, help="CPU threads; default: 1, as in runs")
     add_config_dir(parser)
     return parser

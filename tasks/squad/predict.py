@@ -30,7 +30,7 @@ def main(given: Sequence[str] | None = None) -> int:
         "file", metavar="FILE", type=Path, help="questions in the format of SQuAD 1.1, with or without answers"
     )
     parser.add_argument("out", metavar="OUT", type=Path, help="JSON to write: {question id: answer}")
-    parser.add_argument("--device", choices=CHOICES, default="auto", help="default: a GPU where there is one")
+    parser.add_argument("--device", choices=CHOICES, default="auto", help="default: a GPU if there is one")
     add_config_dir(parser)
     options = parser.parse_args(given)
     return exit_status("tasks.squad.predict", lambda: _write_answers(options))
