@@ -55,10 +55,9 @@ class CharacterLm(nn.Module):
 
     def word_states(self, sentences: Sequence[Sentence]) -> Tensor:
         """The top layer's states at the words of sentences, one after the other, (tokens, hidden)."""
-        device: torch.device = self.get_buffer("outer_0").device
-        rows = ROWS_ON_GPU if device.type == "cuda" else ROWS_ON_CPU
         starts = [0, *accumulate(len(sentence) for sentence in sentences)]
-        states = torch.zeros(starts[-1], self.hidden, device=device)
+        states: Tensor = self.get_buffer("outer_0").new_zeros(starts[-1], self.hidden)
+        rows = ROWS_ON_GPU if states.device.type == "cuda" else ROWS_ON_CPU
         if not len(states):
             return states
         lines: list[list[int]] = [[] for _ in range(rows)]  # the characters of each row

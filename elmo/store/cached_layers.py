@@ -301,7 +301,7 @@ class CachedLayers(nn.Module):
         if self.shelf is None:
             raise ValueError("there is no store to read from")
         pinned = self._table.device.type == "cuda"
-        into = torch.empty(*rows.shape, self._table.shape[1], dtype=self._kind, pin_memory=pinned)
+        into = torch.empty(*rows.shape, self._table.shape[1], dtype=self._kind, device="cpu", pin_memory=pinned)
         self.shelf.take(rows, into.numpy())
         return into
 

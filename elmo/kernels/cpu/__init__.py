@@ -164,7 +164,7 @@ class Kernel:
         _check(state, (sentences, state_dim))
         _check(cell, (sentences, weights.cell_dim))
         outputs = x.new_empty(len(x), state_dim)
-        sizes = torch.tensor(step_sizes, dtype=torch.int64)
+        sizes = torch.tensor(step_sizes, dtype=torch.int64, device="cpu")
         parts = weights.by_input.values, weights.by_input.bias, weights.recurrent.values
         clips = (math.inf if clip is None else clip for clip in (cell_clip, projection_clip))
         self._lstm(
@@ -178,7 +178,8 @@ class Kernel:
     def encode(self, ids: Tensor, weights: EncoderPanels) -> Tensor:
         """As `CharacterEncoder.forward`."""
         words, characters = ids.shape
-        x = torch.empty(words, sum(table.columns for table in weights.tables))
+        # The user may have set another default type or device; the library would write past the tensor.
+        x = torch.empty(words, sum(table.columns for table in weights.tables), dtype=torch.float32, device="cpu")
         first = 0
         for table in weights.tables:
             width, n_characters, _ = table.values.shape

@@ -229,6 +229,21 @@ def test_inference_mode_and_autocast_change_nothing(mode, kernel, size, monkeypa
     assert torch.equal(bilm.token_layers(SENTENCES), expected)  # with words remembered in that mode
 
 
+@pytest.mark.parametrize("kernel", ["0", "1"])
+def test_another_default_type_or_device_changes_nothing(kernel, monkeypatch):
+    monkeypatch.setenv("ELMO_KERNEL", kernel)
+    bilm = random_bilm("tiny", seed=2)
+    expected = bilm.token_layers(SENTENCES)
+    with torch.device("meta"):  # as torch.set_default_device
+        assert torch.equal(bilm.token_layers(SENTENCES), expected)
+    torch.set_default_dtype(torch.float64)
+    try:
+        found = bilm.token_layers(SENTENCES)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert torch.equal(found, expected)
+
+
 def test_word_memory_beyond_its_limit():
     bilm = random_bilm("tiny", seed=2)
     memory = WordMemory(bilm.encoder, limit=5)

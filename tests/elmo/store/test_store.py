@@ -182,6 +182,13 @@ class TestLayers:
             assert torch.equal(cached.layers(SENTENCES[5:6]), expected[:, 5:6, : len(SENTENCES[5])])
         assert not warm._starts, "nothing had to be brought to memory"
 
+    def test_another_default_device_changes_nothing(self, bilm, shelf_of):
+        cached = CachedLayers(bilm, shelf_of(bilm))
+        with torch.device("meta"):  # as torch.set_default_device
+            cached.prepare(SENTENCES)
+            found = cached.layers(SENTENCES)
+        assert torch.equal(found, bilm.layers(SENTENCES))
+
     def test_layer_0_is_kept_once(self, tmp_path, bilm, shelf_of):
         CachedLayers(bilm, shelf_of(bilm, "float16"), "float16").prepare(SENTENCES)
         (rows,) = (tmp_path / "store").glob("*/rows")
