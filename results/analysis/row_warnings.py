@@ -37,7 +37,7 @@ def row_warnings(row: TableRow, wanted: Collection[str], titles: Mapping[str, st
         if dirty:
             warnings.append((f"{where}: code with uncommitted changes ({_seeds(dirty)})", True))
     for label in ["", *row.labels]:
-        first, second = (row.group(features, label) for features in row.compared)
+        first, second = row.pair(label) or (row.group(features, label) for features in row.compared)
         if first and second:
             where = Panel(row, label).title
             names = " and ".join(titles.get(arm) or arm_title(arm) for arm in row.compared)

@@ -291,6 +291,16 @@ def test_without_examples_there_is_an_interval_over_seeds_from_two_on(capsys, tm
         assert "over seeds alone" in out
 
 
+def test_a_baseline_without_the_settings_of_a_bilm_is_checked_like_any_other(capsys, tmp_path):
+    """The gain of an arm with such a setting is over the plain baseline, which must have the same data."""
+    save(tmp_path, make_record(90.0))
+    record = make_record(92.0, features="elmo", variant={"features.elmo.l2": 1})
+    save(tmp_path, replace(record, fingerprinted={**record.fingerprinted, "data": {"train": "cd" * 32}}))
+    status, out, err = run_table(capsys, "--runs", tmp_path, "--wide", "--check")
+    assert (status, "+2.00" in out) == (1, True)
+    assert "arms differ in data.train" in err
+
+
 @pytest.mark.parametrize("seeds", [1, 2])
 def test_examples_that_contradict_a_score_make_no_interval(capsys, tmp_path, seeds):
     """It would be around the gain of the examples, 20, and not around the one that is shown."""
