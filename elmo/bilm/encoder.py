@@ -6,6 +6,7 @@ Both encoders have `encode_words(words) -> (words, projection_dim)`. `encoder_of
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -27,6 +28,7 @@ from elmo.common.threads import at_once, side_by_side
 WORDS_AT_ONCE = 512  # limits the memory of the convolutions: 512 words x 2048 filters x 50 positions are 200 MB
 WORDS_IN_A_SHARE = 32  # of a thread, at least
 REMEMBERED_WORDS = 200_000
+_remembering = threading.Lock()  # of all memories: one that has its own could not be copied with its biLM
 
 
 class Highway(nn.Module):
@@ -150,7 +152,7 @@ class WordEncoder(nn.Module):
 
 
 class WordMemory:
-    """A cache of word vectors.
+    """A cache of word vectors; several threads may use it.
 
     Args:
         encoder: computes new vectors; its weights must not change afterwards.
@@ -161,34 +163,37 @@ class WordMemory:
         self.encoder = encoder
         self.limit = limit
         self._row_of: dict[str, int] = {}
+        self._used = 0  # rows: two for a word that two threads encode at once
         self._table = torch.empty(0, 0)  # (rows, projection_dim); grows by doubling
 
     def encode_words(self, words: Sequence[str]) -> Tensor:
         """The vectors of distinct words, (words, projection_dim)."""
         device = next(self.encoder.parameters()).device
         if self._table.device != device:  # the encoder has moved
-            self._row_of, self._table = {}, torch.empty(0, 0, device=device)
+            self._row_of, self._used, self._table = {}, 0, torch.empty(0, 0, device=device)
         rows = np.array([self._row_of.get(word, -1) for word in words], dtype=np.int64)
         new = np.flatnonzero(rows < 0)
         if not len(new):
             return self._table[upload(rows, device)]
         new_words = [words[i] for i in new.tolist()]
         vectors = self.encoder.encode_words(new_words)  # (new words, projection_dim)
-        if len(self._row_of) + len(new) <= self.limit:
-            rows[new] = self._remember(new_words, vectors)
-            return self._table[upload(rows, device)]
+        with _remembering:
+            if self._used + len(new) <= self.limit:
+                rows[new] = self._remember(new_words, vectors)
+                return self._table[upload(rows, device)]
         known = np.flatnonzero(rows >= 0)
         kept = self._table[upload(rows[known], device)] if len(known) else vectors[:0]
         return torch.cat([kept, vectors])[upload(np.argsort(np.concatenate([known, new])), device)]
 
     def _remember(self, words: Sequence[str], vectors: Tensor) -> npt.NDArray[np.int64]:
         """Adds words to the cache, and returns their rows."""
-        first, needed = len(self._row_of), len(self._row_of) + len(words)
+        first, needed = self._used, self._used + len(words)
         if needed > len(self._table):
             table = vectors.new_empty(min(self.limit, max(needed, 2 * len(self._table))), vectors.shape[1])
             table[:first] = self._table[:first] if first else 0
             self._table = table
         self._table[first:needed] = vectors
+        self._used = needed
         self._row_of.update(zip(words, range(first, needed), strict=True))
         return np.arange(first, needed)
 

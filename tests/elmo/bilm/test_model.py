@@ -244,6 +244,21 @@ def test_another_default_type_or_device_changes_nothing(kernel, monkeypatch):
     assert torch.equal(found, expected)
 
 
+def test_two_threads_may_remember_words_at_once(monkeypatch):
+    encoder = random_bilm("tiny", seed=2).encoder
+    memory, encode = WordMemory(encoder), encoder.encode_words
+    expected = dict(zip("abcd", encode(list("abcd")), strict=True))
+
+    def overtaken(words):  # while one thread encodes words, another one encodes and remembers some of them
+        monkeypatch.undo()
+        memory.encode_words(["b", "c"])
+        return encode(words)
+
+    monkeypatch.setattr(encoder, "encode_words", overtaken)
+    for words in (["a", "b"], ["d"], ["a", "b", "c", "d"]):
+        assert torch.equal(memory.encode_words(words), torch.stack([expected[word] for word in words]))
+
+
 def test_word_memory_beyond_its_limit():
     bilm = random_bilm("tiny", seed=2)
     memory = WordMemory(bilm.encoder, limit=5)
