@@ -139,8 +139,7 @@ class CachedLayers(nn.Module):
         """
         wanted = sorted({tuple(sentence) for sentence in sentences} - {()}, key=lambda s: (len(s), s))
         reporter = reporter or Reporter(quiet=True)
-        if self.shelf is not None:
-            self._look_up([key for key in wanted if key not in self._stored])
+        self._look_up([key for key in wanted if key not in self._stored])
         new = [key for key in wanted if key not in self._starts and key not in self._stored]
         reporter.say(f"{len(new):,} of {len(wanted):,} sentences to embed" + self._forecast(new))
         if new and self.shelf is not None and self._filling:
@@ -269,12 +268,6 @@ class CachedLayers(nn.Module):
         on_cpu = self._table.device.type == "cpu"
         return list(in_batches(TOKENS_AT_ONCE if on_cpu else TOKENS_AT_ONCE_ON_A_GPU, by_length))
 
-    def _rows_of(self, batch: Sequence[Key]) -> Tensor:
-        """The layers of sentences, computed now and rounded, (tokens, width)."""
-        rows, peak = self._compute(batch)
-        self._check(peak)
-        return rows
-
     def _compute(self, batch: Sequence[Key]) -> tuple[Tensor, Tensor]:
         """The layers of sentences, rounded, (tokens, width), and their largest value; does not wait for a GPU."""
         with frozen_arithmetic(self._table.device):  # as in `prepare`, also in a training step with autocast
@@ -335,7 +328,11 @@ class CachedLayers(nn.Module):
     def embed(self, located: Iterable[Located]) -> Held | None:
         """Embeds the missing sentences of these texts of a batch, each once and all together; None if none are."""
         missing = list(dict.fromkeys(chain.from_iterable(text.missing for text in located)))
-        return Held(torch.cat([self._table[:1], self._rows_of(missing)]), starts_from(1, missing)) if missing else None
+        if not missing:
+            return None
+        rows, peak = self._compute(missing)
+        self._check(peak)
+        return Held(torch.cat([self._table[:1], rows]), starts_from(1, missing))
 
     def layers(self, sentences: Sequence[Sentence]) -> Tensor:
         """The layers of a padded batch, (n_layers, sentences, tokens, dim), zero where a sentence has ended.

@@ -44,7 +44,7 @@ class OutputLayer(nn.Module):
         for part, target in zip(torch.split(hidden.float(), rows), torch.split(targets, rows), strict=True):
             logits = torch.addmm(self.bias, part, self.weight.t())  # (rows, words)
             found.append(logits.gather(1, target[:, None])[:, 0] - logits.logsumexp(dim=1))
-        return torch.cat(found) if found else hidden.new_zeros(0)
+        return torch.cat(found)
 
 
 class LogUniformSampler(nn.Module):
