@@ -64,7 +64,7 @@ def shown_chapter(chapter: PaperChapter, collection: Collection, published: Path
         return ShownChapter(chapter.title, chapter.text, "", chapter.command, table=content, missing=missing)
     experiment = load_experiment(chapter.experiment)
     table = fill(collection, experiment)
-    cells = [line.runs.group(arm) for line in table.lines for arm in experiment.arms]
+    cells = [line.runs.group(arm) for line in table.lines for arm in line.spec.arms or experiment.arms]
     empty = [finding.text for finding in table.findings if finding.kind == "empty"]
     shows = f"python -m results.table --experiment {experiment.name}"
     if chapter.figure:

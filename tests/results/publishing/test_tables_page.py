@@ -3,9 +3,13 @@
 import re
 from dataclasses import replace
 
+from results.experiments.experiment_file import load_experiment
 from results.publish import main
+from results.publishing.paper_chapters import shown_chapter
+from results.records.collect import Collection
 from results.records.identity import record_path
 from results.records.record import Mix, read_record, write_record
+from results.tables.page_texts import load_texts
 from tests.results.making import CLEAN, make_record
 from tests.results.publishing.finished_runs import GLOVE, save_run
 
@@ -55,6 +59,15 @@ def test_the_page_has_the_paper_s_tables_and_figures_with_their_commands(tmp_pat
     assert "task=snli data=standin features=elmo features.elmo.layers=last" in found["Table 2"]
     assert "task=snli data=standin features=elmo features.elmo.l2=1" not in found["Table 2"]
     assert "Other settings" not in found, "the run is in Table 2"
+
+
+def test_the_contents_count_the_cells_that_experiments_have(tmp_path):
+    """A row may have some of the arms alone."""
+    for chapter in load_texts().paper:
+        if chapter.experiment:
+            cells = {(id(cell.row), cell.arm) for cell in load_experiment(chapter.experiment).cells}
+            shown = shown_chapter(chapter, Collection([], []), tmp_path)
+            assert (chapter.experiment, shown.filled) == (chapter.experiment, f"0 of {len(cells)}")
 
 
 def test_representations_have_a_figure_from_three_arms_on(tmp_path, root):
