@@ -33,9 +33,9 @@ OTHERS = "runs of no sweep"
 
 _DESCRIPTION = """\
 Shows the state of sweeps from the files in their folder: nothing has to be running, and it works on any machine that
-shares the folder. A sweep that was started with experiment=NAME has that name, any other a name made from its command;
-the same command replaces its list of runs. Runs that belong to no sweep are shown last. An experiment of the suite, or
-PATH.toml, that was not started with this folder is shown with --experiment, with all runs of its table.
+shares the folder. A sweep of experiment=NAME is listed under that name, other sweeps under a name made from their
+command. Starting a sweep again replaces its list of runs. Runs that belong to no sweep are shown last. --experiment
+also shows an experiment, or a PATH.toml, that was not started with this folder, with all runs of its table.
 """
 _EPILOG = """\
 A run is done, failed, running (a live process holds its lock), or missing: not started, or stopped. The sweep's command

@@ -22,8 +22,8 @@ from results.tables.terminal import can_draw, print_rich
 _DESCRIPTION = """\
 Shows the scores of finished runs: per task and data set the baseline, the arm that is compared with it, the gain with
 its 95 % interval and p, the share of the baseline's errors that is removed, and any other features. If the data are
-the paper's, it also shows the paper's numbers and how ours compare. A mean is only taken over runs that differ in
-nothing but the seed. Runs on the folds of a dataset count as one run for each seed, scored over all their examples."""
+the paper's, it also shows the paper's numbers and how ours compare. Only runs that are equal except for the seed are
+averaged. Runs on the folds of a dataset count as one run for each seed, scored over all their examples."""
 
 _EPILOG = """\
 examples:

@@ -21,8 +21,8 @@ MANY = (
 )
 _DESCRIPTION = """\
 Shows where a gain comes from: the scores of the two compared arms on each kind of test examples, such as short and long
-ones, with the gain and its 95 % interval. A task says which kinds there are; their labels are in RUNS_DIR/test_sets.
-Runs write them; `python -m tasks.groups --help` says how to get them for runs that did not."""
+ones, with the gain and its 95 % interval. Each task defines its kinds; runs write their labels to
+RUNS_DIR/test_sets. For runs without labels, see `python -m tasks.groups --help`."""
 
 _EPILOG = """\
 examples:
