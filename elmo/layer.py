@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from elmo.bilm.sentences import Sentence, padded, refuse_plain_text
+from elmo.bilm.sentences import Sentence, check_sentences, padded
 from elmo.common.device import upload
 from elmo.common.errors import InputError
 from elmo.mix import LayerChoice, ScalarMix
@@ -68,7 +68,7 @@ class Elmo(nn.Module):
 
     def forward(self, sentences: Sequence[Sentence]) -> ElmoOutput:
         """The mixed vectors of each place for a batch of sentences, each a list of words."""
-        refuse_plain_text(sentences)
+        check_sentences(sentences)
         layers = padded(self.source.token_layers(sentences), sentences)  # (n_layers, batch, tokens, dim)
         lengths = upload(np.array([len(sentence) for sentence in sentences], dtype=np.int64), layers.device)
         mask = torch.arange(layers.shape[2], device=layers.device) < lengths[:, None]  # (batch, tokens)

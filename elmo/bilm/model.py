@@ -19,7 +19,7 @@ from elmo.bilm.encoder import WordMemory, encoder_of
 from elmo.bilm.lstm import Numbers, ProjectedLstm, ReadingOrder
 from elmo.bilm.lstm_on_gpu import LstmPair
 from elmo.bilm.options import SIZES, BilmOptions
-from elmo.bilm.sentences import Sentence, numbered_words, padded, refuse_plain_text
+from elmo.bilm.sentences import Sentence, check_sentences, numbered_words, padded
 from elmo.common.device import frozen_arithmetic, upload
 from elmo.common.errors import InputError
 from elmo.common.threads import at_once, side_by_side
@@ -142,7 +142,7 @@ class Bilm(nn.Module):
         Raises:
             InputError: a sentence is a string, not a list of words.
         """
-        refuse_plain_text(sentences)
+        check_sentences(sentences)
         if not sentences:
             return torch.zeros(self.n_layers, 0, self.dim, device=self.device)
         text = _Text.of(sentences)

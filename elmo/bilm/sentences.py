@@ -10,7 +10,7 @@ from torch import Tensor
 
 from elmo.bilm.characters import END_OF_SENTENCE, START_OF_SENTENCE
 from elmo.common.device import upload
-from elmo.common.errors import InputError
+from elmo.common.errors import InputError, excerpt
 
 Sentence = Sequence[str]
 
@@ -32,12 +32,18 @@ def numbered_words(sentences: Sequence[Sentence]) -> dict[str, int]:
     return dict(zip(words, range(len(words)), strict=True))
 
 
-def refuse_plain_text(sentences: Sequence[Sentence]) -> None:
-    """Rejects a string in place of a list of words: each character would count as a word."""
+def check_sentences(sentences: Sequence[Sentence]) -> None:
+    """Rejects a string in place of a list of words, and words that are not text."""
     for sentence in sentences:
-        if isinstance(sentence, str):
+        if isinstance(sentence, str):  # each character would count as a word
             found = sentences if isinstance(sentences, str) else sentence
             raise InputError(
                 f"expected sentences as lists of words, such as [['The', 'play']], found the text {found[:60]!r}. "
                 "Split it into words first, for example with .split()"
             )
+        for word in sentence:
+            if not isinstance(word, str):
+                raise InputError(
+                    f"expected words as text, found {excerpt(word)} in the sentence {excerpt(list(sentence))}. Convert "
+                    "it to text, or leave it out"
+                )

@@ -21,7 +21,7 @@ from elmo.bilm.encoder import WordMemory, encoder_of
 from elmo.bilm.lstm import Numbers
 from elmo.bilm.model import draw_weights, weights_hash
 from elmo.bilm.row_blocks import in_blocks
-from elmo.bilm.sentences import Sentence, numbered_words, refuse_plain_text
+from elmo.bilm.sentences import Sentence, check_sentences, numbered_words
 from elmo.common.device import frozen_arithmetic, upload
 from elmo.masked.options import MaskedOptions
 
@@ -84,7 +84,7 @@ class MaskedLm(nn.Module):
 
         Nothing is masked. A sentence longer than `options.longest` is read in windows, see `windows`.
         """
-        refuse_plain_text(sentences)
+        check_sentences(sentences)
         if not any(sentences):
             return self.mask.new_zeros(len(self.widths), 0, self.options.dim)
         found = _Rows.of(sentences, self.options.longest)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from elmo.bilm.model import weights_hash
-from elmo.bilm.sentences import Sentence, refuse_plain_text
+from elmo.bilm.sentences import Sentence, check_sentences
 from elmo.common.device import upload
 from elmo.sources.character_lm_files import SavedLm, read_pair
 
@@ -135,6 +135,6 @@ class Flair(nn.Module):
     @torch.no_grad()
     def token_layers(self, sentences: Sequence[Sentence]) -> Tensor:
         """The states at all words, (1, tokens, hidden of both)."""
-        refuse_plain_text(sentences)
+        check_sentences(sentences)
         states = [lm.word_states(sentences) for lm in (self.forward_lm, self.backward_lm)]
         return torch.cat(states, dim=1).unsqueeze(0)

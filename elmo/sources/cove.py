@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from elmo.bilm.model import weights_hash
-from elmo.bilm.sentences import Sentence, refuse_plain_text
+from elmo.bilm.sentences import Sentence, check_sentences
 from elmo.common.errors import InputError, excerpt
 from elmo.common.files import expanded
 from elmo.common.tensor_files import check_finite_weights, check_tensors, naming
@@ -60,7 +60,7 @@ class Cove(nn.Module):
     @torch.no_grad()
     def token_layers(self, sentences: Sequence[Sentence]) -> Tensor:
         """The states of both layers at all words, (2, tokens, twice the width of a direction)."""
-        refuse_plain_text(sentences)
+        check_sentences(sentences)
         device = next(self.encoder.parameters()).device
         texts = [sentence for sentence in sentences if sentence]
         if not texts:

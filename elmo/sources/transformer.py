@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from elmo.bilm.model import weights_hash
-from elmo.bilm.sentences import Sentence, refuse_plain_text
+from elmo.bilm.sentences import Sentence, check_sentences
 from elmo.common import checks
 from elmo.common.errors import InputError
 from elmo.common.files import FileState, states_of
@@ -181,7 +181,7 @@ class Transformer(nn.Module):
 
     def token_layers(self, sentences: Sequence[Sentence]) -> Tensor:
         """The layers of all tokens, sentence after sentence without padding, (layers, tokens, dim)."""
-        refuse_plain_text(sentences)
+        check_sentences(sentences)
         pieces = list(self._pieces(sentences))
         if not pieces:
             return torch.zeros(len(self.widths), 0, self.widths[0], device=self.device)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from elmo.bilm.characters import END_OF_SENTENCE, START_OF_SENTENCE
 from elmo.bilm.model import Bilm
-from elmo.bilm.sentences import Sentence, numbered_words, refuse_plain_text
+from elmo.bilm.sentences import Sentence, check_sentences, numbered_words
 from elmo.common.device import upload
 from elmo.pretrain.model.language_model import lstm_layers
 
@@ -46,7 +46,7 @@ class TunedBilm(nn.Module):
 
     def token_layers(self, sentences: Sequence[Sentence]) -> Tensor:
         """The layers of all tokens, sentence after sentence without padding, (layers, tokens, dim), with gradients."""
-        refuse_plain_text(sentences)
+        check_sentences(sentences)
         bilm = self.bilm
         if not any(sentences):
             return torch.zeros(bilm.n_layers, 0, bilm.dim, device=bilm.device)

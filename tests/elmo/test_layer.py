@@ -139,6 +139,15 @@ def test_plain_text_is_refused(bilm, sentences):
             compute(sentences)
 
 
+@pytest.mark.parametrize("word", [None, float("nan"), 7, b"play"])
+def test_words_that_are_not_text_are_refused(bilm, word):
+    for compute in (Elmo(Counting(bilm)), bilm.layers, bilm.token_layers):
+        with pytest.raises(
+            InputError, match=rf"expected words as text, found {word} in the sentence \['The', {word}\]"
+        ):
+            compute([["The", "play"], ["The", word]])
+
+
 def test_places_given_as_a_string_are_refused(bilm):
     with pytest.raises(InputError, match=r"places: expected a list of names, such as \['input'\], found the text"):
         Elmo(bilm, places="input")
