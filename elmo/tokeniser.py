@@ -298,10 +298,10 @@ def _clitics(token: str) -> list[str]:
     """Return `token` cut where the Treebank cuts it: do|n't, Smith|'s, can|not."""
     tail: list[str] = []  # last one first
     while not (at := _FUSED.get(token.lower())):
-        found = _CLITIC.match(token) if "'" in token else None
+        found = _CLITIC.match(token[-4:]) if "'" in token else None  # n't and a letter; all of a long token takes long
         if not found:
             return [token, *reversed(tail)]
-        token = found[1]
+        token = token[: -len(found[2])]
         tail.append(found[2])
     return [token[:at], token[at:], *reversed(tail)]
 

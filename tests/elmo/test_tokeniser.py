@@ -159,8 +159,8 @@ def test_endless_words_are_cut_between_characters(style):
 
 
 def test_any_number_of_clitics_is_cut_off():
-    [found] = tokenise("x" + "'s" * 2000)
-    assert found == ["x", *["'s"] * 2000]
+    [found] = tokenise("x" + "'s" * 20_000)
+    assert found == ["x", *["'s"] * 20_000]
 
 
 def test_forgetting_chunks_changes_nothing():
