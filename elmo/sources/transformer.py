@@ -210,7 +210,7 @@ class Transformer(nn.Module):
             row += len(words)
 
     def _batches(self, pieces: Sequence[_Piece]) -> Iterator[list[_Piece]]:
-        """Pieces of equal length together: without padding, no vector depends on the others of a batch.
+        """Pieces of equal length together: without padding, others of a batch change the last bits of a vector at most.
 
         All together while it is tuned: the trainer bounds its batches, and few of them are of equal length.
         """
