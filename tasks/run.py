@@ -11,6 +11,7 @@ import textwrap
 import traceback
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
+from pathlib import Path
 
 import hydra
 from hydra._internal.utils import get_args_parser
@@ -19,6 +20,7 @@ from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
 
 from elmo.common.config_errors import explain_options
 from elmo.common.errors import InputError, ending_with_reader, interrupts_kept
@@ -29,7 +31,7 @@ from tasks.interface import ScorersDisagree
 from tasks.running.config import run_config
 from tasks.running.config_errors import explain, explain_null
 from tasks.running.experiment import Ended, run
-from tasks.running.schema import group_options
+from tasks.running.schema import check_config_dir, group_options
 from tasks.sweeps import experiment_sweeper
 from tasks.sweeps.callback import Sweep
 from tasks.sweeps.launcher_errors import explain_launcher, explain_stop
@@ -129,9 +131,12 @@ def main() -> None:
     _said.clear()
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # let exceptions pass; they are explained here
     sys.argv[1:] = _settings_first(sys.argv[1:])
+    chosen = get_args_parser().parse_known_args(sys.argv[1:])[0]
     atexit.register(gc.freeze)  # Python would search all of torch for cycles at the end: 0.4 s
     try:
         with sigterm_as_interrupt(), ending_with_reader(), interrupts_kept():
+            if chosen.config_dir is not None:
+                check_config_dir(Path(chosen.config_dir))
             _run_until_unbroken()
     except KeyboardInterrupt as stop:
         end_children()
@@ -148,7 +153,7 @@ def _explain_outside_runs(error: Exception) -> str | None:
     """Why the command failed outside of its runs; None for an error that needs its traceback."""
     if explained := explain_launcher(error) or explain_options(error) or explain_null(error, sys.argv[1:]):
         return explained
-    if isinstance(error, HydraException | OmegaConfBaseException):
+    if isinstance(error, HydraException | OmegaConfBaseException | YAMLError):
         return explain(error, typed=sys.argv[1:])
     if isinstance(error, InputError):  # in the file of an experiment, or the choice of cells
         return str(error)

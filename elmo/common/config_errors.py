@@ -8,17 +8,20 @@ import shlex
 from collections.abc import Callable, Iterable
 
 from hydra.errors import MissingConfigException, OverrideParseException
+from yaml import YAMLError
 
 
 def explain(error: Exception, known_keys: Callable[[str], Iterable[str]], where: str = "") -> str:
     """Describes a config error: the key, what is wrong, and which keys or choices exist.
 
     Args:
-        error: raised by Hydra or OmegaConf.
+        error: raised by Hydra, OmegaConf or their reader of YAML.
         known_keys: lists the keys below a parent such as "trainer"; "" is the root. It is used where the error does
             not name the dataclass that rejected the key.
         where: prefix of the keys that the error names, if only a part of the config was checked.
     """
+    if isinstance(error, YAMLError):
+        return f"expected YAML, found: {' '.join(str(error).split())}. Correct the file"
     if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options:
         group, _, name = error.missing_cfg_file.rpartition("/")
         close = difflib.get_close_matches(name, error.options, n=1)
@@ -51,7 +54,8 @@ def explain(error: Exception, known_keys: Callable[[str], Iterable[str]], where:
         return ": ".join(filter(None, (place, reason)))
     name = _joined(where, located or unknown)
     parent, _, last = name.rpartition(".")
-    kind = getattr(error, "object_type", None)
+    # Hydra puts an error in a YAML file into one of its own.
+    kind = next((kind for it in (error, error.__context__) if (kind := getattr(it, "object_type", None))), None)
     known = sorted(getattr(kind, "__dataclass_fields__", None) or known_keys(parent))
     close = difflib.get_close_matches(last, known, n=1)
     hint = f" Did you mean {_joined(parent, close[0])}?" if close else ""

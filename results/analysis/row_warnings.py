@@ -84,12 +84,15 @@ def _arm_differences(first: RunRecord, second: RunRecord, wanted: Collection[str
 
 
 def _settings_and_content(record: RunRecord) -> Parts:
-    """A run's settings and content hashes by the keys that a user types, without paths of data and classes."""
+    """A run's settings and content hashes by the keys that a user types, without paths of data and classes.
+
+    The fingerprint's own copy of settings, which only runs with a user's YAML have, writes lists as text.
+    """
     return {
         **{key: record.settings(key) for key in ("features", "trainer")},
         "task": {key: value for key, value in record.settings("task").items() if key != "_target_"},
         "data.reader": record.settings("data").get("reader", {}),
-        **record.fingerprinted,
+        **{key: value for key, value in record.fingerprinted.items() if key != "settings"},
         "metric": record.metric,
     }
 

@@ -181,16 +181,19 @@ class SourceConfig(FrozenConfig):
             inspect.signature(kind).bind(**arguments)
         except TypeError as error:
             raise InputError(f"features.frozen: {target} does not accept these settings: {error}") from error
-        source = kind(**arguments)
-        if not isinstance(source, FrozenSource):
+        source: FrozenSource = kind(**arguments)
+        missing = [name for name in ("widths", "fingerprint", "token_layers") if not hasattr(source, name)]
+        if missing:
             raise InputError(
-                f"features.frozen: expected {target} to have widths, fingerprint() and token_layers(sentences), see "
-                "elmo.FrozenSource"
+                f"features.frozen: expected {target} to have widths, fingerprint() and token_layers(sentences), found "
+                f"no {' and no '.join(missing)}. See elmo.FrozenSource"
             )
-        widths = tuple(source.widths)
-        if not widths or not all(isinstance(width, int) and width > 0 for width in widths):
+        widths: object = source.widths
+        numbers = widths if isinstance(widths, Sequence) else ()
+        if not numbers or not all(isinstance(width, int) and width > 0 for width in numbers):
             raise InputError(
-                f"features.frozen: widths of {target}: expected a positive integer for each layer, found {widths}"
+                f"features.frozen: widths of {target}: expected a positive integer for each layer, found "
+                f"{excerpt(widths)}. For two layers of 32 values, set (32, 32)"
             )
         return source
 

@@ -15,6 +15,7 @@ from typing import Any
 from hydra.errors import HydraException, MissingConfigException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
 
 from elmo.common import checks
 from elmo.common.errors import InputError, excerpt
@@ -107,7 +108,7 @@ def _composing(overrides: Sequence[str], config_dir: Path | None) -> Iterator[No
     with with_configs_of(config_dir):
         try:
             yield
-        except (HydraException, OmegaConfBaseException) as error:
+        except (HydraException, OmegaConfBaseException, YAMLError) as error:
             raise InputError(explain(error, typed=overrides)) from error
 
 
@@ -148,7 +149,8 @@ def task_named(name: str) -> type[Task[Any, Any]]:
     if not (isinstance(found, type) and issubclass(found, Task) and found.name == name):
         raise InputError(
             f"task={name}: expected one of {', '.join(group_options('task'))}, or one that an installed package offers "
-            f"as an entry point of the group {TASK_ENTRY_POINTS}"
+            f"as an entry point of the group {TASK_ENTRY_POINTS}. For a task of your own, install a package that names "
+            "it there (Add a task, in CONTRIBUTING.md)"
         )
     return found
 
@@ -159,7 +161,10 @@ def known_sources(config_dir: Path | None) -> set[str]:
     if not all(folder.is_dir() for folder in folders):
         raise InputError(f"--config-dir {config_dir}: expected a folder `features` in it, found none. Check the path")
     named = [file for folder in folders for file in folder.iterdir() if file.name.endswith(".yaml")]
-    trees = [OmegaConf.create(file.read_text("utf-8")) for file in named]
+    try:
+        trees = [OmegaConf.create(file.read_text("utf-8")) for file in named]
+    except YAMLError as error:
+        raise InputError(f"--config-dir {config_dir}: {explain(error)}") from error
     parts = [part for tree in trees for part in (OmegaConf.select(tree, "frozen") or {}).values()]
     return {str(OmegaConf.select(part, "source._target_")) for part in parts}
 

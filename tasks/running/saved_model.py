@@ -68,8 +68,12 @@ def load_weights(path: Path, task: str | None = None, config_dir: Path | None = 
     found = saved["task"] or _task_of_target(saved["config"])
     if task not in (None, found):
         raise InputError(f"{path}: expected a model of task={task}, found one of task={found}")
+    try:
+        kind = task_named(found)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
     with naming(path, remedy):
-        config = recorded_config(saved["config"], task_named(found))
+        config = recorded_config(saved["config"], kind)
     for part, key in BY_NAME_OR_PATH:
         settings, given = getattr(config.features, part), saved["paths"].get(part)
         if settings is not None and given is not None:

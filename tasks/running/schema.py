@@ -74,6 +74,18 @@ def compose_config(overrides: Sequence[str]) -> DictConfig:
         return compose("config", list(overrides))
 
 
+def check_config_dir(folder: Path) -> None:
+    """Raises an InputError for a config with the name of one of the suite, which Hydra would use instead, silently."""
+    for mine in sorted(folder.glob("**/*.yaml")):
+        name = mine.relative_to(folder)
+        ours = files(CONF).joinpath(*name.parts)
+        if ours.is_file() and ours.read_bytes() != mine.read_bytes():  # the same in a copy of conf/
+            raise InputError(
+                f"--config-dir {folder}: {name}: expected a name that the suite does not use, found one of its own. "
+                "Rename the file, and `name` in it"
+            )
+
+
 @contextmanager
 def with_configs_of(folder: Path | None) -> Iterator[None]:
     """Lets `compose_config` find the configs of a user's folder, as tasks.run does with --config-dir."""
@@ -82,6 +94,7 @@ def with_configs_of(folder: Path | None) -> Iterator[None]:
         return
     if not folder.is_dir():
         raise InputError(f"--config-dir {folder}: expected a folder of configs, found none. Check the path")
+    check_config_dir(folder)
     with initialize_config_module(CONF, version_base="1.3"):  # restores at the end what was there before
         GlobalHydra.instance().clear()
         search_path = create_config_search_path(f"pkg://{CONF}")

@@ -23,6 +23,7 @@ from hydra.errors import HydraException
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
 
 from elmo.common.durations import duration
 from elmo.common.errors import InputError
@@ -96,7 +97,7 @@ class Sweep(Callback):
             folder.mkdir(parents=True, exist_ok=True)
             for left in folder.glob("*.partial"):  # by killed sweeps
                 left.unlink(missing_ok=True)
-        except (OSError, OmegaConfBaseException, HydraException, InputError):
+        except (OSError, OmegaConfBaseException, HydraException, YAMLError, InputError):
             return  # Hydra is about to find the same, and main() explains it
         self.launcher = config.hydra.launcher._target_
         Sweep.latest = self
@@ -282,7 +283,12 @@ def configs_of(config: DictConfig, runs: list[list[str]]) -> dict[str, RunConfig
                 tree = GlobalHydra.instance().config_loader().load_sweep_config(config, list(overrides))
                 with open_dict(tree):
                     del tree["hydra"]
-            except (HydraException, OmegaConfBaseException, AssertionError):  # the last for a key below a null
+            except (
+                HydraException,
+                OmegaConfBaseException,
+                YAMLError,
+                AssertionError,
+            ):  # the last for a key below a null
                 return {}
             try:
                 found = run_config(tree)

@@ -154,6 +154,18 @@ def test_a_setting_that_older_runs_do_not_have_yet_is_no_difference(capsys, tmp_
     assert "+ ELMo and mybilm: arms differ in features.elmo.by_sentence\n" in out
 
 
+def test_a_list_in_the_fingerprint_of_a_users_features_is_no_difference(capsys, tmp_path):
+    """The fingerprint of a user's YAML has the settings, too, with lists as text."""
+    for name, own in (("glove", {}), ("mine", {"settings": {"task.maxout": "[64,32]", "trainer.lr": 0.001}})):
+        record = make_record(90.0, features=name)
+        config = record.config | {"task": {**record.config.get("task", {}), "maxout": [64, 32]}}
+        save(tmp_path, replace(record, fingerprinted=record.fingerprinted | own, config=config))
+    status, out, err = run_table(capsys, "--runs", tmp_path, "--compare", "glove", "mine", "--check")
+    assert "90.00 (1)" in out
+    assert "arms differ" not in out + err
+    assert status == 0
+
+
 @pytest.mark.parametrize(
     "part", [{"transformer": {"warning": "read this"}}, {"frozen": {"mine": {"warning": "read this"}}}]
 )

@@ -57,6 +57,13 @@ class Unseeded(Lengths):
         return f"{self.weights:064x}"
 
 
+class OneWidth(Lengths):
+    """Its width is a number, and not one for each layer."""
+
+    def __init__(self):
+        self.widths = 8
+
+
 class Nothing:
     """No source."""
 
@@ -168,7 +175,14 @@ class TestErrors:
             (source(layers=0), r"widths of .*Lengths: expected a positive integer for each layer, found \(\)"),
             (source(dim=0), r"widths of .*: expected a positive integer for each layer, found \(0, 0\)"),
             (source(dim=3.0), r"widths of .*: expected a positive integer for each layer, found \(3\.0, 3\.0\)"),
-            (source("Nothing"), r"expected .*Nothing to have widths, fingerprint\(\) and token_layers"),
+            (
+                source("Nothing"),
+                r"expected .*Nothing to have widths, .* found no widths and no fingerprint and no token",
+            ),
+            (
+                source("OneWidth"),
+                r"widths of .*OneWidth: expected a positive integer for each layer, found 8\. For two",
+            ),
         ],
     )
     def test_a_source_that_cannot_be_used(self, given, message):

@@ -75,8 +75,11 @@ def test_a_class_named_in_the_file_is_not_imported(kept, planted, target):
 
 def test_a_task_that_is_not_installed(kept, planted):
     change(kept, task="planted")
-    with pytest.raises(InputError, match=rf"task=planted: expected one of .* entry point .*{TASK_ENTRY_POINTS}"):
+    with pytest.raises(
+        InputError, match=rf"task=planted: expected one of .* entry point .*{TASK_ENTRY_POINTS}"
+    ) as error:
         load_weights(kept, "planted")
+    assert "Delete" not in str(error.value), "the file is good; the task is what is missing"
     assert not planted.exists()
 
 
