@@ -1,9 +1,9 @@
 """Chart of an experiment by arm: the share of the baseline's errors that each arm removes from a task, and its cost."""
 
-import math
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from results.analysis.interval import Interval
 from results.analysis.names import metric_title
@@ -33,7 +33,6 @@ FEWEST = 3  # arms with runs, the baseline included: fewer are no comparison
 WIDE, PHONE = 860.0, WIDTH
 NAMES = 168.0  # pixels at the left, for names
 WIDE_LANE, PHONE_LANE = 36.0, 24.0
-TICK_ROOM = 36.0
 POWERS = [10.0**power for power in range(-2, 7)]
 COST = "ms per 1,000 tokens"
 
@@ -182,7 +181,7 @@ def _drawn(lanes: Sequence[_Lane], tasks: Sequence[str], below: Sequence[str]) -
     headings = [textwrap.wrap(heading, int((each - 8) / (0.62 * 11))) for heading in (COST, *tasks)]
     top = legend + 6 + 14 * max(map(len, headings))
     bottom = top + WIDE_LANE * len(lanes)
-    scales = [_cost_scale(lanes, NAMES + 8, NAMES + each - 44)]
+    scales = [_cost_scale(lanes, NAMES + 4, NAMES + each - 42)]
     for number in range(1, len(tasks) + 1):
         scales.append(_share_scale(lanes, NAMES + each * number + 12, NAMES + each * (number + 1)))
     for heading, scale in zip(headings, scales, strict=True):
@@ -207,7 +206,9 @@ def _drawn(lanes: Sequence[_Lane], tasks: Sequence[str], below: Sequence[str]) -
             elif share.missing and not share.text:
                 marks.append(Label(scale.at(0) + 5, y + 22, share.missing, "muted", 11))
     marks.append(Label((scales[1].start + WIDE) / 2, bottom + 34, AXIS, "ink", 12, "middle"))
-    return _with_notes(marks, bottom + 54, below, WIDE)
+    cells = [share for lane in lanes if not lane.scores for share in lane.shares]
+    empty = any(not share.text and not share.missing for share in cells)
+    return _with_notes(marks, bottom + 54, ["Empty: the experiment has no such runs."] * empty + [*below], WIDE)
 
 
 def _above(share: _Share, scale: Scale, y: float) -> list[Mark]:
@@ -298,16 +299,22 @@ def _ticks(scale: Scale, top: float, bottom: float) -> list[Mark]:
     """Lines behind the marks, with numbers below."""
     if scale.log:
         inside = [power for power in POWERS if scale.low <= power <= scale.high]
-        apart = scale.at(10 * scale.low) - scale.at(scale.low)
-        ticks = inside[:: math.ceil(TICK_ROOM / apart)]
+        choices = [inside[::every] for every in range(1, len(inside) + 1)]
     else:
-        ticks = scale.ticks(3)
+        choices = [scale.ticks(count) for count in range(6, 0, -1)]
+    ticks = next((own for own in choices if _have_room(own, scale)), [])
     marks: list[Mark] = []
     for tick in ticks:
         x = scale.at(tick)
         marks.append(ChartLine([(x, top), (x, bottom)], "grid" if tick else "muted", 1 if tick else 1.5))
         marks.append(Label(x, bottom + 16, with_minus(shown_tick(tick + 0.0)), "muted", 11, "middle"))
     return marks
+
+
+def _have_room(ticks: Sequence[float], scale: Scale) -> bool:
+    """Whether the numbers of these ticks do not touch each other."""
+    halves = [(scale.at(tick), text_width(shown_tick(tick), 11) / 2) for tick in ticks]
+    return all(left + half + 4 <= right - other for (left, half), (right, other) in pairwise(halves))
 
 
 def _cost_dot(lane: _Lane, scale: Scale, y: float) -> Dot:

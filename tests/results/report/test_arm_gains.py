@@ -120,9 +120,19 @@ def scale_of(drawn):
     """Of the first task's plot: the pixel of zero, and the pixels of one percent."""
     ticks = {}
     for mark in drawn.marks:
-        if isinstance(mark, Label) and mark.text in ("0", "50"):
+        if isinstance(mark, Label) and mark.text in ("0", "20"):
             ticks.setdefault(mark.text, mark.x)
-    return ticks["0"], (ticks["50"] - ticks["0"]) / 50
+    return ticks["0"], (ticks["20"] - ticks["0"]) / 20
+
+
+def test_scales_have_two_numbers_or_more(figure):
+    """One is no scale. Of costs from 0.4 to 40,000 few numbers have room."""
+    drawn = figure(SCORES, ("0.25", "0.4"), ("400.0", "40_000.0"))
+    ticks = [mark for mark in drawn.marks if isinstance(mark, Label) and mark.anchor == "middle"]
+    below = [mark for mark in ticks if mark.y == next(tick.y for tick in ticks if tick.text == "0")]
+    first_zero = min(mark.x for mark in below if mark.text == "0")
+    assert len([mark for mark in below if mark.x < first_zero - 60]) >= 2, "costs"
+    assert {"20", "40"} <= {mark.text for mark in below}
 
 
 def test_arms_are_in_the_order_of_their_cost(figure):
@@ -140,6 +150,7 @@ def test_what_was_not_run_is_said(figure):
     shown = texts(figure())
     assert shown.count("not run") == 1, "second on the last row; the other empty cells are not in the file"
     assert {"60.0", "50.0", "F1", "(50.0)", "25.0", "\N{MINUS SIGN}10.0†", "2.5‡"} <= set(shown)
+    assert "Empty: the experiment has no such runs." in shown
     assert "† fewer than 3 seeds in an arm." in shown
     assert "‡ third: it knows the test." in shown
     assert "Without runs: nothing." in shown
