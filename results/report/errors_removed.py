@@ -116,13 +116,13 @@ def errors_removed(panels: Sequence[Panel], compared: tuple[str, str], main_arms
     if not found:
         return None
     only_mini = all(panel.row.data == MINI for panel in panels)
-    caption = f"Test scores: {first} → {second}. Errors removed: the gain as a share of 100 less the baseline's score."
+    caption = f"Test scores: {first} → {second}. Errors removed: the gain as a share of 100 minus the baseline's score."
     if any(own.interval for own in found):
         caption += " Line: 95 % interval. A gain whose own interval includes zero is unclear."
     pale = any(value.few_seeds for own in found for value in own.others)
     few = pale or any(own.interval and own.interval.few_seeds for own in found)
     notes = [f"{main_arms}, unless a row names others"] * bool(main_arms and not only_mini)
-    below = [FEW_SEEDS_NOTE + "; pale marks: the same" * pale] * few + notes
+    below = [FEW_SEEDS_NOTE.replace(MARK, f"{MARK} and pale marks:" if pale else MARK)] * few + notes
     figure = Figure(
         NAME + "-mini" * only_mini,
         "Mini data: " * only_mini + _finding(found),
@@ -232,18 +232,18 @@ def _limits(found: Sequence[_Comparison]) -> tuple[float, float]:
 def _legend(found: Sequence[_Comparison], width: float) -> list[Mark]:
     """Marker and name of all that is drawn, on as many lines as they need."""
     drawn = {(v.arm, v.hollow): None for own in found for v in (own.main, *own.others)}
-    main, x, y = found[0].main.arm, 8.0, 10.0
+    main, x, y = found[0].main.arm, 12.0, 10.0
     marks: list[Mark] = []
     for arm, hollow in sorted(drawn, key=lambda item: (item[0] != main, not item[1])):
         with_interval = arm == main and any(own.interval for own in found)
         title = arm.title + ", 95 % interval" * with_interval
-        room = 16 + text_width(title) + 14
+        room = 20 + text_width(title) + 14
         if marks and x + room > width:
-            x, y = 8.0, y + 20
+            x, y = 12.0, y + 20
         if with_interval:
             marks.append(ChartLine([(x - 4, y), (x + 14, y)], arm.colour, 3))
         marks.append(Dot(x + 5, y, arm.colour, arm.shape, 5.0, hollow=hollow))
-        marks.append(Label(x + 18, y + 4, fitted(title, width - 30), "ink", 12))
+        marks.append(Label(x + 20, y + 4, fitted(title, width - 36), "ink", 12))
         x += room
     return marks
 

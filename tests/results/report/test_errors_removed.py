@@ -84,7 +84,7 @@ def test_marks_of_few_seeds_are_pale_and_explained():
     figure = errors_removed([panel(glove=three, elmo=[70.0, 71.0, 72.0], elmo_random=three, word2vec=[62.0])], PAIR)
     (control,), (static,) = dots(figure, "orange"), dots(figure, "green")
     assert (control.opacity, static.opacity < 1) == (1, True)
-    note = "† fewer than 3 seeds in an arm; pale marks: the same"
+    note = "† and pale marks: fewer than 3 seeds in an arm"
     assert note in texts(figure)
     assert note not in texts(errors_removed([panel(glove=three, elmo=three, elmo_random=three)], PAIR))
 
