@@ -39,7 +39,12 @@ DASHES: Mapping[Shape, str] = {
     "diamond": "", "circle": "7 4", "square": "2 4", "triangle": "9 3 2 3", "plus": "12 3", "cross": "4 2 1 2",
 }  # fmt: skip
 # for features that names.toml does not know
-SPARE_LOOKS: Sequence[tuple[str, Shape]] = (("violet", "plus"), ("red", "cross"), ("green", "triangle"))
+SPARE_LOOKS: Sequence[tuple[str, Shape]] = (
+    ("violet", "plus"), ("red", "cross"), ("green", "triangle"),
+    ("violet", "square"), ("red", "triangle"), ("green", "plus"), ("orange", "cross"),
+    ("violet", "circle"), ("red", "square"), ("green", "diamond"), ("orange", "triangle"),
+    ("violet", "cross"), ("red", "plus"), ("green", "square"), ("orange", "diamond"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -168,8 +173,9 @@ def arms_of(features: Mapping[str, str]) -> dict[str, Arm]:
     """Title, colour and marker by features, given their titles: the known ones have fixed looks, others those left."""
     known = {name: arm for name, arm in load_names().arms.items() if name in features and arm.colour}
     looks = {name: Arm(features[name], arm.colour, arm.shape, name) for name, arm in known.items()}
-    taken = {arm.colour for arm in looks.values()}
-    left = [look for look in SPARE_LOOKS if look[0] not in taken] or SPARE_LOOKS
+    taken = {(arm.colour, arm.shape) for arm in looks.values()}
+    colours = {colour for colour, _ in taken}
+    left = sorted((look for look in SPARE_LOOKS if look not in taken), key=lambda look: look[0] in colours)
     others = [name for name in features if name not in looks]
     return looks | {name: Arm(features[name], *left[i % len(left)], name) for i, name in enumerate(others)}
 

@@ -13,6 +13,7 @@ from results.report.figures import (
     fitted,
     shown_tick,
     text_width,
+    with_minus,
 )
 
 Arms = Mapping[str, Arm]
@@ -40,7 +41,7 @@ def vertical_ticks(scale: Scale, top: float, bottom: float, axis: str) -> list[M
     """Faint vertical lines with their numbers below, and the axis label."""
     ticks = scale.ticks(5)
     lines: list[Mark] = [ChartLine([(scale.at(tick), top), (scale.at(tick), bottom)], "grid", 1) for tick in ticks]
-    lines += [Label(scale.at(tick), bottom + 16, shown_tick(tick), "muted", 11, "middle") for tick in ticks]
+    lines += [Label(scale.at(tick), bottom + 16, with_minus(shown_tick(tick)), "muted", 11, "middle") for tick in ticks]
     return [*lines, Label((scale.start + scale.end) / 2, bottom + 32, axis, "muted", 11, "middle")]
 
 
@@ -48,7 +49,8 @@ def horizontal_ticks(scale: Scale, axis: str) -> list[Mark]:
     """Faint horizontal lines with their numbers at the left, and the axis label above."""
     ticks = scale.ticks(5)
     lines: list[Mark] = [ChartLine([(AXES_LEFT, scale.at(tick)), (RIGHT, scale.at(tick))], "grid", 1) for tick in ticks]
-    lines += [Label(AXES_LEFT - 7, scale.at(tick) + 4, shown_tick(tick), "muted", 11, "end") for tick in ticks]
+    for tick in ticks:
+        lines.append(Label(AXES_LEFT - 7, scale.at(tick) + 4, with_minus(shown_tick(tick)), "muted", 11, "end"))
     return [*lines, Label(LEFT, AXES_TOP - 10, axis, "muted", 11)]
 
 

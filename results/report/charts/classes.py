@@ -26,9 +26,10 @@ from results.report.figures import (
 
 @dataclass(frozen=True)
 class _Gain:
-    """One line of a chart of gains: its name, the scores of both arms, and the interval of the gain."""
+    """One line of a chart of gains: a class or kind with its number of test examples, both scores, and the interval."""
 
     name: str
+    examples: float | None
     scores: tuple[float, float]
     interval: Interval | None
 
@@ -46,8 +47,12 @@ class _Gain:
         return with_minus(f"{self.value:+.1f}{between}")
 
     @property
+    def count(self) -> str:
+        return "" if self.examples is None else f" · {self.examples:,}"
+
+    @property
     def numbers(self) -> str:
-        return f"{self.name}: {self.scores[0]:.1f} to {self.scores[1]:.1f}, {self.text}"
+        return f"{self.name}{self.count}: {self.scores[0]:.1f} to {self.scores[1]:.1f}, {self.text}"
 
 
 def kind_gains(panel: Panel, kinds: Mapping[str, Sequence[Kind]], arms: Arms) -> Figure:
@@ -55,7 +60,8 @@ def kind_gains(panel: Panel, kinds: Mapping[str, Sequence[Kind]], arms: Arms) ->
     gains = {
         name.replace("_", " "): [
             _Gain(
-                f"{kind.label} · {kind.examples:,}",
+                kind.label,
+                kind.examples,
                 (kind.row.groups[0].mean, kind.row.groups[1].mean),
                 kind.row.interval(panel.label),
             )
@@ -90,8 +96,7 @@ def class_differences(panel: Panel, arms: Arms) -> Figure | None:
             continue
         intervals = seed_intervals(before, after)
         scores = sum(before) / len(before), sum(after) / len(after)
-        named = name if gold is None else f"{name} · {gold:,}"
-        gains.append(_Gain(named, scores, intervals.gain if intervals else None))
+        gains.append(_Gain(name, gold, scores, intervals.gain if intervals else None))
     if not gains:
         return None
     first, second = (arms[group.features] for group in pair)
@@ -122,8 +127,8 @@ def _gain_lines(gains: Mapping[str, Sequence[_Gain]], axis: str, arm: Arm) -> tu
             marks.append(Label(LEFT, y, name, "ink", 12, bold=True))
         for gain in own:
             marks.append(ChartLine([(scale.at(0), y + 19), (scale.at(0), y + 29)], "muted", 1.5))
-            room = RIGHT - LEFT - text_width(gain.text, 11) - 8
-            marks.append(Label(LEFT, y + 16, fitted(gain.name, room, 11), "ink", 11))
+            room = RIGHT - LEFT - text_width(gain.count + gain.text, 11) - 8
+            marks.append(Label(LEFT, y + 16, fitted(gain.name, room, 11) + gain.count, "ink", 11))
             marks.append(Label(RIGHT, y + 16, gain.text, "ink" if gain.sure else "muted", 11, "end", gain.sure))
             if gain.interval:
                 line = [(scale.at(end), y + 24) for end in gain.interval.ends]
@@ -185,7 +190,7 @@ def confusion_difference(panel: Panel, arms: Arms) -> Figure | None:
 
     first, second = (arms[group.features] for group in pair)
     caption = (
-        f"Predicted classes as a share of each gold class, over all seeds: {second.title} less {first.title}, in "
+        f"Predicted classes as a share of each gold class, over all seeds: {second.title} minus {first.title}, in "
         "points. Blue is better: more on the diagonal, less elsewhere."
     )
     height, marks, numbers = _matrix(names, cell)

@@ -30,8 +30,10 @@ from results.report.figures import (
     Mark,
     Point,
     Scale,
+    fitted,
     shown_tick,
     spread,
+    text_width,
     titled,
 )
 
@@ -47,8 +49,10 @@ def seed_scatter(panel: Panel, arms: Arms) -> Figure:
         arm, y = arms[group.features], lane * LANE + 30
         deviation = "" if group.std is None else f" ± {group.std:.2f}"
         mean = scale.at(group.mean)
-        marks.append(Label(LEFT, y - 14, arm.title, "ink", 12, bold=True, arm=arm.features))
-        marks.append(Label(RIGHT, y - 14, f"{group.mean:.2f}{deviation}", "muted", 12, "end", arm=arm.features))
+        score = f"{group.mean:.2f}{deviation}"
+        name = fitted(arm.title, RIGHT - LEFT - text_width(score) - 8, 14)  # bold is wider
+        marks.append(Label(LEFT, y - 14, name, "ink", 12, bold=True, arm=arm.features))
+        marks.append(Label(RIGHT, y - 14, score, "muted", 12, "end", arm=arm.features))
         bar, title = [(mean, y - 8), (mean, y + 8)], f"mean {group.mean:.2f}"
         marks.append(ChartLine(bar, arm.colour, 2.5, title=title, arm=arm.features))
         for record in group.records:

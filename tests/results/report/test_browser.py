@@ -103,6 +103,18 @@ def test_a_browser_shows_it_on_a_desk_and_on_a_phone(runs, dark, widths):
         assert seen.drawings == text.count("<svg")
 
 
+def test_a_long_name_of_an_arm_stays_in_its_half_of_a_card(runs):
+    long_name = "mixed-" * 12
+    save(runs, make_record(50.0, data="mini", task="sst5", metric="accuracy", features=long_name.replace("-", "_")))
+    run_report(runs)
+    script = """
+      const text = [...all("td[data-label]")].find(e => e.dataset.label.startsWith("mixed_"));
+      return [text.scrollWidth - text.clientWidth, text.clientHeight];"""
+    over, height = look(runs.parent / "report.html", 390, script=script).found
+    assert over <= 0
+    assert height > 60, "on several lines"
+
+
 def test_a_screenshot_follows_light_and_dark(runs):
     image = pytest.importorskip("PIL.Image")
     assert run_report(runs)[0] == 0

@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from results.analysis.names import load_names
 from results.analysis.panels import Panel, class_metric, class_scores, confusion, curve, efficiencies, mixes, panels_of
 from results.analysis.rows import Group, TableRow
 from results.records.record import Mix
@@ -25,6 +26,7 @@ from results.report.figures import (
     fitted,
     joined,
     shown_tick,
+    text_width,
     tint,
     with_legend,
     with_title,
@@ -87,6 +89,12 @@ def test_an_arm_looks_the_same_whatever_else_is_there():
     alone, many = arms_of({"elmo": "elmo"}), arms_of({name: name for name in ("bert", "elmo", "glove", "mine")})
     assert alone["elmo"] == many["elmo"]
     assert len({(arm.colour, arm.shape) for arm in many.values()}) == 4
+
+
+def test_no_two_of_many_arms_look_the_same():
+    names = [*load_names().arms, *(f"own{i}" for i in range(10))]
+    looks = [(arm.colour, arm.shape) for arm in arms_of({name: name for name in names}).values()]
+    assert len(set(looks)) == len(looks) == len(names) > 15
 
 
 def test_curves_leave_out_epochs_without_a_number():
@@ -350,6 +358,25 @@ def test_class_differences_have_the_interval_of_their_seeds():
     sure, unsure = (line for line in marks(figure, ChartLine) if line.title)
     assert (sure.dash, unsure.dash) == ("", "3 3")
     assert class_differences(Panel(row(arms[0])), ARMS) is None, "there is nothing to compare"
+
+
+def test_a_long_class_name_keeps_its_number_and_losses_have_minus_signs():
+    pair = [
+        group(name, score, details={"labels": {"a class " * 9: {"f1": score, "gold": 1234}}})
+        for name, score in (("glove", 70.0), ("elmo", 50.0))
+    ]
+    texts = [label.text for label in marks(class_differences(Panel(row(*pair)), ARMS), Label)]
+    assert [text for text in texts if text.endswith("… · 1,234")]
+    assert "\N{MINUS SIGN}20" in texts
+    assert not [text for text in texts if text.startswith("-")]
+
+
+def test_a_long_arm_name_ends_before_its_score():
+    titles = {"glove": "a very long name of an arm, " * 4}
+    labels = marks(seed_scatter(Panel(row(group("glove", 70.0, 72.0))), arms_of(titles)), Label)
+    name, score = (next(label for label in labels if label.text.startswith(start)) for start in ("a very", "71.00"))
+    assert name.bold
+    assert name.x + 0.69 * name.size * len(name.text) < score.x - text_width(score.text), "bold, in a wide font"
 
 
 def test_the_confusion_difference_is_in_points_of_the_gold_class():
