@@ -44,7 +44,7 @@ CHARTS: Mapping[str, KindOfChart] = {
     ),
     "confusion": KindOfChart(
         "Confusions",
-        "How much more often a gold class is taken for another, in points: the second arm less the first. Blue is "
+        "How much more often a gold class is taken for another, in points: the second arm minus the first. Blue is "
         "better: more on the diagonal, less elsewhere.",
     ),
     "layers": KindOfChart(

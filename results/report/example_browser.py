@@ -84,11 +84,12 @@ def browser(comparison: Comparison, key: str, seed: int) -> str:
     )
     items = "".join(_item(one, comparison) for one in chosen)
     left_out = total - len(chosen)
+    examples = f"{len(chosen):,} of the {total:,} examples" if left_out else f"All {total:,} examples"
     rest = f"<p>{left_out:,} are left out here; python -m results.examples prints them.</p>" if left_out else ""
     legend = f"An example is right if its {escape(comparison.metric)} is 100."
     signs = "<mark>Wrong</mark>: not in gold. <del>Missing</del>: only in gold."
     return (
-        f'<p>{text}</p><details class="more"><summary>{len(chosen):,} of the examples</summary>'
+        f'<p>{text}</p><details class="more"><summary>{examples}</summary>'
         f'<div class="examples" role="group" aria-label="Test examples">{buttons}<p>{legend} {signs}</p>'
         f'<ol tabindex="0" aria-label="Examples">{items}</ol>{rest}</div></details>'
     )
