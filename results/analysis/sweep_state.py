@@ -176,7 +176,8 @@ def _locked_state(title: str, kind: tuple[str, ...], folder: Path, owner: Owner)
             quiet = abs(silence(folder / LOCK_NAME))  # a time in the future is no sign of life either
         alive = quiet <= SILENCE
     if not alive:
-        stopped = f"stopped in epoch {owner.epoch + 1} of {owner.epochs}"
+        trained = owner.epochs > 0 and owner.epoch >= owner.epochs
+        stopped = "stopped after its last epoch" if trained else f"stopped in epoch {owner.epoch + 1} of {owner.epochs}"
         note = f"silent for {quiet:.0f} s: {owner}" if quiet else stopped
         return RunState(title, kind, "missing", 0.0, owner.epoch, owner.epochs, note)
     return RunState(title, kind, "running", owner.seconds, owner.epoch, owner.epochs, str(owner), owner.best)

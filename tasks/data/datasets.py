@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from elmo.common import checks
-from elmo.common.errors import InputError
+from elmo.common.errors import InputError, excerpt
 from elmo.common.files import sha256_of, utf8_lines
 from tasks.interface import SPLITS, HasId, Split, Task
 
@@ -160,7 +160,12 @@ class DataSource:
         self._check_unchanged(split)
         usable = [example for example in examples if task.usable(example)]
         if not usable:
-            raise InputError(f"data={self.config.name}: the {split} split has no examples")
+            raise InputError(f"data={self.config.name}: the {split} split has no examples. Check its files")
+        if any(isinstance(sentence, str) for sentence in task.texts(usable[0])):  # its letters would be the words
+            raise InputError(
+                f"texts of {type(task).__name__}: expected a tuple of sentences, each a tuple of words, found "
+                f"{excerpt(task.texts(usable[0]))}. A single sentence is (words,)"
+            )
         dropped = len(examples) - len(usable)
         wanted = usable[: self.limit]
         if split == "train" and self.train_fraction < 1:

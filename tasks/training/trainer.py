@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from elmo.common import checks
+from elmo.common.errors import InputError
 from elmo.common.progress import Reporter
 from elmo.common.tensor_files import check_optimizer, check_tensors, naming, read_tensors, write_tensors
 from tasks.features.parts import LocatedText
@@ -311,6 +312,11 @@ class Trainer:
         for numbers, batch, features in self.vectors(model, examples, "predicting"):
             with _explain_out_of_memory(batch, "predicting"), torch.no_grad(), self._autocast():
                 decoded = model.head.decode(features, batch)
+            if len(decoded) != len(numbers):
+                raise InputError(
+                    f"decode of {type(model.head).__name__}: expected one prediction for each of the {len(numbers)} "
+                    f"examples of a batch, found {len(decoded)}"
+                )
             for number, prediction in zip(numbers, decoded, strict=True):
                 predictions[number] = prediction
         return predictions

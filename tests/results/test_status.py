@@ -96,6 +96,11 @@ class TestSweep:
         assert lines[5] == "  missing  paper ner glove seed 6"
         assert len(lines) == 6
 
+    def test_a_run_that_was_stopped_while_it_was_tested(self, tmp_path, shown):
+        sweep_of_six(tmp_path)
+        locked(tmp_path, identity(6), dead(epoch=8, epochs=8))
+        assert shown()[1].splitlines()[5] == "  missing  paper ner glove seed 6  stopped after its last epoch"
+
     def test_for_programs(self, tmp_path, shown):
         sweep_of_six(tmp_path)
         found = json.loads(shown("--format", "json")[1])

@@ -4,9 +4,11 @@ A new task is picked up by its YAML; it needs mini data, and nothing here. The t
 `TestContract` with a `setup` of their own.
 """
 
+import importlib
 import json
 import math
 import re
+import sys
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -250,18 +252,46 @@ def test_tasks_with_published_runs_keep_the_sizes_that_made_their_batches(task):
     assert [config.task.size(example) for example in examples] == longest
 
 
-def test_the_task_in_contributing_runs_as_written(repository, command, tmp_path, monkeypatch):
+@pytest.fixture
+def topics(repository, tmp_path, monkeypatch):
+    """Writes the task of CONTRIBUTING, with some changes, and returns the words that run it."""
     section = (repository / "CONTRIBUTING.md").read_text(encoding="utf-8").split("## Add a task")[1].split("\n## ")[0]
     code, yaml = (re.search(rf"```{kind}\n(.*?)```", section, re.DOTALL)[1] for kind in ("python", "yaml"))
     lines = "sport\tThe team won the cup\nmoney\tShares of banks fall\nsport\tA late goal wins\nmoney\tOil is cheap\n"
-    files = {"topics/task.py": code, "conf/task/topics.yaml": yaml}
-    for name, text in {**files, **{f"data/topics/{split}.txt": lines for split in SPLITS}}.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
-    chosen = "task=topics", "data=paper", "features=glove", *DRAWN_WORDS
-    status, _, err = command(
-        "--config-dir", tmp_path / "conf", *chosen, f"data_dir={tmp_path / 'data'}", f"runs_dir={tmp_path / 'runs'}"
-    )
+
+    def written(before="", after=""):
+        assert before in code
+        files = {"topics/task.py": code.replace(before, after), "conf/task/topics.yaml": yaml}
+        for name, text in {**files, **{f"data/topics/{split}.txt": lines for split in SPLITS}}.items():
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).write_text(text)
+        for name in ("topics", "topics.task"):  # of another test
+            monkeypatch.delitem(sys.modules, name, raising=False)
+        importlib.invalidate_caches()
+        places = f"data_dir={tmp_path / 'data'}", f"runs_dir={tmp_path / 'runs'}"
+        return "--config-dir", tmp_path / "conf", "task=topics", "data=paper", "features=glove", *DRAWN_WORDS, *places
+
+    return written
+
+
+def test_the_task_in_contributing_runs_as_written(topics, command):
+    status, _, err = command(*topics())
     assert status == 0, err
     assert "accuracy: dev 100.00, test 100.00" in err
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ("def gold(", "def golden(", "expected topics.task.Topics to define all that a task needs, found no gold()."),
+        (", recipe = ", ", recipes = ", "found no recipe. See tasks.interface.Task"),
+        ("(example.words,)", "example.words", "texts of Topics: expected a tuple of sentences, each a tuple of words"),
+        ("(dim=-1).tolist()]", "(dim=-1).tolist()[1:]]", "of the 4 examples of a batch, found 3"),
+    ],
+)
+def test_a_task_that_lacks_something_is_explained(topics, command, before, after, message):
+    status, _, err = command(*topics(before, after))
+    assert status == 1
+    assert message in err
+    assert "Traceback" not in err
