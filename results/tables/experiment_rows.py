@@ -7,7 +7,7 @@ from functools import cached_property
 from itertools import chain
 
 from results.analysis.aggregate import differing_keys, failure_text, groups_of, of_newest_recipe, scored_runs
-from results.analysis.names import common_title, old_recipe, task_title
+from results.analysis.names import common_title, old_recipe, settings_title, task_title
 from results.analysis.paper_scores import PaperScore, load_paper
 from results.analysis.row_warnings import row_warnings
 from results.analysis.rows import MINI, Group, TableRow
@@ -260,8 +260,9 @@ def _shown(record: RunRecord, spec: ExperimentRow) -> RunRecord | None:
 
 def _default_title(cell: Cell) -> str:
     """The name of the task on the data, and what else the row sets."""
-    others = [override for override in cell.row.overrides if override.partition("=")[0] not in ("task", "data")]
-    return " ".join([task_title(cell.identity.data, cell.identity.task), *others])
+    values = {key.lstrip("+"): value for key, _, value in (override.partition("=") for override in cell.row.overrides)}
+    others = settings_title({key: value for key, value in values.items() if key not in ("task", "data")})
+    return ", ".join(filter(None, [task_title(cell.identity.data, cell.identity.task), others]))
 
 
 def _own_scores(spec: ExperimentRow, runs: TableRow) -> PaperScore | None:

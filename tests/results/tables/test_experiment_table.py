@@ -257,7 +257,7 @@ class TestThePapersNumbers:
 
     def test_the_difference_is_shown_where_the_examples_are_the_paper_s(self, table3):
         squad = table3[0]
-        assert squad["row"] == "SQuAD 1.1, dev trainer.epochs=12"
+        assert squad["row"] == "SQuAD 1.1, dev, 12 epochs"
         assert (squad["paper both"], squad["both"], squad["both vs paper"]) == ("85.6", "84.20±0.28 (2)", "-1.40 open")
         assert (squad["output"], squad["output vs paper"]) == ("79.00 (1)", "-5.80 one run")
 
