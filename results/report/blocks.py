@@ -58,7 +58,7 @@ CHARTS: Mapping[str, KindOfChart] = {
     "kinds": KindOfChart(
         "Kinds of examples",
         "The gain on kinds of test examples, with their number; python -m results.breakdown prints both scores. Of "
-        "twenty intervals without any true gain, one is expected to exclude zero: a single line is a hint, no finding.",
+        "twenty intervals without a true gain, one is expected to exclude zero: one line is a hint, not a finding.",
     ),
 }
 
