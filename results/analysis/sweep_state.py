@@ -13,7 +13,7 @@ from results.experiments.runs_of_cells import runs_of_cells
 from results.records.collect import FoundRecord, collect
 from results.records.identity import RECORD_NAME, Identity, record_path
 from results.records.run_lock import LOCK_NAME, SILENCE, Owner, read_lock, silence
-from results.records.sweep_manifest import Manifest, read_manifests
+from results.records.sweep_manifest import Manifest, hydra_value, read_manifests
 
 State = Literal["done", "running", "failed", "missing"]
 STATES: tuple[State, ...] = ("done", "running", "failed", "missing")
@@ -133,7 +133,7 @@ def _not_started(experiment: Experiment, found: Sequence[FoundRecord]) -> Manife
     """The list of an experiment's runs, as its sweep would write it, with the names that records have."""
     filled = zip(experiment.cells, runs_of_cells(found, experiment.cells), strict=True)
     runs = [items[0].record.identity if items else cell.identity for cell, items in filled]
-    command = shlex.join(["python", "-m", "tasks.run", "-m", f"experiment={experiment.name}"])
+    command = shlex.join(["python", "-m", "tasks.run", "-m", f"experiment={hydra_value(experiment.name)}"])
     return Manifest(experiment.sweep_name, command, runs)
 
 

@@ -1,6 +1,7 @@
 """List of a sweep's runs: a small file written when the sweep starts, so that missing runs can be shown."""
 
 import os
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -60,7 +61,13 @@ class TypedPlaces:
         """The words of a command that finds them again, without the folder of data for shipped data."""
         configs = [CONFIG_DIR, self.config_dir] if self.config_dir else []
         data = [f"{DATA_DIR}{self.data_dir}"] if self.data_dir and not shipped else []
-        return [*configs, *data, *([f"runs_dir={self.runs_dir}"] if self.runs_dir else [])]
+        return [*configs, *data, *([f"runs_dir={hydra_value(self.runs_dir)}"] if self.runs_dir else [])]
+
+
+def hydra_value(text: str) -> str:
+    """A value in quotes if Hydra needs them, as for letters that are not ASCII; the shell's quotes are not included."""
+    escaped = text.replace("'", r"\'")
+    return text if re.fullmatch(r"[\w/+.%@: -]*", text, re.ASCII) else f"'{escaped}'"
 
 
 def typed_places(runs_dir: Path) -> TypedPlaces:
@@ -75,7 +82,8 @@ def typed_places(runs_dir: Path) -> TypedPlaces:
         config_dir = next((after for word, after in pairwise(words) if word == CONFIG_DIR), config_dir)
         data_dir = next((word.removeprefix(DATA_DIR) for word in words if word.startswith(DATA_DIR)), data_dir)
         typed = [name for word in words if word.startswith(DATA) for name in word.removeprefix(DATA).split(",")]
-        datasets |= {Path(name).stem: name for name in typed if name.endswith(".yaml")}
+        plain = {name.strip("'\""): name for name in typed}  # the quotes are Hydra's
+        datasets |= {Path(path).stem: name for path, name in plain.items() if path.endswith(".yaml")}
     return TypedPlaces(config_dir, data_dir, datasets)
 
 

@@ -17,7 +17,7 @@ from results.experiments.runs_of_cells import runs_of_cells
 from results.records.collect import Collection, Finding, FoundRecord
 from results.records.identity import FOLD
 from results.records.record import RunRecord
-from results.records.sweep_manifest import TypedPlaces
+from results.records.sweep_manifest import TypedPlaces, hydra_value
 
 PARTIAL = ("limit", "train_fraction")  # settings under which the paper's numbers do not apply
 
@@ -325,5 +325,5 @@ def _typed(experiment: Experiment, command: Command, where: Sequence[str]) -> st
 
 def typed_sweep(experiment: Experiment, words: Sequence[str]) -> str:
     """The command that runs an experiment, or cells without one, with further words."""
-    first = [f"experiment={experiment.name}"] if experiment.name else []
+    first = [f"experiment={hydra_value(experiment.name)}"] if experiment.name else []
     return f"python -m tasks.run -m {shlex.join([*first, *words])}"

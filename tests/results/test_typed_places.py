@@ -1,6 +1,9 @@
 """Commands that fill empty cells find the configs and data that the user's sweeps were typed with."""
 
+import shlex
+
 import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from results.records.identity import Identity
 from results.records.sweep_manifest import Manifest, write_manifest
@@ -40,6 +43,21 @@ def test_a_dataset_of_the_users_is_named_by_its_file(tmp_path, capsys):
     _, out, _ = run_table(capsys, "--runs", tmp_path)
     commands = [line.split()[5] for line in out.splitlines() if "features=elmo" in line]
     assert commands == ["data=paper", "data=mine/letters.yaml"]
+
+
+@pytest.mark.parametrize("name", ["plain", "two words", "über", "a(b)", "it's", "à [1]"])
+def test_hydra_reads_the_paths_in_a_command_as_they_are(tmp_path, capsys, name):
+    runs, dataset = tmp_path / name, f"{name.replace(chr(39), '')}.yaml"
+    command = shlex.join(["python", "-m", "tasks.run", "-m", "task=ner", f"data='{dataset}'"])
+    data = dataset.removesuffix(".yaml")
+    write_manifest(runs, Manifest("sweep-1", command, [Identity(data, "ner", "glove", 1, {})]))
+    save(runs, make_record(60.0, data=data))
+    _, out, _ = run_table(capsys, "--runs", runs)
+    (typed,) = (line for line in out.splitlines() if "features=elmo" in line)
+    overrides = OverridesParser.create().parse_overrides(shlex.split(typed)[3:])
+    values = {override.key_or_group: override.value() for override in overrides}
+    plain = {key: getattr(value, "text", value) for key, value in values.items()}  # of a value in quotes
+    assert (plain["runs_dir"], plain["data"]) == (str(runs), dataset)
 
 
 @pytest.mark.parametrize("filled", [True, False])
