@@ -26,14 +26,14 @@ def layer_weights(panel: Panel, arms: Arms) -> Figure | None:
         y += 18
         marks.append(Label(LEFT, y, place, "ink", 12, bold=True))
         marks.append(Label(RIGHT, y, fitted(gammas, 260, 11), "muted", 11, "end"))
-        layers = max(len(runs[0]) for _, (runs, _) in own_of)
+        counts = {len(runs[0]) for _, (runs, _) in own_of}
+        layers = max(counts)
         top = y + 6
         for layer in range(layers):
             y += 8
-            marks.append(Label(LEFT, y + 6 + 5 * len(own_of), layer_name(layer, layers), "muted", 12))
-            for group, (runs, _) in own_of:
-                if layer >= len(runs[0]):
-                    continue
+            with_layer = [(group, runs) for group, (runs, _) in own_of if layer < len(runs[0])]
+            marks.append(Label(LEFT, y + 6 + 5 * len(with_layer), layer_name(layer, layers), "muted", 12))
+            for group, runs in with_layer:
                 arm, each = arms[group.features], [run[layer] for run in runs]
                 mean = sum(each) / len(each)
                 title = f"{arm.title}, {place}, {layer_name(layer, layers)}: {mean:.3f}"
@@ -46,9 +46,10 @@ def layer_weights(panel: Panel, arms: Arms) -> Figure | None:
                     marks.append(ChartLine(ends, "ink", 1.5, title=title, arm=arm.features))
                 marks.append(Label(RIGHT, y + 9, f"{mean:.2f}", "muted", 11, "end", arm=arm.features))
                 y += 13
-        even = scale.at(1 / layers)
-        title = f"all layers alike: {1 / layers:.2f}"
-        marks.append(ChartLine([(even, top), (even, y)], "muted", 1, title=title, dash="4 3"))
+        if len(counts) == 1:  # else it differs between arms
+            even = scale.at(1 / layers)
+            title = f"all layers alike: {1 / layers:.2f}"
+            marks.append(ChartLine([(even, top), (even, y)], "muted", 1, title=title, dash="4 3"))
         y += 8
     marks.append(Label((scale.start + scale.end) / 2, y + 8, "weight of the layer", "muted", 11, "middle"))
     caption = "Weight of each biLM layer after the softmax, mean over seeds; thin line: their range; dashed: all alike."

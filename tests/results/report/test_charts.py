@@ -120,6 +120,16 @@ def test_layer_bars_are_as_long_as_the_mean_weight():
     assert layer_weights(Panel(row(group("glove", 1.0))), ARMS) is None
 
 
+def test_a_layer_that_one_arm_has_is_named_next_to_its_bar():
+    mixed = {"glove": Mix([0.2, 0.2, 0.1, 0.1, 0.4], 1.0), "elmo": Mix([0.5, 0.3, 0.2], 1.0)}
+    groups = [group(name, 70.0, mixes={"input": mix, "output": mix}) for name, mix in mixed.items()]
+    figure = layer_weights(Panel(row(*groups)), ARMS)
+    last = next(label for label in marks(figure, Label) if label.text == "layer 4")
+    (bar,) = [box for box in marks(figure, Box) if box.title == "glove, input, layer 4: 0.400"]
+    assert bar.y < last.y < bar.y + 14
+    assert not [line for line in marks(figure, ChartLine) if line.title.startswith("all layers alike")]
+
+
 def test_the_map_has_a_box_for_each_layer_of_each_task_and_place():
     """Means worked out by hand; a task without the second place has no boxes there, and one without mixes no line."""
     weights = [[0.2, 0.5, 0.3], [0.4, 0.5, 0.1]]  # of two seeds; mean 0.3, 0.5, 0.2
