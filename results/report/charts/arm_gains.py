@@ -314,7 +314,7 @@ def _ticks(scale: Scale, top: float, bottom: float) -> list[Mark]:
 def _have_room(ticks: Sequence[float], scale: Scale) -> bool:
     """Whether the numbers of these ticks do not touch each other."""
     halves = [(scale.at(tick), text_width(shown_tick(tick), 11) / 2) for tick in ticks]
-    return all(left + half + 4 <= right - other for (left, half), (right, other) in pairwise(halves))
+    return all(left + half + 8 <= right - other for (left, half), (right, other) in pairwise(halves))
 
 
 def _cost_dot(lane: _Lane, scale: Scale, y: float) -> Dot:
