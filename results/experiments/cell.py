@@ -123,7 +123,8 @@ class Cell:
 
 def dataset_name(value: str) -> str:
     """The name of a dataset in a record: of a YAML file, its name without folder and ending."""
-    return Path(value).stem if value.endswith(".yaml") else value
+    path = value.strip("'\"")  # the quotes are Hydra's
+    return Path(path).stem if path.endswith(".yaml") else value
 
 
 def key_and_value(override: str) -> tuple[str, str]:

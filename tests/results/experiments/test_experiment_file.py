@@ -155,12 +155,14 @@ class TestRuns:
         (cell,) = experiment(reader).narrowed({"task": ["snli"], "features": ["glove"], "seed": ["1"]}).cells
         assert cell.is_run(Identity("standin", "snli", "glove", 1, {"data.reader.comments": True}), {})
         assert not cell.is_run(Identity("standin", "snli", "glove", 1, {"data.reader.comments": False}), {})
-        (cell,) = (
-            experiment(TWO_ROWS.replace("wnut17", "my/own.yaml"))
-            .narrowed({"data": ["my/own.yaml"], "features": ["glove"], "seed": ["1"]})
-            .cells
-        )
-        assert cell.is_run(Identity("own", "ner", "glove", 1), {})
+        for path, name in (("my/own.yaml", "own"), ("'my/été.yaml'", "été")):  # Hydra needs quotes for é
+            (cell,) = (
+                experiment(TWO_ROWS.replace("wnut17", path))
+                .narrowed({"data": [path], "features": ["glove"], "seed": ["1"]})
+                .cells
+            )
+            assert cell.is_run(Identity(name, "ner", "glove", 1), {})
+            assert f"data={path}" in cell.overrides
 
     @pytest.mark.parametrize(
         ("typed", "value", "same"),
