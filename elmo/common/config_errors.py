@@ -54,9 +54,8 @@ def explain(error: Exception, known_keys: Callable[[str], Iterable[str]], where:
         return ": ".join(filter(None, (place, reason)))
     name = _joined(where, located or unknown)
     parent, _, last = name.rpartition(".")
-    # Hydra puts an error in a YAML file into one of its own.
-    kind = next((kind for it in (error, error.__context__) if (kind := getattr(it, "object_type", None))), None)
-    known = sorted(getattr(kind, "__dataclass_fields__", None) or known_keys(parent))
+    # Hydra puts an error in a YAML file into one of its own. It is asked last: groups such as `size` are not its keys.
+    known = sorted(_fields(error) or known_keys(parent) or _fields(error.__context__))
     close = difflib.get_close_matches(last, known, n=1)
     hint = f" Did you mean {_joined(parent, close[0])}?" if close else ""
     # Nothing is listed for an open mapping, such as a reader's settings. They are checked once the key is added.
@@ -77,6 +76,11 @@ def explain_options(error: Exception) -> str | None:
 def _found(pattern: str, texts: Iterable[str]) -> str:
     """What the group of a pattern matches in the first text that has it; empty if none has."""
     return next((match[1] for text in texts if (match := re.search(pattern, text))), "")
+
+
+def _fields(error: BaseException | None) -> Iterable[str]:
+    """The keys of the dataclass that an error names; none if it names none."""
+    return getattr(getattr(error, "object_type", None), "__dataclass_fields__", ())
 
 
 def _joined(parent: str, name: str) -> str:
