@@ -94,7 +94,15 @@ def left_behind(runs):
     return [path for path in strange if path.parent.name != ".sweep"], sorted(lists)
 
 
-def killed_again_and_again(command, tmp_path, settings, kills):
+@pytest.mark.parametrize(
+    ("settings", "kills"),
+    [
+        (["trainer.epochs=12", "seed=1,2"], 3),
+        pytest.param(["trainer.epochs=40", "seed=1,2,3,4"], 20, marks=pytest.mark.slow),
+    ],
+    ids=["three", "twenty"],
+)
+def test_kills_change_no_record(command, tmp_path, settings, kills):
     """Starts the sweep, kills something, starts it again where that has ended it; then a plain re-run."""
     seed = random.SystemRandom().randrange(2**32)
     print(f"the random seed of this test is {seed}")
@@ -131,15 +139,6 @@ def killed_again_and_again(command, tmp_path, settings, kills):
     assert strange == [], said
     assert lists[0] == "multirun.yaml"
     assert len(lists) == 2, lists
-
-
-def test_three_kills_change_no_record(command, tmp_path):
-    killed_again_and_again(command, tmp_path, ["trainer.epochs=12", "seed=1,2"], 3)
-
-
-@pytest.mark.slow
-def test_twenty_kills_change_no_record(command, tmp_path):
-    killed_again_and_again(command, tmp_path, ["trainer.epochs=40", "seed=1,2,3,4"], 20)
 
 
 def test_a_killed_worker_does_not_stop_the_others(tmp_path):
