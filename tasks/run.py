@@ -16,13 +16,10 @@ from pathlib import Path
 import hydra
 from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
-from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig
-from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError
 
-from elmo.common.config_errors import explain_options
+from elmo.common.config_errors import CONFIG_ERRORS, explain_options
 from elmo.common.errors import InputError, ending_with_reader, interrupts_kept
 from elmo.common.files import CONF, print_lines
 from elmo.common.processes import end_with_parent
@@ -113,7 +110,7 @@ def _explain_failure(error: Exception) -> str | None:
         return f"{error}. Free space, or use another disk: runs_dir=DIR for results, store.path=DIR for frozen layers"
     if isinstance(error, EXPLAINED):
         return str(error)
-    if isinstance(error, HydraException | OmegaConfBaseException):  # of an interpolation, which is resolved late
+    if isinstance(error, CONFIG_ERRORS):  # of an interpolation, which is resolved late
         return explain(error)
     if isinstance(error, MemoryError) or "DefaultCPUAllocator" in str(error):  # torch has no type for the latter
         reason = str(error).partition("DefaultCPUAllocator: ")[2].splitlines()
@@ -153,7 +150,7 @@ def _explain_outside_runs(error: Exception) -> str | None:
     """Why the command failed outside of its runs; None for an error that needs its traceback."""
     if explained := explain_launcher(error) or explain_options(error) or explain_null(error, sys.argv[1:]):
         return explained
-    if isinstance(error, HydraException | OmegaConfBaseException | YAMLError):
+    if isinstance(error, CONFIG_ERRORS):
         return explain(error, typed=sys.argv[1:])
     if isinstance(error, InputError):  # in the file of an experiment, or the choice of cells
         return str(error)

@@ -7,8 +7,11 @@ import re
 import shlex
 from collections.abc import Callable, Iterable
 
-from hydra.errors import MissingConfigException, OverrideParseException
+from hydra.errors import HydraException, MissingConfigException, OverrideParseException
+from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
+
+CONFIG_ERRORS = (HydraException, OmegaConfBaseException, YAMLError)  # what composing a config raises
 
 
 def explain(error: Exception, known_keys: Callable[[str], Iterable[str]], where: str = "") -> str:

@@ -8,13 +8,11 @@ from typing import cast
 
 import hydra
 from hydra.core.config_store import ConfigStore
-from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from rich.console import Console
-from yaml import YAMLError
 
-from elmo.common.config_errors import explain, explain_options
+from elmo.common.config_errors import CONFIG_ERRORS, explain, explain_options
 from elmo.common.errors import InputError, ending_with_reader, interrupts_kept
 from elmo.common.files import CONF
 from elmo.pretrain.run import pretrain
@@ -72,7 +70,7 @@ def main() -> None:
     except KeyboardInterrupt:
         print("elmo.pretrain: interrupted; the same command continues from the last checkpoint", file=sys.stderr)
         sys.exit(130)
-    except (HydraException, OmegaConfBaseException, YAMLError) as error:
+    except CONFIG_ERRORS as error:
         sys.exit(_explained(error))
     except ValueError as error:
         if explained := explain_options(error):

@@ -12,12 +12,13 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from hydra.errors import HydraException, MissingConfigException
+from hydra.errors import MissingConfigException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from elmo.common import checks
+from elmo.common.config_errors import CONFIG_ERRORS
 from elmo.common.errors import InputError, excerpt
 from elmo.common.files import CONF, expanded
 from elmo.names import BY_NAME_OR_PATH, SOURCE, last_of_path, without_folder
@@ -108,7 +109,7 @@ def _composing(overrides: Sequence[str], config_dir: Path | None) -> Iterator[No
     with with_configs_of(config_dir):
         try:
             yield
-        except (HydraException, OmegaConfBaseException, YAMLError) as error:
+        except CONFIG_ERRORS as error:
             raise InputError(explain(error, typed=overrides)) from error
 
 

@@ -19,12 +19,11 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.core.utils import JobReturn
-from hydra.errors import HydraException
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError
 
+from elmo.common.config_errors import CONFIG_ERRORS
 from elmo.common.durations import duration
 from elmo.common.errors import InputError
 from elmo.common.files import expanded
@@ -97,7 +96,7 @@ class Sweep(Callback):
             folder.mkdir(parents=True, exist_ok=True)
             for left in folder.glob("*.partial"):  # by killed sweeps
                 left.unlink(missing_ok=True)
-        except (OSError, OmegaConfBaseException, HydraException, YAMLError, InputError):
+        except (*CONFIG_ERRORS, OSError, InputError):
             return  # Hydra is about to find the same, and main() explains it
         self.launcher = config.hydra.launcher._target_
         Sweep.latest = self
@@ -283,12 +282,7 @@ def configs_of(config: DictConfig, runs: list[list[str]]) -> dict[str, RunConfig
                 tree = GlobalHydra.instance().config_loader().load_sweep_config(config, list(overrides))
                 with open_dict(tree):
                     del tree["hydra"]
-            except (
-                HydraException,
-                OmegaConfBaseException,
-                YAMLError,
-                AssertionError,
-            ):  # the last for a key below a null
+            except (*CONFIG_ERRORS, AssertionError):  # the last for a key below a null
                 return {}
             try:
                 found = run_config(tree)

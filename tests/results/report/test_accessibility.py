@@ -1,4 +1,4 @@
-"""The report for readers with a screen reader, a keyboard or no script, and names for people in its text."""
+"""The report for all readers: screen reader, keyboard, no script, contrast of colours, and names for people."""
 
 import json
 import re
@@ -8,6 +8,8 @@ from itertools import pairwise
 
 import pytest
 
+from results.report.figures import PALETTE, tint
+from results.report.page import STYLE
 from tests.results.making import make_record, run_report, save
 from tests.results.report.conftest import save_runs
 
@@ -114,3 +116,37 @@ def test_a_table_that_says_nothing_new_is_left_out(runs):
             variant = {} if share == 1 else {"train_fraction": share}
             save(runs, make_record(60.0, task="sst5", metric="accuracy", features=features, variant=variant))
         assert ("Figure 1: shares of the training examples" in run_report(runs)[1]) is (share == 0.1)
+
+
+def shares_of(colour):
+    return [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+
+
+def contrast(*colours):
+    """By the definition of WCAG 2."""
+    lights = []
+    for shares in colours:
+        red, green, blue = (s / 12.92 if s <= 0.03928 else ((s + 0.055) / 1.055) ** 2.4 for s in shares)
+        lights.append(0.2126 * red + 0.7152 * green + 0.0722 * blue)
+    return (max(lights) + 0.05) / (min(lights) + 0.05)
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_marks_and_text_stand_out_from_the_background(dark):
+    own = [
+        dict(re.findall(r"--(\w+): (#\w{6});", line)) for line in STYLE.read_text().splitlines() if ":root {" in line
+    ]
+    colours = {name: pair[dark] for name, pair in PALETTE.items()} | own[dark]
+    assert {"page", "line", "edge", "code", "bad"} <= colours.keys()
+    colours = {name: shares_of(colour) for name, colour in colours.items()}
+    backgrounds = {name: colours.pop(name) for name in ("page", "card", "code")}
+    del colours["grid"], colours["line"]  # faint lines say nothing that numbers do not say
+    for name, colour in colours.items():
+        for place in ("page", "card"):
+            lowest = 4.5 if name in ("ink", "muted", "bad", "blue") else 3  # blue is the colour of links
+            assert contrast(colour, backgrounds[place]) >= lowest, (name, place)
+    assert contrast(colours["ink"], backgrounds["code"]) >= 4.5
+    for name in PALETTE.keys() & colours.keys() - {"ink", "muted"}:
+        mixed = zip(colours[name], backgrounds["card"], strict=True)
+        cell = [tint(1) * colour + (1 - tint(1)) * below for colour, below in mixed]
+        assert contrast(colours["ink"], cell) >= 4.5, f"text on {name}"

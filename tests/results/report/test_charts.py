@@ -15,7 +15,6 @@ from results.report.charts.classes import class_differences, confusion_differenc
 from results.report.charts.layers import layer_map, layer_weights
 from results.report.charts.runs import learning_curves, sample_efficiency, seed_scatter
 from results.report.figures import (
-    PALETTE,
     Area,
     Box,
     ChartLine,
@@ -27,11 +26,9 @@ from results.report.figures import (
     joined,
     shown_tick,
     text_width,
-    tint,
     with_legend,
     with_title,
 )
-from results.report.page import STYLE
 from results.report.svg import inline_svg, standalone_svg, swatch
 from tests.results.making import make_record
 
@@ -257,40 +254,6 @@ def test_svg_is_well_formed_and_escaped():
     coordinates = [float(x) for line in page.iter("polyline") for p in line.get("points").split() for x in p.split(",")]
     assert coordinates
     assert all(math.isfinite(x) for x in coordinates)
-
-
-def shares_of(colour):
-    return [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-
-
-def contrast(*colours):
-    """By the definition of WCAG 2."""
-    lights = []
-    for shares in colours:
-        red, green, blue = (s / 12.92 if s <= 0.03928 else ((s + 0.055) / 1.055) ** 2.4 for s in shares)
-        lights.append(0.2126 * red + 0.7152 * green + 0.0722 * blue)
-    return (max(lights) + 0.05) / (min(lights) + 0.05)
-
-
-@pytest.mark.parametrize("dark", [False, True])
-def test_marks_and_text_stand_out_from_the_background(dark):
-    own = [
-        dict(re.findall(r"--(\w+): (#\w{6});", line)) for line in STYLE.read_text().splitlines() if ":root {" in line
-    ]
-    colours = {name: pair[dark] for name, pair in PALETTE.items()} | own[dark]
-    assert {"page", "line", "edge", "code", "bad"} <= colours.keys()
-    colours = {name: shares_of(colour) for name, colour in colours.items()}
-    backgrounds = {name: colours.pop(name) for name in ("page", "card", "code")}
-    del colours["grid"], colours["line"]  # faint lines say nothing that numbers do not say
-    for name, colour in colours.items():
-        for place in ("page", "card"):
-            lowest = 4.5 if name in ("ink", "muted", "bad", "blue") else 3  # blue is the colour of links
-            assert contrast(colour, backgrounds[place]) >= lowest, (name, place)
-    assert contrast(colours["ink"], backgrounds["code"]) >= 4.5
-    for name in PALETTE.keys() & colours.keys() - {"ink", "muted"}:
-        mixed = zip(colours[name], backgrounds["card"], strict=True)
-        cell = [tint(1) * colour + (1 - tint(1)) * below for colour, below in mixed]
-        assert contrast(colours["ink"], cell) >= 4.5, f"text on {name}"
 
 
 def test_axes_have_labels():

@@ -7,9 +7,11 @@ from hydra._internal.utils import get_args
 
 import conf
 import tasks.run
+from elmo.common.errors import InputError
 from tasks.groups import main as groups
 from tasks.run import _settings_first
 from tasks.running.export_text import main as export_text
+from tasks.running.schema import with_configs_of
 
 
 @pytest.mark.parametrize(
@@ -60,3 +62,48 @@ def test_help(command, flag):
     assert max(map(len, out.splitlines())) <= 120
     for word in ("task=ner", "features=", "data=", "seed=", "limit=", "device=", "threads=", "runs_dir=", "data_dir="):
         assert word in out
+
+
+class TestUsersFiles:
+    """A YAML of the user's own, in a folder given with --config-dir."""
+
+    @pytest.mark.parametrize(
+        ("group", "content", "expected"),
+        [
+            ("data", "name: mine\ntask: ner\nsplit: {train: [a], dev: [b], test: [c]}\n", "Did you mean data.splits?"),
+            ("data", "name: mine\ntask: ner\nsplits: [a, b, c]\n", "data/mine"),
+            ("data", "name: mine\ntask: ner\nsplits: {train: [a]}\nreader: {comment: true}\n", "data.reader.comments?"),
+            ("data", "name: other\ntask: ner\nsplits: {train: [a]}\n", "data/other: no such config"),
+            ("features", "name: mine\nword: {vectors: null}\n", "Did you mean features.words?"),
+            ("features", "name: mine\nwords: {dim: wide}\n", "features.words.dim: In 'features/mine'"),
+            ("features", "name: mine\ntrainer: {lr: 0.1}\n", "unknown key features.trainer."),
+            ("task", "# @package _global_\ndefaults: [ner]\ntask: {hide: 3}\n", "unknown key task.hide. Did you mean"),
+            ("features", "name: mine\nfrozen: {own: {place: [input]}}\n", "Did you mean features.frozen.own.places?"),
+            ("features", "name: mine\n\twords: {}\n", '/features/mine.yaml", line 2, column 1. Correct the file'),
+            ("task", "# @package _global_\ndefaults: [ner]\nhidden: 3\n", "unknown key hidden."),
+        ],
+    )
+    def test_are_checked_like_the_command_line(self, command, tmp_path, group, content, expected):
+        (tmp_path / group).mkdir()
+        (tmp_path / group / "mine.yaml").write_text(content)
+        code, _, err = command("--config-dir", tmp_path, f"{group}=mine", f"runs_dir={tmp_path / 'runs'}")
+        assert code == 1
+        assert expected in err
+        assert "Traceback" not in err
+        assert not (tmp_path / "runs").exists()
+
+    @pytest.mark.parametrize("sweep", [[], ["-m"]], ids=["run", "sweep"])
+    def test_may_not_have_the_name_of_a_file_of_the_suite(self, command, tmp_path, sweep):
+        """Hydra prefers the suite's: the run would have ELMo, and not what the file says."""
+        mine = tmp_path / "features" / "elmo.yaml"
+        mine.parent.mkdir()
+        mine.write_text("defaults: [glove, _self_]\nname: elmo\n")
+        code, _, err = command("--config-dir", tmp_path, *sweep, "features=elmo", f"runs_dir={tmp_path / 'runs'}")
+        assert code == 1
+        assert f"--config-dir {tmp_path}: features/elmo.yaml: expected a name that the suite does not use" in err
+        with pytest.raises(InputError, match=r"features/elmo\.yaml: expected a name"), with_configs_of(tmp_path):
+            pass
+        mine.write_bytes(
+            (Path(conf.__file__).parent / "features" / "elmo.yaml").read_bytes()
+        )  # a copy of conf/ changes nothing
+        assert command("--config-dir", tmp_path, "--cfg", "job", "features=elmo")[0] == 0

@@ -3,7 +3,6 @@
 import math
 import re
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,7 +10,6 @@ from torch import nn
 
 from elmo.common.errors import InputError
 from elmo.common.progress import Reporter
-from tasks.interface import Batch, FeatureBatch, Head, Scores, Task
 from tasks.training.optimisers import OPTIMIZERS
 from tasks.training.trainer import (
     START_AGAIN,
@@ -22,93 +20,7 @@ from tasks.training.trainer import (
     Trainer,
     TrainerConfig,
 )
-
-CPU = torch.device("cpu")
-
-
-class Lengths(nn.Module):
-    """A sentence's only feature is its length."""
-
-    def find(self, texts):
-        return texts
-
-    def vectors_of(self, texts):
-        return [self(text) for text in texts]
-
-    def forward(self, sentences):
-        lengths = torch.tensor([len(sentence) for sentence in sentences])
-        values = lengths.float()[:, None, None]
-        nothing = values[..., :0]
-        return FeatureBatch(values, nothing, nothing, torch.ones(len(sentences), 1, dtype=torch.bool), lengths)
-
-    def penalty(self):
-        return torch.zeros(())
-
-    def tuned_groups(self):
-        return []
-
-
-class LineHead(Head):
-    """target = weight * length, from weight 0."""
-
-    def __init__(self):
-        super().__init__()
-        self.weight = nn.Parameter(torch.zeros(()))
-
-    def loss(self, features, batch):
-        assert self.training
-        return (self.weight * features[0].input[:, 0, 0] - batch.targets["y"]).square().sum()
-
-    def decode(self, features, batch):
-        assert not self.training, "evaluated as it is trained, with dropout"
-        return features[0].lengths.tolist()
-
-
-class CountingHead(LineHead):
-    """Counts the steps of training, in a buffer."""
-
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("steps", torch.zeros((), dtype=torch.long))
-
-    def loss(self, features, batch):
-        self.steps += 1
-        return super().loss(features, batch)
-
-
-class Line(Task):
-    """A task that scores what its script says; an example is its name, length and target."""
-
-    name, metric, recipe = "line", "score", 1
-
-    def __init__(self, script=()):
-        self.script = list(script)
-        self.seen, self.batches = [], []  # the weight at each evaluation; the sizes of batches
-        self.model = TaskModel(Lengths(), LineHead())
-
-    def texts(self, example):
-        return (("x",) * example[1],)
-
-    def collate(self, examples):
-        self.batches.append(len(examples))
-        texts = [self.texts(example)[0] for example in examples]
-        return Batch([e[0] for e in examples], (texts,), {"y": torch.tensor([float(e[2]) for e in examples])})
-
-    def score(self, examples, predictions):
-        assert predictions == [example[1] for example in examples], "in the order of the examples"
-        self.seen.append(self.model.head.weight.item())
-        return Scores({"score": self.script.pop(0)})
-
-    read = targets = build_head = gold = None
-
-
-TRAIN = [("one", 1, 3.0), ("two", 2, 6.0), ("three", 3, 9.0)]
-
-
-def fit(task, train=TRAIN, seed=1, checkpoint=None, fingerprint="", state=None, **settings):
-    config = TrainerConfig(**{"epochs": 5, "patience": None, "lr": 0.1, **settings})
-    trainer = Trainer(task, config, seed, CPU, Reporter("test", quiet=True), checkpoint, fingerprint)
-    return trainer.fit(task.model, train, train[::-1], state)
+from tests.tasks.training.line_task import CPU, TRAIN, CountingHead, Lengths, Line, LineHead, fit
 
 
 class TestStopping:
@@ -413,28 +325,3 @@ def test_one_line_per_epoch_off_a_terminal(capsys):
     assert len(lines) == 2
     assert lines[1].startswith("mini ner  epoch 2/2  loss ")
     assert "dev score 2.00  best 2.00 (epoch 2)" in lines[1]
-
-
-class OwnParameters(nn.Module):
-    """A head with parameters that have no `reset_parameters`; one of them is never trained."""
-
-    def __init__(self, width):
-        super().__init__()
-        self.attention = nn.MultiheadAttention(width, 2)
-        self.direction = nn.Parameter(torch.randn(width))
-        self.fixed = nn.Parameter(torch.randn(width), requires_grad=False)
-
-
-def test_the_seed_alone_decides_where_any_head_starts():
-    task = SimpleNamespace(build_head=lambda widths: OwnParameters(widths["input"]))
-    features = Lengths()
-    features.widths = {"input": 4}
-
-    def start(seed):
-        torch.rand(3)  # whatever was drawn before
-        return {name: value.detach() for name, value in TaskModel.start(task, features, seed).head.named_parameters()}
-
-    first, again, other = start(1), start(1), start(2)
-    assert {"attention.in_proj_weight", "direction", "fixed"} <= first.keys()
-    assert all(torch.equal(first[name], again[name]) for name in first)
-    assert {name for name in first if torch.equal(first[name], other[name])} == {"attention.in_proj_bias"}, "zeros"
