@@ -26,16 +26,16 @@ def row_warnings(row: TableRow, wanted: Collection[str], titles: Mapping[str, st
     for group in row.groups:
         title = titles.get(group.features) or arm_title(group.features, group.records[0])
         where = f"{Panel(row, group.label).title}, {title}"
-        seeds: dict[str, set[int]] = defaultdict(set)  # folds share a seed
+        by_commit: dict[str, list[RunRecord]] = defaultdict(list)
         for record in group.runs:
-            seeds[record.commit[:10] if record.commit else "no commit"].add(record.identity.seed)
-        dirty = {run.identity.seed for run in group.runs if run.environment and run.environment.dirty}
-        if len(seeds) > 1:
-            mixed = ", ".join(f"{commit} ({_seeds(own)})" for commit, own in seeds.items())
+            by_commit[record.commit[:10] if record.commit else "no commit"].append(record)
+        dirty = [run for run in group.runs if run.environment and run.environment.dirty]
+        if len(by_commit) > 1:
+            mixed = ", ".join(f"{commit} ({_runs(own)})" for commit, own in by_commit.items())
             warnings.append((f"{where}: one mean over several commits: {mixed}", True))
         warnings += [(f"{where}: {WARNED} {text}", False) for text in group.warnings]
         if dirty:
-            warnings.append((f"{where}: code with uncommitted changes ({_seeds(dirty)})", True))
+            warnings.append((f"{where}: code with uncommitted changes ({_runs(dirty)})", True))
     for label in ["", *row.labels]:
         first, second = row.pair(label) or (row.group(features, label) for features in row.compared)
         if first and second:
@@ -50,12 +50,18 @@ def row_warnings(row: TableRow, wanted: Collection[str], titles: Mapping[str, st
     return warnings
 
 
-def _seeds(numbers: Collection[int]) -> str:
-    """The seeds in words: seed 1; seeds 1, 3; seeds 2 to 5."""
+def _runs(records: Collection[RunRecord]) -> str:
+    """The seeds and folds in words: seed 1; seeds 1, 3; seeds 2 to 5, folds 0 to 9."""
+    folds = {record.identity.fold for record in records if record.identity.fold is not None}
+    seeds = _listed("seed", {record.identity.seed for record in records})
+    return f"{seeds}, {_listed('fold', folds)}" if folds else seeds
+
+
+def _listed(name: str, numbers: Collection[int]) -> str:
     first, last = min(numbers), max(numbers)
     if len(numbers) > 2 and last - first + 1 == len(numbers):
-        return f"seeds {first} to {last}"
-    return f"seed{'s' if len(numbers) > 1 else ''} {', '.join(map(str, sorted(numbers)))}"
+        return f"{name}s {first} to {last}"
+    return f"{name}{'s' if len(numbers) > 1 else ''} {', '.join(map(str, sorted(numbers)))}"
 
 
 def _arm_differences(first: RunRecord, second: RunRecord, wanted: Collection[str]) -> tuple[list[str], bool]:

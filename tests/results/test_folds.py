@@ -117,7 +117,8 @@ class TestOneScore:
         save_folds(tmp_path, folds=(0, 1))
         save_folds(tmp_path, folds=(2,), environment=replace(CLEAN, commit="b" * 40))
         row, findings = row_of(tmp_path)
-        assert any("one mean over several commits: aaaaaaaaaa (seed 1), bbbbbbbbbb" in f.text for f in findings)
+        commits = "aaaaaaaaaa (seed 1, folds 0, 1), bbbbbbbbbb (seed 1, fold 2)"
+        assert any(f.text.endswith(f"one mean over several commits: {commits}") for f in findings)
         assert commit_of(row.groups) == "at aaaaaaaaaa and bbbbbbbbbb"
 
 
