@@ -24,6 +24,7 @@ from pathlib import Path
 from elmo.common.files import replacing
 
 SWITCH = "ELMO_KERNEL"
+HEADERS = Path(__file__).parent  # C files may include its headers
 COMPILERS = ("cc", "gcc", "clang")
 # -fno-schedule-insns: on ARM gcc otherwise loads values too early, and the sums of a product do not fit into registers.
 FLAGS = ("-O3", "-std=gnu11", "-ffp-contract=fast", "-fno-schedule-insns", "-fPIC", "-shared")
@@ -100,7 +101,7 @@ def load_library(source: Path, folder: Path, *defines: str) -> ctypes.CDLL:
         with _open_private(folder) as inside:
             path = min(inside.glob(f"{name}-*.so"), default=None)
             if path is None:
-                content = _compile([compiler, *FLAGS, *defines], source)
+                content = _compile([compiler, *FLAGS, f"-I{HEADERS}", *defines], source)
                 path = inside / f"{name}-{_hash(content)}.so"
                 with replacing(path) as partial:  # two processes may build it at once; both files are valid
                     partial.write_bytes(content)
@@ -138,7 +139,7 @@ def _hash(content: bytes) -> str:
 
 def _cache_key(compiler: str, source: Path, defines: Sequence[str] = ()) -> str:
     """A hash of everything that a library depends on: the source, the flags, the compiler and the processor."""
-    headers = sorted(source.parent.glob("*.h"))  # what it may include
+    headers = sorted(HEADERS.glob("*.h"))
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in (source, *headers)))
     version = subprocess.run([compiler, "--version"], capture_output=True, check=True, timeout=TIMEOUT_S).stdout
     digest.update(
