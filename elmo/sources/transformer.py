@@ -22,7 +22,7 @@ from elmo.common.errors import InputError
 from elmo.common.files import FileState, states_of
 from elmo.common.tensor_files import check_finite_weights, naming
 
-LAYER_VERSION = 1  # raised when equal weights and settings give other layers
+LAYER_VERSION = 2  # raised when equal weights and settings give other layers
 POOLINGS = ("first", "mean")
 WINDOW = 512  # what BERT can read
 OVERLAP = 128
@@ -96,9 +96,10 @@ class Transformer(nn.Module):
     """The layers of a transformer: its input embeddings, then each of its layers.
 
     Words are split into sub-words one by one, with a space before them where the tokeniser has one in its vocabulary,
-    so a word has the same sub-words wherever it is. Texts that are too long are read in overlapping windows, and each
-    word takes its vectors from the window where it has most context. Encoders (BERT, RoBERTa, DeBERTa, ...) and
-    decoders (GPT-2, ...) work; a decoder reads only the words before a word.
+    so a word has the same sub-words wherever it is. Words that are spelled like a mark, such as [SEP], are split too.
+    Texts that are too long are read in overlapping windows, and each word takes its vectors from the window where it
+    has most context. Encoders (BERT, RoBERTa, DeBERTa, ...) and decoders (GPT-2, ...) work; a decoder reads only the
+    words before a word.
 
     Args:
         model: a name on the Hugging Face hub, or a folder with config, tokeniser and weights.
@@ -270,7 +271,9 @@ def _loaded(name: str) -> tuple[Any, Any]:
         model, info = AutoModel.from_pretrained(
             name, dtype=torch.float32, output_loading_info=True, ignore_mismatched_sizes=True, trust_remote_code=False
         )
-        tokeniser = AutoTokenizer.from_pretrained(name, use_fast=True, trust_remote_code=False)
+        tokeniser = AutoTokenizer.from_pretrained(
+            name, use_fast=True, split_special_tokens=True, trust_remote_code=False
+        )
     except (
         OSError,
         ValueError,
@@ -291,6 +294,7 @@ def _loaded(name: str) -> tuple[Any, Any]:
         logging.set_verbosity(said)
     _check(name, model, info)
     _check_tokeniser(name, model, tokeniser)
+    _hide_marks(tokeniser)
     if hasattr(model, "pooler"):
         model.pooler = None  # reads whole sentences; many files lack its weights, which would be drawn at random
     with naming(f"transformer {name}", "Copy its files again, or use another model"):
@@ -363,6 +367,23 @@ def _check_tokeniser(name: str, model: Any, tokeniser: Any) -> None:  # noqa: AN
             f"{len(vocabulary):,}, {len(words):,} without marks. Copy the model's own files of the tokeniser, such as "
             "tokenizer.json, to its folder"
         )
+
+
+def _hide_marks(tokeniser: Any) -> None:  # noqa: ANN401
+    """Keeps a tokeniser made of a SentencePiece file from finding its marks in words.
+
+    The marks are among its pieces. SentencePiece does not look for them, the package tokenizers does.
+    """
+    from tokenizers.models import Unigram
+
+    backend = tokeniser.backend_tokenizer
+    if not isinstance(backend.model, Unigram):
+        return
+    state = json.loads(backend.to_str())["model"]
+    marks = set(tokeniser.all_special_tokens)
+    # A name that no word has; numbers stay as they are.
+    pieces = [("\0" + piece if piece in marks else piece, score) for piece, score in state["vocab"]]
+    backend.model = Unigram(pieces, state["unk_id"], state["byte_fallback"])
 
 
 def _marks(tokeniser: Any) -> tuple[list[int], list[int]]:  # noqa: ANN401 (transformers has no types)

@@ -64,6 +64,16 @@ class TestWords:
         assert source.subwords(["\x00", "qqQ", "\ud800"]) == [[vocabulary["[UNK]"]]] * 3
         assert source.subwords(["cat\udcff"]) == [[vocabulary["cat"]]]
 
+    def test_words_spelled_like_marks_are_text(self, saved):
+        source = Transformer(saved)
+        tokeniser, vocabulary = source.tokeniser, source.tokeniser.get_vocab()
+        for mark in tokeniser.all_special_tokens:
+            (found,) = source.subwords([mark])
+            if source._space:
+                assert found == [vocabulary[letter] for letter in "Ġ" + mark], "no two of its letters are in TEXT"
+            else:  # the vocabulary has neither the brackets nor what is between them
+                assert found == [vocabulary["[UNK]"]] * 3
+
     @pytest.mark.parametrize("pooling", ["first", "mean"])
     def test_layers_are_those_of_the_words_own_sub_words(self, saved, pooling):
         """Words are found in the model's own reading of a sentence, as the tokeniser numbers them."""
@@ -333,7 +343,8 @@ class TestErrors:
         deberta = tiny_transformers.save(tmp_path / "deberta", "deberta")
         file = tiny_transformers.save_sentence_pieces(tmp_path / "deberta")
         theirs = sentencepiece.SentencePieceProcessor(model_file=str(file))
-        assert Transformer(deberta).subwords(["playing", "chess"]) == theirs.encode(["playing", "chess"])
+        words = ["playing", "chess", "[SEP]", "the[CLS]cat", "[PAD]", "[UNK]", "[MASK]"]
+        assert Transformer(deberta).subwords(words) == theirs.encode(words)
         file.write_bytes(damage(file.read_bytes()))
         with pytest.raises(InputError, match=r"spm\.model: expected a SentencePiece model, .*Copy it again"):
             Transformer(deberta)
