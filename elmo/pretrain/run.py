@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from rich.console import Console
 
+from elmo.bilm.model import weights_hash
 from elmo.bilm.options import UNKNOWN_WORD
 from elmo.common.device import choose_device
 from elmo.common.errors import InputError
@@ -89,6 +90,7 @@ def _pretrain(
     objective = OBJECTIVES[settings.objective]
     kind = objective.measured.kind
     identity = settings.identity() | {"store": store.fingerprint, "processes": workers.world}
+    identity |= _content(settings, start)
     # Two checkpoints of weights and both averages, and two exports, in single precision.
     folder = RunFolder(out, identity, 4 * 9 * _size(model))
     if folder.finished:
@@ -201,6 +203,15 @@ def _given(settings: Settings) -> Start | None:
         )
     _require_tokeniser(settings, "init", output)
     return Start(model, output.vocabulary, output.tokenise)
+
+
+def _content(settings: Settings, start: Start) -> dict[str, str]:
+    """The hash of what a run takes from `init` or `vocabulary_of`, since other files may replace those at its path."""
+    words = "\n".join(start.vocabulary)
+    if settings.init is not None:
+        options = start.model.core.options.canonical()
+        return {"init.sha256": weights_hash(start.model.state_dict(), f"{options}\n{words}")}
+    return {} if settings.vocabulary_of is None else {"vocabulary_of.sha256": weights_hash({}, words)}
 
 
 def _require_tokeniser(settings: Settings, key: str, output: Output) -> None:

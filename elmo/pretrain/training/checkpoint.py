@@ -75,7 +75,8 @@ class RunFolder:
         path.mkdir(parents=True, exist_ok=True)
         claim = path / "run.json"
         if claim.exists():
-            require(path, "settings", _claimed(claim), identity)
+            hashes = {key: value for key, value in identity.items() if key.endswith(".sha256")}
+            require(path, "settings", hashes | _claimed(claim), identity)  # older runs did not store them
         elif (path / "checkpoint.pt").exists() or (path / "curve.csv").exists():
             raise InputError(f"{path}: contains a run without its run.json; name another folder for this run")
         require_space(path, space, "this run", "make room or name a folder on another disk")

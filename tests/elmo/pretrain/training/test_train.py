@@ -1,6 +1,7 @@
 """Whole pretraining runs on generated text: loss, resuming, parallel processes, budgets, warnings, cards."""
 
 import io
+import json
 import math
 import random
 import re
@@ -16,6 +17,7 @@ import wandb
 from rich.console import Console
 
 from elmo import load_bilm
+from elmo.bilm.weight_files import save_bilm
 from elmo.common.errors import InputError
 from elmo.pretrain import run
 from elmo.pretrain.corpus.token_store import TokenStore
@@ -308,6 +310,24 @@ def test_given_weights_continue_with_their_own_vocabulary(finished, tmp_path):
     assert "given weights, before training" in card
     with pytest.raises(InputError, match="tokenise=whitespace, this run has tokenise=ptb"):
         pretrain(replace(more, tokenise="ptb", out=str(tmp_path / "other")), [], QUIET)
+
+
+def test_a_run_is_not_resumed_from_other_weights_at_the_same_path(text, finished, tmp_path):
+    shutil.copytree(finished / "export", tmp_path / "given")
+    given, out = tmp_path / "given" / "tiny", tmp_path / "out"
+    more = settings(text, out, 1, init=str(given), store=str(finished / "store"))
+    pretrain(more, [], QUIET)
+    claim = json.loads((out / "run.json").read_text())
+    (out / "finished.json").unlink()
+    (out / "run.json").write_text(json.dumps({key: claim[key] for key in claim if key != "init.sha256"}))
+    pretrain(more, [], QUIET)  # a run from before the hash was stored
+    assert json.loads((out / "run.json").read_text()) == claim
+    bilm = load_bilm(given)
+    with torch.no_grad():
+        next(bilm.parameters()).view(-1)[0] += 1
+    save_bilm(bilm, given / "weights.safetensors")
+    with pytest.raises(InputError, match=r"made with other settings:\n  init\.sha256: '\w{64}' there, '\w{64}' asked"):
+        pretrain(more, [], QUIET)
 
 
 def test_the_curve_is_logged_to_wandb(text, tmp_path, monkeypatch):

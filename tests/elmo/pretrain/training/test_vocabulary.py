@@ -11,7 +11,7 @@ import pytest
 from elmo.common.errors import InputError
 from elmo.pretrain.__main__ import settings_of
 from elmo.pretrain.corpus.token_store import TokenStore
-from elmo.pretrain.model.export import load_output, softmax_folder
+from elmo.pretrain.model.export import load_output, save_output, softmax_folder
 from elmo.pretrain.run import pretrain
 from tests.elmo.pretrain.run_files import card_of, summary_of
 from tests.elmo.pretrain.training_text import QUIET, settings
@@ -35,6 +35,11 @@ def test_a_bilm_of_less_text_predicts_the_words_of_another(text, tmp_path):
     assert "vocabulary size" in (given / "card.md").read_text(encoding="utf-8")
     assert "vocabulary size" not in card, "the store's vocabulary is not the model's"
     assert other.identity().keys() - replace(other, vocabulary_of=None).identity().keys() == {"vocabulary_of"}
+    changed = load_output(softmax_folder(given))
+    changed.vocabulary[-1] += "s"
+    save_output(changed, softmax_folder(given))
+    with pytest.raises(InputError, match=r"made with other settings:\n  vocabulary_of\.sha256: '\w{64}' there"):
+        pretrain(other, [], QUIET)
     with pytest.raises(InputError, match=r"vocabulary_of=.* tokenise=whitespace, this run has tokenise=ptb"):
         pretrain(replace(other, tokenise="ptb", out=str(tmp_path / "third")), [], QUIET)
     with pytest.raises(InputError, match="vocabulary_of=small: expected none with init=small"):
