@@ -35,6 +35,7 @@ VERSION: Final = 1
 SPECIALS: Final = ("</S>", "<S>", "<UNK>")
 END, START, UNKNOWN = range(3)
 HELDOUT_UNITS: Final = ("document", "paragraph")
+_SIDES: Final = ("train", "heldout")
 
 DTYPES: Final = {
     "train.tokens.bin": "<u4",
@@ -44,6 +45,13 @@ DTYPES: Final = {
     "types.bytes.bin": "u1",
     "types.offsets.bin": "<i8",
     "types.counts.bin": "<i8",
+}
+
+# Of a header: its parts, and the numbers in them that are used.
+_PARTS: Final = {
+    "settings": (),
+    "counts": ("types", "vocabulary_size", *(f"{s}_{n}" for s in _SIDES for n in ("sentences", "tokens", "unknown"))),
+    "files": tuple(DTYPES),
 }
 
 Ids = NDArray[np.uint32]
@@ -161,9 +169,7 @@ class TokenStore:
         """Return the store that `build_store` wrote, with memory-mapped arrays."""
         header = read_header(folder)
         arrays = {name: _map(folder / name, header["files"][name], dtype) for name, dtype in DTYPES.items()}
-        train, heldout = (
-            Sentences(arrays[f"{s}.tokens.bin"], arrays[f"{s}.offsets.bin"]) for s in ("train", "heldout")
-        )
+        train, heldout = (Sentences(arrays[f"{s}.tokens.bin"], arrays[f"{s}.offsets.bin"]) for s in _SIDES)
         types = (arrays[f"types.{part}.bin"] for part in ("bytes", "offsets", "counts"))
         return cls(folder, header, train, heldout, *types)
 
@@ -196,23 +202,32 @@ class TokenStore:
 
 
 def read_header(folder: Path) -> dict[str, Any]:
-    """Return the header of the store in `folder`, after checking its format and version."""
+    """Return the header of the store in `folder`, after checking its format, its version and that it is complete."""
     path = folder / "header.json"
     if not path.is_file():
         raise InputError(f"{folder}: no header.json here, so this is not a token store; name another folder.")
+    remedy = "delete the folder and build the store again."
     try:
-        header: dict[str, Any] = read_json(path)
+        header = read_json(path)
     except ValueError as error:
-        raise InputError(
-            f"{path}: not readable as JSON ({error}); delete the folder and build the store again."
-        ) from error
+        raise InputError(f"{path}: not readable as JSON ({error}); {remedy}") from error
+    if not isinstance(header, dict):
+        raise InputError(f"{path}: expected a JSON object, found {header!r:.40}; {remedy}")
     if header.get("format") != FORMAT:
         raise InputError(f'{path}: expected "format": "{FORMAT}", found {header.get("format")!r}; name another folder.')
     if header.get("version") != VERSION:
         raise InputError(
-            f"{path}: a token store of version {header.get('version')}, this code reads version {VERSION}; "
-            "delete the folder and build the store again."
+            f"{path}: a token store of version {header.get('version')}, this code reads version {VERSION}; {remedy}"
         )
+    missing = [key for key in ("tokeniser", "sources") if key not in header]
+    for key, names in _PARTS.items():
+        part = header.get(key)
+        if isinstance(part, dict):
+            missing += [f"{key}.{name}" for name in names if not isinstance(part.get(name), int | float)]
+        else:
+            missing.append(key)
+    if missing:
+        raise InputError(f"{path}: expected a complete header, found one without {', '.join(missing)}; {remedy}")
     return header
 
 

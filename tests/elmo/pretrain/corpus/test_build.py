@@ -5,6 +5,7 @@ import errno
 import io
 import json
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -305,6 +306,27 @@ def test_damaged_stores_are_reported_when_opened(tmp_path, store):
     (copy / "header.json").write_text("{")
     with pytest.raises(InputError, match="not readable as JSON"):
         TokenStore.open(copy)
+    (copy / "header.json").write_text("[]")
+    with pytest.raises(InputError, match=r"expected a JSON object, found \[\]; delete the folder"):
+        TokenStore.open(copy)
+
+
+@pytest.mark.parametrize(
+    "lost",
+    ["tokeniser", "settings", "sources", "counts", "files", "counts.vocabulary_size", "files.types.bytes.bin"],
+)
+def test_a_header_without_one_of_its_keys_is_reported(tmp_path, store, lost):
+    shutil.copytree(store.folder, tmp_path / "copy")
+    header = json.loads((tmp_path / "copy" / "header.json").read_text())
+    part, _, name = lost.partition(".")
+    if name:
+        del header[part][name]
+    else:
+        del header[part]
+    (tmp_path / "copy" / "header.json").write_text(json.dumps(header))
+    expected = rf"header\.json: expected a complete header, found one without {re.escape(lost)}; delete the folder"
+    with pytest.raises(InputError, match=expected):
+        TokenStore.open(tmp_path / "copy")
 
 
 def test_sentences_are_memory_mapped(store):
