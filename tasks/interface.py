@@ -7,7 +7,6 @@ predictions.
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from torch import Tensor, nn
 from elmo.common import checks
 from elmo.common.device import upload_together
 from elmo.common.errors import InputError
+from elmo.common.files import plain_json
 from results.records.metric import Grouping, Metric
 from tasks.data.example_groups import by_casing, by_number
 
@@ -105,9 +105,9 @@ class Scores:
         object.__setattr__(self, "examples", list(map(_plain, self.examples)))
         checks.finite(self.values, "score of the task: ")
         try:
-            json.dumps(self.details)
-        except (TypeError, ValueError) as error:
-            raise InputError(f"score of the task: details: expected JSON, found: {error}. Use .tolist()") from error
+            object.__setattr__(self, "details", plain_json(self.details, "details"))
+        except TypeError as error:
+            raise InputError(f"score of the task: {error}") from error
 
 
 def _plain(numbers: Mapping[str, float]) -> dict[str, float]:

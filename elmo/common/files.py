@@ -76,25 +76,33 @@ def utf8_lines(path: Path) -> Iterator[str]:
 def write_json(path: Path, content: object) -> None:
     """Writes a JSON file that is either the old one or the whole new one, and creates its folder.
 
-    NaN and infinite numbers become null: JSON has none.
-
     Raises:
-        TypeError: a value is no text, number, list or mapping; the message names its place.
+        TypeError: a value is not one that `plain_json` accepts.
     """
-    text = json.dumps(_finite(content), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    text = json.dumps(plain_json(content), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as partial:
         partial.write_text(text, encoding="utf-8")
 
 
-def _finite(value: object, where: str = "") -> object:
-    """The value as plain JSON, with null for NaN and infinite numbers."""
+def plain_json(value: object, where: str = "") -> Any:  # noqa: ANN401 (any JSON value)
+    """The value as JSON has it: null for NaN and infinity, plain numbers and lists for those of numpy and torch.
+
+    Args:
+        value: text, a number, a list, an array or a mapping; keys become text.
+        where: names the value in an error.
+
+    Raises:
+        TypeError: another value, however deep; the message names its place.
+    """
+    if hasattr(value, "tolist"):  # numbers and arrays of numpy and torch, which this module does not import
+        value = value.tolist()
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, Mapping):
-        return {key: _finite(item, f"{where}.{key}" if where else str(key)) for key, item in value.items()}
+        return {str(key): plain_json(item, f"{where}.{key}" if where else str(key)) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(item, f"{where}[{index}]") for index, item in enumerate(value)]
+        return [plain_json(item, f"{where}[{index}]") for index, item in enumerate(value)]
     if value is None or isinstance(value, str | int | float):
         return value
     raise TypeError(f"{where}: expected text, a number, a list or a mapping, found {type(value).__name__}; convert it")

@@ -110,7 +110,8 @@ def write_predictions(path: Path, fingerprint: str, predictions: Iterable[Mappin
     Args:
         path: PREDICTIONS_NAME next to the record.
         fingerprint: The run's, which shows that both files belong together.
-        predictions: The fields of `Prediction`. A value that JSON does not have is written as text.
+        predictions: The fields of `Prediction`. Numbers and arrays of numpy and torch are written as plain ones, any
+            other value that JSON does not have as text.
     """
     header = {"schema": PREDICTIONS_SCHEMA, "fingerprint": fingerprint}
     with (
@@ -119,7 +120,11 @@ def write_predictions(path: Path, fingerprint: str, predictions: Iterable[Mappin
         gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed,
     ):
         for content in chain([header], predictions):
-            packed.write(json.dumps(content, default=str).encode() + b"\n")
+            packed.write(json.dumps(content, default=_plain_or_text).encode() + b"\n")
+
+
+def _plain_or_text(value: Any) -> object:  # noqa: ANN401
+    return value.tolist() if hasattr(value, "tolist") else str(value)
 
 
 def read_predictions(path: Path, fingerprint: str) -> list[Prediction] | None:

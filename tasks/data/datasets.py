@@ -166,6 +166,11 @@ class DataSource:
                 f"texts of {type(task).__name__}: expected a tuple of sentences, each a tuple of words, found "
                 f"{excerpt(task.texts(usable[0]))}. A single sentence is (words,)"
             )
+        if not isinstance(usable[0].id, str):
+            raise InputError(
+                f"examples of {type(task).__name__}: expected a text as the id of each, found {excerpt(usable[0].id)}. "
+                "Use str(...)"
+            )
         dropped = len(examples) - len(usable)
         wanted = usable[: self.limit]
         if split == "train" and self.train_fraction < 1:

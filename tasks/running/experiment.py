@@ -14,6 +14,7 @@ import torch
 
 from elmo.common.device import own_device
 from elmo.common.errors import InputError, excerpt, interrupts_kept
+from elmo.common.files import plain_json
 from elmo.common.processes import parent_pid
 from elmo.common.progress import Reporter
 from results.breakdown.group_files import GroupsUnreadable, add_groups
@@ -228,7 +229,11 @@ def train_and_test(
 
     def load(split: Split) -> Loaded[Any]:
         loaded = plan.source.load(task, split)
-        outcome.data[split] = {**loaded.counts, **task.notes(loaded.examples), "warnings": loaded.warnings}
+        try:  # before training: a record can have no other values
+            facts = plain_json({**loaded.counts, **task.notes(loaded.examples)})
+        except TypeError as error:
+            raise InputError(f"counts() and notes() of task={task.name}: {error}") from error
+        outcome.data[split] = {**facts, "warnings": loaded.warnings}
         for warning in loaded.warnings:
             reporter.warn(f"warning: {warning}")
         return loaded

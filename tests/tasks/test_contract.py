@@ -21,7 +21,10 @@ from torch import nn
 import conf
 from elmo.common.errors import InputError
 from elmo.common.progress import Reporter
+from results.records.example_scores import read_predictions
+from results.records.identity import PREDICTIONS_NAME
 from results.records.metric import mean_of
+from results.records.record import read_record
 from tasks.data.datasets import DataSource
 from tasks.interface import SPLITS
 from tasks.running.predict import load_model
@@ -288,6 +291,12 @@ def test_the_task_in_contributing_runs_as_written(topics, command):
         (", recipe = ", ", recipes = ", "found no recipe. See tasks.interface.Task"),
         ("(example.words,)", "example.words", "texts of Topics: expected a tuple of sentences, each a tuple of words"),
         ("(dim=-1).tolist()]", "(dim=-1).tolist()[1:]]", "of the 4 examples of a batch, found 3"),
+        ('f"{path.name}:{number}"', "number", "examples of Topics: expected a text as the id of each, found 1. "),
+        (
+            "    def gold(",
+            "    def notes(self, examples):\n        return {'words': {'all': {1, 2}}}\n\n    def gold(",
+            "counts() and notes() of task=topics: words.all: expected text, a number, a list or a mapping, found set",
+        ),
     ],
 )
 def test_a_task_that_lacks_something_is_explained(topics, command, before, after, message):
@@ -295,3 +304,35 @@ def test_a_task_that_lacks_something_is_explained(topics, command, before, after
     assert status == 1
     assert message in err
     assert "Traceback" not in err
+    assert "epoch 1" not in err, "it says so before training"
+
+
+def test_numbers_of_numpy_in_all_that_a_task_returns(topics, command, tmp_path):
+    """Counts, notes with a number as key, and predictions that are numbers."""
+    facts = """    def counts(self, examples):
+        return {"examples": np.int64(len(examples))}
+
+    def notes(self, examples):
+        return {"mean": np.float32(0.5), "lengths": {np.int64(3): np.arange(2)}}
+
+    def prediction_fields(self, example, prediction):
+        return {"number": np.int64(self.labels.index(prediction))}
+
+    def gold_fields(self, example):
+        return {"number": self.labels.index(example.label)}
+
+    def gold("""
+    words = topics("    def gold(", facts)
+    code = tmp_path / "topics" / "task.py"
+    code.write_text(code.read_text().replace("import torch\n", "import numpy as np\nimport torch\n", 1))
+    status, _, err = command(*words)
+    assert status == 0, err
+    (path,) = (tmp_path / "runs").rglob("record.json")
+    record = read_record(path)
+    assert record.data["train"] == {"examples": 4, "mean": 0.5, "lengths": {"3": [0, 1]}, "warnings": []}
+    predictions = read_predictions(path.with_name(PREDICTIONS_NAME), record.fingerprint)
+    assert (
+        [item.predicted["number"] for item in predictions]
+        == [item.gold["number"] for item in predictions]
+        == [1, 0, 1, 0]
+    )

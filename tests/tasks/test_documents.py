@@ -181,10 +181,12 @@ def test_a_declared_metric_that_is_not_the_score(metric, warning, folder, comman
 @pytest.mark.parametrize("number", [np.float64, np.float32, torch.tensor])
 def test_numbers_of_numpy_and_torch_are_scores(number, tmp_path):
     """A checkpoint has them too, and refuses to load what is not plain."""
-    scores = Scores({"accuracy": number(12.5)}, examples=[{"correct": number(1.0), "tokens": np.int64(3)}])
+    details = {"confusion": np.eye(2, dtype=int), "by label": {"a": number(0.5)}}
+    scores = Scores({"accuracy": number(12.5)}, details, [{"correct": number(1.0), "tokens": np.int64(3)}])
     write_tensors(tmp_path / "checkpoint.pt", {"values": scores.values})
     assert read_tensors(tmp_path / "checkpoint.pt", {"values": dict}, "cpu", "")["values"] == {"accuracy": 12.5}
     assert json.loads(json.dumps(scores.examples)) == [{"correct": 1, "tokens": 3}]
+    assert json.loads(json.dumps(scores.details)) == {"confusion": [[1, 0], [0, 1]], "by label": {"a": 0.5}}
 
 
 @pytest.mark.integration
@@ -192,7 +194,10 @@ def test_numbers_of_numpy_and_torch_are_scores(number, tmp_path):
     ("scores", "message"),
     [
         ({"values": {"accuracy": 1.0, "other": math.nan}}, "other: expected a finite number, found nan"),
-        ({"values": {"accuracy": 1.0}, "details": {"confusion": np.zeros(2)}}, "details: expected JSON, found: "),
+        (
+            {"values": {"accuracy": 1.0}, "details": {"confusion": {1, 2}}},
+            "details.confusion: expected text, a number, ",
+        ),
     ],
 )
 def test_scores_that_no_record_can_have_end_the_first_epoch(scores, message, folder, command, tmp_path, monkeypatch):

@@ -1,13 +1,15 @@
 """Tests of elmo.common.files."""
 
+import json
 import os
 
+import numpy as np
 import pytest
 import torch
 
 from elmo.common.device import choose_device
 from elmo.common.errors import InputError
-from elmo.common.files import expanded, parse_json, read_own_json, replacing
+from elmo.common.files import expanded, parse_json, plain_json, read_own_json, replacing
 
 
 def test_a_file_appears_when_it_is_whole(tmp_path):
@@ -112,6 +114,24 @@ class TestJson:
 
     def test_values_are_those_of_the_text(self):
         assert parse_json('{"a": [1, null]}') == {"a": [1, None]}
+
+    @pytest.mark.parametrize(
+        ("value", "text"),
+        [
+            (np.int64(3), "3"),
+            (np.float32(0.5), "0.5"),
+            (np.float64("nan"), "null"),
+            (np.bool_(True), "true"),
+            ((np.array([[1, 2]]), torch.tensor(4)), "[[[1, 2]], 4]"),
+            ({np.int64(3): {"a": float("inf")}}, '{"3": {"a": null}}'),
+        ],
+    )
+    def test_numbers_of_numpy_and_torch_are_plain(self, value, text):
+        assert json.dumps(plain_json(value)) == text
+
+    def test_a_value_that_json_does_not_have_is_named(self):
+        with pytest.raises(TypeError, match=r"^a\.b\[1\]: expected text, .* found set"):
+            plain_json({"a": {"b": [1, {2}]}})
 
     @pytest.mark.parametrize("text", [DEEP, DEEP.encode(), '{"a":' + DEEP + "}", "", "{"])
     def test_what_is_none_is_a_value_error(self, text):
