@@ -26,8 +26,9 @@ def explain(error: Exception, known_keys: Callable[[str], Iterable[str]], where:
     if isinstance(error, YAMLError):
         return f"expected YAML, found: {' '.join(str(error).split())}. Correct the file"
     if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options:
-        group, _, name = error.missing_cfg_file.rpartition("/")
-        close = difflib.get_close_matches(name, error.options, n=1)
+        # A name may be a path. Only Hydra's own groups, such as hydra/launcher, have two parts.
+        *parts, name = error.missing_cfg_file.split("/", 2 if error.missing_cfg_file.startswith("hydra/") else 1)
+        group, close = "/".join(parts), difflib.get_close_matches(name, error.options, n=1)
         hint = f" Did you mean {group}={close[0]}?" if close else ""
         return f"{group}={name}: no such choice.{hint} There are: {', '.join(sorted(error.options))}."
     texts = [str(error), str(error.__cause__ or "")]

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hydra.errors import HydraException
+from hydra.errors import HydraException, MissingConfigException
 from omegaconf import DictConfig, OmegaConf
 
 from elmo.common import config_errors
 from tasks.running.schema import compose_config
+
+# How to choose a file of one's own, by group.
+OWN_FILES = {
+    "data": "A file of your own is data=PATH.yaml.",
+    "experiment": "A file of your own is experiment=PATH.toml.",
+    "task": "For DIR/task/NAME.yaml of your own, add --config-dir DIR.",
+    "features": "For DIR/features/NAME.yaml of your own, add --config-dir DIR.",
+}
 
 
 def explain(error: Exception, where: str = "", typed: Sequence[str] = ()) -> str:
@@ -19,7 +27,11 @@ def explain(error: Exception, where: str = "", typed: Sequence[str] = ()) -> str
         where: the part of the tree that it is about, such as "task"; empty for the whole tree.
         typed: the overrides, among them the task and the features, whose keys are known.
     """
-    return config_errors.explain(error, lambda parent: _known_keys(parent, typed), where)
+    explained = config_errors.explain(error, lambda parent: _known_keys(parent, typed), where)
+    if isinstance(error, MissingConfigException):
+        group = (error.missing_cfg_file or "").partition("/")[0]
+        return " ".join(filter(None, (explained, OWN_FILES.get(group))))
+    return explained
 
 
 def explain_null(error: Exception, typed: Sequence[str]) -> str | None:
@@ -48,4 +60,5 @@ def _known_keys(parent: str, typed: Sequence[str]) -> list[str]:
     except HydraException:  # one that is in a folder of the user's
         tree = compose_config([])
     node = OmegaConf.select(tree, parent)
-    return [str(key) for key in node if key != "_target_"] if isinstance(node, DictConfig) else []
+    keys = [str(key) for key in node if key != "_target_"] if isinstance(node, DictConfig) else []
+    return keys if parent else [*keys, "experiment"]  # a group that is not in the tree

@@ -47,6 +47,7 @@ class TestUnknownAndWrong:
         [
             ("trainer.epoch=3", "unknown key trainer.epoch. Did you mean trainer.epochs? Known there: batch_size,"),
             ("sed=3", "unknown key sed. Did you mean seed? Known there: data,"),
+            ("experimnt=mini", "unknown key experimnt. Did you mean experiment? Known there: data,"),
             ("+sed=3", "unknown key sed. Did you mean seed?"),
             ("+trainer.foo=3", "unknown key trainer.foo. Known there: batch_size,"),
             ("task.hiden=3", "unknown key task.hiden. Did you mean task.hidden? Known there: dropout, hidden,"),
@@ -137,13 +138,20 @@ class TestUnknownAndWrong:
             check()
 
     @pytest.mark.parametrize(
-        ("override", "options"), [("features=bert", FEATURES), ("task=chess", TASKS), ("data=imdb", DATA)]
+        ("override", "options", "own"),
+        [
+            ("features=bert", FEATURES, "For DIR/features/NAME.yaml of your own, add --config-dir DIR."),
+            ("task=chess", TASKS, "For DIR/task/NAME.yaml of your own, add --config-dir DIR."),
+            ("data=imdb", DATA, "A file of your own is data=PATH.yaml."),
+            ("data=mine/reviews.yml", DATA, "A file of your own is data=PATH.yaml."),
+        ],
     )
-    def test_an_unknown_option_of_a_group_lists_the_options(self, command, override, options):
+    def test_an_unknown_option_of_a_group_lists_the_options(self, command, override, options, own):
         code, _, err = command(override)
         assert code == 1
         assert err.startswith(f"tasks.run: {override}: no such choice. There are: ")
-        assert set(options) <= set(err.rstrip(".\n").partition("There are: ")[2].split(", "))
+        assert set(options) <= set(err.partition("There are: ")[2].partition(".")[0].split(", "))
+        assert err.endswith(f". {own}\n")
 
     def test_a_misspelt_option_of_a_group_is_guessed(self, command):
         assert "Did you mean features=elmo_random?" in command("features=elmo_randm")[2]
