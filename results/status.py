@@ -20,9 +20,9 @@ from results.experiments.experiment import SUFFIX, Experiment, sweep_name
 from results.experiments.experiment_file import load_experiment
 from results.records.collect import collect
 from results.records.printing import printable, printable_lines, write
+from results.records.sweep_manifest import DEFAULT_RUNS
 from results.tables.core_table import core_page
 from results.tables.formats import LAYOUTS
-from results.tables.run_options import DEFAULT_RUNS
 
 LONGEST_LIST = 12  # runs listed for each state
 LOG = "sweep.log"  # in the folder of the runs: what a command that was started here printed

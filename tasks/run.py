@@ -30,7 +30,7 @@ from tasks.running.config_errors import explain, explain_null
 from tasks.running.experiment import Ended, run
 from tasks.running.schema import check_config_dir, group_options
 from tasks.sweeps import experiment_sweeper
-from tasks.sweeps.callback import Sweep
+from tasks.sweeps.callback import Sweep, write_places
 from tasks.sweeps.launcher_errors import explain_launcher, explain_stop
 from tasks.sweeps.process_end import Terminated, end_children, sigterm_as_interrupt
 from tasks.training.trainer import NonFiniteLoss, OutOfMemory
@@ -88,7 +88,12 @@ def _hydra_main(tree: DictConfig) -> Ended:
     end_with_parent()
     try:
         with interrupts_kept():
-            ended = run(run_config(tree), in_sweep, side_by_side)
+            config = run_config(tree)
+            try:
+                ended = run(config, in_sweep, side_by_side)
+            finally:
+                if not in_sweep:
+                    write_places(HydraConfig.instance().cfg, config.runs_dir)  # type: ignore[arg-type]  # a tree
     except Exception as error:  # noqa: BLE001 (a failed run must not end the other runs of a sweep)
         reason = _explain_failure(error)
         if reason is None:

@@ -3,17 +3,18 @@
 import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Literal
 
+from results.analysis.rows import MINI
 from results.experiments.experiment import Experiment
 from results.experiments.runs_of_cells import runs_of_cells
 from results.records.collect import FoundRecord, collect
 from results.records.identity import RECORD_NAME, Identity, record_path
 from results.records.run_lock import LOCK_NAME, SILENCE, Owner, read_lock, silence
-from results.records.sweep_manifest import Manifest, hydra_value, read_manifests
+from results.records.sweep_manifest import DEFAULT_RUNS, Manifest, hydra_value, read_manifests, typed_places
 
 State = Literal["done", "running", "failed", "missing"]
 STATES: tuple[State, ...] = ("done", "running", "failed", "missing")
@@ -108,10 +109,11 @@ def overview_of(runs_dir: Path, experiment: Experiment | None) -> Overview:
     manifests, problems = read_manifests(runs_dir)
     collection = collect([runs_dir])
     if experiment and experiment.sweep_name not in [manifest.name for manifest in manifests]:
-        manifests.append(_not_started(experiment, collection.found))
+        manifests.append(_not_started(runs_dir, experiment, collection.found))
     problems += [finding.text for finding in collection.findings if finding.wrong]
     records = {_name(item.record.identity): item for item in collection.found}
     locks = {path.parent: owner for path in sorted(runs_dir.rglob(LOCK_NAME)) if (owner := read_lock(path)) is not None}
+    manifests = [manifest for manifest in manifests if manifest.runs or manifest.refused]  # others are of single runs
     sweeps = [_sweep(runs_dir, manifest, records, locks) for manifest in manifests]
     listed = {_name(identity) for manifest in manifests for identity in manifest.runs}
     others = [
@@ -129,12 +131,14 @@ def overview_of(runs_dir: Path, experiment: Experiment | None) -> Overview:
     return Overview(sweeps, problems)
 
 
-def _not_started(experiment: Experiment, found: Sequence[FoundRecord]) -> Manifest:
+def _not_started(runs_dir: Path, experiment: Experiment, found: Sequence[FoundRecord]) -> Manifest:
     """The list of an experiment's runs, as its sweep would write it, with the names that records have."""
     filled = zip(experiment.cells, runs_of_cells(found, experiment.cells), strict=True)
     runs = [items[0].record.identity if items else cell.identity for cell, items in filled]
-    command = shlex.join(["python", "-m", "tasks.run", "-m", f"experiment={hydra_value(experiment.name)}"])
-    return Manifest(experiment.sweep_name, command, runs)
+    places = replace(typed_places(runs_dir), runs_dir=str(runs_dir) if runs_dir != DEFAULT_RUNS else "")
+    shipped = all(identity.data == MINI for identity in runs)
+    words = [f"experiment={hydra_value(experiment.name)}", *places.words(shipped)]
+    return Manifest(experiment.sweep_name, shlex.join(["python", "-m", "tasks.run", "-m", *words]), runs)
 
 
 def _sweep(

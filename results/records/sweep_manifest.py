@@ -1,4 +1,7 @@
-"""List of a sweep's runs: a small file written when the sweep starts, so that missing runs can be shown."""
+"""List of a sweep's runs: a small file written when the sweep starts, so that missing runs can be shown.
+
+A single run leaves such a file without runs, if its command names configs or data: suggested commands need these.
+"""
 
 import os
 import re
@@ -14,6 +17,7 @@ from results.records.run_lock import Process
 from results.records.typed_json import decode
 
 FOLDER = ".sweep"  # below runs_dir
+DEFAULT_RUNS = Path("results", "runs")  # of tasks.run, and of the commands that read runs
 CONFIG_DIR, DATA, DATA_DIR = "--config-dir", "data=", "data_dir="
 SCHEMA = 1
 
@@ -25,7 +29,7 @@ class Manifest:
     Attributes:
         name: The experiment's name, or one made from the command; the same command overwrites the file.
         command: The command line.
-        runs: All runs in order.
+        runs: All runs in order; none for a single run.
         refused: Runs that can never start, such as a dataset with another task's reader, each with the reason.
         started_at: ISO 8601, UTC.
         process: The sweep's process; None in files of earlier versions.
@@ -71,7 +75,7 @@ def hydra_value(text: str) -> str:
 
 
 def typed_places(runs_dir: Path) -> TypedPlaces:
-    """The configs and data in the commands of the sweeps with this folder; the latest command that names one counts."""
+    """The configs and data in the commands of this folder; the latest command that names one counts."""
     config_dir = data_dir = ""
     datasets: dict[str, str] = {}
     for manifest in read_manifests(runs_dir)[0]:

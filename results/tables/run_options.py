@@ -8,9 +8,8 @@ from pathlib import Path
 from results.analysis.aggregate import Selection, arm_settings
 from results.analysis.names import default_pair, load_names
 from results.records.collect import Collection, collect
-from results.records.sweep_manifest import TypedPlaces, typed_places
+from results.records.sweep_manifest import DEFAULT_RUNS, TypedPlaces, typed_places
 
-DEFAULT_RUNS = Path("results", "runs")
 PUBLISHED = Path(__file__).parents[1] / "published"
 
 

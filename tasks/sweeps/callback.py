@@ -10,6 +10,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -34,7 +35,7 @@ from results.experiments.experiment_file import load_experiment
 from results.records.identity import record_path
 from results.records.record import RecordConflict, RecordUnreadable, decide, read_record, timestamp
 from results.records.run_lock import LOCK_NAME
-from results.records.sweep_manifest import Manifest, write_manifest
+from results.records.sweep_manifest import DATA, DATA_DIR, DEFAULT_RUNS, Manifest, write_manifest
 from tasks.running.config import RunConfig, run_config
 from tasks.running.config_errors import explain
 from tasks.running.experiment import Ended
@@ -52,7 +53,6 @@ ENDS = {
 }
 OF_A_CELL = ("task", "data", "features", "seed", "fold")  # keys that choose cells of any experiment
 OF_A_MACHINE = ("runs_dir", "data_dir", "device", "threads", "retry", "hydra/launcher")  # keys that change no score
-DEFAULT_RUNS = Path("results", "runs")  # where results.table and results.status look
 SEED = re.compile(r"seed=(\d+)")
 TITLE_WIDTH = 30  # so that the scores of most runs are aligned
 
@@ -311,6 +311,23 @@ def manifest_of(config: DictConfig, configs: Mapping[str, RunConfig | str]) -> M
         refused=[f"{overrides}: {found}" for overrides, found in configs.items() if not isinstance(found, RunConfig)],
         started_at=timestamp(),
     )
+
+
+def write_places(config: DictConfig, runs_dir: Path) -> None:
+    """Writes where a single run has its configs and data, if they were typed, for commands that results/ suggests.
+
+    Args:
+        config: the run with Hydra's own settings.
+        runs_dir: does not exist if the run was rejected; then nothing is written.
+    """
+    typed = [word for word in typed_words(config) if word.startswith((DATA, DATA_DIR))]
+    words = [*_config_dir(config), *(word for word in typed if word.startswith(DATA_DIR) or ".yaml" in word)]
+    if not words or not runs_dir.is_dir():
+        return
+    name = f"run-{hashlib.sha256(shlex.join(words).encode()).hexdigest()[:8]}"
+    with suppress(OSError):  # the run itself is done
+        command = shlex.join(["python", "-m", "tasks.run", *words])
+        write_manifest(runs_dir, Manifest(name, command, runs=[], started_at=timestamp()))
 
 
 def _config_dir(config: DictConfig) -> list[str]:

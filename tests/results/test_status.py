@@ -200,11 +200,20 @@ class TestFolder:
         assert code == 0
         first, command, *missing = out.splitlines()
         assert first.startswith("mine: 2 of 4 done, 2 missing; ")
-        assert command.strip() == f"python -m tasks.run -m experiment={file}"
+        assert command.strip() == f"python -m tasks.run -m experiment={file} runs_dir={tmp_path}"
         assert [line.split()[:6] for line in missing] == [
             ["missing", "paper", "ner", "elmo", "seed", "1"],
             ["missing", "paper", "ner", "glove", "seed", "2"],
         ]
+
+    def test_its_command_finds_what_a_single_run_was_typed_with(self, tmp_path, shown):
+        command = "python -m tasks.run --config-dir 'my configs' data_dir=corpora"
+        write_manifest(tmp_path, Manifest("run-1", command, []))
+        assert (
+            f" experiment=table1 --config-dir 'my configs' data_dir=corpora runs_dir={tmp_path}\n"
+            in shown("--experiment", "table1")[1]
+        )
+        assert shown()[1].startswith("No runs in "), "a single run is no sweep"
 
     def test_an_experiment_s_file_with_a_mistake(self, tmp_path, shown):
         file = tmp_path / "mine.toml"

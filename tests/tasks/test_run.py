@@ -242,6 +242,16 @@ def test_a_killed_run_continues_and_ends_the_same(place, command, tmp_path):
     assert len(undisturbed.epochs) == 15
 
 
+def test_the_command_for_an_empty_cell_finds_what_a_single_run_was_typed_with(place, command, tmp_path, capsys):
+    assert command(*arguments(place, tmp_path))[0] == 0
+    table(["--runs", str(tmp_path)])
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if "features=elmo " in line)
+    assert f"--config-dir {place.config} data_dir={place.data} runs_dir={tmp_path}" in line
+    code, _, err = command(*shlex.split(line.replace("features=elmo ", "features=elmo_tiny "))[3:])
+    assert code == 0, err
+    assert read_record(path_of(tmp_path, "elmo_tiny")).status == "finished"
+
+
 class TestStore:
     def test_scores_are_equal_cold_warm_and_without_to_the_last_digit(self, place, command, tmp_path):
         found, precise = [], "features.elmo.precision=float32"
