@@ -35,9 +35,10 @@ Copies record.json and examples.json of finished runs to results/published, unde
 name, and the kinds of their test examples to results/published/test_sets. Test predictions contain text: they are
 copied only of runs whose data come with the suite (data=mini). Then it updates what is made from the records there:
 results/tables.md, its SVG figures, results/ledger.md, which lists the runs that are still to do, and parts of README.
-Logs, checkpoints and weights are not copied. It refuses failed runs, runs on limited data, files that contain text or
-machine paths, and runs whose settings differ from the published run of the same name; a run of a newer recipe of the
-task replaces one of an older recipe. It publishes the other runs all the same, and the exit status is 1."""
+Logs, checkpoints and weights are not copied. It refuses failed runs, runs on limited data, runs of code that was not
+committed, tasks that do not come with the suite, files that contain text or machine paths, two runs that contradict
+each other, and runs whose settings differ from the published run of the same name; a run of a newer recipe of the task
+replaces one of an older recipe. It publishes the other runs all the same, and the exit status is 1."""
 
 _EPILOG = """\
 examples:

@@ -2,8 +2,9 @@
 
 Test predictions contain text, so they are copied only where all data files come with the suite.
 
-A run is refused if it did not finish, used limited data, has no example scores or ones that contradict its score, or if
-one of the files contains more than numbers and names: no third-party text or paths in the repository.
+A run is refused if it did not finish, used limited data or code that is not committed, is of a task that is not in the
+suite, has no example scores or ones that contradict its score, if another run of its name contradicts it, or if one of
+the files contains more than numbers and names: no third-party text or paths in the repository.
 """
 
 import dataclasses
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from elmo.common.files import read_json
-from results.analysis.names import ROUNDING, recomputed
+from results.analysis.names import ROUNDING, load_names, recomputed
 from results.breakdown.group_files import GroupsUnreadable, groups_above, merge_groups
 from results.experiments.experiment import Experiment
 from results.experiments.runs_of_cells import only_cells
@@ -51,7 +52,8 @@ def publish_runs(
     """
     collection = collect(folders)
     found = (only_cells(collection, experiment.cells) if experiment else collection).found
-    outcomes = [PublishOutcome("refused", "not read", finding.text) for finding in collection.findings if finding.wrong]
+    unreadable = [finding.text for finding in collection.findings if finding.kind == "unreadable"]
+    outcomes = [PublishOutcome("refused", "not read", text) for text in unreadable]
     for folder in folders:
         if not folder.is_dir():
             outcomes.append(PublishOutcome("refused", str(folder), "expected a folder with runs, found no such folder"))
@@ -61,7 +63,10 @@ def publish_runs(
         outcomes.append(
             PublishOutcome("refused", experiment.sweep_name, "expected runs of this experiment, found none")
         )
-    each = [(item, _publish(item, published, commit)) for item in found]
+    named: dict[Path, list[FoundRecord]] = {}
+    for item in found:
+        named.setdefault(record_path(published, item.record.identity), []).append(item)
+    each = [(item, _publish(item, target, items, commit)) for target, items in named.items() for item in items]
     taken = [item for item, outcome in each if outcome.kind != "refused"]
     return [*outcomes, *(outcome for _, outcome in each), *_publish_groups(taken, published)]
 
@@ -89,15 +94,15 @@ def _publish_groups(taken: Sequence[FoundRecord], published: Path) -> list[Publi
     return outcomes
 
 
-def _publish(item: FoundRecord, published: Path, commit: str | None) -> PublishOutcome:
+def _publish(item: FoundRecord, target: Path, named: Sequence[FoundRecord], commit: str | None) -> PublishOutcome:
+    """Copies a run to its record's path, unless there is a reason not to; `named` are all runs of its name."""
     record = item.record
     title = record.identity.title
-    target = record_path(published, record.identity)
     try:
         there = read_record(target) if target.exists() else None
     except RecordUnreadable as error:
         return PublishOutcome("refused", title, f"the published run of this name: {error}")
-    if reason := refusal(item) or _conflict(there, record, target):
+    if reason := _refusal(item) or _conflict(there, record, target) or _contradiction(item, named):
         return PublishOutcome("refused", title, reason)
     score = f"{record.metric} {record.score:.2f}"
     filled = _with_commit(record, commit)
@@ -138,24 +143,47 @@ def _with_commit(record: RunRecord, commit: str | None) -> RunRecord:
 
 def _conflict(there: RunRecord | None, here: RunRecord, target: Path) -> str:
     """Why the run cannot replace the published one of its name; empty if it can."""
-    if there is None or there.fingerprint == here.fingerprint:
+    if there is None or _replaces(here, there):
         return ""
     if there.recipe > here.recipe:
         return f"a run of this name with recipe {there.recipe} is published, and this run has recipe {here.recipe}"
-    keys = list(differences(there.hashed, here.hashed))
-    if there.recipe < here.recipe and all(key.startswith("recipes.") for key in keys):
-        return ""
-    found = ", ".join(keys)
+    found = ", ".join(differences(there.hashed, here.hashed))
     return f"a run of this name made under other settings is published ({found}); to replace it, delete {target.parent}"
 
 
-def refusal(item: FoundRecord) -> str:
+def _replaces(new: RunRecord, old: RunRecord) -> bool:
+    """Whether a run may replace another one of its name: it has the same settings, or differs only by newer recipes."""
+    if old.fingerprint == new.fingerprint:
+        return True
+    return old.recipe < new.recipe and all(key.startswith("recipes.") for key in differences(old.hashed, new.hashed))
+
+
+def _contradiction(item: FoundRecord, named: Sequence[FoundRecord]) -> str:
+    """Why it is unknown which of the finished runs of one name should be published; empty if it is known."""
+    remedy = "publish only the right one, --runs with its folder"
+    if item.contradiction:
+        return f"{item.contradiction}; {remedy}"
+    here = item.record
+    for other in named:
+        there = other.record
+        if there.status == "finished" and not _replaces(here, there) and not _replaces(there, here):
+            found = ", ".join(differences(there.hashed, here.hashed))
+            return f"{item.path} and {other.path} have one name and different settings ({found}); {remedy}"
+    return ""
+
+
+def _refusal(item: FoundRecord) -> str:
     """Why a run may not be published; empty if it may."""
     record, examples = item.record, item.path.with_name(EXAMPLES_NAME)
     if record.error is not None:
         return f"expected a finished run, found one that failed: {record.error.last_line}"
     if record.limit is not None:
         return f"expected the whole data, found limit={record.limit}"
+    if record.environment and record.environment.dirty:
+        return "expected committed code, found uncommitted changes (environment.dirty); commit them and run again"
+    if (task := record.identity.task) not in load_names().tasks:
+        known = ", ".join(load_names().tasks)
+        return f"expected a task of the suite ({known}), found {task}; to add it, see CONTRIBUTING.md, Ship a task"
     try:
         scores = read_examples(examples, record.fingerprint)
         kept = item.path.with_name(PREDICTIONS_NAME)

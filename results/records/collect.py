@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Literal
@@ -31,10 +31,11 @@ class Finding:
 
 @dataclass(frozen=True)
 class FoundRecord:
-    """A record and the file it was read from."""
+    """A record and the file it was read from; `contradiction` names a copy of the run that has other scores."""
 
     path: Path
     record: RunRecord
+    contradiction: str = ""
 
     @property
     def runs_dir(self) -> Path:
@@ -93,11 +94,10 @@ def _without_copies(found: Sequence[FoundRecord], findings: list[Finding]) -> li
             kept[key] = item  # failed in one folder, finished in the other
         elif unlike := differences(item.record.scores, other.record.scores):
             name, (here, there) = next(iter(unlike.items()))
-            text = (
-                f"{item.path} and {other.path} are the same run with different scores, {name} {here} and {there}; only "
-                "the second is counted"
-            )
-            findings.append(Finding("note", text, wrong=True, row=item.record.identity.row))
+            text = f"{item.path} and {other.path} are the same run with different scores, {name} {here} and {there}"
+            kept[key] = replace(other, contradiction=text)
+            counted = f"{text}; only the second is counted"
+            findings.append(Finding("note", counted, wrong=True, row=item.record.identity.row))
     return list(kept.values())
 
 

@@ -217,6 +217,43 @@ class TestRefused:
         save_run(runs, 50, task="sst5", seed=9, limit=100)
         self.assert_refused(runs, root, capsys, "limit=100")
 
+    def test_uncommitted_changes(self, runs, root, capsys):
+        save_run(runs, 50, task="sst5", seed=9, environment=replace(CLEAN, dirty=True))
+        self.assert_refused(runs, root, capsys, "sst5 glove seed 9", "uncommitted changes", "commit them and run again")
+
+    def test_a_task_that_does_not_come_with_the_suite(self, runs, root, capsys):
+        save_run(runs, 50, task="irony", seed=9)
+        self.assert_refused(runs, root, capsys, "paper irony glove seed 9", "ner, sst5, pos_probe", "found irony")
+
+    @pytest.mark.parametrize(
+        ("changed", "reason"),
+        [
+            ({"right": 51}, "are the same run with different scores, test.accuracy 51.0 and 50.0"),
+            ({"lr": 0.1}, "have one name and different settings (trainer.lr)"),
+        ],
+    )
+    def test_two_runs_of_one_name_that_contradict_each_other(self, runs, root, tmp_path, capsys, changed, reason):
+        """Neither is published, whichever file is found first."""
+        run = {"right": 50, "task": "sst5", "seed": 9}
+        first, second = (save_run(tmp_path / name, **own) for name, own in (("a", run), ("b", run | changed)))
+        assert main(["--runs", *map(str, (tmp_path / "a", tmp_path / "b", runs))], root) == 1
+        out = capsys.readouterr().out
+        refused = [line for line in out.splitlines() if line.startswith("refused")]
+        assert refused
+        for line in refused:
+            assert "paper sst5 glove seed 9: " in line
+            assert reason in line
+            assert str(first) in line
+            assert str(second) in line
+        assert out.count("added") == 4
+        assert not [name for name in published(root) if "seed-9" in name]
+
+    def test_a_failed_copy_does_not_keep_a_finished_one_back(self, runs, root, tmp_path, capsys):
+        save(tmp_path / "a", make_record(task="sst5", seed=9, lr=0.1, error=RunError("OutOfMemoryError", "no room")))
+        save_run(tmp_path / "b", 50, task="sst5", seed=9)
+        assert main(["--runs", *map(str, (tmp_path / "a", tmp_path / "b"))], root) == 1
+        assert "added     paper sst5 glove seed 9: accuracy 50.00" in capsys.readouterr().out
+
     def test_no_examples(self, runs, root, capsys):
         save_run(runs, 50, task="sst5", seed=9).with_name(EXAMPLES_NAME).unlink()
         self.assert_refused(runs, root, capsys, "expected examples.json next to the record")
