@@ -128,6 +128,8 @@ def _lines(sweep: SweepState, brief: bool) -> list[str]:
     lines = [f"{head}; {', '.join(times)}"]
     if sweep.command and not brief:
         lines.append(f"  {printable(sweep.command)}")
+    if not sweep.name and counts["missing"] and not brief:
+        lines.append("  the command that started a stopped run continues it")
     for state in ("running", "failed", *([] if brief else ["missing"])):
         runs = [run for run in sweep.runs if run.state == state]
         width = max((len(run.title) for run in runs[:LONGEST_LIST]), default=0)

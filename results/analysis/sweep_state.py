@@ -12,12 +12,13 @@ from results.analysis.rows import MINI
 from results.experiments.experiment import Experiment
 from results.experiments.runs_of_cells import runs_of_cells
 from results.records.collect import FoundRecord, collect
-from results.records.identity import RECORD_NAME, Identity, record_path
+from results.records.identity import CHECKPOINT_NAME, RECORD_NAME, Identity, record_path
 from results.records.run_lock import LOCK_NAME, SILENCE, Owner, read_lock, silence
 from results.records.sweep_manifest import DEFAULT_RUNS, Manifest, hydra_value, read_manifests, typed_places
 
 State = Literal["done", "running", "failed", "missing"]
 STATES: tuple[State, ...] = ("done", "running", "failed", "missing")
+STOPPED = "stopped"  # the note on a run that has a checkpoint; its lock would say how far it got
 
 
 @dataclass(frozen=True)
@@ -122,10 +123,10 @@ def overview_of(runs_dir: Path, experiment: Experiment | None) -> Overview:
         if name not in listed
     ]
     seen = {runs_dir / name for name in listed} | {item.path for item in records.values()}
-    for folder, owner in locks.items():
+    checkpoints = [path.parent for path in sorted(runs_dir.rglob(CHECKPOINT_NAME))]
+    for folder in dict.fromkeys([*locks, *checkpoints]):
         if folder / RECORD_NAME not in seen:
-            title = owner.title or folder.relative_to(runs_dir).as_posix()
-            others.append(_locked_state(title, folder.relative_to(runs_dir).parts[:3], folder, owner))
+            others.append(_unnamed_state(runs_dir, folder, locks.get(folder)))
     if others:
         sweeps.append(SweepState("", "", "", others))
     return Overview(sweeps, problems)
@@ -168,7 +169,16 @@ def _state(identity: Identity, folder: Path, found: FoundRecord | None, locks: M
         return RunState(identity.title, kind, "failed", record.seconds or 0.0, note=record.error.last_line)
     if record is None and (folder / RECORD_NAME).exists():
         return RunState(identity.title, kind, "failed", note=f"{folder / RECORD_NAME} cannot be read")
-    return RunState(identity.title, kind, "missing")
+    return RunState(identity.title, kind, "missing", note=STOPPED if (folder / CHECKPOINT_NAME).exists() else "")
+
+
+def _unnamed_state(runs_dir: Path, folder: Path, owner: Owner | None) -> RunState:
+    """The state of a run that no record or sweep names: it has a lock, or a checkpoint if it was stopped."""
+    place = folder.relative_to(runs_dir)
+    title, kind = place.as_posix(), place.parts[:3]
+    if owner is None:
+        return RunState(title, kind, "missing", note=STOPPED)
+    return _locked_state(owner.title or title, kind, folder, owner)
 
 
 def _locked_state(title: str, kind: tuple[str, ...], folder: Path, owner: Owner) -> RunState:

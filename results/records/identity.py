@@ -21,6 +21,7 @@ Parts = Mapping[str, object]
 RECORD_NAME = "record.json"
 EXAMPLES_NAME = "examples.json"
 PREDICTIONS_NAME = "predictions.jsonl.gz"  # text of the data: published only where they come with the suite
+CHECKPOINT_NAME = "checkpoint.pt"  # the state after the last epoch; removed when the run ends
 FOLD = "fold"  # the key of `Identity.fold`
 
 _LONGEST_NAME = 120  # bytes; most file systems stop at 255, encrypted home folders at 143

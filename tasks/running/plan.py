@@ -6,15 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from results.records.identity import Identity, fingerprint, record_path
+from results.records.identity import CHECKPOINT_NAME, Identity, fingerprint, record_path
 from results.records.record import hashed
 from results.records.run_lock import LOCK_NAME
 from tasks.data.datasets import DataSource
 from tasks.features.token_features import features_fingerprint, features_recipes
 from tasks.running.config import RunConfig
 from tasks.running.loggers import Logged
-
-CHECKPOINT_NAME = "checkpoint.pt"
 
 
 @dataclass(frozen=True)

@@ -222,6 +222,28 @@ class TestFolder:
         assert (code, err[:16]) == (1, "results.status: ")
         assert "mine.toml: seed: expected one of title, seeds" in err
 
+    def test_a_single_run_that_was_stopped(self, tmp_path, shown):
+        """With Ctrl-C only the checkpoint of its last epoch is left; with kill -9 the lock, too."""
+        folder = tmp_path / "paper" / "ner" / "glove" / "trainer.epochs=9" / "seed-1"
+        folder.mkdir(parents=True)
+        (folder / "checkpoint.pt").write_text("the last epoch")
+        stopped = "  missing  paper/ner/glove/trainer.epochs=9/seed-1  stopped"
+        head = "runs of no sweep: 0 of 1 done, 1 missing; 0 s spent, time left not known yet"
+        remedy = "  the command that started a stopped run continues it"
+        assert shown()[1].splitlines() == [head, remedy, stopped]
+        locked(tmp_path, identity(2), dead(title="paper ner glove seed 2", epoch=2, epochs=8))
+        assert shown()[1].splitlines()[1:3] == [
+            remedy,
+            "  missing  paper ner glove seed 2" + " " * 17 + "  stopped in epoch 3 of 8",
+        ]
+
+    def test_a_stopped_run_of_a_sweep_is_not_like_one_that_never_started(self, tmp_path, shown):
+        sweep_of_six(tmp_path)
+        record_path(tmp_path, identity(6)).parent.mkdir(parents=True)
+        record_path(tmp_path, identity(6)).with_name("checkpoint.pt").write_text("the last epoch")
+        assert "  missing  paper ner glove seed 6  stopped\n" in shown()[1]
+        assert "runs of no sweep" not in shown()[1]
+
     def test_nothing_at_all(self, tmp_path, shown):
         assert "experiment=mini" in shown()[1]
         assert "(no such folder)" in shown("--runs", str(tmp_path / "nowhere"))[1]
