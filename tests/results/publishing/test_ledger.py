@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from results.experiments.experiment import values_of
+from results.experiments.experiment_file import load_experiment
 from results.publishing import ledger
 from results.records.collect import collect
 from tasks.running.config import run_config
@@ -145,6 +146,20 @@ def test_what_cannot_be_run_is_listed_apart_with_its_reason(page):
     assert [line[1] for line in table] == ["second arm"]
     assert text.split("## Cannot be run here")[1].split("```")[0].split("\n\n")[1:3] == ["### words", "No licence."]
     assert commands[-1] == ["task=ner", "data=paper", "features=glove", "seed=1,2", *ALL]
+
+
+def test_the_steps_of_table_1_are_its_rows():
+    """The rows of its file say which seeds are planned; no step names seeds, and every row is in a step."""
+    steps = tomllib.loads(ledger.LEDGER.read_text(encoding="utf-8"))["step"]
+    sweeps = [
+        sweep.split()[1:] for step in steps for sweep in step["sweeps"] if sweep.split()[0] == "experiment=table1"
+    ]
+    assert sweeps
+    assert not [word for words in sweeps for word in words if word.startswith("seed=")]
+    table = load_experiment("table1")
+    steps_of = [cell for words in sweeps for cell in table.narrowed(dict(map(values_of, words))).cells]
+    assert len(steps_of) == len(table.cells)
+    assert {tuple(cell.overrides) for cell in steps_of} == {tuple(cell.overrides) for cell in table.cells}
 
 
 @pytest.mark.slow
