@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
-from results.analysis.names import ROUNDING, arm_title, default_pair, recomputed, settings_title, sort_key, task_title
+from results.analysis.names import ROUNDING, arm_title, default_pair, recomputed, sort_key, task_title
 from results.analysis.paper_scores import load_paper
 from results.analysis.row_warnings import row_warnings
 from results.analysis.rows import MINI, Group, Summary, TableRow, column_order, comparable_parts
@@ -64,7 +64,7 @@ def summarise(collection: Collection, selection: Selection) -> Summary:
     arms = _headline_settings(selection.headline) if selection.headline else {}
     defaults = {own for item in collection.found for own in _feature_defaults(item.record, arms)}
     rows = [_row(*key, by_row[key], selection, findings, defaults) for key in sorted(by_row, key=_row_order)]
-    main_arms = settings_title({key: value for own in arms.values() for key, value in own.items()})
+    main_arms = {key: value for own in arms.values() for key, value in own.items()}
     summary = Summary(rows, findings, selection.compared, selection.best_of, main_arms)
     for row in rows:
         findings += _empty_cells(row, summary.features, selection)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from results.analysis.names import metric_title, settings_title, task_title
-from results.analysis.rows import Group, TableRow, train_fraction
+from results.analysis.rows import MINI, Group, TableRow, train_fraction
 from results.records.identity import looked_up
 from results.records.record import RunRecord
 
@@ -89,6 +89,26 @@ def panels_of(row: TableRow) -> tuple[list[Panel], list[Panel]]:
     whole = [panel for panel in paired if row.pair(panel.label) and not panel.groups[0].partial]
     first = plain or whole or panels
     return first, [panel for panel in panels if panel not in first]
+
+
+def arms_title(main_arms: Mapping[str, str], panels: Sequence[Panel]) -> str:
+    """The settings of the two main arms, for people; empty if none of these panels is on a full data set.
+
+    Args:
+        main_arms: These settings.
+        panels: What is shown; if one names another value of them, the text says so.
+    """
+    full_size = [panel for panel in panels if panel.row.data != MINI]
+    settings = [own for panel in full_size for own in (panel.named, *(group.settings for group in panel.groups))]
+    named = {key for own in settings for key in own}
+    unless = ", unless a row names others" if named & main_arms.keys() else ""
+    return f"{settings_title(main_arms)}{unless}" if main_arms and full_size else ""
+
+
+def arms_note(main_arms: Mapping[str, str], panels: Sequence[Panel]) -> list[str]:
+    """The line below a table of these panels that has `arms_title`; none if it is empty."""
+    title = arms_title(main_arms, panels)
+    return [f"on full data sets: {title}"] if title else []
 
 
 def split_panels(rows: Sequence[TableRow]) -> tuple[list[Panel], list[Panel]]:

@@ -228,14 +228,15 @@ class TableRow:
 class Summary:
     """The content of the results table.
 
-    `best_of` adds the expected best dev score of that many seeds. `main_arms`: the two arms' settings, for people.
+    `best_of` adds the expected best dev score of that many seeds. `main_arms`: the two arms' settings, if they are not
+    the suite's defaults.
     """
 
     rows: Sequence[TableRow]
     findings: Sequence[Finding]
     compared: tuple[str, str] = field(default_factory=default_pair)
     best_of: int | None = None
-    main_arms: str = ""
+    main_arms: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def features(self) -> list[str]:
@@ -250,12 +251,6 @@ class Summary:
         groups = [group for row in self.rows for group in row.groups]
         plain = [group for group in groups if not group.label]
         return {**arm_titles(self.features, groups), **arm_titles({own.features for own in plain}, plain)}
-
-    @property
-    def arms_note(self) -> list[str]:
-        """Says which settings the two arms have, if they are not the suite's defaults."""
-        shown = self.main_arms and any(row.data != MINI for row in self.rows)
-        return [f"on full data sets: {self.main_arms}, unless a row names others"] if shown else []
 
     @property
     def with_paper(self) -> bool:

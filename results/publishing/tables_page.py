@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 
-from results.analysis.panels import Panel
+from results.analysis.panels import Panel, arms_note
 from results.analysis.rows import MINI, Summary
 from results.experiments.experiment_file import load_experiment
 from results.experiments.runs_of_cells import only_cells
@@ -72,7 +72,7 @@ def tables_page(collection: Collection, summary: Summary, published: Path) -> Ta
         if own:
             blocks.extend([str(gain_table(own)), *explanation, rerun_block(own)])
 
-    legend = table_legend([*panels, *chain(*pairs), *others], texts.band, summary.arms_note)
+    legend = table_legend([*panels, *chain(*pairs), *others], texts.band, arms_note(summary.main_arms, panels))
     explanation = [legend, texts.rerun]  # below the first table
     full_size, mini = ([panel for panel in panels if (panel.row.data == MINI) is own] for own in (False, True))
     for experiment, chapter in chapters.items():

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from results.analysis.interval import Interval
 from results.analysis.names import default_pair, load_names
-from results.analysis.panels import Panel
+from results.analysis.panels import Panel, arms_title
 from results.analysis.paper_scores import relative_error_cut
 from results.analysis.rows import MINI, arm_titles
 from results.report.figures import (
@@ -96,7 +96,9 @@ WIDE = _Layout(width=820, left=244, right=664, first=16, second=32, lane=50)
 PHONE = _Layout(width=WIDTH, left=12, right=WIDTH - 12, first=53, second=69, lane=86)
 
 
-def errors_removed(panels: Sequence[Panel], compared: tuple[str, str], main_arms: str = "") -> Figure | None:
+def errors_removed(
+    panels: Sequence[Panel], compared: tuple[str, str], main_arms: Mapping[str, str] | None = None
+) -> Figure | None:
     """The figure with its narrow form, of the panels that have both arms; None if there are none.
 
     Marks are drawn for the second arm, the paper, and those other arms whose looks are in names.toml.
@@ -104,7 +106,7 @@ def errors_removed(panels: Sequence[Panel], compared: tuple[str, str], main_arms
     Args:
         panels: The comparisons.
         compared: The two arms.
-        main_arms: What these are where a panel names nothing else, if they are not the suite's defaults.
+        main_arms: Their settings, if they are not the suite's defaults.
     """
     known = load_names().arms
     features = [arm for arm in dict.fromkeys([*compared, *known]) if arm in compared or known[arm].colour]
@@ -121,7 +123,7 @@ def errors_removed(panels: Sequence[Panel], compared: tuple[str, str], main_arms
         caption += " Line: 95 % interval. A gain whose own interval includes zero is unclear."
     pale = any(value.few_seeds for own in found for value in own.others)
     few = pale or any(own.interval and own.interval.few_seeds for own in found)
-    notes = [f"{main_arms}, unless a row names others"] * bool(main_arms and not only_mini)
+    notes = list(filter(None, [arms_title(main_arms or {}, panels)]))
     below = [FEW_SEEDS_NOTE.replace(MARK, f"{MARK} and pale marks:" if pale else MARK)] * few + notes
     figure = Figure(
         NAME + "-mini" * only_mini,

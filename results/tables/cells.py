@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from results.analysis.interval import FEW_SEEDS, Interval, has_numpy
 from results.analysis.names import controls_legend, short_title
-from results.analysis.panels import Panel, panels_of
+from results.analysis.panels import Panel, arms_note, panels_of
 from results.analysis.paper_scores import load_paper
 from results.analysis.rows import WARNED, Group, Summary, TableRow
 from results.analysis.verdict import verdict, verdict_legend, verdicts
@@ -205,7 +205,7 @@ def findings_sections(findings: Sequence[Finding], notes: Sequence[str]) -> list
 def legend(summary: Summary) -> list[str]:
     """Explains the columns that the table has."""
     panels = [Panel(row, label) for row in summary.rows for label in ["", *row.labels]]
-    legend = [*summary.arms_note, *panels_legend(panels), *controls_legend(summary.features)]
+    legend = [*arms_note(summary.main_arms, panels), *panels_legend(panels), *controls_legend(summary.features)]
     if summary.with_paper and any(verdict(group, row.paper) for row in summary.rows for group in row.groups):
         legend.append(f"vs paper: {verdict_legend()}")
     legend += best_legend(summary)

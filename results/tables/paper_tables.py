@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from results.analysis.names import default_pair, settings_title
-from results.analysis.panels import Panel, split_panels
+from results.analysis.panels import Panel, arms_note, split_panels
 from results.analysis.paper_scores import distance, load_paper
 from results.analysis.rows import MINI, Group, Summary, TableRow, arm_titles, column_order
 from results.analysis.verdict import verdict_legend, verdicts
@@ -52,7 +52,7 @@ def readme_table(summary: Summary) -> str:
     mark = f"; {FEW_SEEDS_NOTE}" if few else ""
     how = "[how they are computed](results/reading.md#intervals)"
     note = f"Mean ± std (seeds). 95 % intervals over paired test examples and seeds, {how}{mark}."
-    note = " ".join([note, *(f"{text[0].upper()}{text[1:]}." for text in summary.arms_note)])
+    note = " ".join([note, *(f"{text[0].upper()}{text[1:]}." for text in arms_note(summary.main_arms, panels))])
     return f"{MarkdownTable(headers, lines)}\n\n{note}\n"
 
 
