@@ -144,14 +144,18 @@ def merge(
         weights: of its sources.
         meter: advanced by 2 for each shard.
     """
-    names = ("sentence_lengths", "paragraph_lengths", "keys", "places", "sources", "excluded")
+    names = ("sentence_lengths", "paragraph_lengths", "keys", "places", "sources", "excluded", "place_after")
     outlines = [load_arrays(path, *names) for path in shards]
     if not any(len(keys) for _, _, keys, *_ in outlines):
         raise InputError("The corpus holds no words: all its files are empty or blank. Name files with text.")
     firsts = offsets_of([len(sentence_lengths) for sentence_lengths, *_ in outlines])[:-1].tolist()
-    lengths, paragraph_lengths, keys, places, sources, excluded = (
+    lengths, paragraph_lengths, keys, places, sources, excluded, places_after = (
         np.concatenate(arrays) for arrays in zip(*outlines, strict=True)
     )
+    # Lines without a word at the end of a shard may begin the document of the first paragraph after it.
+    following = offsets_of([len(places) for _, _, _, places, *_ in outlines])[1:]
+    inside = following < len(places)
+    np.maximum.at(places, following[inside], places_after[inside])
     seed, fraction, by_document = settings.seed, settings.heldout_fraction, settings.heldout_unit == "document"
     begins, stretch = document_begins(places, fraction) if by_document else (np.ones(len(keys), np.bool_), 1)
     sides = _choose(keys, begins, fraction, settings.seed_of_heldout)

@@ -44,6 +44,7 @@ class Shard:
     places: NDArray[np.uint8]  # of each paragraph: CONTINUES, NEW_DOCUMENT or NEW_FILE
     sources: NDArray[np.uint32]  # of each paragraph: the number of its file
     excluded: NDArray[np.bool_]  # whether each paragraph occurs in an excluded text
+    place_after: NDArray[np.uint8]  # (1,), of the lines without a word after the last paragraph; CONTINUES without any
     words: list[bytes]
 
     @classmethod
@@ -119,8 +120,8 @@ def tokenise_block(block: Block, tokenise: Tokenise, max_tokens: int, exclude: t
     keys: list[int] = []
     places, excluded = bytearray(), bytearray()
     sources: list[int] = []
+    place = CONTINUES
     for piece in block.pieces:
-        place = CONTINUES
         for line in lines(piece):
             place = max(place, line.place)  # a line without a word may begin the document
             before = len(sentence_lengths)
@@ -146,6 +147,7 @@ def tokenise_block(block: Block, tokenise: Tokenise, max_tokens: int, exclude: t
         np.frombuffer(bytes(places), np.uint8),
         np.array(sources, np.uint32),
         np.frombuffer(bytes(excluded), np.bool_),
+        np.array([place], np.uint8),
         [word.encode() for word in numbers],
     )
 

@@ -1,5 +1,7 @@
 """Held-out documents: whole ones are held out, by blank lines, by files, or in stretches of unmarked text."""
 
+import pytest
+
 from elmo.pretrain.corpus import merge
 from tests.elmo.pretrain.corpus_text import build, spelled
 
@@ -30,6 +32,14 @@ def test_blank_lines_separate_documents_that_are_held_out_whole(tmp_path):
         tmp_path / "more", marked(tmp_path / "b.txt", range(200, 300)), text, heldout_unit="document", block_bytes=1024
     )
     assert documents_in(more, more.heldout) & documents_in(store, store.train) == set()
+
+
+@pytest.mark.parametrize("block_bytes", [1024, 1500, 2048])
+def test_lines_without_a_word_begin_documents_for_any_block_size(tmp_path, block_bytes):
+    text = tmp_path / "a.txt"
+    text.write_text("".join(f"\u200b\nd{i} is a word .\n\n" for i in range(300)), encoding="utf-8")  # zero-width space
+    store = build(tmp_path / "store", text, heldout_unit="document", block_bytes=block_bytes)
+    assert store.header["counts"]["documents"] == 300
 
 
 def test_without_blank_lines_whole_files_are_held_out(tmp_path):
