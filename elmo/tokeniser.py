@@ -50,19 +50,19 @@ _LETTER: Final = rf"[^\s{_PUNCTUATION}]"
 # Inside a word: hyphen, apostrophe, slash, ampersand; a point, unless a space is missing after it ("end.The");
 # comma and colon in numbers.
 _JOIN: Final = r"(?:[-'/&\u2010\u2011]|(?<![a-z])\.|\.(?![A-Z])|(?<=\d)[,:](?=\d))"
-_TOKEN: Final = re.compile(
-    rf"""
-      (?i:https?://|ftp://|www\.)[^\s"<>]*[^\s"<>.,;:!?)'\]}}]      # web address, without the punctuation after it
-    | [\w.+-]+@[\w-]+(?:\.[\w-]+)+                                 # mail address
-    | \.{{2,3}} | -{{2,}}                                          # ... and --
+_WEB_ADDRESS: Final = r"""(?i:https?://|ftp://|www\.)[^\s"<>]*[^\s"<>.,;:!?)'\]}]"""  # without the punctuation after it
+_MAIL_ADDRESS: Final = r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+"
+_OTHER: Final = rf"""
+      \.{{2,3}} | -{{2,}}                                          # ... and --
     | (?:[^\W\d_]{{1,3}}\.){{2,}}(?:-{_LETTER}+|(?!{_LETTER}))     # U.S.  a.m.  Ph.D.  U.S.-led
     | '(?i:\d\ds?|s|m|d|re|ve|ll|em|til|cause|n|tis|twas)(?!{_LETTER})  # 's on its own, '90s, 'em
     | (?:US|AU?|CA?|NZ|HK|NT|S|R)\$                                # US$
     | (?:(?<!.)-?\.|[-@\#](?=[^\W\d])|-(?=\d))?{_LETTER}+(?:{_JOIN}{_LETTER}+)*(?:-(?!-))?  # a word; .5, -5, #tag, pre-
     | \S                                                           # any other sign stands alone
-    """,
-    re.VERBOSE,
-)
+    """
+# Mail addresses only in a chunk with an @: in a long one with many points, each token would look for it up to the end.
+_TOKEN: Final = re.compile(f"{_WEB_ADDRESS}|{_OTHER}", re.VERBOSE)
+_TOKEN_OR_MAIL: Final = re.compile(f"{_WEB_ADDRESS}|{_MAIL_ADDRESS}|{_OTHER}", re.VERBOSE)
 _CLITIC: Final = re.compile(r"(.+?)(n't|'s|'m|'d|'re|'ve|'ll)$", re.IGNORECASE)
 _FUSED: Final = {  # spelled as one word, two in the Treebank: where the second begins
     **dict.fromkeys(("cannot", "gonna", "gotta", "wanna", "gimme", "lemme"), 3),
@@ -234,7 +234,8 @@ def _analyse(chunk: str) -> _Chunk:
     if chunk.isalpha() and chunk.lower() not in _FUSED:
         return (shorten(chunk),), _NEVER, ()
     plain = chunk.translate(_TO_PLAIN).replace("''", '"').replace("``", '"')
-    tokens = [shorten(token) for found in _TOKEN.findall(plain) for token in _clitics(found)]
+    pattern = _TOKEN_OR_MAIL if "@" in plain else _TOKEN
+    tokens = [shorten(token) for found in pattern.findall(plain) for token in _clitics(found)]
     body = len(tokens)
     while body and tokens[body - 1] in _CLOSERS:
         body -= 1
