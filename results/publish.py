@@ -9,10 +9,11 @@ from elmo.common.errors import InputError, command_parser, exit_status
 from results.analysis.aggregate import Selection, summarise
 from results.analysis.rows import MINI
 from results.experiments.experiment_file import load_experiment
+from results.publishing.configs import config_contradictions
 from results.publishing.ledger import ledger_page
 from results.publishing.rules import publish_runs
 from results.publishing.tables_page import main_runs, tables_page
-from results.records.collect import collect
+from results.records.collect import Collection, collect
 from results.records.environment import full_commit
 from results.records.printing import write
 from results.report.errors_removed import NAME as MAIN_FIGURE
@@ -38,7 +39,8 @@ results/tables.md, its SVG figures, results/ledger.md, which lists the runs that
 Logs, checkpoints and weights are not copied. It refuses failed runs, runs on limited data, runs of code that was not
 committed, tasks that do not come with the suite, files that contain text or machine paths, two runs that contradict
 each other, and runs whose settings differ from the published run of the same name; a run of a newer recipe of the task
-replaces one of an older recipe. It publishes the other runs all the same, and the exit status is 1."""
+replaces one of an older recipe. It publishes the other runs all the same, and the exit status is 1. If the config of a
+published record contradicts its name, or that of another seed, nothing is updated."""
 
 _EPILOG = """\
 examples:
@@ -55,7 +57,7 @@ stays null because it is unknown."""
 
 
 def main(argv: Sequence[str] | None = None, root: Path = ROOT) -> int:
-    """Publishes or checks; returns the exit status: 1 if a run was refused or a file is out of date."""
+    """Publishes or checks; returns the exit status: 1 if a run was refused, a file is out of date or a record wrong."""
     options = _parser().parse_args(argv)
 
     def work() -> int:
@@ -91,7 +93,11 @@ def _publish(options: argparse.Namespace, root: Path) -> int:
             write(f"{outcome.kind:9} {outcome.title}: {outcome.text}\n", sys.stdout)
     if left := sum(outcome.kind == "left" for outcome in outcomes):
         write(f"left      {left} that are there already\n", sys.stdout)
-    files = generated(root)
+    collection = collect([root / PUBLISHED])
+    if wrong := config_contradictions(collection.found):  # tables of these records would be wrong
+        write("".join(f"{line}\n" for line in wrong).replace(f"{root}/", ""), sys.stdout)
+        return 1
+    files = generated(root, collection)
     stale = [path for path, text in files.items() if _read(root / path) != text]
     if options.check:
         for path in stale:
@@ -118,13 +124,12 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def generated(root: Path) -> dict[Path, str | None]:
+def generated(root: Path, collection: Collection) -> dict[Path, str | None]:
     """All files made from the published records, by path below the root; None for a figure that is no longer shown.
 
     Raises:
         InputError: README has no place for a table.
     """
-    collection = collect([root / PUBLISHED])
     summary = summarise(main_runs(collection), Selection(headline=load_experiment(TABLE1)))
     demo = summarise(collection, Selection(data=[MINI]))
     page = tables_page(collection, summary, root / PUBLISHED)

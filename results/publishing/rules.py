@@ -3,8 +3,9 @@
 Test predictions contain text, so they are copied only where all data files come with the suite.
 
 A run is refused if it did not finish, used limited data or code that is not committed, is of a task that is not in the
-suite, has no example scores or ones that contradict its score, if another run of its name contradicts it, or if one of
-the files contains more than numbers and names: no third-party text or paths in the repository.
+suite, has no example scores or ones that contradict its score, has a config that contradicts its name, if another run
+of its name contradicts it, or if one of the files contains more than numbers and names: no third-party text or paths in
+the repository.
 """
 
 import dataclasses
@@ -19,6 +20,7 @@ from results.analysis.names import ROUNDING, load_names, recomputed
 from results.breakdown.group_files import GroupsUnreadable, groups_above, merge_groups
 from results.experiments.experiment import Experiment
 from results.experiments.runs_of_cells import only_cells
+from results.publishing.configs import name_contradiction
 from results.records.collect import FoundRecord, collect
 from results.records.example_scores import ExamplesUnreadable, read_examples, read_predictions
 from results.records.identity import EXAMPLES_NAME, PREDICTIONS_NAME, RECORD_NAME, differences, record_path
@@ -199,7 +201,7 @@ def _refusal(item: FoundRecord) -> str:
     if score is None or abs(score - record.score) > ROUNDING:
         found = "no such metric" if score is None else f"{score:.4f}"
         return f"expected examples that give the score, {record.metric} {record.score:.4f}, found {found}"
-    return _text_in_examples(_content(examples)) or _text_in_record(_content(item.path))
+    return name_contradiction(record) or _text_in_examples(_content(examples)) or _text_in_record(_content(item.path))
 
 
 def _content(path: Path) -> Mapping[str, object]:
