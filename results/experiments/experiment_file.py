@@ -17,6 +17,7 @@ named by its path:
     [[rows]]
     overrides = ["task=TASK", "data=FOLDED"]
     folds = 10                                         # one run for each of the folds, fold=0 to fold=9
+    seeds = [1]                                        # its own; by default those above
 
     [[rows]]
     overrides = ["task=TASK", "data=paper"]
