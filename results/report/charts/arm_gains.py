@@ -1,7 +1,7 @@
 """Chart of an experiment by arm: the share of the baseline's errors that each arm removes from a task, and its cost."""
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -32,6 +32,7 @@ from results.tables.experiment_rows import ExperimentLine, ExperimentTable
 FEWEST = 3  # arms with runs, the baseline included: fewer are no comparison
 WIDE, PHONE = 860.0, WIDTH
 NAMES = 168.0  # pixels at the left, for names
+COSTS = 106.0  # pixels of the column of costs
 WIDE_LANE, PHONE_LANE = 36.0, 24.0
 POWERS = [10.0**power for power in range(-2, 7)]
 COST = "ms per 1,000 tokens"
@@ -176,14 +177,16 @@ def _footnotes(table: ExperimentTable, lines: Sequence[ExperimentLine], missing:
 
 def _drawn(lanes: Sequence[_Lane], tasks: Sequence[str], below: Sequence[str]) -> tuple[float, list[Mark]]:
     """Height and marks: the cost and the tasks side by side."""
-    each = (WIDE - NAMES - 8) / (len(tasks) + 1)
+    left = NAMES + COSTS
+    each = (WIDE - left - 8) / len(tasks)
     legend, marks = _legend(lanes, WIDE)
-    headings = [textwrap.wrap(heading, int((each - 8) / (0.62 * 11))) for heading in (COST, *tasks)]
+    columns = [(COST, COSTS), *((task, each) for task in tasks)]
+    headings = [textwrap.wrap(heading, int((width - 8) / (0.62 * 11))) for heading, width in columns]
     top = legend + 6 + 14 * max(map(len, headings))
     bottom = top + WIDE_LANE * len(lanes)
-    scales = [_cost_scale(lanes, NAMES + 4, NAMES + each - 42)]
-    for number in range(1, len(tasks) + 1):
-        scales.append(_share_scale(lanes, NAMES + each * number + 12, NAMES + each * (number + 1)))
+    scales = [_cost_scale(lanes, NAMES + 4, left - 12 - _widest(lane.measured for lane in lanes))]
+    for number in range(len(tasks)):
+        scales.append(_share_scale(lanes, left + each * number + 12, left + each * (number + 1)))
     for heading, scale in zip(headings, scales, strict=True):
         for i, title in enumerate(reversed(heading)):
             marks.append(Label(scale.start, top - 8 - 14 * i, title, "ink", 11, bold=True))
@@ -195,7 +198,7 @@ def _drawn(lanes: Sequence[_Lane], tasks: Sequence[str], below: Sequence[str]) -
         if lane.cost:
             marks.append(Label(8, y + 30, f"{shown_parameters(lane.cost)} parameters", "muted", 11))
             marks.append(_cost_dot(lane, scales[0], y + 18))
-        marks.append(Label(NAMES + each - 4, y + 22, lane.measured, "muted", 11, "end"))
+        marks.append(Label(left - 4, y + 22, lane.measured, "muted", 11, "end"))
         for number, scale in enumerate(scales[1:]):
             share = lane.shares[number]
             marks += [*_shares(lane, tasks[number], share, scale, y + 25), *_above(share, scale, y + 15)]
@@ -225,6 +228,8 @@ def _above(share: _Share, scale: Scale, y: float) -> list[Mark]:
 def _drawn_for_phones(lanes: Sequence[_Lane], tasks: Sequence[str], below: Sequence[str]) -> tuple[float, list[Mark]]:
     """Height and marks: the cost and the tasks one below the other, each with the arms that have a mark there."""
     base = next(lane for lane in lanes if lane.scores)
+    costs = {lane.title: f"{shown_parameters(lane.cost)}, {lane.measured}" for lane in lanes if lane.cost}
+    cost_scale = _cost_scale(lanes, NAMES, PHONE - 16 - _widest(costs.values()))
     y, marks = _legend(lanes, PHONE)
     for number, heading in enumerate([f"parameters, {COST}", *tasks], start=-1):
         cost = number < 0
@@ -232,7 +237,7 @@ def _drawn_for_phones(lanes: Sequence[_Lane], tasks: Sequence[str], below: Seque
         title = heading if cost else f"{heading}; {base.title}: {' '.join(base.scores[number])}"
         top = y + 22
         bottom = top + PHONE_LANE * len(own)
-        scale = _cost_scale(lanes, NAMES, PHONE - 94) if cost else _share_scale(lanes, NAMES, PHONE - 50)
+        scale = cost_scale if cost else _share_scale(lanes, NAMES, PHONE - 50)
         marks.append(Label(8, top - 8, fitted(title, PHONE - 16, 12), "ink", 11, bold=True))
         marks += _ticks(scale, top, bottom)
         for place, lane in enumerate(own):
@@ -241,7 +246,7 @@ def _drawn_for_phones(lanes: Sequence[_Lane], tasks: Sequence[str], below: Seque
             marks.append(Label(8, y + 16, fitted(lane.title, NAMES - 24), "ink", 12))
             if lane.cost and cost:
                 marks.append(_cost_dot(lane, scale, y + 12))
-                text = f"{shown_parameters(lane.cost)}, {lane.measured}"
+                text = costs[lane.title]
             else:
                 marks += _shares(lane, heading, lane.shares[number], scale, y + 12)
                 text = lane.shares[number].number
@@ -287,6 +292,11 @@ def _share_scale(lanes: Sequence[_Lane], start: float, end: float) -> Scale:
     values = [value for share in shares for value in (share.ours, share.published) if value is not None]
     values += [end for share in shares if share.interval for end in share.interval.ends]
     return spread(values, start, end, zero=True)
+
+
+def _widest(texts: Iterable[str]) -> float:
+    """The pixels that small labels need."""
+    return max(text_width(text, 11) for text in texts)
 
 
 def _cost_scale(lanes: Sequence[_Lane], start: float, end: float) -> Scale:

@@ -99,6 +99,15 @@ def test_marks_are_where_their_shares_are(figure, narrow):
     assert cost.shape == "square"
 
 
+@pytest.mark.parametrize("narrow", [False, True])
+def test_large_costs_do_not_cover_their_marks(figure, narrow):
+    drawn = figure(SCORES, ("13_600_000, milliseconds = 400.0", "928_900_000, milliseconds = 16_268"))
+    drawn = drawn.narrow if narrow else drawn
+    square = marks_of(drawn, "a long name")[0]
+    (number,) = [left for mark, (left, *_) in boxes(drawn) if isinstance(mark, Label) and "16,268" in mark.text]
+    assert square.x + square.radius < number
+
+
 def test_grey_is_by_the_interval_of_the_gain(figure):
     """As in the table: by Welch's interval this gain is 10.0 (-1.2 to 21.2), the share 20.0 % (2.1 to 37.9)."""
     scores = {**SCORES, ("wnut17", "glove"): [45.5, 50.0, 54.5], ("wnut17", "elmo"): [60.0, 60.1, 59.9]}
