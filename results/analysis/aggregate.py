@@ -299,6 +299,7 @@ def _empty_cells(row: TableRow, features: Sequence[str], selection: Selection) -
         words = [f"task={row.task}", f"features={arm}", f"data={data}", f"seed={seed}"]
         words += [f"{key}={value}" for key, value in settings.items()]
         words += [all_folds(folds)] if folds else []
+        words += ["retry=failed"] if retry else []
         words += selection.places.words(shipped=row.data == MINI)
         command = f"python -m tasks.run {'-m ' if folds else ''}{shlex.join(words)}"
         findings.append(Finding("empty", command, wrong=name in row.compared, row=row.key))
