@@ -160,7 +160,7 @@ class DataSource:
         self._check_unchanged(split)
         usable = [example for example in examples if task.usable(example)]
         if not usable:
-            raise InputError(f"data={self.config.name}: the {split} split has no examples. Check its files")
+            raise self._no_examples(split)
         if any(isinstance(sentence, str) for sentence in task.texts(usable[0])):  # its letters would be the words
             raise InputError(
                 f"texts of {type(task).__name__}: expected a tuple of sentences, each a tuple of words, found "
@@ -224,7 +224,10 @@ class DataSource:
 
     def _hash(self, split: Split) -> str:
         if self._has_files(split):
-            return hash_of_files(self._paths(split))
+            paths = self._paths(split)
+            if not any(path.stat().st_size for path in paths):  # before training: test is read after it
+                raise self._no_examples(split)
+            return hash_of_files(paths)
         return hashlib.sha256(json.dumps(self._hub_rows(split), sort_keys=True).encode()).hexdigest()
 
     def _check_unchanged(self, split: Split) -> None:
@@ -293,6 +296,9 @@ class DataSource:
             f"data={self.config.name}: the {split} split was found neither as {files}, nor on the hub as "
             f"{self._hub.path!r} ({reason}). {self._advice}"
         )
+
+    def _no_examples(self, split: Split) -> InputError:
+        return InputError(f"data={self.config.name}: the {split} split has no examples. Check its files")
 
     def _wrong_columns(self, expected: str, found: Sequence[str]) -> InputError:
         return InputError(

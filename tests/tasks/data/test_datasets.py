@@ -159,6 +159,12 @@ class TestFiles:
         with pytest.raises(InputError, match="data=mine: the dev split has no examples"):
             DataSource(config(), files).load(ner, "dev")
 
+    def test_an_empty_file_is_an_error_before_training(self, files):
+        """The test split is read after it."""
+        (files / "test.txt").write_text("")
+        with pytest.raises(InputError, match="data=mine: the test split has no examples"):
+            DataSource(config(), files).fingerprint()
+
     def test_a_split_without_files_is_an_error_at_once(self, files):
         with pytest.raises(InputError, match=r"expected files for dev, test under data\.splits"):
             DataSource(config(splits={"train": ["train.txt"]}), files)
