@@ -28,7 +28,7 @@ from tasks.interface import ScorersDisagree
 from tasks.running.config import run_config
 from tasks.running.config_errors import explain, explain_null
 from tasks.running.experiment import Ended, run
-from tasks.running.schema import check_config_dir, group_options
+from tasks.running.schema import check_config_dir, group_options, with_configs_of
 from tasks.sweeps import experiment_sweeper
 from tasks.sweeps.callback import Sweep, write_places
 from tasks.sweeps.launcher_errors import explain_launcher, explain_stop
@@ -133,12 +133,11 @@ def main() -> None:
     _said.clear()
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # let exceptions pass; they are explained here
     sys.argv[1:] = _settings_first(sys.argv[1:])
-    chosen = get_args_parser().parse_known_args(sys.argv[1:])[0]
     atexit.register(gc.freeze)  # Python would search all of torch for cycles at the end: 0.4 s
     try:
         with sigterm_as_interrupt(), ending_with_reader(), interrupts_kept():
-            if chosen.config_dir is not None:
-                check_config_dir(Path(chosen.config_dir))
+            if (folder := _typed_config_dir()) is not None:
+                check_config_dir(folder)
             _run_until_unbroken()
     except KeyboardInterrupt as stop:
         end_children()
@@ -156,12 +155,18 @@ def _explain_outside_runs(error: Exception) -> str | None:
     if explained := explain_launcher(error) or explain_options(error) or explain_null(error, sys.argv[1:]):
         return explained
     if isinstance(error, CONFIG_ERRORS):
-        return explain(error, typed=sys.argv[1:])
+        with with_configs_of(_typed_config_dir()):
+            return explain(error, typed=sys.argv[1:])
     if isinstance(error, InputError):  # in the file of an experiment, or the choice of cells
         return str(error)
     if isinstance(error, OSError):  # in the sweep's own folder
         return f"{error}. If the folder for results is not writable, use another runs_dir=DIR"
     return None
+
+
+def _typed_config_dir() -> Path | None:
+    folder = get_args_parser().parse_known_args(sys.argv[1:])[0].config_dir
+    return None if folder is None else Path(folder)
 
 
 def _settings_first(words: list[str]) -> list[str]:

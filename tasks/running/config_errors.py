@@ -54,10 +54,12 @@ def explain_null(error: Exception, typed: Sequence[str]) -> str | None:
 
 
 def _known_keys(parent: str, typed: Sequence[str]) -> list[str]:
+    if parent.endswith(".source"):
+        return []  # its class may accept more than its YAML sets
     chosen = [override.partition(",")[0] for override in typed if override.startswith(("task=", "features="))]
     try:
         tree = compose_config(chosen)
-    except HydraException:  # one that is in a folder of the user's
+    except HydraException:  # a mistake in one of them
         tree = compose_config([])
     node = OmegaConf.select(tree, parent)
     keys = [str(key) for key in node if key != "_target_"] if isinstance(node, DictConfig) else []

@@ -75,7 +75,12 @@ def compose_config(overrides: Sequence[str]) -> DictConfig:
 
 
 def check_config_dir(folder: Path) -> None:
-    """Raises an InputError for a config with the name of one of the suite, which Hydra would use instead, silently."""
+    """Raises an InputError if it is no folder, or has a config with the name of one of the suite.
+
+    Hydra would use the folder's config instead, silently.
+    """
+    if not folder.is_dir():
+        raise InputError(f"--config-dir {folder}: expected a folder of configs, found none. Check the path")
     for mine in sorted(folder.glob("**/*.yaml")):
         name = mine.relative_to(folder)
         ours = files(CONF).joinpath(*name.parts)
@@ -92,8 +97,6 @@ def with_configs_of(folder: Path | None) -> Iterator[None]:
     if folder is None:
         yield
         return
-    if not folder.is_dir():
-        raise InputError(f"--config-dir {folder}: expected a folder of configs, found none. Check the path")
     check_config_dir(folder)
     with initialize_config_module(CONF, version_base="1.3"):  # restores at the end what was there before
         GlobalHydra.instance().clear()

@@ -285,6 +285,20 @@ def test_the_task_in_contributing_runs_as_written(topics, command):
 
 
 @pytest.mark.parametrize(
+    ("typed", "message"),
+    [
+        (["task.droput=0.1"], "unknown key task.droput. Did you mean task.dropout? Known there: dropout.\n"),
+        (["-m", "task.droput=0.1,0.2"], "Did you mean task.dropout? Known there: dropout.\n"),
+        (["--config-dir", "nowhere"], "--config-dir nowhere: expected a folder of configs, found none. Check the path"),
+    ],
+)
+def test_mistakes_are_explained_with_the_keys_of_a_users_task(topics, command, typed, message):
+    status, _, err = command(*topics(), *typed)
+    assert status == 1
+    assert message in err
+
+
+@pytest.mark.parametrize(
     ("before", "after", "message"),
     [
         ("def gold(", "def golden(", "expected topics.task.Topics to define all that a task needs, found no gold()."),
