@@ -40,6 +40,19 @@ def interrupts_held_back() -> Iterator[None]:
 
 
 @contextmanager
+def interrupts_blocked() -> Iterator[None]:
+    """Blocks Ctrl-C while the block starts a worker, which inherits that; here it takes effect after the block.
+
+    A worker loads packages before `end_with_parent` can make it ignore Ctrl-C, and would print a traceback.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
 def handling(
     number: signal.Signals,
     handler: Callable[[int, FrameType | None], object],
@@ -111,7 +124,8 @@ def ahead(pool: Executor, job: Callable[[Item], Result], items: Iterable[Item], 
     waiting: deque[Future[Result]] = deque()
     try:
         for item in items:
-            waiting.append(pool.submit(job, item))
+            with interrupts_blocked():  # it may start a process
+                waiting.append(pool.submit(job, item))
             if len(waiting) == most:
                 yield waiting.popleft().result()
         while waiting:

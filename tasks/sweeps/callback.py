@@ -42,7 +42,7 @@ from tasks.running.experiment import Ended
 from tasks.running.loggers import advice_after_sweep
 from tasks.running.plan import RunPlan, identity_of
 from tasks.sweeps.experiment_sweeper import SWEEPER, ExperimentSweeper, experiment_cells
-from tasks.sweeps.process_end import end_kept_workers
+from tasks.sweeps.process_end import end_kept_workers, start_workers_quietly
 
 ENDS = {
     "finished": "runs finished",
@@ -102,6 +102,7 @@ class Sweep(Callback):
         Sweep.latest = self
         if self._on_cores:
             end_kept_workers()
+            start_workers_quietly()
         if self._remote:
             name, total = config.hydra.runtime.choices["hydra/launcher"], len(runs) or ""
             Reporter("sweep").warn(f"{total} runs are handed to {name}. {where_to_look(config)}".lstrip())

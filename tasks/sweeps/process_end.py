@@ -1,4 +1,4 @@
-"""Ends the processes of a sweep: SIGTERM as an interrupt, workers still running, workers of an earlier sweep."""
+"""How the processes of a sweep end: SIGTERM and Ctrl-C, workers still running, workers of an earlier sweep."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import multiprocessing
 import os
 import signal
 from contextlib import AbstractContextManager, suppress
+from multiprocessing import resource_tracker
+from multiprocessing.process import BaseProcess
 from types import FrameType
 
-from elmo.common.processes import handling
+from elmo.common.processes import handling, interrupts_blocked
 
 
 class Terminated(KeyboardInterrupt):
@@ -31,6 +33,19 @@ def end_children() -> None:
             with suppress(ProcessLookupError):
                 os.kill(child.pid, signal.SIGKILL)  # joblib's processes have no working kill()
         child.join()
+
+
+def start_workers_quietly() -> None:
+    """Makes joblib start its processes with Ctrl-C blocked, since it has no setting for that."""
+    from joblib.externals.loky.backend.process import LokyProcess  # comes with the launcher
+
+    resource_tracker.ensure_running()  # otherwise the first start does that, which unblocks Ctrl-C
+
+    def start(process: BaseProcess) -> None:
+        with interrupts_blocked():
+            BaseProcess.start(process)
+
+    LokyProcess.start = start
 
 
 def end_kept_workers() -> None:

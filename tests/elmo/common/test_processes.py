@@ -1,8 +1,9 @@
 """Jobs that run ahead of their consumer: order, bound and cancellation. Ctrl-C that waits for the end of a block."""
 
+import multiprocessing
 import signal
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import closing
 from itertools import count, islice
 
@@ -29,6 +30,16 @@ def test_no_more_items_are_taken_than_asked_for():
     with ThreadPoolExecutor(2) as pool, closing(ahead(pool, str, items(), 5)) as results:
         assert list(islice(results, 10)) == [str(number) for number in range(10)]
         assert len(taken) == 14  # ten results, and four jobs in flight
+
+
+def _ctrl_c_is_blocked(_=None):
+    return signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
+def test_ctrl_c_is_blocked_in_processes_from_their_start():
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        assert list(ahead(pool, _ctrl_c_is_blocked, [0], 1)) == [True]
+    assert not _ctrl_c_is_blocked()
 
 
 def test_an_error_reaches_the_consumer():
