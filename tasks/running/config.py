@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.metadata import entry_points
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
@@ -139,9 +140,12 @@ def recorded_config(resolved: Mapping[str, Any], task: type[Task[Any, Any]]) -> 
         raise InputError(explain(error)) from error
 
 
-def task_named(name: str) -> type[Task[Any, Any]]:
-    """The class of a task, from conf/task/ or from an entry point of an installed package."""
+def task_named(name: str, config_dir: Path | None = None) -> type[Task[Any, Any]]:
+    """The class of a task, from conf/task/, from a user's folder, or from an entry point of an installed package."""
     found: object = None
+    for own in (config_dir / "task").glob("*.yaml") if config_dir is not None else ():
+        if own.stem == name:  # a name from an untrusted file is never part of a path
+            found = _task_class(OmegaConf.select(_read_yaml(own, config_dir), "task._target_"))
     if name in group_options("task"):
         target = OmegaConf.create(files(CONF).joinpath("task", f"{name}.yaml").read_text("utf-8")).task._target_
         found = _task_class(target) if target.startswith("tasks.") else None
@@ -150,8 +154,8 @@ def task_named(name: str) -> type[Task[Any, Any]]:
     if not (isinstance(found, type) and issubclass(found, Task) and found.name == name):
         raise InputError(
             f"task={name}: expected one of {', '.join(group_options('task'))}, or one that an installed package offers "
-            f"as an entry point of the group {TASK_ENTRY_POINTS}. For a task of your own, install a package that names "
-            "it there (Add a task, in CONTRIBUTING.md)"
+            f"as an entry point of the group {TASK_ENTRY_POINTS}. For a task of your own, use --config-dir DIR, "
+            f"config_dir in Python, with DIR/task/{name}.yaml, or install a package that names it there"
         )
     return found
 
@@ -162,12 +166,16 @@ def known_sources(config_dir: Path | None) -> set[str]:
     if not all(folder.is_dir() for folder in folders):
         raise InputError(f"--config-dir {config_dir}: expected a folder `features` in it, found none. Check the path")
     named = [file for folder in folders for file in folder.iterdir() if file.name.endswith(".yaml")]
-    try:
-        trees = [OmegaConf.create(file.read_text("utf-8")) for file in named]
-    except YAMLError as error:
-        raise InputError(f"--config-dir {config_dir}: {explain(error)}") from error
+    trees = [_read_yaml(file, config_dir) for file in named]
     parts = [part for tree in trees for part in (OmegaConf.select(tree, "frozen") or {}).values()]
     return {str(OmegaConf.select(part, "source._target_")) for part in parts}
+
+
+def _read_yaml(file: Traversable, config_dir: Path | None) -> DictConfig:
+    try:
+        return OmegaConf.create(file.read_text("utf-8"))  # type: ignore[return-value]
+    except YAMLError as error:
+        raise InputError(f"--config-dir {config_dir}: {explain(error)}") from error
 
 
 def _parsed(tree: DictConfig, task_class: type[Task[Any, Any]]) -> RunConfig:

@@ -243,6 +243,11 @@ def train_and_test(
 
     train, dev = load("train").examples, load("dev").examples
     task.learn_labels(train)
+    if config.keep_weights and _forgets_labels(type(task)):
+        raise InputError(
+            f"keep_weights=true: expected learned_labels() of task={task.name}, which has learn_labels(), found none. "
+            "Return the labels there, and set them in use_labels(): a saved model needs them"
+        )
     features = TokenFeatures(config.features, sentences(train), config.seed, config.store)
     features.check_fingerprint(plan.parts)
     model = TaskModel.start(task, features, config.seed).to(device)
@@ -286,6 +291,11 @@ def train_and_test(
         reporter.warn(f"warning: {problem}")
     outcome.tested, outcome.groups = [example.id for example in test], task.groups(test, train)
     return model
+
+
+def _forgets_labels(kind: type[Task[Any, Any]]) -> bool:
+    """Whether a task learns labels and has no method that returns them for a saved model."""
+    return kind.learn_labels is not Task.learn_labels and kind.learned_labels is Task.learned_labels
 
 
 def _few_steps(trainer: Trainer, train: list[Any]) -> str | None:

@@ -163,7 +163,7 @@ def load_model(
         run: the folder of a run made with keep_weights=true.
         device: auto, cpu or cuda.
         task: the name of the expected task, if it matters.
-        config_dir: the folder of configs, trusted like code, whose YAML names the run's own kind of frozen layers.
+        config_dir: a folder of configs, trusted like code, whose YAML names the run's own task or frozen layers.
 
     Raises:
         InputError: there is no model, it cannot be used here, or it is of another task.

@@ -50,8 +50,8 @@ def save_weights(path: Path, model: TaskModel, config: RunConfig) -> None:
 def load_weights(path: Path, task: str | None = None, config_dir: Path | None = None) -> tuple[RunConfig, TaskModel]:
     """Loads a run and its model.
 
-    The file may be untrusted: nothing in it is executed, the task's class is found by its name, and the class of a
-    source must be one that a YAML of conf/features or of `config_dir` names.
+    The file may be untrusted: nothing in it is executed. The task's class is found by its name, and the class of a
+    source must be one that a YAML names, in both cases in conf/ or `config_dir`; a task may also be an entry point.
 
     Args:
         path: the file.
@@ -69,7 +69,7 @@ def load_weights(path: Path, task: str | None = None, config_dir: Path | None = 
     if task not in (None, found):
         raise InputError(f"{path}: expected a model of task={task}, found one of task={found}")
     try:
-        kind = task_named(found)
+        kind = task_named(found, config_dir)
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
     with naming(path, remedy):

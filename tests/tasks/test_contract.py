@@ -321,6 +321,19 @@ def test_a_task_that_lacks_something_is_explained(topics, command, before, after
     assert "epoch 1" not in err, "it says so before training"
 
 
+def test_a_saved_model_of_a_users_task_needs_its_folder_and_its_labels(topics, command, tmp_path):
+    status, _, err = command(*topics(), "keep_weights=true")
+    assert status == 0, err
+    (weights,) = (tmp_path / "runs").rglob("weights.pt")
+    model = load_model(weights.parent, config_dir=tmp_path / "conf")
+    examples = model.read(tmp_path / "data" / "topics" / "test.txt")
+    assert model.decode(examples) == ["sport", "money", "sport", "money"]
+    status, _, err = command(*topics("def learned_labels", "def labels_there"), "keep_weights=true", "seed=2")
+    assert status == 1
+    assert "keep_weights=true: expected learned_labels() of task=topics, which has learn_labels(), found none" in err
+    assert "epoch 1" not in err
+
+
 def test_numbers_of_numpy_in_all_that_a_task_returns(topics, command, tmp_path):
     """Counts, notes with a number as key, and predictions that are numbers."""
     facts = """    def counts(self, examples):

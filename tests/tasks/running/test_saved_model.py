@@ -97,6 +97,23 @@ def test_a_task_of_an_installed_package(kept, tmp_path, monkeypatch):
     assert type(config.task).__module__ == "their_package"
 
 
+def test_a_task_of_a_users_folder(kept, planted, tmp_path, monkeypatch):
+    folder = tmp_path / "conf"
+    (folder / "task").mkdir(parents=True)
+    (folder / "task" / "own.yaml").write_text("# @package _global_\ntask: {_target_: their_module.Own}\n")
+    (folder / "planted.yaml").write_text("task: {_target_: planted.Ner}\n")
+    (tmp_path / "their_module.py").write_text("from tasks.ner.task import Ner\nclass Own(Ner):\n    name = 'own'\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    change(kept, task="own")
+    with pytest.raises(InputError, match=r"use --config-dir DIR, config_dir in Python, with DIR/task/own\.yaml"):
+        load_weights(kept)
+    assert type(load_weights(kept, "own", folder)[0].task).__module__ == "their_module"
+    change(kept, task="../planted")
+    with pytest.raises(InputError, match=r"task=\.\./planted: expected one of"):
+        load_weights(kept, config_dir=folder)
+    assert not planted.exists()
+
+
 def test_a_file_of_an_earlier_version(kept, tmp_path):
     config = torch.load(kept, weights_only=True)["config"]
     target = {**config["task"], "_target_": "tasks.ner.task.Ner"}
