@@ -36,7 +36,7 @@ from results.records.identity import record_path
 from results.records.record import RecordConflict, RecordUnreadable, decide, read_record, timestamp
 from results.records.run_lock import LOCK_NAME
 from results.records.sweep_manifest import DATA, DATA_DIR, DEFAULT_RUNS, Manifest, write_manifest
-from tasks.running.config import RunConfig, run_config
+from tasks.running.config import NOT_IN_FINGERPRINT, RunConfig, run_config
 from tasks.running.config_errors import explain
 from tasks.running.experiment import Ended
 from tasks.running.loggers import advice_after_sweep
@@ -52,7 +52,7 @@ ENDS = {
     "failed before": "had failed before",
 }
 OF_A_CELL = ("task", "data", "features", "seed", "fold")  # keys that choose cells of any experiment
-OF_A_MACHINE = ("runs_dir", "data_dir", "device", "threads", "retry", "hydra/launcher")  # keys that change no score
+WITHOUT_EFFECT = (*NOT_IN_FINGERPRINT, "hydra")  # keys, or their first parts, that change no score
 SEED = re.compile(r"seed=(\d+)")
 TITLE_WIDTH = 30  # so that the scores of most runs are aligned
 
@@ -207,8 +207,9 @@ def next_command(config: DictConfig) -> str:
     experiment = load_experiment(sweeper.experiment) if sweeper._target_ == SWEEPER else None
     cells = experiment.cells if experiment else []
     of_cells = {override.partition("=")[0] for cell in cells for override in cell.overrides}
-    keys = {override.partition("=")[0].lstrip("+~") for override in typed_words(config)}
-    if not keys <= {"experiment", *of_cells, *OF_A_CELL, *OF_A_MACHINE}:
+    typed = {override.partition("=")[0].lstrip("+~") for override in typed_words(config)}
+    keys = {key for key in typed if re.split("[./]", key)[0] not in WITHOUT_EFFECT}
+    if not keys <= {"experiment", *of_cells, *OF_A_CELL}:
         words = ["--wide"]  # settings that the experiment's table does not have
         words += ["--include-limited"] if "limit" in keys else []
     else:

@@ -112,6 +112,7 @@ class TestProgress:
             (["experiment=figure1", "task=ner", "train_fraction=0.1"], "--experiment figure1"),
             (["task=ner", "limit=20"], "--wide --include-limited"),
             (["task=ner", "device=cpu"], ""),
+            (["task=ner", "keep_weights=true", "store.limit_gb=1", "logger=wandb", "hydra.launcher.n_jobs=4"], ""),
             (["task=ner", "runs_dir=my runs"], "--runs 'my runs'"),
         ],
     )
