@@ -32,7 +32,7 @@ def differences(paths: Iterable[Path]) -> list[str]:
             typed += [f"{key}={shown(value)}" for key, value in name.variant.items() if key not in absent]
             config = typed_config(typed)
             config = replace(config, seed=name.seed, variant={**config.variant, **absent})
-            content = {key: parts[key] for key in ("vectors", "weights", "frozen") if key in parts}
+            content = {key: parts[key] for key in ("vectors", "weights", "frozen", "transformer") if key in parts}
             with (
                 patch("tasks.running.plan.DataSource.fingerprint", return_value=dict(parts["data"])),
                 patch("tasks.running.plan.features_fingerprint", return_value=content),
