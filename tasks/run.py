@@ -30,9 +30,10 @@ from tasks.running.config_errors import explain, explain_null
 from tasks.running.experiment import Ended, run
 from tasks.running.schema import check_config_dir, group_options, with_configs_of
 from tasks.sweeps import experiment_sweeper
-from tasks.sweeps.callback import Sweep, write_places
+from tasks.sweeps.callback import Sweep
 from tasks.sweeps.launcher_errors import explain_launcher, explain_stop
 from tasks.sweeps.process_end import Terminated, end_children, sigterm_as_interrupt
+from tasks.sweeps.sweep_runs import write_places
 from tasks.training.trainer import NonFiniteLoss, OutOfMemory
 
 # Errors with a message that is meant for the user.

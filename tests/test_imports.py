@@ -20,6 +20,7 @@ ROOM_FOR_HYDRA = {
         "tasks/running/schema.py",
         "tasks/sweeps/callback.py",
         "tasks/sweeps/experiment_sweeper.py",
+        "tasks/sweeps/sweep_runs.py",
         "elmo/common/config_errors.py",
         "elmo/pretrain/__main__.py",
     ),
@@ -33,6 +34,7 @@ MAKERS = {
     "tasks/squad/overlap.py",
     "tasks/sweeps/callback.py",
     "tasks/sweeps/experiment_sweeper.py",
+    "tasks/sweeps/sweep_runs.py",
 }
 FOR_MAKERS = (
     "results.breakdown.group_files.",

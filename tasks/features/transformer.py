@@ -9,7 +9,8 @@ from elmo import FrozenSource
 from elmo.common import checks
 from elmo.common.errors import InputError
 from elmo.common.files import FileState, expanded
-from elmo.sources.transformer import OVERLAP, POOLINGS, WINDOW, Transformer, file_states
+from elmo.sources.transformer import OVERLAP, POOLINGS, WINDOW, Transformer
+from elmo.sources.transformer_files import file_states
 from tasks.features.frozen_layers import FrozenConfig
 from tasks.features.tuning import TuningConfig
 

@@ -252,64 +252,6 @@ def test_the_command_for_an_empty_cell_finds_what_a_single_run_was_typed_with(pl
     assert read_record(path_of(tmp_path, "elmo_tiny")).status == "finished"
 
 
-class TestStore:
-    def test_scores_are_equal_cold_warm_and_without_to_the_last_digit(self, place, command, tmp_path):
-        found, precise = [], "features.elmo.precision=float32"
-        for name, store in (("cold", tmp_path / "store"), ("warm", tmp_path / "store"), ("none", "null")):
-            runs = tmp_path / name
-            code, _, err = command(*arguments(place, runs, precise, f"store.path={store}", features="elmo_tiny"))
-            assert code == 0, err
-            said = err.splitlines()
-            embedding = [line for line in said if "sentences to embed" in line]
-            if name == "warm":
-                assert all(re.search(r"  0 of \d+ sentences to embed; store: ", line) for line in embedding)
-            else:
-                assert re.search(r"  (\d+) of \1 sentences to embed: \d+ tokens", embedding[0])
-            assert len(embedding) == 2, "train and dev, then test"
-            record = read_record(path_of(runs, "elmo_tiny", **{"features.elmo.precision": "float32"}))
-            found.append((outcome(record), record.fingerprinted))
-        assert found[0] == found[1] == found[2]
-
-    def test_precision_is_identity_and_the_store_is_not(self, place, command, tmp_path):
-        store = f"store.path={tmp_path / 'store'}"
-        assert command(*arguments(place, tmp_path / "runs", store, features="elmo_tiny"))[0] == 0
-        code, _, err = command(*arguments(place, tmp_path / "runs", "store.path=null", features="elmo_tiny"))
-        assert (code, "is done already" in err) == (0, True)
-        record = read_record(path_of(tmp_path / "runs", "elmo_tiny"))
-        assert record.config["features"]["elmo"]["precision"] == "float16"
-
-    def test_seeds_share_it_and_the_baseline_needs_none(self, place, command, tmp_path):
-        store = tmp_path / "store"
-        assert command(*arguments(place, tmp_path / "runs", f"store.path={store}", features="words"))[0] == 0
-        assert not store.exists()
-        settings = f"store.path={store}", "trainer.epochs=1"
-        assert command(*arguments(place, tmp_path / "runs", *settings, "seed=1", features="elmo_tiny"))[0] == 0
-        code, _, err = command(*arguments(place, tmp_path / "runs", *settings, "seed=2", features="elmo_tiny"))
-        assert code == 0
-        assert re.search(r"seed 2 .*  0 of \d+ sentences to embed", err)
-
-    def test_one_that_cannot_be_used_leaves_no_failed_record(self, place, command, tmp_path):
-        """It says nothing of the run, which needs no retry=failed with another store."""
-        (tmp_path / "file").touch()
-        settings = ("trainer.epochs=1", f"store.path={tmp_path / 'file'}")
-        code, _, err = command(*arguments(place, tmp_path / "runs", *settings, features="elmo_tiny"))
-        assert code == 1
-        assert "cannot keep layers there" in err
-        assert "Traceback" not in err
-        path = path_of(tmp_path / "runs", "elmo_tiny", **{"trainer.epochs": 1})
-        assert not path.exists()
-        again = ("trainer.epochs=1", f"store.path={tmp_path / 'store'}")
-        assert command(*arguments(place, tmp_path / "runs", *again, features="elmo_tiny"))[0] == 0
-        assert read_record(path).status == "finished"
-
-    @pytest.mark.parametrize("precision", ["float64", "half"])
-    def test_an_unknown_precision(self, place, command, tmp_path, precision):
-        setting = f"features.elmo.precision={precision}"
-        code, _, err = command(*arguments(place, tmp_path, setting, features="elmo_tiny"))
-        assert code == 1
-        assert f"features.elmo.precision: expected float16 or float32, found '{precision}'" in err
-
-
 def test_another_bilm_in_a_folder_of_the_same_name_says_how_to_name_it(place, command, tmp_path):
     """elmo.pretrain exports to export/small unless it is given a name."""
     for seed, folder in ((1, "a/export/small"), (2, "b/export/small"), (2, "b/export/news")):

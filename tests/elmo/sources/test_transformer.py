@@ -1,13 +1,10 @@
 """A transformer as a source: sub-words of words, windows, batches, and what its fingerprint covers."""
 
-import json
 import logging
 import random
 import re
 import shutil
-import sys
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 import torch
@@ -233,6 +230,15 @@ class TestWindows:
         transformers.XLNetModel(config).save_pretrained(folder)
         assert Transformer(folder).window == WINDOW
 
+    @pytest.mark.parametrize("overlap", [-1, 98])
+    def test_an_overlap_as_long_as_a_window(self, bert, overlap):
+        with pytest.raises(InputError, match="less than the 98 sub-words of a window"):
+            Transformer(bert, window=100, overlap=overlap)
+
+    def test_a_window_without_room_for_a_word(self, bert):
+        with pytest.raises(InputError, match="window: expected at least 3, found 2"):
+            Transformer(bert, window=2, overlap=0)
+
 
 class TestFingerprint:
     def test_it_covers_weights_and_settings_and_no_folder(self, bert, tmp_path):
@@ -284,124 +290,3 @@ class ListHandler(logging.Handler):
 
     def emit(self, record):
         self.kept.append(record.getMessage())
-
-
-class TestErrors:
-    def test_a_folder_without_a_model(self, tmp_path):
-        with pytest.raises(InputError, match=r"expected a name on the Hugging Face hub, .*Without a network"):
-            Transformer(str(tmp_path))
-
-    @pytest.mark.parametrize(
-        ("setting", "value", "message"),
-        [
-            ("num_hidden_layers", 3, r"expected all weights of BertModel, found none for encoder\.layer\.2"),
-            ("intermediate_size", 30, r"intermediate\.dense\.bias of shape \(30,\), found \(24,\)"),
-        ],
-    )
-    def test_weights_of_another_model(self, tmp_path, setting, value, message):
-        bert = tiny_transformers.save(tmp_path / "bert", "bert")
-        config = transformers.BertConfig.from_pretrained(bert)
-        setattr(config, setting, value)
-        config.save_pretrained(bert)
-        with pytest.raises(InputError, match=message):
-            Transformer(bert)
-
-    def test_weights_that_end_too_early(self, tmp_path):
-        bert = tiny_transformers.save(tmp_path / "bert", "bert")
-        weights = tmp_path / "bert" / "model.safetensors"
-        weights.write_bytes(weights.read_bytes()[:-100])
-        with pytest.raises(InputError, match=r"found: .*incomplete"):
-            Transformer(bert)
-
-    def test_weights_that_are_not_finite(self, tmp_path):
-        bert = tiny_transformers.save(tmp_path / "bert", "bert")
-        model = transformers.AutoModel.from_pretrained(bert)
-        with torch.no_grad():
-            model.pooler.dense.bias[0] = torch.nan  # not used
-            model.save_pretrained(bert)
-            assert torch.isfinite(Transformer(bert).token_layers([["the", "cat"]])).all()
-            model.encoder.layer[1].output.dense.weight[3, 2] = torch.inf
-            model.save_pretrained(bert)
-        with pytest.raises(InputError, match=r"bert: tensor 'encoder\.layer\.1\.output.* holds NaN .*another model"):
-            Transformer(bert)
-
-    def test_a_path_that_is_not_there(self, tmp_path):
-        with pytest.raises(InputError, match="found: no such folder"):
-            Transformer(str(tmp_path / "missing"))
-
-    def test_a_folder_without_a_tokeniser(self, tmp_path):
-        """transformers would make one that knows no word."""
-        bert = tiny_transformers.save(tmp_path / "bert", "bert")
-        for file in (tmp_path / "bert").glob("tokenizer*"):
-            file.unlink()
-        with pytest.raises(InputError, match=r"found one of 5, 0 without marks.*tokenizer\.json"):
-            Transformer(bert)
-
-    @pytest.mark.parametrize("damage", [lambda whole: b"", lambda whole: whole[: len(whole) // 2]])
-    def test_a_damaged_sentencepiece_file(self, tmp_path, damage):
-        sentencepiece = pytest.importorskip("sentencepiece")
-        deberta = tiny_transformers.save(tmp_path / "deberta", "deberta")
-        file = tiny_transformers.save_sentence_pieces(tmp_path / "deberta")
-        theirs = sentencepiece.SentencePieceProcessor(model_file=str(file))
-        words = ["playing", "chess", "[SEP]", "the[CLS]cat", "[PAD]", "[UNK]", "[MASK]"]
-        assert Transformer(deberta).subwords(words) == theirs.encode(words)
-        file.write_bytes(damage(file.read_bytes()))
-        with pytest.raises(InputError, match=r"spm\.model: expected a SentencePiece model, .*Copy it again"):
-            Transformer(deberta)
-
-    def test_a_tokeniser_of_another_model(self, tmp_path):
-        bert = tiny_transformers.save(tmp_path / "bert", "bert", vocab_size=20)
-        with pytest.raises(InputError, match="expected a tokeniser for the 20 sub-words of the model"):
-            Transformer(bert)
-
-    @pytest.mark.parametrize("overlap", [-1, 98])
-    def test_an_overlap_as_long_as_a_window(self, bert, overlap):
-        with pytest.raises(InputError, match="less than the 98 sub-words of a window"):
-            Transformer(bert, window=100, overlap=overlap)
-
-    def test_a_window_without_room_for_a_word(self, bert):
-        with pytest.raises(InputError, match="window: expected at least 3, found 2"):
-            Transformer(bert, window=2, overlap=0)
-
-    def test_code_in_a_folder_is_not_run_and_nothing_is_asked(self, tmp_path, monkeypatch):
-        bert = tiny_transformers.save(tmp_path / "bert", "bert")
-        config = json.loads((tmp_path / "bert" / "config.json").read_text())
-        config |= {"model_type": "own", "auto_map": {"AutoConfig": "own.Own", "AutoModel": "own.Model"}}
-        (tmp_path / "bert" / "config.json").write_text(json.dumps(config))
-        (tmp_path / "bert" / "own.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
-        monkeypatch.setattr("builtins.input", lambda question="": "y")
-        with pytest.raises(InputError, match=r"found: .*custom code"):
-            Transformer(bert)
-        assert not (tmp_path / "ran").exists()
-
-    def test_a_file_instead_of_a_folder(self, bert):
-        with pytest.raises(InputError, match=r"config\.json: expected a name .*, found: a file"):
-            Transformer(f"{bert}/config.json")
-
-    def test_a_setting_of_a_wrong_type(self, tmp_path):
-        bert = tiny_transformers.save(tmp_path / "bert", "bert")
-        config = json.loads((tmp_path / "bert" / "config.json").read_text())
-        (tmp_path / "bert" / "config.json").write_text(json.dumps(config | {"hidden_size": "x"}))
-        with pytest.raises(InputError, match=r"found: .*hidden_size"):
-            Transformer(bert)
-
-    def test_damaged_or_foreign_pickled_weights(self, tmp_path):
-        bert = tiny_transformers.save(tmp_path / "bert", "bert")
-        weights = transformers.AutoModel.from_pretrained(bert).state_dict()
-        (tmp_path / "bert" / "model.safetensors").unlink()
-        file = tmp_path / "bert" / "pytorch_model.bin"
-        torch.save(weights | {"path": Path("x")}, file)
-        with pytest.raises(InputError, match="found: damaged weights, or weights with more than numbers in them"):
-            Transformer(bert)
-        torch.save(weights, file)
-        assert Transformer(bert).widths == (16,) * 3
-        whole = file.read_bytes()
-        for size in (len(whole) // 2, len(whole) - 100):
-            file.write_bytes(whole[:size])
-            with pytest.raises(InputError, match=r"found: (damaged weights|PytorchStreamReader failed)"):
-                Transformer(bert)
-
-    def test_without_the_package_the_extra_is_named(self, bert, monkeypatch):
-        monkeypatch.setitem(sys.modules, "transformers", None)
-        with pytest.raises(InputError, match=r"pip install 'elmo-benchmark\[transformer\]'"):
-            Transformer(bert)

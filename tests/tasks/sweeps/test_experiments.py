@@ -21,7 +21,7 @@ from tasks.data.datasets import DataSource
 from tasks.running.config import NOT_IN_FINGERPRINT, run_config, typed_config
 from tasks.running.plan import identity_of
 from tasks.running.schema import compose_config, group_options
-from tasks.sweeps import callback, experiment_sweeper
+from tasks.sweeps import callback, experiment_sweeper, sweep_runs
 from tests.tasks.making import SMALL
 
 TASKS = ("ner", "sst5", "snli", "squad")
@@ -47,7 +47,7 @@ def composed(*overrides):
     with initialize_config_module("conf", version_base="1.3"):
         config = GlobalHydra.instance().config_loader().load_configuration("config", list(overrides), RunMode.MULTIRUN)
         assert config.hydra.mode.name == "MULTIRUN"
-        return config, [dict(setting.split("=", 1) for setting in run) for run in callback.runs_in(config)]
+        return config, [dict(setting.split("=", 1) for setting in run) for run in sweep_runs.runs_in(config)]
 
 
 def runs_of(*overrides):
@@ -261,7 +261,7 @@ class TestComposing:
             )
             with initialize_config_module("conf", version_base="1.3"):
                 callback.Sweep().on_multirun_start(config)
-                runs = callback.runs_in(config)
+                runs = sweep_runs.runs_in(config)
             sweeper = experiment_sweeper.ExperimentSweeper(config.hydra.sweeper.experiment)
             sweeper.config, sweeper.hydra_context = config, SimpleNamespace(config_loader=loader)
             sweeper.validate_batch_is_legal(runs)
@@ -286,7 +286,7 @@ class TestComposing:
         typed = "features.elmo.weights=${oc.env:ELMO_NOWHERE}"  # as printed for the line of such an arm
         config, runs = composed(f"experiment={own}", typed, "seed=1")
         assert len(runs) == 2
-        assert callback.manifest_of(config, {}).command.endswith(f"'{typed}' seed=1")
+        assert sweep_runs.manifest_of(config, {}).command.endswith(f"'{typed}' seed=1")
         assert callback.next_command(config).startswith("The scores: ")
 
 
@@ -322,7 +322,7 @@ class TestOwn:
         with initialize_config_module("conf", version_base="1.3"):
             loader = GlobalHydra.instance().config_loader()
             config = loader.load_configuration("config", [f"experiment={own}"], RunMode.MULTIRUN)
-            found = callback.not_in_table(config, callback.configs_of(config, callback.runs_in(config)))
+            found = callback.not_in_table(config, sweep_runs.configs_of(config, sweep_runs.runs_in(config)))
         assert found.startswith(f"python -m results.table --experiment will not find {lost}" if lost else "")
         assert bool(found) is bool(lost)
 

@@ -23,7 +23,7 @@ from tasks.running.config import run_config
 from tasks.running.experiment import Ended
 from tasks.running.plan import identity_of
 from tasks.running.schema import compose_config
-from tasks.sweeps import callback
+from tasks.sweeps import callback, sweep_runs
 from tasks.sweeps.experiment_sweeper import SWEEPER
 from tests.elmo.common.waiting import group_is_alive, wait_for
 from tests.results.making import make_record, save
@@ -44,8 +44,8 @@ def manifest_of(*overrides, runs=None):
     """The list of runs of a command, or of the given runs."""
     with initialize_config_module("conf", version_base="1.3"):
         config = compose("config", list(overrides), return_hydra_config=True)
-        configs = callback.configs_of(config, callback.runs_in(config) if runs is None else runs)
-        return callback.manifest_of(config, configs) if configs else None
+        configs = sweep_runs.configs_of(config, sweep_runs.runs_in(config) if runs is None else runs)
+        return sweep_runs.manifest_of(config, configs) if configs else None
 
 
 class TestManifest:
