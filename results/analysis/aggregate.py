@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from results.analysis.names import ROUNDING, arm_title, default_pair, recomputed, sort_key, task_title
 from results.analysis.paper_scores import load_paper
-from results.analysis.row_warnings import row_warnings
+from results.analysis.row_warnings import row_warnings, runs_in_words
 from results.analysis.rows import MINI, Group, Summary, TableRow, column_order, comparable_parts
 from results.experiments.cell import NAMED
 from results.experiments.experiment import Experiment, values_of
@@ -238,13 +238,16 @@ def _examples_of(item: FoundRecord, findings: list[Finding]) -> list[Example] | 
 
 def of_newest_recipe(runs: Sequence[ScoredRun], where: str, findings: list[Finding]) -> list[ScoredRun]:
     """Those of a cell's runs that have the newest recipe among them; reports the others: no mean mixes recipes."""
-    newest = max((run.record.recipe for run in runs), default=1)
+    by_recipe: dict[int, list[ScoredRun]] = defaultdict(list)
     for run in runs:
-        identity, recipe = run.record.identity, run.record.recipe
+        by_recipe[run.record.recipe].append(run)
+    newest = max(by_recipe, default=1)
+    for recipe, old in sorted(by_recipe.items()):
         if recipe < newest:
-            text = f"{where}: seed {identity.seed} has recipe {recipe} and is left out; the others have recipe {newest}"
-            findings.append(Finding("note", text, wrong=True, row=identity.row))
-    return [run for run in runs if run.record.recipe == newest]
+            which = runs_in_words([run.record for run in old])
+            text = f"{where}: recipe {recipe} is left out ({which}); the others have recipe {newest}"
+            findings.append(Finding("note", text, wrong=True, row=old[0].record.identity.row))
+    return by_recipe[newest]
 
 
 def groups_of(runs: Sequence[ScoredRun]) -> list[Group]:

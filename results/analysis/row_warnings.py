@@ -14,32 +14,40 @@ NAMES = ("features.name", "features.title", "task.title")  # no settings, like k
 SOURCES = ("weights", "vectors", "dim", "untrained", "untrained_seed", "model")
 
 
-def row_warnings(row: TableRow, wanted: Collection[str], titles: Mapping[str, str]) -> list[tuple[str, bool]]:
+def row_warnings(
+    row: TableRow, wanted: Collection[str], titles: Mapping[str, str], name: str = ""
+) -> list[tuple[str, bool]]:
     """Warnings about the row's numbers, each with whether `--check` should fail: mixed code, or unequal arms.
 
     Args:
         row: The row.
         wanted: Settings in which its arms differ on purpose.
         titles: Arm -> its name for people, where it is not that of its features.
+        name: The row's name in its table, where it is not that of its task.
     """
+
+    def place(label: str) -> str:
+        panel = Panel(row, label)
+        return " · ".join(filter(None, [name, label and panel.settings])) if name else panel.title
+
     warnings = []
     for group in row.groups:
         title = titles.get(group.features) or arm_title(group.features, group.records[0])
-        where = f"{Panel(row, group.label).title}, {title}"
+        where = f"{place(group.label)}, {title}"
         by_commit: dict[str, list[RunRecord]] = defaultdict(list)
         for record in group.runs:
             by_commit[record.commit[:10] if record.commit else "no commit"].append(record)
         dirty = [run for run in group.runs if run.environment and run.environment.dirty]
         if len(by_commit) > 1:
-            mixed = ", ".join(f"{commit} ({_runs(own)})" for commit, own in by_commit.items())
+            mixed = ", ".join(f"{commit} ({runs_in_words(own)})" for commit, own in by_commit.items())
             warnings.append((f"{where}: one mean over several commits: {mixed}", True))
         warnings += [(f"{where}: {WARNED} {text}", False) for text in group.warnings]
         if dirty:
-            warnings.append((f"{where}: code with uncommitted changes ({_runs(dirty)})", True))
+            warnings.append((f"{where}: code with uncommitted changes ({runs_in_words(dirty)})", True))
     for label in ["", *row.labels]:
         first, second = row.pair(label) or (row.group(features, label) for features in row.compared)
         if first and second:
-            where = Panel(row, label).title
+            where = place(label)
             names = " and ".join(titles.get(arm) or arm_title(arm) for arm in row.compared)
             if first.recipe != second.recipe:
                 text = f"{where}: {names}: no gain, because their recipes differ: {first.recipe} and {second.recipe}"
@@ -50,7 +58,7 @@ def row_warnings(row: TableRow, wanted: Collection[str], titles: Mapping[str, st
     return warnings
 
 
-def _runs(records: Collection[RunRecord]) -> str:
+def runs_in_words(records: Collection[RunRecord]) -> str:
     """The seeds and folds in words: seed 1; seeds 1, 3; seeds 2 to 5, folds 0 to 9."""
     folds = {record.identity.fold for record in records if record.identity.fold is not None}
     seeds = _listed("seed", {record.identity.seed for record in records})

@@ -219,7 +219,8 @@ def _line(row: Mapping[str, Filled], experiment: Experiment, findings: list[Find
     runs = TableRow(*key, groups, failed, None, (first, second))
     findings += [Finding("failed", failure_text(item), wrong=True, row=key) for item in failed]
     wanted = {key for cells in row.values() for key in cells[0][0].identity.variant}
-    findings += [Finding("note", text, wrong, row=key) for text, wrong in row_warnings(runs, wanted, experiment.titles)]
+    warnings = row_warnings(runs, wanted, experiment.titles, title)
+    findings += [Finding("note", text, wrong, row=key) for text, wrong in warnings]
     known = _own_scores(spec, runs) if spec.paper else _known_scores(cell)
     if known is None:
         return ExperimentLine(title, spec, runs, spec.paper, spec.paper_std)

@@ -167,8 +167,20 @@ class TestRows:
                 save(tmp_path / "runs", make_record(**made, **settings))
         out = run_table(capsys, "--runs", tmp_path / "runs", "--experiment", own)[1]
         for arm in ("GloVe", "fast biLM"):
-            assert f"\n  SST-5, {arm}: seed 2 has recipe 1 and is left out; the others have recipe 2\n" in out
+            assert f"\n  SST-5, {arm}: recipe 1 is left out (seed 2); the others have recipe 2\n" in out
             assert f"\n  SST-5, {arm}: code with uncommitted changes (seed 1)\n" in out
+
+    def test_notes_have_the_titles_of_rows(self, own, tmp_path, capsys):
+        """Rows of one task are told apart."""
+        head = OWN.partition("[[rows]]")[0].replace("a = [", "glove = [").replace('"a"', '"glove"')
+        row = '[[rows]]\ntitle = "at {lr}"\noverrides = ["task=sst5", "data=paper", "trainer.lr={lr}"]\n'
+        own.write_text(head + row.format(lr=0.1) + row.format(lr=0.5), encoding="utf-8")
+        for lr in (0.1, 0.5):
+            made = {"task": "sst5", "seed": 1, "variant": {"trainer.lr": lr}, "lr": lr}
+            save(tmp_path / "runs", make_record(**made, environment=replace(CLEAN, dirty=True)))
+        out = run_table(capsys, "--runs", tmp_path / "runs", "--experiment", own)[1]
+        for lr in (0.1, 0.5):
+            assert f"\n  at {lr}, GloVe: code with uncommitted changes (seed 1)\n" in out
 
     def test_nothing_was_run(self, own, tmp_path, capsys):
         out = run_table(capsys, "--runs", tmp_path, "--experiment", own, "seed=1", "limit=5")[1]
