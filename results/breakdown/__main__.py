@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from elmo.common.errors import command_parser, exit_status
 from results.analysis.aggregate import summarise
 from results.analysis.panels import split_panels
-from results.analysis.rows import Summary
+from results.analysis.rows import Summary, arm_titles
 from results.breakdown.gains import FEWEST, Kind, break_down
 from results.records.collect import FoundRecord
 from results.records.printing import printable, write
@@ -59,14 +59,16 @@ def _show(options: argparse.Namespace) -> int:
 def breakdown_page(summary: Summary, found: Sequence[FoundRecord]) -> tuple[list[Sheet], list[str]]:
     """A table for each task and data set, and the notes below them."""
     breakdown = break_down(split_panels(summary.rows)[0], found)
-    first, second = (printable(summary.titles[features]) for features in summary.compared)
-    columns = [("by", "l"), ("test examples", "l"), ("n", "r"), (first, "l"), (second, "l"), *OUR_GAIN]
     tables, intervals = [], []
     for panel, kinds in breakdown.panels:
+        titles = arm_titles(summary.compared, panel.row.pair(panel.label) or ())
+        arms = [(printable(titles[features]), "l") for features in summary.compared]
+        columns = [("by", "l"), ("test examples", "l"), ("n", "r"), *arms, *OUR_GAIN]
         lines = [_line(name, kind, panel.label) for name, own in kinds.items() for kind in own]
         tables.append(Sheet(printable(f"{panel.title}, {panel.metric_title()}"), columns, lines))
         intervals += [(panel.title, kind.row.interval(panel.label)) for own in kinds.values() for kind in own]
     if not tables:
+        first, second = (printable(summary.titles[features]) for features in summary.compared)
         no_pair = f"no task has runs of both {first} and {second}; --compare A B names other features"
         return [], list(breakdown.notes) or [no_pair]
     return tables, [*interval_legend(intervals), *MANY, *breakdown.notes]

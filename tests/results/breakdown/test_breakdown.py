@@ -80,6 +80,22 @@ def test_units_known_by_their_sizes_are_those_of_numbered_examples(tmp_path, cap
     assert found[0] == found[1]
 
 
+def test_a_table_names_the_vectors_of_its_own_runs(tmp_path, capsys):
+    for data, vectors, variant in (("paper", "50d", {}), ("wnut17", "100d", {"features.words.vectors": "100d"})):
+        for features, counts in (("glove", GLOVE), ("elmo", ELMO)):
+            record = make_record(f1(counts), features=features, data=data, variant=variant)
+            config = record.config | {"features": {"name": features, "words": {"vectors": vectors}}}
+            made = replace(record, config=config, fingerprinted={"data": HASHES}, metrics={"f1": F1})
+            save(tmp_path, made, [dict(zip(("tp", "fp", "fn"), own, strict=True)) for own in counts])
+    add_groups(tmp_path, "ner", HASHES, IDS, {"length": LENGTH})
+    _, _, out = shown(capsys, "--runs", tmp_path)
+    headers = [line.split("  ") for line in out.splitlines() if line.startswith("by ")]
+    assert [[cell.strip() for cell in header if "GloVe" in cell] for header in headers] == [
+        ["GloVe 50-d"],
+        ["GloVe 100-d"],
+    ]
+
+
 def test_folds_are_joined(tmp_path, capsys):
     for fold, (start, end) in enumerate(((0, 5), (5, 10))):
         hashes = {**HASHES, "test": f"{fold}" * 64}
