@@ -53,6 +53,7 @@ _PARTS: Final = {
     "counts": ("types", "vocabulary_size", *(f"{s}_{n}" for s in _SIDES for n in ("sentences", "tokens", "unknown"))),
     "files": tuple(DTYPES),
 }
+_OF_A_SOURCE: Final = {"name": str, "bytes": int, "sha256": str}  # what the header says of each file, and its type
 
 Ids = NDArray[np.uint32]
 
@@ -219,7 +220,17 @@ def read_header(folder: Path) -> dict[str, Any]:
         raise InputError(
             f"{path}: a token store of version {header.get('version')}, this code reads version {VERSION}; {remedy}"
         )
-    missing = [key for key in ("tokeniser", "sources") if key not in header]
+    missing = [] if "tokeniser" in header else ["tokeniser"]
+    for key, files in (("sources", header.get("sources")), ("exclude", header.get("exclude", []))):
+        if isinstance(files, list):
+            missing += [
+                f"{key}[{i}].{name}"
+                for i, file in enumerate(files)
+                for name, kind in _OF_A_SOURCE.items()
+                if not (isinstance(file, dict) and isinstance(file.get(name), kind))
+            ]
+        else:
+            missing.append(key)
     for key, names in _PARTS.items():
         part = header.get(key)
         if isinstance(part, dict):

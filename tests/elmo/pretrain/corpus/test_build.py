@@ -329,6 +329,19 @@ def test_a_header_without_one_of_its_keys_is_reported(tmp_path, store, lost):
         TokenStore.open(tmp_path / "copy")
 
 
+@pytest.mark.parametrize("key", ["sources", "exclude"])
+@pytest.mark.parametrize("lost", ["name", "bytes", "sha256"])
+def test_a_header_with_an_incomplete_source_is_reported(tmp_path, store, key, lost):
+    shutil.copytree(store.folder, tmp_path / "copy")
+    header = json.loads((tmp_path / "copy" / "header.json").read_text())
+    [whole] = header["sources"]
+    header[key] = [whole, {name: value for name, value in whole.items() if name != lost}]
+    (tmp_path / "copy" / "header.json").write_text(json.dumps(header))
+    expected = rf"header\.json: expected a complete header, found one without {key}\[1\]\.{lost}; delete the folder"
+    with pytest.raises(InputError, match=expected):
+        TokenStore.open(tmp_path / "copy")
+
+
 def test_sentences_are_memory_mapped(store):
     assert isinstance(store.train.tokens, np.memmap)
     assert len(store.train) == store.header["counts"]["train_sentences"]
