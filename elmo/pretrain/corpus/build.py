@@ -27,7 +27,7 @@ from elmo.pretrain.corpus.sources import SourceFile, find_sources
 from elmo.pretrain.corpus.token_store import DTYPES, FORMAT, VERSION, CorpusSettings, TokenStore, read_header, require
 from elmo.tokeniser import MAX_WORD_BYTES, TOKENISER_VERSION
 
-_SHARD_VERSION: Final = 4
+_SHARD_VERSION: Final = 5
 _DISK_PER_TEXT: Final = 1.9  # bytes on disk, shards and store together, for a byte of text: measured 1.7 on English
 
 

@@ -64,7 +64,7 @@ class Piece:
     line: int
     start: int
     data: bytes
-    after_blank: bool = False  # whether the line before the first is blank
+    place: int = CONTINUES  # of the first line that is not blank
     source: int = 0  # number of the file in the corpus
 
 
@@ -189,7 +189,7 @@ def lines(piece: Piece) -> Iterator[TextLine]:
         ) from error
     if piece.start == 0:
         data, text = data.removeprefix(_BOM), text.removeprefix("\ufeff")
-    place = NEW_FILE if piece.start == 0 else NEW_DOCUMENT if piece.after_blank else CONTINUES
+    place = piece.place
     for raw, line in zip(data.split(b"\n"), text.split("\n"), strict=True):
         stripped = line.strip()
         if stripped:
@@ -203,7 +203,7 @@ def _pieces(source: SourceFile, number: int, block_bytes: int) -> Iterator[tuple
     """Yield a file as pieces of at most about `block_bytes`, each with the bytes of the file read for it."""
     path = str(source.path)
     line, start, done = 1, 0, 0
-    rest, after_blank = b"", False
+    rest, place = b"", NEW_FILE
     with source.path.open("rb") as stored:
         for data in _chunks(source.path, stored, min(_READ_BYTES, block_bytes)):
             rest += data
@@ -216,12 +216,22 @@ def _pieces(source: SourceFile, number: int, block_bytes: int) -> Iterator[tuple
                     f"{path}, line {line}, byte {start}: {len(rest):,} bytes without a line end or space; "
                     "expected one paragraph or sentence per line."
                 )
-            yield Piece(path, line, start, rest[:cut], after_blank, number), stored.tell() - done
-            after_blank = rest[cut - 1 : cut] == b"\n" and not rest[rest.rfind(b"\n", 0, cut - 1) + 1 : cut].strip()
+            yield Piece(path, line, start, rest[:cut], place, number), stored.tell() - done
+            place = _place_after(rest[:cut], place)
             line, start, done = line + rest.count(b"\n", 0, cut), start + cut, stored.tell()
             rest = rest[cut:]
         if rest or stored.tell() > done:
-            yield Piece(path, line, start, rest, after_blank, number), stored.tell() - done
+            yield Piece(path, line, start, rest, place, number), stored.tell() - done
+
+
+def _place_after(data: bytes, place: int) -> int:
+    """Return the place of the first non-blank line after a piece with this data and place."""
+    text = data.decode(errors="replace").removeprefix("\ufeff")  # as in `lines`, since white space is not only ASCII
+    end = len(text.rstrip())
+    if end:
+        place = CONTINUES
+    blank = text.count("\n", end) > (end > 0)  # the first line end may be that of a line with text
+    return max(place, NEW_DOCUMENT) if blank else place
 
 
 def _chunks(path: Path, stored: IO[bytes], size: int) -> Iterator[bytes]:

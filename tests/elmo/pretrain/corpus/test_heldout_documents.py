@@ -3,7 +3,7 @@
 import pytest
 
 from elmo.pretrain.corpus import merge
-from tests.elmo.pretrain.corpus_text import build, spelled
+from tests.elmo.pretrain.corpus_text import build, contents, spelled
 
 
 def documents_in(text, side):
@@ -40,6 +40,24 @@ def test_lines_without_a_word_begin_documents_for_any_block_size(tmp_path, block
     text.write_text("".join(f"\u200b\nd{i} is a word .\n\n" for i in range(300)), encoding="utf-8")  # zero-width space
     store = build(tmp_path / "store", text, heldout_unit="document", block_bytes=block_bytes)
     assert store.header["counts"]["documents"] == 300
+
+
+@pytest.mark.parametrize("size", [1, 1024, 5000])  # bytes: one line, one block, several
+@pytest.mark.parametrize("blank", ["\n", " \r\n", "\u3000\n", " " * 2500 + "\n"])
+def test_a_blank_stretch_is_one_boundary_for_any_block_size(tmp_path, monkeypatch, blank, size):
+    monkeypatch.setattr(merge, "LONGEST_STRETCH", 50)
+    stretch = blank * -(-size // len(blank.encode()))
+    first = marked(tmp_path / "a.txt", range(20))
+    unmarked = marked(tmp_path / "b.txt", range(20, 60), end="")  # 280 paragraphs of 540, cut into stretches of 5
+    unmarked.write_text("\ufeff" + stretch + unmarked.read_text(), encoding="utf-8")
+    last = marked(tmp_path / "c.txt", range(60, 65), paragraphs=24, end=stretch)  # in the middle and at the end
+    stores = []
+    for block_bytes in (1024, 1500, 1 << 20):
+        folder = tmp_path / str(block_bytes)
+        store = build(folder, first, unmarked, last, heldout_unit="document", block_bytes=block_bytes)
+        assert store.header["counts"]["documents"] == 20 + 280 // 5 + 5
+        stores.append({name: data for name, data in contents(folder).items() if name != "header.json"})
+    assert stores[0] == stores[1] == stores[2]
 
 
 def test_without_blank_lines_whole_files_are_held_out(tmp_path):
