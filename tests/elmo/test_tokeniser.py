@@ -1,4 +1,6 @@
 # ruff: noqa: RUF001 - typographic characters are tested
+import random
+
 import pytest
 
 from elmo.tokeniser import MAX_WORD_BYTES, Tokeniser, sentences_of_tokens, tokenise
@@ -161,6 +163,37 @@ def test_endless_words_are_cut_between_characters(style):
 def test_any_number_of_clitics_is_cut_off():
     [found] = tokenise("x" + "'s" * 20_000)
     assert found == ["x", *["'s"] * 20_000]
+
+
+N = 20_000
+ROW = "Ab.Ed." * N
+CUT = ["Ab", ".", "Ed", "."] * N
+
+
+@pytest.mark.parametrize(
+    ("chunk", "expected"),
+    [
+        (ROW + "Long", [*CUT, "Long"]),
+        (ROW, [ROW[:MAX_WORD_BYTES]]),  # an abbreviation
+        (f"long-{ROW}", ["long-Ab", ".", ("Ed." + ROW)[:MAX_WORD_BYTES]]),
+        (f"{ROW}Ok@mail", [*CUT, "Ok", "@mail"]),
+        (f"{ROW}Ok@mail.org", [ROW[:MAX_WORD_BYTES]]),
+        (f"a@b.org,{ROW}Long,a@b.org", ["a@b.org", ",", *CUT, "Long", ",", "a@b.org"]),
+        ("..." * N + "@", [*["..."] * N, "@"]),
+    ],
+    ids=["row", "abbreviation", "word first", "no mail", "mail", "mail around", "points"],
+)
+def test_long_rows_of_short_parts_are_cut_like_short_ones(chunk, expected):
+    assert tokenise(f"{chunk}, x") == [[*expected, ",", "x"]]
+
+
+def test_chunks_have_the_same_tokens_after_a_long_word_as_after_a_short_one():
+    rng = random.Random(1)
+    parts = ["Ab.", "C.", "de.", "FGH.", "a", "Word", "1", "..", "-", "+", "@", "@b.org", "www.", "'s", ",", "US$"]
+    for _ in range(5_000):
+        chunk = "".join(rng.choices(parts, k=rng.randint(1, 12)))
+        [[_, *expected]] = tokenise(f"x,{chunk}")
+        assert tokenise(f"{'x' * 1000},{chunk}") == [["x" * MAX_WORD_BYTES, *expected]], chunk
 
 
 def test_forgetting_chunks_changes_nothing():
