@@ -26,14 +26,16 @@ def row_warnings(
         name: The row's name in its table, where it is not that of its task.
     """
 
-    def place(label: str) -> str:
+    def title_of(label: str) -> str:
         panel = Panel(row, label)
-        return " · ".join(filter(None, [name, label and panel.settings])) if name else panel.title
+        if not name:
+            return panel.title
+        return f"{name} · {panel.settings}" if label else name
 
     warnings = []
     for group in row.groups:
         title = titles.get(group.features) or arm_title(group.features, group.records[0])
-        where = f"{place(group.label)}, {title}"
+        where = f"{title_of(group.label)}, {title}"
         by_commit: dict[str, list[RunRecord]] = defaultdict(list)
         for record in group.runs:
             by_commit[record.commit[:10] if record.commit else "no commit"].append(record)
@@ -47,7 +49,7 @@ def row_warnings(
     for label in ["", *row.labels]:
         first, second = row.pair(label) or (row.group(features, label) for features in row.compared)
         if first and second:
-            where = place(label)
+            where = title_of(label)
             names = " and ".join(titles.get(arm) or arm_title(arm) for arm in row.compared)
             if first.recipe != second.recipe:
                 text = f"{where}: {names}: no gain, because their recipes differ: {first.recipe} and {second.recipe}"

@@ -171,7 +171,7 @@ class TestRows:
             assert f"\n  SST-5, {arm}: code with uncommitted changes (seed 1)\n" in out
 
     def test_notes_have_the_titles_of_rows(self, own, tmp_path, capsys):
-        """Rows of one task are told apart."""
+        """Two rows of one task have different names in their notes."""
         head = OWN.partition("[[rows]]")[0].replace("a = [", "glove = [").replace('"a"', '"glove"')
         row = '[[rows]]\ntitle = "at {lr}"\noverrides = ["task=sst5", "data=paper", "trainer.lr={lr}"]\n'
         own.write_text(head + row.format(lr=0.1) + row.format(lr=0.5), encoding="utf-8")
