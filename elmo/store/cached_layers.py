@@ -240,7 +240,8 @@ class CachedLayers(nn.Module):
     def _load(self, keys: Sequence[Key], reporter: Reporter) -> None:
         """Loads sentences into memory, from the store or computed, as far as they fit."""
         row_bytes = self._table.shape[1] * self._table.element_size()
-        fitting = first_within(int(self._memory_bytes / row_bytes) - len(self._table), keys)
+        # A table that grows is copied, and for a moment both are in memory.
+        fitting = first_within(int(self._memory_bytes / row_bytes) - 2 * len(self._table), keys)
         if not fitting:
             return
         stored = [key for key in fitting if key in self._stored]

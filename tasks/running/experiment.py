@@ -257,19 +257,19 @@ def train_and_test(
         f"{trained:,} parameters to train, {model.count_frozen():,} frozen; {device}"
     )
 
-    def meet(splits: dict[str, list[Any]]) -> None:
+    def meet(splits: dict[str, list[Any]]) -> int:
         texts = {split: sentences(examples) for split, examples in splits.items()}
         left_out = features.meet(chain.from_iterable(texts.values()), reporter)
-        if left_out:
-            reporter.warn(f"{left_out:,} sentences do not fit in the cache; their layers are computed in every epoch")
         for split, text in texts.items():
             if covered := features.coverage(text):
                 outcome.coverage[split] = covered
                 if covered["with_vector"] < LEAST_COVERAGE * covered["words"]:
                     share = "of {words:,} words {with_vector:,} have a pretrained vector".format(**covered)
                     reporter.warn(f"warning: {split}: {share}; are these vectors of the data's language?")
+        return left_out
 
-    meet({"train": train, "dev": dev})
+    if left_out := meet({"train": train, "dev": dev}):
+        reporter.warn(f"{left_out:,} sentences do not fit in the cache; their layers are computed in every epoch")
     trainer = Trainer(task, config.trainer, config.seed, device, reporter, plan.checkpoint, plan.fingerprint, on_epoch)
     if config.limit is None and type(task).fit is Task.fit and (few := _few_steps(trainer, train)):
         reporter.warn(f"warning: {few}")  # not with a limit, which is for quick tests

@@ -76,6 +76,18 @@ def test_what_does_not_fit_is_counted_and_still_right(bilm):
     torch.testing.assert_close(cached.layers(SENTENCES), bilm.layers(SENTENCES), rtol=0, atol=1e-6)
 
 
+@pytest.mark.parametrize(("rows", "grows"), [(16, False), (17, True)])
+def test_both_tables_count_while_one_grows(bilm, rows, grows):
+    bytes_per_token = (bilm.dim // 2 + 2 * bilm.dim) * 4
+    cached = CachedLayers(bilm, memory_gb=rows * bytes_per_token / 1e9)
+    first, second = ("six", "words", "are", "here", "now", "."), ("three", "more", ".")
+    assert cached.prepare([first]) == 0
+    assert len(cached._table) == 1 + 6
+    assert cached.prepare([first, second]) == (0 if grows else 1)
+    assert len(cached._table) == (1 + 6 + 3 if grows else 1 + 6), "7 rows of the old table, 10 of the new one"
+    torch.testing.assert_close(cached.layers([second, first]), bilm.layers([second, first]), rtol=0, atol=1e-6)
+
+
 def test_fingerprint_and_widths_are_those_of_the_bilm(bilm):
     cached = CachedLayers(bilm)
     cached.prepare(SENTENCES)
