@@ -60,6 +60,7 @@ class Names:
     arms: Mapping[str, ArmName]
     tasks: Mapping[str, TaskName]
     metrics: Mapping[str, MetricName]
+    trainings: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
     values: Mapping[str, str] = field(default_factory=dict)
 

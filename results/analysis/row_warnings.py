@@ -1,4 +1,4 @@
-"""Warnings about a row: those its sources declare, mixed commits, uncommitted changes, other differences of arms."""
+"""Warnings about a row: declared ones, mixed commits or vectors, uncommitted changes, other differences of arms."""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping
@@ -36,13 +36,16 @@ def row_warnings(
     for group in row.groups:
         title = titles.get(group.features) or arm_title(group.features, group.records[0])
         where = f"{title_of(group.label)}, {title}"
-        by_commit: dict[str, list[RunRecord]] = defaultdict(list)
-        for record in group.runs:
-            by_commit[record.commit[:10] if record.commit else "no commit"].append(record)
+        commits = [(record.commit or "no commit")[:10] for record in group.runs]
+        vectors = [str(record.hashed.get("vectors"))[:10] for record in group.runs]
+        for what, sources in {"commits": commits, "trainings of the vectors": vectors}.items():
+            by_source: dict[str, list[RunRecord]] = defaultdict(list)
+            for record, source in zip(group.runs, sources, strict=True):
+                by_source[source].append(record)
+            if len(by_source) > 1:
+                mixed = ", ".join(f"{source} ({runs_in_words(own)})" for source, own in by_source.items())
+                warnings.append((f"{where}: one mean over several {what}: {mixed}", True))
         dirty = [run for run in group.runs if run.environment and run.environment.dirty]
-        if len(by_commit) > 1:
-            mixed = ", ".join(f"{commit} ({runs_in_words(own)})" for commit, own in by_commit.items())
-            warnings.append((f"{where}: one mean over several commits: {mixed}", True))
         warnings += [(f"{where}: {WARNED} {text}", False) for text in group.warnings]
         if dirty:
             warnings.append((f"{where}: code with uncommitted changes ({runs_in_words(dirty)})", True))

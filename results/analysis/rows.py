@@ -287,8 +287,14 @@ def train_fraction(record: RunRecord) -> float:
 
 
 def comparable_parts(record: RunRecord) -> Parts:
-    """What must be equal in runs of one mean: all that the fingerprint covers but the seed, and the metric."""
-    return {**without_seed(record.hashed), "metric": record.metric}
+    """What must be equal in runs of one mean: all that the fingerprint covers but the seed, and the metric.
+
+    Trainings of vectors that names.toml lists as equal are equal here.
+    """
+    parts = {**without_seed(record.hashed), "metric": record.metric}
+    if (vectors := str(parts.get("vectors"))) in load_names().trainings:
+        parts["vectors"] = load_names().trainings[vectors]
+    return parts
 
 
 def column_order(features: str, compared: tuple[str, str]) -> tuple[object, ...]:

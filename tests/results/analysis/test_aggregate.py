@@ -7,6 +7,7 @@ import statistics
 import pytest
 
 from results.analysis.aggregate import Selection, summarise
+from results.analysis.names import load_names
 from results.records.collect import collect
 from results.records.record import RunError, write_record
 from results.records.sweep_manifest import TypedPlaces
@@ -187,6 +188,23 @@ def test_other_word_vectors_and_weights_are_other_features(tmp_path):
         parts = {**record.fingerprinted, "vectors": vectors * 32, "weights": weights}
         save(tmp_path, dataclasses.replace(record, fingerprinted=parts))
     assert texts(summary_of(tmp_path), "note", wrong=True) == []
+
+
+def test_only_listed_trainings_of_vectors_share_a_mean(tmp_path):
+    first, second, *_ = load_names().trainings
+    for seed, vectors in ((1, first), (2, second), (3, second)):
+        record = make_record(90.0 + seed, features="word2vec", seed=seed)
+        save(tmp_path, dataclasses.replace(record, fingerprinted={**record.fingerprinted, "vectors": vectors}))
+    summary = summary_of(tmp_path)
+    assert only_row(summary).group("word2vec").scores == [91.0, 92.0, 93.0]
+    mixed = f"{first[:10]} (seed 1), {second[:10]} (seeds 2, 3)"
+    (note,) = texts(summary, "note", wrong=True)
+    assert note.endswith(f"word2vec: one mean over several trainings of the vectors: {mixed}")
+    record = make_record(94.0, features="word2vec", seed=4)
+    save(tmp_path, dataclasses.replace(record, fingerprinted={**record.fingerprinted, "vectors": "ab" * 32}))
+    summary = summary_of(tmp_path)
+    assert only_row(summary).group("word2vec") is None
+    assert any("runs that differ in vectors are not averaged" in text for text in texts(summary, "note", wrong=True))
 
 
 def test_limited_runs_are_shown_on_request_and_marked(tmp_path):
