@@ -134,26 +134,35 @@ def sentences_of_tokens(tokens: Sequence[str]) -> list[tuple[str, ...]]:
     of SQuAD 1.1, 99.8 % of the ends found are those found in the raw text, and 99.9 % of those are found.
     """
     starts = [0]
+    closing = _closing(tokens)
     at = 0
     while at < len(tokens):
         chunk, is_item = tokens[at], at == starts[-1] + 1 and _ENUMERATION.fullmatch(tokens[at - 1])  # "1 ."
         at += 1
         if chunk[-1:] not in _ENDING or is_item:
             continue
-        while at < len(tokens) and _closes(tokens, at):
+        while at < len(tokens) and closing[at]:
             chunk += tokens[at]
             at += 1
-        following = next((word for word in tokens[at:] if word not in _BEFORE_A_WORD), "")
+        words = (tokens[place] for place in range(at, len(tokens)))  # no slice: it would copy the rest of the text
+        following = next((word for word in words if word not in _BEFORE_A_WORD), "")
         end = _analyse(chunk)[1]
         if end and following and _ends(end, following, first=False):
             starts.append(at)
     return [tuple(tokens[start:past]) for start, past in pairwise([*starts, len(tokens)])]
 
 
-def _closes(tokens: Sequence[str], at: int) -> bool:
-    """Return whether the token at a place closes brackets or quotes."""
-    token = tokens[at]
-    return tokens[:at].count(token) % 2 == 1 if token in ('"', "'") else token in _CLOSERS
+def _closing(tokens: Sequence[str]) -> list[bool]:
+    """Return for each token whether it closes brackets or quotes."""
+    opened: set[str] = set()
+    found = []
+    for token in tokens:
+        if token in ('"', "'"):
+            found.append(token in opened)
+            opened ^= {token}
+        else:
+            found.append(token in _CLOSERS)
+    return found
 
 
 def parts(sentence: Tokens, max_tokens: int) -> Iterator[Tokens]:
