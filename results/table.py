@@ -42,7 +42,7 @@ examples:
   - a run failed, or a record cannot be read, or its name or hashes were edited by hand;
   - a row lacks runs of one of the two that are compared, or there are no records at all;
   - runs of one name were made under different settings, so that they cannot be averaged;
-  - one mean mixes commits, or runs had uncommitted changes in code or configuration;
+  - one mean mixes commits or trainings of word vectors, or runs had uncommitted changes in code or configuration;
   - the two that are compared differ in more than their features, or, where both have the same parts (two biLMs), in
     more than their weights and vectors;
   - two copies of one run have different scores, or a score is not what the run's own examples give.

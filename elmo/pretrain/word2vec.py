@@ -1,6 +1,6 @@
 """Train word2vec vectors on the text of a biLM: `python -m tasks.word2vec TEXT...`, for features=word2vec.
 
-A stronger static baseline: ELMo may seem good only because it is compared with vectors that are narrow or were trained
+A static baseline for ELMo: ELMo may seem good only because it is compared with vectors that are narrow or were trained
 on other text. These vectors have 300 dimensions and are trained on the same tokens as the biLM: the training part of
 its token store (`elmo.pretrain.corpus.build`), without the held-out text. The remaining difference is that the biLM
 uses a word's context.

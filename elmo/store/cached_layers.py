@@ -83,7 +83,8 @@ class CachedLayers(nn.Module):
         source: computes the layers; if it is a module, it is frozen, and the cache is on its device.
         shelf: where to store them on disk; None keeps them for this run only.
         precision: float16 needs half the space of float32.
-        memory_gb: limit for the memory of that device.
+        memory_gb: limit for the memory of that device, with the copy that is made while the cache grows. A cache that
+            is filled in several steps therefore holds about half of it.
         key: of these layers in the config of a run, such as features.elmo, for error messages.
     """
 

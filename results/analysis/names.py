@@ -7,7 +7,7 @@ from functools import cache
 from typing import Literal
 
 from results.records.example_scores import Example
-from results.records.identity import flattened
+from results.records.identity import Parts, flattened
 from results.records.metric import Metric, mean_of
 from results.records.record import RunRecord
 from results.records.typed_json import PAPER, read_toml
@@ -75,6 +75,12 @@ def default_pair() -> tuple[str, str]:
     """The two arms that are compared by default."""
     first, second = load_names().compared
     return first, second
+
+
+def with_training_names(parts: Parts) -> dict[str, object]:
+    """The parts of a fingerprint, with the name of a listed training of vectors instead of their hash."""
+    name = load_names().trainings.get(str(parts.get("vectors")))
+    return {**parts, "vectors": name} if name else dict(parts)
 
 
 def sort_key(name: str, known: Iterable[str]) -> tuple[int, str]:

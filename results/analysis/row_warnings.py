@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 
-from results.analysis.names import arm_title
+from results.analysis.names import arm_title, with_training_names
 from results.analysis.panels import Panel
 from results.analysis.rows import WARNED, TableRow
 from results.records.identity import Parts, differences, flattened
@@ -17,7 +17,7 @@ SOURCES = ("weights", "vectors", "dim", "untrained", "untrained_seed", "model")
 def row_warnings(
     row: TableRow, wanted: Collection[str], titles: Mapping[str, str], name: str = ""
 ) -> list[tuple[str, bool]]:
-    """Warnings about the row's numbers, each with whether `--check` should fail: mixed code, or unequal arms.
+    """Warnings about the row's numbers, each with whether `--check` should fail: mixed code or vectors, unequal arms.
 
     Args:
         row: The row.
@@ -111,7 +111,7 @@ def _settings_and_content(record: RunRecord) -> Parts:
         **{key: record.settings(key) for key in ("features", "trainer")},
         "task": {key: value for key, value in record.settings("task").items() if key != "_target_"},
         "data.reader": record.settings("data").get("reader", {}),
-        **{key: value for key, value in record.fingerprinted.items() if key != "settings"},
+        **{key: value for key, value in with_training_names(record.fingerprinted).items() if key != "settings"},
         "metric": record.metric,
     }
 

@@ -17,6 +17,7 @@ from results.analysis.names import (
     metric_of,
     old_recipe,
     sort_key,
+    with_training_names,
 )
 from results.analysis.paper_scores import PaperScore, relative_error_cut
 from results.analysis.units import unit_numbers
@@ -289,12 +290,9 @@ def train_fraction(record: RunRecord) -> float:
 def comparable_parts(record: RunRecord) -> Parts:
     """What must be equal in runs of one mean: all that the fingerprint covers but the seed, and the metric.
 
-    Trainings of vectors that names.toml lists as equal are equal here.
+    Vectors to which `trainings` in names.toml gives the same name count as equal.
     """
-    parts = {**without_seed(record.hashed), "metric": record.metric}
-    if (vectors := str(parts.get("vectors"))) in load_names().trainings:
-        parts["vectors"] = load_names().trainings[vectors]
-    return parts
+    return {**with_training_names(without_seed(record.hashed)), "metric": record.metric}
 
 
 def column_order(features: str, compared: tuple[str, str]) -> tuple[object, ...]:

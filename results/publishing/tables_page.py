@@ -6,7 +6,7 @@ from itertools import chain
 from pathlib import Path
 
 from results.analysis.panels import Panel, arms_note
-from results.analysis.rows import MINI, Summary
+from results.analysis.rows import MINI, WARNED, Summary
 from results.experiments.experiment_file import load_experiment
 from results.experiments.runs_of_cells import only_cells
 from results.publishing.paper_chapters import contents, shown_chapter
@@ -98,8 +98,9 @@ def tables_page(collection: Collection, summary: Summary, published: Path) -> Ta
             blocks += [f"## {CHARTS[kind].title}", CHARTS[kind].text]
             show(drawn)
     findings = [*summary.findings, *(finding for chapter in chapters.values() for finding in chapter.findings)]
-    if found := [finding for finding in findings if finding.wrong and finding.kind != "empty"]:
-        lines = dict.fromkeys(f"- {' '.join(finding.text.split())}" for finding in found)
+    declared = [finding.text[finding.text.index(WARNED) :] for finding in findings if WARNED in finding.text]
+    found = [finding.text for finding in findings if finding.wrong and finding.kind != "empty"]
+    if lines := dict.fromkeys(f"- {' '.join(text.split())}" for text in [*declared, *found]):
         blocks += ["## Warnings", "\n".join(lines)]
     return TablesPage("\n\n".join(blocks) + "\n", list(figures.values()))
 

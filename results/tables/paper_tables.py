@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from results.analysis.names import default_pair, settings_title
 from results.analysis.panels import Panel, arms_note, split_panels
 from results.analysis.paper_scores import distance, load_paper
-from results.analysis.rows import MINI, Group, Summary, TableRow, arm_titles, column_order
+from results.analysis.rows import MINI, WARNED, Group, Summary, TableRow, arm_titles, column_order
 from results.analysis.verdict import verdict_legend, verdicts
 from results.tables.cells import (
     ERRORS_REMOVED,
@@ -169,7 +169,7 @@ def _score(group: Group | None, scores: Sequence[float] | None = None) -> str:
         return ""
     std = f" ± {statistics.stdev(scores):.2f}" if len(scores) > 1 else ""
     number = ", ".join(filter(None, [str(len(scores)), group.old_recipe]))
-    return f"{statistics.fmean(scores):.2f}{std} ({number})"
+    return f"{statistics.fmean(scores):.2f}{std} ({number}){WARNED * bool(group.warnings)}"
 
 
 def _gain(panel: Panel) -> str:

@@ -248,3 +248,14 @@ class TestTables:
         self.page(runs, root)
         page = (root / "results" / "tables.md").read_text()
         assert "## Warnings\n\n- SST-5, + ELMo: one mean over several commits" in page
+
+    def test_a_declared_warning_is_printed_once_and_marks_its_scores(self, runs, root):
+        features = {"name": "masked", "elmo": {"warning": "read this"}}
+        for seed in (3, 4):
+            variant = {"trainer.epochs": 5}
+            save_run(
+                runs, 55, task="sst5", features="masked", seed=seed, variant=variant, config={"features": features}
+            )
+        *_, other = self.page(runs, root)
+        assert "55.00 ± 0.00 (2)‡" in other
+        assert (root / "results" / "tables.md").read_text().count("- ‡ read this\n") == 1
