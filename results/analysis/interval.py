@@ -173,6 +173,12 @@ def _intervals(first: _Arm, second: _Arm) -> Intervals | None:
     return Intervals(gain, _interval(first, second, cut, ((cut - 100) / errors, 100 / errors)))
 
 
+def _varies(arm: _Arm) -> bool:
+    """Whether the arm's seeds or examples have different scores."""
+    parts = [arm.scores] if arm.shares is None else [arm.scores, arm.shares]
+    return any(max(part) - min(part) > _ROUNDING for part in parts)
+
+
 def _interval(first: _Arm, second: _Arm, estimate: float, slopes: tuple[float, float]) -> Interval | None:
     """The interval of an estimate that changes by `slopes` for each point of the two means; None if nothing varies."""
     weights = [slope**2 / len(arm.scores) for slope, arm in zip(slopes, (first, second), strict=True)]
@@ -196,7 +202,8 @@ def _interval(first: _Arm, second: _Arm, estimate: float, slopes: tuple[float, f
     variance, df = combined(parts)
     error = variance**0.5
     if error < _ROUNDING:
-        return None if abs(estimate) > _ROUNDING else Interval(estimate, estimate, 1.0, over, seeds)
+        equal = abs(estimate) < _ROUNDING and any(map(_varies, (first, second)))
+        return Interval(estimate, estimate, 1.0, over, seeds) if equal else None
     half = quantile(0.975, df) * error
     p = two_sided_p(estimate / error, df)
     return Interval(estimate - half, estimate + half, p, over, seeds)

@@ -1,9 +1,9 @@
 """Comparison of our scores with the paper's.
 
 Both sides are scored on the same test examples, so only seeds make them differ by chance: the difference of the means
-gets a Welch interval. Where the paper prints no deviation, its number counts as one run with our deviation. Two scores
-are equivalent if two one-sided tests at 5 % reject a difference as large as the margin. The gain and the errors
-removed get no verdict, because the paper gives no uncertainty for them.
+gets a Welch interval. Where the paper does not print a deviation and the number of its runs, its number counts as one
+run with our deviation. Two scores are equivalent if two one-sided tests at 5 % reject a difference as large as the
+margin. The gain and the errors removed get no verdict, because the paper gives no uncertainty for them.
 """
 
 import statistics
@@ -20,9 +20,10 @@ def verdict_legend() -> str:
     """Explains the verdicts, with the margins."""
     margins = dict.fromkeys(f"{score.margin:g} {metric_title(score.metric)}" for score in load_paper().score)
     return (
-        "our mean less the paper's, with its 95 % interval over seeds (Welch; where the paper prints no deviation, "
-        "its number counts as one run with ours); 'equivalent' only if two one-sided tests at 5 % exclude a difference "
-        f"of {', '.join(margins)}; 'open': neither that nor a difference is shown"
+        "our mean less the paper's, with its 95 % interval over seeds (Welch; where the paper does not print a "
+        "deviation and the number of its runs, its number counts as one run with our deviation); 'equivalent' only if "
+        f"two one-sided tests at 5 % exclude a difference of {', '.join(margins)}; 'open': neither that nor a "
+        "difference is shown"
     )
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from results.analysis.names import metric_of
 from results.analysis.panels import Panel
-from results.analysis.rows import Group, TableRow
+from results.analysis.rows import Group, TableRow, train_fraction
 from results.analysis.units import unit_numbers
 from results.breakdown.group_files import GroupsUnreadable, groups_above
 from results.records.collect import FoundRecord
@@ -107,6 +107,8 @@ def groupings_of(group: Group, count: int, paths: Paths) -> dict[str, Grouping]:
         path = paths.get(record.fingerprint)
         known = path and groups_above(path, record.identity.task, record.data_hashes)
         own = {name: stored.grouping for name, stored in known.groups.items()} if known else {}
+        if record.limit is not None or train_fraction(record) != 1:  # kinds of the whole training set are not theirs
+            own = {name: grouping for name, grouping in own.items() if not grouping.from_train}
         joined = own if joined is None else _joined(joined, own)
     return {name: grouping for name, grouping in (joined or {}).items() if len(grouping.of) == count}
 

@@ -122,7 +122,11 @@ class Experiment:
                         f"runs, start a sweep without an experiment, or copy the experiment's file, change it, and use "
                         f"experiment=PATH{SUFFIX}"
                     )
-            cells = [cell for cell in cells if any(same_value(key, value, cell.value(key)) for value in values)]
+            cells = [
+                cell
+                for cell in cells
+                if (own := cell.value(key)) is not None and any(same_value(key, value, own) for value in values)
+            ]
         if not cells:
             asked = " ".join(f"{key}={','.join(values)}" for key, values in given.items() if key not in extra)
             lines = dict.fromkeys(" ".join(cell.overrides[1:]) for cell in self.cells)

@@ -93,6 +93,9 @@ def _check(experiment: Experiment) -> None:
     for key, by_name in known.items():
         if unknown := sorted(by_name.keys() - experiment.arms.keys()):
             raise ValueError(f"{key}: expected names of arms, found {', '.join(unknown)}")
+    for arm, cost in experiment.costs.items():
+        if not cost.milliseconds > 0:  # the figure has a logarithmic axis
+            raise ValueError(f"costs.{arm}.milliseconds: expected more than 0, found {cost.milliseconds}")
     for arm, own in experiment.perplexities.items():
         if not own.mean >= 1:
             raise ValueError(f"perplexities.{arm}.mean: expected at least 1, found {own.mean}")

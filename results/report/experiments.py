@@ -122,10 +122,13 @@ def _command(experiment: Experiment) -> str:
 
 def _kinds(table: ExperimentTable, found: Sequence[FoundRecord]) -> list[Figure]:
     """The gain on kinds of test examples, of rows with the task's own metric; other tasks have it in their blocks."""
-    panels = [Panel(line.runs) for line in table.lines if line.spec.split == "test" and not line.spec.metric]
-    known = break_down(panels, found).panels
-    figures = [kind_gains(panel, kinds, arms_of(table.titles)) for panel, kinds in known]
-    return [replace(figure, caption=f"{figure.title}. {figure.caption}") for figure in figures]
+    lines = [line for line in table.lines if line.spec.split == "test" and not line.spec.metric]
+    figures = []
+    for line in lines:
+        for panel, kinds in break_down([Panel(line.runs)], found).panels:
+            figure = kind_gains(panel, kinds, arms_of(table.titles))
+            figures.append(replace(figure, title=line.title, caption=f"{line.title}. {figure.caption}"))
+    return figures
 
 
 def _note(line: str) -> str:

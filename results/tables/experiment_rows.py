@@ -267,11 +267,12 @@ def _default_title(cell: Cell) -> str:
 
 
 def _own_scores(spec: ExperimentRow, runs: TableRow) -> PaperScore | None:
-    """The numbers in the experiment's file, without a margin; None if the paper's examples are not ours."""
+    """The numbers in the experiment's file, with the margin of their metric; None if its examples are not ours."""
     if runs.data not in load_paper().comparable_data:
         return None
     metric = spec.metric or runs.metric
-    return PaperScore(runs.task, metric, spec.split, spec.paper, spec.source, True, 0.0, spec.paper_std)
+    margin = next((score.margin for score in load_paper().score if score.metric == metric), 0.0)
+    return PaperScore(runs.task, metric, spec.split, spec.paper, spec.source, True, margin, spec.paper_std)
 
 
 def _known_scores(cell: Cell) -> PaperScore | None:

@@ -44,9 +44,11 @@ def test_a_gain_has_no_interval_if_nothing_varies():
     """Otherwise a few examples, or two seeds with equal scores, would make it certain: an interval of no width."""
     assert seed_intervals([75.0, 75.0], [100.0, 100.0]) is None
     assert seed_intervals([75.0], [100.0, 100.0]) is None
+    assert seed_intervals([75.0, 75.0], [75.0, 75.0]) is None
     assert seed_intervals([75.0, 75.0], [100.0, 99.0]) is not None
     wrong, right = counts_of([[0] * 7]), counts_of([[1] * 7])
     assert paired_intervals(wrong, right, percent) is None
+    assert paired_intervals(wrong, wrong, percent) is None
     thirds = (counts_of([[score] * 7] * 2) for score in (1 / 3, 2 / 3))  # not exact as binary fractions
     assert paired_intervals(*thirds, percent) is None
 
@@ -161,7 +163,7 @@ def test_the_errors_removed_vary_with_both_arms():
     half = quantile(0.975, sum(parts) ** 2 / (parts[0] ** 2 / 2 + parts[1] ** 2 / 2)) * math.sqrt(sum(parts))
     found = seed_intervals(first, second).cut
     assert (found.low, found.high) == pytest.approx((25 - half, 25 + half))
-    assert seed_intervals([100.0, 100.0], [100.0, 100.0]).cut is None
+    assert seed_intervals([100.0, 100.0], [99.0, 100.0]).cut is None
 
 
 def test_the_errors_removed_of_one_run_each_vary_with_paired_examples():

@@ -27,8 +27,9 @@ def f1(counts):
     return 200 * tp / (2 * tp + fp + fn)
 
 
-def save_run(runs, features, counts, *, seed=1, fold=None, hashes=HASHES):
-    record = make_record(f1(counts), features=features, seed=seed, fold=fold, folds=None if fold is None else 2)
+def save_run(runs, features, counts, *, seed=1, fold=None, hashes=HASHES, variant=None):
+    folds = None if fold is None else 2
+    record = make_record(f1(counts), features=features, seed=seed, fold=fold, folds=folds, variant=variant)
     record = replace(record, fingerprinted={"data": hashes}, metrics={"f1": F1})
     return save(runs, record, [dict(zip(("tp", "fp", "fn"), own, strict=True)) for own in counts])
 
@@ -117,6 +118,14 @@ def test_kinds_from_other_training_files_are_not_used(runs, capsys):
     assert {line[0] for line in shown(capsys, "--runs", runs)[1]} == {"length", "entities"}
 
 
+def test_kinds_from_all_of_training_are_not_those_of_a_share(tmp_path, capsys):
+    for features, counts in (("glove", GLOVE), ("elmo", ELMO)):
+        save_run(tmp_path, features, counts, variant={"train_fraction": 0.1})
+    entities = Grouping(("seen", "unseen"), [0] * 5 + [1] * 5, from_train=True)
+    add_groups(tmp_path, "ner", HASHES, IDS, {"length": LENGTH, "entities": entities})
+    assert {line[0] for line in shown(capsys, "--runs", tmp_path)[1]} == {"length"}
+
+
 def test_rare_kinds_are_left_out(runs, capsys):
     of = [0] * 4 + [1] * 3 + [2] * 3
     add_groups(runs, "ner", HASHES, IDS, {"length": Grouping(("a", "b", "c"), of)})
@@ -197,12 +206,12 @@ def test_the_report_shows_kinds_or_says_how_to_get_them(runs):
 
 def test_a_table_of_one_task_has_the_kinds_of_its_own_arms(runs, tmp_path):
     """As those of the probes, whose arms are layers: here the two arms the other way round."""
-    rows = '[[rows]]\noverrides = ["task=ner", "data=paper"]\n'
+    rows = '[[rows]]\ntitle = "All of it"\noverrides = ["task=ner", "data=paper"]\n'
     arms = '[arms]\nwith = ["features=elmo"]\nwithout = ["features=glove"]\n'
     own = tmp_path / "own.toml"
     own.write_text(f'title = "Own"\nseeds = [1]\ncompare = ["with", "without"]\n{arms}{rows}')
     part = run_report(runs, "--experiment", own)[1].partition("<h3>Own</h3>")[2]
-    assert "NER, CoNLL-2003. Gain of without over with on each kind of test examples" in part
+    assert "All of it. Gain of without over with on each kind of test examples" in part
     assert f"short · 4: {f1(ELMO[:4]):.1f} to {f1(GLOVE[:4]):.1f}, " in part
 
 

@@ -104,6 +104,14 @@ class TestNarrowing:
         assert {cell.arm for cell in experiment().narrowed({"features.elmo.places": ["[input,output]"]}).cells} == {"b"}
         assert values(experiment().narrowed({"trainer.lr": ["0.0001"], "seed": ["1"]}).cells, "task") == [("snli",)] * 2
 
+    def test_null_does_not_choose_cells_without_the_key(self, experiment):
+        cells = (
+            experiment(TWO_ROWS.replace("trainer.lr=1e-4", "trainer.patience=null"))
+            .narrowed({"trainer.patience": ["null"]})
+            .cells
+        )
+        assert set(values(cells, "task", "trainer.patience")) == {("snli", "null")}
+
     def test_other_keys_are_set_in_all_cells(self, experiment):
         chosen = experiment().narrowed({"limit": ["40"], "seed": ["1"], "task": ["snli"]})
         assert [cell.overrides[-1] for cell in chosen.cells] == ["limit=40"] * 2
@@ -260,6 +268,11 @@ class TestRefused:
             ('overrides = ["task=snli"', 'split = "x"\noverrides = ["task=snli"', r"rows\[1\]\.split: .* found 'x'"),
             ('overrides = ["task=snli"', 'number = 3\noverrides = ["task=snli"', r"rows\[1\]\.number: expected one of"),
             ('"trainer.lr=1e-4"]', '"trainer.lr=1e-4"]\nseeds = [3, 3]', "seeds: expected each once, found 3, 3"),
+            (
+                "[[rows]]",
+                "[costs]\nb = {parameters = 1, milliseconds = 0.0}\n[[rows]]",
+                r"costs\.b\.milliseconds: .* 0",
+            ),
             ("paper,wnut17", "paper,paper", "rows: expected each row once, .* found task=ner data=paper twice"),
             ("[arms]", "[arms", "line 5"),
         ],

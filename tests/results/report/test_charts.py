@@ -319,8 +319,11 @@ def test_class_differences_have_the_interval_of_their_seeds():
     """PER: 50, 52, 54 and 60, 62, 64. A gain of 10; both variances are 4, so that df = 4 and t = 2.776 by Welch."""
     arms = []
     for name, scores in (("glove", (50.0, 52.0, 54.0)), ("elmo", (60.0, 62.0, 64.0))):
-        others = {"LOC": {"f1": 80.0, "gold": 4}, "RARE": {"f1": 0.0, "gold": 3}}
-        details = [{"labels": {"PER": {"f1": s, "gold": 7}, **others}} for s in scores]
+        rare = {"f1": 0.0, "gold": 3}
+        details = [
+            {"labels": {"PER": {"f1": s, "gold": 7}, "LOC": {"f1": 80 + s % 4, "gold": 4}, "RARE": rare}}
+            for s in scores
+        ]
         arms.append(with_each(group(name, *scores), "details", details))
     figure = class_differences(Panel(row(*arms)), ARMS)
     texts = [label.text for label in marks(figure, Label)]

@@ -293,6 +293,21 @@ class TestThePapersNumbers:
         code, out, _ = run_table(capsys, "--runs", tmp_path / "runs", "--experiment", own)
         assert (code, "+2.00" in out, "-0.20 one run" in out) == (0, True, True)
 
+    def test_a_number_of_the_file_may_be_equivalent(self, own, tmp_path, capsys):
+        """90.05 and 90.15: quantile(0.95, 1) = 6.31 times 0.0707 sqrt(3 / 2) is more than the margin of 0.3."""
+        own.write_text(
+            'title = "One number"\nseeds = [1, 2, 3, 4, 5]\n[arms]\nglove = ["features=glove"]\n'
+            '[[rows]]\noverrides = ["task=ner", "data=paper"]\npaper = {glove = 90.1}\n'
+        )
+        verdicts = []
+        for seeds in (2, 5):  # with five: 2.13 * 0.05 * sqrt(6 / 5)
+            for seed in range(1, seeds + 1):
+                save(tmp_path / "runs", make_record(90.05 + 0.1 * (seed % 2), seed=seed))
+            verdicts += re.findall(
+                r"\d (open|equivalent)\b", run_table(capsys, "--runs", tmp_path / "runs", "--experiment", own)[1]
+            )
+        assert verdicts == ["open", "equivalent"]
+
 
 class TestFormats:
     def test_json_and_csv_have_the_same_numbers(self, own, runs, capsys):
