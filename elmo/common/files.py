@@ -118,6 +118,10 @@ def parse_json(text: str | bytes) -> Any:  # noqa: ANN401 (any JSON value)
         return json.loads(text)
     except RecursionError as error:
         raise json.JSONDecodeError("brackets are nested too deeply", "", 0) from error
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        raise
+    except ValueError as error:  # a number with thousands of digits
+        raise json.JSONDecodeError(str(error), "", 0) from error
 
 
 def read_json(path: Path) -> Any:  # noqa: ANN401 (any JSON value)

@@ -49,11 +49,16 @@ def read_text(path: Path, tokenise: Tokenise = "whitespace", column: str | None 
     if column is None and tokenise == "whitespace":
         yield from read_lines(path)
         return
-    tokeniser = Tokeniser(tokenise)
+    split = _whole_line if tokenise == "whitespace" else Tokeniser(tokenise).paragraph
     texts = _texts(path) if column is None else (text for _, (text,) in table_rows(path, [column]))
     for number, text in enumerate(texts):
-        sentences = [sentence for line in text.split("\n") for sentence in tokeniser.paragraph(line)]
+        sentences = [sentence for line in text.split("\n") for sentence in split(line)]
         yield InputLine(number, list(chain.from_iterable(sentences)), sentences)
+
+
+def _whole_line(text: str) -> list[list[str]]:
+    """The words of a line as one sentence, as `read_lines` splits them; none of an empty line."""
+    return [words] if (words := text.split()) else []
 
 
 def batches_in_order(lines: Iterable[InputLine], size: int) -> Iterator[list[InputLine]]:

@@ -8,7 +8,7 @@ from results.analysis.names import metric_of
 from results.analysis.panels import Panel
 from results.analysis.rows import Group, TableRow, train_fraction
 from results.analysis.units import unit_numbers
-from results.breakdown.group_files import GroupsUnreadable, groups_above
+from results.breakdown.group_files import GroupsUnreadable, groups_above, reads_otherwise
 from results.records.collect import FoundRecord
 from results.records.example_scores import Example
 from results.records.metric import Grouping, Metric
@@ -105,7 +105,8 @@ def groupings_of(group: Group, count: int, paths: Paths) -> dict[str, Grouping]:
         if record.identity.seed != seed:
             continue
         path = paths.get(record.fingerprint)
-        known = path and groups_above(path, record.identity.task, record.data_hashes)
+        named = path if not reads_otherwise(record.identity) else None
+        known = named and groups_above(named, record.identity.task, record.data_hashes)
         own = {name: stored.grouping for name, stored in known.groups.items()} if known else {}
         if record.limit is not None or train_fraction(record) != 1:  # kinds of the whole training set are not theirs
             own = {name: grouping for name, grouping in own.items() if not grouping.from_train}

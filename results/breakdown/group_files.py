@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from elmo.common.files import read_json, write_json
+from results.records.identity import Identity
 from results.records.metric import Grouping
 from results.records.typed_json import decode
 
@@ -122,6 +123,11 @@ def read_groups(path: Path) -> KnownExamples:
     except (OSError, ValueError) as error:
         raise GroupsUnreadable(f"{path}: expected kinds of test examples, found: {error}. Delete the file") from error
     return found
+
+
+def reads_otherwise(identity: Identity) -> bool:
+    """Whether a run sets how its files are read, so that the kinds of its examples are not those of other runs."""
+    return any(key.lstrip("~+").startswith("data.reader.") for key in identity.variant)
 
 
 def groups_above(record: Path, task: str, hashes: Mapping[str, object]) -> KnownExamples | None:

@@ -9,6 +9,7 @@ import math
 import random
 import sys
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -227,8 +228,18 @@ class DataSource:
             paths = self._paths(split)
             if not any(path.stat().st_size for path in paths):  # before training: test is read after it
                 raise self._no_examples(split)
+            self._check_separate(split, paths)
             return hash_of_files(paths)
         return hashlib.sha256(json.dumps(self._hub_rows(split), sort_keys=True).encode()).hexdigest()
+
+    def _check_separate(self, split: Split, paths: Sequence[Path]) -> None:
+        """Raises an InputError if a file is twice in a split, or in test and in training."""
+        times = Counter([*paths, *(self._paths("train") if split == "test" else [])])
+        if repeated := [path for path in paths if times[path] > 1]:
+            also = ", and none of training" if split == "test" else ""
+            raise InputError(
+                f"data={self.config.name}: splits.{split}: expected each file once{also}, found {repeated[0]} again"
+            )
 
     def _check_unchanged(self, split: Split) -> None:
         """Raises an InputError if a split has changed since it was hashed: the test split is read hours later."""

@@ -17,7 +17,7 @@ from elmo.common.errors import InputError, excerpt, interrupts_kept
 from elmo.common.files import plain_json
 from elmo.common.processes import parent_pid
 from elmo.common.progress import Reporter
-from results.breakdown.group_files import GroupsUnreadable, add_groups
+from results.breakdown.group_files import GroupsUnreadable, add_groups, reads_otherwise
 from results.records.environment import describe_environment
 from results.records.example_scores import write_examples, write_predictions
 from results.records.identity import EXAMPLES_NAME, PREDICTIONS_NAME
@@ -318,8 +318,8 @@ def _kept(task: Task[Any, Any], example: Any, prediction: Any) -> dict[str, Any]
 
 
 def _write_groups(plan: RunPlan, outcome: RunOutcome, reporter: Reporter) -> None:
-    """Writes the kinds of test examples, once for all runs on the whole of these data."""
-    whole = plan.config.limit is None and plan.config.train_fraction == 1
+    """Writes the kinds of test examples, once for all runs on the whole of these data with the dataset's own reader."""
+    whole = plan.config.limit is None and plan.config.train_fraction == 1 and not reads_otherwise(plan.identity)
     if not whole or not outcome.groups or len(outcome.test.examples) != len(outcome.tested):
         return
     try:

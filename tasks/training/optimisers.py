@@ -35,7 +35,7 @@ def plateau_schedule(optimizer: torch.optim.Optimizer, factor: float | None, pat
     """Multiplies the learning rate by `factor` after more than `patience` epochs without a better score, if any."""
     if factor is None:
         return None
-    return ReduceLROnPlateau(optimizer, mode="max", factor=factor, patience=patience)
+    return ReduceLROnPlateau(optimizer, mode="max", factor=factor, patience=patience, threshold=0)
 
 
 def parameter_groups(parameters: Iterable[torch.nn.Parameter], tuned: Sequence[TunedGroup]) -> list[dict[str, Any]]:

@@ -138,6 +138,10 @@ class TestJson:
         with pytest.raises(ValueError, match="line 1"):
             parse_json(text)
 
+    def test_a_number_with_thousands_of_digits_is_none(self):
+        with pytest.raises(json.JSONDecodeError, match="digits"):
+            parse_json("1" * 5000)
+
     def test_a_file_is_named(self, tmp_path):
         (tmp_path / "a.json").write_text(self.DEEP)
         with pytest.raises(InputError, match=r"a\.json: expected JSON, found: brackets are nested too deeply"):

@@ -112,6 +112,15 @@ def test_a_column_of_a_table(weights, tmp_path):
         np.testing.assert_allclose(file["1"][...], expected("one"), atol=2e-5)
 
 
+def test_words_of_a_column_are_split_like_those_of_lines(weights, tmp_path):
+    text = f"a <S> b </S> {'long' * 30}"
+    (tmp_path / "in.csv").write_text(f"text\n{text}\n", encoding="utf-8")
+    (tmp_path / "in.txt").write_text(f"{text}\n", encoding="utf-8")
+    assert run(tmp_path / "in.csv", tmp_path / "a.npy", weights, "--column", "text") == 0
+    assert run(tmp_path / "in.txt", tmp_path / "b.npy", weights) == 0
+    np.testing.assert_array_equal(np.load(tmp_path / "a.npy"), np.load(tmp_path / "b.npy"))
+
+
 def test_a_wrong_column_is_named(weights, tmp_path, capsys):
     (tmp_path / "in.csv").write_text("id,review\n1,one\n", encoding="utf-8")
     assert run(tmp_path / "in.csv", tmp_path / "out.npy", weights, "--column", "text") == 1

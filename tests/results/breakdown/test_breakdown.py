@@ -126,6 +126,14 @@ def test_kinds_from_all_of_training_are_not_those_of_a_share(tmp_path, capsys):
     assert {line[0] for line in shown(capsys, "--runs", tmp_path)[1]} == {"length"}
 
 
+def test_kinds_are_not_those_of_runs_that_read_the_files_otherwise(runs, capsys):
+    variant = {"data.reader.ignore_labels": "[PER]"}
+    for features, counts in (("glove", GLOVE), ("elmo", ELMO)):
+        save_run(runs / "other", features, counts, variant=variant)
+    assert [line[:2] for line in shown(capsys, "--runs", runs)[1]] == [["length", "short"], ["length", "long"]]
+    assert shown(capsys, "--runs", runs / "other")[:2] == (1, [])
+
+
 def test_rare_kinds_are_left_out(runs, capsys):
     of = [0] * 4 + [1] * 3 + [2] * 3
     add_groups(runs, "ner", HASHES, IDS, {"length": Grouping(("a", "b", "c"), of)})

@@ -165,6 +165,20 @@ class TestFiles:
         with pytest.raises(InputError, match="data=mine: the test split has no examples"):
             DataSource(config(), files).fingerprint()
 
+    @pytest.mark.parametrize(
+        ("split", "names", "found"),
+        [
+            ("test", ["t*st.txt", "test.txt"], "once, and none of training, found .*test.txt again"),
+            ("test", ["test.txt", "train.txt"], "once, and none of training, found .*train.txt again"),
+            ("dev", ["dev.txt", "dev.txt"], "once, found .*dev.txt again"),
+        ],
+    )
+    def test_a_file_twice_is_an_error(self, files, split, names, found):
+        source = config()
+        source.splits[split] = names
+        with pytest.raises(InputError, match=rf"data=mine: splits\.{split}: expected each file {found}"):
+            DataSource(source, files).fingerprint()
+
     def test_a_split_without_files_is_an_error_at_once(self, files):
         with pytest.raises(InputError, match=r"expected files for dev, test under data\.splits"):
             DataSource(config(splits={"train": ["train.txt"]}), files)

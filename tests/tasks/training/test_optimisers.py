@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 
-from tasks.training.optimisers import OPTIMIZERS
+from tasks.training.optimisers import OPTIMIZERS, plateau_schedule
 
 PLAIN = {
     "adam": lambda parameters: torch.optim.Adam(parameters, lr=0.01, fused=True),
@@ -35,3 +35,13 @@ def test_steps_are_those_of_torch_with_a_stop_in_between(name):
         ends.append(weight.detach())
     assert not torch.equal(ends[0], start)
     assert torch.equal(*ends)
+
+
+def test_a_small_improvement_is_no_plateau():
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
+    schedule = plateau_schedule(optimizer, 0.5, 0)
+    rates = []
+    for score in (80.0, 80.006, 80.007, 80.007):
+        schedule.step(score)
+        rates.append(optimizer.param_groups[0]["lr"])
+    assert rates == [1.0, 1.0, 1.0, 0.5]
