@@ -186,6 +186,8 @@ class DataSource:
             for what, published in self.config.expected.get(split, {}).items()
             if counts.get(what) != published
         ]
+        if split == "train" and (shared := set(self._paths("train")) & set(self._paths("test"))):
+            warnings.append(f"training and test both read {min(shared).name}: are their examples different?")
         return Loaded(wanted, counts, warnings)
 
     def _paths(self, split: Split) -> list[Path]:
@@ -228,18 +230,12 @@ class DataSource:
             paths = self._paths(split)
             if not any(path.stat().st_size for path in paths):  # before training: test is read after it
                 raise self._no_examples(split)
-            self._check_separate(split, paths)
+            if repeated := [path for path, times in Counter(paths).items() if times > 1]:
+                raise InputError(
+                    f"data={self.config.name}: splits.{split}: expected each file once, found {repeated[0]} twice"
+                )
             return hash_of_files(paths)
         return hashlib.sha256(json.dumps(self._hub_rows(split), sort_keys=True).encode()).hexdigest()
-
-    def _check_separate(self, split: Split, paths: Sequence[Path]) -> None:
-        """Raises an InputError if a file is twice in a split, or in test and in training."""
-        times = Counter([*paths, *(self._paths("train") if split == "test" else [])])
-        if repeated := [path for path in paths if times[path] > 1]:
-            also = ", and none of training" if split == "test" else ""
-            raise InputError(
-                f"data={self.config.name}: splits.{split}: expected each file once{also}, found {repeated[0]} again"
-            )
 
     def _check_unchanged(self, split: Split) -> None:
         """Raises an InputError if a split has changed since it was hashed: the test split is read hours later."""
