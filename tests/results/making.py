@@ -1,6 +1,7 @@
 """Records for the tests of results/, and the table of them."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,11 @@ def save(runs: Path, record: RunRecord, examples: Sequence[Mapping[str, float]] 
         write_examples(path.with_name(EXAMPLES_NAME), record.fingerprint, examples)
     write_record(path, record)
     return path
+
+
+def with_config(record: RunRecord, **settings: object) -> RunRecord:
+    """The record with further settings in its config, at their defaults, so that its name does not have them."""
+    return replace(record, config={**record.config, **settings})
 
 
 def run_table(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
