@@ -28,7 +28,13 @@ class CommitState:
 
 @dataclass(frozen=True)
 class Environment:
-    """The machine and software of a run; `dirty` is None outside a checkout, `commit` outside a checkout or archive."""
+    """The machine and software of a run.
+
+    Attributes:
+        commit: None outside a checkout or archive.
+        dirty: None outside a checkout.
+        kernels: what computed recurrences, "C", "Triton" or "torch"; None in earlier records.
+    """
 
     python: str
     packages: Mapping[str, str]
@@ -37,9 +43,12 @@ class Environment:
     platform: str
     commit: str | None = None
     dirty: bool | None = None
+    kernels: str | None = None
 
 
-def describe_environment(device: str, threads: int, packages: Sequence[str] = PACKAGES) -> Environment:
+def describe_environment(
+    device: str, threads: int, kernels: str | None = None, packages: Sequence[str] = PACKAGES
+) -> Environment:
     """The environment of this process; packages that are not installed are left out, and none is imported."""
     from importlib.metadata import PackageNotFoundError, version  # slow to import, and tables do not need it
 
@@ -58,6 +67,7 @@ def describe_environment(device: str, threads: int, packages: Sequence[str] = PA
         platform=f"{platform.system()} {platform.machine()}",  # the kernel's build does not affect scores
         commit=state.commit if state else None,
         dirty=state.dirty if state else None,
+        kernels=kernels,
     )
 
 

@@ -102,7 +102,12 @@ class RunRecord:
         epochs: The learning curve, one mapping per epoch; NaN and infinite values are null.
         seconds: Wall time of the run, by a monotonic clock.
         peak_memory_mb: Peak memory, of the GPU if there is one.
-        environment: Versions, commit, device, threads.
+        inputs: Name of everything that was read and can change a score -> its sha256: `data.SPLIT/NAME`,
+            `vectors/NAME`, `elmo/FILE`, `transformer/FILE`, `frozen.PART/FILE`, `frozen.PART/module:NAME`, and
+            `settings`, the resolved config without seed and fold. Not in the fingerprint; empty in earlier records.
+        model: The sha256 of the weights that were kept next to the record; None without them.
+        environment: Versions, commit, device, threads, kernels.
+        earlier: The environments of earlier processes of a resumed run that differ from `environment`.
         started_at: ISO 8601, UTC.
         finished_at: ISO 8601, UTC.
         error: Why it failed, if it did.
@@ -125,7 +130,10 @@ class RunRecord:
     epochs: Sequence[Mapping[str, object]] = field(default_factory=list)
     seconds: float | None = None
     peak_memory_mb: float | None = None
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    model: str | None = None
     environment: Environment | None = None
+    earlier: Sequence[Environment] = field(default_factory=list)
     started_at: str | None = None
     finished_at: str | None = None
     error: RunError | None = None

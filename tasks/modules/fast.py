@@ -12,8 +12,12 @@ from functools import cache
 from importlib import import_module
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor
 
+from elmo.bilm import pointwise_in_torch
+from elmo.bilm.fast import compiled as bilm_in_c
+from elmo.bilm.fast import pointwise
 from tasks.modules.packing import Packing
 
 _log = logging.getLogger(__name__)
@@ -96,6 +100,14 @@ def fast_loops(x: Tensor) -> Loops | None:
 def fast_walks(x: Tensor) -> Walks | None:
     """A faster form of `crf_in_torch` for a tensor's device, or None."""
     return _kernels("crf_in_triton") if x.device.type == "cuda" else None
+
+
+def kernels_for(device: torch.device) -> str:
+    """What computes recurrences on a device, of heads and of the biLM: "C", "Triton", "torch", or two of them."""
+    x = torch.empty(0, device=device)
+    fast = "Triton" if device.type == "cuda" else "C"
+    bilm = bilm_in_c(x) is not None or pointwise(device) is not pointwise_in_torch
+    return " and ".join(sorted({fast if found else "torch" for found in (fast_loops(x) is not None, bilm)}))
 
 
 @cache

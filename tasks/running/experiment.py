@@ -38,6 +38,7 @@ from tasks.features.frozen_layers import StoreUnusable
 from tasks.features.token_features import TokenFeatures, features_recipes
 from tasks.interface import Scores, Split, Task
 from tasks.metrics import SAME_SCORE
+from tasks.modules.fast import kernels_for
 from tasks.running.config import RunConfig
 from tasks.running.loggers import Logger
 from tasks.running.plan import RunPlan
@@ -159,6 +160,7 @@ def _carry_out(plan: RunPlan, lock: Lock, device: torch.device, reporter: Report
     """Trains, tests and writes the record, also if the run fails."""
     config, path, task = plan.config, plan.path, plan.config.task
     outcome = RunOutcome()
+    environment = describe_environment(_device_name(device), config.threads, kernels_for(device))
     forget_peak(device)
     started_at, started = timestamp(), time.perf_counter()
 
@@ -181,7 +183,7 @@ def _carry_out(plan: RunPlan, lock: Lock, device: torch.device, reporter: Report
             epochs=outcome.fit.curve,
             seconds=round(before + time.perf_counter() - started, 3),
             peak_memory_mb=peak_mb(device),
-            environment=describe_environment(_device_name(device), config.threads),
+            environment=environment,
             started_at=started_at,
             finished_at=timestamp(),
             error=RunError.of(error) if error else None,

@@ -18,7 +18,7 @@ from results.records.record import (
     read_record,
     write_record,
 )
-from tests.results.making import make_record, save
+from tests.results.making import CLEAN, make_record, save
 
 
 def edit(path, change):
@@ -38,6 +38,9 @@ def full_record():
         epochs=[{"epoch": 1, "loss": 3.5, "dev_f1": 80.0}],
         seconds=12.5,
         peak_memory_mb=800.0,
+        inputs={"settings": "2" * 64, "vectors/glove": "3" * 64},
+        model="4" * 64,
+        earlier=[dataclasses.replace(CLEAN, threads=1, kernels="torch")],
         started_at="2026-01-01T00:00:00+00:00",
         finished_at="2026-01-01T00:00:12+00:00",
     )

@@ -1,11 +1,13 @@
 """Without tasks/kernels every module works, in plain torch."""
 
+import shutil
 import sys
 
 import pytest
 import torch
 from torch import nn
 
+from elmo.common import c_library
 from tasks.modules import crf_in_torch, fast, recurrence_in_torch
 from tasks.modules.crf import walks_for
 from tasks.modules.highway_lstm import AlternatingHighwayLstm
@@ -43,3 +45,11 @@ def test_on_a_gpu_without_the_folder_torch_is_used():
 
     assert loops_for(OnGpu()) is recurrence_in_torch
     assert walks_for(OnGpu()) is crf_in_torch
+
+
+@pytest.mark.skipif(not any(map(shutil.which, c_library.COMPILERS)), reason="needs a C compiler")
+@pytest.mark.parametrize(("switch", "expected"), [("0", "torch"), ("1", "C")])
+def test_the_kernels_of_a_cpu_are_named(monkeypatch, switch, expected):
+    pytest.importorskip("tasks.kernels")
+    monkeypatch.setenv("ELMO_KERNEL", switch)
+    assert fast.kernels_for(torch.device("cpu")) == expected
