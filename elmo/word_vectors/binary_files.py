@@ -9,6 +9,7 @@ from typing import BinaryIO
 
 import numpy as np
 
+from elmo.common.checks import WIDEST
 from elmo.common.errors import InputError, excerpt
 from elmo.download.folder import content_hash
 from elmo.word_vectors.text_file import Vector, opened
@@ -54,11 +55,11 @@ class BinaryVectors:
         """The number of words and of dimensions."""
         line = file.readline(100)
         fields = line.split()
-        if len(fields) == 2 and all(map(bytes.isdigit, fields)) and int(fields[1]) > 0:
+        if len(fields) == 2 and all(map(bytes.isdigit, fields)) and 0 < int(fields[1]) <= WIDEST:
             return int(fields[0]), int(fields[1])
         raise InputError(
-            f"{self._path}: expected word2vec's binary format, which begins with a line of two numbers, or a model of "
-            f"fastText, found {excerpt(line)}. A text file must not end in .bin"
+            f"{self._path}: expected word2vec's binary format, which begins with a line of two numbers, the second at "
+            f"most {WIDEST:,}, or a model of fastText, found {excerpt(line)}. A text file must not end in .bin"
         )
 
     def _entries(self) -> Iterator[tuple[bytes, bytes]]:
@@ -115,6 +116,11 @@ class FastTextModel:
         if version == 11 and model == _SUPERVISED:
             self._longest = 0  # that version wrote a value that it did not use
         entries, self._n_words, _, _, pruned = _unpacked(file, "<3i2q")
+        if not (0 < self.dim <= WIDEST and 0 <= self._n_words <= entries and self._buckets >= 0):
+            raise InputError(
+                f"{self._path}: expected vectors of 1 to {WIDEST:,} numbers, found {self.dim}, for {self._n_words:,} "
+                f"words of {entries:,} and {self._buckets:,} n-grams. Get the file again"
+            )
         words = [_entry(file) for _ in range(entries)][: self._n_words]  # labels follow the words
         self._numbers = {word: number for number, word in enumerate(words)}  # some models have words twice
         (quantised,) = _unpacked(file, "<?")
@@ -123,7 +129,7 @@ class FastTextModel:
         rows, dim = _unpacked(file, "<2q")
         offset, expected = file.tell(), self._n_words + self._buckets * (self._longest > 0)
         size = offset + 4 * rows * dim
-        if rows < expected or dim != self.dim or self._path.stat().st_size < size or self._buckets < 0:
+        if rows < expected or dim != self.dim or self._path.stat().st_size < size:
             raise InputError(
                 f"{self._path}: expected {expected:,} vectors of {self.dim} numbers in {size:,} bytes or more, "
                 f"found {rows:,} of {dim} in {self._path.stat().st_size:,}. Get the file again"

@@ -12,6 +12,7 @@ from typing import BinaryIO, cast
 import numpy as np
 import numpy.typing as npt
 
+from elmo.common.checks import WIDEST
 from elmo.common.errors import InputError
 from elmo.download.folder import content_hash
 
@@ -33,14 +34,14 @@ class TextVectors:
             second = next(lines, b"").split(b" ")
         # word2vec and fastText begin with a line "count dim". Vectors of one number are not supported.
         self._has_header = len(first) == 2
-        self._count = int(first[0]) if self._has_header and first[0].isdigit() else None
+        self._count = int(first[0][:20]) if self._has_header and first[0].isdigit() else None
         fields = second if self._has_header else first
         self.dim = dim or len(fields) - 1
-        if self.dim < 2 or not _is_number(fields[-1]):
+        if not 2 <= self.dim <= WIDEST or not _is_number(fields[-1]):
             start = b" ".join(first)[:60].decode("utf-8", "replace")
             raise InputError(
-                f"{path}: expected lines of a word and its numbers, found {start!r}. Use another file; binary ones "
-                "must end in .bin"
+                f"{path}: expected lines of a word and 2 to {WIDEST:,} numbers, found {len(fields) - 1:,} in {start!r}. "
+                "Use another file; binary ones must end in .bin"
             )
 
     def fingerprint(self) -> str:

