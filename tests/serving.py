@@ -18,7 +18,7 @@ class Site:
         ranges: answer to Range with 206; otherwise all is sent, whatever is asked.
         validators: send ETags.
         conditions: heed If-Range; otherwise a part of whatever file is there now is sent.
-        lengths: send Content-Length; otherwise the end of the connection is the end of the file.
+        lengths: send Content-Length, or this text in its place; otherwise the end of the connection is that of the file.
         content_type: what the files are said to be.
         cuts: how many bytes to send before the connection is closed, one for each answer, the first first.
         answers: statuses to answer with in place of a file, one for each request, the first first.
@@ -35,7 +35,7 @@ class Site:
     ranges: bool = True
     validators: bool = True
     conditions: bool = True
-    lengths: bool = True
+    lengths: bool | str = True
     content_type: str | None = None
     cuts: list[int] = field(default_factory=list)
     answers: list[int] = field(default_factory=list)
@@ -94,7 +94,8 @@ def serving(site: Site):
             if site.content_type is not None:
                 self.send_header("Content-Type", site.content_type)
             if site.lengths:
-                self.send_header("Content-Length", str(len(content) - start))
+                right = str(len(content) - start)
+                self.send_header("Content-Length", site.lengths if isinstance(site.lengths, str) else right)
             self.end_headers()
             cut = site.cuts.pop(0) if site.cuts else len(content)
             body = content[start:][:cut]

@@ -31,12 +31,17 @@ def _listed() -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status of the command: 0, or 1 after an error message, or 130 after Ctrl-C."""
+    again = "stopped; the same command continues from here"
+    return exit_status("elmo.download", lambda: _obtain_all(_chosen(arguments)), again)
+
+
+def _chosen(arguments: Sequence[str] | None) -> list[str]:
+    """The names of the command line."""
     example = "example: python -m elmo.download allennlp/small glove/6B.300d"
     parser = command_parser("elmo.download", DESCRIPTION, f"{_listed()}\n\n{example}")
     parser.add_argument("names", metavar="NAME", nargs="+", help="of weights or word vectors; see below")
-    options = parser.parse_args(arguments)
-    again = "stopped; the same command continues from here"
-    return exit_status("elmo.download", lambda: _obtain_all(options.names), again)
+    chosen: list[str] = parser.parse_args(arguments).names
+    return chosen
 
 
 def _obtain_all(names: Sequence[str]) -> int:

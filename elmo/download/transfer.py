@@ -10,6 +10,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import re
 import time
 import urllib.error
 import urllib.request
@@ -19,14 +20,15 @@ from email.message import Message
 from pathlib import Path
 from typing import IO
 
-from elmo.common.errors import InputError
-from elmo.common.files import require_space, sha256_of
+from elmo.common.errors import InputError, excerpt
+from elmo.common.files import read_json, require_space, sha256_of
 
 PATIENCE_S = 60.0  # how long a server may be silent
 TRIES = 5  # in a row without new bytes
 PAUSE_S = 1.0  # before the second try; doubled before each further one
-SLOWEST = 1000  # bytes a second, over PATIENCE_S; a slower transfer is given up
+SLOWEST = 1000  # bytes a second, over PATIENCE_S: a slower transfer ends; a try that brings fewer bytes has failed
 CHUNK = 1 << 18
+_LENGTH = re.compile("[0-9]{1,18}")
 
 # Called after every chunk with the bytes so far, and the total if the server has sent it.
 Progress = Callable[[int, int | None], None]
@@ -42,10 +44,6 @@ class _NoAnswerError(TransferError):
 
 class _BrokenOffError(TransferError):
     """The transfer stopped, or the server is busy: worth another try."""
-
-
-class _TooSlowError(_BrokenOffError):
-    """The transfer is too slow. Its bytes do not count as progress, or it would never end."""
 
 
 @dataclass(frozen=True)
@@ -101,15 +99,14 @@ def fetch(
 
 
 def _receive(url: str, partial: Path, progress: Progress, size: int | None, most: int | None) -> None:
-    """Fills `partial`, in any number of tries as long as they bring new bytes."""
+    """Fills `partial`, in any number of tries as long as they bring more than a few new bytes."""
     furthest = start = _length(partial)
     failures = 0
     while True:
         try:
             _attempt(url, partial, progress, size, most)
         except (_BrokenOffError, _NoAnswerError) as error:
-            progressed = _length(partial) > furthest and not isinstance(error, _TooSlowError)
-            failures = 0 if progressed else failures + 1
+            failures = 0 if _length(partial) >= furthest + SLOWEST else failures + 1
             furthest = max(furthest, _length(partial))
             if failures == TRIES or (isinstance(error, _NoAnswerError) and furthest == start):
                 raise
@@ -172,12 +169,15 @@ class _SpeedCheck:
         self._url, self._here, self._since = url, here, time.monotonic()
 
     def check(self, here: int) -> None:
-        """Raises _TooSlowError if the transfer was too slow recently."""
+        """Raises a TransferError if the transfer was too slow recently."""
         seconds = time.monotonic() - self._since
         if seconds < PATIENCE_S:
             return
         if here - self._here < SLOWEST * seconds:
-            raise _TooSlowError(f"{self._url}: sent fewer than {SLOWEST:,} bytes a second for {seconds:.0f} seconds")
+            raise TransferError(
+                f"{self._url}: sent fewer than {SLOWEST:,} bytes a second for {seconds:.0f} seconds; the {here:,} bytes "
+                "so far are kept, and the next try continues there"
+            )
         self._here, self._since = here, time.monotonic()
 
 
@@ -209,8 +209,9 @@ def _open(url: str, headers: dict[str, str], partial: Path) -> http.client.HTTPR
         if error.code == 416:  # the partial file is longer than the file on the server: start again
             _discard(partial)
         kind = _BrokenOffError if error.code in (416, 429) or error.code >= 500 else TransferError
-        raise kind(f"{url}: the server answers {error.code} {error.reason}") from error
-    except (OSError, http.client.HTTPException) as error:  # URLError is an OSError
+        raise kind(f"{url}: the server answers {error.code} {error.reason:.80}") from error
+    # URLError is an OSError; a ValueError is about a URL, such as that of a redirect or with a label of 64 characters.
+    except (OSError, http.client.HTTPException, ValueError) as error:
         raise _NoAnswerError(f"{url}: {_reason(error)}") from error
 
 
@@ -231,12 +232,14 @@ def _reason(error: Exception) -> str:
 def _extent(url: str, response: http.client.HTTPResponse, here: int) -> tuple[int, int | None]:
     """Where the body begins in the file, and the file's length; a server may ignore the range and send everything."""
     if response.status != 206:
-        length = response.headers.get("Content-Length", "")
-        return 0, int(length) if length.isdigit() else None
+        length = response.headers.get("Content-Length")
+        if length is not None and not _LENGTH.fullmatch(length):
+            raise TransferError(f"{url}: expected a Content-Length, the server sends {excerpt(length)}")
+        return 0, None if length is None else int(length)
     content_range = response.headers.get("Content-Range", "")
     extent, _, total = content_range.removeprefix("bytes ").partition("/")
-    if extent.partition("-")[0] != str(here) or not total.isdigit():
-        raise TransferError(f"{url}: expected the bytes from {here} on, the server sends {content_range or 'others'}")
+    if extent.partition("-")[0] != str(here) or not _LENGTH.fullmatch(total):
+        raise TransferError(f"{url}: expected the bytes from {here} on, the server sends {excerpt(content_range)}")
     return here, int(total)
 
 
@@ -259,8 +262,9 @@ def _version_path(partial: Path) -> Path:
 
 def _read_version(partial: Path) -> _Version:
     try:
-        return _Version(**json.loads(_version_path(partial).read_text(encoding="utf-8")))
-    except (FileNotFoundError, ValueError, TypeError):  # missing or damaged: the partial file cannot be trusted
+        version = _Version(**read_json(_version_path(partial)))
+        return version if re.fullmatch("[ -~]*", version.validator or "") else _Version()  # it becomes a header
+    except (OSError, ValueError, TypeError):  # missing or damaged: the partial file cannot be trusted
         return _Version()
 
 

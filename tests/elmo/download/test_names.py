@@ -1,6 +1,7 @@
 """Tests of published names in place of paths: biLMs, vectors, and the command."""
 
 import hashlib
+import re
 import shutil
 from dataclasses import replace
 
@@ -210,3 +211,17 @@ class TestCommand:
         monkeypatch.setattr(downloads, "fetch", interrupted)
         assert main(["glove/6B.50d"]) == 130
         assert "the same command continues from here" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "message"),
+    [
+        ("ELMO_CACHE", "~nosuchuser", r"ELMO_CACHE=~nosuchuser: expected a home folder"),
+        ("ELMO_MIRROR", "http://[::1", r"http://\[::1/allennlp/medium/\S+: .+"),
+        ("ELMO_MIRROR", f"http://{'a' * 64}.example", r"http://a+\.example/allennlp/medium/\S+: .+"),
+    ],
+)
+def test_variables_that_cannot_be_used(cache, monkeypatch, capsys, variable, value, message):
+    monkeypatch.setenv(variable, value)
+    assert main(["allennlp/medium"]) == 1
+    assert re.search(message, capsys.readouterr().err)

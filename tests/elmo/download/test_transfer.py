@@ -96,7 +96,13 @@ def test_killed_between_the_last_byte_and_the_name(get, site, target):
     assert site.asked == []
 
 
-@pytest.mark.parametrize("seen", [None, "", "{", "[]", '{"other": 1}', '{"validator": null, "total": null}'])
+@pytest.mark.parametrize(
+    "seen",
+    [
+        *(None, "", "{", "[]", '{"other": 1}', '{"validator": null, "total": null}', "[" * 100_000),
+        *('{"validator": "a\\r\\nX-Other: b"}', '{"validator": "²"}', '{"validator": 5, "total": "x"}'),
+    ],
+)
 def test_a_partial_file_of_unknown_origin_is_not_continued(get, site, target, seen):
     target.with_name("file.bin.partial").write_bytes(b"something else")
     if seen is not None:
@@ -243,9 +249,9 @@ def test_a_very_slow_server_is_given_up(get, site, target, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(transfer, "time", clock(3600.0))
         patched.setattr(transfer, "CHUNK", 10_000)
-        with pytest.raises(TransferError, match=r"sent fewer than 1,000 bytes a second for 3600 seconds"):
+        with pytest.raises(TransferError, match=r"fewer than 1,000 bytes a second for 3600 seconds; .* continues there"):
             get()
-    assert len(site.asked) == transfer.TRIES
+    assert len(site.asked) == 1
     partial = target.with_name("file.bin.partial")
     assert CONTENT.startswith(partial.read_bytes())  # the bytes so far are kept
     get()
@@ -257,6 +263,26 @@ def test_a_slow_server_above_the_limit_is_not_given_up(get, target, monkeypatch)
     monkeypatch.setattr(transfer, "SLOWEST", 0.001)
     get()
     assert target.read_bytes() == CONTENT
+
+
+def test_a_server_that_sends_a_byte_at_a_time_is_given_up(get, site):
+    site.cuts = [1] * 100
+    with pytest.raises(TransferError, match=r"the connection was closed after 5 of 1,000,000 bytes"):
+        get()
+    assert len(site.asked) == transfer.TRIES
+
+
+@pytest.mark.parametrize("length", ["²", "9" * 5000, "-5", "many"])
+def test_a_length_that_is_none(get, site, length):
+    site.lengths = length
+    with pytest.raises(TransferError, match=r"file\.bin: expected a Content-Length, the server sends '.{1,85}$"):
+        get()
+
+
+def test_a_redirect_to_no_url(get, site):
+    site.redirects = {PATH: "http://[::1"}
+    with pytest.raises(TransferError, match=r"file\.bin: Invalid IPv6 URL"):
+        get()
 
 
 class TestLinks:
