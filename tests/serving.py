@@ -18,7 +18,7 @@ class Site:
         ranges: answer to Range with 206; otherwise all is sent, whatever is asked.
         validators: send ETags.
         conditions: heed If-Range; otherwise a part of whatever file is there now is sent.
-        lengths: send Content-Length, or this text in its place; otherwise the end of the connection is that of the file.
+        lengths: send Content-Length, or this text in its place; otherwise the end of the connection is its end.
         content_type: what the files are said to be.
         cuts: how many bytes to send before the connection is closed, one for each answer, the first first.
         answers: statuses to answer with in place of a file, one for each request, the first first.

@@ -175,7 +175,7 @@ class _SpeedCheck:
             return
         if here - self._here < SLOWEST * seconds:
             raise TransferError(
-                f"{self._url}: sent fewer than {SLOWEST:,} bytes a second for {seconds:.0f} seconds; the {here:,} bytes "
+                f"{self._url}: sent fewer than {SLOWEST:,} bytes a second in {seconds:.0f} seconds; the {here:,} bytes "
                 "so far are kept, and the next try continues there"
             )
         self._here, self._since = here, time.monotonic()

@@ -40,7 +40,7 @@ class TextVectors:
         if not 2 <= self.dim <= WIDEST or not _is_number(fields[-1]):
             start = b" ".join(first)[:60].decode("utf-8", "replace")
             raise InputError(
-                f"{path}: expected lines of a word and 2 to {WIDEST:,} numbers, found {len(fields) - 1:,} in {start!r}. "
+                f"{path}: expected lines: a word and 2 to {WIDEST:,} numbers, found {len(fields) - 1:,} in {start!r}. "
                 "Use another file; binary ones must end in .bin"
             )
 

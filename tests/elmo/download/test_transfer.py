@@ -249,7 +249,7 @@ def test_a_very_slow_server_is_given_up(get, site, target, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(transfer, "time", clock(3600.0))
         patched.setattr(transfer, "CHUNK", 10_000)
-        with pytest.raises(TransferError, match=r"fewer than 1,000 bytes a second for 3600 seconds; .* continues there"):
+        with pytest.raises(TransferError, match=r"fewer than 1,000 bytes a second in 3600 seconds; .* continues there"):
             get()
     assert len(site.asked) == 1
     partial = target.with_name("file.bin.partial")

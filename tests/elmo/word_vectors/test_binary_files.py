@@ -67,7 +67,7 @@ def test_the_wrong_ending(tmp_path):
     text.write_text("2 3\ncat 0.125 0.25 -0.375\ndog 0.5 0.625 0.75\n")
     with pytest.raises(InputError, match=r"expected 2 words of 3 numbers in binary form, .* must not end in"):
         open_vectors(str(text)).pick(["cat"])
-    with pytest.raises(InputError, match=r"expected lines .* binary ones must end in \.bin"):
+    with pytest.raises(InputError, match=r"expected lines: .* binary ones must end in \.bin"):
         open_vectors(str(word2vec_file(tmp_path / "v.model")))
 
 
@@ -134,7 +134,7 @@ def test_fasttext_models_that_cannot_be_read(tmp_path):
     for dim in (0, -3, -4, 1 << 30):  # after the magic number and the version, and in front of the vectors
         place = len(whole) - rows.nbytes - 8
         path.write_bytes(whole[:8] + struct.pack("<i", dim) + whole[12:place] + struct.pack("<q", dim) + bytes(400))
-        with pytest.raises(InputError, match=rf"m\.bin: expected vectors of 1 to 65,536 numbers, found {dim}, .* again"):
+        with pytest.raises(InputError, match=rf"m\.bin: expected vectors of 1 to 65,536 numbers, found {dim}, "):
             open_vectors(str(path))
     for length in (6, 40, 90, len(whole) - 1):
         path.write_bytes(whole[:length])

@@ -182,12 +182,12 @@ def test_a_value_that_is_not_finite_is_named(tmp_path, value):
 
 @pytest.mark.parametrize("content", ["", "3 300\n", "hello\n", "<html>\n<body>\n"])
 def test_other_files_are_refused(tmp_path, content):
-    with pytest.raises(InputError, match=r"v\.txt: expected lines of a word and 2 to 65,536 numbers, found"):
+    with pytest.raises(InputError, match=r"v\.txt: expected lines: a word and 2 to 65,536 numbers, found"):
         write(tmp_path / "v.txt", content)
 
 
 def test_a_line_of_absurdly_many_numbers_is_refused(tmp_path):
-    with pytest.raises(InputError, match=r"expected lines of a word and 2 to 65,536 numbers, found 100,000 in 'cat 1 1"):
+    with pytest.raises(InputError, match=r"expected lines: a word and 2 to 65,536 numbers, found 100,000 in 'cat"):
         write(tmp_path / "v.txt", "cat" + " 1" * 100_000 + "\n")
 
 
