@@ -46,12 +46,14 @@ def summarise(collection: Collection, selection: Selection) -> Summary:
     """The rows of the table in the paper's order, and the findings about them."""
     findings = list(collection.findings)
     by_row: dict[tuple[str, str], list[FoundRecord]] = defaultdict(list)
-    limited = 0
+    limited = trials = 0
     for item in collection.found:
         identity = item.record.identity
         if selection.data and identity.data not in selection.data:
             continue
-        if item.record.limit is not None and not selection.include_limited:
+        if item.record.trial:
+            trials += 1
+        elif item.record.limit is not None and not selection.include_limited:
             limited += 1
             if item.record.status == "failed":  # failures are always reported
                 findings.append(Finding("failed", failure_text(item), wrong=True))
@@ -61,6 +63,9 @@ def summarise(collection: Collection, selection: Selection) -> Summary:
         findings.append(
             Finding("note", f"limited runs left out: {limited} (--include-limited shows them)", wrong=False)
         )
+    if trials:
+        text = f"trials left out: {trials}; they have no test score (--experiment NAME shows those of an experiment)"
+        findings.append(Finding("note", text, wrong=False))
     arms = _headline_settings(selection.headline) if selection.headline else {}
     defaults = {own for item in collection.found for own in _feature_defaults(item.record, arms)}
     rows = [_row(*key, by_row[key], selection, findings, defaults) for key in sorted(by_row, key=_row_order)]

@@ -120,6 +120,8 @@ def _check(experiment: Experiment) -> None:
             raise ValueError(f"rows[{number}].folds: expected at least 2, or no such key, found {row.folds}")
         if row.split not in ("test", "dev"):
             raise ValueError(f"rows[{number}].split: expected test or dev, found {row.split!r}")
+        if row.split != "dev" and any("trial=true" in (*row.overrides, *own) for own in experiment.arms.values()):
+            raise ValueError(f'rows[{number}].split: expected "dev", because a trial has no test score')
         for key, named in (("paper", {*row.paper, *row.paper_std}), ("arms", set(row.arms))):
             if unknown := sorted(named - set(experiment.arms)):
                 raise ValueError(f"rows[{number}].{key}: expected names of arms, found {', '.join(unknown)}")

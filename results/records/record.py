@@ -147,8 +147,12 @@ class RunRecord:
         fold = self.identity.fold
         if fold is not None and not 0 <= fold < (self.folds or 0):
             raise ValueError(f"folds: expected a number of folds above identity.fold, {fold}, found {self.folds}")
-        if self.status == "finished" and self.metric not in self.scores.get("test", {}):
-            raise ValueError(f"scores.test.{self.metric}: missing, but it is the main metric of a finished run")
+        if self.status == "finished" and self.metric not in self.scores.get(self.judged, {}):
+            raise ValueError(
+                f"scores.{self.judged}.{self.metric}: missing, but it is the main metric of a finished run"
+            )
+        if self.trial and "test" in self.scores:
+            raise ValueError("scores.test: expected none, because a trial is judged on dev alone")
         if self.status == "failed" and self.error is None:
             raise ValueError("error: missing, but the run failed")
 
@@ -157,6 +161,16 @@ class RunRecord:
         """The limit on examples per split, or None."""
         limit = self.identity.variant.get("limit")
         return limit if isinstance(limit, int) else None
+
+    @property
+    def trial(self) -> bool:
+        """Whether the run tried settings: it was judged on dev alone, and its test set was not read."""
+        return self.identity.variant.get("trial") is True
+
+    @property
+    def judged(self) -> str:
+        """The split whose main score is the run's: dev for a trial."""
+        return "dev" if self.trial else "test"
 
     @property
     def commit(self) -> str | None:
@@ -218,8 +232,8 @@ class RunRecord:
 
     @property
     def score(self) -> float:
-        """The main metric on the test split, of a finished run."""
-        return self.scores["test"][self.metric]
+        """The main metric of a finished run, on the test split; of a trial, on dev."""
+        return self.scores[self.judged][self.metric]
 
 
 def timestamp() -> str:

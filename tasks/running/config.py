@@ -68,6 +68,7 @@ class RunConfig:
     fold: int | None
     train_fraction: float
     limit: int | None
+    trial: bool
     device: str
     threads: int
     runs_dir: Path
@@ -212,6 +213,7 @@ def _parsed(tree: DictConfig, task_class: type[Task[Any, Any]]) -> RunConfig:
         fold=values.fold,
         train_fraction=values.train_fraction,
         limit=values.limit,
+        trial=values.trial,
         device=values.device,
         threads=values.threads,
         runs_dir=expanded(values.runs_dir, "runs_dir"),

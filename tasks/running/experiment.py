@@ -174,7 +174,7 @@ def _carry_out(plan: RunPlan, lock: Lock, device: torch.device, reporter: Report
             metric=task.metric,
             metrics=task.metrics,
             folds=config.data.folds,
-            scores={"dev": outcome.dev.values, "test": outcome.test.values},
+            scores={"dev": outcome.dev.values} | ({} if config.trial else {"test": outcome.test.values}),
             details=outcome.test.details,
             data=outcome.data,
             weights=_weights_note(config, plan.parts),
@@ -202,8 +202,9 @@ def _carry_out(plan: RunPlan, lock: Lock, device: torch.device, reporter: Report
                 model = train_and_test(plan, device, reporter, outcome, on_epoch)
                 if config.keep_weights:
                     save_weights(path.with_name(WEIGHTS_NAME), model, config)
-                write_examples(path.with_name(EXAMPLES_NAME), plan.fingerprint, outcome.test.examples)
-                write_predictions(path.with_name(PREDICTIONS_NAME), plan.fingerprint, outcome.predictions)
+                if not config.trial:
+                    write_examples(path.with_name(EXAMPLES_NAME), plan.fingerprint, outcome.test.examples)
+                    write_predictions(path.with_name(PREDICTIONS_NAME), plan.fingerprint, outcome.predictions)
         except StoreUnusable:
             raise  # no failed record: the same run would succeed with another store
         except Exception as error:
@@ -217,8 +218,8 @@ def _carry_out(plan: RunPlan, lock: Lock, device: torch.device, reporter: Report
         plan.checkpoint.unlink(missing_ok=True)
         logger.final(finished.summary())
         _write_groups(plan, outcome, reporter)
-    dev, test = finished.scores["dev"][task.metric], finished.scores["test"][task.metric]
-    text = f"{task.metric}: dev {dev:.2f}, test {test:.2f}  {finished.seconds:.0f} s"
+    scores = ", ".join(f"{split} {values[task.metric]:.2f}" for split, values in finished.scores.items())
+    text = f"{task.metric}: {scores}  {finished.seconds:.0f} s"
     reporter.say(f"{text}  {path}")
     return Ended("finished", text, plan.title, path.parent, finished.scores, predictor(config, model, device))
 
@@ -284,6 +285,8 @@ def train_and_test(
     outcome.dev = Scores(fitted)
     outcome.mixes = {place: Mix(mix["layers"], mix["gamma"]) for place, mix in features.mix_weights().items()}  # type: ignore[arg-type]
 
+    if config.trial:
+        return model
     test = load("test").examples  # read once, after model selection
     meet({"test": test})
     predictions = trainer.predict(model, test)

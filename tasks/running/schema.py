@@ -49,6 +49,7 @@ class RunSchema:
     fold: int | None = None
     train_fraction: float = 1.0
     limit: int | None = None
+    trial: bool = False
     device: str = "auto"
     threads: int = 1
     runs_dir: str = "results/runs"

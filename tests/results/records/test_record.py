@@ -296,3 +296,12 @@ def test_examples_never_hold_text(tmp_path, scores, message):
     with pytest.raises(ValueError, match=message):
         write_examples(tmp_path / "examples.json", "f" * 64, scores)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_trial_has_a_dev_score_and_no_test_score():
+    trial = make_record(None, variant={"trial": True}, dev=91.5)
+    assert (trial.judged, trial.score) == ("dev", 91.5)
+    with pytest.raises(ValueError, match="a trial is judged on dev alone"):
+        make_record(90.0, variant={"trial": True}, dev=91.5)
+    with pytest.raises(ValueError, match=r"scores\.dev\.f1: missing"):
+        make_record(None, variant={"trial": True})
