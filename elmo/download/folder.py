@@ -71,7 +71,10 @@ def is_here(name: str) -> bool:
 
 
 def content_hash(path: Path) -> str:
-    """The sha256 of a file; read from the note next to it if the file has not changed since."""
+    """The sha256 of a file; that of the note next to it if size and time of the file are those of the note.
+
+    A quick answer: who reads the file compares what was read, see `elmo.word_vectors.content`.
+    """
     note = _read_note(path)
     return note.sha256 if note is not None and note.fits(path) else sha256_of(path)
 
@@ -92,13 +95,14 @@ class _Note:
         return (self.size, self.modified_ns) == (path.stat().st_size, path.stat().st_mtime_ns)
 
 
-def _note_path(path: Path) -> Path:
+def note_path(path: Path) -> Path:
+    """Where the note of a file is."""
     return path.with_name(f"{path.name}.checked")
 
 
 def _read_note(path: Path) -> _Note | None:
     try:
-        return _Note(**json.loads(_note_path(path).read_text(encoding="utf-8")))
+        return _Note(**json.loads(note_path(path).read_text(encoding="utf-8")))
     except (FileNotFoundError, ValueError, TypeError):  # missing or edited: the file is hashed again
         return None
 
@@ -106,7 +110,7 @@ def _read_note(path: Path) -> _Note | None:
 def _write_note(path: Path, sha256: str) -> None:
     with (
         suppress(OSError),  # a shared read-only folder: the file is hashed each time
-        replacing(_note_path(path)) as partial,
+        replacing(note_path(path)) as partial,
     ):
         partial.write_text(json.dumps(asdict(_Note.of(path, sha256))), encoding="utf-8")
 
@@ -162,7 +166,7 @@ def _download(name: str, file: PublishedFile, target: Path) -> None:
             _write_note(target, sha256 or sha256_of(target))
             return
     reasons = "\n".join(f"  {failure}" for failure in failures)
-    remembered = f"\nThe hash is that of an earlier download; to accept a new version, remove {_note_path(target)}"
+    remembered = f"\nThe hash is that of an earlier download; to accept a new version, remove {note_path(target)}"
     raise InputError(
         f"{name}: could not be downloaded\n{reasons}\n"
         f"{_manual_instructions(name)}{remembered * (first is not None and file.sha256 is None)}"
@@ -222,7 +226,7 @@ def _unpack(name: str, vectors: PublishedVectors, target: Path) -> None:
     only_member = sum(other.archive == vectors.archive for other in VECTORS.values()) == 1
     if downloaded and only_member:  # it contains nothing else; an archive that the user put there stays
         archive.unlink()
-        _note_path(archive).unlink(missing_ok=True)
+        note_path(archive).unlink(missing_ok=True)
 
 
 @contextmanager

