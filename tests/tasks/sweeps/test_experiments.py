@@ -159,6 +159,16 @@ class TestShipped:
         assert len(plain) == 4
         assert {tuple(run.items()) for run in plain} <= study, "the default of each arm is a run of the study"
 
+    def test_both_arms_of_table_1_have_the_same_trials_and_none_reads_a_test_set(self):
+        runs = runs_of("experiment=trials")
+        assert all(run["trial"] == "true" for run in runs)
+        keys = ("seed", "task", "data", "features.dropout")
+        glove, elmo = (names([run for run in runs if run["features"] == arm], *keys) for arm in ("glove", "elmo"))
+        assert glove == elmo
+        assert len(set(glove)) == 3 * (3 * 3 + 1), "three values: NER, WNUT-17 and SST-5 three seeds, SRL one"
+        table1 = {(run["features"], run["features.words.vectors"]) for run in runs_of("experiment=table1")}
+        assert table1 == {(run["features"], run["features.words.vectors"]) for run in runs}
+
     def test_fewer_labels_start_from_150_sentences_of_mini_ner(self):
         runs = runs_of("experiment=fewer_labels")
         shares = ("1.0", "0.6667", "0.3333", "0.1667")
