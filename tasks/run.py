@@ -89,6 +89,11 @@ def _hydra_main(tree: DictConfig) -> Ended:
     end_with_parent()
     try:
         with interrupts_kept():
+            if not in_sweep and settings.sweeper._target_ == experiment_sweeper.SWEEPER:
+                raise InputError(
+                    f"{' '.join(settings.overrides.task)}: expected -m, because an experiment has many runs. Use "
+                    "python -m tasks.run -m and the same words; --plan adds what they need, and runs nothing"
+                )
             config = run_config(tree)
             try:
                 ended = run(config, in_sweep, side_by_side)

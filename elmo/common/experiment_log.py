@@ -69,7 +69,7 @@ class EventFile:
             from torch.utils.tensorboard import SummaryWriter  # imported only when used: it takes seconds
         except ImportError as error:
             raise InputError(
-                f"TensorBoard is not installed ({error}): pip install 'elmo-benchmark[tensorboard]'"
+                f"TensorBoard is not installed ({error}): in the checkout, pip install -e '.[tensorboard]'"
             ) from error
         self._writer = SummaryWriter(str(folder))
         self.text("settings", config)

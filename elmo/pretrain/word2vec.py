@@ -170,7 +170,8 @@ def _gensim() -> Any:  # noqa: ANN401 (a module without types)
         import gensim
     except ModuleNotFoundError as error:
         raise InputError(
-            f"training word vectors needs {error.name}, which is not installed: pip install 'elmo-benchmark[word2vec]'"
+            f"training word vectors needs {error.name}, which is not installed: in the checkout, "
+            "pip install -e '.[word2vec]'"
         ) from error
     return gensim
 

@@ -35,7 +35,8 @@ def load_transformer(name: str) -> tuple[Any, Any]:
         _check_sentencepiece(Path(name))
     except ImportError as error:
         raise InputError(
-            f"a transformer needs {error.name}, which is not installed: pip install 'elmo-benchmark[transformer]'"
+            f"a transformer needs {error.name}, which is not installed: in the checkout, "
+            "pip install -e '.[transformer]'"
         ) from error
     logging.disable_progress_bar()
     said = logging.get_verbosity()

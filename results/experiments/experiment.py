@@ -1,5 +1,6 @@
 """Experiments: tables of runs, and the choice of some of their cells."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
@@ -11,6 +12,8 @@ from results.experiments.cell import Cell, ExperimentRow, dataset_name, key_and_
 from results.records.identity import same_value
 
 SUFFIX = ".toml"
+MOST_RUNS = 100_000  # more are a typing error, and would fill the memory
+MOST_NAMED = 20  # values or cells in a message
 
 
 @dataclass(frozen=True)
@@ -118,9 +121,9 @@ class Experiment:
             for value in values:
                 if not any(same_value(key, value, other) for other in known):
                     raise InputError(
-                        f"{key}={value}: no cell of experiment={self.name} has it, only {', '.join(known)}. For other "
-                        f"runs, start a sweep without an experiment, or copy the experiment's file, change it, and use "
-                        f"experiment=PATH{SUFFIX}"
+                        f"{key}={value}: no cell of experiment={self.name} has it, only "
+                        f"{', '.join(_first(list(known)))}. For other runs, start a sweep without an experiment, or "
+                        f"copy the experiment's file, change it, and use experiment=PATH{SUFFIX}"
                     )
             cells = [
                 cell
@@ -132,8 +135,9 @@ class Experiment:
             lines = dict.fromkeys(" ".join(cell.overrides[1:]) for cell in self.cells)
             raise InputError(
                 f"{asked}: no cell of experiment={self.name} has all of these. Its cells, without seeds:\n  "
-                + "\n  ".join(lines)
+                + "\n  ".join(_first(list(lines)))
             )
+        refuse_absurd([math.prod(map(len, extra.values())) * len(cells)])
         further = [dict(zip(extra, combination, strict=True)) for combination in product(*extra.values())]
         chosen = [replace(cell, extra=settings) for cell in cells for settings in further]
         return replace(self, chosen=chosen, given=[f"{key}={','.join(values)}" for key, values in given.items()])
@@ -152,6 +156,19 @@ class Experiment:
 def sweep_name(given: str) -> str:
     """The name of a sweep of an experiment that was given by name or by path."""
     return Path(given).stem if given.endswith(SUFFIX) else given
+
+
+def _first(values: Sequence[str]) -> list[str]:
+    more = [f"and {len(values) - MOST_NAMED:,} more"] if len(values) > MOST_NAMED else []
+    return [*values[:MOST_NAMED], *more]
+
+
+def refuse_absurd(counts: Iterable[int]) -> None:
+    """Raises an InputError if these are more runs than anyone can want, before they are listed."""
+    if (total := sum(counts)) > MOST_RUNS:
+        raise InputError(
+            f"expected at most {MOST_RUNS:,} runs, found {total:,}. Check its lists of values, and `folds`"
+        )
 
 
 def values_of(override: str) -> tuple[str, list[str]]:

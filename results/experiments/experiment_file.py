@@ -25,19 +25,25 @@ named by its path:
     source = "Table 1, row TASK"
 """
 
+import math
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import chain, product
 from pathlib import Path
 
-from elmo.common.errors import InputError
+from elmo.common.errors import InputError, excerpt
 from results.experiments.cell import NAMED, NOT_HERE, ExperimentRow, as_typed, key_and_value
-from results.experiments.experiment import SUFFIX, Experiment, refuse_equal_names, values_of
+from results.experiments.experiment import SUFFIX, Experiment, refuse_absurd, refuse_equal_names, values_of
 from results.records.typed_json import PAPER, decode, refuse_unknown_keys
 
-_OVERRIDE = re.compile(r"(\+\+?|~)?[\w./@-]+(=.*)?", re.DOTALL)
+PATHS = ("runs_dir", "data_dir", "dataset_file")
+# Without @, which puts a part where `hydra` is.
+_OVERRIDE = re.compile(r"(\+\+?|~)?\w[\w./-]*(=.*)?", re.DOTALL)
+# What cannot make a new key: other settings and variables. Hydra's other resolvers make mappings from text.
+_REFERENCE = re.compile(r"\$\{([\w.]+|oc\.env:\w+(,[^${}]*)?)\}")
 
 
 def experiment_names() -> list[str]:
@@ -65,6 +71,13 @@ def load_experiment(given: str) -> Experiment:
             refuse_unknown_keys(ExperimentRow, row, f"rows[{number}].")
         found: Experiment = decode(Experiment, values)
         _check(found)
+        refuse_absurd(
+            math.prod(len(values) for _, values in map(values_of, row.overrides))
+            * (row.folds or 1)
+            * len(row.arms or found.arms)
+            * len(row.seeds or found.seeds)
+            for row in found.rows
+        )
         refuse_equal_names([*chain(*found.arms.values()), *(own for row in found.rows for own in row.overrides)])
         rows = [replace(row, overrides=chosen) for row in found.rows for chosen in _combinations(row.overrides)]
         _refuse_equal_rows(rows)
@@ -82,8 +95,10 @@ def _check(experiment: Experiment) -> None:
     if not (experiment.seeds and experiment.arms and experiment.rows):
         raise ValueError("expected at least one of each: seeds, arms, rows")
     for seeds in (experiment.seeds, *(row.seeds for row in experiment.rows)):
-        if len(set(seeds)) < len(seeds):
-            raise ValueError(f"seeds: expected each once, found {', '.join(map(str, seeds))}")
+        if repeated := [seed for seed, times in Counter(seeds).items() if times > 1]:
+            raise ValueError(f"seeds: expected each once, found {repeated[0]} twice")
+        if min(seeds, default=0) < 0:
+            raise ValueError(f"seeds: expected numbers from 0 on, found {min(seeds)}")
     compared = set(experiment.compare)
     if experiment.compare and (len(compared) != 2 or not compared <= experiment.arms.keys()):
         raise ValueError(
@@ -109,11 +124,18 @@ def _check(experiment: Experiment) -> None:
         for override in overrides:
             key = override.partition("=")[0].lstrip("+~")
             if not _OVERRIDE.fullmatch(override) or ("=" not in override and not override.startswith("~")):
-                raise ValueError(f"{place}: expected KEY=VALUE, as typed after python -m tasks.run, found {override!r}")
-            if key in NOT_HERE or key.split(".")[0].split("/")[0] == "hydra":
                 raise ValueError(
-                    f"{place}: expected settings of a run, found {override!r}; `seeds` has the seeds, and `folds` of a "
-                    "row how many folds its dataset has"
+                    f"{place}: expected KEY=VALUE, as typed after python -m tasks.run, found {excerpt(override)}"
+                )
+            if key in NOT_HERE or re.split("[./]", key)[0] == "hydra":
+                raise ValueError(
+                    f"{place}: expected settings of a run, found {excerpt(override)}; `seeds` has the seeds, and "
+                    "`folds` of a row how many folds its dataset has"
+                )
+            if _may_import(override):
+                raise ValueError(
+                    f"{place}: expected settings that cannot bring in code, found {excerpt(override)}. Experiments "
+                    "may come from others: type this after python -m tasks.run instead, or use --config-dir DIR"
                 )
     for number, row in enumerate(experiment.rows):
         if row.folds is not None and row.folds < 2:
@@ -136,10 +158,22 @@ def _check(experiment: Experiment) -> None:
                 )
 
 
+def _may_import(override: str) -> bool:
+    """Whether an override may bring in code: a class, a mapping made from text, or a YAML file that is no dataset."""
+    key, values = values_of(override)
+    if "/" in key or "_target_" in override or "${" in _REFERENCE.sub("", override):
+        return True
+    if "." in key or key.lstrip("+~") in PATHS:  # no choice of a config
+        return False
+    return any("/" in value and not (key == "data" and value.strip("'\"").endswith(".yaml")) for value in values)
+
+
 def _refuse_equal_rows(rows: Sequence[ExperimentRow]) -> None:
-    shown = [(sorted(row.overrides), row.metric, row.split) for row in rows]
-    for number, row in enumerate(rows):
-        if shown[number] in shown[:number]:
+    shown = set()
+    for row in rows:
+        key = (*sorted(row.overrides), row.metric, row.split)
+        if key in shown:
             raise ValueError(
                 f"rows: expected each row once, or with another metric or split, found {' '.join(row.overrides)} twice"
             )
+        shown.add(key)

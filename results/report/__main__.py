@@ -148,7 +148,7 @@ def _write_figures(folder: Path, main_ones: Sequence[Figure], blocks: Sequence[T
     for figure in figures:
         (folder / f"{figure.name}.svg").write_text(standalone_svg(figure), encoding="utf-8")
     if not can_paint():
-        remedy = "for PNG and PDF, pip install 'elmo-benchmark[figures]'"
+        remedy = "for PNG and PDF, in the checkout, pip install -e '.[figures]'"
         write(f"{folder}: {len(figures)} figures as SVG; {remedy}\n", sys.stdout)
         return
     for figure in figures:

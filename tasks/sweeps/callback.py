@@ -85,7 +85,9 @@ class Sweep(Callback):
             folder.mkdir(parents=True, exist_ok=True)
             for left in folder.glob("*.partial"):  # by killed sweeps
                 left.unlink(missing_ok=True)
-        except (*CONFIG_ERRORS, OSError, InputError):
+        except InputError as error:
+            raise SystemExit(f"tasks.run: {error}") from error  # Hydra only warns about other exceptions of a callback
+        except (*CONFIG_ERRORS, OSError):
             return  # Hydra is about to find the same, and main() explains it
         self.launcher = config.hydra.launcher._target_
         Sweep.latest = self
@@ -148,7 +150,7 @@ class Sweep(Callback):
         words = [summary(self.ends.values(), recorded), advice_after_sweep(config.logger, Path(config.runs_dir))]
         Reporter("sweep").warn(". ".join([*filter(None, words), next_command(config)]))
         if any(ended.failed for ended in self.ends.values()):
-            raise SystemExit(1)  # Hydra only warns about other exceptions of a callback
+            raise SystemExit(1)
 
 
 def where_to_look(config: DictConfig) -> str:
@@ -196,13 +198,13 @@ def next_command(config: DictConfig) -> str:
     experiment = load_experiment(sweeper.experiment) if sweeper._target_ == SWEEPER else None
     cells = experiment.cells if experiment else []
     of_cells = {override.partition("=")[0] for cell in cells for override in cell.overrides}
-    typed = {override.partition("=")[0].lstrip("+~") for override in typed_words(config)}
-    keys = {key for key in typed if re.split("[./]", key)[0] not in WITHOUT_EFFECT}
-    if not keys <= {"experiment", *of_cells, *OF_A_CELL}:
-        words = ["--wide"]  # settings that the experiment's table does not have
-        words += ["--include-limited"] if "limit" in keys else []
+    typed = {word: word.partition("=")[0].lstrip("+~") for word in typed_words(config)}
+    chosen = {"experiment", *of_cells, *OF_A_CELL, *WITHOUT_EFFECT}
+    further = [word for word, key in typed.items() if not {key, re.split("[./]", key)[0]} & chosen]
+    if experiment and not any("," in word for word in further):
+        words = ["--experiment", sweeper.experiment, *further]
     else:
-        words = ["--experiment", sweeper.experiment] if experiment else []
+        words = ["--wide"] * bool(further) + ["--include-limited"] * ("limit" in typed.values())
     return f"The scores: {shlex.join(['python', '-m', 'results.table', *words, *runs_option(config)])}"
 
 

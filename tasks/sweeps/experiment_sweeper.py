@@ -6,12 +6,14 @@ Hydra's own sweeper makes a product, which cannot express "task A with data X, t
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from fractions import Fraction
+from math import ceil, prod
 from typing import ClassVar
 
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.config_search_path import ConfigSearchPath
-from hydra.core.override_parser.types import Override
+from hydra.core.override_parser.types import ChoiceSweep, Override, RangeSweep
 from hydra.core.plugins import Plugins
 from hydra.errors import ConfigCompositionException
 from hydra.plugins.config_source import ConfigResult
@@ -19,7 +21,7 @@ from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import OmegaConf
 
 from results.experiments.cell import Cell
-from results.experiments.experiment import SUFFIX
+from results.experiments.experiment import SUFFIX, refuse_absurd
 from results.experiments.experiment_file import load_experiment
 from tasks.running.dataset_file import DatasetFiles
 
@@ -62,6 +64,7 @@ def experiment_cells(experiment: str, overrides: list[Override]) -> list[Cell]:
         InputError: the experiment's file is wrong, or no cell matches the overrides.
     """
     given = {}
+    refuse_absurd_sweep(overrides)
     for override in overrides:
         key = override.get_key_element()
         if override.is_delete() and override.value() is None:
@@ -75,6 +78,17 @@ def experiment_cells(experiment: str, overrides: list[Override]) -> list[Cell]:
     cells = load_experiment(experiment).narrowed(given).cells
     different = {tuple(sorted(cell.overrides)): cell for cell in cells}  # two cells may show the same run
     return list(different.values())
+
+
+def refuse_absurd_sweep(overrides: Iterable[Override]) -> None:
+    """Raises an InputError if the values that were typed make more runs than anyone can want, before they are made."""
+    counts = []
+    for value in (override.value() for override in overrides if override.is_sweep_override()):
+        if isinstance(value, RangeSweep):
+            counts.append(ceil(Fraction((value.stop or 0) - (value.start or 0)) / Fraction(value.step or 1)))
+        elif isinstance(value, ChoiceSweep):
+            counts.append(len(value.list))
+    refuse_absurd([prod(counts)])
 
 
 def _typed(value: str) -> str:
@@ -95,7 +109,7 @@ class ExperimentFiles(DatasetFiles):
 
     def load_config(self, config_path: str) -> ConfigResult:  # noqa: D102
         path = config_path.removeprefix(self.group)
-        content = {"defaults": [{"override /hydra/sweeper": "table"}], "hydra": {"mode": "MULTIRUN"}}
+        content = {"defaults": [{"override /hydra/sweeper": "table"}]}
         return ConfigResult(self.provider, path, OmegaConf.create(content), header={"package": "_global_"})
 
 

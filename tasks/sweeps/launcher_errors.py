@@ -20,10 +20,10 @@ def explain_launcher(error: Exception) -> str | None:
     if missing is not None:
         extra = LAUNCHER_EXTRAS[missing]
         pins = " -c constraints-ray.txt" if extra == "ray" else ""
-        alone = ", in an environment of its own: that file, from the suite's repository, explains why" if pins else ""
+        alone = ", in an environment of its own: that file explains why" if pins else ""
         return (
-            f"the launcher {missing} is not installed: pip install{pins} 'elmo-benchmark[{extra}]', or in a checkout "
-            f"pip install{pins} -e '.[{extra}]'{alone}. Without it, hydra/launcher=basic does one run after the other"
+            f"the launcher {missing} is not installed: in the checkout, pip install{pins} -e "
+            f"'.[{extra}]'{alone}. Without it, hydra/launcher=basic does one run after the other"
         )
     if isinstance(error, BrokenProcessPool):
         return (

@@ -26,7 +26,7 @@ from results.records.sweep_manifest import DATA, DATA_DIR, Manifest, write_manif
 from tasks.running.config import RunConfig, run_config
 from tasks.running.config_errors import explain
 from tasks.running.plan import identity_of
-from tasks.sweeps.experiment_sweeper import SWEEPER, experiment_cells
+from tasks.sweeps.experiment_sweeper import SWEEPER, experiment_cells, refuse_absurd_sweep
 
 SEED = re.compile(r"seed=(\d+)")
 
@@ -46,7 +46,9 @@ def runs_in(config: DictConfig) -> list[list[str]]:
     if sweeper._target_ != f"{BasicSweeper.__module__}.{BasicSweeper.__qualname__}":
         return []
     arguments = [f"{key}={value}" for key, value in (sweeper.params or {}).items()] + typed_words(config)
-    (runs,) = BasicSweeper.split_arguments(_parsed(arguments), None)
+    overrides = _parsed(arguments)
+    refuse_absurd_sweep(overrides)
+    (runs,) = BasicSweeper.split_arguments(overrides, None)
     return runs
 
 

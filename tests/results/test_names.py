@@ -59,7 +59,7 @@ def test_results_name_no_task_arm_or_metric(repository):
         ('STATIC = "word2vec"', True),
         ("# as in SQuAD", True),
         ("from elmo.common.files import read_json", False),
-        ("pip install 'elmo-benchmark[figures]'", False),
+        ("pip install -e '.[figures]'", False),
         ('os.environ.get("ELMO_CACHE")', False),
         ("the inner system remembers", False),
     ],

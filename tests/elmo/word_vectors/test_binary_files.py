@@ -148,7 +148,7 @@ def test_fasttext_models_that_cannot_be_read(tmp_path):
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_against_gensim(tmp_path):
     """Vectors of known and unknown words in both formats, as gensim computes and writes them."""
-    pytest.importorskip("gensim", reason="needs pip install 'elmo-benchmark[word2vec]'")
+    pytest.importorskip("gensim", reason="needs pip install -e '.[word2vec]'")
     from gensim.models import FastText
     from gensim.models.fasttext import save_facebook_model
 

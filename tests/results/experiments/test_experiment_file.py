@@ -245,7 +245,8 @@ class TestRefused:
         ("old", "new", "reason"),
         [
             ("seeds = [1, 2]", "seeds = []", "expected at least one of each: seeds, arms, rows"),
-            ("seeds = [1, 2]", "seeds = [1, 1]", "seeds: expected each once, found 1, 1"),
+            ("seeds = [1, 2]", "seeds = [1, 1]", "seeds: expected each once, found 1 twice"),
+            ("seeds = [1, 2]", "seeds = [1, -1]", "seeds: expected numbers from 0 on, found -1"),
             ("seeds = [1, 2]", 'seeds = ["a"]', r"seeds\[0\]: expected int"),
             ("seeds = [1, 2]", "", "seeds: missing"),
             ("seeds = [1, 2]", "seeds = [1, 2]\nseed = 3", "seed: expected one of title, seeds"),
@@ -268,7 +269,7 @@ class TestRefused:
             ('overrides = ["task=snli"', 'split = "x"\noverrides = ["task=snli"', r"rows\[1\]\.split: .* found 'x'"),
             ('"trainer.lr=1e-4"', '"trial=true"', r"rows\[1\]\.split: .* a trial has no test score"),
             ('overrides = ["task=snli"', 'number = 3\noverrides = ["task=snli"', r"rows\[1\]\.number: expected one of"),
-            ('"trainer.lr=1e-4"]', '"trainer.lr=1e-4"]\nseeds = [3, 3]', "seeds: expected each once, found 3, 3"),
+            ('"trainer.lr=1e-4"]', '"trainer.lr=1e-4"]\nseeds = [3, 3]', "seeds: expected each once, found 3 twice"),
             (
                 "[[rows]]",
                 "[costs]\nb = {parameters = 1, milliseconds = 0.0}\n[[rows]]",
@@ -282,6 +283,65 @@ class TestRefused:
         assert old in TWO_ROWS
         with pytest.raises(InputError, match=rf"mine\.toml: .*{reason}"):
             experiment(TWO_ROWS.replace(old, new, 1))
+
+    @pytest.mark.parametrize(
+        "override",
+        [
+            "task._target_=evil.Task",
+            "+features.frozen.a.source={_target_: evil.Source}",
+            "task=../../evil",
+            "task='/evil/task.yaml'",
+            "data=../evil",
+            "+a/../../evil=task",
+            "logger=[none,../evil]",
+            "features.frozen=${oc.decode:'{a: {source: {_tar${b}: evil.Source}}}'}",
+            "features.frozen=${${a}:${b}}",
+        ],
+    )
+    @pytest.mark.parametrize("place", ["features=glove", "task=ner"])
+    def test_what_may_import_code(self, experiment, place, override):
+        with pytest.raises(InputError, match=r"(arms\.a|rows\[0\]\.overrides): expected settings that cannot bring in"):
+            experiment(TWO_ROWS.replace(f'"{place}"', f'"{place}", "{override}"'))
+
+    @pytest.mark.parametrize("override", ["+task@hydra.callbacks=ner", "--config-dir=evil", "-m=1"])
+    def test_options_and_packages_are_no_settings(self, experiment, override):
+        with pytest.raises(InputError, match=r"arms\.a: expected KEY=VALUE"):
+            experiment(TWO_ROWS.replace('"features=glove"', f'"features=glove", "{override}"'))
+
+    @pytest.mark.parametrize(
+        "override",
+        [
+            "features.elmo.weights=${oc.env:BILMS,../mine}/a",
+            "trainer.epochs=${seed}",
+            "data='../my own.yaml'",
+            "data_dir=/a/b",
+            "~logger",
+        ],
+    )
+    def test_paths_and_other_settings_are_accepted(self, experiment, override):
+        assert experiment(TWO_ROWS.replace('"features=glove"', f'"features=glove", "{override}"'))
+
+    @pytest.mark.parametrize(
+        ("old", "new", "runs"),
+        [
+            ('"data=paper,wnut17"]', '"data=FOLDED"]\nfolds = 1_000_000_000', "4,000,000,004"),
+            ('"data=paper,wnut17"', ", ".join(f'"trainer.k{i}=0,1,2,3,4,5,6,7,8,9"' for i in range(6)), "4,000,004"),
+        ],
+    )
+    def test_an_absurd_grid_is_refused_before_it_is_made(self, experiment, old, new, runs):
+        text = TWO_ROWS.replace(old, new).replace('"task=ner", "trainer', '"task=ner", "data=paper", "trainer')
+        with pytest.raises(InputError, match=rf"mine\.toml: expected at most 100,000 runs, found {runs}\. Check"):
+            experiment(text)
+        with pytest.raises(InputError, match="expected at most 100,000 runs, found 360,000"):
+            experiment().narrowed({"limit": list(map(str, range(60_000))), "task": ["snli", "ner"], "seed": ["1"]})
+
+    def test_long_lists_are_shortened(self, experiment):
+        many = experiment(TWO_ROWS.replace("[1, 2]", f"{list(range(5000))}"))
+        with pytest.raises(InputError, match=r"^seed=x: .* only 0, 1, .*, 19, and 4,980 more\. "):
+            many.narrowed({"seed": ["x"]})
+        with pytest.raises(InputError) as error:
+            experiment(TWO_ROWS.replace('"features=glove"', f'"{"a" * 5000} b"'))
+        assert len(str(error.value)) < 500
 
     def test_an_experiment_that_does_not_exist(self):
         for name in ("nowhere", "scores", "nowhere.toml"):

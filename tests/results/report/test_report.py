@@ -264,7 +264,7 @@ def test_without_matplotlib_there_are_svg_files_and_the_remedy(capsys, without_m
     assert {"errors-removed-mini", "seeds-mini-sst5", "curves-mini-sst5", "layers-mini-sst5"} <= stems
     assert {"efficiency-mini-sst5", "classes-mini-sst5", "confusion-mini-sst5"} <= stems
     assert not [*folder.glob("*.png"), *folder.glob("*.pdf")]
-    assert "pip install 'elmo-benchmark[figures]'" in capsys.readouterr().out
+    assert "pip install -e '.[figures]'" in capsys.readouterr().out
 
 
 def test_figures_of_one_name_get_files_of_their_own(without_matplotlib, runs):

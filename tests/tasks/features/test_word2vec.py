@@ -21,7 +21,7 @@ SMALL = ("--dim", "20", "--min-count", "1", "--sample", "0", "--workers", "1")
 
 @pytest.fixture
 def gensim():
-    return pytest.importorskip("gensim", reason="needs pip install 'elmo-benchmark[word2vec]'")
+    return pytest.importorskip("gensim", reason="needs pip install -e '.[word2vec]'")
 
 
 @pytest.fixture
@@ -144,7 +144,10 @@ class TestRefusals:
     def test_without_gensim_says_what_to_install_before_it_reads_anything(self, text, tmp_path, monkeypatch, capsys):
         monkeypatch.setitem(sys.modules, "gensim", None)
         assert main([str(text), "--out", str(tmp_path / "out" / "v.txt")]) == 1
-        assert "needs gensim, which is not installed: pip install 'elmo-benchmark[word2vec]'" in capsys.readouterr().err
+        assert (
+            "needs gensim, which is not installed: in the checkout, pip install -e '.[word2vec]'"
+            in capsys.readouterr().err
+        )
         assert not (tmp_path / "out").exists()
 
     def test_what_is_said_about_vectors_never_takes_a_files_place(self, text, tmp_path, capsys):

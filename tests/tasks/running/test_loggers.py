@@ -148,7 +148,7 @@ class TestTensorboard:
         monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
         code, _, err = command(*arguments(place, tmp_path, "trainer.epochs=3", "logger=tensorboard"))
         assert code == 0
-        assert err.count("pip install 'elmo-benchmark[tensorboard]'; the run continues without it") == 1
+        assert err.count("pip install -e '.[tensorboard]'; the run continues without it") == 1
         assert read_record(path_of(tmp_path, **VARIANT)).status == "finished"
 
 

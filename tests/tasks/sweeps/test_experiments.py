@@ -46,7 +46,6 @@ def composed(*overrides):
     experiment_sweeper.register()
     with initialize_config_module("conf", version_base="1.3"):
         config = GlobalHydra.instance().config_loader().load_configuration("config", list(overrides), RunMode.MULTIRUN)
-        assert config.hydra.mode.name == "MULTIRUN"
         return config, [dict(setting.split("=", 1) for setting in run) for run in sweep_runs.runs_in(config)]
 
 
@@ -344,6 +343,32 @@ class TestOwn:
         code, _, err = command("-m", "experiment=nowhere.toml", f"runs_dir={tmp_path}")
         assert code == 1
         assert "experiment=nowhere.toml: expected fewer_labels, figure1" in err
+
+    def test_without_m_it_is_refused(self, command, tmp_path, own):
+        for name in ("mini", own):
+            code, out, err = command(f"experiment={name}", f"runs_dir={tmp_path / 'runs'}")
+            assert (code, out) == (1, "")
+            assert f"tasks.run: experiment={name} runs_dir=" in err
+            assert "expected -m, because an experiment has many runs. Use python -m tasks.run -m and the" in err
+        assert not (tmp_path / "runs").exists()
+
+    @pytest.mark.parametrize("sweep", ["experiment=mini", "task=ner"])
+    def test_an_absurd_number_of_runs(self, command, tmp_path, sweep):
+        for typed in ("+task.a=range(1000000000000000000000)", "+task.a=range(0,1,0.000001)"):
+            code, _, err = command("-m", sweep, typed, f"runs_dir={tmp_path}")
+            assert code == 1
+            assert "tasks.run: expected at most 100,000 runs, found 1,000,0" in err
+
+    def test_no_module_that_it_names_is_imported(self, own, command, tmp_path, monkeypatch):
+        monkeypatch.syspath_prepend(tmp_path)
+        (tmp_path / "evilmod.py").write_text("raise SystemExit('imported')")
+        (tmp_path / "evil.yaml").write_text("# @package _global_\ntask: {_target_: evilmod.Task}\n")
+        up = "../" * 30
+        for override in ("task._target_=evilmod.Task", f"task={up}{tmp_path.relative_to('/')}/evil"):
+            own.write_text(OWN.replace('"features=glove"', f'"features=glove", "{override}"'))
+            code, _, err = command("-m", f"experiment={own}", f"runs_dir={tmp_path}", "features=glove", "seed=1")
+            assert code == 1
+            assert "arms.words: expected settings that cannot bring in code" in err
 
     def test_a_name_that_is_not_there(self, command, tmp_path):
         code, _, err = command("-m", "experiment=tabel1", f"runs_dir={tmp_path}")

@@ -45,7 +45,7 @@ class TestMissing:
         monkeypatch.delitem(ConfigStore.instance().repo["hydra"]["launcher"], "submitit_slurm.yaml")
         code, _, err = command("-m", "hydra/launcher=slurm", f"runs_dir={tmp_path}")
         assert code == 1
-        assert "the launcher submitit_slurm is not installed: pip install 'elmo-benchmark[slurm]'" in err
+        assert "the launcher submitit_slurm is not installed: in the checkout, pip install -e '.[slurm]'" in err
         assert "Traceback" not in err
 
     def test_ray(self, command, repository, tmp_path, monkeypatch):
@@ -53,7 +53,9 @@ class TestMissing:
         monkeypatch.delitem(Plugins.instance().class_name_to_class, target, raising=False)
         code, _, err = command("-m", "hydra/launcher=ray", "seed=1,2", f"runs_dir={tmp_path}")
         assert code == 1
-        assert "the launcher ray is not installed: pip install -c constraints-ray.txt 'elmo-benchmark[ray]'" in err
+        assert (
+            "the launcher ray is not installed: in the checkout, pip install -c constraints-ray.txt -e '.[ray]'" in err
+        )
         assert (repository / "constraints-ray.txt").is_file()
         assert "Traceback" not in err
 

@@ -108,7 +108,8 @@ class TestProgress:
         ("typed", "command"),
         [
             (["experiment=mini", "seed=1"], "--experiment mini"),
-            (["experiment=mini", "trainer.epochs=1"], "--wide"),
+            (["experiment=mini", "trainer.epochs=1", "device=cpu"], "--experiment mini trainer.epochs=1"),
+            (["experiment=mini", "trainer.epochs=1,2", "limit=5"], "--wide --include-limited"),
             (["experiment=figure1", "task=ner", "train_fraction=0.1"], "--experiment figure1"),
             (["task=ner", "limit=20"], "--wide --include-limited"),
             (["task=ner", "device=cpu"], ""),
@@ -281,6 +282,6 @@ def test_a_missing_launcher_names_the_extra_that_brings_it(command, tmp_path, mo
     for choice in ("experiment=mini", "hydra/launcher=cores", "hydra/launcher=joblib"):
         code, _, err = command("-m", choice, f"runs_dir={tmp_path}")
         assert code == 1
-        assert "the launcher joblib is not installed: pip install 'elmo-benchmark[joblib]'" in err
+        assert "the launcher joblib is not installed: in the checkout, pip install -e '.[joblib]'" in err
         assert "hydra/launcher=basic" in err
         assert "Traceback" not in err
