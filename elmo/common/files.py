@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from elmo.common.errors import InputError, not_utf8
+from elmo.common.errors import InputError, excerpt, not_utf8
 
 # The package with all YAML files: `conf` at the top of a checkout; a wheel has it in `tasks` (setup.py).
 CONF = "tasks.conf" if (Path(__file__).parents[2] / "tasks" / "conf").is_dir() else "conf"
@@ -143,12 +143,17 @@ def read_json(path: Path) -> Any:  # noqa: ANN401 (any JSON value)
     return content
 
 
-def read_own_json(path: Path) -> Any:  # noqa: ANN401 (any JSON value)
-    """The value in a JSON file that this package wrote and can write again."""
+def read_own_json(path: Path) -> dict[str, Any]:
+    """The object in a JSON file that this package wrote and can write again."""
     try:
-        return read_json(path)
+        content = read_json(path)
+        if not isinstance(content, dict):
+            raise ValueError(excerpt(content))
     except ValueError as error:
-        raise InputError(f"{path}: expected JSON, found: {error}. Delete its folder, and it is made again") from error
+        raise InputError(
+            f"{path}: expected a JSON object, found: {error}. Delete its folder, and it is made again"
+        ) from error
+    return content
 
 
 def _refuse_constant(name: str) -> None:

@@ -170,10 +170,9 @@ def _store(settings: Settings, console: Console, workers: Workers) -> TokenStore
     folder = Path(settings.store or Path(settings.out) / "store")
     shared = {name: value for name, value in vars(settings).items() if name in CorpusSettings.__dataclass_fields__}
     wanted = CorpusSettings(settings.corpus, **shared, recase=settings.training.recase)  # checked in every process
-    if workers.first:
-        build_store(wanted, folder, console)
+    built = build_store(wanted, folder, console) if workers.first else None
     workers.wait()
-    return TokenStore.open(folder)
+    return TokenStore.open(folder) if built is None else built
 
 
 def _random(settings: Settings, vocabulary: list[str]) -> Start:

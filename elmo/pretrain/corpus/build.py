@@ -15,16 +15,24 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
 from rich.console import Console
 
-from elmo.common.files import explain_full_disk, read_own_json, require_space, write_json
+from elmo.common.files import explain_full_disk, plain_json, read_own_json, require_space, sha256_of, write_json
 from elmo.common.processes import available_cores, locked
 from elmo.common.progress import Meter, print_line
 from elmo.pretrain.corpus.merge import merge
 from elmo.pretrain.corpus.shards import make_shards
 from elmo.pretrain.corpus.sources import SourceFile, find_sources
-from elmo.pretrain.corpus.token_store import DTYPES, FORMAT, VERSION, CorpusSettings, TokenStore, read_header, require
+from elmo.pretrain.corpus.token_store import (
+    DTYPES,
+    FORMAT,
+    VERSION,
+    CorpusSettings,
+    TokenStore,
+    read_header,
+    require,
+    sealed,
+)
 from elmo.tokeniser import MAX_WORD_BYTES, TOKENISER_VERSION
 
 _SHARD_VERSION: Final = 5
@@ -92,7 +100,6 @@ def _build(
         unfinished.mkdir()
         with Meter(console, "merging", 2 * len(shards)) as meter:
             counts = merge(shards, unfinished, settings, [source.weight for source in sources], meter)
-        files = {name: (unfinished / name).stat().st_size // np.dtype(kind).itemsize for name, kind in DTYPES.items()}
         header = {
             "format": FORMAT,
             "version": VERSION,
@@ -101,9 +108,9 @@ def _build(
             "sources": [source.description() for source in sources],
             **({"exclude": [text.description() for text in exclude]} if exclude else {}),
             "counts": counts,
-            "files": files,
+            "files": {name: sha256_of(unfinished / name) for name in DTYPES},
         }
-        write_json(unfinished / "header.json", header)
+        write_json(unfinished / "header.json", sealed(plain_json(header)))
         unfinished.rename(folder)
         shutil.rmtree(work)
 
@@ -169,9 +176,10 @@ def _work_folder(work: Path, identity: Mapping[str, Any]) -> Iterator[None]:
 
 def _summary(store: TokenStore) -> str:
     counts = store.header["counts"]
+    repeated = f", {counts['duplicates']:,} repeated paragraphs left out" if counts["duplicates"] else ""
     return (
         f"{counts['train_tokens']:,} tokens in {counts['train_sentences']:,} sentences to train on, "
         f"{counts['heldout_tokens']:,} held out, {counts['types']:,} different words, "
         f"vocabulary {store.vocabulary_size:,}, "
-        f"unknown {counts['train_unknown']:.2%} and {counts['heldout_unknown']:.2%}"
+        f"unknown {counts['train_unknown']:.2%} and {counts['heldout_unknown']:.2%}{repeated}"
     )

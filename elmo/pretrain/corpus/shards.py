@@ -6,15 +6,17 @@ numbers its own words; the second pass gives words the same ids in all shards.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import multiprocessing
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,7 +52,7 @@ class Shard:
     @classmethod
     def load(cls, path: Path) -> Shard:
         """Return the shard in `path`."""
-        with np.load(path, allow_pickle=False) as file:
+        with _opened(path) as file:
             arrays = dict(file)
         words = arrays.pop("words").tobytes().split(b"\n")  # no word holds white space
         return cls(**arrays, words=words if words[0] else [])
@@ -64,8 +66,19 @@ class Shard:
 
 def load_arrays(path: Path, *names: str) -> list[NDArray[Any]]:
     """Return some arrays of the shard in `path`, leaving the others on disk."""
-    with np.load(path, allow_pickle=False) as file:
+    with _opened(path) as file:
         return [file[name] for name in names]
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[Mapping[str, NDArray[Any]]]:
+    try:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+            yield file
+    except (BadZipFile, EOFError, KeyError, TypeError, ValueError) as error:  # numpy's, by where the damage is
+        raise InputError(
+            f"{path}: expected a shard of tokenised text, found a damaged file. Delete {path.parent}, and run again"
+        ) from error
 
 
 def make_shards(
@@ -78,8 +91,9 @@ def make_shards(
 ) -> list[Path]:
     """Return the shards of all text in reading order; existing ones in `folder` are kept."""
     complete = folder / _ALL_DONE
-    if complete.exists():
-        return [_path(folder, index) for index in range(int(read_own_json(complete)["shards"]))]
+    finished = len(list(folder.glob("*.npz")))
+    if complete.exists() and read_own_json(complete).get("shards") == finished:
+        return [_path(folder, index) for index in range(finished)]
     for left_over in folder.glob("*.partial"):
         left_over.unlink()
     shards: list[Path] = []

@@ -4,7 +4,7 @@ The store keeps every distinct word, not only the vocabulary: the biLM reads cha
 vocabulary keeps its spelling as input and is unknown only as a target. Ids are ordered by falling frequency in the
 training text, after three special ones. A word is in the vocabulary if its id is below `vocabulary_size`.
 
-    header.json                              version, settings, sources with hashes, counts, length of every file
+    header.json                              version, settings, sources with hashes, counts, hash of every file, its own
     train.tokens.bin     train.offsets.bin   sentence i is tokens[offsets[i]:offsets[i+1]], without <S>, </S>; shuffled
     heldout.tokens.bin   heldout.offsets.bin the same for held-out paragraphs, in the order of their hashes
     types.bytes.bin      types.offsets.bin   spelling of word i: UTF-8 bytes[offsets[i]:offsets[i+1]]
@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from elmo.common import checks
 from elmo.common.errors import InputError
-from elmo.common.files import read_json
+from elmo.common.files import read_json, sha256_of
 from elmo.pretrain.corpus.sources import BLOCK_BYTES
 from elmo.tokeniser import Tokenise
 
@@ -36,6 +36,7 @@ SPECIALS: Final = ("</S>", "<S>", "<UNK>")
 END, START, UNKNOWN = range(3)
 HELDOUT_UNITS: Final = ("document", "paragraph")
 _SIDES: Final = ("train", "heldout")
+_REMEDY: Final = "delete the folder and build the store again, with the same command of elmo.pretrain."
 
 DTYPES: Final = {
     "train.tokens.bin": "<u4",
@@ -46,14 +47,6 @@ DTYPES: Final = {
     "types.offsets.bin": "<i8",
     "types.counts.bin": "<i8",
 }
-
-# Of a header: its parts, and the numbers in them that are used.
-_PARTS: Final = {
-    "settings": (),
-    "counts": ("types", "vocabulary_size", *(f"{s}_{n}" for s in _SIDES for n in ("sentences", "tokens", "unknown"))),
-    "files": tuple(DTYPES),
-}
-_OF_A_SOURCE: Final = {"name": str, "bytes": int, "sha256": str}  # what the header says of each file, and its type
 
 Ids = NDArray[np.uint32]
 
@@ -167,7 +160,10 @@ class TokenStore:
 
     @classmethod
     def open(cls, folder: Path) -> Self:
-        """Return the store that `build_store` wrote, with memory-mapped arrays."""
+        """Return the store that `build_store` wrote, with memory-mapped arrays, after comparing its files' hashes.
+
+        Hashing takes a second for some hundred million tokens.
+        """
         header = read_header(folder)
         arrays = {name: _map(folder / name, header["files"][name], dtype) for name, dtype in DTYPES.items()}
         train, heldout = (Sentences(arrays[f"{s}.tokens.bin"], arrays[f"{s}.offsets.bin"]) for s in _SIDES)
@@ -207,39 +203,28 @@ def read_header(folder: Path) -> dict[str, Any]:
     path = folder / "header.json"
     if not path.is_file():
         raise InputError(f"{folder}: no header.json here, so this is not a token store; name another folder.")
-    remedy = "delete the folder and build the store again."
     try:
         header = read_json(path)
     except ValueError as error:
-        raise InputError(f"{path}: not readable as JSON ({error}); {remedy}") from error
+        raise InputError(f"{path}: not readable as JSON ({error}); {_REMEDY}") from error
     if not isinstance(header, dict):
-        raise InputError(f"{path}: expected a JSON object, found {header!r:.40}; {remedy}")
+        raise InputError(f"{path}: expected a JSON object, found {header!r:.40}; {_REMEDY}")
     if header.get("format") != FORMAT:
         raise InputError(f'{path}: expected "format": "{FORMAT}", found {header.get("format")!r}; name another folder.')
     if header.get("version") != VERSION:
         raise InputError(
-            f"{path}: a token store of version {header.get('version')}, this code reads version {VERSION}; {remedy}"
+            f"{path}: a token store of version {header.get('version')}, this code reads version {VERSION}; {_REMEDY}"
         )
-    missing = [] if "tokeniser" in header else ["tokeniser"]
-    for key, files in (("sources", header.get("sources")), ("exclude", header.get("exclude", []))):
-        if isinstance(files, list):
-            missing += [
-                f"{key}[{i}].{name}"
-                for i, file in enumerate(files)
-                for name, kind in _OF_A_SOURCE.items()
-                if not (isinstance(file, dict) and isinstance(file.get(name), kind))
-            ]
-        else:
-            missing.append(key)
-    for key, names in _PARTS.items():
-        part = header.get(key)
-        if isinstance(part, dict):
-            missing += [f"{key}.{name}" for name in names if not isinstance(part.get(name), int | float)]
-        else:
-            missing.append(key)
-    if missing:
-        raise InputError(f"{path}: expected a complete header, found one without {', '.join(missing)}; {remedy}")
+    if header.get("seal") != sealed(header)["seal"]:
+        found = "has changed since it was written" if "seal" in header else "is of an earlier version, without hashes"
+        raise InputError(f"{path}: {found}; {_REMEDY}")
     return header
+
+
+def sealed(header: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the header with its own hash."""
+    content = {key: value for key, value in header.items() if key != "seal"}
+    return {**content, "seal": hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()}
 
 
 def require(folder: Path, what: str, found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
@@ -252,14 +237,10 @@ def require(folder: Path, what: str, found: Mapping[str, Any], expected: Mapping
         )
 
 
-def _map(path: Path, length: int, dtype: str) -> NDArray[Any]:
-    expected = length * np.dtype(dtype).itemsize
-    found = path.stat().st_size if path.is_file() else None
-    if found != expected:
-        state = "is missing" if found is None else f"has {found:,} bytes"
-        raise InputError(
-            f"{path}: {state}, its header says {expected:,}; the store is damaged, delete it and build it again."
-        )
-    if length == 0:  # an empty file cannot be mapped
-        return np.empty(0, dtype)
-    return np.memmap(path, dtype, mode="r", shape=(length,))
+def _map(path: Path, sha256: str, dtype: str) -> NDArray[Any]:
+    """Return the values of a file that has this hash."""
+    if not path.is_file() or sha256_of(path) != sha256:
+        state = "has changed since it was written" if path.is_file() else "is missing"
+        raise InputError(f"{path}: {state}, so the store is damaged; {_REMEDY}")
+    # An empty file cannot be mapped.
+    return np.memmap(path, dtype, mode="r") if path.stat().st_size else np.empty(0, dtype)

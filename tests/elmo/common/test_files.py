@@ -144,7 +144,10 @@ class TestJson:
 
     def test_a_file_is_named(self, tmp_path):
         (tmp_path / "a.json").write_text(self.DEEP)
-        with pytest.raises(InputError, match=r"a\.json: expected JSON, found: brackets are nested too deeply"):
+        with pytest.raises(InputError, match=r"a\.json: expected a JSON object, found: brackets are nested too deeply"):
+            read_own_json(tmp_path / "a.json")
+        (tmp_path / "a.json").write_text("[1]")
+        with pytest.raises(InputError, match=r"a\.json: expected a JSON object, found: \[1\]\. Delete its folder"):
             read_own_json(tmp_path / "a.json")
 
 

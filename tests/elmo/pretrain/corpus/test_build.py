@@ -19,7 +19,7 @@ from elmo.common.errors import InputError
 from elmo.pretrain.corpus import build as corpus
 from elmo.pretrain.corpus import merge, shards
 from elmo.pretrain.corpus.build import CorpusSettings, build_store
-from elmo.pretrain.corpus.token_store import SPECIALS, UNKNOWN, TokenStore
+from elmo.pretrain.corpus.token_store import DTYPES, SPECIALS, UNKNOWN, TokenStore
 from elmo.tokeniser import tokenise
 from tests.elmo.pretrain.corpus_text import build, contents, paragraph, spelled, write
 
@@ -287,59 +287,54 @@ def test_a_full_disk_leaves_no_unfinished_files(tmp_path, text, store, monkeypat
     assert not (tmp_path / "store.partial").exists()
 
 
-def test_damaged_stores_are_reported_when_opened(tmp_path, store):
-    copy = tmp_path / "copy"
-    shutil.copytree(store.folder, copy)
-    with (copy / "train.tokens.bin").open("ab") as file:
-        file.truncate(100)
-    with pytest.raises(
-        InputError, match=r"train\.tokens\.bin: has 100 bytes, its header says [\d,]+; the store is damaged"
-    ):
+@pytest.fixture
+def copy(tmp_path, store):
+    return shutil.copytree(store.folder, tmp_path / "copy")
+
+
+@pytest.mark.parametrize("name", DTYPES)
+def test_a_changed_file_of_a_store_is_reported(copy, name):
+    """The lengths stay: a store of zeros would be trained on."""
+    path = copy / name
+    path.write_bytes(bytes(path.stat().st_size))
+    expected = rf"{re.escape(name)}: has changed since it was written, so the store is damaged; delete the folder"
+    with pytest.raises(InputError, match=expected):
         TokenStore.open(copy)
-    (copy / "train.tokens.bin").unlink()
-    with pytest.raises(InputError, match=r"train\.tokens\.bin: is missing"):
-        TokenStore.open(copy)
-    header = json.loads((copy / "header.json").read_text())
-    (copy / "header.json").write_text(json.dumps({**header, "version": 99}))
-    with pytest.raises(InputError, match="version 99, this code reads version 1"):
-        TokenStore.open(copy)
-    (copy / "header.json").write_text("{")
-    with pytest.raises(InputError, match="not readable as JSON"):
-        TokenStore.open(copy)
-    (copy / "header.json").write_text("[]")
-    with pytest.raises(InputError, match=r"expected a JSON object, found \[\]; delete the folder"):
+    path.unlink()
+    with pytest.raises(InputError, match=rf"{re.escape(name)}: is missing, so the store is damaged; delete the folder"):
         TokenStore.open(copy)
 
 
 @pytest.mark.parametrize(
-    "lost",
-    ["tokeniser", "settings", "sources", "counts", "files", "counts.vocabulary_size", "files.types.bytes.bin"],
+    ("content", "message"),
+    [
+        ({"version": 99}, "version 99, this code reads version 1"),
+        ({"format": "other"}, 'expected "format": "elmo token store", found \'other\''),
+        ({"counts": {"vocabulary_size": 7}}, "has changed since it was written; delete the folder"),
+        ({"files": {}}, "has changed since it was written; delete the folder"),
+        ("{", "not readable as JSON"),
+        ("[]", r"expected a JSON object, found \[\]; delete the folder"),
+    ],
 )
-def test_a_header_without_one_of_its_keys_is_reported(tmp_path, store, lost):
-    shutil.copytree(store.folder, tmp_path / "copy")
-    header = json.loads((tmp_path / "copy" / "header.json").read_text())
-    part, _, name = lost.partition(".")
-    if name:
-        del header[part][name]
-    else:
-        del header[part]
-    (tmp_path / "copy" / "header.json").write_text(json.dumps(header))
-    expected = rf"header\.json: expected a complete header, found one without {re.escape(lost)}; delete the folder"
-    with pytest.raises(InputError, match=expected):
-        TokenStore.open(tmp_path / "copy")
+def test_a_changed_header_is_reported(copy, content, message):
+    header = json.loads((copy / "header.json").read_text())
+    (copy / "header.json").write_text(content if isinstance(content, str) else json.dumps(header | content))
+    with pytest.raises(InputError, match=rf"header\.json: .*{message}"):
+        TokenStore.open(copy)
 
 
-@pytest.mark.parametrize("key", ["sources", "exclude"])
-@pytest.mark.parametrize("lost", ["name", "bytes", "sha256"])
-def test_a_header_with_an_incomplete_source_is_reported(tmp_path, store, key, lost):
-    shutil.copytree(store.folder, tmp_path / "copy")
-    header = json.loads((tmp_path / "copy" / "header.json").read_text())
-    [whole] = header["sources"]
-    header[key] = [whole, {name: value for name, value in whole.items() if name != lost}]
-    (tmp_path / "copy" / "header.json").write_text(json.dumps(header))
-    expected = rf"header\.json: expected a complete header, found one without {key}\[1\]\.{lost}; delete the folder"
-    with pytest.raises(InputError, match=expected):
-        TokenStore.open(tmp_path / "copy")
+def test_a_store_without_hashes_is_built_again(copy, text, tmp_path, store):
+    """As earlier versions wrote it, with lengths."""
+    header = json.loads((copy / "header.json").read_text())
+    del header["seal"]
+    header["files"] = {name: (copy / name).stat().st_size // np.dtype(kind).itemsize for name, kind in DTYPES.items()}
+    (copy / "header.json").write_text(json.dumps(header))
+    with pytest.raises(
+        InputError, match=r"header\.json: is of an earlier version, without hashes; delete the folder and"
+    ):
+        build(copy, text, vocabulary=60)
+    shutil.rmtree(copy)
+    assert build(copy, text, vocabulary=60).fingerprint == store.fingerprint
 
 
 def test_sentences_are_memory_mapped(store):
@@ -356,6 +351,17 @@ def test_without_a_terminal_progress_is_one_line_per_tenth(tmp_path, text):
     lines = said.getvalue().splitlines()
     assert len([line for line in lines if line.startswith("tokenising: ") and "tokens/s" in line]) == 10
     assert "different words" in lines[-1]
+
+
+def test_repeated_paragraphs_are_counted(tmp_path, text):
+    said = io.StringIO()
+    (tmp_path / "twice.txt").write_bytes(2 * text.read_bytes())
+    for source, end in (
+        (text, r"and [\d.]+%\.\n"),
+        (tmp_path / "twice.txt", ", 300 repeated paragraphs left out\\.\n"),
+    ):
+        build_store(CorpusSettings([source], workers=1), tmp_path / source.stem, Console(file=said, width=400))
+        assert re.search(rf"{end}$", said.getvalue())
 
 
 def test_mix_is_one_to_one_and_gives_fixed_values():

@@ -36,17 +36,17 @@ def counted(store):
 @pytest.mark.parametrize(
     ("unit", "digest", "fingerprint"),
     [
-        ("paragraph", "d4a7072db1264888", "531a40c33721d05f"),
-        ("document", "593c7cc21461bc2c", "13f34bf71a16ffcf"),
+        ("paragraph", "57f8e3767119953a", "531a40c33721d05f"),
+        ("document", "67a820982dcb2dfe", "13f34bf71a16ffcf"),
     ],
 )
 def test_a_store_without_these_settings_has_the_bytes_and_identity_from_before_them(
     tmp_path, unit, digest, fingerprint
 ):
-    """The hashes were computed with the commit before weights existed."""
+    """The hashes were computed with the commit before weights existed, without the header, which has hashes now."""
     text = write(tmp_path / "a.txt", range(300))
     store = build(tmp_path / "store", f"{text}*1", vocabulary=60, heldout_unit=unit)
-    content = b"".join(name.encode() + data for name, data in contents(store.folder).items())
+    content = b"".join(name.encode() + data for name, data in contents(store.folder).items() if name != "header.json")
     assert hashlib.sha256(content).hexdigest().startswith(digest)
     assert store.fingerprint.startswith(fingerprint)
 

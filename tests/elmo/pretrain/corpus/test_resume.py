@@ -116,6 +116,21 @@ def test_a_run_continues_after_a_damaged_file_was_replaced(tmp_path, damage, mes
     assert contents(copied.folder) == contents(build_store(settings(text), tmp_path / "new", QUIET).folder)
 
 
+def test_a_damaged_shard_is_named_and_a_lost_one_made_again(tmp_path):
+    text, work = write(tmp_path / "text.txt", range(500)), tmp_path / "store.partial"
+    whole = build_store(settings(text), tmp_path / "whole", QUIET)
+    for content in (b"", b"PK", b"\x93NUMPY", "half"):
+        fail_while_merging(text, tmp_path / "store")
+        shard = work / "000001.npz"
+        shard.write_bytes(shard.read_bytes()[:-2000] if content == "half" else content)
+        with pytest.raises(
+            InputError, match=r"000001\.npz: expected a shard .* Delete .*store\.partial, and run again"
+        ):
+            build_store(settings(text), tmp_path / "store", QUIET)
+        shard.unlink()
+    assert contents(build_store(settings(text), tmp_path / "store", QUIET).folder) == contents(whole.folder)
+
+
 def test_of_two_runs_that_start_together_one_builds_the_store_and_the_other_waits(tmp_path, monkeypatch):
     text = write(tmp_path / "text.txt", range(50))
     said, builds, others = io.StringIO(), [], []
