@@ -23,7 +23,8 @@ _DESCRIPTION = """\
 Shows the scores of finished runs: per task and data set the baseline, the arm that is compared with it, the gain with
 its 95 % interval and p, the share of the baseline's errors that is removed, and any other features. If the data are
 the paper's, it also shows the paper's numbers and how ours compare. Only runs that are equal except for the seed are
-averaged. Runs on the folds of a dataset count as one run for each seed, scored over all their examples."""
+averaged, and there is no gain between arms whose word vectors have one name and different content. Runs on the folds of
+a dataset count as one run for each seed, scored over all their examples."""
 
 _EPILOG = """\
 examples:
@@ -41,7 +42,8 @@ examples:
 --check fails (status 1) if
   - a run failed, or a record cannot be read, or its name or hashes were edited by hand;
   - a row lacks runs of one of the two that are compared, or there are no records at all;
-  - runs of one name were made under different settings, so that they cannot be averaged;
+  - runs of one name were made under different settings or read different files, so that they cannot be averaged;
+  - the two that are compared have word vectors of one name and different content, or different recipes;
   - one mean mixes commits or trainings of word vectors, or runs had uncommitted changes in code or configuration;
   - the two that are compared differ in more than their features, or, where both have the same parts (two biLMs), in
     more than their weights and vectors;

@@ -14,8 +14,19 @@ from results.experiments.experiment import Experiment, values_of
 from results.records.collect import Collection, Finding, FoundRecord
 from results.records.example_scores import Example, ExamplesUnreadable, read_examples
 from results.records.folds import ScoredRun, all_folds, join_folds
-from results.records.identity import EXAMPLES_NAME, differences, fingerprint, flattened, looked_up, same_value, shown
+from results.records.identity import (
+    EXAMPLES_NAME,
+    Identity,
+    Parts,
+    differences,
+    fingerprint,
+    flattened,
+    looked_up,
+    same_value,
+    shown,
+)
 from results.records.record import RunRecord
+from results.records.settings import contents_of, settings_of
 from results.records.sweep_manifest import TypedPlaces
 
 _OF_FEATURES = "features."
@@ -100,8 +111,9 @@ def _row(
     for cell in cells.values():
         first = cell[0].record
         where = f"{task_title(data, task, first)}, {arm_title(first.identity.features, first)}"
-        groups += (cell_groups := groups_of(of_newest_recipe(cell, where, findings)))
-        if keys := differing_keys(cell_groups):
+        cell_groups, keys = groups_of(of_newest_recipe(cell, where, findings))
+        groups += cell_groups
+        if keys:
             text = f"{where}: runs that differ in {', '.join(keys)} are not averaged"
             findings.append(Finding("note", text, wrong=True, row=key))
     groups = [_as_compared(group, compared) for group in groups]
@@ -214,13 +226,21 @@ def scored_runs(found: Sequence[FoundRecord], findings: list[Finding]) -> list[S
         findings.append(Finding("note", text, wrong=True, row=identity.row))
     for run in joined:
         if run.incomplete:
-            identity = run.record.identity
+            identity, settings = run.record.identity, settings_of(run.record)
+            others = [own for own in joined if own.incomplete and _of_folds(own) == _of_folds(run)]
+            keys = sorted({key for own in others for key in differences(settings, settings_of(own.record))})
             text = (
                 f"{identity.title}: {len(run.single)} of {run.record.folds} folds, {run.record.metric} "
                 f"{run.record.score:.2f} over their examples alone; no part of a mean over whole sets of folds"
             )
-            findings.append(Finding("note", text, wrong=False, row=identity.row))
+            text += f". Other folds differ in {', '.join(keys)}" * bool(keys)
+            findings.append(Finding("note", text, wrong=bool(keys), row=identity.row))
     return joined
+
+
+def _of_folds(run: ScoredRun) -> Identity:
+    """The name that all folds of the run have."""
+    return replace(run.single[0].identity, fold=None)
 
 
 def _examples_of(item: FoundRecord, findings: list[Finding]) -> list[Example] | None:
@@ -255,32 +275,33 @@ def of_newest_recipe(runs: Sequence[ScoredRun], where: str, findings: list[Findi
     return by_recipe[newest]
 
 
-def groups_of(runs: Sequence[ScoredRun]) -> list[Group]:
-    """Splits runs of one name into groups that differ only in the seed, labelled by the settings that differ."""
-    equal: dict[str, list[ScoredRun]] = defaultdict(list)
-    for run in sorted(runs, key=lambda run: run.record.identity.seed):
-        equal[fingerprint(comparable_parts(run.record))].append(run)
-    parts = [comparable_parts(group[0].record) for group in equal.values()]
+def groups_of(runs: Sequence[ScoredRun]) -> tuple[list[Group], list[str]]:
+    """Runs of one name in groups that differ only in the seed, and the settings in which the groups differ.
+
+    The groups are labelled by these. A run of an earlier version, which has no list of its inputs, counts as having
+    read what the others read.
+    """
+    runs = sorted(runs, key=lambda run: run.record.identity.seed)
+    known = {name: found for run in reversed(runs) for name, found in contents_of(run.record).items()}
+    equal: dict[str, tuple[Parts, list[ScoredRun]]] = {}
+    for run in runs:
+        own = {**comparable_parts(run.record), "inputs": {**known, **contents_of(run.record)}}
+        equal.setdefault(fingerprint(own), (own, []))[1].append(run)
+    parts = [own for own, _ in equal.values()]
     differing = sorted({key for other in parts for key in differences(parts[0], other)})
     groups = []
-    for leaves, group in zip(map(flattened, parts), equal.values(), strict=True):
-        own = {name: shown(leaves[name]) if name in leaves else "absent" for name in differing}
+    for leaves, (_, group) in zip(map(flattened, parts), equal.values(), strict=True):
+        unlike = {name: shown(leaves[name]) if name in leaves else "absent" for name in differing}
         first, single = group[0].record, [record for run in group for record in run.single]
         records, examples = [run.record for run in group], [run.examples for run in group]
         groups.append(
-            Group(first.identity.features, {**first.identity.typed_variant, **own}, records, examples, single)
+            Group(first.identity.features, {**first.identity.typed_variant, **unlike}, records, examples, single)
         )
     if len({group.label for group in groups}) < len(groups):  # values with the same text, such as 1 and "1"
-        return [
+        groups = [
             replace(g, settings={**g.settings, "fingerprint": key[:12]}) for key, g in zip(equal, groups, strict=True)
         ]
-    return groups
-
-
-def differing_keys(groups: Sequence[Group]) -> list[str]:
-    """Why groups of one name cannot be averaged: the settings in which they differ."""
-    parts = [comparable_parts(group.records[0]) for group in groups]
-    return sorted({key for other in parts for key in differences(parts[0], other)})
+    return groups, differing
 
 
 def failure_text(item: FoundRecord) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 
 from results.analysis.names import arm_title, with_training_names
 from results.analysis.panels import Panel
-from results.analysis.rows import WARNED, TableRow
+from results.analysis.rows import WARNED, TableRow, unlike_vectors
 from results.records.identity import Parts, differences, flattened
 from results.records.record import RunRecord
 
@@ -49,17 +49,27 @@ def row_warnings(
         warnings += [(f"{where}: {WARNED} {text}", False) for text in group.warnings]
         if dirty:
             warnings.append((f"{where}: code with uncommitted changes ({runs_in_words(dirty)})", True))
+        for record in group.runs:
+            others = {key for own in record.earlier for key in differences(vars(own), vars(record.environment))}
+            if others:
+                which = f"{runs_in_words([record])} was continued in another environment"
+                warnings.append((f"{where}: {which} ({', '.join(sorted(others))})", False))
     for label in ["", *row.labels]:
-        first, second = row.pair(label) or (row.group(features, label) for features in row.compared)
-        if first and second:
-            where = title_of(label)
-            names = " and ".join(titles.get(arm) or arm_title(arm) for arm in row.compared)
-            if first.recipe != second.recipe:
-                text = f"{where}: {names}: no gain, because their recipes differ: {first.recipe} and {second.recipe}"
-                warnings.append((text, True))
+        for arm in dict.fromkeys([row.compared[1], *(group.features for group in row.groups)]):
+            pair = row.comparing(row.compared[0], arm).matched(label) if arm != row.compared[0] else None
+            if pair is None:
                 continue
-            keys, wrong = _arm_differences(first.records[0], second.records[0], wanted)
-            warnings += [(f"{where}: {names}: arms differ in {', '.join(keys)}", wrong)] * bool(keys)
+            first, second = pair
+            names = " and ".join(titles.get(own) or arm_title(own) for own in (row.compared[0], arm))
+            where = f"{title_of(label)}: {names}"
+            if unlike := unlike_vectors(first, second):
+                warnings.append((f"{where}: no gain, because {unlike}", True))
+            elif arm == row.compared[1] and first.recipe == second.recipe:
+                keys, wrong = _arm_differences(first.records[0], second.records[0], wanted)
+                warnings += [(f"{where}: arms differ in {', '.join(keys)}", wrong)] * bool(keys)
+            elif arm == row.compared[1] and first.label == second.label:
+                text = f"{where}: no gain, because their recipes differ: {first.recipe} and {second.recipe}"
+                warnings.append((text, True))
     return warnings
 
 

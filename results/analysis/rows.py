@@ -4,6 +4,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import zip_longest
 from operator import itemgetter
 
 from results.analysis.expected_best import expected_best
@@ -16,6 +17,7 @@ from results.analysis.names import (
     load_names,
     metric_of,
     old_recipe,
+    recomputed,
     sort_key,
     with_training_names,
 )
@@ -23,10 +25,12 @@ from results.analysis.paper_scores import PaperScore, relative_error_cut
 from results.analysis.units import unit_numbers
 from results.records.collect import Finding, FoundRecord
 from results.records.example_scores import Example
-from results.records.identity import FOLD, Parts, flattened, without_seed
+from results.records.identity import EXAMPLES_NAME, FOLD, Parts, flattened, looked_up, shown, without_seed
 from results.records.record import RunRecord
+from results.records.settings import settings_of
 
 MINI = "mini"  # the data set that comes with the suite
+_VECTORS = "vectors/"  # before the names of word vectors among a run's inputs
 WARNED = "‡"  # marks scores whose features have a declared warning
 
 
@@ -173,6 +177,23 @@ class TableRow:
         found = self._both_intervals(label)
         return found.gain if found else None
 
+    def no_interval(self, label: str = "") -> str:
+        """Why the gain has no interval; empty if it has one, or if there is no gain."""
+        pair = self.pair(label)
+        if pair is None or self.interval(label):
+            return ""
+        scored = [(own, run or ()) for group in pair for own, run in zip_longest(group.records, group.examples)]
+        sizes = sorted({len(run) for _, run in scored})
+        if not sizes[0]:
+            reason = f"{EXAMPLES_NAME} is missing"
+        elif len(sizes) > 1:
+            reason = f"the runs have different test examples, {sizes[0]:,} and {sizes[-1]:,}"
+        elif any(abs((recomputed(own, run) or 0.0) - own.score) > ROUNDING for own, run in scored):
+            reason = f"{EXAMPLES_NAME} does not give the scores"
+        else:
+            return "in each arm, all seeds and test examples have equal scores, so nothing says how far off the gain is"
+        return f"{reason}, and seeds alone need two in an arm, with different scores"
+
     def gain_sign(self, label: str = "") -> int:
         """1 or -1 for a gain whose interval excludes 0, else 0."""
         interval = self.interval(label)
@@ -210,7 +231,15 @@ class TableRow:
         return list(dict.fromkeys(group.label for group in self.groups if group.label))
 
     def pair(self, label: str = "") -> tuple[Group, Group] | None:
-        """The two groups to compare under these settings; None if one is missing, or if their recipes differ.
+        """The two groups to compare under these settings; None if one is missing, or recipes or vectors differ."""
+        found = self.matched(label)
+        if found is None or unlike_vectors(*found):
+            return None
+        first, second = found
+        return found if (first.metric, first.recipe) == (second.metric, second.recipe) else None
+
+    def matched(self, label: str = "") -> tuple[Group, Group] | None:
+        """The two groups that belong together under these settings, comparable or not; None if one is missing.
 
         If the first has no runs under them, it is the one with equal settings apart from parts that it lacks: settings
         of a biLM mean nothing to a baseline without one.
@@ -220,9 +249,7 @@ class TableRow:
             like_it = [group for group in self.groups if group.features == self.compared[0]]
             like_it = [group for group in like_it if _equal_settings(group, second)]
             first = like_it[0] if len(like_it) == 1 else None
-        if first is None or second is None:
-            return None
-        return (first, second) if (first.metric, first.recipe) == (second.metric, second.recipe) else None
+        return (first, second) if first and second else None
 
 
 @dataclass(frozen=True)
@@ -277,6 +304,25 @@ def _equal_settings(first: Group, second: Group) -> bool:
     return all(key in ours and key in theirs and ours[key] == theirs[key] for key in shared)
 
 
+def unlike_vectors(first: Group, second: Group) -> str:
+    """In what two groups' word vectors of one name differ; empty if they do not."""
+    ours, theirs = map(_vectors, (first, second))
+    for name in sorted(ours.keys() & theirs.keys()):
+        if ours[name] != theirs[name]:
+            found = f"{shown(ours[name])} and {shown(theirs[name])}"
+            return f"their word vectors {name.removeprefix(_VECTORS)} have different content: {found}"
+    return ""
+
+
+def _vectors(group: Group) -> dict[str, object]:
+    """Name of the group's word vectors -> their content: as the fingerprint has it, and of each file that was read."""
+    first, known = group.records[0], load_names().trainings
+    name = looked_up(first.config, "features.words.vectors")
+    read = {key: found for own in group.records for key, found in own.inputs.items() if key.startswith(_VECTORS)}
+    hashed = {str(name): first.fingerprinted.get("vectors")} if isinstance(name, str) else {}
+    return {key: known.get(str(found), found) for key, found in {**hashed, **read}.items()}
+
+
 def _has_errors(metric: str) -> bool:
     return load_names().metrics.get(metric, MetricName()).errors
 
@@ -288,11 +334,14 @@ def train_fraction(record: RunRecord) -> float:
 
 
 def comparable_parts(record: RunRecord) -> Parts:
-    """What must be equal in runs of one mean: all that the fingerprint covers but the seed, and the metric.
+    """What must be equal in runs of one mean: all that the fingerprint covers but the seed, all settings, the metric.
 
     Vectors to which `trainings` in names.toml gives the same name count as equal.
     """
-    return {**with_training_names(without_seed(record.hashed)), "metric": record.metric}
+    parts = with_training_names(without_seed(record.hashed))
+    hashed = parts.get("settings")  # of a user's YAML; the fingerprint covers these, and the config has all settings
+    settings = {**settings_of(record), **(hashed if isinstance(hashed, Mapping) else {})}
+    return {**parts, "settings": settings, "metric": record.metric}
 
 
 def column_order(features: str, compared: tuple[str, str]) -> tuple[object, ...]:

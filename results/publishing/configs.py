@@ -4,25 +4,14 @@ The fingerprint does not cover the config, but tables read the values of default
 which runs are those of an experiment. So a config that was edited or damaged would mislead readers.
 """
 
-import re
 from collections.abc import Sequence
 
 from results.records.collect import FoundRecord
-from results.records.identity import (
-    FOLD,
-    differences,
-    fingerprint,
-    flattened,
-    looked_up,
-    same_value,
-    shown,
-    without_seed,
-)
+from results.records.identity import FOLD, differences, fingerprint, looked_up, same_value, shown, without_seed
 from results.records.record import RunRecord
+from results.records.settings import settings_of
 
 REMEDY = "was it edited by hand? Restore the file from a copy"
-# What may differ between seeds: names, texts, places of files. The fingerprint has the hash of the files' content.
-_FREE = re.compile(r"seed|data\.(?!reader\b).*|.*\b(_target_|title|warning)")
 
 
 def name_contradiction(record: RunRecord) -> str:
@@ -44,15 +33,8 @@ def config_contradictions(found: Sequence[FoundRecord]) -> list[str]:
             lines.append(f"{item.path}: {text}")
             continue
         first = firsts.setdefault(fingerprint(without_seed(item.record.hashed)), item)
-        if unlike := _unlike(first.record, item.record):
+        for key, (there, here) in differences(settings_of(first.record), settings_of(item.record)).items():
             expected = "expected the same values, since the runs differ only in the seed"
-            lines.append(f"{first.path} and {item.path}: config: {expected}, found {unlike}; {REMEDY}")
+            lines.append(f"{first.path} and {item.path}: config: {expected}, found {key}: {there} and {here}; {REMEDY}")
+            break
     return lines
-
-
-def _unlike(first: RunRecord, second: RunRecord) -> str:
-    """The first setting in which the configs differ, with both values; empty if there is none."""
-    theirs, ours = flattened(first.config), flattened(second.config)
-    shared = [key for key in theirs.keys() & ours.keys() if not _FREE.fullmatch(key)]  # later versions add keys
-    unlike = differences({key: theirs[key] for key in shared}, {key: ours[key] for key in shared})
-    return next((f"{key}: {there} and {here}" for key, (there, here) in unlike.items()), "")

@@ -13,6 +13,7 @@ from results.records.example_scores import Example
 from results.records.identity import FOLD, fingerprint, without_seed
 from results.records.metric import mean_of
 from results.records.record import RunRecord
+from results.records.settings import settings_of
 
 
 @dataclass(frozen=True)
@@ -122,4 +123,5 @@ def _all_but_fold(record: RunRecord) -> str:
     identity = parts["identity"]
     assert isinstance(identity, Mapping)
     named = {key: value for key, value in identity.items() if key != FOLD}
-    return fingerprint({**parts, "identity": named, "data": None, "metric": record.metric})
+    settings = settings_of(record)
+    return fingerprint({**parts, "identity": named, "data": None, "metric": record.metric, "resolved": settings})

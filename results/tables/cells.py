@@ -261,11 +261,10 @@ def panels_legend(panels: Sequence[Panel]) -> list[str]:
     lines += [ERRORS_REMOVED] * any(panel.row.error_cut(panel.label) is not None for panel in panels)
     if found and not has_numpy():
         lines.append("no intervals over test examples: numpy is not installed (pip install numpy)")
-    elif without := [name for name, interval in found if interval is None]:
-        lines.append(
-            f"no interval ({', '.join(without)}): examples.json is missing or of other examples, and seeds alone need "
-            "two in an arm, with different scores"
-        )
+    else:
+        reasons = [(panel.title, panel.row.no_interval(panel.label)) for panel in panels]
+        for reason in dict.fromkeys(reason for _, reason in reasons if reason):
+            lines.append(f"no interval ({', '.join(name for name, own in reasons if own == reason)}): {reason}")
     rows = {panel.row.key: (panel.task, panel.row) for panel in panels}
     lines += recipes_legend(group for panel in panels for group in panel.groups)
     return [*lines, *folds_legend(rows.values()), *anchors_legend(panels)]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 
-from results.analysis.aggregate import differing_keys, failure_text, groups_of, of_newest_recipe, scored_runs
+from results.analysis.aggregate import failure_text, groups_of, of_newest_recipe, scored_runs
 from results.analysis.names import common_title, old_recipe, settings_title, task_title
 from results.analysis.paper_scores import PaperScore, load_paper
 from results.analysis.row_warnings import row_warnings
@@ -235,10 +235,10 @@ def _groups(
     whole, partial = (
         of_newest_recipe([run for run in runs if run.incomplete is some], where, findings) for some in (False, True)
     )
-    found, groups = groups_of(whole), list[Group]()
-    if keys := differing_keys(found):
+    (found, keys), groups = groups_of(whole), list[Group]()
+    if keys:
         findings.append(Finding("note", f"{where}: runs that differ in {', '.join(keys)} are not averaged", wrong=True))
-    for group in [*found, *groups_of(partial)]:
+    for group in [*found, *groups_of(partial)[0]]:
         kept = [(_shown(record, spec), run) for record, run in zip(group.records, group.examples, strict=True)]
         scored = [(record, run) for record, run in kept if record is not None]
         if len(scored) < len(kept):

@@ -15,7 +15,7 @@ from results.records.collect import collect
 from results.records.example_scores import write_examples
 from results.records.identity import EXAMPLES_NAME
 from results.records.metric import Metric, Ratio
-from results.records.record import RunError, RunRecord, read_record
+from results.records.record import RunError, RunRecord, read_record, write_record
 from results.tables.rerun_commands import commands_of, commit_of
 from tests.results.making import CLEAN, make_record, run_report, run_table, save
 
@@ -134,6 +134,19 @@ class TestIncomplete:
         assert "books Coref: the score of a seed is over the test examples of all 3 folds together" in out
         score = f"{harmonic(partial):.2f}"
         assert f"books coref glove seed 2 fold=0,2: 2 of 3 folds, f1 {score} over their examples alone" in out
+
+    def test_folds_with_other_settings_are_not_joined(self, tmp_path):
+        """A default that was edited between two folds changes no fingerprint."""
+        save_folds(tmp_path, folds=(0, 1))
+        save_folds(tmp_path, folds=(2,))
+        path = next(tmp_path.rglob("fold-2/**/record.json"))
+        record = read_record(path)
+        write_record(path, replace(record, config={**record.config, "trainer": {"lr": 0.5}}))
+        row, findings = row_of(tmp_path)
+        assert {group.label: len(group.runs) for group in row.groups} == {"fold=0,1": 2, "fold=2": 1}
+        wrong = [finding.text for finding in findings if finding.kind == "note" and finding.wrong]
+        assert len(wrong) == 2
+        assert all(text.endswith("Other folds differ in trainer.lr") for text in wrong)
 
     def test_a_failed_fold_leaves_the_set_incomplete(self, tmp_path, capsys):
         save_folds(tmp_path, folds=(0, 1))

@@ -44,7 +44,8 @@ def test_a_config_that_contradicts_the_name(root, tmp_path, capsys, changes, rea
         ({"trainer": {"lr": 0.1, "epochs": 24}}, "found trainer.lr: 0.001 and 0.1"),
         ({"features": {"name": "glove", "words": {"vectors": "wink-100d"}}}, "found features.words.vectors"),
         ({"data": {"name": "paper", "splits": {"test": ["b"]}}}, ""),  # the fingerprint has the hash of its content
-        ({"trainer": {"lr": 0.001, "epochs": 24, "new": 1}}, ""),  # a key that later versions have
+        ({"trainer": {"lr": 0.001, "epochs": 24, "eps": None}}, ""),  # a key that was added later, with its default
+        ({"trainer": {"lr": 0.001, "epochs": 24, "eps": 0.1}}, "found trainer.eps: null and 0.1"),
     ],
 )
 def test_a_config_that_contradicts_that_of_another_seed(root, capsys, changes, reason):

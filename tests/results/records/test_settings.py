@@ -1,0 +1,44 @@
+"""Settings as they are compared: keys that were added later count as their first default."""
+
+import pytest
+
+from results.records.collect import collect
+from results.records.identity import flattened
+from results.records.settings import INTRODUCED, settings_of
+from results.tables.run_options import PUBLISHED
+from tasks.running.config import run_config
+from tasks.running.schema import compose_config
+from tests.results.making import make_record, with_config
+
+TASKS = {"ner": "mini", "sst5": "mini", "snli": "mini", "squad": "mini", "srl": "mini", "coref": "mini"}
+
+
+@pytest.mark.parametrize("features", ["glove", "elmo"])
+@pytest.mark.parametrize(("task", "data"), [*TASKS.items(), ("pos_probe", "ewt"), ("wsd_probe", "paper")])
+def test_published_records_have_every_setting_of_today(task, data, features):
+    """A setting that was added without its default in INTRODUCED would split old seeds from new ones."""
+    now = run_config(compose_config([f"task={task}", f"features={features}", f"data={data}", "seed=1"])).resolved
+    today = {key for key in settings_of(with_config(make_record(), **now)) if not key.startswith("data.reader")}
+    found = collect(sorted(PUBLISHED.glob(f"*/{task}/{features}"))).found
+    assert found
+    for item in found:
+        assert today <= settings_of(item.record).keys(), item.path
+
+
+def test_first_defaults_are_values_of_published_records():
+    """None was made up: a record has the value, unless the key is newer than all of them."""
+    known = [flattened(item.record.config) for item in collect([PUBLISHED]).found]
+    values = {key: [leaves[key] for leaves in known if key in leaves] for key in INTRODUCED}
+    assert {key for key, found in values.items() if found and INTRODUCED[key] not in found} == set()
+    assert sum(map(bool, values.values())) > 20
+
+
+def test_a_part_that_a_run_lacks_gets_no_settings():
+    record = with_config(make_record(), features={"name": "glove", "words": None, "elmo": {"l2": 0.1}})
+    found = settings_of(record)
+    assert found["features.elmo.tuning.decay"] == 0.4
+    assert not [key for key in found if key.startswith("features.words.")]
+    assert (
+        settings_of(with_config(record, features={"frozen": {"own": {"l2": 0}}})).keys().isdisjoint({"features.frozen"})
+    )
+    assert settings_of(make_record()).keys() >= {"trainer.lr", "trainer.eps", "train_fraction"}
