@@ -143,8 +143,8 @@ class Bilm(nn.Module):
             InputError: a sentence is a string, not a list of words.
         """
         check_sentences(sentences)
-        if not sentences:
-            return torch.zeros(self.n_layers, 0, self.dim, device=self.device)
+        if not sentences or (state is None and not any(map(len, sentences))):
+            return next(self.parameters()).new_zeros(self.n_layers, 0, self.dim)
         text = _Text.of(sentences)
         with frozen_arithmetic(self.device):
             vectors = (self._memory or self.encoder).encode_words(text.words)  # (words, projection_dim)

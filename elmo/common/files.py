@@ -8,6 +8,7 @@ import io
 import json
 import math
 import os
+import re
 import shutil
 import stat
 import sys
@@ -50,6 +51,12 @@ def replacing(path: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):  # it exists after an error alone, and the first error is the one to report
             partial.unlink()
+
+
+def left_partials(folder: Path, pattern: str) -> list[Path]:
+    """What killed processes have left of files whose names fit a pattern; see `replacing`."""
+    found = folder.glob(f"{pattern}.*.partial")
+    return [path for path in found if re.search(r"\.[0-9]+-[0-9a-f]+\.partial$", path.name)]
 
 
 def utf8_lines(path: Path) -> Iterator[str]:

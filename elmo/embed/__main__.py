@@ -21,7 +21,7 @@ from elmo.common.errors import command_parser, exit_status
 from elmo.common.files import expanded
 from elmo.embed.on_ray import shards_on_ray
 from elmo.embed.one_file import BATCH_SIZE, BATCH_SIZE_ON_A_GPU, EmbedSettings, embed_file, refuse_overwrite
-from elmo.embed.shards import ShardsJob, arithmetic, find_inputs, report, unfinished, working_in, written
+from elmo.embed.shards import ShardsJob, arithmetic, find_inputs, noted, report, unfinished, working_in, written
 from elmo.tokeniser import Tokenise
 
 STANDARD_INPUT = Path("-")
@@ -39,8 +39,9 @@ line, the mean over its tokens (zeros for an empty line). The ending of OUT sele
           dim), pooled (layers, dim). An empty line has zero tokens. The dataset "sentence_to_index" is a JSON object
           that maps the words of each line, joined by single spaces, to the number of the first line with these words.
           Any other ending also selects this format.
-  .npy    one array, one row per token (all lines one after the other; OUT.lengths.npy has the tokens of each line) or,
-          pooled, per line. A row is (layers, dim), or (dim,) for a single layer. numpy.load(OUT, mmap_mode="r")
+  .npy    one array, one row per token (all lines one after the other; x.lengths.npy next to x.npy has the tokens of
+          each line) or, pooled, per line. A row is (layers, dim), or (dim,) for a single layer.
+          numpy.load(OUT, mmap_mode="r")
   .arrow  a table with one row per line: line, tokens, and vectors (one per token) or, pooled, vector
   .parquet  the same, with the name of IN as its first column, source
 
@@ -51,10 +52,11 @@ a batch continues row i of the batch before.
 With --out FOLDER, IN may be many files or patterns ('texts/*/*.txt'). Each input gives one Parquet file (shard):
 texts/2020/a.txt becomes FOLDER/2020/a.txt.parquet, with the columns source (2020/a.txt), line, tokens, and vectors or
 vector. A shard appears when it is complete. To continue after an interruption, run the same command again: it skips
-finished shards. FOLDER/_manifest.json has the options and the hashes of weights and inputs; a command with different
-ones is rejected. --engine ray computes shards in parallel on Ray Data, on this machine or on a cluster whose machines
-share IN, FOLDER and --weights (a file, or the name of a shipped biLM). Each worker loads the biLM once; if a worker
-dies, its shard is computed again. A shard is the same to the last bit with both engines, on the same kind of device.
+finished shards, after comparing their hashes. FOLDER/_manifest.json has the options and the hashes of weights, inputs
+and shards; a command with different ones is rejected. --engine ray computes shards in parallel on Ray Data, on this
+machine or on a cluster whose machines share IN, FOLDER and --weights (a file, or the name of a shipped biLM). Each
+worker loads the biLM once; if a worker dies, its shard is computed again. A shard is the same to the last bit with both
+engines, on the same kind of device.
 
 --store DIR reads layers from a layer store and adds the missing ones. Benchmark runs share them if the precision is the
 same (float16 by default). It cannot be combined with --state carried, whose layers depend on the lines before.
@@ -208,8 +210,8 @@ def _embed_many(options: argparse.Namespace, settings: EmbedSettings) -> None:
             if options.engine == "ray"
             else written(job, missing, bilm)
         )
-        with closing(results):  # Ctrl-C ends the workers before the folder is tidied
-            n_tokens = report(results, missing, Console(stderr=True))
+        with closing(noted(job, results)) as shown:  # Ctrl-C ends the workers before the folder is tidied
+            n_tokens = report(shown, missing, Console(stderr=True))
     before = f", {len(files) - len(missing)} were there" if len(missing) < len(files) else ""
     print(f"{options.out}: {len(missing)} shards written{before}, {n_tokens:,} tokens")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from torch import Tensor
 
 from elmo.bilm.model import Bilm, CarriedState
 from elmo.common.errors import InputError
-from elmo.common.files import replacing, require_space
+from elmo.common.files import replacing, require_space, sha256_of
 from elmo.common.processes import handling, interrupts_held_back
 from elmo.common.progress import Reporter, progress_bar
 from elmo.embed.lines import batches_by_length, batches_in_order, read_text
@@ -80,6 +81,7 @@ def embed_file(
     settings: EmbedSettings,
     store: Path | None = None,
     name: str | None = None,
+    sha256: str | None = None,
     quiet: bool = False,
 ) -> int:
     """Writes the layers of every line of `source` to `target`, which appears only when it is complete.
@@ -93,14 +95,19 @@ def embed_file(
         settings: without a batch size, the default for the device is used (carried states: always 64).
         store: a layer store: layers that it has are read from it and the others are added, in the same precision.
         name: of the source in a Parquet file; its file name by default.
+        sha256: of the source, if it is known; what is there now counts by default.
         quiet: show no progress bar.
 
     Returns:
         The number of tokens embedded.
+
+    Raises:
+        InputError: a line cannot be used, or the source has changed while it was read; it is read twice.
     """
     _check(source, target)
     # Reports wrong lines before any work.
     lengths = [len(line.words) for line in read_text(source, settings.tokenise, settings.column)]
+    sha256 = sha256 or sha256_of(source)
     total, kept = len(lengths), bilm.n_layers if settings.layers == "all" else 1
     precision, carried, pooled = settings.precision, settings.carried, settings.pooled
     layout = Layout(kept, bilm.dim, precision, pooled)
@@ -129,6 +136,8 @@ def embed_file(
     ):
         task = progress.add_task("embedding", total=total)
         for batch in batches:
+            if any(lengths[line.number : line.number + 1] != [len(line.words)] for line in batch):
+                raise _changed(source)
             sentences = [part for line in batch for part in line.parts]
             if stored is not None:
                 stored.prepare(sentences, reporter)
@@ -143,7 +152,13 @@ def embed_file(
                     output.add(line.number, line.words, kept_values.astype(precision, copy=False))
             n_tokens += int(ends[-1])
             progress.advance(task, len(batch))
+        if sha256_of(source) != sha256:
+            raise _changed(source)
     return n_tokens
+
+
+def _changed(source: Path) -> InputError:
+    return InputError(f"{source}: has changed while it was read, so nothing was written. Run the command again")
 
 
 def mean_of(values: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
@@ -154,11 +169,20 @@ def mean_of(values: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
 
 def _check(source: Path, target: Path) -> None:
     """Rejects paths that would fail late or overwrite something."""
+    refuse_odd_name(source)
     if source.exists() and not source.is_file() and not source.is_dir():
         raise InputError(f"{source}: expected a file, since it is read twice; write the sentences to one first")
     if target.is_dir():
         raise InputError(f"{target}: cannot write there: it is a folder; name a file in it")
     refuse_overwrite("the sentences", source, target)
+
+
+def refuse_odd_name(path: Path) -> None:
+    """Raises an error for a path that is no text: Parquet files and manifests name their sources."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError as error:
+        raise InputError(f"{os.fsencode(path)!r}: expected a path in UTF-8. Rename the file or its folder") from error
 
 
 def refuse_overwrite(what: str, file: Path, target: Path) -> None:

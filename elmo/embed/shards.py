@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from glob import escape
@@ -19,18 +20,20 @@ from elmo.bilm.fast import compiled
 from elmo.bilm.model import Bilm
 from elmo.bilm.weight_files import load_bilm
 from elmo.common.device import choose_device
-from elmo.common.errors import InputError
-from elmo.common.files import expanded, read_own_json, sha256_of, write_json
+from elmo.common.errors import InputError, excerpt
+from elmo.common.files import expanded, left_partials, read_own_json, sha256_of, write_json
 from elmo.common.processes import alone
 from elmo.common.progress import Meter
 from elmo.common.threads import torch_threads
-from elmo.embed.one_file import EmbedSettings, embed_file
+from elmo.embed.one_file import EmbedSettings, embed_file, refuse_odd_name
 from elmo.embed.output import PARQUET
 
 FORMAT = 1  # of the manifest; raise it when shards of equal settings change
 # Readers of Parquet folders skip names that begin with one of these.
 SKIPPED = ("_", ".")
 MANIFEST, LOCK = "_manifest.json", "_lock"
+SHARD = "shard"  # of an input in the manifest: the sha256 of its shard
+NOTED_EVERY_S = 5.0  # a manifest of many shards takes long to write
 MOST_FAILURES_SHOWN = 10
 MOST_DEATHS = 3  # of workers at one shard; Ray would try forever
 
@@ -91,10 +94,11 @@ class InputFile:
 
 @dataclass(frozen=True)
 class ShardResult:
-    """What became of a shard: its tokens, or the reason why there is none."""
+    """What became of a shard: its tokens and its hash, or the reason why there is none."""
 
     name: str
     tokens: int
+    sha256: str = ""
     failure: str | None = None
 
 
@@ -113,11 +117,11 @@ class ShardWriter:
     def __call__(self, file: InputFile) -> ShardResult:
         """Writes the shard of a file; input that cannot be used does not stop the others."""
         try:
-            return ShardResult(file.name, self._write(file))
+            return ShardResult(file.name, self._write(file), sha256_of(file.shard(self._job.folder)))
         except InputError as error:
-            return ShardResult(file.name, 0, str(error))
+            return ShardResult(file.name, 0, failure=str(error))
         except OSError as error:  # such as a disk that this machine does not share
-            return ShardResult(file.name, 0, f"{error} (on {socket.gethostname()})")
+            return ShardResult(file.name, 0, failure=f"{error} (on {socket.gethostname()})")
 
     def _write(self, file: InputFile) -> int:
         job, here = self._job, socket.gethostname()
@@ -131,14 +135,14 @@ class ShardWriter:
                 "again"
             )
         shard = file.shard(job.folder)
-        deaths = len(_left_behind(shard.parent, escape(shard.name)))
+        deaths = len(left_partials(shard.parent, escape(shard.name)))
         if deaths >= MOST_DEATHS:
             raise InputError(
                 f"{file.path}: {deaths} workers died while they embedded it, perhaps because memory ran out; see Ray's "
                 "logs. Split the file, or name another folder and a smaller --batch-size"
             )
         with torch_threads(job.threads):
-            return embed_file(self._bilm, file.path, shard, job.settings, name=file.name, quiet=True)
+            return embed_file(self._bilm, file.path, shard, job.settings, name=file.name, sha256=found, quiet=True)
 
     @cached_property
     def _bilm(self) -> Bilm:
@@ -172,11 +176,13 @@ def find_inputs(patterns: Sequence[str]) -> list[InputFile]:
     "2020/a.txt" of "texts/*/*.txt".
 
     Raises:
-        InputError: no file, a folder, two files of one name, or a name that readers of Parquet folders would skip.
+        InputError: no file, a folder, two files of one name, or a name that is no text, or that readers of Parquet
+            folders would skip.
     """
     found: dict[str, Path] = {}
     for pattern in patterns:
         for name, path in _named(expanded(pattern, "IN")):
+            refuse_odd_name(path)
             if found.setdefault(name, path) != path:
                 raise InputError(
                     f"{path}: another input, {found[name]}, has the name {name!r}, too. Give both as one pattern in "
@@ -209,47 +215,78 @@ def _named(pattern: Path) -> list[tuple[str, Path]]:
 def unfinished(job: ShardsJob, files: Iterable[InputFile]) -> list[InputFile]:
     """The files whose shards are missing; writes the manifest of the folder's content.
 
+    A shard whose hash is not in the manifest is missing, too: the command was killed before it could note it.
+
     Call it under `working_in`.
 
     Raises:
-        InputError: the folder was made with other weights or options, or from another content of a file.
+        InputError: the folder was made with other weights or options, or from another content of a file, or a shard is
+            not what was written.
     """
-    path = job.folder / MANIFEST
-    files = list(files)
     inputs: dict[str, dict[str, str]] = {}
-    if path.exists():
-        manifest = read_own_json(path)
-        _refuse_another(job, manifest)
-        inputs = manifest["inputs"]
-        for file in files:
-            if file.shard(job.folder).exists() and inputs.get(file.name, {}).get("sha256") != file.sha256:
-                raise InputError(
-                    f"{file.path}: its content has changed since {file.shard(job.folder)} was made. Delete that shard "
-                    "to make it again, or name another folder"
-                )
+    if (job.folder / MANIFEST).exists():
+        inputs = _inputs(job)
     elif any(job.folder.rglob(f"*{PARQUET}")):
         raise InputError(f"{job.folder}: Parquet files, but no {MANIFEST} with their options. Name another folder")
-    inputs |= {file.name: {"path": str(file.path), "sha256": file.sha256} for file in files}
-    write_json(path, {**job.identity(), "inputs": dict(sorted(inputs.items()))})
-    missing = [file for file in files if not file.shard(job.folder).exists()]
-    for file in missing:
-        file.shard(job.folder).parent.mkdir(parents=True, exist_ok=True)
+    missing = []
+    for file in files:
+        shard, before = file.shard(job.folder), inputs.get(file.name, {})
+        entry = {"path": str(file.path), "sha256": file.sha256}
+        if shard.exists() and before.get("sha256") != file.sha256:
+            raise InputError(
+                f"{file.path}: its content has changed since {shard} was made. Delete that shard to make it again, or "
+                "name another folder"
+            )
+        if shard.exists() and SHARD in before:
+            if sha256_of(shard) != before[SHARD]:
+                raise InputError(f"{shard}: has changed since it was written. Delete it to make it again")
+            entry[SHARD] = before[SHARD]
+        else:
+            shard.parent.mkdir(parents=True, exist_ok=True)
+            missing.append(file)
+        inputs[file.name] = entry
+    write_json(job.folder / MANIFEST, {**job.identity(), "inputs": dict(sorted(inputs.items()))})
     return missing
 
 
-def _left_behind(folder: Path, shards: str) -> list[Path]:
-    """Partial files of shards, which only workers that were killed leave; see `replacing`."""
-    return list(folder.glob(f"{shards}.*.partial"))
+def _inputs(job: ShardsJob) -> dict[str, dict[str, str]]:
+    """The inputs in the manifest: of each its path and sha256, and the sha256 of its shard, if that is finished."""
+    manifest = read_own_json(job.folder / MANIFEST)
+    _refuse_another(job, manifest)
+    found = manifest.get("inputs")
+    if not isinstance(found, dict) or not all(isinstance(entry, dict) for entry in found.values()):
+        raise InputError(
+            f"{job.folder / MANIFEST}: expected its inputs with their hashes, found {excerpt(found)}. Delete the "
+            "folder, or name another"
+        )
+    return found
+
+
+def noted(job: ShardsJob, results: Generator[ShardResult, None, None]) -> Generator[ShardResult, None, None]:
+    """Passes results on, and writes the hashes of shards to the manifest: every few seconds, and at the end."""
+    path = job.folder / MANIFEST
+    manifest, last = read_own_json(path), time.monotonic()
+    with closing(results):
+        try:
+            for result in results:
+                if result.failure is None:
+                    manifest["inputs"][result.name][SHARD] = result.sha256
+                if time.monotonic() - last > NOTED_EVERY_S:
+                    write_json(path, manifest)
+                    last = time.monotonic()
+                yield result
+        finally:
+            write_json(path, manifest)
 
 
 def _remove_left_behind(folder: Path) -> None:
-    for path in _left_behind(folder, f"**/*{PARQUET}"):
+    for path in left_partials(folder, f"**/*{PARQUET}"):
         path.unlink(missing_ok=True)
 
 
 def _refuse_another(job: ShardsJob, manifest: Mapping[str, Any]) -> None:
     differ = [
-        f"{name.replace('_', '-')} {manifest.get(name)} there, {value} now"
+        f"{name.replace('_', '-')} {manifest.get(name)!s:.80} there, {value} now"
         for name, value in job.identity().items()
         if manifest.get(name) != value
     ]

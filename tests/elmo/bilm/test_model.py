@@ -175,6 +175,12 @@ def test_nothing_but_empty_sentences(made, sentences):
     assert bilm.layers(sentences).shape == (3, len(sentences), 0, 12)
 
 
+def test_empty_sentences_cost_nothing(made, monkeypatch):
+    """A file of 100,000 empty lines took minutes."""
+    monkeypatch.setattr(Bilm, "_read_all", None)  # must not be called
+    assert made[0].token_layers([[]] * 100).shape == (made[0].n_layers, 0, made[0].dim)
+
+
 def test_an_empty_sentence_still_moves_the_carried_state(made):
     # Its two marks are read, so the next sentence in its row starts from another state.
     bilm, options, tensors = made

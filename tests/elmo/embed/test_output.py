@@ -1,7 +1,10 @@
 """elmo.embed on raw text, tables and standard input, into HDF5, npy, Arrow and Parquet, by token and pooled by line."""
 
 import io
+import os
+import re
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import h5py
@@ -13,6 +16,7 @@ from pyarrow import parquet
 from elmo import tokenise
 from elmo.bilm.model import Bilm
 from elmo.embed import one_file, output
+from elmo.embed.__main__ import main
 from tests.elmo import naive
 from tests.elmo.embed.conftest import OPTIONS, TENSORS, run
 
@@ -160,3 +164,34 @@ def test_carried_states_need_sentences_in_words(source, weights, tmp_path, capsy
     with pytest.raises(SystemExit):
         run(source, tmp_path / "out.npy", weights, "--state", "carried", *options)
     assert "--state carried needs one sentence per line, split into words" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["out.hdf5", "out.npy", "out.parquet"])
+@pytest.mark.parametrize("after", ["a b\n", "a b\nc\nd e\n", "a b\nc d\n", "a b\nx\n", "a b\nc \n"])
+def test_a_text_that_changes_while_it_is_read(weights, tmp_path, monkeypatch, capsys, name, after):
+    """It shrinks, grows, or has other words: between the pass that counts and the one that embeds."""
+    source = tmp_path / "in.txt"
+    source.write_text("a b\nc\n")
+    monkeypatch.setattr("elmo.embed.one_file.require_space", lambda *_: source.write_text(after))
+    assert run(source, tmp_path / name, weights) == 1
+    assert f"elmo.embed: {source}: has changed while it was read, so nothing was written." in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]
+
+
+def test_the_help_names_the_file_of_lengths(source, weights, tmp_path, capsys):
+    run(source, tmp_path / "x.npy", weights)
+    capsys.readouterr()
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    named = re.search(r"(\S+\.lengths\.npy) next to x\.npy", capsys.readouterr().out)
+    assert (tmp_path / named[1]).is_file()
+
+
+def test_a_name_that_is_no_text(weights, tmp_path, capsys):
+    source = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.txt"))
+    source.write_text("a b\n")
+    assert run(source, tmp_path / "out.parquet", weights) == 1
+    assert main([str(source), "--out", str(tmp_path / "out"), "--weights", str(weights)]) == 1
+    errors = capsys.readouterr().err.splitlines()
+    assert len(errors) == 2
+    assert all("caf\\xe9.txt': expected a path in UTF-8. Rename the file" in line for line in errors)

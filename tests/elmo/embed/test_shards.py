@@ -1,7 +1,9 @@
 """Folders of Parquet shards: what they hold, how they continue, what they refuse. Ray: tests/cluster/test_ray.py."""
 
 import dataclasses
+import hashlib
 import json
+import re
 import socket
 from pathlib import Path
 
@@ -109,6 +111,66 @@ def test_the_same_command_again_makes_what_is_missing(texts, run, tmp_path):
     assert shards(out) == first
     assert kept.stat().st_mtime_ns == before.st_mtime_ns
     assert not list(out.rglob("*.partial"))
+
+
+def test_a_shard_that_was_changed_is_named(texts, run, tmp_path):
+    run(texts)
+    shard = tmp_path / "out" / "2021" / "a.txt.parquet"
+    shard.write_bytes((tmp_path / "out" / "2020" / "a.txt.parquet").read_bytes())
+    status, printed = run(texts)
+    assert status == 1
+    assert f"elmo.embed: {shard}: has changed since it was written. Delete it to make it again\n" in printed
+    shard.unlink()
+    assert run(texts)[0] == 0
+
+
+def test_a_shard_without_a_hash_is_made_again(texts, run, tmp_path):
+    """As a command leaves it that is killed before it notes the shard, and as earlier versions did."""
+    run(texts)
+    first, manifest = shards(tmp_path / "out"), tmp_path / "out" / MANIFEST
+    content = json.loads(manifest.read_text())
+    hashes = {name: entry["shard"] for name, entry in content["inputs"].items()}
+    assert hashes == {name: hashlib.sha256(first[f"{name}.parquet"]).hexdigest() for name in TEXTS}
+    del content["inputs"]["2021/a.txt"]["shard"]
+    manifest.write_text(json.dumps(content))
+    (tmp_path / "out" / "2021" / "a.txt.parquet").write_bytes(b"half")
+    status, printed = run(texts)
+    assert (status, shards(tmp_path / "out")) == (0, first)
+    assert "1 shards written, 2 were there" in printed
+    assert {name: entry["shard"] for name, entry in json.loads(manifest.read_text())["inputs"].items()} == hashes
+
+
+def test_hashes_are_noted_before_the_end(texts, run, tmp_path, monkeypatch):
+    monkeypatch.setattr("elmo.embed.shards.NOTED_EVERY_S", -1.0)
+    noted, manifest = [], tmp_path / "out" / MANIFEST
+    monkeypatch.setattr("elmo.embed.shards.Meter.advance", lambda *_: noted.append(manifest.read_text()))
+    assert run(texts)[0] == 0
+    assert [text.count('"shard"') for text in noted] == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *("", "[]", "{", "5", "[" * 100_000, '{"inputs": {}}'),
+        *({"inputs": None}, {"inputs": []}, {"inputs": {"2020/a.txt": "x"}}, {"inputs": 5}, {"weights": "x" * 5000}),
+    ],
+)
+def test_a_malformed_manifest_is_explained(texts, run, tmp_path, content):
+    run(texts)
+    manifest = tmp_path / "out" / MANIFEST
+    whole = json.loads(manifest.read_text())
+    manifest.write_text(content if isinstance(content, str) else json.dumps(whole | content))
+    status, printed = run(texts)
+    assert status == 1
+    assert re.fullmatch(rf"elmo\.embed: {re.escape(str(manifest))}: .{{40,1000}}\n", printed), printed[:1000]
+
+
+def test_files_of_others_stay(texts, run, tmp_path):
+    (tmp_path / "out").mkdir()
+    for name in ("mine.parquet.partial", "mine.parquet.old.partial", "big.partial"):
+        (tmp_path / "out" / name).write_text("mine")
+    assert run(texts)[0] == 0
+    assert len(list((tmp_path / "out").glob("*.partial"))) == 3
 
 
 def test_further_files_may_join(texts, run, tmp_path):
