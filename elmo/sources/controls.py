@@ -1,9 +1,16 @@
-"""Controls: sources as wide as a trained biLM, with one property removed. `CONTROLS` lists them by name."""
+"""Controls: sources as wide as a trained biLM, with one property removed. `CONTROLS` lists them by name.
+
+The context ladder, `in_context`, is for any source: it reads each word alone, with some neighbours, in a permuted
+sentence, or in the whole one.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+import random
+import re
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
 from pathlib import Path
 
 import torch
@@ -81,3 +88,80 @@ class Centred(nn.Module):
 
 
 CONTROLS: dict[str, Callable[[str, int], FrozenSource]] = {"shuffled": shuffled, "centred": centred}
+
+WHOLE = "whole"
+CONTEXTS = re.compile("whole|isolated|permuted|window[1-9][0-9]*")
+_MOST_TOKENS = 16_384  # read at once: a window repeats each word, and so takes more memory than the sentence
+
+
+def in_context(source: FrozenSource, context: str) -> FrozenSource:
+    """The source as it reads each word in a context; see `InContext`."""
+    return source if context == WHOLE else InContext(source, context)
+
+
+def context_fingerprint(fingerprint: str, context: str) -> str:
+    """The fingerprint of a source in a context."""
+    return fingerprint if context == WHOLE else hashlib.sha256(f"{context}\0{fingerprint}".encode()).hexdigest()
+
+
+class InContext(nn.Module):
+    """A source that reads less than the whole sentence around each word, with the same weights, layers and widths.
+
+    Args:
+        source: the layers.
+        context: isolated reads each word as a sentence of its own: depth without context. windowK reads K neighbours on
+            each side. permuted reads the sentence with its words in another order, drawn from a hash of the sentence,
+            and returns the vectors to their words.
+    """
+
+    def __init__(self, source: FrozenSource, context: str) -> None:
+        super().__init__()
+        self.source, self._context = source, context
+        if context != "permuted":
+            self._reach = int(context.removeprefix("window")) if context != "isolated" else 0
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Those of the source."""
+        return self.source.widths
+
+    def fingerprint(self) -> str:
+        """The sha256 of the source's fingerprint and the context."""
+        return context_fingerprint(self.source.fingerprint(), self._context)
+
+    def token_layers(self, sentences: Sequence[Sentence]) -> Tensor:
+        """The layers of all tokens, each read in its context, (layers, tokens, dim)."""
+        return torch.cat([self._layers(some) for some in self._portions(sentences)], dim=1)
+
+    def _portions(self, sentences: Sequence[Sentence]) -> Iterator[list[Sentence]]:
+        """The sentences in portions whose contexts have a bounded number of tokens; at least one portion."""
+        times = 1 if self._context == "permuted" else 2 * self._reach + 1
+        portion, tokens = list[Sentence](), 0
+        for sentence in sentences:
+            if portion and tokens + times * len(sentence) > _MOST_TOKENS:
+                yield portion
+                portion, tokens = [], 0
+            portion.append(sentence)
+            tokens += times * len(sentence)
+        yield portion
+
+    def _layers(self, sentences: Sequence[Sentence]) -> Tensor:
+        places = [place for sentence in sentences for place in self._contexts(tuple(sentence))]
+        pieces = list(dict.fromkeys(piece for piece, _ in places))  # many words have the same context
+        starts = dict(zip(pieces, accumulate(map(len, pieces), initial=0), strict=False))
+        layers = self.source.token_layers(pieces)  # (layers, tokens of all pieces, dim)
+        rows = torch.tensor([starts[piece] + index for piece, index in places], dtype=torch.long)
+        return layers.index_select(1, rows.to(layers.device))
+
+    def _contexts(self, sentence: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], int]]:
+        """For each word what is read, and the word's place in it."""
+        if self._context == "permuted":
+            order = list(range(len(sentence)))
+            digest = hashlib.sha256("\0".join(sentence).encode("utf-8", "surrogatepass")).digest()
+            random.Random(int.from_bytes(digest)).shuffle(order)
+            read = tuple(sentence[index] for index in order)
+            yield from ((read, place) for _, place in sorted(zip(order, range(len(order)), strict=True)))
+            return
+        for index in range(len(sentence)):
+            first = max(0, index - self._reach)
+            yield sentence[first : index + self._reach + 1], index - first

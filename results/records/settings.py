@@ -23,6 +23,7 @@ INTRODUCED: Mapping[str, object] = {
     "features.words.unknown": "drawn",
     "features.characters.dropout": 0.0,
     "features.elmo.by_sentence": False,
+    "features.elmo.context": "whole",
     "features.elmo.control": None,
     "features.elmo.draw": 0,
     "features.elmo.precision": "float16",
@@ -31,6 +32,7 @@ INTRODUCED: Mapping[str, object] = {
     "features.elmo.tuning.lr": 0.001,
     "features.elmo.tuning.unfreeze": 1,
     "features.elmo.tuning.warmup": 0.1,
+    "features.transformer.context": "whole",
     "task.hypothesis_only": False,  # of snli
     "task.input_dropout": None,  # of ner
 }

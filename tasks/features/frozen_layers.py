@@ -40,6 +40,8 @@ class FrozenConfig(ABC):
         l2: lambda, on the raw mix weights.
         dropout: of the mixed layers alone; features.dropout and the head's own dropout follow it.
         precision: float16 or float32, of the frozen layers before they are mixed. It changes the last digits of scores.
+        context: what the source reads for a word: whole, the sentence; isolated, the word alone; window1 or any other
+            number, of neighbours on each side; permuted, the sentence in another order. See `elmo.sources.controls`.
         by_sentence: whether the source reads a text of several sentences, such as a passage of SQuAD, one by one, as a
             biLM was trained; the head still reads the whole text. See `elmo.tokeniser.sentences_of_tokens`.
         warning: what a reader of scores must know about the source, such as test data that it was trained on. It is in
@@ -56,6 +58,7 @@ class FrozenConfig(ABC):
     layer_norm: bool = False
     dropout: float = 0.5
     precision: str = "float16"
+    context: str = controls.WHOLE
     by_sentence: bool = False
     warning: str = ""
     tune: bool = False
@@ -73,6 +76,12 @@ class FrozenConfig(ABC):
         checks.one_of(PRECISIONS, f"{key}.precision", self.precision)
         checks.at_least(0, f"{key}.l2", self.l2)
         checks.dropout(f"{key}.dropout", self.dropout)
+        if not controls.CONTEXTS.fullmatch(self.context):
+            raise InputError(
+                f"{key}.context: expected whole, isolated, permuted or windowK, such as window1, found {self.context!r}"
+            )
+        if self.tune and self.context != controls.WHOLE:
+            raise InputError(f"{key}.context: expected whole with tune=true, found {self.context}. Leave one out")
         self.tuning.check(f"{key}.tuning")
         if not self.tune and self.tuning != type(self)().tuning:
             raise InputError(
@@ -86,6 +95,14 @@ class FrozenConfig(ABC):
     def fingerprint(self) -> str:
         """The hash of the source's content."""
         return self.open().fingerprint()
+
+    def open_in_context(self) -> FrozenSource:
+        """The source as it reads each word in `context`."""
+        return controls.in_context(self.open(), self.context)
+
+    def fingerprint_in_context(self) -> str:
+        """The hash of the source's content and of `context`."""
+        return controls.context_fingerprint(self.fingerprint(), self.context)
 
 
 @dataclass
@@ -281,7 +298,7 @@ class FrozenLayers(MixedLayers):
     source: CachedLayers
 
     def __init__(self, name: str, config: FrozenConfig, store: StoreConfig) -> None:
-        source, shelf = config.open(), None
+        source, shelf = config.open_in_context(), None
         if (folder := store.folder()) is not None:
             about = ShelfDescription(source.fingerprint(), tuple(source.widths), config.precision)
             try:

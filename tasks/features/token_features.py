@@ -87,11 +87,11 @@ def features_fingerprint(config: FeaturesConfig) -> dict[str, Any]:
     vectors = config.words.open_vectors() if config.words is not None else None
     hashes = {
         "vectors": vectors.fingerprint() if vectors is not None else None,
-        "weights": config.elmo.fingerprint() if config.elmo is not None else None,
+        "weights": config.elmo.fingerprint_in_context() if config.elmo is not None else None,
     }
     if config.transformer is not None:
-        hashes["transformer"] = config.transformer.fingerprint()
-    frozen = {name: source.fingerprint() for name, source in config.frozen.items()}
+        hashes["transformer"] = config.transformer.fingerprint_in_context()
+    frozen = {name: source.fingerprint_in_context() for name, source in config.frozen.items()}
     return hashes | ({"frozen": frozen} if frozen else {})
 
 

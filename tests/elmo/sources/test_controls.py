@@ -1,10 +1,13 @@
 """Controls: each keeps the width of the biLM and lacks what its name says."""
 
+from itertools import permutations
+
 import pytest
 import torch
 
 from elmo import load_bilm, random_bilm, save_bilm
-from elmo.sources.controls import CENTRING_TEXT, CONTROLS, Centred, centred, shuffled, untrained
+from elmo.sources import controls
+from elmo.sources.controls import CENTRING_TEXT, CONTROLS, Centred, centred, in_context, shuffled, untrained
 
 TEXT = [line.split() for line in CENTRING_TEXT.read_text().splitlines()]
 SENTENCES = [["The", "old", "bank", "of", "the", "river", "was", "steep"], ["We", "play", "chess", "and", "a", "game"]]
@@ -67,3 +70,67 @@ def test_another_text_is_another_source(weights, tmp_path):
     other = Centred(untrained(weights, 0), tmp_path / "text")
     assert other.fingerprint() != centred(weights, 0).fingerprint()
     assert not torch.equal(other.token_layers(SENTENCES), centred(weights, 0).token_layers(SENTENCES))
+
+
+class Neighbours:
+    """A source whose layer 0 is the word's number, and whose layer 1 sums the numbers of all words that it reads."""
+
+    widths = (1, 1)
+
+    def fingerprint(self):
+        return "ab" * 32
+
+    def token_layers(self, sentences):
+        words = [[float(ord(word)) for word in sentence] for sentence in sentences]
+        own = torch.tensor([number for sentence in words for number in sentence])
+        read = torch.tensor([sum(sentence) for sentence in words for _ in sentence])
+        return torch.stack([own, read]).unsqueeze(-1)
+
+
+class TestContext:
+    """Each rung of the ladder, on a biLM and on a source whose layers say what it read."""
+
+    @pytest.fixture
+    def bilm(self, weights):
+        return load_bilm(weights)
+
+    def test_a_word_alone_is_a_sentence_of_one_word(self, bilm):
+        alone = in_context(bilm, "isolated")
+        assert torch.equal(alone.token_layers(SENTENCES), bilm.token_layers([[word] for s in SENTENCES for word in s]))
+        assert torch.equal(alone.token_layers([["bank"]]), bilm.token_layers([["bank"]]))
+
+    @pytest.mark.parametrize("context", ["window8", "window20"])
+    def test_a_window_as_long_as_the_sentence_is_the_sentence(self, bilm, context):
+        assert torch.equal(in_context(bilm, context).token_layers(SENTENCES), bilm.token_layers(SENTENCES))
+
+    @pytest.mark.parametrize(("reach", "expected"), [(1, [3, 6, 9, 12, 9]), (2, [6, 10, 15, 14, 12])])
+    def test_a_window_has_its_neighbours_and_no_more(self, reach, expected):
+        source = in_context(Neighbours(), f"window{reach}")
+        own, read = source.token_layers([[chr(number) for number in range(1, 6)]]).squeeze(-1).tolist()
+        assert own == [1, 2, 3, 4, 5]
+        assert read == expected
+
+    def test_vectors_of_a_permuted_sentence_return_to_their_words(self, bilm):
+        """Layer 0 of a biLM knows the word alone, so it stays; the order that was read is one of all 720."""
+        (sentence,) = SENTENCES[1:]
+        permuted, whole = in_context(bilm, "permuted").token_layers([sentence]), bilm.token_layers([sentence])
+        assert torch.equal(permuted[0], whole[0])
+        assert not torch.allclose(permuted[1:], whole[1:])
+        orders = list(permutations(range(len(sentence))))
+        read = bilm.token_layers([[sentence[index] for index in order] for order in orders]).unflatten(1, (-1, 6))
+        found = [o for k, o in enumerate(orders) if torch.equal(read[:, k], permuted[:, list(o)])]
+        assert len(found) == 1
+
+    @pytest.mark.parametrize("context", ["isolated", "window1", "window3", "permuted"])
+    def test_a_sentence_has_the_same_vectors_in_any_batch(self, bilm, context, monkeypatch):
+        source = in_context(bilm, context)
+        together = source.token_layers([*TEXT[:20], *SENTENCES])
+        monkeypatch.setattr(controls, "_MOST_TOKENS", 10)
+        assert torch.equal(source.token_layers([*TEXT[:20], *SENTENCES]), together)
+        assert torch.equal(source.token_layers(SENTENCES[1:]), together[:, -len(SENTENCES[1]) :])
+        assert source.widths == bilm.widths
+
+    def test_each_context_has_a_fingerprint_of_its_own(self, bilm):
+        names = ("whole", "isolated", "window1", "window3", "permuted")
+        assert len({in_context(bilm, name).fingerprint() for name in names}) == len(names)
+        assert in_context(bilm, "whole") is bilm

@@ -214,6 +214,8 @@ class TestErrors:
         [
             ({"places": ["input", "input"]}, "places: expected each place once"),
             ({"layers": "01"}, "layers: expected mix, last or the number of a layer, found '01'"),
+            ({"context": "window0"}, "context: expected whole, isolated, permuted or windowK, .* found 'window0'"),
+            ({"context": "isolated", "tune": True}, "context: expected whole with tune=true, found isolated"),
         ],
     )
     def test_two_names_for_one_setting(self, settings, message):
