@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from elmo.masked.model import MaskedLm
     from elmo.masked.weight_files import load_masked
     from elmo.mix import ScalarMix
+    from elmo.sources.checking import check_source
     from elmo.sources.source import FrozenSource
     from elmo.tokeniser import tokenise
 
@@ -33,6 +34,7 @@ __all__ = [
     "InputError",
     "MaskedLm",
     "ScalarMix",
+    "check_source",
     "load_bilm",
     "load_masked",
     "random_bilm",
@@ -51,6 +53,7 @@ _MODULES = {
     "elmo.masked.model": ("MaskedLm",),
     "elmo.masked.weight_files": ("load_masked",),
     "elmo.mix": ("ScalarMix",),
+    "elmo.sources.checking": ("check_source",),
     "elmo.sources.source": ("FrozenSource",),
     "elmo.tokeniser": ("tokenise",),
 }

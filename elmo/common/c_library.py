@@ -143,12 +143,12 @@ def _cache_key(compiler: str, source: Path, defines: Sequence[str] = ()) -> str:
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in (source, *headers)))
     version = subprocess.run([compiler, "--version"], capture_output=True, check=True, timeout=TIMEOUT_S).stdout
     digest.update(
-        repr((FLAGS, defines, FOR_THIS_PROCESSOR, compiler, version, platform.machine(), _processor())).encode()
+        repr((FLAGS, defines, FOR_THIS_PROCESSOR, compiler, version, platform.machine(), processor())).encode()
     )
     return digest.hexdigest()[:24]
 
 
-def _processor() -> list[str]:
+def processor() -> list[str]:
     """The model and instruction sets of the processor: machines of different kinds may share a home folder."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()

@@ -170,6 +170,8 @@ def _refuse_constant(name: str) -> None:
 
 def expanded(path: str | Path, setting: str) -> Path:
     """The path with ~ and ~user expanded; `setting` names it in an error."""
+    if path == "":
+        raise InputError(f"{setting}: expected a path, found ''; for the current folder, write .")
     try:
         return Path(path).expanduser()
     except RuntimeError as error:

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
+import sys
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Protocol, cast, runtime_checkable
 
 from torch import Tensor, nn
 
 from elmo.bilm.sentences import Sentence
+from elmo.common.errors import InputError, excerpt
+from elmo.common.files import sha256_of
+
+_OWN = ("elmo", "tasks")  # packages of this suite: a version number in their fingerprints stands for their code
 
 
 @runtime_checkable
@@ -23,7 +33,7 @@ class FrozenSource(Protocol):
         """For each layer the values to store: all, or the first ones if the layer repeats these up to its width."""
 
     def fingerprint(self) -> str:
-        """A hash of everything that the layers depend on: weights, options, code that may change."""
+        """A hash of the weights and options that the layers depend on; `fingerprint_of` adds that of the code."""
 
     def token_layers(self, sentences: Sequence[Sentence]) -> Tensor:
         """The layers of all tokens, sentence after sentence without padding, (layers, tokens, dim), no gradients."""
@@ -40,3 +50,60 @@ class TunableSource(FrozenSource, Protocol):
 def dim_of(source: FrozenSource) -> int:
     """The width of each layer: that of the widest."""
     return max(source.widths)
+
+
+def require_source(source: object, name: str) -> FrozenSource:
+    """The source; raises an InputError, with this name of it, if it lacks something or its widths are none."""
+    missing = [attribute for attribute in ("widths", "fingerprint", "token_layers") if not hasattr(source, attribute)]
+    if missing:
+        raise InputError(
+            f"expected {name} to have widths, fingerprint() and token_layers(sentences), found no "
+            f"{' and no '.join(missing)}. See elmo.FrozenSource"
+        )
+    found = cast(FrozenSource, source)
+    widths: object = found.widths
+    numbers = widths if isinstance(widths, Sequence) else ()
+    if not numbers or not all(isinstance(width, int) and width > 0 for width in numbers):
+        raise InputError(
+            f"widths of {name}: expected a positive integer for each layer, found {excerpt(widths)}. For two layers of "
+            "32 values, set (32, 32)"
+        )
+    if any(max(numbers) % width for width in numbers):
+        raise InputError(f"widths of {name}: expected divisors of the largest, found {widths}")
+    return found
+
+
+def fingerprint_of(source: FrozenSource) -> str:
+    """The source's fingerprint; that of a user's source is hashed together with the file of its class.
+
+    Raises:
+        InputError: it is no hash.
+    """
+    found: object = source.fingerprint()
+    code = code_of(source)
+    if code is None:
+        return cast(str, found)
+    if not (isinstance(found, str) and re.fullmatch("[0-9a-f]{16,}", found)):
+        raise InputError(
+            f"fingerprint() of {name_of(source)}: expected a hash of 16 or more hexadecimal digits, such as "
+            f"hashlib.sha256(...).hexdigest(), found {excerpt(found)}"
+        )
+    return hashlib.sha256(f"{found} {code[1]}".encode()).hexdigest()
+
+
+def code_of(source: FrozenSource) -> tuple[str, str] | None:
+    """The module of a user's source and the sha256 of its file; None for a source of this suite."""
+    name = type(source).__module__
+    return None if name.split(".")[0] in _OWN else (name, _hash_of(sys.modules[name]))
+
+
+@cache
+def _hash_of(module: ModuleType) -> str:
+    """The sha256 of a module's file, read once, since the file may change while the module stays as it is."""
+    file = getattr(module, "__file__", None)
+    return sha256_of(Path(file)) if file else "no file"  # as in a notebook
+
+
+def name_of(source: object) -> str:
+    """The class of a source, as module.Class."""
+    return f"{type(source).__module__}.{type(source).__qualname__}"

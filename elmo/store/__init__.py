@@ -16,5 +16,9 @@ one left after the last known row. A process compares rows with their checksum w
 count as missing and are replaced. A writer waits at most a minute for another one, which may be stopped. Keys are
 hashes of token lists, never text. LMDB needs a local disk.
 
+A source may change and keep its fingerprint. So each process computes three of the stored sentences again when it first
+needs some. `computed.json` notes what computed a shelf's rows: those of a biLM must have equal bits where the same
+compiled code and torch computed all of them on a CPU; others must be within `elmo.store.spot_check.TOLERANCE`.
+
 `elmo.store.cached_layers.CachedLayers` fills and reads a store; `python -m elmo.store` inspects and prunes it.
 """

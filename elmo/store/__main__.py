@@ -32,7 +32,7 @@ Inspect, verify and prune the store of frozen layers.
 
   info     list the contents: one line for each kind (weights, state policy, precision), the last used first
   verify   check the checksum of every entry; the exit status is 1 if one is damaged. --drop removes damaged entries
-  prune    remove whole kinds: all, those unused for some days, or the longest unused until the rest fits
+  prune    remove whole kinds: all, one, those unused for some days, or the longest unused until the rest fits
 """
 
 
@@ -111,6 +111,10 @@ def _to_remove(store: Path, options: argparse.Namespace) -> list[Path]:
     folders = _by_use(store)
     if options.all:
         return folders
+    if options.kind is not None:
+        if options.kind not in (names := {folder.name: folder for folder in folders}):
+            raise InputError(f"{store}: expected --kind to be a name that info lists, found {options.kind!r}")
+        return [names[options.kind]]
     removed = [folder for folder in folders if options.other_versions and _readable(folder) is None]
     if options.days is not None:
         removed += [folder for folder in folders if time.time() - _last_used(folder) > options.days * 86_400]
@@ -173,6 +177,7 @@ def _parser() -> argparse.ArgumentParser:
     verify.add_argument("--drop", action="store_true", help="remove damaged entries")
     which = prune.add_mutually_exclusive_group(required=True)
     which.add_argument("--all", action="store_true", help="remove everything")
+    which.add_argument("--kind", metavar="NAME", help="remove this one; info lists the names")
     which.add_argument("--days", metavar="N", type=_from_zero, help="remove what was not used for N days")
     which.add_argument(
         "--to-gb", metavar="N", type=_from_zero, help="remove the longest unused until at most N GB are left"

@@ -22,7 +22,7 @@ from elmo.common.durations import duration
 from elmo.common.errors import InputError, excerpt
 from elmo.common.progress import Reporter
 from elmo.common.threads import in_background
-from elmo.sources.source import FrozenSource, dim_of
+from elmo.sources.source import FrozenSource, dim_of, fingerprint_of, name_of, require_source
 from elmo.store.half_precision import require_half_holds
 from elmo.store.row_numbers import (
     NOWHERE,
@@ -37,7 +37,8 @@ from elmo.store.row_numbers import (
     running_numbers,
     starts_from,
 )
-from elmo.store.shelf import PRECISIONS, Shelf, StoreFull
+from elmo.store.shelf import PRECISIONS, Shelf, StoreFull, StoreUnusable
+from elmo.store.spot_check import computed_with, largest_difference, three_of, tolerance_of
 
 # Tokens that are embedded at once; memory grows with them. Only thousands of parallel sentences keep a GPU busy.
 TOKENS_AT_ONCE = 8192
@@ -98,10 +99,8 @@ class CachedLayers(nn.Module):
     ) -> None:
         super().__init__()
         checks.one_of(PRECISIONS, "precision", precision)
-        self.widths = tuple(source.widths)
+        self.widths = tuple(require_source(source, name_of(source)).widths)
         self.dim = dim_of(source)
-        if any(self.dim % width for width in self.widths):
-            raise InputError(f"widths of {_name(source)}: expected divisors of the largest, found {self.widths}")
         if shelf is not None and (shelf.about.precision, shelf.about.widths) != (precision, self.widths):
             raise ValueError(f"expected a shelf of {precision} and widths {self.widths}, found {shelf.about}")
         self.source = source
@@ -126,7 +125,7 @@ class CachedLayers(nn.Module):
 
     def fingerprint(self) -> str:
         """The source's: the cache does not change layers."""
-        return self.source.fingerprint()
+        return fingerprint_of(self.source)
 
     def prepare(self, sentences: Iterable[Sentence], reporter: Reporter | None = None) -> int:
         """Embeds the sentences that are not cached yet.
@@ -141,6 +140,7 @@ class CachedLayers(nn.Module):
         wanted = sorted({tuple(sentence) for sentence in sentences} - {()}, key=lambda s: (len(s), s))
         reporter = reporter or Reporter(quiet=True)
         self._look_up([key for key in wanted if key not in self._stored])
+        self._spot_check([key for key in wanted if key in self._stored])
         new = [key for key in wanted if key not in self._starts and key not in self._stored]
         reporter.say(f"{len(new):,} of {len(wanted):,} sentences to embed" + self._forecast(new))
         if new and self.shelf is not None and self._filling:
@@ -153,6 +153,31 @@ class CachedLayers(nn.Module):
             [key for key in wanted if key not in self._starts and not (on_disk and key in self._stored)], reporter
         )
         return sum(key not in self._starts and key not in self._stored for key in wanted)
+
+    def _spot_check(self, stored: Sequence[Key]) -> None:
+        """Computes three sentences again, once a process, of those that were stored before it began.
+
+        Raises:
+            StoreUnusable: the source now computes something else.
+        """
+        shelf = self.shelf
+        if shelf is None or shelf.spot_checked:
+            return
+        before = [key for key in stored if self._stored[key] < shelf.known]
+        if not before:
+            return
+        sentences, device = three_of(before), self._table.device
+        found = self._take(running_numbers([self._stored[key] for key in sentences], sentences))
+        tolerance = tolerance_of(self.source, device, self.precision, shelf.computed_with())
+        difference = largest_difference(self._compute(sentences)[0].cpu(), found, self.widths)
+        if difference > tolerance:
+            raise StoreUnusable(
+                f"{shelf.path}: expected the layers that {name_of(self.source)} computes now, found others, with a "
+                f"relative difference of {difference:.1g} (at most {tolerance:g}): its code, weights or libraries "
+                "changed, and its fingerprint did not. Remove the stored ones with "
+                f"python -m elmo.store --store {shelf.store} prune --kind {shelf.path.name}"
+            )
+        shelf.spot_checked = True
 
     def _expect(self, starts: Sequence[int]) -> None:
         """Starts to read from disk, if the rows from the first to the last of these fit into memory."""
@@ -193,6 +218,11 @@ class CachedLayers(nn.Module):
             )
         batches = self._batches(fitting)
         random.Random(os.getpid()).shuffle(batches)
+        try:
+            shelf.note(computed_with(self._table.device))
+        except StoreFull as full:
+            self._end_filling(str(full), reporter)
+            return
         started = time.perf_counter()
         for number, (batch, rows) in enumerate(self._embedded(reporter.track(batches, len(batches), "embedding"))):
             try:
@@ -275,12 +305,12 @@ class CachedLayers(nn.Module):
         with frozen_arithmetic(self._table.device):  # as in `prepare`, also in a training step with autocast
             layers = self.source.token_layers(batch)
         if not isinstance(layers, Tensor):
-            raise InputError(f"token_layers of {_name(self.source)}: expected a tensor, found {excerpt(layers)}")
+            raise InputError(f"token_layers of {name_of(self.source)}: expected a tensor, found {excerpt(layers)}")
         layers = layers.detach().to(self._table.device)  # a source may stay on the CPU
         expected = len(self.widths), sum(map(len, batch)), self.dim
         if layers.shape != expected:
             raise InputError(
-                f"token_layers of {_name(self.source)}: expected the shape (layers, tokens, dim) {expected}, found "
+                f"token_layers of {name_of(self.source)}: expected the shape (layers, tokens, dim) {expected}, found "
                 f"{tuple(layers.shape)}"
             )
         parts = [layer[:, :width] for layer, width in zip(layers, self.widths, strict=True)]
@@ -377,10 +407,6 @@ class CachedLayers(nn.Module):
             width = part.shape[-1]
             layer.view(*places, self.dim // width, width).copy_(part.unsqueeze(-2))
         return layers
-
-
-def _name(source: FrozenSource) -> str:
-    return f"{type(source).__module__}.{type(source).__qualname__}"
 
 
 def _put(table: Tensor, first: int, rows: Tensor) -> None:

@@ -46,7 +46,7 @@ LIMIT_GB = 20.0
 WAIT_SECONDS = 60.0  # at most, for another process that writes; it may be stopped with Ctrl-Z
 TRIES = 5  # to open a shelf; every one fails only if other processes remove it as often
 
-ABOUT, ROWS = "about.json", "rows"
+ABOUT, COMPUTED, ROWS = "about.json", "computed.json", "rows"
 _FOLDER = re.compile(rf".+-({'|'.join(PRECISIONS)})-v\d+")  # `ShelfDescription.folder` of any version
 
 Rows = npt.NDArray[np.floating[Any]]
@@ -54,6 +54,10 @@ Rows = npt.NDArray[np.floating[Any]]
 
 class StoreFull(Exception):  # noqa: N818
     """Nothing can be added; the message contains the reason and what to do. What was written stays valid."""
+
+
+class StoreUnusable(InputError):  # noqa: N818
+    """The store cannot be used. A run did not fail: it would work without a store, or with another one."""
 
 
 @dataclass(frozen=True)
@@ -105,12 +109,16 @@ class Shelf:
     Attributes:
         refusal: why nothing can be added, for example to a read-only store; None if it is writable.
         warnings: messages for the user, for example about damage; the code that shows them removes them.
+        known: rows before this one were there when the shelf was opened.
+        spot_checked: whether this process has compared some of them with what their source computes now.
 
     Raises:
         IndexCut: the index has lost a part.
         StoreFull: it does not exist, and the disk has no room for it.
         InputError: the folder cannot be used, or contains something else under this name.
     """
+
+    spot_checked = False
 
     def __init__(self, store: Path, about: ShelfDescription, limit_gb: float = LIMIT_GB) -> None:
         checks.one_of(PRECISIONS, "precision", about.precision)
@@ -130,6 +138,8 @@ class Shelf:
                 "or use no store (store.path=null)"
             ) from error
         self.limit_to(limit_gb)
+        with self._index.begin() as transaction:
+            self.known = end_of(transaction)
         self._mapped: Rows = np.zeros((1, sum(about.widths)), PRECISIONS[about.precision])  # until others are taken
 
     def _open(self) -> tuple[int, lmdb.Environment]:
@@ -274,6 +284,23 @@ class Shelf:
                 written = os.pwrite(self._file, content, offset)
                 content, offset = content[written:], offset + written
         os.fsync(self._file)
+
+    def computed_with(self) -> list[str]:
+        """What computed the rows, see `note`; of stores of before, without a note, this is not known."""
+        try:
+            return [str(line) for line in read_json(self.path / COMPUTED)]
+        except (FileNotFoundError, ValueError, TypeError):
+            return ["unknown"] if self.count()[0] else []
+
+    def note(self, computed_with: str) -> None:
+        """Notes what computes the rows that this process will add.
+
+        Raises:
+            StoreFull: there is no room for it.
+        """
+        with self._writing():
+            if computed_with not in (noted := self.computed_with()):
+                write_json(self.path / COMPUTED, [*noted, computed_with])
 
     def room(self) -> int:
         """Number of tokens that still fit under the limit."""

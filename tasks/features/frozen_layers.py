@@ -21,9 +21,10 @@ from elmo.common.files import FileState, expanded
 from elmo.common.progress import Reporter
 from elmo.mix import LayerChoice
 from elmo.sources import bilm, controls
+from elmo.sources.source import fingerprint_of, require_source
 from elmo.store.cached_layers import MEMORY_GB, CachedLayers, Located
 from elmo.store.opening import open_shelf
-from elmo.store.shelf import LIMIT_GB, PRECISIONS, ShelfDescription
+from elmo.store.shelf import LIMIT_GB, PRECISIONS, ShelfDescription, StoreUnusable
 from elmo.tokeniser import sentences_of_tokens
 from tasks.features.parts import FeaturePart, LocatedText
 from tasks.features.tuning import TuningConfig
@@ -93,8 +94,8 @@ class FrozenConfig(ABC):
         """The source of the layers."""
 
     def fingerprint(self) -> str:
-        """The hash of the source's content."""
-        return self.open().fingerprint()
+        """The hash of the source's content; it names the folder of the layers in the store."""
+        return fingerprint_of(self.open())
 
     def open_in_context(self) -> FrozenSource:
         """The source as it reads each word in `context`."""
@@ -198,31 +199,11 @@ class SourceConfig(FrozenConfig):
             inspect.signature(kind).bind(**arguments)
         except TypeError as error:
             raise InputError(f"features.frozen: {target} does not accept these settings: {error}") from error
-        source: FrozenSource = kind(**arguments)
-        missing = [name for name in ("widths", "fingerprint", "token_layers") if not hasattr(source, name)]
-        if missing:
-            raise InputError(
-                f"features.frozen: expected {target} to have widths, fingerprint() and token_layers(sentences), found "
-                f"no {' and no '.join(missing)}. See elmo.FrozenSource"
-            )
-        widths: object = source.widths
-        numbers = widths if isinstance(widths, Sequence) else ()
-        if not numbers or not all(isinstance(width, int) and width > 0 for width in numbers):
-            raise InputError(
-                f"features.frozen: widths of {target}: expected a positive integer for each layer, found "
-                f"{excerpt(widths)}. For two layers of 32 values, set (32, 32)"
-            )
-        return source
-
-    def fingerprint(self) -> str:
-        """The hash; it names the folder of the layers in the store."""
-        found = super().fingerprint()
-        if not (isinstance(found, str) and re.fullmatch("[0-9a-f]{16,}", found)):
-            raise InputError(
-                f"features.frozen: fingerprint() of {self.source['_target_']}: expected a hash of 16 or more "
-                f"hexadecimal digits, such as hashlib.sha256(...).hexdigest(), found {excerpt(found)}"
-            )
-        return found
+        source = kind(**arguments)
+        try:
+            return require_source(source, target)
+        except InputError as error:
+            raise InputError(f"features.frozen: {error}") from error
 
 
 @dataclass
@@ -248,10 +229,6 @@ class StoreConfig:
     def folder(self) -> Path | None:
         """The folder with ~ expanded."""
         return None if self.path is None else expanded(self.path, "store.path")
-
-
-class StoreUnusable(InputError):  # noqa: N818
-    """The store cannot be opened. The run itself did not fail: it would work without a store."""
 
 
 class MixedLayers(Elmo, FeaturePart):
@@ -300,7 +277,7 @@ class FrozenLayers(MixedLayers):
     def __init__(self, name: str, config: FrozenConfig, store: StoreConfig) -> None:
         source, shelf = config.open_in_context(), None
         if (folder := store.folder()) is not None:
-            about = ShelfDescription(source.fingerprint(), tuple(source.widths), config.precision)
+            about = ShelfDescription(fingerprint_of(source), tuple(source.widths), config.precision)
             try:
                 shelf = open_shelf(folder, about, store.limit_gb)
             except InputError as error:

@@ -19,6 +19,7 @@ from elmo.common.device import upload_together
 from elmo.common.errors import InputError
 from elmo.common.progress import Reporter
 from elmo.masked.weight_files import is_masked
+from elmo.sources.source import fingerprint_of
 from tasks.features.characters import CharacterCnn, CharactersConfig
 from tasks.features.frozen_layers import ElmoConfig, FrozenConfig, FrozenLayers, MixedLayers, SourceConfig, StoreConfig
 from tasks.features.parts import FeaturePart, LocatedText
@@ -160,7 +161,7 @@ class TokenFeatures(nn.Module):
         hashes |= {f"frozen.{name}": found for name, found in expected.get("frozen", {}).items()}
         for part in self._all_layers:
             before = hashes[part.name]
-            now = part.source.fingerprint()
+            now = fingerprint_of(part.source)
             if now != before:
                 raise InputError(
                     f"features.{part.name}: expected one fingerprint in a run, found {before} and then {now}. Weights "

@@ -17,6 +17,7 @@ from elmo.common.errors import InputError, excerpt, interrupts_kept
 from elmo.common.files import plain_json
 from elmo.common.processes import parent_pid
 from elmo.common.progress import Reporter
+from elmo.store.shelf import StoreUnusable
 from results.breakdown.group_files import GroupsUnreadable, add_groups, reads_otherwise
 from results.records.environment import describe_environment
 from results.records.example_scores import write_examples, write_predictions
@@ -34,7 +35,6 @@ from results.records.record import (
 )
 from results.records.run_lock import Lock, Owner, Process, take
 from tasks.data.datasets import Loaded
-from tasks.features.frozen_layers import StoreUnusable
 from tasks.features.token_features import TokenFeatures, features_recipes
 from tasks.interface import Scores, Split, Task
 from tasks.metrics import SAME_SCORE

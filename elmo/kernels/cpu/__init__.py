@@ -2,8 +2,8 @@
 
 The library is built on first use (see `elmo.common.c_library`). Without a compiler, or with ELMO_KERNEL=0, torch
 computes everything. Its values differ only in the last bits, since it sums in another order. In both cases the layers
-of a sentence are the same bits in any batch and with any number of threads. The layer store does not distinguish the
-two, nor CPU and GPU, so its rows may differ in the last bits depending on which one computed them.
+of a sentence are the same bits in any batch and with any number of threads. The layer store keeps rows of both, and of
+CPU and GPU, on one shelf, and notes which computed them (see `elmo.store.spot_check`).
 """
 
 from __future__ import annotations
@@ -72,6 +72,7 @@ class Kernel:
     """The functions of the library. Their tensors are float32, contiguous and on the CPU."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
+        self.name = Path(library._name).stem  # has the hash of source, compiler and processor
         self.lanes: int = library.elmo_lanes()
         self._product = library.elmo_product
         self._product.argtypes = [_pointer] * 4 + [_long] * 3 + [_float]

@@ -5,14 +5,16 @@ import resource
 from contextlib import contextmanager
 
 from elmo.store import opening
+from elmo.store.shelf import Shelf
 
 SENTENCES = [tuple(f"w{random.Random(i).randrange(40)}" for _ in range(i % 9)) for i in range(30)]
 DISTINCT = set(SENTENCES) - {()}
 
 
 def sentences_embedded(bilm, monkeypatch):
-    """The sentences that go through the biLM from now on."""
+    """The sentences that go through the biLM from now on, without those of the spot check."""
     embedded = []
+    monkeypatch.setattr(Shelf, "spot_checked", True)
     compute = bilm.token_layers
     monkeypatch.setattr(bilm, "token_layers", lambda batch, state=None: embedded.extend(batch) or compute(batch))
     return embedded

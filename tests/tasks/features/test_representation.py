@@ -1,5 +1,6 @@
 """A representation of the user's own, outside the suite: CONTRIBUTING's example as it stands."""
 
+import hashlib
 import importlib.util
 import os
 import re
@@ -8,8 +9,11 @@ import sys
 
 import pytest
 
+import elmo
+from elmo.common.progress import Reporter
 from results.records.identity import Identity, record_path
 from results.records.record import read_record
+from tasks.features.frozen_layers import FrozenLayers, SourceConfig, StoreConfig
 
 SMALL = ["features.words.vectors=null", "features.words.dim=8", "features.characters.filters=8", "task.hidden=8"]
 LIMITED = ["task=ner", "data=mini", "device=cpu", "limit=20", "trainer.epochs=1"]
@@ -29,6 +33,51 @@ def folder(tmp_path_factory, repository):
 
 def arguments(seed):
     return ["--config-dir", "configs", *LIMITED, "features=endings", *SMALL, "runs_dir=runs", f"seed={seed}"]
+
+
+def imported(folder):
+    """The module anew, as a new process imports it."""
+    spec = importlib.util.spec_from_file_location("endings", folder / "endings.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["endings"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def alone(monkeypatch):
+    """Forgets the module afterwards."""
+    monkeypatch.setitem(sys.modules, "endings", None)
+
+
+def test_it_can_be_checked(folder, alone):
+    found = elmo.check_source(imported(folder).Endings(), imported(folder).Endings(letters=2))
+    assert found.startswith("endings.Endings: 2 layers of 32 values, the same twice and in any batch; fingerprint ")
+
+
+def test_layers_of_changed_code_are_not_those_of_before(folder, alone, tmp_path):
+    """The author changes the code and leaves the fingerprint as it is."""
+    (tmp_path / "endings.py").write_text((folder / "endings.py").read_text(encoding="utf-8"), encoding="utf-8")
+    store, sentences = StoreConfig(str(tmp_path / "store")), [("a", "word"), ("one", "more", "word")]
+    config = SourceConfig(source={"_target_": "endings.Endings"}, precision="float32")
+
+    def layers():
+        imported(tmp_path)
+        part = FrozenLayers("frozen.endings", config, store)
+        part.prepare(sentences, Reporter(quiet=True))
+        return part.source.layers(sentences), config.fingerprint()
+
+    before, first = layers()
+    again, same = layers()
+    assert (again.tolist(), same) == (before.tolist(), first)
+    text = (tmp_path / "endings.py").read_text(encoding="utf-8")
+    changed = text.replace("found.append(torch.stack([own, before]))", "found.append(torch.zeros(2, *own.shape))")
+    assert changed != text
+    (tmp_path / "endings.py").write_text(changed, encoding="utf-8")
+    after, second = layers()
+    assert before.any()
+    assert not after.any()
+    assert first != second
 
 
 @pytest.mark.integration
@@ -54,12 +103,11 @@ def test_it_runs_is_stored_and_its_record_says_what_it_is(folder, command, monke
     records = [
         read_record(record_path(folder / "runs", Identity("mini", "ner", "endings", seed, variant))) for seed in (1, 2)
     ]
-    spec = importlib.util.spec_from_file_location("endings", folder / "endings.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    code = hashlib.sha256((folder / "endings.py").read_bytes()).hexdigest()
+    expected = hashlib.sha256(f"{imported(folder).Endings().fingerprint()} {code}".encode()).hexdigest()
     for record in records:
         assert record.status == "finished"
-        assert record.fingerprinted["frozen"] == {"endings": module.Endings().fingerprint()}
+        assert record.fingerprinted["frozen"] == {"endings": expected}
         assert record.fingerprinted["recipes"]["frozen.endings"] == 1
         assert not any("source" in key for key in record.fingerprinted["settings"])
         assert record.fingerprinted["settings"]["features.frozen.endings.dropout"] == 0.0

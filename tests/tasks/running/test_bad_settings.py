@@ -24,6 +24,7 @@ pytestmark = pytest.mark.integration
         ("features.characters.filters=1000000000", "features.characters.filters: expected at most 65,536"),
         ("runs_dir='~nobodyhere/x'", "runs_dir=~nobodyhere/x: expected a home folder, but ~nobodyhere has none"),
         ("data_dir='~nobodyhere/x'", "data_dir=~nobodyhere/x: expected a home folder"),
+        ("store.path=''", "store.path: expected a path, found ''; for the current folder, write ."),
         ("store.path='~nobodyhere/x'", "store.path=~nobodyhere/x: expected a home folder"),
         ("features.words.vectors='~nobodyhere/x'", "features.words.vectors=~nobodyhere/x: expected a home folder"),
         ("runs_dir=~/x", "Quote it twice: \"runs_dir='~/x'\""),

@@ -1,0 +1,50 @@
+"""The spot check of stored layers: a few are computed again, since a source may change and keep its fingerprint."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from elmo.bilm.fast import compiled
+from elmo.bilm.model import Bilm
+from elmo.common.c_library import processor
+from elmo.sources.source import FrozenSource
+from elmo.store.row_numbers import Key
+
+# Of a value plus the mean of its layer. Other kernels, batches and threads gave 5e-6; one step of float16 is 1e-3.
+TOLERANCE = {"float16": 2e-3, "float32": 1e-3}
+LONGEST = 20  # tokens: the check takes a fraction of a second, with torch alone a second
+
+
+def three_of(by_length: Sequence[Key]) -> list[Key]:
+    """The shortest, the middle and the longest of these sentences, of those that are not long if there are any."""
+    short = [key for key in by_length if len(key) <= LONGEST] or by_length[:3]
+    return list(dict.fromkeys((short[0], short[len(short) // 2], short[-1])))
+
+
+def computed_with(device: torch.device) -> str:
+    """What decides the last bits of a biLM's layers: the device, the version of torch, the compiled code."""
+    if device.type == "cuda":
+        return f"{torch.cuda.get_device_name(device)}, torch {torch.__version__}"
+    kernel = compiled()
+    code = kernel.name if kernel is not None else hashlib.sha256(repr(processor()).encode()).hexdigest()[:12]
+    return f"cpu, torch {torch.__version__}, {code}"
+
+
+def tolerance_of(source: FrozenSource, device: torch.device, precision: str, noted: Sequence[str]) -> float:
+    """Zero where all was computed as here, by a biLM on a CPU; other bits may depend on the batch."""
+    same = isinstance(source, Bilm) and device.type == "cpu" and list(noted) == [computed_with(device)]
+    return 0.0 if same else TOLERANCE[precision]
+
+
+def largest_difference(found: Tensor, expected: Tensor, widths: Sequence[int]) -> float:
+    """The largest difference of two sets of rows, (tokens, width), relative to the value plus its layer's mean."""
+    found, expected = found.float(), expected.float()
+    if torch.equal(found, expected):
+        return 0.0
+    layers = zip(*(torch.split(rows, list(widths), dim=1) for rows in (found, expected)), strict=True)
+    parts = [((one - other) / (other.abs() + other.abs().mean())).abs()[one != other] for one, other in layers]
+    return float(torch.cat(parts).nan_to_num(torch.inf).amax())

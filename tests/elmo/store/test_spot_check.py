@@ -1,0 +1,117 @@
+"""Tests of the spot check: stored layers that their source would compute otherwise now stop a run."""
+
+import json
+import re
+
+import pytest
+import torch
+
+from elmo import InputError, random_bilm
+from elmo.store.__main__ import main
+from elmo.store.cached_layers import CachedLayers
+from elmo.store.shelf import Shelf, ShelfDescription
+from elmo.store.spot_check import LONGEST, TOLERANCE, computed_with, three_of
+from tests.elmo.store.stores import SENTENCES
+
+BILM = random_bilm("tiny", seed=3)
+COMPUTE = BILM.token_layers
+
+
+class Changed:
+    """The layers of a biLM, under its fingerprint, after a change of the code."""
+
+    widths = BILM.widths
+
+    def __init__(self, by=0.0):
+        self.by, self.calls = by, []
+
+    def fingerprint(self):
+        return BILM.fingerprint()
+
+    def token_layers(self, sentences):
+        self.calls.append(list(sentences))
+        return COMPUTE(sentences) * (1 + self.by)
+
+
+@pytest.fixture(params=["float32", "float16"])
+def opened(request, tmp_path):
+    """Opens the shelf as another process would."""
+    about = ShelfDescription(BILM.fingerprint(), BILM.widths, request.param)
+    shelves = []
+
+    def fresh():
+        shelves.append(Shelf(tmp_path / "store", about))
+        return shelves[-1]
+
+    def call(source, sentences=SENTENCES):
+        while shelves:
+            shelves.pop().close()  # LMDB wants one for a process
+        cached = CachedLayers(source, fresh(), request.param)
+        cached.prepare(sentences)
+        return cached
+
+    yield call
+    shelves.pop().close()
+
+
+def test_a_source_that_changed_and_kept_its_fingerprint_stops_the_run(opened, tmp_path, capsys):
+    precision = opened(Changed()).precision
+    for _ in range(2):
+        with pytest.raises(InputError) as stopped:
+            opened(Changed(by=-1.0))
+    folder = next((tmp_path / "store").iterdir())
+    assert str(stopped.value).startswith(f"{folder}: expected the layers that {__name__}.Changed computes now, found")
+    command = re.search(r"python -m elmo\.store (--store \S+ prune --kind \S+)$", str(stopped.value))
+    assert main(command[1].split()) == 0
+    assert "1 kinds of layers" in capsys.readouterr().out
+    zeros = opened(Changed(by=-1.0))
+    assert not zeros.token_layers(SENTENCES).any(), precision
+
+
+def test_last_bits_may_differ_and_nothing_more(opened):
+    precision = opened(Changed()).precision
+    opened(Changed(by=TOLERANCE[precision] / 4))
+    with pytest.raises(InputError, match=f"at most {TOLERANCE[precision]:g}"):
+        opened(Changed(by=TOLERANCE[precision] * 4))
+
+
+def test_a_bilm_has_equal_bits_where_the_same_code_computed_them(opened, tmp_path, monkeypatch):
+    opened(BILM)
+    opened(BILM)
+    (note,) = (tmp_path / "store").glob("*/computed.json")
+    assert json.loads(note.read_text()) == [computed_with(torch.device("cpu"))]
+    with monkeypatch.context() as patch:
+        patch.setattr(BILM, "token_layers", Changed(by=1e-3 / 2).token_layers)
+        with pytest.raises(InputError, match=r"at most 0\)"):
+            opened(BILM)
+        note.write_text('["cpu of another kind"]')
+        opened(BILM)
+        note.unlink()  # a store of before
+        opened(BILM, [*SENTENCES, ("one", "more")])
+    assert json.loads(note.read_text()) == ["unknown", computed_with(torch.device("cpu"))]
+
+
+def test_three_sentences_once_a_process_and_none_that_it_wrote(opened):
+    source = Changed()
+    cached = opened(source, SENTENCES[:20])
+    filled = len(source.calls)
+    cached.prepare(SENTENCES[:20])
+    assert len(source.calls) == filled
+    source = Changed()
+    cached = opened(source, SENTENCES[:20])
+    cached.prepare(SENTENCES[5:20])
+    assert [len(call) for call in source.calls] == [3]
+
+
+def test_layers_that_are_no_numbers_are_other_layers(opened):
+    opened(Changed())
+    with pytest.raises(InputError, match="a relative difference of inf"):
+        opened(Changed(by=float("nan")))
+
+
+@pytest.mark.parametrize(
+    ("lengths", "chosen"),
+    [([1], [1]), ([1, 2], [1, 2]), ([1, 2, 3, 4, 500], [1, 3, 4]), ([LONGEST + 1, 50, 60, 70], [LONGEST + 1, 50, 60])],
+)
+def test_short_and_longer_ones_are_chosen(lengths, chosen):
+    assert [len(key) for key in three_of([("a",) * length for length in lengths])] == chosen
