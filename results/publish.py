@@ -8,13 +8,13 @@ from pathlib import Path
 from elmo.common.errors import InputError, command_parser, exit_status
 from results.analysis.aggregate import Selection, summarise
 from results.analysis.rows import MINI
+from results.audit.runs import audit
 from results.experiments.experiment_file import load_experiment
-from results.publishing.configs import config_contradictions
 from results.publishing.ledger import ledger_page
 from results.publishing.rules import publish_runs
 from results.publishing.tables_page import main_runs, tables_page
 from results.records.collect import Collection, collect
-from results.records.environment import full_commit
+from results.records.environment import full_commit, known_commits
 from results.records.printing import write
 from results.report.errors_removed import NAME as MAIN_FIGURE
 from results.report.figures import Figure
@@ -37,10 +37,11 @@ name, and the kinds of their test examples to results/published/test_sets. Test 
 copied only of runs whose data come with the suite (data=mini). Then it updates what is made from the records there:
 results/tables.md, its SVG figures, results/ledger.md, which lists the runs that are still to do, and parts of README.
 Logs, checkpoints and weights are not copied. It refuses failed runs, runs on limited data, runs of code that was not
-committed, tasks that do not come with the suite, files that contain text or machine paths, two runs that contradict
-each other, and runs whose settings differ from the published run of the same name; a run of a newer recipe of the task
-replaces one of an older recipe. It publishes the other runs all the same, and the exit status is 1. If the config of a
-published record contradicts its name, or that of another seed, nothing is updated."""
+committed, tasks that do not come with the suite, files that contain text or machine paths, runs in which
+python -m results.audit finds something, such as scores that their own files contradict, two runs that contradict each
+other, and runs whose settings differ from the published run of the same name; a run of a newer recipe of the task
+replaces one of an older recipe. All of this is checked before anything is copied. It publishes the other runs all the
+same, and the exit status is 1. If the audit finds something in the published records, nothing is copied or updated."""
 
 _EPILOG = """\
 examples:
@@ -51,9 +52,9 @@ examples:
   python -m results.publish --check                        status 1 if one of them is out of date; writes nothing
   python -m results.publish --runs DIR --commit 6d569d5    fills in the commit of records that have none
 
-A record has a commit if the code ran from a checkout or from `git archive`. Use --commit if the code was copied in
-another way and you know which commit it was. The fingerprint does not cover the commit, no score changes, and `dirty`
-stays null because it is unknown."""
+A record has a commit if the code ran from a checkout or from `git archive`; one without is refused. Use --commit if the
+code was copied in another way and you know which commit it was. The fingerprint does not cover the commit, no score
+changes, and `dirty` stays null because it is unknown."""
 
 
 def main(argv: Sequence[str] | None = None, root: Path = ROOT) -> int:
@@ -87,16 +88,19 @@ def _publish(options: argparse.Namespace, root: Path) -> int:
         raise InputError(f"--experiment: {error}") from error
     if experiment and not options.runs:
         raise InputError("--experiment: expected its runs too, such as --runs results/runs, found none")
-    outcomes = publish_runs(options.runs, root / PUBLISHED, commit, experiment) if options.runs else []
+    collection, commits = collect([root / PUBLISHED]), known_commits(root)
+    if wrong := audit(collection.found, commits).findings:  # tables of these records would be wrong
+        write("".join(f"{finding.text}\n" for finding in wrong).replace(f"{root}/", ""), sys.stdout)
+        return 1
+    outcomes = []
+    if options.runs:
+        outcomes = publish_runs(options.runs, root / PUBLISHED, commit, experiment, collection.found, commits)
+        collection = collect([root / PUBLISHED])
     for outcome in outcomes:
         if outcome.kind != "left":
             write(f"{outcome.kind:9} {outcome.title}: {outcome.text}\n", sys.stdout)
     if left := sum(outcome.kind == "left" for outcome in outcomes):
         write(f"left      {left} that are there already\n", sys.stdout)
-    collection = collect([root / PUBLISHED])
-    if wrong := config_contradictions(collection.found):  # tables of these records would be wrong
-        write("".join(f"{line}\n" for line in wrong).replace(f"{root}/", ""), sys.stdout)
-        return 1
     files = generated(root, collection)
     stale = [path for path, text in files.items() if _read(root / path) != text]
     if options.check:

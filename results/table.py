@@ -7,9 +7,11 @@ from typing import TextIO
 
 from elmo.common.errors import InputError, command_parser, exit_status
 from results.analysis.aggregate import summarise
+from results.audit.runs import audit
 from results.experiments.experiment import values_of
 from results.experiments.experiment_file import load_experiment
-from results.records.collect import Finding, collect
+from results.experiments.runs_of_cells import only_cells
+from results.records.collect import Finding, FoundRecord, collect
 from results.records.printing import write
 from results.tables.cells import Page, findings_for_people, wide_page
 from results.tables.core_table import core_page
@@ -47,7 +49,8 @@ examples:
   - one mean mixes commits or trainings of word vectors, or runs had uncommitted changes in code or configuration;
   - the two that are compared differ in more than their features, or, where both have the same parts (two biLMs), in
     more than their weights and vectors;
-  - two copies of one run have different scores, or a score is not what the run's own examples give.
+  - two copies of one run have different scores, or python -m results.audit finds something in these runs, such as a
+    score that is not what the run's own examples give, or a copied seed.
 The reasons are written to stderr. Without --check the status is 0 for any runs."""
 
 
@@ -82,7 +85,8 @@ def _show(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     if not summary.rows or not for_people:
         _list(findings_for_people(summary), notes)
     no_rows = [] if summary.rows else ["no rows"]
-    return _check(summary.findings, no_rows) if options.check else 0
+    wanted = [item for item in chosen.collection.found if not options.data or item.record.identity.data in options.data]
+    return _check(summary.findings, wanted, no_rows) if options.check else 0
 
 
 def _show_experiment(options: argparse.Namespace) -> int:
@@ -94,13 +98,14 @@ def _show_experiment(options: argparse.Namespace) -> int:
     except InputError as error:
         write(f"results.table: {error}\n", sys.stderr)
         return 2
-    table = fill(collect(folders_of(options)), experiment, places_of(options))
+    collection = collect(folders_of(options))
+    table = fill(collection, experiment, places_of(options))
     if options.format in MACHINE_FORMATS:
         write(experiment_data(table, options.format), sys.stdout)
         _list(table.findings, sys.stderr)
     else:
         _lay_out(experiment_page(table), options.format)
-    return _check(table.findings, []) if options.check else 0
+    return _check(table.findings, only_cells(collection, experiment.cells).found) if options.check else 0
 
 
 def _lay_out(page: Page, form: str) -> None:
@@ -147,9 +152,12 @@ def _at_least_one(text: str) -> int:
     return int(text)
 
 
-def _check(findings: Sequence[Finding], reasons: Sequence[str]) -> int:
+def _check(findings: Sequence[Finding], found: Sequence[FoundRecord], others: Sequence[str] = ()) -> int:
+    """Prints why the table cannot be trusted: findings about it, what an audit of its runs finds, and other reasons."""
     kinds = {"failed": "failed run", "empty": "empty cell, filled by", "unreadable": "not read", "note": "wrong"}
-    reasons = [*(f"{kinds[finding.kind]}: {finding.text}" for finding in findings if finding.wrong), *reasons]
+    wrong = [finding for finding in findings if finding.wrong]
+    wrong += [Finding("note", own.text, wrong=True) for own in audit(found).findings]
+    reasons = [*dict.fromkeys(f"{kinds[finding.kind]}: {finding.text}" for finding in wrong), *others]
     for reason in reasons:
         write(f"check: {reason}\n", sys.stderr)
     write(f"check: {len(reasons)} reasons to fail\n" if reasons else "check: nothing is wrong\n", sys.stderr)

@@ -24,6 +24,7 @@ PROMISED = {
     "elmo.pretrain",
     "elmo.pretrain.perplexity",
     "elmo.store",
+    "results.audit",
     "results.breakdown",
     "results.publish",
     "results.report",

@@ -62,7 +62,7 @@ PLAIN = (
 PACKAGES = ("elmo", "elmo/bilm", "elmo/common", "elmo/download")
 PLAIN_FILES = {f"{name}/__init__.py" for name in PACKAGES} | {f"{name.replace('.', '/')}.py" for name in PLAIN}
 # results/ imports these where it uses them, so that a table prints on a machine that has nothing but Python.
-WHERE_USED = {"rich", "matplotlib", "jinja2", "numpy"}
+WHERE_USED = {"rich", "matplotlib", "jinja2", "numpy", "scipy"}
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from results.analysis.names import load_names, old_recipe, recomputed, task_title
 from results.analysis.rows import Group, TableRow
+from results.audit.__main__ import main as audit
 from results.breakdown.group_files import FOLDER, groups_above
 from results.experiments.experiment import values_of
 from results.experiments.experiment_file import load_experiment
@@ -54,6 +55,15 @@ def test_tables_and_figures_are_up_to_date(capsys):
     """`python -m results.publish` updates them."""
     status = publish(["--check"])
     assert (status, capsys.readouterr().out) == (0, "")
+
+
+def test_the_audit_of_all_records_finds_nothing(capsys):
+    """It computes every test score of each of them again."""
+    status, out = audit(["--published"]), capsys.readouterr().out
+    records = len(list(PUBLISHED.rglob("record.json")))
+    scores = sum(len(item.record.scores["test"]) for item in collect([PUBLISHED]).found)
+    assert (status, out.count("\n")) == (0, 1), out
+    assert out.startswith(f"audit: {records:,} records, {scores:,} test scores from ")
 
 
 def test_readme_shows_the_table_of_the_mini_suite_as_it_is_printed(capsys):

@@ -5,10 +5,11 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
-from results.analysis.names import ROUNDING, arm_title, default_pair, recomputed, sort_key, task_title
+from results.analysis.names import arm_title, default_pair, sort_key, task_title
 from results.analysis.paper_scores import load_paper
 from results.analysis.row_warnings import row_warnings, runs_in_words
 from results.analysis.rows import MINI, Group, Summary, TableRow, column_order, comparable_parts
+from results.audit.scores import REMEDY, unlike_scores
 from results.experiments.cell import NAMED
 from results.experiments.experiment import Experiment, values_of
 from results.records.collect import Collection, Finding, FoundRecord
@@ -244,20 +245,15 @@ def _of_folds(run: ScoredRun) -> Identity:
 
 
 def _examples_of(item: FoundRecord, findings: list[Finding]) -> list[Example] | None:
-    """The run's test examples, or None; reports a score that the examples contradict."""
+    """The run's test examples, or None; reports scores that the examples contradict."""
     record, path = item.record, item.path.with_name(EXAMPLES_NAME)
     try:
         examples = read_examples(path, record.fingerprint)
     except ExamplesUnreadable as error:
         findings.append(Finding("unreadable", str(error), wrong=True, row=record.identity.row))
         return None
-    score = recomputed(record, examples) if examples else None
-    if score is not None and abs(score - record.score) > ROUNDING:
-        text = (
-            f"{item.path}: scores.test.{record.metric} is {record.score:.4f}, but the examples next to it give "
-            f"{score:.4f}; was one edited by hand? Restore the folder from a copy, or delete it and run again"
-        )
-        findings.append(Finding("note", text, wrong=True, row=record.identity.row))
+    for text in unlike_scores(record, examples or ()):
+        findings.append(Finding("note", f"{item.path}: {text}; {REMEDY}", wrong=True, row=record.identity.row))
     return examples
 
 

@@ -89,11 +89,12 @@ def sort_key(name: str, known: Iterable[str]) -> tuple[int, str]:
     return (order.index(name) if name in order else len(order), name)
 
 
-def metric_of(record: RunRecord, columns: Iterable[str]) -> Metric | None:
-    """How the record's main metric follows from examples with these columns; None if it does not."""
-    known = load_names().metrics.get(record.metric, MetricName()).formulas
-    declared = record.metrics.get(record.metric)
-    ways = [declared] if declared else [*known, mean_of(record.metric)]
+def metric_of(record: RunRecord, columns: Iterable[str], name: str = "") -> Metric | None:
+    """How a metric of the record, by default the main one, follows from examples with these columns; None if not."""
+    name = name or record.metric
+    known = load_names().metrics.get(name, MetricName()).formulas
+    declared = record.metrics.get(name)
+    ways = [declared] if declared else [*known, mean_of(name)]
     found = set(columns)
     return next((way for way in ways if found.issuperset(way.columns)), None)
 

@@ -3,26 +3,26 @@
 Test predictions contain text, so they are copied only where all data files come with the suite.
 
 A run is refused if it did not finish, used limited data or code that is not committed, is of a task that is not in the
-suite, has no example scores or ones that contradict its score, has a config that contradicts its name, if another run
-of its name contradicts it, or if one of the files contains more than numbers and names: no third-party text or paths in
-the repository.
+suite, has no example scores, if the audit finds something in it, if another run of its name contradicts it, or if one
+of the files contains more than numbers and names: no third-party text or paths in the repository. Nothing is copied
+before all runs have been checked.
 """
 
 import dataclasses
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from elmo.common.files import read_json
-from results.analysis.names import ROUNDING, load_names, recomputed
+from results.analysis.names import load_names, recomputed
+from results.audit.runs import audit
 from results.breakdown.group_files import GroupsUnreadable, groups_above, merge_groups
 from results.experiments.experiment import Experiment
 from results.experiments.runs_of_cells import only_cells
-from results.publishing.configs import name_contradiction
 from results.records.collect import FoundRecord, collect
-from results.records.example_scores import ExamplesUnreadable, read_examples, read_predictions
+from results.records.example_scores import ExamplesUnreadable, read_examples
 from results.records.identity import EXAMPLES_NAME, PREDICTIONS_NAME, RECORD_NAME, differences, record_path
 from results.records.record import RecordUnreadable, RunRecord, read_record, write_record
 
@@ -30,6 +30,23 @@ Kind = Literal["added", "replaced", "left", "refused"]
 EXAMPLES_KEYS = {"schema", "fingerprint", "scores"}
 RECORD_KEYS = {field.name for field in dataclasses.fields(RunRecord)} | {"fingerprint"}
 LONGEST_NAME = 160  # characters: names of EWT's predicates have 123, a hash has 64
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A run to publish.
+
+    Attributes:
+        item: The run, with the commit filled in.
+        target: The file for its record.
+        there: The published record of its name, if any.
+        refusal: Why it may not be published; empty if it may.
+    """
+
+    item: FoundRecord
+    target: Path
+    there: RunRecord | None = None
+    refusal: str = ""
 
 
 @dataclass(frozen=True)
@@ -42,7 +59,12 @@ class PublishOutcome:
 
 
 def publish_runs(
-    folders: Sequence[Path], published: Path, commit: str | None = None, experiment: Experiment | None = None
+    folders: Sequence[Path],
+    published: Path,
+    commit: str | None = None,
+    experiment: Experiment | None = None,
+    there: Sequence[FoundRecord] = (),
+    commits: Set[str] | None = None,
 ) -> list[PublishOutcome]:
     """Copies publishable runs from below the folders; returns an outcome for each run.
 
@@ -51,6 +73,8 @@ def publish_runs(
         published: The target folder; the path below it follows from a run's identity.
         commit: The commit to fill into records that have none.
         experiment: Only the runs of its cells.
+        there: The runs that are published.
+        commits: Those that a run's code may have; None if they are not known.
     """
     collection = collect(folders)
     found = (only_cells(collection, experiment.cells) if experiment else collection).found
@@ -68,9 +92,32 @@ def publish_runs(
     named: dict[Path, list[FoundRecord]] = {}
     for item in found:
         named.setdefault(record_path(published, item.record.identity), []).append(item)
-    each = [(item, _publish(item, target, items, commit)) for target, items in named.items() for item in items]
-    taken = [item for item, outcome in each if outcome.kind != "refused"]
-    return [*outcomes, *(outcome for _, outcome in each), *_publish_groups(taken, published)]
+    candidates = [_candidate(item, target, items, commit) for target, items in named.items() for item in items]
+    candidates = _audited(candidates, there, commits)
+    taken = [own.item for own in candidates if not own.refusal]
+    return [*outcomes, *map(_publish, candidates), *_publish_groups(taken, published)]
+
+
+def _candidate(item: FoundRecord, target: Path, named: Sequence[FoundRecord], commit: str | None) -> Candidate:
+    """The run with the reason against it, if there is one without an audit; `named` are all runs of its name."""
+    try:
+        there = read_record(target) if target.exists() else None
+    except RecordUnreadable as error:
+        return Candidate(item, target, refusal=f"the published run of this name: {error}")
+    refusal = _refusal(item) or _conflict(there, item.record, target) or _contradiction(item, named)
+    filled = _with_commit(item.record, commit or (there.commit if there else None))
+    return Candidate(replace(item, record=filled), target, there, refusal)
+
+
+def _audited(
+    candidates: Sequence[Candidate], there: Sequence[FoundRecord], commits: Set[str] | None
+) -> list[Candidate]:
+    """The runs with what the audit finds, in them or between them and published ones that they do not replace."""
+    passed = [own for own in candidates if not own.refusal]
+    replaced = {own.target for own in passed}
+    done = audit([own.item for own in passed], commits, [item for item in there if item.path not in replaced])
+    wrong = {path: finding.text for finding in reversed(done.findings) for path in finding.paths}
+    return [replace(own, refusal=own.refusal or wrong.get(own.item.path, "")) for own in candidates]
 
 
 def _publish_groups(taken: Sequence[FoundRecord], published: Path) -> list[PublishOutcome]:
@@ -96,20 +143,15 @@ def _publish_groups(taken: Sequence[FoundRecord], published: Path) -> list[Publi
     return outcomes
 
 
-def _publish(item: FoundRecord, target: Path, named: Sequence[FoundRecord], commit: str | None) -> PublishOutcome:
-    """Copies a run to its record's path, unless there is a reason not to; `named` are all runs of its name."""
-    record = item.record
+def _publish(run: Candidate) -> PublishOutcome:
+    """Copies a run to its record's path, unless there is a reason not to."""
+    item, target, there, record = run.item, run.target, run.there, run.item.record
     title = record.identity.title
-    try:
-        there = read_record(target) if target.exists() else None
-    except RecordUnreadable as error:
-        return PublishOutcome("refused", title, f"the published run of this name: {error}")
-    if reason := _refusal(item) or _conflict(there, record, target) or _contradiction(item, named):
-        return PublishOutcome("refused", title, reason)
+    if run.refusal:
+        return PublishOutcome("refused", title, run.refusal)
     score = f"{record.metric} {record.score:.2f}"
-    filled = _with_commit(record, commit)
     elsewhere = target.resolve() != item.path.resolve()
-    if there and _with_commit(filled, there.environment.commit if there.environment else None) == there:
+    if record == there:
         if elsewhere:
             _copy_predictions(item, target)
         return PublishOutcome("left", title, score)
@@ -118,10 +160,10 @@ def _publish(item: FoundRecord, target: Path, named: Sequence[FoundRecord], comm
         shutil.copyfile(item.path.with_name(EXAMPLES_NAME), target.with_name(EXAMPLES_NAME))
         target.with_name(PREDICTIONS_NAME).unlink(missing_ok=True)  # of the run that is replaced
         _copy_predictions(item, target)
-    if filled is record:
+    if record == read_record(item.path):
         shutil.copyfile(item.path, target)  # last: a record implies that its examples are complete
     else:
-        write_record(target, filled)
+        write_record(target, record)
     if there is None:
         return PublishOutcome("added", title, score)
     newer = f", recipe {there.recipe} -> {record.recipe}" if there.recipe < record.recipe else ""
@@ -188,20 +230,13 @@ def _refusal(item: FoundRecord) -> str:
         return f"expected a task of the suite ({known}), found {task}; to add it, see CONTRIBUTING.md, Ship a task"
     try:
         scores = read_examples(examples, record.fingerprint)
-        kept = item.path.with_name(PREDICTIONS_NAME)
-        predictions = read_predictions(kept, record.fingerprint) if record.shipped_data else None  # else not copied
     except ExamplesUnreadable as error:
         return str(error)
     if scores is None:
         return f"expected {EXAMPLES_NAME} next to the record, found none; without it there is no interval"
-    if predictions is not None and len(predictions) != len(scores):
-        found = f"found {len(predictions)}"
-        return f"{PREDICTIONS_NAME}: expected {len(scores)} predictions, one for each example score, {found}"
-    score = recomputed(record, scores)
-    if score is None or abs(score - record.score) > ROUNDING:
-        found = "no such metric" if score is None else f"{score:.4f}"
-        return f"expected examples that give the score, {record.metric} {record.score:.4f}, found {found}"
-    return name_contradiction(record) or _text_in_examples(_content(examples)) or _text_in_record(_content(item.path))
+    if recomputed(record, scores) is None:
+        return f"{EXAMPLES_NAME}: expected counts that give {record.metric}, found none"
+    return _text_in_examples(_content(examples)) or _text_in_record(_content(item.path))
 
 
 def _content(path: Path) -> Mapping[str, object]:

@@ -11,6 +11,7 @@ from results.experiments.experiment_file import load_experiment
 from results.experiments.runs_of_cells import only_cells
 from results.publishing.paper_chapters import contents, shown_chapter
 from results.records.collect import Collection
+from results.records.printing import without_markup
 from results.report.blocks import CHARTS, blocks_of
 from results.report.errors_removed import errors_removed
 from results.report.figures import Figure
@@ -100,7 +101,7 @@ def tables_page(collection: Collection, summary: Summary, published: Path) -> Ta
     findings = [*summary.findings, *(finding for chapter in chapters.values() for finding in chapter.findings)]
     declared = [finding.text[finding.text.index(WARNED) :] for finding in findings if WARNED in finding.text]
     found = [finding.text for finding in findings if finding.wrong and finding.kind != "empty"]
-    if lines := dict.fromkeys(f"- {' '.join(text.split())}" for text in [*declared, *found]):
+    if lines := dict.fromkeys(f"- {without_markup(' '.join(text.split()))}" for text in [*declared, *found]):
         blocks += ["## Warnings", "\n".join(lines)]
     return TablesPage("\n\n".join(blocks) + "\n", list(figures.values()))
 

@@ -95,6 +95,13 @@ def full_commit(name: str) -> str | None:
     return _git(Path(__file__).resolve().parent, "rev-parse", "--verify", f"{name}^{{commit}}")
 
 
+def known_commits(root: Path) -> frozenset[str] | None:
+    """The commits of the checkout in this folder; None if it is no checkout, or a shallow one, which lacks most."""
+    if not (root / ".git").exists() or _git(root, "rev-parse", "--is-shallow-repository") != "false":
+        return None
+    return frozenset((_git(root, "rev-list", "--all", "HEAD") or "").split())
+
+
 def _git(folder: Path, *arguments: str) -> str | None:
     """The output of git, or None if it fails or is not installed."""
     command = ["git", "-C", str(folder), *arguments]

@@ -1,6 +1,7 @@
-"""Safe terminal output: escapes control characters in text from records and folder names."""
+"""Safe output: escapes control characters, and markup on pages, in text from records and folder names."""
 
 import json
+import re
 from typing import TextIO
 
 
@@ -9,6 +10,15 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(sign if sign.isprintable() else json.dumps(sign)[1:-1] for sign in text)
+
+
+def without_markup(text: str) -> str:
+    """The text for a cell of a Markdown page: no HTML tag, no further cell, no control characters.
+
+    Spaces that do not break stay.
+    """
+    text = "\u00a0".join(map(printable, text.split("\u00a0")))
+    return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", text).replace("|", "\\|")
 
 
 def printable_lines(text: str) -> str:

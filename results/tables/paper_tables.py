@@ -9,6 +9,7 @@ from results.analysis.panels import Panel, arms_note, split_panels
 from results.analysis.paper_scores import distance, load_paper
 from results.analysis.rows import MINI, WARNED, Group, Summary, TableRow, arm_titles, column_order
 from results.analysis.verdict import verdict_legend, verdicts
+from results.records.printing import printable, without_markup
 from results.tables.cells import (
     ERRORS_REMOVED,
     FEW_SEEDS_NOTE,
@@ -34,7 +35,7 @@ class MarkdownTable:
     def __str__(self) -> str:
         kept = [i for i in range(len(self.headers)) if i == 0 or any(line[i] for line in self.lines)]
         rows = [self.headers, ["---"] * len(self.headers), *self.lines]
-        return "\n".join(f"| {' | '.join(row[i] for i in kept)} |" for row in rows)
+        return "\n".join(f"| {' | '.join(without_markup(row[i]) for i in kept)} |" for row in rows)
 
 
 def readme_table(summary: Summary) -> str:
@@ -231,5 +232,6 @@ def rerun_block(panels: Sequence[Panel]) -> str:
         listed |= {group.runs[0].fingerprint for group in panel.row.groups if not group.label and panel.label}
         groups = [group for group in panel.groups if group.runs[0].fingerprint not in listed]
         listed |= {group.runs[0].fingerprint for group in groups}
-        lines += [f"# {_name(panel).replace('`', '')}: {commit_of(groups)}", *commands_of(groups)]
+        name = printable(_name(panel).replace("`", ""))
+        lines += [f"# {name}: {commit_of(groups)}", *map(printable, commands_of(groups))]
     return "\n".join([*lines, "```"])

@@ -321,7 +321,7 @@ def test_examples_that_contradict_a_score_make_no_interval(capsys, tmp_path, see
         save(tmp_path, make_record(80.0 + seed, metric="accuracy", features="elmo", seed=seed), first_right(60))
     _, out, _ = run_table(capsys, "--runs", tmp_path, "--format", "json")
     (row,) = json.loads(out)
-    assert any("the examples next to it give 60.0000" in note for note in row["notes"])
+    assert any("accuracy: expected 60, which examples.json gives, found 8" in note for note in row["notes"])
     if seeds == 1:
         assert (row["gain"], row["gain_interval"]) == (40.0, None)
     else:

@@ -44,8 +44,8 @@ def save_with_predictions(runs, data, seed=3):
     path = save_run(runs, 1, of=2, data="mini", task="sst5", seed=seed)
     record = read_record(path)
     write_record(path, replace(record, config={**record.config, "data": data}))
-    line = {"example": {"tokens": ["A", "bore"]}, "gold": {"label": "bad"}, "predicted": {"label": "good"}}
-    lines = [{"id": str(number), **line} for number in range(2)]
+    line = {"example": {"tokens": ["A", "bore"]}, "gold": {"label": "bad"}}
+    lines = [{"id": label, **line, "predicted": {"label": label}} for label in ("bad", "good")]
     write_predictions(path.with_name(PREDICTIONS_NAME), record.fingerprint, lines)
     return path
 
@@ -261,7 +261,9 @@ class TestRefused:
     def test_examples_of_another_score(self, runs, root, capsys):
         path = save_run(runs, 50, task="sst5", seed=9).with_name(EXAMPLES_NAME)
         self.edit(path, scores=[{"correct": 1}] * 100)
-        self.assert_refused(runs, root, capsys, "accuracy 50.0000, found 100.0000")
+        self.assert_refused(
+            runs, root, capsys, "scores.test.accuracy: expected 100, which examples.json gives, found 50"
+        )
 
     @pytest.mark.parametrize(
         ("changes", "reason"),

@@ -7,11 +7,9 @@ which runs are those of an experiment. So a config that was edited or damaged wo
 from collections.abc import Sequence
 
 from results.records.collect import FoundRecord
-from results.records.identity import FOLD, differences, fingerprint, looked_up, same_value, shown, without_seed
+from results.records.identity import FOLD, Parts, differences, fingerprint, looked_up, same_value, shown, without_seed
 from results.records.record import RunRecord
 from results.records.settings import settings_of
-
-REMEDY = "was it edited by hand? Restore the file from a copy"
 
 
 def name_contradiction(record: RunRecord) -> str:
@@ -21,20 +19,19 @@ def name_contradiction(record: RunRecord) -> str:
     for key, value in {**names, **name.variant}.items():
         found = looked_up(record.config, key)
         if found not in (..., value) and not same_value(key, shown(value), found):
-            return f"config: {key}: expected {shown(value)}, as in the run's name, found {shown(found)}; {REMEDY}"
+            return f"config: {key}: expected {shown(value)}, as in the run's name, found {shown(found)}"
     return ""
 
 
-def config_contradictions(found: Sequence[FoundRecord]) -> list[str]:
-    """A line for each config that contradicts its run's name, or the config of the same run with another seed."""
-    lines, firsts = list[str](), dict[str, FoundRecord]()
+def unlike_configs(found: Sequence[FoundRecord]) -> list[tuple[FoundRecord, FoundRecord, str]]:
+    """Two runs that differ only in the seed, by their fingerprints, and the first setting in which they differ."""
+    pairs = list[tuple[FoundRecord, FoundRecord, str]]()
+    firsts: dict[str, tuple[FoundRecord, Parts]] = {}
     for item in found:
-        if text := name_contradiction(item.record):
-            lines.append(f"{item.path}: {text}")
-            continue
-        first = firsts.setdefault(fingerprint(without_seed(item.record.hashed)), item)
-        for key, (there, here) in differences(settings_of(first.record), settings_of(item.record)).items():
+        own = settings_of(item.record)
+        first, settings = firsts.setdefault(fingerprint(without_seed(item.record.hashed)), (item, own))
+        if own != settings:
+            key, (there, here) = next(iter(differences(settings, own).items()))
             expected = "expected the same values, since the runs differ only in the seed"
-            lines.append(f"{first.path} and {item.path}: config: {expected}, found {key}: {there} and {here}; {REMEDY}")
-            break
-    return lines
+            pairs.append((first, item, f"config: {expected}, found {key}: {there} and {here}"))
+    return pairs

@@ -1,0 +1,338 @@
+"""The audit: everything that can be computed again is, and each edit is named with its file."""
+
+import gzip
+import json
+import shutil
+import subprocess
+from dataclasses import replace
+
+import pytest
+
+import results.audit.__main__
+from results.audit.predictions import rescored
+from results.audit.runs import audit, unsafe_name
+from results.publish import main as publish
+from results.records.collect import FoundRecord, collect
+from results.records.environment import known_commits
+from results.records.identity import EXAMPLES_NAME, PREDICTIONS_NAME, Identity
+from results.records.record import read_record, write_record
+from results.tables.run_options import PUBLISHED
+from tests.results.making import CLEAN, make_record, run_table, save
+from tests.results.publishing.finished_runs import README, save_run
+
+CODE = "0f1e2d3c" * 5
+
+
+def run_audit(capsys, *arguments):
+    status = results.audit.__main__.main([str(argument) for argument in arguments])
+    return status, capsys.readouterr().out
+
+
+@pytest.fixture
+def copied(tmp_path):
+    """Copies a published run, as its own process would have left it, and changes its files."""
+
+    def copy(place, record=None, examples=None, predictions=None, seed=None):
+        source = PUBLISHED / place
+        target = tmp_path / "runs" / place
+        shutil.copytree(source, target)
+        if record:
+            path = target / "record.json"
+            content = json.loads(path.read_text())
+            record(content)
+            path.write_text(json.dumps(content))
+        if examples:
+            path = target / EXAMPLES_NAME
+            content = json.loads(path.read_text())
+            examples(content["scores"])
+            path.write_text(json.dumps(content))
+        if predictions:
+            path = target / PREDICTIONS_NAME
+            header, *lines = map(json.loads, gzip.decompress(path.read_bytes()).splitlines())
+            predictions(lines)
+            path.write_bytes(gzip.compress("\n".join(map(json.dumps, [header, *lines])).encode()))
+        return target / "record.json"
+
+    return copy
+
+
+def edit(*keys, by=1.0):
+    """Adds to the number under these keys of a record."""
+
+    def change(content):
+        for key in keys[:-1]:
+            content = content[key]
+        content[keys[-1]] += by
+
+    return change
+
+
+NER, SNLI, COREF = ("mini/ner/elmo/seed-1", "mini/snli/elmo/seed-1", "mini/coref/elmo/seed-1")
+(POS,) = (path.relative_to(PUBLISHED).as_posix() for path in PUBLISHED.glob("ewt/pos_probe/elmo/*layers=1/seed-1"))
+(WSD,) = (path.relative_to(PUBLISHED).as_posix() for path in PUBLISHED.glob("paper/wsd_probe/elmo/*layers=1/seed-1"))
+
+
+@pytest.mark.parametrize(
+    ("place", "keys"),
+    [
+        (NER, ("scores", "test", "f1")),
+        (NER, ("scores", "test", "precision")),
+        (NER, ("scores", "test", "recall")),
+        (NER, ("scores", "dev", "f1")),
+        (NER, ("scores", "dev", "recall")),
+        (NER, ("data", "test", "entities")),
+        (NER, ("details", "labels", "LOC", "f1")),
+        (NER, ("details", "labels", "LOC", "recall")),
+        (NER, ("details", "labels", "LOC", "gold")),
+        (NER, ("epochs", 0, "epoch")),
+        (SNLI, ("details", "confusion", "gold_by_predicted", 0, 0)),
+        (SNLI, ("details", "labels", "neutral", "precision")),
+        (SNLI, ("data", "test", "pairs")),
+        (COREF, ("scores", "test", "muc")),
+        (COREF, ("details", "b_cubed", "recall")),
+        (COREF, ("data", "test", "mentions")),
+        (POS, ("details", "tags", "NN", "accuracy")),
+        (POS, ("data", "test", "tokens")),
+        (WSD, ("scores", "test", "semeval2013")),
+        (WSD, ("details", "sets", "semeval2013", "correct")),
+        (WSD, ("details", "parts_of_speech", "NOUN", "f1")),
+    ],
+    ids=str,
+)
+def test_every_number_that_follows_from_others_is_computed_again(copied, capsys, place, keys):
+    path = copied(place, record=edit(*keys))
+    status, out = run_audit(capsys, "--runs", path.parent)
+    assert status == 1
+    lines = [line for line in out.splitlines() if line.startswith(f"{path}: ")]
+    named = [key for key in keys if isinstance(key, str)][:2]
+    assert any(".".join(named) in line or named[0] in line for line in lines), out
+    assert all("expected" in line and "found" in line and "Restore the folder from a copy" in line for line in lines)
+
+
+def test_the_best_epoch_is_compared_with_dev(copied, capsys):
+    def raise_the_curve(content):
+        best = max(content["epochs"], key=lambda epoch: epoch["f1"])
+        best["f1"] += 1
+
+    path = copied(NER, record=raise_the_curve)
+    assert (
+        "scores.dev.f1: expected 84.4983, that of the best epoch, found 83.4983"
+        in run_audit(capsys, "--runs", path.parent)[1]
+    )
+
+
+def test_table_check_and_publish_find_the_same(copied, capsys, tmp_path):
+    path = copied(NER, record=edit("scores", "test", "recall"))
+    expected = "scores.test.recall: expected 81.2419, which examples.json gives, found 82.2419"
+    status, _, err = run_table(capsys, "--runs", tmp_path / "runs", "--check")
+    assert (status, err.count(f"check: wrong: {path}: {expected}")) == (1, 1)
+    (tmp_path / "root" / "results" / "published").mkdir(parents=True)
+    (tmp_path / "root" / "README.md").write_text(README)
+    assert publish(["--runs", str(tmp_path / "runs")], tmp_path / "root") == 1
+    assert expected in capsys.readouterr().out
+
+
+class TestPredictions:
+    """Score and examples that were edited together are contradicted by the predictions."""
+
+    def forged(self, copied, place, column):
+        """One example has one more, and the record has the scores that the examples then give."""
+
+        def more(scores):
+            one = next(one for one in scores if one.get(column, 0) == 0)
+            one[column] = 100.0 if column in ("em", "f1") else 1
+
+        path = copied(place, examples=more)
+        (finding,) = [
+            finding
+            for finding in audit([FoundRecord(path, read_record(path))]).findings
+            if PREDICTIONS_NAME in finding.text
+        ]
+        return finding.text
+
+    @pytest.mark.parametrize(
+        ("task", "column"),
+        [
+            *(("ner", "tp"), ("ner", "fp"), ("srl", "fn"), ("snli", "correct"), ("sst5", "correct")),
+            *(("squad", "em"), ("squad", "f1")),
+        ],
+    )
+    def test_they_are_scored_again(self, copied, task, column):
+        text = self.forged(copied, f"mini/{task}/elmo/seed-1", column)
+        assert f", {column}: expected 0, as predicted, found 1" in text
+
+    @pytest.mark.parametrize("column", ["links", "predicted_chains", "b_cubed_recall", "similarity_without_singletons"])
+    def test_chains_are_scored_again(self, copied, column):
+        path = copied(COREF, examples=lambda scores: scores[0].update({column: scores[0][column] + 1}))
+        found = [finding.text for finding in audit([FoundRecord(path, read_record(path))]).findings]
+        assert any(f"example 0, {column}: expected" in text for text in found)
+
+    @pytest.mark.parametrize(
+        ("field", "value"),
+        [("gold", {"label": "neutral"}), ("example", {"sentence1": "Foreign text .", "sentence2": "More of it ."})],
+    )
+    def test_texts_and_gold_are_those_of_other_runs_on_the_test_set(self, copied, capsys, field, value):
+        """By default they are compared with the published runs."""
+        path = copied(SNLI, predictions=lambda lines: lines[0].update({field: value}))
+        out = run_audit(capsys, "--runs", path.parent)[1]
+        assert f"expected the test examples and gold outputs of {PUBLISHED / 'mini/snli'}" in out
+
+    def test_edited_predictions(self, copied, capsys):
+        path = copied(SNLI, predictions=lambda lines: lines[0].update(predicted=lines[0]["gold"]))
+        out = run_audit(capsys, "--runs", path.parent)[1]
+        assert "example 0, correct: expected 1, as predicted, found 0 among the scores" in out
+
+    def test_outputs_of_another_form_are_named(self, copied, capsys):
+        path = copied(SNLI, predictions=lambda lines: lines[3].update(predicted={"answer": 1}))
+        assert "prediction 3: expected outputs of snli, found others" in run_audit(capsys, "--runs", path.parent)[1]
+
+    def test_continued_arguments_are_one_and_the_predicate_is_none(self):
+        def spans(*labels):
+            return {"arguments": [{"label": label, "start": i, "end": i + 1} for i, label in enumerate(labels)]}
+
+        gold = spans("A0", "V", "C-A0", "A1")
+        assert rescored(gold, gold) == {"tp": 2, "fp": 0, "fn": 0}
+        assert rescored(gold, spans("A0", "V", "O", "A1")) == {"tp": 1, "fp": 2, "fn": 1}
+
+    def test_answers_are_compared_by_the_rules_of_squad(self):
+        gold = {"answers": ["The red, old house", "a house"]}
+        assert rescored(gold, {"answer": "House!"}) == {"em": 100, "f1": 100}
+        assert rescored(gold, {"answer": "red house of"}) == {"em": 0, "f1": pytest.approx(200 * 2 / 6)}
+
+
+class TestCopiedSeeds:
+    def test_two_seeds_with_one_curve_are_impossible(self, copied, tmp_path, capsys):
+        """A copy with its name and fingerprint changed counts as a further seed, unless the curve is compared."""
+        path = copied(NER)
+        record = read_record(path)
+        config = {**record.config, "seed": 7}
+        examples = json.loads(path.with_name(EXAMPLES_NAME).read_text())["scores"]
+        other = save(
+            tmp_path / "runs", replace(record, identity=replace(record.identity, seed=7), config=config), examples
+        )
+        status, out = run_audit(capsys, "--runs", tmp_path / "runs")
+        assert status == 1
+        assert f" and {other}: epochs: expected different curves of seeds 1 and 7, found the same" in out
+        status, _, err = run_table(capsys, "--runs", tmp_path / "runs", "--check")
+        assert "expected different curves of seeds 1 and 7" in err
+
+    def test_neither_is_published(self, tmp_path, capsys):
+        root = tmp_path / "root"
+        (root / "results" / "published").mkdir(parents=True)
+        (root / "README.md").write_text(README)
+        for seed in (1, 2, 3):
+            path = save_run(tmp_path / "runs", 50 + seed // 3, task="sst5", seed=seed)
+            curve = [{"epoch": 1, "loss": 1.5 if seed < 3 else 1.25, "accuracy": 50.0}]
+            write_record(path, replace(read_record(path), epochs=curve))
+        assert publish(["--runs", str(tmp_path / "runs")], root) == 1
+        assert capsys.readouterr().out.count("expected different curves of seeds 1 and 2") == 2
+        assert [item.record.identity.seed for item in collect([root]).found] == [3]
+        # as a later copy of what is published
+        shutil.rmtree(tmp_path / "runs" / "paper" / "sst5" / "glove" / "seed-1")
+        assert publish(["--runs", str(tmp_path / "runs")], root) == 0
+        assert {item.record.identity.seed for item in collect([root]).found} == {2, 3}
+        path = save_run(tmp_path / "late", 50, task="sst5", seed=1)
+        write_record(path, replace(read_record(path), epochs=[{"epoch": 1, "loss": 1.5, "accuracy": 50.0}]))
+        assert publish(["--runs", str(tmp_path / "late")], root) == 1
+        assert {item.record.identity.seed for item in collect([root]).found} == {2, 3}
+
+    def test_early_stopping_may_give_one_seed_the_same_curve_twice(self, tmp_path):
+        curve = [{"epoch": 1, "loss": 1.5, "f1": 50.0}]
+        for epochs in (10, 20):
+            record = make_record(90.0, variant={"trainer.epochs": epochs})
+            save(tmp_path, replace(record, epochs=curve))
+        assert audit(collect([tmp_path]).found).findings == []
+
+
+class TestNames:
+    @pytest.mark.parametrize("name", ["", " ", ".", "..", "a\0b", "<script>", "a\u202eb", "a|b", "a/b", "a`b", "x\ny"])
+    @pytest.mark.parametrize("key", ["data", "task", "features"])
+    def test_unsafe(self, name, key):
+        names = {"data": "paper", "task": "ner", "features": "glove"} | {key: name}
+        assert unsafe_name(Identity(**names, seed=1)).startswith(f"identity.{key}: expected a name")
+
+    @pytest.mark.parametrize("name", ["mini", "my data", "büro-2.1", "数据", "a+b@c"])
+    def test_safe(self, name):
+        variant = {"features.elmo.places": "[input,output]", "features.elmo.weights": "./small", "limit": 5}
+        assert unsafe_name(Identity(name, name, name, 1, variant)) == ""
+
+    def test_of_settings(self):
+        assert "found 'a=<b>'" in unsafe_name(Identity("d", "t", "f", 1, {"a": "<b>"}))
+
+
+class TestPublish:
+    @pytest.fixture
+    def root(self, tmp_path):
+        (tmp_path / "root" / "results" / "published").mkdir(parents=True)
+        (tmp_path / "root" / "README.md").write_text(README)
+        return tmp_path / "root"
+
+    @pytest.mark.parametrize("data", ["<script>alert(1)</script>", "a\u202eb"])
+    def test_unsafe_names_are_refused_and_would_be_escaped(self, root, tmp_path, capsys, data):
+        for features in ("glove", "elmo"):
+            save_run(tmp_path / "runs", 50, task="sst5", data=data, features=features)
+        assert publish(["--runs", str(tmp_path / "runs")], root) == 1
+        assert "identity.data: expected a name of letters" in capsys.readouterr().out
+        assert collect([root]).found == []
+
+    def test_a_run_that_contradicts_the_published_one_is_not_copied(self, root, tmp_path, capsys):
+        """It used to be copied first, and then every later update failed."""
+        one, two = ({"trainer": {"lr": 0.001, "epochs": epochs}} for epochs in (5, 6))
+        save_run(tmp_path / "first", 50, task="sst5", config=one)
+        assert publish(["--runs", str(tmp_path / "first")], root) == 0
+        save_run(tmp_path / "second", 51, task="sst5", seed=2, config=two)
+        assert publish(["--runs", str(tmp_path / "second")], root) == 1
+        assert "found trainer.epochs: 5 and 6" in capsys.readouterr().out
+        save_run(tmp_path / "third", 52, task="sst5", seed=3, config=one)
+        assert publish(["--runs", str(tmp_path / "third")], root) == 0
+        assert [item.record.identity.seed for item in collect([root]).found] == [1, 3]
+
+    @pytest.mark.parametrize(("commit", "shown"), [(None, "found none"), (CODE, f"found {CODE}")])
+    def test_commits_are_those_of_the_repository(self, root, tmp_path, capsys, commit, shown):
+        git = ["git", "-C", str(root), "-c", "user.name=a", "-c", "user.email=a@b.c"]
+        subprocess.run([*git, "init", "-q"], check=True)
+        subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "one"], check=True)
+        (known,) = known_commits(root)
+        save_run(tmp_path / "known", 50, task="sst5", environment=replace(CLEAN, commit=known))
+        assert publish(["--runs", str(tmp_path / "known")], root) == 0
+        save_run(tmp_path / "other", 51, task="sst5", seed=2, environment=replace(CLEAN, commit=commit))
+        assert publish(["--runs", str(tmp_path / "other")], root) == 1
+        assert f"environment.commit: expected a commit of this repository, {shown}" in capsys.readouterr().out
+
+    def test_a_shallow_clone_knows_no_commits(self, root, tmp_path):
+        git = ["git", "-C", str(root), "-c", "user.name=a", "-c", "user.email=a@b.c"]
+        subprocess.run([*git, "init", "-q"], check=True)
+        for name in ("one", "two"):
+            subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", name], check=True)
+        clone = ["git", "clone", "-q", "--depth", "1", f"file://{root}", str(tmp_path / "clone")]
+        subprocess.run(clone, check=True)
+        assert len(known_commits(root)) == 2
+        assert known_commits(tmp_path / "clone") is None
+        assert known_commits(tmp_path) is None
+
+
+def test_a_folder_without_runs(capsys, tmp_path):
+    status, out = run_audit(capsys, "--runs", tmp_path)
+    assert status == 1
+    assert f"{tmp_path}: expected records of runs, found none; name their folder" in out
+
+
+def test_a_task_of_a_user_is_compared_by_what_it_declares(tmp_path):
+    """Its details, counts and curve may mean anything."""
+    record = make_record(60.0, task="irony", metric="accuracy", dev=1.0)
+    details = {"labels": {"a": {"gold": 1, "recall": 3.0}}, "confusion": {"labels": [[]], "gold_by_predicted": [1]}}
+    curve = [{"epoch": 5, "loss": 1.5, "accuracy": 2.0}]
+    save(tmp_path, replace(record, details=details, epochs=curve), [{"correct": int(i < 6)} for i in range(10)])
+    assert audit(collect([tmp_path]).found).findings == []
+
+
+@pytest.mark.parametrize(
+    "value", [[], "x", {"labels": 3}, {"labels": [["a"]], "gold_by_predicted": [[1]]}, {"a": None}]
+)
+@pytest.mark.parametrize("key", ["labels", "confusion", "sets", "parts_of_speech", "binary_examples", "tags"])
+def test_details_of_any_shape_are_no_traceback(tmp_path, key, value):
+    record = make_record(60.0, task="sst5", metric="accuracy")
+    save(
+        tmp_path, replace(record, details={"labels": {"a": {"f1": 1.0}}, key: value}), [{"correct": 1, "polar": 1}] * 10
+    )
+    audit(collect([tmp_path]).found)
