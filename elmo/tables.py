@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
@@ -14,17 +15,21 @@ LONGEST_TEXT = 1 << 24  # characters; Python's default, 131,072, is too few for 
 STYLES: dict[str, tuple[str, Literal[0, 3]]] = {".csv": (",", csv.QUOTE_MINIMAL), ".tsv": ("\t", csv.QUOTE_NONE)}
 
 
-def table_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, tuple[str, ...]]]:
+def table_rows(
+    path: Path, columns: Sequence[str], optional: str | None = None, ending: str | None = None
+) -> Iterator[tuple[int, tuple[str, ...]]]:
     """The last line of each row, counted from 1, and the row's texts in these columns.
 
     Args:
         path: a UTF-8 file that ends in .csv or .tsv; its first line names the columns.
         columns: the names of the wanted ones.
+        optional: one more, the last of the texts if the table has it.
+        ending: of a table whose name has none, such as standard input.
 
     Raises:
         InputError: the file is not such a table; the message names the line.
     """
-    style = STYLES.get(path.suffix.lower())
+    style = STYLES.get(ending or path.suffix.lower())
     if style is None:
         raise InputError(f"{path}: expected a table whose name ends in {' or '.join(STYLES)}. Rename the file")
     csv.field_size_limit(LONGEST_TEXT)
@@ -33,7 +38,8 @@ def table_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, tuple[
             rows = csv.reader(file, delimiter=style[0], quoting=style[1], strict=True)
             try:
                 header = next(rows, [])
-                places = [_place(path, header, name) for name in columns]
+                wanted = [*columns, *([optional] if optional in header else [])]
+                places = [_place(path, header, name) for name in wanted]
                 for row in filter(None, rows):
                     if len(row) != len(header):
                         raise InputError(
@@ -45,9 +51,10 @@ def table_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, tuple[
                 raise InputError(
                     f"{path}, line {rows.line_num}: expected a table, found: {error}. Check the quotes up to this line"
                 ) from error
-    except UnicodeDecodeError:
-        _decode_lines(path)
-        raise
+    except UnicodeDecodeError as error:
+        if path.is_file():  # not a pipe, which cannot be read again
+            _decode_lines(path)
+        raise not_utf8(str(path), error) from error
 
 
 def _decode_lines(path: Path) -> None:
@@ -62,8 +69,9 @@ def _decode_lines(path: Path) -> None:
 
 def _place(path: Path, header: Sequence[str], name: str) -> int:
     if header.count(name) != 1:
-        raise InputError(
-            f"{path}, line 1: expected one column {name!r} in the header, found {', '.join(header) or 'no header'}. "
-            "Name the column that you mean"
-        )
+        found = ", ".join(header) or "no header"
+        remedy = "Name the column that you mean"
+        if len(header) == 1 and (mark := re.search("[;,|\t]", found)):
+            remedy = f"Save the table as a .csv with commas or a .tsv with tabs; its header has {mark[0]!r} instead"
+        raise InputError(f"{path}, line 1: expected one column {name!r} in the header, found {found:.200}. {remedy}")
     return header.index(name)

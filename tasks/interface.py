@@ -132,6 +132,43 @@ class Head(nn.Module, ABC):
     def decode(self, features: Sequence[FeatureBatch], batch: Batch) -> list[Any]:
         """One prediction per example."""
 
+    def decode_with_probabilities(
+        self, features: Sequence[FeatureBatch], batch: Batch
+    ) -> list[tuple[Any, list[float]]]:
+        """The predictions of `decode`, each with the probabilities of `Task.probability_labels`, if it has some."""
+        return [(prediction, []) for prediction in self.decode(features, batch)]
+
+    def pairs(self, lengths: Sequence[int]) -> int:
+        """How many pairs of tokens `decode` compares at once in an example with texts of these lengths.
+
+        `tasks.predict` refuses a text for which the memory would not be enough. By default none: memory grows with the
+        tokens alone.
+        """
+        return 0
+
+
+class Classifier(Head):
+    """A head that gives each example one of some labels, by a score for each."""
+
+    @abstractmethod
+    def logits(self, features: Sequence[FeatureBatch], batch: Batch) -> Tensor:
+        """The scores of the labels, (batch, labels)."""
+
+    def choose(self, logits: Tensor) -> list[Any]:
+        """One prediction per example, from its scores: by default the number of the best label."""
+        return logits.argmax(dim=-1).tolist()
+
+    def decode(self, features: Sequence[FeatureBatch], batch: Batch) -> list[Any]:
+        """One prediction per example."""
+        return self.choose(self.logits(features, batch))
+
+    def decode_with_probabilities(
+        self, features: Sequence[FeatureBatch], batch: Batch
+    ) -> list[tuple[Any, list[float]]]:
+        """The predictions, each with the softmax of its scores."""
+        logits = self.logits(features, batch)
+        return list(zip(self.choose(logits), logits.float().softmax(dim=-1).tolist(), strict=True))
+
 
 @dataclass
 class PlainReader:
@@ -213,6 +250,14 @@ class Task(ABC, Generic[Example, Settings]):
             ValueError: the fields are wrong; the caller adds where they are from.
         """
         raise InputError(f"task={self.name} predicts files of its format only. Give it one, with --input data")
+
+    def raw_columns(self) -> Mapping[str, str]:
+        """The column of a table that has each of `raw_fields`; by default the column of the same name."""
+        return {name: name for name in self.raw_fields}
+
+    def probability_labels(self) -> Sequence[str]:
+        """The labels of which a `Classifier` gives probabilities, in its order; empty to print none."""
+        return ()
 
     def prediction_fields(self, example: Example, prediction: Any) -> dict[str, Any]:  # noqa: ANN401
         """A prediction as the fields of a JSON object."""

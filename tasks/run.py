@@ -20,6 +20,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from elmo.common.config_errors import CONFIG_ERRORS, explain_options
+from elmo.common.device import is_out_of_memory
 from elmo.common.errors import InputError, ending_with_reader, interrupts_kept
 from elmo.common.files import CONF, print_lines
 from elmo.common.processes import end_with_parent
@@ -125,7 +126,7 @@ def _explain_failure(error: Exception) -> str | None:
         return str(error)
     if isinstance(error, CONFIG_ERRORS):  # of an interpolation, which is resolved late
         return explain(error)
-    if isinstance(error, MemoryError) or "DefaultCPUAllocator" in str(error):  # torch has no type for the latter
+    if is_out_of_memory(error):
         reason = str(error).partition("DefaultCPUAllocator: ")[2].splitlines()
         return f"{' '.join(reason[:1]) or 'out of memory'} Make the model smaller"
     return None

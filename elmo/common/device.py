@@ -42,6 +42,11 @@ def choose_device(name: str) -> torch.device:
     return torch.device("cuda" if available and name != "cpu" else "cpu")
 
 
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether there was too little memory of a device or of the machine, for which torch has no type."""
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(error)
+
+
 def own_device(name: str) -> torch.device:
     """Like `choose_device`, but with several GPUs each process gets another one, if there are enough.
 

@@ -45,6 +45,14 @@ class Classify(Task[TextExample, BcnSettings]):
         """A text: `text` or `tokens`."""
         return raw_example(name, fields, self.reader)
 
+    def raw_columns(self) -> Mapping[str, str]:
+        """The column of the text in the run's own tables."""
+        return {"text": self.reader.text}
+
+    def probability_labels(self) -> Sequence[str]:
+        """The labels in training."""
+        return self.labels
+
     def prediction_fields(self, example: TextExample, prediction: int) -> dict[str, Any]:
         """The label."""
         return {"label": self.labels[prediction]}

@@ -1,13 +1,33 @@
-"""Raw text for a trained model: lines and JSON objects, their words, and what is predicted about them."""
+"""Raw text for a trained model: lines, JSON objects and tables, their words, and what is predicted about them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeGuard
 
 from elmo.common.errors import excerpt
+from elmo.common.files import utf8_lines
+from elmo.tables import table_rows
 from tasks.data.offset_tokens import Offsets, OffsetTokeniser, Tokens
 from tasks.interface import Sentence
+
+TABLES = ("csv", "tsv")
+
+
+def raw_items(path: Path, kind: str, columns: Sequence[str]) -> Iterator[tuple[int, str | dict[str, str]]]:
+    """The line number and the text of each line; of a table the last line of each row, and its cells by column.
+
+    Args:
+        path: the file.
+        kind: one of TABLES, or anything else for lines.
+        columns: those of a table to read; a column `id` is read, too.
+    """
+    if kind not in TABLES:
+        yield from enumerate(utf8_lines(path), start=1)
+        return
+    for line, cells in table_rows(path, columns, optional="id", ending=f".{kind}"):
+        yield line, dict(zip([*columns, "id"], cells, strict=False))
 
 
 def fields_of_line(line: str, names: Sequence[str]) -> dict[str, str]:

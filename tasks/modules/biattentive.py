@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from elmo.common import checks
 from elmo.common.errors import InputError
-from tasks.interface import Batch, FeatureBatch, Head
+from tasks.interface import Batch, Classifier, FeatureBatch
 from tasks.modules.layers import BiRnn, masked_max, masked_mean, masked_softmax, product
 
 
@@ -70,7 +69,7 @@ def attend_to_self(x: Tensor, mask: Tensor) -> Tensor:
     return product(masked_softmax(product(x, x.transpose(1, 2)), mask[:, None, :]), x)
 
 
-class BiattentiveClassifier(Head):
+class BiattentiveClassifier(Classifier):
     """Encodes [x_k; ELMo_k], attends to itself, integrates to h_k, pools [h_k; ELMo_k], classifies by maxout.
 
     With one text instead of two, bi-attention is attention of the text to itself. All pooling is masked. The reference
@@ -100,13 +99,14 @@ class BiattentiveClassifier(Head):
             width = output
         self.classifier = nn.Sequential(*layers, Maxout(width, n_labels, settings.pool))
 
-    def logits(self, features: FeatureBatch) -> Tensor:
+    def logits(self, features: Sequence[FeatureBatch], batch: Batch) -> Tensor:
         """The labels' scores, (batch, labels)."""
-        mask, lengths = features.mask, features.lengths
-        encoded = self.encoder(self.feedforward(features.input), lengths)  # (batch, tokens, 2 * hidden)
+        (text,) = features
+        mask, lengths = text.mask, text.lengths
+        encoded = self.encoder(self.feedforward(text.input), lengths)  # (batch, tokens, 2 * hidden)
         attended = attend_to_self(encoded, mask)
         integrated = self.integrator(torch.cat([encoded, encoded - attended, encoded * attended], dim=-1), lengths)
-        pooled = self.pool(torch.cat([integrated, features.output], dim=-1), mask)
+        pooled = self.pool(torch.cat([integrated, text.output], dim=-1), mask)
         scores: Tensor = self.classifier(pooled)
         return scores
 
@@ -118,10 +118,8 @@ class BiattentiveClassifier(Head):
 
     def loss(self, features: Sequence[FeatureBatch], batch: Batch) -> Tensor:
         """The cross-entropy of the gold labels, a mean over the batch."""
-        (tokens,) = features
-        return nn.functional.cross_entropy(self.logits(tokens).float(), batch.targets["label"])
+        return nn.functional.cross_entropy(self.logits(features, batch).float(), batch.targets["label"])
 
-    def decode(self, features: Sequence[FeatureBatch], batch: Batch) -> list[Any]:
-        """The number of the most probable label of each text."""
-        (tokens,) = features
-        return self.logits(tokens).argmax(dim=-1).tolist()
+    def pairs(self, lengths: Sequence[int]) -> int:
+        """Those of the text with itself."""
+        return lengths[0] ** 2

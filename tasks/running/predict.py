@@ -5,32 +5,40 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from elmo.common import checks
-from elmo.common.device import CHOICES, choose_device
+from elmo.common.device import CHOICES, choose_device, is_out_of_memory
 from elmo.common.errors import InputError, command_parser, excerpt, exit_status
-from elmo.common.files import print_lines, utf8_lines
+from elmo.common.files import print_lines
 from elmo.common.progress import Reporter
-from tasks.data.raw_text import fields_of_line
-from tasks.data.text_files import json_object, parsed_lines
+from tasks.data.raw_text import fields_of_line, raw_items
+from tasks.data.text_files import json_object
 from tasks.interface import Scores, Task
 from tasks.running.config import RunConfig
 from tasks.running.saved_model import WEIGHTS_NAME, load_weights
 from tasks.running.schema import add_config_dir
-from tasks.training.trainer import TaskModel, Trainer
+from tasks.training.trainer import OutOfMemory, TaskModel, Trainer
 
-LINES_AT_ONCE = 1024  # predictions of a long input appear while the rest is still read
+LINES_AT_ONCE = 1024
+TOKENS_AT_ONCE = 1 << 20
+MOST_GB = 4  # of memory for one text, by an estimate:
+NUMBERS_PER_TOKEN = 4000  # of features and head
+NUMBERS_PER_PAIR = 4  # of tokens that the head compares
+DIGITS = 4  # of probabilities
+RUNS_NAMED = 5  # at most, in a message
 STANDARD_INPUT = Path("/dev/stdin")
-REMEDY = "python -m tasks.predict --help shows what each task reads"
+REMEDY = "Correct them: python -m tasks.predict --help shows what each task reads"
+KINDS = {".csv": "csv", ".tsv": "tsv", ".jsonl": "json"}  # --input by the ending of a file's name
 
 DESCRIPTION = """\
-Apply the model of a run made with keep_weights=true. INPUT is a file, or standard input if there is none.
+Apply the model of a run made with keep_weights=true. INPUT is a file, or - for standard input.
 
 --input text   one example per line:
                  ner     a sentence                  srl    a sentence with *one* predicate between asterisks
@@ -38,20 +46,49 @@ Apply the model of a run made with keep_weights=true. INPUT is a file, or standa
                  snli    premise TAB hypothesis      squad  passage TAB question
                  classify  a text
                Text is split into words as `elmo.tokenise` does.
---input json   one JSON object per line, with the same texts:
+--input csv, tsv   one example per row, for files that end in .csv and .tsv. The first line names the columns:
+                 ner, sst5, srl, coref  text         snli   sentence1, sentence2
+                 classify  that of the run's data    squad  context, question
+--input json   one JSON object per line, for files that end in .jsonl, with the same texts:
                  ner, sst5, classify  {"text": ...} or {"tokens": [...]}
                  srl        {"text": ...} or {"tokens": [...], "predicate": 2}, counted from 0
                  coref      {"text": ...} or {"sentences": [[...], ...]}
                  snli       {"sentence1": ..., "sentence2": ...}
                  squad      {"context": ..., "question": ...}
-               An "id" is kept; otherwise it is the number of the line. srl appends the predicate's position: ID:2.
+               An "id" is kept, also as a column; otherwise it is the number of the example. srl appends the
+               predicate's position: ID:2.
 --input data   a file of the task's format, read as the run's own data were. --score prints its scores.
 
 --output text  ner, srl: words and tags in columns, and an empty line; sst5, snli, classify: the label;
                squad: the answer; coref: one chain per line, its mentions separated by " | ", and an empty line
 --output json  one JSON object per example. Places are tokens, the end excluded; "characters" are those of the raw text.
+               sst5, snli, classify: "probabilities" of all labels; tags, answers and chains have none.
+
+A text that is empty or too long for the memory gets an empty line, or {"id": ..., "error": ...}, and a message on
+standard error. The others are predicted, and the exit status is 1.
 """
 EXAMPLE = "example: echo 'Ada Lind lives in Oslo.' | python -m tasks.predict results/runs/mini/ner/elmo/seed-4"
+
+
+@dataclass
+class Asked:
+    """An example to predict and its prediction, or the reason why it has none.
+
+    Attributes:
+        where: names it in messages: file and line.
+        id: its name in the output.
+        example: None if the input was wrong.
+        prediction: in the form that the task scores.
+        probabilities: of the task's `probability_labels`.
+        error: why there is no prediction.
+    """
+
+    where: str
+    id: str
+    example: Any = None
+    prediction: Any = None
+    probabilities: Sequence[float] = ()
+    error: str = ""
 
 
 class LoadedModel:
@@ -86,64 +123,111 @@ class LoadedModel:
             raise InputError(f"{path}: expected examples with labels, found none. Name a file that has some")
         return usable
 
-    def examples(self, items: Sequence[str | Mapping[str, Any]], where: str = "input", first: int = 1) -> list[Any]:
-        """Examples from raw input.
-
-        Args:
-            items: texts, or mappings with the keys of a JSON object; see the command's help.
-            where: of these items, for error messages.
-            first: the number of the first one.
-        """
-        if isinstance(items, str):
-            raise InputError(f"expected a list of texts, such as [{excerpt(items)}], found a text")
-        return [self._example(item, str(number), where) for number, item in enumerate(items, start=first)]
-
-    def _example(self, item: str | Mapping[str, Any], name: str, where: str) -> Any:  # noqa: ANN401
-        if isinstance(item, str) and not item.strip():
-            raise InputError(f"{where}, line {name}: expected a text, found an empty line. Remove the line")
-        try:
-            fields = fields_of_line(item, self.task.raw_fields) if isinstance(item, str) else item
-            given = fields.get("id")
-            example = self.task.from_raw(name if given is None else str(given), fields)
-            if not _has_words(self.task.texts(example)):
-                raise ValueError("expected words, found none")
-        except InputError:
-            raise
-        except ValueError as error:
-            raise InputError(f"{where}, line {name}: {error}: {excerpt(item)}. {REMEDY}") from error
-        return example
-
     def decode(self, examples: Sequence[Any]) -> list[Any]:
         """One prediction for each example, in the form that the task scores."""
-        self.model.features.meet(chain.from_iterable(map(self.task.texts, examples)), self._reporter)
+        self._meet(examples)
         return self._trainer.predict(self.model, examples)
 
     def predict(self, items: Sequence[Any]) -> list[dict[str, Any]]:
-        """One prediction for each item, as the fields of a JSON object.
+        """One prediction for each item, as the fields of a JSON object; `error` if an item has none, such as "".
 
         Args:
-            items: texts or mappings, see `examples`; or examples from `read`.
+            items: texts, mappings with the keys of a JSON object (see the command's help), or examples from `read`.
         """
-        raw = isinstance(items, str) or all(isinstance(item, str | Mapping) for item in items)
+        if isinstance(items, str):
+            raise InputError(f"expected a list of texts, such as [{excerpt(items)}], found a text")
+        raw = all(isinstance(item, str | Mapping) for item in items)
         wrong = [] if raw else [item for item in items if not hasattr(item, "id")]
         if wrong:
             raise InputError(
                 f"expected texts, mappings, or examples from `read`, found {excerpt(wrong[0])}. A text that is in "
                 'words already is {"tokens": [...]}'
             )
-        examples = self.examples(items) if raw else items
-        return [self._fields(*pair) for pair in zip(examples, self.decode(examples), strict=True)]
+        asked = [
+            self.ask(item, str(number)) if raw else Asked(item.id, item.id, item)
+            for number, item in enumerate(items, start=1)
+        ]
+        self.answer(asked)
+        return list(map(self.fields, asked))
 
-    def _fields(self, example: Any, prediction: Any) -> dict[str, Any]:  # noqa: ANN401
-        return {"id": example.id, **self.task.prediction_fields(example, prediction)}
+    def ask(self, item: str | Mapping[str, Any], name: str, where: str = "", as_json: bool = False) -> Asked:
+        """An item of raw input, which may be wrong.
 
-    def lines(self, examples: Sequence[Any], predictions: Sequence[Any], output: str) -> Iterator[str]:
-        """The predictions as text, or each as a JSON object in a line."""
-        for example, prediction in zip(examples, predictions, strict=True):
-            if output == "json":
-                yield json.dumps(self._fields(example, prediction), ensure_ascii=False) + "\n"
-            else:
-                yield self.task.prediction_text(example, prediction) + "\n"
+        Args:
+            item: a text, or a mapping with the keys of a JSON object or the columns of a table.
+            name: the id, unless the item has one.
+            where: names it in messages.
+            as_json: whether the text is JSON.
+        """
+        asked = Asked(where, name)
+        try:
+            if isinstance(item, str) and not item.strip():
+                raise ValueError("expected a text, found an empty line")
+            if isinstance(item, str):
+                item = json_object(item) if as_json else fields_of_line(item, self.task.raw_fields)
+            columns = self.task.raw_columns().items()
+            fields = {**item, **{own: item[column] for own, column in columns if column in item}}
+            asked.id = name if fields.get("id") in (None, "") else str(fields["id"])
+            example = self.task.from_raw(asked.id, fields)
+            if not _has_words(self.task.texts(example)):
+                raise ValueError("expected words, found none")
+            asked.example, asked.id = example, example.id
+        except InputError:
+            raise
+        except ValueError as error:
+            asked.error = str(error)
+        return asked
+
+    def answer(self, asked: Sequence[Asked]) -> None:
+        """Fills in the predictions, or why an example has none: the others have theirs."""
+        for one in (one for one in asked if not one.error):
+            lengths = list(map(len, self.task.texts(one.example)))
+            numbers = NUMBERS_PER_TOKEN * sum(lengths) + NUMBERS_PER_PAIR * self.model.head.pairs(lengths)
+            if 4 * numbers > MOST_GB * 1e9:  # float32
+                one.error = (
+                    f"expected a text for which {MOST_GB} GB of memory are enough, found {sum(lengths):,} tokens, "
+                    f"which need about {4 * numbers / 1e9:,.0f} GB. Split the text"
+                )
+        if usable := [one for one in asked if not one.error]:
+            self._decode(usable)
+
+    def _decode(self, asked: Sequence[Asked]) -> None:
+        """Predicts as many at once as there is memory for."""
+        examples = [one.example for one in asked]
+        try:
+            self._meet(examples)
+            for one, answer in zip(asked, self._trainer.answers(self.model, examples), strict=True):
+                one.prediction, one.probabilities = answer
+        except (RuntimeError, MemoryError) as error:
+            if not isinstance(error, OutOfMemory) and not is_out_of_memory(error):
+                raise
+        else:
+            return
+        # Not in the `except`: the error holds what the memory is full of.
+        if len(asked) > 1:
+            self._decode(asked[: len(asked) // 2])
+            self._decode(asked[len(asked) // 2 :])
+        else:
+            tokens = sum(map(len, self.task.texts(examples[0])))
+            asked[0].error = f"out of memory with {tokens:,} tokens. Split the text, or use another --device"
+
+    def _meet(self, examples: Sequence[Any]) -> None:
+        self.model.features.meet(chain.from_iterable(map(self.task.texts, examples)), self._reporter)
+
+    def fields(self, asked: Asked) -> dict[str, Any]:
+        """What was predicted as the fields of a JSON object."""
+        if asked.error:
+            return {"id": asked.id, "error": asked.error}
+        shares = [round(share, DIGITS) for share in asked.probabilities]
+        labels = self.task.probability_labels() if shares else ()
+        known = {"probabilities": dict(zip(labels, shares, strict=True))} if labels else {}
+        return {"id": asked.id, **self.task.prediction_fields(asked.example, asked.prediction), **known}
+
+    def line(self, asked: Asked, output: str) -> str:
+        """What was predicted as text, empty if nothing was, or as a JSON object in a line."""
+        if output == "json":
+            return json.dumps(self.fields(asked), ensure_ascii=False) + "\n"
+        return "\n" if asked.error else self.task.prediction_text(asked.example, asked.prediction) + "\n"
 
     def score(self, examples: Sequence[Any], predictions: Sequence[Any]) -> Scores:
         """The scores of predictions for labelled examples, by the scorer of record."""
@@ -160,7 +244,7 @@ def load_model(
     """The trained model of a run.
 
     Args:
-        run: the folder of a run made with keep_weights=true.
+        run: the folder of a run made with keep_weights=true, or one above it with no other such run.
         device: auto, cpu or cuda.
         task: the name of the expected task, if it matters.
         config_dir: a folder of configs, trusted like code, whose YAML names the run's own task or frozen layers.
@@ -171,9 +255,7 @@ def load_model(
     if not Path(run).is_dir():
         found = "a file" if Path(run).exists() else "nothing"
         raise InputError(f"{run}: expected the folder of a run, found {found}. Check the path")
-    if below := sorted(path.parent.name for path in Path(run).glob(f"*/{WEIGHTS_NAME}")):  # of seeds or folds
-        raise InputError(f"{run}: expected the folder of one run, found those of {', '.join(below)}. Name one of them")
-    config, model = load_weights(Path(run) / WEIGHTS_NAME, task, None if config_dir is None else Path(config_dir))
+    config, model = load_weights(_weights_below(Path(run)), task, None if config_dir is None else Path(config_dir))
     loaded = predictor(config, model, choose_device(device))
     if loaded is None:
         raise InputError(
@@ -183,29 +265,56 @@ def load_model(
     return loaded
 
 
+def _weights_below(folder: Path) -> Path:
+    """The only weights in a folder or below it."""
+    own = folder / WEIGHTS_NAME
+    found = [] if own.is_file() else sorted(folder.rglob(WEIGHTS_NAME))
+    if len(found) > 1:
+        names = [str(path.parent.relative_to(folder)) for path in found[:RUNS_NAMED]]
+        raise InputError(
+            f"{folder}: expected one run with weights, found {len(found)}: {', '.join(names)}"
+            f"{', ...' * (len(found) > RUNS_NAMED)}. Name the folder of one of them"
+        )
+    return found[0] if found else own
+
+
 def predictor(config: RunConfig, model: TaskModel, device: torch.device) -> LoadedModel | None:
     """The model of a run, ready to predict; None for a task that is not trained by gradient descent."""
     return LoadedModel(config, model, device) if type(config.task).fit is Task.fit else None
 
 
-def _raw(model: LoadedModel, path: Path, as_json: bool) -> Iterator[list[Any]]:
-    """The examples of raw input, some lines at a time."""
-    where = Path("standard input") if path == STANDARD_INPUT else path
-    lines = utf8_lines(path)
-    items: Iterator[str | dict[str, Any]] = (
-        parsed_lines(lines, where, REMEDY, lambda _, line: json_object(line)) if as_json else lines
-    )
-    first = 1
-    while some := list(islice(items, LINES_AT_ONCE)):
-        yield model.examples(some, str(where), first)
-        first += len(some)
+def _asked(model: LoadedModel, source: Path, kind: str, scored: bool) -> Iterator[Asked]:
+    """What a file, or standard input, asks."""
+    if kind == "data":
+        yield from (Asked(example.id, example.id, example) for example in model.read(source, scored))
+        return
+    name = "standard input" if source == STANDARD_INPUT else source
+    items = raw_items(source, kind, list(model.task.raw_columns().values()))
+    for number, (line, item) in enumerate(items, start=1):
+        yield model.ask(item, str(number), f"{name}, line {line}", as_json=kind == "json")
+
+
+def _some_at_once(asked: Iterable[Asked], size: Callable[[Any], int]) -> Iterator[list[Asked]]:
+    """Parts of a long input: their predictions appear while the rest is still read."""
+    some: list[Asked] = []
+    tokens = 0
+    for one in asked:
+        some.append(one)
+        tokens += 0 if one.error else size(one.example)
+        if len(some) == LINES_AT_ONCE or tokens >= TOKENS_AT_ONCE:
+            yield some
+            some, tokens = [], 0
+    if some:
+        yield some
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = command_parser("tasks.predict", DESCRIPTION, EXAMPLE)
-    parser.add_argument("run", metavar="RUN", type=Path, help="folder of a run made with keep_weights=true")
-    parser.add_argument("source", metavar="INPUT", type=Path, nargs="?", help="default: standard input")
-    parser.add_argument("--input", choices=("text", "json", "data"), default="text", help="default: text")
+    about = "folder of a run made with keep_weights=true, or one above it with no other such run"
+    parser.add_argument("run", metavar="RUN", type=Path, help=about)
+    parser.add_argument("source", metavar="INPUT", type=Path, nargs="?", help="default: -, standard input")
+    about = "default: by the ending of INPUT, else text"
+    parser.add_argument("--input", choices=("text", *KINDS.values(), "data"), help=about)
     parser.add_argument("--output", choices=("text", "json"), default="text", help="default: text")
     parser.add_argument("--score", action="store_true", help="print the scores of labelled data on standard error")
     parser.add_argument("--device", choices=CHOICES, default="auto", help="default: a GPU if there is one")
@@ -221,20 +330,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.score and options.input != "data":
         parser.error("--score needs labels: use it with --input data")
 
-    def work() -> None:
+    def work() -> int:
         checks.count(checks.MOST_THREADS, "--threads", options.threads)
         torch.set_num_threads(options.threads)
         model = load_model(options.run, options.device, config_dir=options.config_dir)
-        source = options.source or STANDARD_INPUT
-        data = options.input == "data"
-        batches: Iterable[list[Any]] = (
-            [model.read(source, options.score)] if data else _raw(model, source, options.input == "json")
-        )
-        for examples in batches:
-            predictions = model.decode(examples)
-            print_lines(model.lines(examples, predictions, options.output))
-            if options.score:
-                values = model.score(examples, predictions).values
+        source = STANDARD_INPUT if options.source in (None, Path("-")) else options.source
+        kind = options.input or KINDS.get(source.suffix.lower(), "text")
+        asked = _asked(model, source, kind, options.score)
+        parts = [list(asked)] if kind == "data" else _some_at_once(asked, model.task.size)  # data: in the run's batches
+        done, failed = 0, 0
+        for some in parts:
+            model.answer(some)
+            print_lines(model.line(one, options.output) for one in some)
+            wrong = [one for one in some if one.error]
+            for one in wrong:
+                print(f"tasks.predict: {one.where}: {one.error}", file=sys.stderr)
+            done, failed = done + len(some), failed + len(wrong)
+            if options.score and not wrong:
+                values = model.score([one.example for one in some], [one.prediction for one in some]).values
                 print(", ".join(f"{name} {value:.2f}" for name, value in values.items()), file=sys.stderr)
+        if failed:
+            print(f"tasks.predict: {failed:,} of {done:,} have no prediction. {REMEDY}", file=sys.stderr)
+        return int(failed > 0)
 
     return exit_status("tasks.predict", work)

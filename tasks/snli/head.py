@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from elmo.common import checks
-from tasks.interface import Batch, FeatureBatch, Head
+from tasks.interface import Batch, Classifier, FeatureBatch
 from tasks.modules.layers import (
     BiRnn,
     OrthogonalLstm,
@@ -63,7 +63,7 @@ def enhance(own: Tensor, found: Tensor) -> Tensor:
     return torch.cat([own, found, own - found, own * found], dim=-1)
 
 
-class Esim(Head):
+class Esim(Classifier):
     """Encodes both sentences, aligns their tokens, composes the aligned vectors, pools, and classifies.
 
     The output features join the encoder's output before the alignment, so that the attention compares the contextual
@@ -99,7 +99,7 @@ class Esim(Head):
             for states, text in zip(composed, texts, strict=True)
         ]
 
-    def logits(self, features: Sequence[FeatureBatch]) -> Tensor:
+    def logits(self, features: Sequence[FeatureBatch], batch: Batch) -> Tensor:
         """The scores of the labels, (batch, 3), from the features of premises and hypotheses."""
         premise, hypothesis = features
         a, b = self._encode(features)
@@ -110,8 +110,12 @@ class Esim(Head):
 
     def loss(self, features: Sequence[FeatureBatch], batch: Batch) -> Tensor:
         """The cross entropy of the gold labels, a mean over the batch."""
-        return nn.functional.cross_entropy(self.logits(features), batch.targets["labels"])
+        return nn.functional.cross_entropy(self.logits(features, batch), batch.targets["labels"])
 
-    def decode(self, features: Sequence[FeatureBatch], batch: Batch) -> list[str]:
+    def choose(self, logits: Tensor) -> list[str]:
         """The best label of each pair."""
-        return [LABELS[number] for number in self.logits(features).argmax(dim=-1).tolist()]
+        return [LABELS[number] for number in logits.argmax(dim=-1).tolist()]
+
+    def pairs(self, lengths: Sequence[int]) -> int:
+        """Those of the premise with the hypothesis."""
+        return lengths[0] * lengths[1]

@@ -45,6 +45,10 @@ class Snli(Task[PairExample, EsimSettings]):
         """A pair: `sentence1`, the premise, and `sentence2`, the hypothesis."""
         return raw_pair(name, fields)
 
+    def probability_labels(self) -> Sequence[str]:
+        """The three labels."""
+        return LABELS
+
     def prediction_fields(self, example: PairExample, prediction: str) -> dict[str, Any]:
         """The label."""
         return {"label": prediction}

@@ -92,6 +92,10 @@ class BidafSelfAttention(Head):
         first, last = best_spans(*self._scores(features), self.longest)
         return list(zip(first.tolist(), (last + 1).tolist(), strict=True))
 
+    def pairs(self, lengths: Sequence[int]) -> int:
+        """Those of the passage with itself and with the question."""
+        return lengths[0] * sum(lengths)
+
 
 def best_spans(start: Tensor, end: Tensor, longest: int) -> tuple[Tensor, Tensor]:
     """First and last tokens whose scores have the greatest sum, of spans of 1 to `longest` tokens: each (batch,)."""

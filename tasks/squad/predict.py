@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from elmo.common.device import CHOICES
-from elmo.common.errors import command_parser, exit_status
+from elmo.common.errors import InputError, command_parser, exit_status
 from elmo.common.files import replacing
 from tasks.running.predict import load_model
 from tasks.running.schema import add_config_dir
@@ -18,7 +18,10 @@ from tasks.running.schema import add_config_dir
 def predict(file: Path, run: Path, device: str, config_dir: Path | None = None) -> dict[str, str]:
     """The predicted answer to each question of a file, by question id. The file needs no gold answers."""
     model = load_model(run, device, "squad", config_dir)
-    return {said["id"]: said["answer"] for said in model.predict(model.read(file))}
+    answers = model.predict(model.read(file))
+    if wrong := [f"{one['id']}: {one['error']}" for one in answers if "error" in one]:
+        raise InputError(f"{file}: {wrong[0]}")
+    return {one["id"]: one["answer"] for one in answers}
 
 
 def main(given: Sequence[str] | None = None) -> int:

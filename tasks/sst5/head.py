@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tasks.interface import Batch, FeatureBatch
+from torch import Tensor
+
 from tasks.modules.biattentive import BiattentiveClassifier
 from tasks.sst5.data import LABELS
 
@@ -26,9 +26,8 @@ class Sentiment:
 class SentimentClassifier(BiattentiveClassifier):
     """The network with the five labels."""
 
-    def decode(self, features: Sequence[FeatureBatch], batch: Batch) -> list[Sentiment]:
+    def choose(self, logits: Tensor) -> list[Sentiment]:
         """The most probable label of each text, and whether the positive labels together outweigh the negative."""
-        (tokens,) = features
-        shares = self.logits(tokens).float().softmax(dim=-1)
+        shares = logits.float().softmax(dim=-1)
         positive = shares[:, NEUTRAL + 1 :].sum(dim=-1) > shares[:, :NEUTRAL].sum(dim=-1)
         return [Sentiment(*pair) for pair in zip(shares.argmax(dim=-1).tolist(), positive.tolist(), strict=True)]

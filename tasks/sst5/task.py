@@ -42,6 +42,10 @@ class Sst5(Task[SentimentExample, BcnSettings]):
         """A phrase or sentence: `text` or `tokens`."""
         return raw_phrase(name, fields)
 
+    def probability_labels(self) -> Sequence[str]:
+        """The five labels."""
+        return LABELS
+
     def prediction_fields(self, example: SentimentExample, prediction: Sentiment) -> dict[str, Any]:
         """The label."""
         return {"label": LABELS[prediction.label]}

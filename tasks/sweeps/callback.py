@@ -30,6 +30,7 @@ from tasks.running.config import NOT_IN_FINGERPRINT, RunConfig
 from tasks.running.experiment import Ended
 from tasks.running.loggers import advice_after_sweep
 from tasks.running.plan import RunPlan, identity_of
+from tasks.running.saved_model import WEIGHTS_NAME
 from tasks.sweeps.experiment_sweeper import SWEEPER, ExperimentSweeper
 from tasks.sweeps.process_end import end_kept_workers, start_workers_quietly
 from tasks.sweeps.sweep_runs import cells_in, configs_of, manifest_of, runs_in, typed_words
@@ -43,6 +44,7 @@ ENDS = {
 }
 OF_A_CELL = ("task", "data", "features", "seed", "fold")  # keys that choose cells of any experiment
 WITHOUT_EFFECT = (*NOT_IN_FINGERPRINT, "hydra")  # keys, or their first parts, that change no score
+ARM_DEPTH = 3  # of DATA/TASK/FEATURES below the folder of all runs
 TITLE_WIDTH = 30  # so that the scores of most runs are aligned
 
 
@@ -76,6 +78,7 @@ class Sweep(Callback):
         self._since = 0.0
         self._total = 0  # 0: not known
         self._to_do: dict[Path, int | None] = {}  # records to write, with the time of the failed one that is there
+        self._arms: dict[Path, Path] = {}  # the folders of runs that keep their weights, each with that of its arm
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:  # noqa: ANN401, D102
         self._since = time.time()
@@ -107,8 +110,14 @@ class Sweep(Callback):
             Reporter("sweep").warn(f"python -m results.status will not show it: {error}")
         if lost := not_in_table(config, configs):
             Reporter("sweep").warn(lost)
-        if nothing_left(configs):
+        for found in configs.values():
+            if isinstance(found, RunConfig) and found.keep_weights:
+                folder = record_path(found.runs_dir, identity_of(found)).parent
+                below = folder.relative_to(found.runs_dir).parts
+                self._arms[folder] = found.runs_dir.joinpath(*below[:ARM_DEPTH])
+        if nothing_left(configs) and all((folder / WEIGHTS_NAME).is_file() for folder in self._arms):
             Reporter("sweep").warn(f"all {len(configs)} runs were done already. {next_command(config)}")
+            print_models(self._arms)
             raise SystemExit(0)  # Hydra would compose every run three times over, and start processes to skip them
         if not self._remote:
             self._total, self._to_do = len(configs), records_to_write(configs)
@@ -149,6 +158,7 @@ class Sweep(Callback):
         recorded = not self._to_do or any(map(_has_failed, self._to_do))
         words = [summary(self.ends.values(), recorded), advice_after_sweep(config.logger, Path(config.runs_dir))]
         Reporter("sweep").warn(". ".join([*filter(None, words), next_command(config)]))
+        print_models(self._arms)
         if any(ended.failed for ended in self.ends.values()):
             raise SystemExit(1)
 
@@ -206,6 +216,19 @@ def next_command(config: DictConfig) -> str:
     else:
         words = ["--wide"] * bool(further) + ["--include-limited"] * ("limit" in typed.values())
     return f"The scores: {shlex.join(['python', '-m', 'results.table', *words, *runs_option(config)])}"
+
+
+def print_models(arms: Mapping[Path, Path]) -> None:
+    """Prints how to name each run that kept its weights: its folder, or that of its arm if that has no other.
+
+    Args:
+        arms: the folders of the runs, each with that of its arm.
+    """
+    if found := [folder for folder in arms if (folder / WEIGHTS_NAME).is_file()]:
+        Reporter("sweep").warn("The models: python -m tasks.predict RUN INPUT, where RUN is")
+        for folder in found:
+            alone = len(list(arms[folder].rglob(WEIGHTS_NAME))) == 1
+            print(f"  {shlex.quote(str(arms[folder] if alone else folder))}", file=sys.stderr)
 
 
 def end_line(overrides: str, ended: Ended) -> str:

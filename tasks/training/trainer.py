@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from elmo.common import checks
+from elmo.common.device import is_out_of_memory
 from elmo.common.errors import InputError
 from elmo.common.progress import Reporter
 from elmo.common.tensor_files import check_optimizer, check_tensors, naming, read_tensors, write_tensors
@@ -308,10 +309,19 @@ class Trainer:
 
     def predict(self, model: TaskModel, examples: Sequence[Any]) -> list[Any]:
         """One prediction per example, in their order."""
+        return self._decoded(model, examples, model.head.decode)
+
+    def answers(self, model: TaskModel, examples: Sequence[Any]) -> list[tuple[Any, list[float]]]:
+        """One prediction per example, in their order, each with its probabilities if it has some."""
+        return self._decoded(model, examples, model.head.decode_with_probabilities)
+
+    def _decoded(
+        self, model: TaskModel, examples: Sequence[Any], decode: Callable[[Sequence[FeatureBatch], Batch], list[Any]]
+    ) -> list[Any]:
         predictions: list[Any] = [None] * len(examples)
         for numbers, batch, features in self.vectors(model, examples, "predicting"):
             with _explain_out_of_memory(batch, "predicting"), torch.no_grad(), self._autocast():
-                decoded = model.head.decode(features, batch)
+                decoded = decode(features, batch)
             if len(decoded) != len(numbers):
                 raise InputError(
                     f"decode of {type(model.head).__name__}: expected one prediction for each of the {len(numbers)} "
@@ -367,7 +377,9 @@ def _explain_out_of_memory(batch: Batch, when: str) -> Iterator[None]:
     """Replaces an out-of-memory error in the block by one with the size of the batch and the settings to change."""
     try:
         yield
-    except torch.OutOfMemoryError as error:
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
         longest = max(len(sentence) for text in batch.texts for sentence in text)
         raise OutOfMemory(
             f"{when}: out of memory with a batch of {len(batch.ids)} examples of up to {longest} tokens. "

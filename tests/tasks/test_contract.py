@@ -162,7 +162,9 @@ class TestContract:
         assert json.loads(json.dumps(said)) == said
         assert [one["id"] for one in said] == [example.id for example in dev]
         assert list(said[0])[1:], "a prediction"
-        assert all(loaded.lines(dev, predictions, "text"))
+        assert all(map(setup.task.prediction_text, dev, predictions))
+        labels = loaded.task.probability_labels()
+        assert all(list(one.get("probabilities", {})) == list(labels) for one in said)
         if setup.task.raw_fields:
             self.check_raw_text(loaded)
 
@@ -175,8 +177,9 @@ class TestContract:
         assert [one["id"].split(":")[0] for one in both] == ["1", "2"]
         assert loaded.predict([{**fields[1], "id": "2"}]) == both[1:]
         assert loaded.predict(["\t".join(one.values()) for one in fields]) == both
-        with pytest.raises(InputError, match="input, line 1: expected "):
-            loaded.predict([dict.fromkeys(loaded.task.raw_fields, " ")])
+        wrong, right = loaded.predict([dict.fromkeys(loaded.task.raw_fields, " "), {**fields[1], "id": "2"}])
+        assert wrong["error"].startswith("expected ")
+        assert right == both[1]
 
     @pytest.mark.integration
     def test_fits_a_few_examples_to_a_perfect_score(self, setup, fitted):

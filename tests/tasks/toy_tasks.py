@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from elmo.common.files import utf8_lines
-from tasks.interface import Head, Task
+from tasks.interface import Classifier, Head, Task
 from tasks.metrics import class_scores
 from tasks.modules.layers import masked_mean
 
@@ -27,7 +27,7 @@ class Document:
     label: str
 
 
-class SumOfSentences(Head):
+class SumOfSentences(Classifier):
     """Scores each sentence; the scores of a document are the sums of its sentences' scores."""
 
     def __init__(self, input_dim):
@@ -42,8 +42,8 @@ class SumOfSentences(Head):
     def loss(self, features, batch):
         return nn.functional.cross_entropy(self.logits(features, batch), batch.targets["label"])
 
-    def decode(self, features, batch):
-        return [LABELS[number] for number in self.logits(features, batch).argmax(dim=-1).tolist()]
+    def choose(self, logits):
+        return [LABELS[number] for number in logits.argmax(dim=-1).tolist()]
 
 
 class Documents(Task):

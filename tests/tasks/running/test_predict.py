@@ -1,7 +1,10 @@
 """python -m tasks.predict: for a file of a run's test data, predictions score what the record says; raw text, pipes."""
 
+import csv
 import json
 import os
+import re
+import shutil
 import threading
 
 import pytest
@@ -75,7 +78,7 @@ def test_predictions_score_what_the_record_says(task, command, tmp_path, capsys)
     assert len(kept) == len(counted)
     for one in kept:
         assert one.predicted.items() <= by_id[one.id].items()
-        assert by_id[one.id].keys() <= one.predicted.keys() | one.example.keys() | {"id"}
+        assert by_id[one.id].keys() <= one.predicted.keys() | one.example.keys() | {"id", "probabilities"}
         assert one.gold.keys() == one.predicted.keys() or list(one.gold) == ["answers"]
 
 
@@ -133,18 +136,187 @@ def test_a_pipe_is_read_once_and_some_lines_at_a_time(run, tmp_path, capsys, mon
 @pytest.mark.parametrize(
     ("content", "kind", "expected"),
     [
-        ("Ada left\n\n", "text", "in, line 2: expected a text, found an empty line. Remove the line\n"),
-        ('{"text": "Ada"}\nAda\n', "json", "in, line 2: expected a JSON object, found no JSON"),
-        ('["Ada"]\n', "json", "in, line 1: expected a JSON object"),
-        ('{"tokens": []}\n', "json", "in, line 1: expected a list of words as tokens, found []: {'tokens': []}. "),
-        ('{"text": "Ad\\u0061"}\n{"text": "Ada \\ud83d"}\n', "json", "in, line 2: expected text, found half"),
-        ("Ada left\n", "data", "in, line 1: expected"),
+        ("Ada left\n\nBo left\n", "text", "in, line 2: expected a text, found an empty line\n"),
+        ('{"text": "Ada"}\nAda\n{"text": "Bo"}\n', "json", "in, line 2: expected a JSON object, found no JSON"),
+        ('{"text": "Ada"}\n["Ada"]\n{"text": "Bo"}\n', "json", "in, line 2: expected a JSON object"),
+        (
+            '{"text": "Ada"}\n{"tokens": []}\n{"text": "Bo"}',
+            "json",
+            "in, line 2: expected a list of words as tokens, found []\n",
+        ),
+        (
+            '{"text": "Ad\\u0061"}\n{"text": "Ada \\ud83d"}\n{"text": "Bo"}',
+            "json",
+            "in, line 2: expected text, found half",
+        ),
+        ('id,text\na,"Ada\nleft"\nb, \nc,Bo\n', "csv", "in, line 4: expected words as text, found ' '\n"),
     ],
 )
-def test_wrong_lines_are_named(run, tmp_path, capsys, content, kind, expected):
+def test_a_wrong_line_has_an_error_and_the_others_are_answered(run, tmp_path, capsys, content, kind, expected):
     (tmp_path / "in").write_text(content, encoding="utf-8")
-    assert main([str(run), str(tmp_path / "in"), "--input", kind]) == 1
-    assert f"tasks.predict: {tmp_path}/{expected}" in capsys.readouterr().err
+    for output in ("text", "json"):
+        assert main([str(run), str(tmp_path / "in"), "--input", kind, "--output", output]) == 1
+        out, err = capsys.readouterr()
+        assert f"tasks.predict: {tmp_path}/{expected}" in err
+        assert "tasks.predict: 1 of 3 have no prediction. Correct them: python -m tasks.predict --help" in err
+        if output == "json":
+            first, wrong, last = map(json.loads, out.splitlines())
+            assert "tags" in first
+            assert "tags" in last
+            assert wrong == {"id": "b" if kind == "csv" else "2", "error": wrong["error"]}
+            assert expected.strip().partition(": ")[2] in wrong["error"]
+        else:  # the block of each sentence ends with an empty line; that of the wrong one has nothing else
+            assert [len(block.split()) > 0 for block in out.removesuffix("\n\n").split("\n\n")] == [True, True]
+            assert out.count("\n\n\n") == 1
+
+
+def test_a_file_of_another_format_is_refused(run, tmp_path, capsys):
+    (tmp_path / "in").write_text("Ada left\n", encoding="utf-8")
+    assert main([str(run), str(tmp_path / "in"), "--input", "data"]) == 1
+    assert f"tasks.predict: {tmp_path}/in, line 1: expected" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def reviews(tmp_path_factory):
+    """The folder of an untrained classifier, whose own tables have the columns `review` and `stars`."""
+    folder = tmp_path_factory.mktemp("reviews")
+    rows = [("It broke,\nagain.", "bad"), ("Sturdy", "good"), ("It is fine.", "so so")]
+    write_table(folder / "train.csv", rows)
+    small = ["task.dim=5", "task.hidden=4", "task.maxout=[6]", "task.maxout_dropout=[0.1]"]
+    reader = ["+datasets.csv.reader.text=review", "+datasets.csv.reader.label=stars"]
+    config = run_of("task=classify", *arm_of("classify", "words"), *small, *reader, f"data_dir={folder}")
+    train = config.task.read(folder / "train.csv", "train")
+    save_weights(folder / "weights.pt", model_of(config, train), config)
+    return folder
+
+
+def write_table(path, rows, header=("review", "stars")):
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([header, *rows])
+
+
+ROWS = [('He said: "no", then left.', "bad"), ("First line.\n\nSecond, line.", "good"), ("Fine", "?")]
+
+
+class TestTables:
+    """Files with columns; a table read as lines would have other texts, its header and its labels among them."""
+
+    def test_every_row_is_one_text_of_the_run_s_column(self, reviews, tmp_path, capsys):
+        write_table(tmp_path / "a.csv", ROWS)
+        model = load_model(reviews)
+        expected = model.predict([text for text, _ in ROWS])
+        assert main([str(reviews), str(tmp_path / "a.csv"), "--output", "json"]) == 0
+        assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == expected
+        assert main([str(reviews), str(tmp_path / "a.csv")]) == 0
+        assert capsys.readouterr().out.splitlines() == [one["label"] for one in expected]
+
+    def test_tabs_json_and_standard_input_have_the_same_columns(self, reviews, tmp_path, capsys, monkeypatch):
+        texts = ['A "quote', "Two words"]
+        expected = load_model(reviews).predict([{"text": text, "id": f"r{n}"} for n, text in enumerate(texts)])
+        table = "".join(f"{cells}\n" for cells in ["stars\treview\tid", *(f"\t{t}\tr{n}" for n, t in enumerate(texts))])
+        (tmp_path / "a.tsv").write_text(table, encoding="utf-8")
+        rows = [json.dumps({"id": f"r{n}", "review": text}) for n, text in enumerate(texts)]
+        (tmp_path / "a.jsonl").write_text("\n".join(rows), encoding="utf-8")
+        monkeypatch.setattr(predict, "STANDARD_INPUT", tmp_path / "stdin")
+        (tmp_path / "stdin").write_text(table, encoding="utf-8")
+        for source in ([str(tmp_path / "a.tsv")], [str(tmp_path / "a.jsonl")], ["-", "--input", "tsv"]):
+            assert main([str(reviews), *source, "--output", "json"]) == 0
+            assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == expected
+
+    def test_other_tasks_read_the_columns_of_their_texts(self, run, tmp_path, capsys):
+        (tmp_path / "a.csv").write_text('n,text\n1,"Ada, left"\n', encoding="utf-8")
+        assert main([str(run), str(tmp_path / "a.csv"), "--output", "json"]) == 0
+        assert json.loads(capsys.readouterr().out)["tokens"] == ["Ada", ",", "left"]
+
+    @pytest.mark.parametrize(
+        ("header", "expected"),
+        [
+            ("text,stars", r"expected one column 'review' in the header, found text, stars\. Name the column"),
+            ("review;stars", r"found review;stars\. Save the table as a \.csv with commas or .*; its header has ';'"),
+        ],
+    )
+    def test_a_table_without_the_column_is_explained(self, reviews, tmp_path, capsys, header, expected):
+        (tmp_path / "a.csv").write_text(f"{header}\nFine,5\n", encoding="utf-8")
+        assert main([str(reviews), str(tmp_path / "a.csv")]) == 1
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert re.search(expected, err)
+
+
+def test_labels_have_probabilities(reviews):
+    """Those of a softmax over the head's scores; the label is the most probable one."""
+    model, texts = load_model(reviews, "cpu"), ["It broke.", "A sturdy one, again and again"]
+    said = model.predict(texts)
+    model.model.eval()
+    for text, one in zip(texts, said, strict=True):
+        batch = model.task.collate([model.ask(text, "1").example])
+        with torch.no_grad():
+            scores = model.model.head.logits(model.model.features.of_texts(batch.texts), batch)[0].double()
+        expected = scores.exp() / scores.exp().sum()
+        assert list(one["probabilities"]) == ["bad", "good", "so so"]
+        assert list(one["probabilities"].values()) == pytest.approx(expected.tolist(), abs=1e-4)
+        assert one["label"] == max(one["probabilities"], key=one["probabilities"].get)
+
+
+class TestMemory:
+    """A text that needs too much has an error, and the others are answered."""
+
+    TEXTS = ("It broke.", "a " * 40, "Fine")
+
+    def check(self, model, expected):
+        first, wrong, last = model.predict(self.TEXTS)
+        assert wrong["id"] == "2"
+        assert re.search(expected, wrong["error"])
+        assert [first, last] == [{**one, "id": n} for n, one in zip("13", model.predict(self.TEXTS[::2]), strict=True)]
+
+    def test_a_text_whose_pairs_of_tokens_would_fill_the_memory(self, reviews):
+        model = load_model(reviews, "cpu")
+        for tokens, enough in ((10_000, True), (20_000, False)):  # 4 numbers of 4 bytes for each pair
+            asked = model.ask("a " * tokens, "1")
+            assert (tokens**2 * 16 < 4e9) == enough
+            model._decode = lambda _: None
+            model.answer([asked])
+            assert (asked.error == "") == enough
+        assert "found 20,000 tokens, which need about 7 GB. Split the text" in asked.error
+
+    def test_the_others_are_answered(self, reviews, monkeypatch):
+        monkeypatch.setattr(predict, "MOST_GB", 20 * predict.NUMBERS_PER_TOKEN * 4 / 1e9)
+        self.check(load_model(reviews, "cpu"), "found 40 tokens, which need about")
+
+    @pytest.mark.parametrize(
+        "error",
+        [
+            MemoryError(),
+            torch.OutOfMemoryError("CUDA out of memory."),
+            RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory"),
+        ],
+    )
+    @pytest.mark.parametrize("method", ["features", "head"])
+    def test_memory_that_ends_nevertheless(self, reviews, monkeypatch, error, method):
+        model = load_model(reviews, "cpu")
+        if method == "features":
+            own, meet = model.model.features, model.model.features.meet
+            met = lambda sentences, reporter: refuse_long(texts := list(sentences)) or meet(texts, reporter)  # noqa: E731
+            monkeypatch.setattr(own, "meet", met)
+        else:
+            own, logits = model.model.head, model.model.head.logits
+            monkeypatch.setattr(own, "logits", lambda text, batch: refuse_long(batch.texts[0]) or logits(text, batch))
+
+        def refuse_long(texts):
+            if max(map(len, texts)) > 20:
+                raise error
+
+        self.check(model, "^out of memory with 40 tokens. Split the text")
+
+    def test_other_errors_are_not_hidden(self, reviews, monkeypatch):
+        model = load_model(reviews, "cpu")
+
+        def fails(*_):
+            raise RuntimeError("a bug")
+
+        monkeypatch.setattr(model.model.head, "logits", fails)
+        with pytest.raises(RuntimeError, match="a bug"):
+            model.predict(self.TEXTS)
 
 
 def test_scores_need_labels(run, tmp_path, capsys):
@@ -161,9 +333,14 @@ def test_models_that_cannot_be_applied_are_refused(run, tmp_path, monkeypatch):
         load_model(run, task="coref")
     with pytest.raises(InputError, match=r"no such file\. Weights are kept by a run with keep_weights=true"):
         load_model(tmp_path)
-    (tmp_path / "seed-2").symlink_to(run)
-    with pytest.raises(InputError, match=rf"^{tmp_path}: expected the folder of one run, found those of seed-2\. Name"):
+    for name in ("a/lr=1/seed-1", "b/seed-1"):
+        (tmp_path / name).mkdir(parents=True)
+        shutil.copy(run / "weights.pt", tmp_path / name)
+    with pytest.raises(
+        InputError, match=rf"^{tmp_path}: expected one run with weights, found 2: a/lr=1/seed-1, b/seed-1\. Name"
+    ):
         load_model(tmp_path)
+    assert load_model(tmp_path / "a").predict(LINES) == load_model(run).predict(LINES)
     for path, found in ((tmp_path / "no", "nothing"), (run / "weights.pt", "a file")):
         with pytest.raises(InputError, match=rf"{path}: expected the folder of a run, found {found}\. Check the path"):
             load_model(path)
@@ -180,5 +357,5 @@ def test_models_that_cannot_be_applied_are_refused(run, tmp_path, monkeypatch):
     with pytest.raises(InputError, match="found one of task=toy_neighbours, which learns in another way"):
         load_model(run)
     with pytest.raises(InputError, match=r"task=toy_neighbours predicts files of its format only\. Give"):
-        predict.LoadedModel(config, model, torch.device("cpu")).examples(["Ada left"])
+        predict.LoadedModel(config, model, torch.device("cpu")).predict(["Ada left"])
     assert task.prediction_fields(Document("1", (), "good"), "good") == {"prediction": "good"}

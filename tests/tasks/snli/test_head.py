@@ -84,7 +84,7 @@ def one_pair(head, premise, hypothesis):
 def test_scores_are_those_of_each_pair_alone(output_dim):
     head = head_of(output_dim)
     features = [text(PREMISES, output_dim, 1), text(HYPOTHESES, output_dim, 2)]
-    scores = head.logits(features)
+    scores = head.logits(features, None)
     assert scores.shape == (4, 3)
     for i in range(4):
         pair = [(t.input[i, : t.lengths[i]].numpy(), t.output[i, : t.lengths[i]].numpy()) for t in features]
@@ -97,7 +97,7 @@ def test_loss_is_the_mean_cross_entropy():
     features = [text(PREMISES, 0, 1), text(HYPOTHESES, 0, 2)]
     labels = torch.tensor([0, 2, 1, 1])
     loss = head.loss(features, Batch([], ([], []), {"labels": labels}))
-    shares = torch.softmax(head.logits(features), dim=1)
+    shares = torch.softmax(head.logits(features, None), dim=1)
     assert loss.item() == pytest.approx(-np.log([shares[i, label].item() for i, label in enumerate(labels)]).mean())
 
 
@@ -112,7 +112,7 @@ def test_dropout_is_variational_on_the_inputs_of_both_lstms():
         torch.ones(2, 6, INPUT), nothing, nothing, torch.ones(2, 6, dtype=torch.bool), torch.tensor([6, 6])
     )
     torch.manual_seed(0)
-    head.logits([ones, ones])
+    head.logits([ones, ones], None)
     encoded, composed = seen  # premises above hypotheses
     assert torch.equal(encoded, encoded[:, :1].expand_as(encoded))
     assert set(encoded.unique().tolist()) == {0.0, 2.0}

@@ -82,7 +82,7 @@ def written_out(network, x, output):
 @pytest.mark.parametrize("output_dim", [0, 3])
 def test_against_numpy(output_dim):
     network, tokens = head(output_dim), features(output_dim=output_dim)
-    logits = network.logits(tokens).detach().numpy()
+    logits = network.logits([tokens], batch()).detach().numpy()
     for i, n in enumerate(LENGTHS):
         expected = written_out(network, tokens.input[i, :n].numpy(), tokens.output[i, :n].numpy())
         np.testing.assert_allclose(logits[i], expected, rtol=1e-4, atol=1e-5)
@@ -91,7 +91,9 @@ def test_against_numpy(output_dim):
 def test_values_in_the_padding_do_not_matter():
     """Also where it is far from zero: the reference's mean would be wrong then."""
     network = head()
-    torch.testing.assert_close(network.logits(features(padding=0.0)), network.logits(features(padding=1e4)))
+    torch.testing.assert_close(
+        network.logits([features(padding=0.0)], batch()), network.logits([features(padding=1e4)], batch())
+    )
 
 
 def test_pooling_of_constant_tokens_is_that_constant():
@@ -134,7 +136,7 @@ def test_widths_of_the_preset(output_dim, pooled):
 
 def test_loss_is_the_mean_cross_entropy():
     network, tokens = head(), features()
-    logits = network.logits(tokens).detach().double()
+    logits = network.logits([tokens], batch()).detach().double()
     expected = -sum(torch.log_softmax(row, dim=0)[label] for row, label in zip(logits, (0, 2, 4), strict=True)) / 3
     assert network.loss([tokens], batch()).item() == pytest.approx(expected.item(), rel=1e-5)
 
@@ -143,7 +145,7 @@ def test_decoding_label_and_side():
     """A neutral label may lean to either side; two weak positive labels outweigh one strong negative one."""
     network = head()
     shares = torch.tensor([[0.1, 0.2, 0.4, 0.2, 0.1 + 1e-3], [0.4, 0.0, 0.0, 0.3, 0.3], [0.0, 0.4, 0.3, 0.1, 0.2]])
-    network.logits = lambda tokens: shares.log()
+    network.logits = lambda *_: shares.log()
     predictions = network.decode([features()], batch())
     assert predictions == [Sentiment(2, True), Sentiment(0, True), Sentiment(1, False)]
     assert [prediction.positive for prediction in predictions] == [True, True, False]

@@ -1,5 +1,6 @@
 """Sweeps: parallel runs, one line for each run, failures and Ctrl-C."""
 
+import json
 import os
 import re
 import signal
@@ -22,12 +23,13 @@ from results.status import main as status
 from tasks.running.config import run_config
 from tasks.running.experiment import Ended
 from tasks.running.plan import identity_of
+from tasks.running.predict import main as predict
 from tasks.running.schema import compose_config
 from tasks.sweeps import callback, sweep_runs
 from tasks.sweeps.experiment_sweeper import SWEEPER
 from tests.elmo.common.waiting import group_is_alive, wait_for
 from tests.results.making import make_record, save
-from tests.tasks.making import NO_COLUMN, SMALL, WORD_COLUMN
+from tests.tasks.making import NO_COLUMN, SMALL, WORD_COLUMN, arm_of
 from tests.tasks.user import outcomes
 
 TINY = ["device=cpu", "limit=6", "trainer.epochs=1", "task.hidden=8", *SMALL]
@@ -194,6 +196,34 @@ def parallel(tmp_path_factory):
     process = start(runs, *SIDE_BY_SIDE, *GRID)
     out, err = process.communicate(timeout=PATIENCE)
     return SimpleNamespace(runs=runs, code=process.returncode, out=out, err=err)
+
+
+@pytest.mark.integration
+def test_a_sweep_names_its_models_as_tasks_predict_reads_them(command, tmp_path, capsys):
+    """As in CONTRIBUTING, "Text of your own": a small head, whose settings are in the name of a folder."""
+    rows = ["id,review,stars", *(f'{n},"It is {"fine" if n % 2 else "bad"},\nagain",{n % 2}' for n in range(8))]
+    (tmp_path / "all.csv").write_text("\n".join(rows) + "\n")
+    (tmp_path / "reviews.yaml").write_text(
+        "task: classify\nsplits: {train: [all.csv], dev: [all.csv], test: [all.csv]}\n"
+        "reader: {text: review, label: stars}\n"
+    )
+    small = ["task.hidden=4", "task.dim=4", "task.maxout=[4]", "task.maxout_dropout=[0.2]", "trainer.epochs=1"]
+    asked = ["-m", "task=classify", f"data={tmp_path}/reviews.yaml", *arm_of("classify", "words"), *small]
+    asked += ["device=cpu", f"data_dir={tmp_path}", f"runs_dir={tmp_path}/runs", "keep_weights=true"]
+    for _ in ("trained", "done already"):
+        code, _, err = command(*asked)
+        assert code == 0, err
+        _, _, named = err.partition("The models: python -m tasks.predict RUN INPUT, where RUN is\n")
+        assert named.split() == [f"{tmp_path}/runs/reviews/classify/glove"]
+    capsys.readouterr()
+    assert predict([*named.split(), str(tmp_path / "all.csv"), "--output", "json"]) == 0
+    said = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [one["id"] for one in said] == list("01234567")
+    assert {frozenset(one["probabilities"]) for one in said} == {frozenset("01")}
+    _, _, err = command(*asked, "seed=1,2")
+    _, _, named = err.partition("where RUN is\n")
+    assert [Path(name.strip("'")).name for name in named.split()] == ["seed-1", "seed-2"]
+    assert all((Path(name.strip("'")) / "weights.pt").exists() for name in named.split())
 
 
 @pytest.mark.integration
