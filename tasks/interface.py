@@ -292,6 +292,10 @@ class Task(ABC, Generic[Example, Settings]):
         sentences = [sentence for example in examples for sentence in self.texts(example)]
         return {"examples": len(examples), "sentences": len(sentences), "tokens": sum(map(len, sentences))}
 
+    def label_counts(self, examples: Sequence[Example]) -> dict[str, int]:
+        """How often each label occurs, for warnings; empty if there are none, or many that are rare by nature."""
+        return {}
+
     def notes(self, examples: Sequence[Example]) -> dict[str, object]:
         """Further facts about a split for the record."""
         return {}

@@ -175,16 +175,12 @@ def _classes(record: RunRecord) -> dict[str, Mapping[str, object]]:
 
 def confusion(group: Group) -> tuple[list[str], list[list[float]]] | None:
     """(classes, counts by gold and predicted class, summed over seeds); None where the records have none."""
-    found = [record.details.get("confusion") for record in group.records]
-    matrices = [details if isinstance(details, Mapping) else {} for details in found]
-    names, counts = matrices[0].get("labels"), [matrix.get("gold_by_predicted") for matrix in matrices]
-    if not isinstance(names, list) or not names or any(matrix.get("labels") != names for matrix in matrices):
-        return None
-    if not all(isinstance(own, list) and _is_square(own, len(names)) for own in counts):
+    found = [own for record in group.records if (own := record.confusion)]
+    if len(found) < len(group.records) or any(names != found[0][0] for names, _ in found):
         return None
     # (seeds, gold, predicted) -> (gold, predicted)
-    total = [[float(sum(cells)) for cells in zip(*rows, strict=True)] for rows in zip(*counts, strict=True)]
-    return [str(name) for name in names], total
+    by_gold = zip(*(counts for _, counts in found), strict=True)
+    return found[0][0], [[float(sum(cells)) for cells in zip(*rows, strict=True)] for rows in by_gold]
 
 
 def training_examples(record: RunRecord) -> float | None:
@@ -247,10 +243,3 @@ def _are_shares(groups: Sequence[Group], counts: Mapping[int, float | None]) -> 
 
 def _number(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
-def _is_square(counts: Sequence[object], size: int) -> bool:
-    return len(counts) == size and all(
-        isinstance(row, list) and len(row) == size and all(_number(count) is not None for count in row)
-        for row in counts
-    )

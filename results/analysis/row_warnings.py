@@ -1,5 +1,6 @@
 """Warnings about a row: declared ones, mixed commits or vectors, uncommitted changes, other differences of arms."""
 
+import re
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 
@@ -12,6 +13,11 @@ from results.records.record import RunRecord
 NAMES = ("features.name", "features.title", "task.title")  # no settings, like keys that end in `.warning`
 # Settings that choose the vectors; the other settings of features say how the vectors are used.
 SOURCES = ("weights", "vectors", "dim", "untrained", "untrained_seed", "model")
+
+LEARNED_NOTHING = (
+    "(one class for all test examples, or a score of 0), so gains over it or of it mean nothing. Try more epochs or "
+    "smaller batches"
+)
 
 
 def row_warnings(
@@ -32,7 +38,8 @@ def row_warnings(
             return panel.title
         return f"{name} · {panel.settings}" if label else name
 
-    warnings = []
+    warnings = [(f"{title_of('')}: data: {text}", False) for text in _data_warnings(row)]
+    nothing: dict[str, list[str]] = defaultdict(list)  # label -> the arms that learned nothing
     for group in row.groups:
         title = titles.get(group.features) or arm_title(group.features, group.records[0])
         where = f"{title_of(group.label)}, {title}"
@@ -47,6 +54,8 @@ def row_warnings(
                 warnings.append((f"{where}: one mean over several {what}: {mixed}", True))
         dirty = [run for run in group.runs if run.environment and run.environment.dirty]
         warnings += [(f"{where}: {WARNED} {text}", False) for text in group.warnings]
+        if idle := [run for run in group.runs if run.learned_nothing]:
+            nothing[group.label].append(f"{title} ({runs_in_words(idle)})")
         if dirty:
             warnings.append((f"{where}: code with uncommitted changes ({runs_in_words(dirty)})", True))
         for record in group.runs:
@@ -54,6 +63,10 @@ def row_warnings(
             if others:
                 which = f"{runs_in_words([record])} was continued in another environment"
                 warnings.append((f"{where}: {which} ({', '.join(sorted(others))})", False))
+    warnings += [
+        (f"{title_of(label)}: {', '.join(arms)} learned nothing {LEARNED_NOTHING}", False)
+        for label, arms in nothing.items()
+    ]
     for label in ["", *row.labels]:
         for arm in dict.fromkeys([row.compared[1], *(group.features for group in row.groups)]):
             pair = row.comparing(row.compared[0], arm).matched(label) if arm != row.compared[0] else None
@@ -71,6 +84,14 @@ def row_warnings(
                 text = f"{where}: no gain, because their recipes differ: {first.recipe} and {second.recipe}"
                 warnings.append((text, True))
     return warnings
+
+
+def _data_warnings(row: TableRow) -> list[str]:
+    """What the runs found wrong with their data; the first of texts that differ in numbers alone, as those of folds."""
+    found: dict[str, str] = {}
+    for text in (text for group in row.groups for record in group.runs for text in record.data_warnings):
+        found.setdefault(re.sub(r"\d+", "", text), text)
+    return list(found.values())
 
 
 def runs_in_words(records: Collection[RunRecord]) -> str:

@@ -27,7 +27,7 @@ from results.records.environment import Environment
 from results.records.identity import Identity, Parts, differences, fingerprint
 from results.records.metric import Metric
 from results.records.printing import printable
-from results.records.typed_json import decode
+from results.records.typed_json import decode, is_number
 
 SCHEMA = 2  # 1: the fingerprint covered the whole config
 _OTHER_WEIGHTS = (
@@ -213,6 +213,30 @@ class RunRecord:
         every = [*parts.values(), *(frozen.values() if isinstance(frozen, Mapping) else ())]
         found = [part.get("warning") for part in every if isinstance(part, Mapping)]
         return [text for text in found if isinstance(text, str) and text]
+
+    @property
+    def data_warnings(self) -> list[str]:
+        """What the run found wrong with its data: counts, texts in two splits, labels."""
+        found = [own.get("warnings") for own in self.data.values() if isinstance(own, Mapping)]
+        return [text for own in found if isinstance(own, list) for text in own if isinstance(text, str)]
+
+    @property
+    def confusion(self) -> tuple[list[str], list[list[float]]] | None:
+        """The classes, and the counts of test examples by gold and predicted class; None where there are none."""
+        found = self.details.get("confusion")
+        names, counts = (found.get("labels"), found.get("gold_by_predicted")) if isinstance(found, Mapping) else (0, 0)
+        if not isinstance(names, list) or not isinstance(counts, list) or not names or len(counts) != len(names):
+            return None
+        if not all(isinstance(row, list) and len(row) == len(names) and all(map(is_number, row)) for row in counts):
+            return None
+        return list(map(str, names)), counts
+
+    @property
+    def learned_nothing(self) -> bool:
+        """Whether a finished run scored 0, or predicted one class for all test examples although they have several."""
+        _, counts = self.confusion or ([], [])
+        predicted = [any(column) for column in zip(*counts, strict=True)]
+        return self.score == 0 or (sum(predicted) == 1 and sum(map(any, counts)) > 1)
 
     @property
     def hashed(self) -> dict[str, object]:

@@ -67,12 +67,15 @@ class Classify(Task[TextExample, BcnSettings]):
 
     def counts(self, examples: Sequence[TextExample]) -> dict[str, int]:
         """Texts, tokens, and texts by label."""
-        labels = Counter(example.label for example in examples)
         return {
             "texts": len(examples),
             "tokens": sum(len(example.words) for example in examples),
-            **dict(sorted(labels.items())),
+            **self.label_counts(examples),
         }
+
+    def label_counts(self, examples: Sequence[TextExample]) -> dict[str, int]:
+        """Texts by label."""
+        return dict(sorted(Counter(example.label for example in examples).items()))
 
     def learn_labels(self, train: Sequence[TextExample]) -> None:
         """Sets the labels to those of the training examples."""

@@ -61,14 +61,17 @@ class Ner(Task[NerExample, NerSettings]):
 
     def counts(self, examples: Sequence[NerExample]) -> dict[str, int]:
         """Sentences, tokens and entities, also by label."""
-        spans = [span for example in examples for span in example.spans]
-        labels = Counter(span.label for span in spans)
+        labels = self.label_counts(examples)
         return {
             "sentences": len(examples),
             "tokens": sum(len(example.words) for example in examples),
-            "entities": len(spans),
-            **dict(sorted(labels.items())),
+            "entities": sum(labels.values()),
+            **labels,
         }
+
+    def label_counts(self, examples: Sequence[NerExample]) -> dict[str, int]:
+        """Entities by label."""
+        return dict(sorted(Counter(span.label for example in examples for span in example.spans).items()))
 
     def notes(self, examples: Sequence[NerExample]) -> dict[str, object]:
         """The tag scheme of the file."""

@@ -34,7 +34,7 @@ from results.records.record import (
     write_record,
 )
 from results.records.run_lock import Lock, Owner, Process, take
-from tasks.data.datasets import Loaded
+from tasks.data.look import look_at
 from tasks.features.token_features import TokenFeatures, features_recipes
 from tasks.interface import Scores, Split, Task
 from tasks.metrics import SAME_SCORE
@@ -218,6 +218,11 @@ def _carry_out(plan: RunPlan, lock: Lock, device: torch.device, reporter: Report
         plan.checkpoint.unlink(missing_ok=True)
         logger.final(finished.summary())
         _write_groups(plan, outcome, reporter)
+    if finished.learned_nothing and config.limit is None:
+        reporter.warn(
+            "warning: the model learned nothing: it predicts one class for all test examples, or its score is 0. Try "
+            "more epochs or smaller batches (trainer.epochs, trainer.patience, trainer.batch_size)"
+        )
     scores = ", ".join(f"{split} {values[task.metric]:.2f}" for split, values in finished.scores.items())
     text = f"{task.metric}: {scores}  {finished.seconds:.0f} s"
     reporter.say(f"{text}  {path}")
@@ -230,21 +235,26 @@ def train_and_test(
     """The experiment itself; fills in `outcome` step by step and returns the trained model."""
     config, task = plan.config, plan.config.task
 
-    def load(split: Split) -> Loaded[Any]:
+    earlier: dict[Split, list[Any]] = {}
+
+    def load(split: Split) -> list[Any]:
         loaded = plan.source.load(task, split)
         try:  # before training: a record can have no other values
             facts = plain_json({**loaded.counts, **task.notes(loaded.examples)})
         except TypeError as error:
             raise InputError(f"counts() and notes() of task={task.name}: {error}") from error
-        outcome.data[split] = {**facts, "warnings": loaded.warnings}
-        for warning in loaded.warnings:
+        shared, found = look_at(task, split, loaded.examples, earlier)
+        warnings = [*loaded.warnings, *(found if config.limit is None else ())]  # a limit is for quick tests
+        outcome.data[split] = {**facts, **shared, "warnings": warnings}
+        for warning in warnings:
             reporter.warn(f"warning: {warning}")
-        return loaded
+        earlier[split] = loaded.examples
+        return loaded.examples
 
     def sentences(examples: list[Any]) -> list[tuple[str, ...]]:
         return list(chain.from_iterable(map(task.texts, examples)))
 
-    train, dev = load("train").examples, load("dev").examples
+    train, dev = load("train"), load("dev")
     task.learn_labels(train)
     if config.keep_weights and _forgets_labels(type(task)):
         raise InputError(
@@ -287,7 +297,7 @@ def train_and_test(
 
     if config.trial:
         return model
-    test = load("test").examples  # read once, after model selection
+    test = load("test")  # read once, after model selection
     meet({"test": test})
     predictions = trainer.predict(model, test)
     outcome.test = task.score_test(test, predictions)

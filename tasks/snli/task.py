@@ -60,13 +60,17 @@ class Snli(Task[PairExample, EsimSettings]):
     def counts(self, examples: Sequence[PairExample]) -> dict[str, int]:
         """Pairs, those of each label, distinct sentences, and the tokens of all."""
         sentences = {sentence for example in examples for sentence in self.texts(example)}
-        labels = Counter(example.label for example in examples)
         return {
             "pairs": len(examples),
-            **{label: labels[label] for label in LABELS if labels[label]},
+            **self.label_counts(examples),
             "distinct_sentences": len(sentences),
             "tokens": sum(len(example.premise) + len(example.hypothesis) for example in examples),
         }
+
+    def label_counts(self, examples: Sequence[PairExample]) -> dict[str, int]:
+        """Pairs by label."""
+        labels = Counter(example.label for example in examples)
+        return {label: labels[label] for label in LABELS if labels[label]}
 
     def groups(self, examples: Sequence[PairExample], train: Sequence[PairExample]) -> dict[str, Grouping]:
         """By length and casing of both sentences; none without premises."""

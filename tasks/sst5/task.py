@@ -57,13 +57,17 @@ class Sst5(Task[SentimentExample, BcnSettings]):
     def counts(self, examples: Sequence[SentimentExample]) -> dict[str, int]:
         """Sentences and their tokens; examples, with phrases where they are read; examples by label."""
         sentences = [example for example in examples if example.whole]
-        labels = Counter(LABELS[example.label] for example in examples)
         return {
             "sentences": len(sentences),
             "tokens": sum(len(example.words) for example in sentences),
             "examples": len(examples),
-            **{label: labels[label] for label in LABELS if labels[label]},
+            **self.label_counts(examples),
         }
+
+    def label_counts(self, examples: Sequence[SentimentExample]) -> dict[str, int]:
+        """Examples by label."""
+        labels = Counter(LABELS[example.label] for example in examples)
+        return {label: labels[label] for label in LABELS if labels[label]}
 
     def texts(self, example: SentimentExample) -> tuple[Sentence, ...]:
         """The phrase."""

@@ -2,6 +2,7 @@
 
 from functools import cache
 
+from tasks.data.look import look_at
 from tasks.features.characters import CharactersConfig
 from tasks.features.frozen_layers import ElmoConfig
 from tasks.features.token_features import FeaturesConfig, TokenFeatures
@@ -45,6 +46,15 @@ def words_only(vectors=None, **settings):
 def run_of(*overrides):
     """The run config that these overrides compose."""
     return run_config(compose_config(overrides))
+
+
+def looks_at(task, splits):
+    """What a run notes about each split as it reads train, dev and test: facts and warnings."""
+    order = list(splits)
+    return {
+        split: look_at(task, split, splits[split], {own: splits[own] for own in order[: order.index(split)]})
+        for split in order
+    }
 
 
 def model_of(config, train, seed=1, store=None):

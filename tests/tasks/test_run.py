@@ -66,7 +66,7 @@ class TestFinishedRun:
             "warnings": ["train: expected 13 sentences as published, found 12"],
         }
         assert record.data["test"]["sentences"] == 7
-        assert record.data["test"]["warnings"] == []
+        assert record.data["test"]["also_in_train"] == {"examples": 7, "share": 1.0}
         assert set(record.mixes) == {"input"}
         assert len(record.mixes["input"].weights) == 3
         assert sum(record.mixes["input"].weights) == pytest.approx(1)

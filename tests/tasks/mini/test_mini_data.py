@@ -20,7 +20,7 @@ from tasks.snli import data as snli
 from tasks.squad.scoring import answer_scores
 from tasks.srl.scoring import kind_of
 from tasks.sst5 import data as sst5
-from tests.tasks.making import run_of
+from tests.tasks.making import looks_at, run_of
 from tests.tasks.mini import chance
 from tests.tasks.mini.mini_measures import (
     KINDS,
@@ -77,6 +77,12 @@ class TestFormat:
         assert loaded.warnings == []
         # Each SNLI file has one pair without an agreed label, which the reader must handle.
         assert loaded.counts.get("dropped", 0) == (1 if task == "snli" else 0)
+
+    @EVERY_TASK
+    def test_a_look_at_the_data_finds_nothing(self, task):
+        for facts, warnings in looks_at(config_of(task).task, examples_of(task)).values():
+            assert warnings == []
+            assert all(shared["examples"] == 0 for shared in facts.values())
 
     @EVERY_SPLIT
     def test_tags_are_iob2(self, split):

@@ -4,7 +4,7 @@ import pytest
 
 from tasks.data.datasets import DataSource
 from tasks.interface import SPLITS
-from tests.tasks.making import run_of
+from tests.tasks.making import looks_at, run_of
 
 PUBLISHED = {
     ("paper", "train"): {"sentences": 14041, "tokens": 203621},
@@ -34,10 +34,13 @@ SCHEMES = {"paper": "IOB1", "wnut17": "IOB2", "btc": "IOB2", "uner_ewt": "IOB2"}
 @pytest.mark.parametrize("data", SCHEMES)
 def test_official_files_have_the_published_counts(official, data):
     chosen = run_of("task=ner", f"data={data}")
+    examples = {}
     for split in SPLITS:
         loaded = DataSource(chosen.data, official).load(chosen.task, split)
         assert loaded.warnings == []
         assert {what: loaded.counts[what] for what in PUBLISHED[data, split]} == PUBLISHED[data, split]
         assert chosen.data.expected[split] == PUBLISHED[data, split], "the YAML checks them all"
         assert chosen.task.notes(loaded.examples)["scheme"] == SCHEMES[data]
+        examples[split] = loaded.examples
+    assert all(not warnings for _, warnings in looks_at(chosen.task, examples).values()), "no alarm on sound data"
     assert chosen.task.score(loaded.examples, chosen.task.gold(loaded.examples)).values["f1"] == 100
