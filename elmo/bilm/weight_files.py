@@ -293,7 +293,7 @@ def _module_tensors(entries: Iterable[Entry], read: Callable[[str], Tensor], pat
 def weights_file(path: Path) -> Path:
     """The weights file of a path: the path itself, or the file in this folder."""
     if path.is_dir():
-        candidates = sorted(item for item in path.iterdir() if item.suffix in WEIGHTS_SUFFIXES)
+        candidates = sorted(item for item in path.iterdir() if item.suffix in WEIGHTS_SUFFIXES and item.is_file())
         # The folder may also contain embeddings in HDF5.
         candidates = [item for item in candidates if "weights" in item.name] or candidates
         if len(candidates) != 1:
@@ -378,6 +378,7 @@ def _read_hdf5(path: Path, entries: Sequence[Entry]) -> dict[str, Tensor]:
     def visit(name: str, item: object) -> None:
         # Skips text, such as a sentence index, and datasets that declare a shape but store no values.
         if isinstance(item, h5py.Dataset) and item.dtype.kind == "f" and item.id.get_storage_size():
+            require_own_values(item, path)
             shapes[name] = item.shape
 
     try:
@@ -392,3 +393,9 @@ def _read_hdf5(path: Path, entries: Sequence[Entry]) -> dict[str, Tensor]:
     # What h5py raises for a damaged file; the last three for damaged shapes, types and names.
     except (OSError, RuntimeError, KeyError, TypeError, ValueError) as error:
         raise InputError(f"{path}: not a readable HDF5 file, perhaps cut short ({error}). Copy it again") from error
+
+
+def require_own_values(item: h5py.Dataset, path: Path) -> None:
+    """Raises an InputError if the values are in another file: it could be any, or a pipe."""
+    if item.external or item.is_virtual:
+        raise InputError(f"{path}: {item.name}: expected its values in this file, found that they are in another")

@@ -12,6 +12,16 @@ from elmo.common.errors import InputError
 LONGEST = 64  # characters of a tag; names and groups may have twice as many
 
 
+def check_project(project: str) -> None:
+    """Raises an InputError unless this can be the name of a project of wandb."""
+    import wandb
+
+    try:
+        wandb.Settings(project=project)
+    except wandb.errors.UsageError as error:
+        raise InputError(f"wandb: {error}. Choose another name") from error
+
+
 def start_wandb(
     project: str,
     folder: Path,
@@ -38,22 +48,28 @@ def start_wandb(
         group: of runs that belong together.
         tags: of the run.
         quiet: wandb prints nothing, and captures nothing that the run prints.
+
+    Raises:
+        InputError: wandb cannot start, for example because nobody has logged in.
     """
     import wandb  # imported only when used: it takes a second
 
-    return wandb.init(
-        project=project,
-        dir=str(folder),
-        config=dict(config),
-        entity=entity,
-        mode=mode,
-        id=run_id,
-        name=name and name[: 2 * LONGEST],
-        group=group and group[: 2 * LONGEST],
-        tags=[tag[:LONGEST] for tag in tags] or None,
-        resume="allow" if mode == "online" else None,  # `wandb sync` joins offline files of one id
-        settings=wandb.Settings(silent=True, console="off", login_timeout=30) if quiet else None,
-    )
+    try:
+        return wandb.init(
+            project=project,
+            dir=str(folder),
+            config=dict(config),
+            entity=entity,
+            mode=mode,
+            id=run_id,
+            name=name and name[: 2 * LONGEST],
+            group=group and group[: 2 * LONGEST],
+            tags=[tag[:LONGEST] for tag in tags] or None,
+            resume="allow" if mode == "online" else None,  # `wandb sync` joins offline files of one id
+            settings=wandb.Settings(silent=True, console="off", login_timeout=30) if quiet else None,
+        )
+    except wandb.errors.Error as error:
+        raise InputError(f"wandb cannot start: {error}. Run `wandb login`, or set WANDB_MODE=offline") from error
 
 
 class EventFile:

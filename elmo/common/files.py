@@ -178,6 +178,16 @@ def expanded(path: str | Path, setting: str) -> Path:
         raise InputError(f"{setting}={path}: expected a home folder, but {str(path).split('/')[0]} has none") from error
 
 
+def require_file(path: Path) -> None:
+    """Raises an InputError for a pipe, which would be read forever, a device or a folder.
+
+    Raises:
+        FileNotFoundError: nothing is there.
+    """
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise InputError(f"{path}: expected a file, found a folder, a pipe or a device. Remove it, or name another")
+
+
 def sha256_of(path: Path) -> str:
     """The sha256 of a file's content, in hex."""
     with path.open("rb") as file:

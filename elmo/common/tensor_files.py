@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from elmo.common.errors import InputError
-from elmo.common.files import replacing
+from elmo.common.files import replacing, require_file
 
 _SEAL = b"sha256 "
 _DIGEST = hashlib.sha256().digest_size
@@ -52,6 +52,7 @@ def read_tensors(path: Path, parts: Mapping[str, type], device: torch.device | s
     Raises:
         InputError: the file cannot be read, or something is missing in it.
     """
+    require_file(path)
     with path.open("rb") as file, naming(path, remedy):
         try:
             _compare_checksums(file)

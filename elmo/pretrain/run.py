@@ -16,7 +16,7 @@ from elmo.bilm.model import weights_hash
 from elmo.bilm.options import UNKNOWN_WORD
 from elmo.common.device import choose_device
 from elmo.common.errors import InputError
-from elmo.common.experiment_log import EventFile, start_wandb
+from elmo.common.experiment_log import EventFile, check_project, start_wandb
 from elmo.common.files import explain_full_disk, read_own_json, replacing, write_json
 from elmo.common.processes import alone
 from elmo.common.progress import Meter, print_line
@@ -64,6 +64,8 @@ def pretrain(settings: Settings, command: list[str], console: Console) -> None:
         )
     settings.budget.progress(0, 0, 0.0)  # raises early if no budget is set
     _require_place("out", Path(settings.out))
+    if settings.wandb is not None:
+        check_project(settings.wandb)
     if settings.store and not Path(settings.store).is_dir():  # a finished store is only read
         _require_place("store", Path(settings.store))
     given, words = _given(settings), _given_words(settings)

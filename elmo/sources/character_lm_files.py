@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -15,7 +14,7 @@ import torch
 from torch import Tensor
 
 from elmo.common.errors import InputError, excerpt
-from elmo.common.files import expanded
+from elmo.common.files import expanded, read_json, require_file
 from elmo.common.tensor_files import check_finite_weights, check_tensors, naming
 from elmo.download.folder import obtain
 from elmo.download.published import CHARACTER_LMS
@@ -124,11 +123,12 @@ def _of_arrays(file: Path) -> SavedLm:
     """An LM as arrays in NAME.npz and characters in NAME.chars.json; NAME begins with forward or backward."""
     listed = file.with_suffix(".chars.json")
     try:
-        characters: object = json.loads(listed.read_text(encoding="utf-8"))
+        characters = read_json(listed)
     except (OSError, ValueError) as error:
         raise InputError(f"expected its characters in {listed.name}, a list in JSON: {error}") from error
     if not isinstance(characters, list):
         raise InputError(f"expected its characters in {listed.name}, a list in JSON, found {excerpt(characters)}")
+    require_file(file)
     try:
         with file.open("rb") as opened, np.load(opened, allow_pickle=False) as arrays:
             tensors = {name: torch.from_numpy(arrays[name]) for name in arrays.files}

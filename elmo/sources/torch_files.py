@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from elmo.common.errors import InputError
+from elmo.common.files import require_file
 
 _KINDS = {
     "torch.DoubleStorage": torch.float64,
@@ -89,6 +90,7 @@ def read_torch_file(path: Path) -> Any:  # noqa: ANN401 (whatever was saved)
     Raises:
         InputError: the file is damaged, or has something that is neither a tensor nor a plain value.
     """
+    require_file(path)
     with path.open("rb") as file:
         try:
             if zipfile.is_zipfile(file):

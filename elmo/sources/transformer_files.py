@@ -12,10 +12,19 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 
-from elmo.common.errors import InputError
-from elmo.common.files import FileState, states_of
+from elmo.common import checks
+from elmo.common.errors import InputError, excerpt
+from elmo.common.files import FileState, read_json, require_file, states_of
 from elmo.common.tensor_files import check_finite_weights, naming
 
+# What a config may ask for: a model of a million layers would be built for hours.
+MOST = {
+    "num_hidden_layers": checks.MOST_LAYERS,
+    "num_attention_heads": checks.WIDEST,
+    "hidden_size": checks.WIDEST,
+    "intermediate_size": 1 << 20,
+    "vocab_size": 10**7,
+}
 SENTENCEPIECE = ("spm.model", "spiece.model", "sentencepiece.bpe.model")  # of DeBERTa v3, ALBERT and T5, XLM-R
 
 
@@ -29,9 +38,10 @@ def load_transformer(name: str) -> tuple[Any, Any]:
     """The model, without layers that only sentences need, and its tokeniser. Code in a model's folder is never run."""
     try:
         from huggingface_hub.errors import StrictDataclassError
-        from transformers import AutoModel, AutoTokenizer
+        from transformers import AutoConfig, AutoModel, AutoTokenizer
         from transformers.utils import logging
 
+        _check_folder(Path(name))
         _check_sentencepiece(Path(name))
     except ImportError as error:
         raise InputError(
@@ -42,15 +52,28 @@ def load_transformer(name: str) -> tuple[Any, Any]:
     said = logging.get_verbosity()
     logging.set_verbosity_error()  # it lists weights that are not used, such as those of an output layer
     try:
+        config = AutoConfig.from_pretrained(name, trust_remote_code=False)
+        with naming(f"transformer {name}", "Is its config.json damaged?"):
+            for key, most in MOST.items():
+                if isinstance(value := getattr(config, key, None), int):
+                    checks.count(most, key, value)
         model, info = AutoModel.from_pretrained(
-            name, dtype=torch.float32, output_loading_info=True, ignore_mismatched_sizes=True, trust_remote_code=False
+            name,
+            config=config,
+            dtype=torch.float32,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,
+            trust_remote_code=False,
         )
         tokeniser = AutoTokenizer.from_pretrained(
             name, use_fast=True, split_special_tokens=True, trust_remote_code=False
         )
+    except InputError:
+        raise
     except (
         OSError,
         ValueError,
+        ArithmeticError,
         KeyError,
         ImportError,
         RuntimeError,
@@ -86,6 +109,22 @@ def _reason(folder: Path, error: Exception) -> str:
     if cut or isinstance(error, UnpicklingError):  # whose text advises to load it in a way that may run its code
         return "damaged weights, or weights with more than numbers in them"
     return str(error).splitlines()[0].rstrip(".")
+
+
+def _check_folder(folder: Path) -> None:
+    """Raises an InputError for a pipe in a model's folder, and for an index of weights that names other folders."""
+    if not folder.is_dir():
+        return
+    for item in folder.iterdir():
+        if item.exists() and not item.is_dir():
+            require_file(item)
+        if item.name.endswith(".index.json"):
+            try:
+                named = set(read_json(item)["weight_map"].values())
+            except (ValueError, LookupError, TypeError, AttributeError):
+                named = {None}
+            if wrong := [name for name in named if not (isinstance(name, str) and Path(name).name == name)]:
+                raise InputError(f"{item}: expected files of this folder, found {excerpt(wrong[0])}. Copy it again")
 
 
 def _check_sentencepiece(folder: Path) -> None:

@@ -22,6 +22,7 @@ import contextlib
 import errno
 import json
 import os
+import re
 import secrets
 import socket
 import threading
@@ -207,12 +208,14 @@ def read_lock(path: Path) -> Owner | None:
     for _ in range(3):  # it may be in the middle of a rewrite
         try:
             owner: Owner = decode(Owner, read_json(path))
+            if re.fullmatch(r"[0-9A-Za-z_-]{1,64}", owner.token):  # it becomes part of a file's name
+                return owner
         except FileNotFoundError:
-            return None
+            if not path.is_symlink():  # one that leads nowhere is in the way of a lock
+                return None
         except (ValueError, OSError):
-            time.sleep(0.01)
-        else:
-            return owner
+            pass
+        time.sleep(0.01)
     return Owner(f"unknown-{path.name}", host="unknown", process=Process(0, None, "unknown"), since="unknown")
 
 

@@ -28,7 +28,7 @@ from torch import Tensor
 
 from elmo.bilm.model import Bilm
 from elmo.bilm.sentences import Sentence
-from elmo.bilm.weight_files import LEVELS, PRECISIONS, find_weights, save_bilm
+from elmo.bilm.weight_files import LEVELS, PRECISIONS, find_weights, require_own_values, save_bilm
 from elmo.common.errors import InputError
 from elmo.common.files import replacing
 from elmo.download.published import BILMS
@@ -123,6 +123,8 @@ def load_output(folder: Path) -> Output:
     try:
         text = gzip.decompress((folder / VOCABULARY).read_bytes()).decode()
         with h5py.File(folder / WEIGHTS, "r") as file:
+            for name in ("weight", "scale", "bias"):
+                require_own_values(file[name], folder / WEIGHTS)
             weight, scale, bias = (np.asarray(file[name]) for name in ("weight", "scale", "bias"))
             tokenise = str(file.attrs["tokenise"])
     except (OSError, EOFError, zlib.error, KeyError, UnicodeDecodeError) as error:

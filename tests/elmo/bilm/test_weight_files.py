@@ -1,4 +1,5 @@
 import json
+import os
 import shutil
 import struct
 from dataclasses import replace
@@ -272,6 +273,27 @@ def test_a_tensor_without_values_is_missing(folder, tensors):
         del file["char_embed"]
         file.create_dataset("char_embed", tensors["char_embed"].shape, np.float32)
     with pytest.raises(InputError, match=r"tensor 'char_embed': expected shape \(.+\) by its options, found none"):
+        load_bilm(folder)
+
+
+def test_values_in_another_file_are_not_read(folder, tensors, tmp_path):
+    """HDF5 would read any file of this machine as numbers, and wait for a pipe."""
+    shape = tensors["char_embed"].shape
+    (tmp_path / "secret").write_bytes(np.ones(shape, np.float32).tobytes())
+    with h5py.File(folder / "weights.hdf5", "a") as file:
+        del file["char_embed"]
+        file.create_dataset(
+            "char_embed", shape, np.float32, external=[(str(tmp_path / "secret"), 0, h5py.h5f.UNLIMITED)]
+        )
+    with pytest.raises(InputError, match=r"weights\.hdf5: /char_embed: expected its values in this file, found that"):
+        load_bilm(folder)
+
+
+@pytest.mark.parametrize("name", ["weights.hdf5", "weights.safetensors"])
+def test_a_device_in_the_folder_is_not_read(folder, name):
+    (folder / "weights.hdf5").unlink()
+    (folder / name).symlink_to(os.devnull)  # in place of a pipe, since reading it never blocks
+    with pytest.raises(InputError, match=r"expected exactly one .* found none"):
         load_bilm(folder)
 
 

@@ -1,5 +1,6 @@
 """Tests of elmo.common.tensor_files."""
 
+import os
 import random
 import re
 import resource
@@ -153,3 +154,9 @@ def test_an_optimizer_s_state_has_the_shapes_of_its_parameters(kind):
         check_optimizer(state, kind(parameters))
     with pytest.raises(InputError, match="expected 1 parameters, found number 1"):
         check_optimizer(kind.state_dict(optimizer) | {"state": {1: {}}}, kind(parameters[:1]))
+
+
+def test_a_device_is_not_read(tmp_path):
+    (tmp_path / "checkpoint.pt").symlink_to(os.devnull)  # in place of a pipe, since reading it never blocks
+    with pytest.raises(InputError, match=r"checkpoint\.pt: expected a file, found a folder, a pipe or a device"):
+        read_tensors(tmp_path / "checkpoint.pt", {}, "cpu", "Delete it")

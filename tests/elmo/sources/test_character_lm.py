@@ -1,6 +1,7 @@
 """Contextual string embeddings against a plain walk in float64, and the files of flair and of arrays."""
 
 import json
+import os
 import re
 import sys
 import types
@@ -201,4 +202,12 @@ def test_errors_name_the_file_and_what_is_wrong(folder, flair_classes):
         Flair(str(folder))
     torch.save([1], folder / "lm.pt")
     with pytest.raises(InputError, match=r"lm\.pt: expected a language model of flair, with a state_dict, found \[1\]"):
+        Flair(str(folder))
+
+
+@pytest.mark.parametrize("name", ["forward.npz", "forward.chars.json", "other.pt"])
+def test_a_device_in_the_folder_is_not_read(folder, name):
+    (folder / name).unlink(missing_ok=True)
+    (folder / name).symlink_to(os.devnull)  # in place of a pipe, since reading it never blocks
+    with pytest.raises(InputError, match=r"a folder, a pipe or a device"):
         Flair(str(folder))

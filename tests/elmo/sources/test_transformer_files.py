@@ -1,6 +1,7 @@
 """Folders of transformers that are damaged, incomplete or of another model, each with its message."""
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -39,6 +40,42 @@ def test_weights_of_another_model(tmp_path, setting, value, message):
     setattr(config, setting, value)
     config.save_pretrained(bert)
     with pytest.raises(InputError, match=message):
+        Transformer(bert)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "message"),
+    [
+        ("num_hidden_layers", 10**6, "expected at most 100, found 1000000"),
+        ("num_hidden_layers", -1, "expected at least 1, found -1"),
+        ("num_attention_heads", 0, "expected at least 1, found 0"),
+        ("vocab_size", 10**12, "expected at most 10,000,000, found 1000000000000"),
+    ],
+)
+def test_absurd_sizes(tmp_path, setting, value, message):
+    bert = tiny_transformers.save(tmp_path / "bert", "bert")
+    config = json.loads((tmp_path / "bert" / "config.json").read_text())
+    (tmp_path / "bert" / "config.json").write_text(json.dumps(config | {setting: value}))
+    with pytest.raises(InputError, match=rf"bert: {setting}: {message}\. Is its config\.json damaged"):
+        Transformer(bert)
+
+
+@pytest.mark.parametrize("named", ["../../etc/passwd", "/etc/passwd", "a/b.safetensors", 5])
+def test_an_index_that_names_other_folders(tmp_path, named):
+    bert = tiny_transformers.save(tmp_path / "bert", "bert")
+    (tmp_path / "bert" / "model.safetensors").unlink()
+    index = {"metadata": {}, "weight_map": {"embeddings.word_embeddings.weight": named}}
+    (tmp_path / "bert" / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(InputError, match=r"index\.json: expected files of this folder, found .*Copy it again"):
+        Transformer(bert)
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.json"])
+def test_a_device_in_the_folder_is_not_read(tmp_path, name):
+    bert = tiny_transformers.save(tmp_path / "bert", "bert")
+    (tmp_path / "bert" / name).unlink()
+    (tmp_path / "bert" / name).symlink_to(os.devnull)  # in place of a pipe, since reading it never blocks
+    with pytest.raises(InputError, match=rf"{name}: expected a file, found a folder, a pipe or a device"):
         Transformer(bert)
 
 
@@ -140,5 +177,5 @@ def test_damaged_or_foreign_pickled_weights(tmp_path):
 
 def test_without_the_package_the_extra_is_named(bert, monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
-    with pytest.raises(InputError, match=r"pip install 'elmo-benchmark\[transformer\]'"):
+    with pytest.raises(InputError, match=r"pip install -e '\.\[transformer\]'"):
         Transformer(bert)

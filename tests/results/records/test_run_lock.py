@@ -232,6 +232,19 @@ class TestOwnersElsewhere:
         os.utime(path, (0, 0))
         assert isinstance(take(tmp_path, heartbeat=quick), Lock)
 
+    @pytest.mark.parametrize("token", ["../../x", "x" * 1000, "a\0b", ""])
+    def test_a_token_that_is_no_name_has_an_unknown_owner(self, tmp_path, quick, token):
+        elsewhere(tmp_path, token=token)
+        assert take(tmp_path, heartbeat=quick).host == "unknown"
+        assert list(tmp_path.rglob("*")) == [tmp_path / LOCK_NAME]
+
+    def test_a_link_that_leads_nowhere_is_replaced(self, tmp_path, quick):
+        (tmp_path / LOCK_NAME).symlink_to(tmp_path / "gone")
+        with take(tmp_path, heartbeat=quick) as held:
+            assert held.held()
+            assert not (tmp_path / LOCK_NAME).is_symlink()
+        assert list(tmp_path.iterdir()) == []
+
     def test_who_was_taken_over_leaves_the_new_one_alone(self, tmp_path, quick):
         with take(tmp_path, heartbeat=0.02) as held:
             other = elsewhere(tmp_path, name="theirs")

@@ -110,6 +110,18 @@ def test_a_saved_output_layer_loads_with_small_rounding_errors(tmp_path):
     torch.testing.assert_close(found.layer.bias, layer.bias, atol=2e-3, rtol=0)
 
 
+def test_an_output_layer_in_another_file_is_not_read(tmp_path):
+    words = [*SPECIALS, *(f"w{i}" for i in range(47))]
+    save_output(Output(OutputLayer(50, 16), words, "ptb"), tmp_path)
+    (tmp_path / "secret").write_bytes(bytes(100))
+    with h5py.File(tmp_path / "output.hdf5", "a") as file:
+        shape, kind = file["bias"].shape, file["bias"].dtype
+        del file["bias"]
+        file.create_dataset("bias", shape, kind, external=[(str(tmp_path / "secret"), 0, h5py.h5f.UNLIMITED)])
+    with pytest.raises(InputError, match=r"/bias: expected its values in this file"):
+        load_output(tmp_path)
+
+
 def test_a_size_limit_costs_precision_of_rare_words_first(tmp_path):
     torch.manual_seed(0)
     layer = OutputLayer(20_000, 32)

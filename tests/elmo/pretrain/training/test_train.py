@@ -16,6 +16,7 @@ import wandb
 from elmo import load_bilm
 from elmo.bilm.weight_files import save_bilm
 from elmo.common.errors import InputError
+from elmo.common.experiment_log import start_wandb
 from elmo.pretrain import run
 from elmo.pretrain.corpus.token_store import TokenStore
 from elmo.pretrain.model.language_model import LanguageModel
@@ -344,3 +345,19 @@ def test_the_curve_is_logged_to_wandb(text, tmp_path, monkeypatch):
     assert [step for step, _ in logged] == [5, 10]
     assert "forward" in logged[1][1]
     assert list((tmp_path / "out" / "wandb").glob("offline-run-*"))
+
+
+@pytest.mark.parametrize("project", ["<script>../../x", "x" * 129])
+def test_a_project_that_wandb_refuses_ends_before_the_text_is_read(tmp_path, project):
+    with pytest.raises(InputError, match=r"wandb: Invalid project name '.*Choose another name"):
+        pretrain(settings(tmp_path / "none.txt", tmp_path / "out", wandb=project), [], QUIET)
+    assert not (tmp_path / "out").exists()
+
+
+def test_wandb_without_a_login(tmp_path, monkeypatch):
+    def refuse(**_):
+        raise wandb.errors.UsageError("api_key not configured (no-tty)")
+
+    monkeypatch.setattr(wandb, "init", refuse)
+    with pytest.raises(InputError, match=r"wandb cannot start: api_key .*WANDB_MODE=offline"):
+        start_wandb("project", tmp_path, {})
