@@ -77,6 +77,8 @@ python -m tasks.run -m experiment=NAME   the runs of a table, or of your own PAT
   logger=wandb  logger.mode=offline      send curves to Weights & Biases, or to files for `wandb sync`
   logger=tensorboard                     the same for `tensorboard --logdir RUNS_DIR/.tensorboard`
   trainer.epochs=N  task.hidden=N  features.elmo.weights=NAME|PATH ...   any setting; --cfg job prints them all
+  --plan                                 print runs, time, disk, downloads and what is missing; run nothing
+  --keep-going                           start a sweep although some of its runs lack data or weights
   --config-dir DIR                       a folder with your configs, trusted like code: its YAML may call functions
 
 Finished runs are skipped, killed runs continue from their last epoch, failed runs need retry=failed to run again.
@@ -141,7 +143,8 @@ def main() -> None:
         return
     _said.clear()
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # let exceptions pass; they are explained here
-    sys.argv[1:] = _settings_first(sys.argv[1:])
+    Sweep.plan, Sweep.keep_going = (option in sys.argv for option in ("--plan", "--keep-going"))
+    sys.argv[1:] = _settings_first([word for word in sys.argv[1:] if word not in ("--plan", "--keep-going")])
     atexit.register(gc.freeze)  # Python would search all of torch for cycles at the end: 0.4 s
     try:
         with sigterm_as_interrupt(), ending_with_reader(), interrupts_kept():

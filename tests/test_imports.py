@@ -34,6 +34,7 @@ MAKERS = {
     "tasks/squad/overlap.py",
     "tasks/sweeps/callback.py",
     "tasks/sweeps/experiment_sweeper.py",
+    "tasks/sweeps/sweep_plan.py",
     "tasks/sweeps/sweep_runs.py",
 }
 FOR_MAKERS = (

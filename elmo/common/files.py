@@ -203,10 +203,13 @@ def require_space(folder: Path, need: float, purpose: str, remedy: str) -> None:
     """Raises an InputError if the disk of a folder has fewer than `need` bytes free."""
     free = shutil.disk_usage(folder).free
     if free < need:
-        raise InputError(f"{folder}: {purpose} needs about {_size(need)}, {_size(free)} are free; {remedy}")
+        raise InputError(
+            f"{folder}: {purpose} needs about {size_in_words(need)}, {size_in_words(free)} are free; {remedy}"
+        )
 
 
-def _size(size: float) -> str:
+def size_in_words(size: float) -> str:
+    """A number of bytes in the unit that fits."""
     return f"{size / 1e9:,.2f} GB" if size >= 1e9 else f"{size / 1e6:,.1f} MB"
 
 

@@ -27,6 +27,30 @@ from elmo.download.content import MOST, wrong_kind
 from elmo.download.published import VECTORS, PublishedFile, PublishedVectors, files_of, names
 from elmo.download.transfer import CHUNK, Progress, TransferError, fetch
 
+_downloads_allowed = True
+
+
+class DownloadNeeded(InputError):  # noqa: N818
+    """Raised in place of a download, see `without_downloads`; `size` is in bytes, None if it is not known."""
+
+    def __init__(self, name: str, size: int | None) -> None:
+        super().__init__(
+            f"{name}: expected its files in {downloads_folder()}, found none. python -m elmo.download {name}"
+        )
+        self.name = name
+        self.size = size
+
+
+@contextmanager
+def without_downloads() -> Iterator[None]:
+    """Makes `obtain` raise DownloadNeeded where it would download."""
+    global _downloads_allowed
+    before, _downloads_allowed = _downloads_allowed, False
+    try:
+        yield
+    finally:
+        _downloads_allowed = before
+
 
 def downloads_folder() -> Path:
     """Where downloads are kept: $ELMO_CACHE, or a folder in the user's cache."""
@@ -47,6 +71,9 @@ def obtain(name: str, thorough: bool = False) -> Path:
     if name not in names():
         raise InputError(f"{name}: nothing is published under this name; known: {', '.join(names())}")
     folder = _folder(name)
+    if not (_downloads_allowed or is_here(name)):
+        sizes = [file.size for file in files_of(name) if not (folder / file.name).is_file()]
+        raise DownloadNeeded(name, None if None in sizes else sum(filter(None, sizes)))
     if name in VECTORS:
         target = folder / VECTORS[name].member
         dim = VECTORS[name].dim

@@ -7,12 +7,11 @@ from pathlib import Path
 
 from elmo.common.errors import command_parser, exit_status
 from results.audit.runs import Audit, audit
-from results.records.collect import collect
+from results.records.collect import PUBLISHED, collect
 from results.records.environment import known_commits
 from results.records.identity import PREDICTIONS_NAME
 from results.records.printing import write
 from results.records.sweep_manifest import DEFAULT_RUNS
-from results.tables.run_options import PUBLISHED
 
 ROOT = Path(__file__).parents[2]
 

@@ -10,6 +10,8 @@ from typing import Literal
 from results.records.identity import RECORD_NAME, differences, record_path
 from results.records.record import RecordUnreadable, RunRecord, read_record
 
+PUBLISHED = Path(__file__).parents[1] / "published"
+
 
 @dataclass(frozen=True)
 class Finding:

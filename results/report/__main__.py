@@ -12,6 +12,7 @@ from results.analysis.aggregate import summarise
 from results.analysis.rows import Summary
 from results.experiments.experiment_file import load_experiment
 from results.experiments.runs_of_cells import only_cells
+from results.records.collect import PUBLISHED
 from results.records.printing import write
 from results.report.blocks import CHARTS, TaskBlock, blocks_of, layers_of_all, main_figures
 from results.report.charts.arm_gains import arm_gains
@@ -24,7 +25,7 @@ from results.report.image_files import can_paint, write_images
 from results.report.page import PageInfo, PagePart, page
 from results.report.svg import standalone_svg
 from results.tables.page_texts import TABLE1
-from results.tables.run_options import PUBLISHED, Chosen, add_choices, choose
+from results.tables.run_options import Chosen, add_choices, choose
 
 DEFAULT_OUT = Path("results", "report.html")
 

@@ -7,10 +7,8 @@ from pathlib import Path
 
 from results.analysis.aggregate import Selection, arm_settings
 from results.analysis.names import default_pair, load_names
-from results.records.collect import Collection, collect
+from results.records.collect import PUBLISHED, Collection, collect
 from results.records.sweep_manifest import DEFAULT_RUNS, TypedPlaces, typed_places
-
-PUBLISHED = Path(__file__).parents[1] / "published"
 
 
 @dataclass(frozen=True)

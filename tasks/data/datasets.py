@@ -10,7 +10,8 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -18,6 +19,7 @@ from typing import Any, Generic, TypeVar
 from elmo.common import checks
 from elmo.common.errors import InputError, excerpt
 from elmo.common.files import sha256_of, utf8_lines
+from elmo.download.folder import DownloadNeeded
 from tasks.interface import SPLITS, HasId, Split, Task
 
 SHIPPED = Path(__file__).parents[1] / "mini"
@@ -25,7 +27,7 @@ MOST_NAMED = 3  # of the files that a split lacks
 # Seconds for which a failed request to the hub is not repeated: without a network it takes half a minute, and every run
 # of a sweep would wait for it. Not longer, because later runs may have a network again.
 PAUSE = 60
-_failed: dict[tuple[str | None, ...], tuple[float, str]] = {}  # time and reason, by request
+_failed: dict[tuple[str | None, ...], tuple[float, str]] = {}  # time and reason, by request; () for the hub itself
 Example = TypeVar("Example", bound=HasId)
 
 
@@ -147,6 +149,29 @@ class DataSource:
         self._hashes = {split: self._hash(split) for split in SPLITS}
         return dict(self._hashes)
 
+    def check_there(self, download: bool) -> None:
+        """Raises an InputError if a split has no examples to read; what only the hub has is asked for once.
+
+        Args:
+            download: also downloads it, so that runs find it in the cache of the datasets library; otherwise a
+                DownloadNeeded names what is not in that cache.
+        """
+        if all(self._has_files(split) for split in SPLITS):
+            return
+        if download:
+            self.fingerprint()
+            return
+        import datasets
+
+        hub = self._hub
+        found = self._asked(
+            "train",
+            self._hub.splits["train"],
+            lambda: datasets.load_dataset_builder(hub.path, hub.name, revision=hub.revision),
+        )
+        if not Path(found.cache_dir).is_dir():
+            raise DownloadNeeded(hub.path, found.info.download_size)
+
     def load(self, task: Task[Example, Any], split: Split) -> Loaded[Example]:
         """The examples of a split.
 
@@ -266,24 +291,9 @@ class DataSource:
         import datasets
 
         data, hub = f"data={self.config.name}", self._hub
-        files = " and ".join(map(str, self._paths(split))) or "a file"
-        request = (hub.path, hub.name, hub.revision, name)
-        when, reason = _failed.get(request, (-math.inf, ""))
-        if time.monotonic() - when < PAUSE:
-            raise self._not_found(split, files, f"not asked again for {PAUSE} s after {reason}")
-        if not self._rows:  # a request may take long
-            print(f"{data}: found no {files}; loading {hub.path} from the hub", file=sys.stderr)
-        library = logging.getLogger("huggingface_hub")
-        level = library.level
-        library.setLevel(logging.ERROR)  # it warns of each attempt; the error below says what to do
-        try:
-            rows = datasets.load_dataset(hub.path, hub.name, revision=hub.revision, split=name)
-        except (OSError, ValueError, RuntimeError) as error:  # datasets raises all three if the hub is unreachable
-            reason = f"{type(error).__name__}: {error}"
-            _failed[request] = time.monotonic(), reason
-            raise self._not_found(split, files, reason) from error
-        finally:
-            library.setLevel(level)
+        rows = self._asked(
+            split, name, lambda: datasets.load_dataset(hub.path, hub.name, revision=hub.revision, split=name)
+        )
         absent = [theirs for theirs in hub.columns.values() if theirs not in rows.column_names]
         if absent:
             raise self._wrong_columns(f"the columns {', '.join(absent)}", rows.column_names)
@@ -297,6 +307,33 @@ class DataSource:
                 )
             columns[ours] = _labelled(values, rows.features[theirs])
         return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+    def _asked(self, split: Split, name: str, ask: Callable[[], Any]) -> Any:  # noqa: ANN401 (of the datasets library)
+        """The hub's answer to a request about a split, by the hub's name for it; a failed one is not repeated soon."""
+        hub = self._hub
+        files = " and ".join(map(str, self._paths(split))) or "a file"
+        request = (hub.path, hub.name, hub.revision, name)
+        when, reason = _failed.get(request, (-math.inf, ""))
+        if time.monotonic() - when < PAUSE:
+            raise self._not_found(split, files, f"not asked again for {PAUSE} s after {reason}")
+        if not self._rows:  # a request may take long
+            print(f"data={self.config.name}: found no {files}; loading {hub.path} from the hub", file=sys.stderr)
+        library = logging.getLogger("huggingface_hub")
+        level = library.level
+        library.setLevel(logging.ERROR)  # it warns of each attempt; the error below says what to do
+        when, before = _failed.get((), (-math.inf, ""))
+        unreachable = time.monotonic() - when < PAUSE
+        try:
+            with _from_cache() if unreachable else nullcontext():
+                return ask()
+        except (OSError, ValueError, RuntimeError) as error:  # datasets raises all three if the hub is unreachable
+            reason = f"not asked for {PAUSE} s after {before}" if unreachable else f"{type(error).__name__}: {error}"
+            _failed[request] = time.monotonic(), reason
+            if isinstance(error, ConnectionError) and not unreachable:
+                _failed[()] = _failed[request]
+            raise self._not_found(split, files, reason) from error
+        finally:
+            library.setLevel(level)
 
     def _not_found(self, split: Split, files: str, reason: str) -> InputError:
         return InputError(
@@ -323,6 +360,20 @@ class DataSource:
     def _key(self) -> str:
         """The config key of the dataset: `data`, or the task's part of a dataset that several tasks share."""
         return "data" if self.config.task else f"datasets.{self.config.name}"
+
+
+@contextmanager
+def _from_cache() -> Iterator[None]:
+    """Answers requests to the hub from the cache of its library, at once: without a network each takes 25 s."""
+    from datasets import config
+    from huggingface_hub import constants
+
+    before = [module.HF_HUB_OFFLINE for module in (config, constants)]
+    config.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE = True
+    try:
+        yield
+    finally:
+        config.HF_HUB_OFFLINE, constants.HF_HUB_OFFLINE = before
 
 
 def hash_of_files(paths: Sequence[Path]) -> str:

@@ -19,7 +19,7 @@ from omegaconf import DictConfig
 from elmo.common.config_errors import CONFIG_ERRORS
 from elmo.common.durations import duration
 from elmo.common.errors import InputError
-from elmo.common.files import expanded
+from elmo.common.files import expanded, print_lines
 from elmo.common.progress import Reporter
 from results.experiments.experiment_file import load_experiment
 from results.records.identity import record_path
@@ -32,7 +32,9 @@ from tasks.running.loggers import advice_after_sweep
 from tasks.running.plan import RunPlan, identity_of
 from tasks.running.saved_model import WEIGHTS_NAME
 from tasks.sweeps.experiment_sweeper import SWEEPER, ExperimentSweeper
+from tasks.sweeps.needs import needs_of
 from tasks.sweeps.process_end import end_kept_workers, start_workers_quietly
+from tasks.sweeps.sweep_plan import plan_lines
 from tasks.sweeps.sweep_runs import cells_in, configs_of, manifest_of, runs_in, typed_words
 
 ENDS = {
@@ -45,6 +47,7 @@ ENDS = {
 OF_A_CELL = ("task", "data", "features", "seed", "fold")  # keys that choose cells of any experiment
 WITHOUT_EFFECT = (*NOT_IN_FINGERPRINT, "hydra")  # keys, or their first parts, that change no score
 ARM_DEPTH = 3  # of DATA/TASK/FEATURES below the folder of all runs
+LOCAL = (".BasicLauncher", ".JoblibLauncher")  # launchers of this machine
 TITLE_WIDTH = 30  # so that the scores of most runs are aligned
 
 
@@ -70,6 +73,8 @@ class Sweep(Callback):
         ends: how each run ended, by its overrides; filled after the last one.
     """
 
+    plan: ClassVar[bool] = False  # --plan: print what the runs need, and start none
+    keep_going: ClassVar[bool] = False  # --keep-going: start runs even if some lack what they need
     latest: ClassVar[Sweep | None] = None  # of this process; main() needs it, and Hydra keeps its callbacks hidden
 
     def __init__(self) -> None:
@@ -84,6 +89,10 @@ class Sweep(Callback):
         self._since = time.time()
         try:
             runs = runs_in(config)
+            if Sweep.plan:
+                here = config.hydra.launcher._target_.endswith(LOCAL)
+                self._print_plan(configs_of(config, runs), here, runs_at_once(config) if here else None)
+                return  # Hydra is about to reject one of them
             folder = Path(config.hydra.sweep.dir).absolute()
             folder.mkdir(parents=True, exist_ok=True)
             for left in folder.glob("*.partial"):  # by killed sweeps
@@ -97,12 +106,10 @@ class Sweep(Callback):
         if self._on_cores:
             end_kept_workers()
             start_workers_quietly()
-        if self._remote:
-            name, total = config.hydra.runtime.choices["hydra/launcher"], len(runs) or ""
-            Reporter("sweep").warn(f"{total} runs are handed to {name}. {where_to_look(config)}".lstrip())
         configs = configs_of(config, runs)
         ExperimentSweeper.composed = configs.keys()
         if not configs:
+            self._hand_over(config, len(runs))
             return
         try:
             write_manifest(expanded(config.runs_dir, "runs_dir"), manifest_of(config, configs))
@@ -119,10 +126,31 @@ class Sweep(Callback):
             Reporter("sweep").warn(f"all {len(configs)} runs were done already. {next_command(config)}")
             print_models(self._arms)
             raise SystemExit(0)  # Hydra would compose every run three times over, and start processes to skip them
+        if not Sweep.keep_going and (needs := needs_of(configs, not self._remote, download=True)).missing:
+            go_on = "--keep-going starts the others" if len(needs.lacking) < len(configs) else ""
+            raise SystemExit("\n".join(filter(None, [f"tasks.run: {needs.message(len(configs))}", go_on])))
+        self._hand_over(config, len(runs))
         if not self._remote:
             self._total, self._to_do = len(configs), records_to_write(configs)
             if len(self._to_do) > 1 and config.hydra.launcher.get("n_jobs", 1):  # 0: Hydra will reject it
                 Reporter("sweep").warn(first_words(config, self._total, len(self._to_do)))
+
+    def on_run_start(self, config: DictConfig, **kwargs: Any) -> None:  # noqa: ANN401, D102
+        if Sweep.plan and config.hydra.sweeper._target_ != SWEEPER:  # which is refused without -m
+            self._print_plan(configs_of(config, [typed_words(config)]), here=True, at_once=1)
+
+    def _print_plan(self, configs: Mapping[str, RunConfig | str], here: bool, at_once: int | None) -> None:
+        """Ends the command after the plan of these runs; returns if there are none."""
+        if configs:
+            needs = needs_of(configs, here, download=False)
+            print_lines(f"{line}\n" for line in plan_lines(configs, records_to_write(configs), needs, at_once))
+            raise SystemExit(1 if needs.missing else 0)
+
+    def _hand_over(self, config: DictConfig, runs: int) -> None:
+        """Says which cluster gets the runs, if any."""
+        if self._remote:
+            name = config.hydra.runtime.choices["hydra/launcher"]
+            Reporter("sweep").warn(f"{runs or ''} runs are handed to {name}. {where_to_look(config)}".lstrip())
 
     @property
     def _on_cores(self) -> bool:
@@ -130,7 +158,7 @@ class Sweep(Callback):
 
     @property
     def _remote(self) -> bool:
-        return not (self._on_cores or self.launcher.endswith(".BasicLauncher"))
+        return not self.launcher.endswith(LOCAL)
 
     def runs_ended(self) -> int:
         """How many runs of this sweep have written a record so far."""

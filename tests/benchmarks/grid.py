@@ -15,10 +15,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from results.records.collect import PUBLISHED
 from results.records.example_scores import write_examples
 from results.records.identity import EXAMPLES_NAME, record_path
 from results.records.record import RunRecord, read_record, write_record
-from results.tables.run_options import PUBLISHED
 
 TASKS = ("ner", "sst5", "snli", "squad")
 ARMS = ("glove", "elmo")

@@ -82,7 +82,7 @@ class TestFailure:
         assert record.fingerprinted["data"]["test"] == sha256(sha256(before).digest()).hexdigest()
 
     def test_a_failed_run_of_a_sweep_does_not_stop_the_others(self, place, command, tmp_path):
-        code, _, err = command("-m", *arguments(place, tmp_path, features="broken,words"))
+        code, _, err = command("-m", "--keep-going", *arguments(place, tmp_path, features="broken,words"))
         assert code == 1
         assert "'nowhere.txt' is neither" in err
         assert read_record(path_of(tmp_path)).status == "finished"

@@ -12,11 +12,10 @@ import results.audit.__main__
 from results.audit.predictions import rescored
 from results.audit.runs import audit, unsafe_name
 from results.publish import main as publish
-from results.records.collect import FoundRecord, collect
+from results.records.collect import PUBLISHED, FoundRecord, collect
 from results.records.environment import known_commits
 from results.records.identity import EXAMPLES_NAME, PREDICTIONS_NAME, Identity
 from results.records.record import read_record, write_record
-from results.tables.run_options import PUBLISHED
 from tests.results.making import CLEAN, make_record, run_table, save
 from tests.results.publishing.finished_runs import README, save_run
 

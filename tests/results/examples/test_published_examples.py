@@ -7,9 +7,9 @@ from collections import Counter
 import pytest
 
 from results.examples.compare import compare_runs, read_run
+from results.records.collect import PUBLISHED
 from results.records.example_scores import read_predictions
 from results.records.identity import EXAMPLES_NAME, PREDICTIONS_NAME
-from results.tables.run_options import PUBLISHED
 
 TASKS = ("ner", "sst5", "snli", "squad", "srl", "coref")
 

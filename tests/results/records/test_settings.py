@@ -2,10 +2,9 @@
 
 import pytest
 
-from results.records.collect import collect
+from results.records.collect import PUBLISHED, collect
 from results.records.identity import flattened
 from results.records.settings import INTRODUCED, settings_of
-from results.tables.run_options import PUBLISHED
 from tasks.running.config import run_config
 from tasks.running.schema import compose_config
 from tests.results.making import make_record, with_config

@@ -9,8 +9,8 @@ import pytest
 from elmo import SIZES, random_bilm, save_bilm
 from elmo.embed.lines import read_lines
 from elmo.neighbours import Use
+from results.records.collect import PUBLISHED
 from results.report.explorer import read_senses
-from results.tables.run_options import PUBLISHED
 from tasks.probes import table4
 from tasks.probes.table4 import SENTENCES, SHIPPED_SENSES, WordUses, explorer, main, semcor_uses, table
 

@@ -287,6 +287,7 @@ class TestComposing:
 
     def test_a_variable_that_is_not_set_refuses_its_run_alone(self, own, composed_by_hydra, tmp_path, monkeypatch):
         monkeypatch.delenv("ELMO_NOWHERE", raising=False)
+        monkeypatch.setattr(callback.Sweep, "keep_going", True)
         own.write_text(own.read_text().replace("places=[input]", "weights=${oc.env:ELMO_NOWHERE}"))
         assert composed_by_hydra(f"experiment={own}", f"runs_dir={tmp_path}", "seed=1") == (4, 0)
         (manifest,), _ = read_manifests(tmp_path)

@@ -1,0 +1,120 @@
+"""What the runs of a command need before the first one starts, and what of it is not there."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import NamedTuple
+
+from elmo.common.device import choose_device
+from elmo.common.errors import InputError
+from elmo.download.folder import DownloadNeeded, without_downloads
+from elmo.names import is_name
+from tasks.data.datasets import DataSource
+from tasks.features.frozen_layers import FrozenConfig
+from tasks.features.transformer import TransformerConfig
+from tasks.running.config import RunConfig
+
+MIXING = {field.name for field in fields(FrozenConfig)}  # settings of frozen layers that open nothing
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What runs need and do not find.
+
+    Attributes:
+        missing: why -> the numbers of the runs that lack it.
+        downloads: name -> bytes to download; None if their number is not known.
+    """
+
+    missing: Mapping[str, set[int]]
+    downloads: Mapping[str, int | None]
+
+    @property
+    def lacking(self) -> set[int]:
+        """The numbers of the runs that lack something."""
+        return set().union(*self.missing.values())
+
+    def message(self, total: int) -> str:
+        """All that is missing, a line or block each; `total` is the number of runs."""
+        head = f"{len(self.lacking)} of {total} runs lack what they need. Nothing was started:"
+        return "\n".join([head, *(f"  {reason}".replace("\n", "\n    ") for reason in self.missing)])
+
+
+def needs_of(runs: Mapping[str, RunConfig | str], here: bool, download: bool) -> Needs:
+    """Looks once for each thing that the runs need.
+
+    Args:
+        runs: the runs by their overrides, or why one is rejected.
+        here: whether they run on this machine, and so need its device.
+        download: downloads what can be, so that it is there before the first run; otherwise it is listed.
+    """
+    looks: dict[Hashable, Callable[[], object]] = {}
+    users = defaultdict[Hashable, set[int]](set)
+    missing, downloads = defaultdict[str, set[int]](set), dict[str, int | None]()
+    for number, (overrides, run) in enumerate(runs.items()):
+        if isinstance(run, str):
+            missing[f"{overrides}: {run}"].add(number)
+            continue
+        for key, look in _looks(run, here, download):
+            looks.setdefault(key, look)
+            users[key].add(number)
+    first: dict[Hashable, str] = {}  # why files of a dataset are missing: one line for all of its folds
+    with nullcontext() if download else without_downloads():
+        for key, look in looks.items():
+            try:
+                look()
+            except DownloadNeeded as error:
+                downloads[error.name] = error.size
+            except (InputError, OSError) as error:
+                kind = key.dataset if isinstance(key, _Files) else key
+                missing[first.setdefault(kind, str(error))] |= users[key]
+    return Needs(missing, downloads)
+
+
+class _Files(NamedTuple):
+    """The files of a dataset, or of one of its folds."""
+
+    dataset: str
+    data_dir: Path
+    splits: str
+
+
+def _looks(run: RunConfig, here: bool, download: bool) -> Iterator[tuple[Hashable, Callable[[], object]]]:
+    """How to look for each thing that a run needs, by what is looked for."""
+    data, features = run.data, run.features
+    # Readers differ, and folds in their files; the rest is the same for all runs on the files of a dataset.
+    whole = repr((data.name, data.documents, data.shipped, data.hub, None if data.folds else data.splits))
+    yield _Files(whole, run.data_dir, repr(data.splits)), lambda: DataSource(data, run.data_dir).check_there(download)
+    if features.words is not None:
+        yield features.words.vectors, features.words.open_vectors
+    for part in features.all_frozen().values():
+        own = {field.name: getattr(part, field.name) for field in fields(part) if field.name not in MIXING}
+        yield repr(own), lambda part=part: _open(part, download)  # type: ignore[misc]
+    yield (features.name, features.elmo and features.elmo.weights), features.check_weights
+    if here:
+        yield ("device", run.device), lambda: choose_device(run.device)
+    yield ("runs_dir", run.runs_dir), lambda: _check_writable("runs_dir", run.runs_dir)
+    if (store := run.store.folder()) is not None:
+        yield ("store.path", store), lambda: _check_writable("store.path", store)
+
+
+def _open(part: FrozenConfig, download: bool) -> None:
+    if not download and isinstance(part, TransformerConfig) and is_name("transformer", part.model):
+        from huggingface_hub import try_to_load_from_cache
+
+        if not isinstance(try_to_load_from_cache(part.model, "config.json"), str):
+            raise DownloadNeeded(part.model, None)
+    part.fingerprint()
+
+
+def _check_writable(setting: str, folder: Path) -> None:
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not (there.is_dir() and os.access(there, os.W_OK)):
+        raise InputError(
+            f"{setting}={folder}: expected a folder to write to, found {there}, which is none. Use another"
+        )
