@@ -6,15 +6,12 @@ has two parts:
 
 - `rows`, one flat file with a row for every token: layer after layer; a layer that repeats itself (the biLM's layer 0)
   is stored once. It is memory-mapped, and a batch is one gather from it; parallel runs share it in the page cache.
-- `index`, an LMDB environment: hash of a token list -> first row, number of tokens, checksum. LMDB has what
-  is hard to get right: transactions that survive a kill, many readers next to one writer, and locks that are freed
-  when their owner dies. Rows are not in LMDB: it spreads values over pages, so a batch would be a copy for each
-  sentence instead of one gather, and short sentences would waste most of a page.
+- `entries`, one record for every sentence: the hash of its token list, first row, number of tokens, checksum. Both
+  files are only appended to, by one process at a time, rows first: a kill leaves rows without a record, at worst.
 
-Rows are written and synced before the transaction that adds them to the index; the next writer overwrites what a killed
-one left after the last known row. A process compares rows with their checksum when it first finds them; damaged ones
-count as missing and are replaced. A writer waits at most a minute for another one, which may be stopped. Keys are
-hashes of token lists, never text. LMDB needs a local disk.
+A process compares rows with their checksum when it first finds them. Damaged ones count as missing and are embedded
+again, whatever is damaged: the record, its rows, or both. A writer waits at most a minute for another one, which may be
+stopped. Keys are hashes of token lists, never text. File locks need a local disk.
 
 A source may change and keep its fingerprint. So each process computes three of the stored sentences again when it first
 needs some. `computed.json` notes what computed a shelf's rows: those of a biLM must have equal bits where the same

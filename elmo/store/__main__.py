@@ -9,11 +9,8 @@ from collections.abc import Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 
-import lmdb
-
 from elmo.common.errors import InputError, command_parser, exit_status
 from elmo.common.files import expanded
-from elmo.store.index import IndexCut
 from elmo.store.opening import remove
 from elmo.store.shelf import (
     ABOUT,
@@ -66,7 +63,7 @@ def _info(store: Path) -> int:
         try:
             with closing(Shelf(store, about)) as shelf:
                 sentences, tokens = shelf.count()
-        except (InputError, StoreFull, lmdb.Error) as error:
+        except (InputError, StoreFull) as error:
             status = _report_error(error)  # the others can still be read
             continue
         each = disk_bytes(folder) / tokens if tokens else 0
@@ -86,18 +83,11 @@ def _verify(store: Path, drop: bool) -> int:
             continue
         try:
             with closing(Shelf(store, about)) as shelf:
-                keys = list(shelf.damaged())
+                keys = shelf.damaged()
                 sentences, _ = shelf.count()
                 if drop:
                     shelf.drop(keys)
-        except IndexCut as cut:
-            if drop:
-                remove(folder)
-                print(f"  {folder.name}  the index was cut short; all is dropped")
-            else:
-                status = _report_error(f"{cut}. verify --drop drops that kind; the next run with it does so, too")
-            continue
-        except (InputError, StoreFull, lmdb.Error) as error:
+        except (InputError, StoreFull) as error:
             status = _report_error(error)  # the others can still be read
             continue
         print(f"  {folder.name}  {sentences:,} sentences, {len(keys):,} damaged{' and dropped' * bool(keys and drop)}")

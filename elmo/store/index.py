@@ -1,135 +1,98 @@
-"""Index of a shelf: an LMDB environment and the format of its entries."""
+"""Index of a shelf: a flat file of records, one for each sentence; runs only append to it.
+
+Any bytes can be read as records. A damaged one names no sentence, or rows that do not match its checksum: the sentence
+counts as missing and gets a new record. The last record of a sentence counts.
+"""
 
 from __future__ import annotations
 
-import errno
-import mmap
 import os
+import re
 import struct
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
-import lmdb
-
-from elmo.common.errors import InputError
-
-INDEX, DATA, LOCK = "index", "data.mdb", "lock.mdb"
-END = b"end"  # first row that is not taken; other keys are hashes of 16 bytes
+ENTRIES = "entries"
 ENTRY = struct.Struct("<QII")  # first row, tokens, crc32
-FIRST_ROW = 1  # row 0 stays zero, for padding
+KEY_BYTES = 16  # of the hash of a sentence
+RECORD = struct.Struct(f"{KEY_BYTES}s{ENTRY.size}s")
 
-_MAP_BYTES = 1 << 36  # of address space, not of memory or disk
-_LARGEST_PAGE = 1 << 15  # LMDB's limit; some systems have larger ones
-_READERS = 1024
-_LOCK_BYTES = 64 * (_READERS + 64)  # a cache line for each reader, and more than the header takes
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
-_GONE = (errno.ENOENT, errno.EEXIST)  # the latter where a folder goes while Path.mkdir looks at it
+_CHUNK = 1 << 24  # a whole number of records
+_DROPPED = bytes(RECORD.size)
 
 
-class IndexCut(InputError):  # noqa: N818
-    """The index has lost pages. It must not be opened: reading them would end the process with SIGBUS."""
-
-
-def open_index(shelf: Path, writable: bool) -> lmdb.Environment:
-    """Opens the index of a shelf's folder.
+class Index:
+    """The records of a file; those that other processes append are seen by the next `refresh`.
 
     Args:
-        shelf: the folder.
+        path: the file.
         writable: creates it if it does not exist.
 
-    Raises:
-        IndexCut: the file is shorter than the length in its header.
-        OSError, lmdb.Error: it cannot be opened.
+    Attributes:
+        entries: the entry of each sentence, by its key.
     """
-    folder = shelf / INDEX
-    data, lock = folder / DATA, folder / LOCK
-    if writable:
-        folder.mkdir(exist_ok=True)
-        _reserve(lock)
-    # LMDB treats an empty file as a new one.
-    headers = 2 * min(mmap.PAGESIZE, _LARGEST_PAGE)
-    if data.exists() and 0 < (size := data.stat().st_size) < headers:
-        raise _cut(data, headers, size)
-    # metasync=False: a crash of the machine may lose the last transaction, but never leaves half of one.
-    # Without a lock other processes may change what is read; the rows' checksums detect that.
-    index = lmdb.open(
-        str(folder),
-        map_size=_MAP_BYTES,
-        metasync=False,
-        max_readers=_READERS,
-        readonly=not writable,
-        create=writable,
-        lock=writable or os.access(lock, os.W_OK),
-    )
-    if (size := data.stat().st_size) < (expected := _bytes_needed(index)):
-        index.close()
-        raise _cut(data, expected, size)
-    if writable:
-        index.reader_check()  # frees what killed processes held
-    return index
+
+    def __init__(self, path: Path, writable: bool) -> None:
+        self.entries: dict[bytes, bytes] = {}
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT if writable else os.O_RDONLY, 0o666)
+        self._read = 0  # bytes
+
+    def refresh(self) -> None:
+        """Reads the records that were appended; what is left of one at the end was written by a killed process."""
+        while whole := self._records(self._read):
+            self.entries.update(RECORD.iter_unpack(whole))
+            self._read += len(whole)
+        self.entries.pop(_DROPPED[:KEY_BYTES], None)
+
+    def _records(self, place: int) -> bytes:
+        """The whole records from this place on, some of many."""
+        content = os.pread(self._file, _CHUNK, place)
+        return content[: len(content) // RECORD.size * RECORD.size]
+
+    def append(self, entries: dict[bytes, bytes]) -> None:
+        """Adds records, all or none; only the process that holds the shelf's lock may call it."""
+        place = os.fstat(self._file).st_size // RECORD.size * RECORD.size
+        write_at(self._file, [b"".join(key + entry for key, entry in entries.items())], place)
+        self.entries.update(entries)
+
+    def drop(self, keys: Collection[bytes]) -> None:
+        """Overwrites the records of these sentences with zeros."""
+        keys, place = set(keys), 0
+        while whole := self._records(place):
+            for key, _ in RECORD.iter_unpack(whole):
+                if key in keys:
+                    os.pwrite(self._file, _DROPPED, place)
+                place += RECORD.size
+        for key in keys:
+            self.entries.pop(key, None)
+
+    def close(self) -> None:
+        """Closes the file."""
+        os.close(self._file)
 
 
-def pad(shelf: Path, index: lmdb.Environment) -> None:
-    """Extends the file to the length in its header: after deletions LMDB may leave out the last pages."""
-    data = shelf / INDEX / DATA
-    with suppress(FileNotFoundError):  # pruned meanwhile
-        if data.stat().st_size < (expected := _bytes_needed(index)):
-            os.truncate(data, expected)
+def records_of_lmdb(content: bytes) -> bytes:
+    """The records in the index of format 4, a file of LMDB: its nodes with a key and a value of 16 bytes.
+
+    Nodes that LMDB has dropped may be among them, which does no harm: all are compared with their rows.
+    """
+    return b"".join(re.findall(rb"\x10\0\0\0\0\0\x10\0(.{32})", content, re.DOTALL))
 
 
-def end_of(transaction: lmdb.Transaction) -> int:
-    """The first row that is not taken."""
-    entry = transaction.get(END)
-    return int(ENTRY.unpack(entry)[0]) if entry is not None else FIRST_ROW
+def write_at(file: int, contents: Sequence[bytes | memoryview], place: int) -> None:
+    """Writes to a file from this place on and waits until it is on disk; after an error the file ends there.
 
-
-def entries(transaction: lmdb.Transaction) -> Iterator[tuple[bytes, int, int, int]]:
-    """Key, first row, tokens and checksum of every sentence."""
-    return ((key, *ENTRY.unpack(value)) for key, value in transaction.cursor() if key != END)
-
-
-def is_full(error: OSError | lmdb.Error) -> bool:
-    """Whether a disk or a quota has no room left."""
-    # LMDB reports a short write as an input/output error, and has classes for some of the codes only.
-    return isinstance(error, lmdb.DiskError) or _is_one_of(error, _FULL, (*_FULL, errno.EIO))
-
-
-def is_read_only(error: OSError | lmdb.Error) -> bool:
-    """Whether nothing may be written there."""
-    return isinstance(error, lmdb.ReadonlyError) or _is_one_of(error, _READ_ONLY, _READ_ONLY)
-
-
-def is_gone(error: OSError | lmdb.Error) -> bool:
-    """Whether a folder or file was removed meanwhile."""
-    return _is_one_of(error, _GONE, _GONE)
-
-
-def _is_one_of(error: OSError | lmdb.Error, codes: tuple[int, ...], of_lmdb: tuple[int, ...]) -> bool:
-    if isinstance(error, OSError):
-        return error.errno in codes
-    return any(os.strerror(code) in str(error) for code in of_lmdb)
-
-
-def _bytes_needed(index: lmdb.Environment) -> int:
-    return int((index.info()["last_pgno"] + 1) * index.stat()["psize"])
-
-
-def _reserve(lock: Path) -> None:
-    """Creates LMDB's lock file with its space reserved: it is memory-mapped, where a full disk is a SIGBUS."""
-    if not hasattr(os, "posix_fallocate"):
-        return
-    with suppress(FileExistsError):  # another process was faster
-        file = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
-        try:
-            os.posix_fallocate(file, 0, _LOCK_BYTES)
-        except OSError:
-            lock.unlink(missing_ok=True)
-            raise
-        finally:
-            os.close(file)
-
-
-def _cut(data: Path, expected: int, found: int) -> IndexCut:
-    return IndexCut(f"{data}: expected at least {expected:,} bytes, found {found:,}: it was cut short")
+    Raises:
+        OSError: it cannot be written.
+    """
+    offset = place
+    try:
+        for content in contents:
+            left = memoryview(content)
+            while left:
+                written = os.pwrite(file, left, offset)
+                left, offset = left[written:], offset + written
+        os.fsync(file)
+    except OSError:
+        os.ftruncate(file, place)
+        raise

@@ -1,4 +1,4 @@
-"""Opens shelves for runs: one per process, repaired if damaged, replaced by a stand-in if the disk is full."""
+"""Opens shelves for runs: one per process, replaced by a stand-in if the disk is full."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from contextlib import suppress
 from pathlib import Path
 
 from elmo.bilm.sentences import Sentence
-from elmo.common.errors import InputError
-from elmo.store.index import IndexCut
 from elmo.store.shelf import ABOUT, LIMIT_GB, Shelf, ShelfDescription, StoreFull
 
 _OPEN: dict[tuple[int, Path], Shelf] = {}
@@ -29,10 +27,10 @@ class NoShelf(Shelf):
 
 
 def open_shelf(store: Path, about: ShelfDescription, limit_gb: float = LIMIT_GB) -> Shelf:
-    """The shelf for layers of this kind; a process opens it once, as LMDB requires.
+    """The shelf for layers of this kind; a process opens it once, and compares each entry once.
 
     Raises:
-        InputError: it cannot be used, or has lost rows.
+        InputError: it cannot be used.
     """
     key = os.getpid(), (store / about.folder).absolute()
     shelf = _OPEN.get(key)
@@ -42,26 +40,12 @@ def open_shelf(store: Path, about: ShelfDescription, limit_gb: float = LIMIT_GB)
         if shelf is not None:
             _OPEN.pop(key).close()
         try:
-            shelf = _OPEN[key] = _open_or_reset(store, about, limit_gb)
+            shelf = _OPEN[key] = Shelf(store, about, limit_gb)
         except StoreFull as full:
             return NoShelf(store, about, str(full))
-    shelf.require_rows()
     with suppress(OSError):  # pruned this moment, or read-only: a run continues with the files that it has open
         os.utime(shelf.path / ABOUT)  # when it was last used
     return shelf
-
-
-def _open_or_reset(store: Path, about: ShelfDescription, limit_gb: float) -> Shelf:
-    try:
-        return Shelf(store, about, limit_gb)
-    except IndexCut as cut:
-        try:
-            remove(store / about.folder)
-        except OSError as error:
-            raise InputError(f"{cut}, and its folder cannot be removed: {error}. Name another store") from error
-        shelf = Shelf(store, about, limit_gb)
-        shelf.warnings.append(f"{cut}. All layers of this kind are dropped and embedded again")
-        return shelf
 
 
 def remove(folder: Path) -> None:

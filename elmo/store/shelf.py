@@ -2,44 +2,32 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import mmap
 import os
 import re
+import shutil
 import time
 import zlib
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import lmdb
 import numpy as np
 import numpy.typing as npt
 
 from elmo.bilm.sentences import Sentence
 from elmo.common import checks
 from elmo.common.errors import InputError
-from elmo.common.files import expanded, read_json, write_json
+from elmo.common.files import expanded, read_json, replacing, write_json
 from elmo.common.processes import try_lock, unlock
-from elmo.store.index import (
-    DATA,
-    END,
-    ENTRY,
-    FIRST_ROW,
-    INDEX,
-    end_of,
-    entries,
-    is_full,
-    is_gone,
-    is_read_only,
-    open_index,
-    pad,
-)
+from elmo.store.index import ENTRIES, ENTRY, Index, records_of_lmdb, write_at
 
-FORMAT = 4  # raise it when layers of equal weights change, or how they are written
+FORMAT = 5  # raise it when layers of equal weights change, or how they are written
 STATE = "zero"  # layers that depend on what was read before cannot be shared
 PRECISIONS: dict[str, np.dtype[Any]] = {"float16": np.dtype("<f2"), "float32": np.dtype("<f4")}
 LIMIT_GB = 20.0
@@ -47,7 +35,13 @@ WAIT_SECONDS = 60.0  # at most, for another process that writes; it may be stopp
 TRIES = 5  # to open a shelf; every one fails only if other processes remove it as often
 
 ABOUT, COMPUTED, ROWS = "about.json", "computed.json", "rows"
+FIRST_ROW = 1  # row 0 stays zero, for padding
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
+_GONE = (errno.ENOENT, errno.EEXIST)  # the latter where a folder goes while Path.mkdir looks at it
 _FOLDER = re.compile(rf".+-({'|'.join(PRECISIONS)})-v\d+")  # `ShelfDescription.folder` of any version
+
+_NO_ROWS = ENTRY.pack(0, 0, 0)  # of a sentence without tokens
 
 Rows = npt.NDArray[np.floating[Any]]
 
@@ -113,7 +107,6 @@ class Shelf:
         spot_checked: whether this process has compared some of them with what their source computes now.
 
     Raises:
-        IndexCut: the index has lost a part.
         StoreFull: it does not exist, and the disk has no room for it.
         InputError: the folder cannot be used, or contains something else under this name.
     """
@@ -130,25 +123,24 @@ class Shelf:
         self._compared: dict[bytes, bool] = {}  # entries, and whether their rows are whole
         try:
             self._file, self._index = self._open()
-        except (OSError, lmdb.Error) as error:
-            if is_full(error):
+        except OSError as error:
+            if error.errno in _FULL:
                 raise StoreFull(f"{self.path}: cannot be made: {error}. Free some room on that disk") from error
             raise InputError(
                 f"{self.path}: cannot keep layers there: {error}. Name another folder with store.path or ELMO_STORE, "
                 "or use no store (store.path=null)"
             ) from error
         self.limit_to(limit_gb)
-        with self._index.begin() as transaction:
-            self.known = end_of(transaction)
+        self.known = self._end()
         self._mapped: Rows = np.zeros((1, sum(about.widths)), PRECISIONS[about.precision])  # until others are taken
 
-    def _open(self) -> tuple[int, lmdb.Environment]:
+    def _open(self) -> tuple[int, Index]:
         """Opens rows and index; again if another process removes the shelf meanwhile, as prune does."""
         for tries_left in reversed(range(TRIES)):
             try:
                 file, index = self._open_or_create()
-            except (OSError, lmdb.Error) as error:
-                if not tries_left or not is_gone(error):
+            except OSError as error:
+                if not tries_left or error.errno not in _GONE:
                     raise
                 continue
             if not tries_left or self._is_rows(file):  # else the index may be that of a new shelf
@@ -156,31 +148,45 @@ class Shelf:
             _close(file, index)
         return file, index
 
-    def _open_or_create(self) -> tuple[int, lmdb.Environment]:
+    def _open_or_create(self) -> tuple[int, Index]:
         """Opens rows and index, and creates them if needed; read-only if they cannot be written."""
         try:
+            self._adopt()
             self.path.mkdir(parents=True, exist_ok=True)
             if not (self.path / ABOUT).exists():
                 write_json(self.path / ABOUT, asdict(self.about))
             return self._open_files(writable=True)
-        except (OSError, lmdb.Error) as error:
-            if not (is_full(error) or is_read_only(error)):
+        except OSError as error:
+            if error.errno not in (*_FULL, *_READ_ONLY):
                 raise
             try:
                 opened = self._open_files(writable=False)
-            except (OSError, lmdb.Error):
+            except OSError:
                 raise error from None  # nothing exists yet; the first error explains why nothing can be created
             self.refusal = f"{self.path}: cannot write there: {error}"
             return opened
 
-    def _open_files(self, writable: bool) -> tuple[int, lmdb.Environment]:
+    def _adopt(self) -> None:
+        """Makes the shelf out of one of format 4, if there is one: its rows stay as they are."""
+        older = self.store / replace(self.about, format=4).folder
+        about = read_about(older) if not self.path.exists() and (older / ABOUT).exists() else None
+        if about is None or replace(about, format=FORMAT) != self.about:
+            return
+        index = older / "index" / "data.mdb"
+        with replacing(older / ENTRIES) as partial:
+            partial.write_bytes(records_of_lmdb(index.read_bytes()) if index.is_file() else b"")
+        write_json(older / ABOUT, asdict(self.about))
+        older.rename(self.path)
+        shutil.rmtree(self.path / "index", ignore_errors=True)
+
+    def _open_files(self, writable: bool) -> tuple[int, Index]:
         if (found := read_about(self.path)) != self.about:
             raise InputError(
                 f"{self.path / ABOUT}: expected {self.about}, found {found}. Remove that folder, or name another store"
             )
         file = os.open(self.path / ROWS, os.O_RDWR | os.O_CREAT if writable else os.O_RDONLY, 0o666)
         try:
-            return file, open_index(self.path, writable)
+            return file, Index(self.path / ENTRIES, writable)
         except BaseException:
             os.close(file)
             raise
@@ -191,8 +197,8 @@ class Shelf:
         The first time that this process finds an entry, its rows are compared with its checksum. A damaged one counts
         as not stored, and `add` replaces it.
         """
-        with self._index.begin() as transaction:
-            found = [transaction.get(key_of(sentence)) if sentence else ENTRY.pack(0, 0, 0) for sentence in sentences]
+        self._index.refresh()
+        found = list(map(self._entry, sentences))
         new = {entry for entry in found if entry is not None} - self._compared.keys()
         if damaged := sum(not self._is_whole(entry) for entry in sorted(new, key=ENTRY.unpack)):  # in disk order
             self.warnings.append(
@@ -201,18 +207,30 @@ class Shelf:
             )
         return [ENTRY.unpack(entry)[0] if entry is not None and self._compared[entry] else None for entry in found]
 
+    def _entry(self, sentence: Sentence) -> bytes | None:
+        """The entry of a sentence; None if there is none, or a damaged one of another length."""
+        entry = self._index.entries.get(key_of(sentence)) if sentence else _NO_ROWS
+        return entry if entry is not None and ENTRY.unpack(entry)[1] == len(sentence) else None
+
     def _is_whole(self, entry: bytes) -> bool:
         """Whether an entry's rows match their checksum; they are read the first time only."""
         if entry not in self._compared:
-            self._compared[entry] = self._matches(*ENTRY.unpack(entry))
+            self._compared[entry] = self._matches(entry)
         return self._compared[entry]
 
-    def _matches(self, start: int, tokens: int, checksum: int) -> bool:
+    def _matches(self, entry: bytes) -> bool:
+        start, tokens, checksum = map(int, ENTRY.unpack(entry))
         size = self.about.row_bytes
+        if start + tokens > self._end():  # rows were lost, or the entry is damaged
+            return False
         try:
             return zlib.crc32(os.pread(self._file, tokens * size, start * size)) == checksum
         except OSError:  # the disk can no longer read them
             return False
+
+    def _end(self) -> int:
+        """The first row that is not taken, not even by what a killed process left."""
+        return max(FIRST_ROW, -(-os.fstat(self._file).st_size // self.about.row_bytes))
 
     def add(self, sentences: Sequence[Sentence], rows: Rows) -> None:
         """Writes the layers of sentences, all or none of them; skips sentences that are stored already.
@@ -225,35 +243,36 @@ class Shelf:
             StoreFull: they do not fit.
         """
         ends = np.cumsum([len(sentence) for sentence in sentences])
-        fresh: dict[bytes, memoryview] = {}  # entries and their rows
-        try:
-            with self._writing() as transaction:
-                first = end = end_of(transaction)
-                for sentence, values in zip(sentences, np.split(rows, ends[:-1]), strict=True):
-                    key = key_of(sentence)
-                    known = bytes(transaction.get(key, b""))
-                    if not len(values) or (known and (known in fresh or self._is_whole(known))):
-                        continue
-                    content = np.ascontiguousarray(values).reshape(-1).view(np.uint8).data
-                    entry = ENTRY.pack(end, len(values), zlib.crc32(content))
-                    transaction.put(key, entry)
-                    fresh[entry] = content
-                    end += len(values)
-                self._write(list(fresh.values()), first)
-                transaction.put(END, ENTRY.pack(end, 0, 0))
-        except lmdb.MapFullError as error:
-            raise StoreFull(f"{self.path}: the index is full: {error}") from error
-        except (OSError, lmdb.Error) as error:
-            if not is_full(error):
-                raise
-            raise StoreFull(
-                f"{self.path}: the disk is full: {error}. Free some, or python -m elmo.store prune"
-            ) from error
-        self._compared.update(dict.fromkeys(fresh, True))
+        fresh: dict[bytes, bytes] = {}
+        contents: list[memoryview] = []
+        with self._writing():
+            self._index.refresh()
+            first = end = self._end()
+            for sentence, values in zip(sentences, np.split(rows, ends[:-1]), strict=True):
+                key = key_of(sentence)
+                known = self._entry(sentence)
+                if key in fresh or (known is not None and self._is_whole(known)):
+                    continue
+                content = np.ascontiguousarray(values).reshape(-1).view(np.uint8).data
+                fresh[key] = ENTRY.pack(end, len(values), zlib.crc32(content))
+                contents.append(content)
+                end += len(values)
+            if (end - first) * self.about.row_bytes > self._left():
+                raise StoreFull(
+                    f"{self.store}: the limit of {self._limit / 1e9:g} GB is reached. Raise store.limit_gb, or "
+                    "python -m elmo.store prune"
+                )
+            write_at(self._file, contents, first * self.about.row_bytes)
+            self._index.append(fresh)
+        self._compared.update(dict.fromkeys(fresh.values(), True))
 
     @contextmanager
-    def _writing(self) -> Iterator[lmdb.Transaction]:
-        """The transaction of the only writer; LMDB alone would wait forever for a stopped one."""
+    def _writing(self) -> Iterator[None]:
+        """The block of the only writer.
+
+        Raises:
+            StoreFull: nothing can be written, or another process has been writing for too long.
+        """
         if self.refusal is not None:
             raise StoreFull(self.refusal)
         deadline = time.monotonic() + WAIT_SECONDS
@@ -265,25 +284,15 @@ class Shelf:
                 )
             time.sleep(0.02)
         try:
-            with self._index.begin(write=True) as transaction:
-                yield transaction
+            yield
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+            raise StoreFull(
+                f"{self.path}: the disk is full: {error}. Free some, or python -m elmo.store prune"
+            ) from error
         finally:
             unlock(self._file)
-
-    def _write(self, contents: Sequence[memoryview], first: int) -> None:
-        """Writes rows at the first free place and waits until they are on disk."""
-        size = sum(map(len, contents))
-        if size > self._left():
-            raise StoreFull(
-                f"{self.store}: the limit of {self._limit / 1e9:g} GB is reached. Raise store.limit_gb, or "
-                "python -m elmo.store prune"
-            )
-        offset = first * self.about.row_bytes
-        for content in contents:
-            while content:
-                written = os.pwrite(self._file, content, offset)
-                content, offset = content[written:], offset + written
-        os.fsync(self._file)
 
     def computed_with(self) -> list[str]:
         """What computed the rows, see `note`; of stores of before, without a note, this is not known."""
@@ -299,7 +308,7 @@ class Shelf:
             StoreFull: there is no room for it.
         """
         with self._writing():
-            if computed_with not in (noted := self.computed_with()):
+            if computed_with not in (noted := self.computed_with()) and self.is_there():
                 write_json(self.path / COMPUTED, [*noted, computed_with])
 
     def room(self) -> int:
@@ -326,48 +335,28 @@ class Shelf:
             os.posix_fadvise(self._file, first * size, (last - first + 1) * size, os.POSIX_FADV_WILLNEED)
 
     def _map(self, last: int) -> Rows:
-        """All rows in the index, memory-mapped; `last` must be one of them."""
-        with self._index.begin() as transaction:
-            n = end_of(transaction)
+        """All rows, memory-mapped; `last` must be one of them."""
+        n = os.fstat(self._file).st_size // self.about.row_bytes
         if last >= n:
-            raise IndexError(f"{self.path}: expected a row below {n}, found {last}")
-        self.require_rows()
+            raise StoreUnusable(f"{self.path / ROWS}: expected a row {last}, found {n}: it was cut short. Start again")
         mapped = mmap.mmap(self._file, n * self.about.row_bytes, access=mmap.ACCESS_READ)
         return np.frombuffer(mapped, self._mapped.dtype).reshape(n, -1)
 
-    def require_rows(self) -> None:
-        """Raises an InputError if the file has lost rows that are in the index; adding rows would hide that."""
-        with self._index.begin() as transaction:
-            n = end_of(transaction)
-        expected, found = n * self.about.row_bytes, os.fstat(self._file).st_size
-        if n > FIRST_ROW and found < expected:
-            raise InputError(
-                f"{self.path / ROWS}: expected at least {expected:,} bytes, found {found:,}: it was cut short. Drop "
-                f"the lost rows with python -m elmo.store --store {self.store} verify --drop; they are embedded again"
-            )
-
     def count(self) -> tuple[int, int]:
-        """Number of stored sentences and tokens."""
-        with self._index.begin() as transaction:
-            lengths = [tokens for _, _, tokens, _ in entries(transaction)]
+        """Number of stored sentences and tokens, also of damaged ones."""
+        self._index.refresh()
+        lengths = [ENTRY.unpack(entry)[1] for entry in self._index.entries.values()]
         return len(lengths), sum(lengths)
 
-    def damaged(self) -> Iterator[bytes]:
+    def damaged(self) -> list[bytes]:
         """The keys of entries with damaged rows."""
-        with self._index.begin() as transaction:
-            for key, *entry in entries(transaction):
-                if not self._matches(*entry):
-                    yield key
+        self._index.refresh()
+        return [key for key, entry in self._index.entries.items() if not (any(entry) and self._matches(entry))]
 
-    def drop(self, keys: Sequence[bytes]) -> None:
+    def drop(self, keys: Collection[bytes]) -> None:
         """Removes entries, so that they are embedded again; their rows stay in the file, unused."""
-        with self._writing() as transaction:
-            for key in keys:
-                transaction.delete(key)
-            if os.fstat(self._file).st_size < end_of(transaction) * self.about.row_bytes:
-                ends = (start + tokens for _, start, tokens, _ in entries(transaction))
-                transaction.put(END, ENTRY.pack(max(ends, default=FIRST_ROW), 0, 0))
-        pad(self.path, self._index)
+        with self._writing():
+            self._index.drop(keys)
 
     def is_there(self) -> bool:
         """Whether its folder is still the one that was opened."""
@@ -389,7 +378,7 @@ class Shelf:
         _close(self._file, self._index)
 
 
-def _close(file: int, index: lmdb.Environment) -> None:
+def _close(file: int, index: Index) -> None:
     index.close()
     os.close(file)
 
@@ -406,7 +395,8 @@ def read_about(folder: Path) -> ShelfDescription | None:
 def shelves(store: Path) -> list[Path]:
     """The folders of all shelves of a store, also of other versions; ignores folders that are no shelves."""
     folders = (path.parent for path in store.glob(f"*/{ABOUT}") if path.is_file())  # not a pipe, which would block
-    return sorted(folder for folder in folders if _FOLDER.fullmatch(folder.name) and (folder / INDEX / DATA).is_file())
+    files = (ROWS, ENTRIES)  # one may be lost
+    return sorted(f for f in folders if _FOLDER.fullmatch(f.name) and any((f / name).is_file() for name in files))
 
 
 def disk_bytes(folder: Path) -> int:

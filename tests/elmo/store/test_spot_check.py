@@ -45,7 +45,7 @@ def opened(request, tmp_path):
 
     def call(source, sentences=SENTENCES):
         while shelves:
-            shelves.pop().close()  # LMDB wants one for a process
+            shelves.pop().close()
         cached = CachedLayers(source, fresh(), request.param)
         cached.prepare(sentences)
         return cached

@@ -1,12 +1,16 @@
 """Tests of the layer store: it returns the layers of the biLM."""
 
+import base64
 import hashlib
 import json
 import os
 import re
 import shutil
 import threading
+import zlib
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -17,7 +21,7 @@ from elmo import InputError, random_bilm
 from elmo.common.progress import Reporter
 from elmo.store.__main__ import main
 from elmo.store.cached_layers import CachedLayers
-from elmo.store.index import open_index
+from elmo.store.index import Index
 from elmo.store.opening import open_shelf, remove
 from elmo.store.shelf import Shelf, ShelfDescription, StoreFull, key_of
 from tests.elmo.store.stores import DISTINCT, SENTENCES, sentences_embedded
@@ -111,8 +115,8 @@ class TestShelf:
 
         def come_and_go():
             for _ in range(40):
-                (other / "index").mkdir(parents=True)
-                for name in ("about.json", "index/data.mdb", *map(str, range(60))):  # many: one is met as it goes
+                other.mkdir(parents=True)
+                for name in ("about.json", "rows", *map(str, range(60))):  # many: one is met as it goes
                     (other / name).write_text("{}")
                 shutil.rmtree(other)
 
@@ -127,14 +131,14 @@ class TestShelf:
         about = ShelfDescription("f" * 64, (1,), "float32")
         Shelf(tmp_path, about).close()
 
-        def pruned_meanwhile(folder, writable):  # the rows are open
+        def pruned_meanwhile(path, writable):  # the rows are open
             monkeypatch.undo()
-            remove(folder)
+            remove(path.parent)
             if made_again:
                 Shelf(tmp_path, about).close()
-            return open_index(folder, writable)
+            return Index(path, writable)
 
-        monkeypatch.setattr("elmo.store.shelf.open_index", pruned_meanwhile)
+        monkeypatch.setattr("elmo.store.shelf.Index", pruned_meanwhile)
         shelf = Shelf(tmp_path, about)
         shelf.add([("a",)], np.array([[1.0]], np.float32))
         shelf.close()
@@ -165,6 +169,61 @@ class TestShelf:
         shelf = open_shelf(tmp_path, ShelfDescription("f" * 64, (1,), "float32"))
         shelf.add([("a",)], np.array([[1.0]], np.float32))
         assert shelf.count() == (1, 1)
+
+
+# The file of LMDB, 0.9.36, with twelve sentences that were added in two transactions.
+INDEX_OF_FORMAT_4 = zlib.decompress(
+    base64.b85decode(
+        "c-rmTUr19?00!{m-Mwpa^`6@*AI1$Ol7Z|cqbQ>ynwe=qtr$w#igJ=rR75E~q=l3q3a(779JYrdgjJ}U54IOGC>BCRB7}{~KM(C8"
+        "AA)4owR`9^4T*Zmz8~CwJKrAe-oA6r2w^NU=QojfUkdq|YMd<O$4GL9J&SXGIy;|kTun*e69@nR000000Q_w!zt#WeH*J`&|C^Kg"
+        "zVM42000000002|If1*=h(<kBqw8ppUZ$@pejNY+00000_#e!ydlM5mdi;nw_n1mroy*EQo3lsTOP@MEIr1xHV_f=nTsu?N%5r7C"
+        "NbU`HThaQ|^s~1!{4I-&oWAdUYUsrlmK#pn|7y2MOkC`~GoHOEwvX+L*Z0Xgx3*2P++g>|;b8w#yYq0Vdf|Oj2fvPf|3qCQ%f&a="
+        "N-Le=%^NJ+Z|!X9lG*yYe$6~KFlOTVe-06qy~=sTp-d_s8c_6^08!EB0-h<D4FCWD00013C_Pst_o}_|es_Ikv`DS=*}|bLu2a4&"
+        "yj#L@d1gV5bTkHf{S^V%7i(4~*D0UpKWJw;X-%=_Iu~uaWNp~By55&#<GOKqT}_zf)Q2ZiCqBFj9`Y|=Yrm2(XK>v(F<@(8IgjhA"
+        "qv!M6s)Ex84%)<;+9g~!zP?I+#BwpY@YM9^_>MuhS9(09MHh4L(JRDqS+2N5stOehP1wC-A*FiHHkEsiyw00Xxc<Llq4s}~>;G0V"
+        "LPyZ^0RR910002~Ip602EVKS!&z`>m5~0Ia"
+    )
+)
+
+
+class TestFormat4:
+    ABOUT = ShelfDescription("f" * 64, (2,), "float32")
+    STORED = tuple((f"w{i}",) * (1 + i % 5) for i in range(12))
+    ROWS = np.arange(2 * sum(map(len, STORED)), dtype=np.float32).reshape(-1, 2)
+
+    @pytest.fixture
+    def older(self, tmp_path):
+        """A shelf as format 4 has it."""
+        folder = tmp_path / replace(self.ABOUT, format=4).folder
+        (folder / "index").mkdir(parents=True)
+        (folder / "index" / "data.mdb").write_bytes(INDEX_OF_FORMAT_4)
+        (folder / "about.json").write_text(json.dumps(asdict(replace(self.ABOUT, format=4))))
+        (folder / "rows").write_bytes(bytes(8) + self.ROWS.tobytes())
+        return folder
+
+    def taken(self, tmp_path):
+        with closing(Shelf(tmp_path, self.ABOUT)) as shelf:
+            starts = shelf.find(self.STORED)
+            found = np.empty((len(self.STORED), 2), np.float32)
+            shelf.take(np.array([start or 0 for start in starts]), found)
+            assert shelf.computed_with() == ["unknown"]
+            return starts, found
+
+    def test_its_layers_are_used(self, older, tmp_path):
+        firsts = np.cumsum([0, *map(len, self.STORED[:-1])])
+        for _ in range(2):
+            starts, found = self.taken(tmp_path)
+            assert starts == [1 + first for first in firsts]
+            assert (found == self.ROWS[firsts]).all()
+        assert sorted(path.name for path in next(tmp_path.iterdir()).iterdir()) == ["about.json", "entries", "rows"]
+        assert [path.name for path in tmp_path.iterdir()] == [self.ABOUT.folder]
+
+    def test_what_is_damaged_is_embedded_again(self, older, tmp_path):
+        content = bytearray(INDEX_OF_FORMAT_4)
+        content[content.index(key_of(self.STORED[3])) + 16] ^= 1  # its first row
+        (older / "index" / "data.mdb").write_bytes(content.replace(key_of(self.STORED[7]), bytes(16)))
+        starts, _ = self.taken(tmp_path)
+        assert [place for place, start in enumerate(starts) if start is None] in ([7], [3, 7])
 
 
 class TestLayers:
@@ -289,7 +348,7 @@ class TestNoRoom:
         shelf = Shelf(tmp_path, ShelfDescription("f" * 64, (20,), "float32"))
         shelf.add([("a",) * 4, ("b",) * 5], rows)
         assert (shelf.path / "rows").stat().st_size == 10 * 80
-        assert list(shelf.damaged()) == []
+        assert shelf.damaged() == []
         shelf.close()
 
     def test_others_of_the_store_count(self, bilm, shelf_of):

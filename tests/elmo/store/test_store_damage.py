@@ -1,9 +1,11 @@
 """Tests of damaged, cut, read-only and full stores: no wrong layers, no crash, one line that says so."""
 
 import os
+import random
 import signal
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +14,8 @@ import torch
 
 from elmo.store.__main__ import main
 from elmo.store.cached_layers import CachedLayers
-from elmo.store.index import open_index
 from elmo.store.opening import open_shelf
-from elmo.store.shelf import Shelf, ShelfDescription, StoreFull
+from elmo.store.shelf import Shelf, ShelfDescription, StoreFull, read_about
 from tests.elmo.store import filling
 from tests.elmo.store.stores import DISTINCT, SENTENCES, sentences_embedded
 
@@ -58,7 +59,7 @@ class TestRows:
         assert torch.equal(layers, expected)
         assert len(embedded) == 2
         assert warning.startswith(f"{filled}: 2 sentences are damaged: their rows do not match their checksums.")
-        assert list(shelf_of(bilm).damaged()) == []
+        assert shelf_of(bilm).damaged() == []
         assert shelf_of(bilm).count() == (len(DISTINCT), sum(map(len, DISTINCT)))
         layers, warnings = prepared(bilm, shelf_of(bilm))
         assert (torch.equal(layers, expected), len(embedded), warnings) == (True, 2, [])
@@ -84,7 +85,13 @@ class TestRows:
 
     def test_rows_are_compared_once_a_process_and_never_after_writing_them(self, filled, bilm, shelf_of, monkeypatch):
         read = []
-        monkeypatch.setattr(os, "pread", lambda *given, pread=os.pread: read.append(given[2]) or pread(*given))
+
+        def counted(file, size, offset, pread=os.pread):
+            if os.path.samestat(os.fstat(file), (filled / "rows").stat()):
+                read.append(offset)
+            return pread(file, size, offset)
+
+        monkeypatch.setattr(os, "pread", counted)
         prepared(bilm, shelf_of(bilm))
         assert len(read) == len(set(read)) == len(DISTINCT)
         assert read == sorted(read), "in their order on disk"
@@ -95,53 +102,55 @@ class TestRows:
         assert len(read) == len(DISTINCT)
 
 
+def cut(content, draw):
+    return content[: draw.randrange(len(content))]
+
+
+def flipped(content, draw):
+    for place in draw.sample(range(len(content)), 40):
+        content[place] ^= 1 << draw.randrange(8)
+    return content
+
+
+def zeroed(content, draw):
+    place = draw.randrange(len(content))
+    content[place : place + 100] = bytes(len(content[place : place + 100]))
+    return content
+
+
+def foreign(content, draw):
+    place = draw.randrange(len(content))
+    return content[:place] + draw.randbytes(draw.randrange(1, 200)) + content[place:]
+
+
 class TestIndex:
-    @pytest.mark.parametrize("kept", [1, 4096, 5000, 8192, 12000])
-    def test_cut_it_is_dropped_and_filled_again(self, filled, bilm, shelf_of, kept, monkeypatch):
-        os.truncate(filled / "index" / "data.mdb", kept)
+    @pytest.mark.parametrize("damage", [cut, flipped, zeroed, foreign])
+    @pytest.mark.parametrize("seed", range(5))
+    def test_whatever_is_damaged_layers_are_right_and_the_command_repairs_it(self, filled, bilm, damage, seed, called):
+        """A sentence without a whole record is embedded again."""
+        path, expected = filled / "entries", bilm.layers(SENTENCES)
+        path.write_bytes(damage(bytearray(path.read_bytes()), random.Random(seed)))
+        done = called(main, "--store", filled.parent, "verify")
+        assert (done.returncode, done.stderr) == (int(" 0 damaged" not in done.stdout), "")
+        with closing(Shelf(filled.parent, read_about(filled))) as shelf:
+            layers, warnings = prepared(bilm, shelf)
+            assert torch.equal(layers, expected)
+            assert all("sentences are damaged: their rows do not match" in warning for warning in warnings)
+        assert called(main, "--store", filled.parent, "verify", "--drop").returncode == 0
+        done = called(main, "--store", filled.parent, "verify")
+        assert (done.returncode, "sentences, 0 damaged" in done.stdout) == (0, True)
+        with closing(Shelf(filled.parent, read_about(filled))) as shelf:
+            assert (torch.equal(prepared(bilm, shelf)[0], expected), shelf.warnings) == (True, [])
+
+    def test_an_entry_of_zeros_is_no_entry(self, filled, bilm, shelf_of, monkeypatch):
+        """Its checksum is that of no rows."""
+        path = filled / "entries"
+        content = bytearray(path.read_bytes())
+        content[16:32] = bytes(16)
+        path.write_bytes(content)
         embedded = sentences_embedded(bilm, monkeypatch)
-        layers, (warning,) = prepared(bilm, shelf_of(bilm))
-        assert sorted(embedded) == sorted(DISTINCT)
-        assert torch.equal(layers, bilm.layers(SENTENCES))
-        assert "data.mdb: expected at least" in warning
-        assert f"found {kept:,}: it was cut short. All layers of this kind are dropped" in warning
-        assert [path.name for path in filled.parent.iterdir()] == [filled.name]
-
-    @pytest.mark.parametrize("kept", [5000, 12000])
-    def test_the_command_names_it_and_drops_it(self, filled, kept, called):
-        os.truncate(filled / "index" / "data.mdb", kept)
-        for name in ("info", "verify"):
-            done = called(main, "--store", filled.parent, name)
-            assert done.returncode == 1
-            assert "data.mdb: expected at least" in done.stderr
-            assert done.stderr.count("\n") == 1
-        done = called(main, "--store", filled.parent, "verify", "--drop")
-        assert (done.returncode, "the index was cut short; all is dropped" in done.stdout) == (0, True)
-        assert list(filled.parent.iterdir()) == []
-
-    def test_a_short_index_is_whole_where_pages_are_larger_than_those_of_lmdb(self, filled, monkeypatch):
-        os.truncate(filled / "index" / "data.mdb", 2 << 15)  # two pages of LMDB's largest size
-        monkeypatch.setattr("mmap.PAGESIZE", 1 << 16)
-        open_index(filled, writable=True).close()  # raises if it looks cut
-
-    def test_what_was_dropped_does_not_look_cut(self, tmp_path):
-        """LMDB does not write last pages that it took and gave back, as deleting does."""
-        about, draw = ShelfDescription("f" * 64, (1,), "float32"), np.random.default_rng(0)
-        shelf = Shelf(tmp_path, about)
-        for number in range(40):
-            words = [(f"{number} {word}",) for word in range(200)]
-            shelf.add(words, np.ones((200, 1), np.float32))
-            with shelf._index.begin() as transaction:
-                keys = [key for key in transaction.cursor().iternext(values=False) if len(key) == 16]
-            draw.shuffle(keys)
-            dropped = keys[: draw.integers(len(keys))]
-            shelf.drop(dropped)
-            shelf.close()
-            shelf = Shelf(tmp_path, about)  # raises if it looks cut
-            with shelf._index.begin() as transaction:
-                left = {key for key in transaction.cursor().iternext(values=False) if len(key) == 16}
-            assert left == set(keys) - set(dropped)
-        shelf.close()
+        assert torch.equal(prepared(bilm, shelf_of(bilm))[0], bilm.layers(SENTENCES))
+        assert len(embedded) == 1 + len(SENTENCES), "one, and those that are compared"
 
 
 class TestReadOnly:
@@ -188,8 +197,8 @@ def no_space_to_write(path, flags, *mode, opened=os.open, **more):
 
 @pytest.mark.parametrize(
     ("where", "name", "fails"),
-    [(Path, "write_text", no_space), (os, "open", no_space_to_write), (os, "posix_fallocate", no_space)],
-    ids=["description", "rows", "index"],
+    [(Path, "write_text", no_space), (os, "open", no_space_to_write)],
+    ids=["description", "rows"],
 )
 def test_a_disk_full_at_the_start_ends_the_filling_and_not_the_run(bilm, shelf_of, monkeypatch, where, name, fails):
     with monkeypatch.context() as patch:
