@@ -23,6 +23,7 @@ from elmo.common.errors import InputError, excerpt, not_utf8
 CONF = "tasks.conf" if (Path(__file__).parents[2] / "tasks" / "conf").is_dir() else "conf"
 
 
+ALWAYS_PLAIN = frozenset({str, int, bool})  # types of which every value is JSON
 FileState = tuple[str, int, int]  # path, time of the last change, size
 
 
@@ -109,7 +110,11 @@ def plain_json(value: object, where: str = "") -> Any:  # noqa: ANN401 (any JSON
     if isinstance(value, Mapping):
         return {str(key): plain_json(item, f"{where}.{key}" if where else str(key)) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain_json(item, f"{where}[{index}]") for index, item in enumerate(value)]
+        # No call for a plain item: a confusion matrix of 2,000 labels has 4 million of them.
+        return [
+            item if type(item) in ALWAYS_PLAIN else plain_json(item, f"{where}[{index}]")
+            for index, item in enumerate(value)
+        ]
     if value is None or isinstance(value, str | int | float):
         return value
     raise TypeError(f"{where}: expected text, a number, a list or a mapping, found {type(value).__name__}; convert it")

@@ -342,7 +342,8 @@ class DataSource:
         )
 
     def _no_examples(self, split: Split) -> InputError:
-        return InputError(f"data={self.config.name}: the {split} split has no examples. Check its files")
+        named = ", ".join(map(str, self._paths(split)[:MOST_NAMED])) or "its rows on the hub"
+        return InputError(f"data={self.config.name}: the {split} split has no examples. Check {named}")
 
     def _wrong_columns(self, expected: str, found: Sequence[str]) -> InputError:
         return InputError(

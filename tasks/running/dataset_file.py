@@ -94,6 +94,10 @@ def read_dataset(given: str) -> dict[str, Any]:
     if not values.get("task"):
         raise _refused(given, "expected `task`, the task that it is for, found none")
     name = values.setdefault("name", path.stem)
+    if isinstance(name, bool):
+        raise _refused(
+            given, f"name: expected text, found {name}: YAML reads yes, no, on, off so. Put quotes around it"
+        )
     if name in ("", "???"):
         raise _refused(given, f"name: expected the dataset's name, or none for the file's, found {name!r}")
     if (files(CONF) / "data" / f"{name}.yaml").is_file():

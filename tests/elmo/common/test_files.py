@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 
 import numpy as np
 import pytest
@@ -128,6 +129,15 @@ class TestJson:
     )
     def test_numbers_of_numpy_and_torch_are_plain(self, value, text):
         assert json.dumps(plain_json(value)) == text
+
+    def test_a_matrix_of_many_labels_takes_no_call_for_each_number(self):
+        calls = []
+        sys.setprofile(lambda frame, event, _: calls.append(event) if event == "call" else None)
+        try:
+            plain_json([[0] * 300] * 300)
+        finally:
+            sys.setprofile(None)
+        assert len(calls) < 2000, "not one for each of 90,000 numbers"
 
     def test_a_value_that_json_does_not_have_is_named(self):
         with pytest.raises(TypeError, match=r"^a\.b\[1\]: expected text, .* found set"):

@@ -155,13 +155,15 @@ class TestFiles:
 
     def test_an_empty_split_is_an_error(self, ner, files):
         (files / "dev.txt").write_text("\n\n")
-        with pytest.raises(InputError, match="data=mine: the dev split has no examples"):
+        with pytest.raises(InputError, match=rf"data=mine: the dev split has no examples\. Check {files / 'dev.txt'}"):
             DataSource(config(), files).load(ner, "dev")
 
     def test_an_empty_file_is_an_error_before_training(self, files):
         """The test split is read after it."""
         (files / "test.txt").write_text("")
-        with pytest.raises(InputError, match="data=mine: the test split has no examples"):
+        with pytest.raises(
+            InputError, match=rf"data=mine: the test split has no examples\. Check {files / 'test.txt'}"
+        ):
             DataSource(config(), files).fingerprint()
 
     @pytest.mark.parametrize("names", [["t*st.txt", "test.txt"], ["dev.txt", "test.txt", "test.txt"]])

@@ -1,5 +1,7 @@
-"""The command lines of tasks.run, tasks.text and tasks.groups: options in any place, folders of configs."""
+"""The command lines of tasks.run, tasks.text and tasks.groups: options in any place, folders of configs, imports."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,17 @@ from tasks.groups import main as groups
 from tasks.run import _settings_first
 from tasks.running.export_text import main as export_text
 from tasks.running.schema import with_configs_of
+
+RUN = """
+import sys
+from tasks.run import main
+sys.argv[1:] = ["task=ner", "data=mini", "features=glove", "limit=4", "trainer.epochs=1", "device=cpu", "runs_dir=runs"]
+main()
+print(*(name for name in ("torch._dynamo", "sklearn", "pandas", "datasets", "wandb", "transformers", "scipy.stats")
+        if name in sys.modules))
+import sklearn.metrics
+print(sklearn.metrics.f1_score([1, 1], [1, 0]))
+"""
 
 
 @pytest.mark.parametrize(
@@ -107,3 +120,13 @@ class TestUsersFiles:
             (Path(conf.__file__).parent / "features" / "elmo.yaml").read_bytes()
         )  # a copy of conf/ changes nothing
         assert command("--config-dir", tmp_path, "--cfg", "job", "features=elmo")[0] == 0
+
+
+@pytest.mark.integration
+def test_a_run_imports_only_what_it_needs_and_leaves_packages_whole(tmp_path):
+    """Importing is most of a short run's time."""
+    done = subprocess.run([sys.executable, "-c", RUN], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    unneeded, score = done.stdout.splitlines()
+    assert unneeded == ""
+    assert float(score) == pytest.approx(2 / 3)
