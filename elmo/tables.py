@@ -70,7 +70,7 @@ def _decode_lines(path: Path) -> None:
 def _place(path: Path, header: Sequence[str], name: str) -> int:
     if header.count(name) != 1:
         found = ", ".join(header) or "no header"
-        remedy = "Name the column that you mean"
+        remedy = "Name the column that you mean, or rename it"
         if len(header) == 1 and (mark := re.search("[;,|\t]", found)):
             remedy = f"Save the table as a .csv with commas or a .tsv with tabs; its header has {mark[0]!r} instead"
         raise InputError(f"{path}, line 1: expected one column {name!r} in the header, found {found:.200}. {remedy}")
