@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.progress import DownloadColumn, TransferSpeedColumn
 
 from elmo.common.errors import InputError
-from elmo.common.files import expanded, replacing, require_space, sha256_of
+from elmo.common.files import expanded, read_json, replacing, require_space, sha256_of
 from elmo.common.processes import locked
 from elmo.common.progress import print_line, progress_bar
 from elmo.download.content import MOST, wrong_kind
@@ -129,8 +129,8 @@ def note_path(path: Path) -> Path:
 
 def _read_note(path: Path) -> _Note | None:
     try:
-        return _Note(**json.loads(note_path(path).read_text(encoding="utf-8")))
-    except (FileNotFoundError, ValueError, TypeError):  # missing or edited: the file is hashed again
+        return _Note(**read_json(note_path(path)))
+    except (OSError, ValueError, TypeError):  # missing or edited: the file is hashed again
         return None
 
 

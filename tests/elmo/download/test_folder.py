@@ -34,6 +34,15 @@ class TestFirstDownloadCounts:
         obtain("allennlp/medium")
         assert path.read_bytes() == site.files[WEIGHTS]
 
+    @pytest.mark.parametrize("note", ["", "[]", "[" * 100_000, '{"sha256": 5}'])
+    def test_a_damaged_note_is_written_again(self, site, cache, note):
+        obtain("allennlp/medium")
+        path = cache / f"{WEIGHTS.lstrip('/')}.checked"
+        right = path.read_text()
+        path.write_text(note)
+        obtain("allennlp/medium")
+        assert path.read_text() == right
+
     def test_a_change_on_the_server_is_reported(self, site, cache):
         path = cache / WEIGHTS.lstrip("/")
         obtain("allennlp/medium")
