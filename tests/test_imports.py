@@ -31,6 +31,7 @@ MAKERS = {
     "tasks/run.py",
     "tasks/running/experiment.py",
     "tasks/running/plan.py",
+    "tasks/running/saved_model.py",
     "tasks/squad/overlap.py",
     "tasks/sweeps/callback.py",
     "tasks/sweeps/experiment_sweeper.py",
@@ -48,6 +49,7 @@ FOR_MAKERS = (
             "identity",
             "record",
             "run_lock",
+            "settings",
             "sweep_manifest",
         )
     ),

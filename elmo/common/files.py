@@ -199,6 +199,16 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def hashes_of(files: Iterable[Path], root: Path | None = None) -> dict[str, str]:
+    """The sha256 of files by name, or by path below `root`; a name that several files have gets a number."""
+    hashes: dict[str, str] = {}
+    for file in files:
+        name = file.relative_to(root).as_posix() if root is not None and file.is_relative_to(root) else file.name
+        same = sum(name in (other, other.partition(" (")[0]) for other in hashes)
+        hashes[f"{name} ({same + 1})" if same else name] = sha256_of(file)
+    return hashes
+
+
 def states_of(files: Iterable[Path]) -> tuple[FileState, ...]:
     """The states of files, in the order of their names: while these are equal, so is the content."""
     return tuple((str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in sorted(files))

@@ -57,7 +57,7 @@ def read_tensors(path: Path, parts: Mapping[str, type], device: torch.device | s
         try:
             _compare_checksums(file)
             content = torch.load(file, map_location=device, weights_only=True)
-        except torch.OutOfMemoryError:  # also a RuntimeError, but the file is not damaged
+        except (InputError, torch.OutOfMemoryError):  # not a damaged file
             raise
         except _UNREADABLE as error:
             found = "an empty file" if path.stat().st_size == 0 else "one that is damaged"
@@ -137,8 +137,12 @@ def _hash_without_seal(file: IO[bytes]) -> bytes:
 def _compare_checksums(file: IO[bytes]) -> None:
     """Raises an error unless a file is what was written: torch.load compares no checksums."""
     with ZipFile(file) as archive:
-        # Files of earlier versions have no seal, only the zip's own checksums.
-        if archive.comment.startswith(_SEAL) and archive.comment[len(_SEAL) :] != _hash_without_seal(file):
+        if not archive.comment.startswith(_SEAL):
+            raise InputError(
+                "expected the hash of its content at its end, found none: another program wrote it, or an "
+                "earlier version of the suite"
+            )
+        if archive.comment[len(_SEAL) :] != _hash_without_seal(file):
             raise BadZipFile("the bytes are not what was written")
         if any(member.compress_type != ZIP_STORED for member in archive.infolist()):
             raise BadZipFile("torch.save does not compress")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from elmo.bilm.model import Bilm
-from elmo.bilm.weight_files import WEIGHTS_SUFFIXES, find_weights
+from elmo.bilm.weight_files import WEIGHTS_SUFFIXES, find_weights, options_text, weights_file
 from elmo.common.files import FileState, states_of
 from elmo.masked.model import MaskedLm
 from elmo.masked.weight_files import load_either
@@ -14,6 +16,13 @@ def trained(weights: str) -> Bilm | MaskedLm:
     model = load_either(weights)
     model.remember_words()
     return model
+
+
+def files(weights: str) -> list[Path]:
+    """The files that are read: the weights, and the options if they are in a file of their own."""
+    path = weights_file(find_weights(weights))
+    options = Path(options_text(path)[1])
+    return [path, options] if options.is_file() else [path]
 
 
 def file_states(weights: str) -> tuple[FileState, ...]:

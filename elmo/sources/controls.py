@@ -21,7 +21,7 @@ from elmo.bilm.options import SIZES
 from elmo.bilm.sentences import Sentence
 from elmo.bilm.weight_files import load_bilm
 from elmo.names import SHIPPED, shipped_names
-from elmo.sources.source import FrozenSource
+from elmo.sources.source import FrozenSource, fingerprint_of
 
 CENTRING_TEXT = SHIPPED / "neighbours.txt"
 
@@ -127,7 +127,7 @@ class InContext(nn.Module):
 
     def fingerprint(self) -> str:
         """The sha256 of the source's fingerprint and the context."""
-        return context_fingerprint(self.source.fingerprint(), self._context)
+        return context_fingerprint(fingerprint_of(self.source), self._context)
 
     def token_layers(self, sentences: Sequence[Sentence]) -> Tensor:
         """The layers of all tokens, each read in its context, (layers, tokens, dim)."""

@@ -27,11 +27,23 @@ MOST = {
 }
 SENTENCEPIECE = ("spm.model", "spiece.model", "sentencepiece.bpe.model")  # of DeBERTa v3, ALBERT and T5, XLM-R
 
+READ = (".json", ".txt", ".model", ".safetensors", ".bin")  # a .bin where there are no safetensors
+
 
 def file_states(model: str) -> tuple[FileState, ...]:
     """The states of the files in a model's folder; empty for a name on the hub."""
     folder = Path(model)
     return states_of(file for file in folder.iterdir() if file.is_file()) if folder.is_dir() else ()
+
+
+def files_of(model: str) -> list[Path]:
+    """The files of a model in a folder or, once they were downloaded, of a name on the hub."""
+    from huggingface_hub import snapshot_download
+
+    folder = Path(model) if Path(model).is_dir() else Path(snapshot_download(model, local_files_only=True))
+    found = sorted(file for file in folder.iterdir() if file.suffix in READ and file.is_file())
+    tensors = [file for file in found if file.suffix == ".safetensors"]
+    return [file for file in found if file.suffix != ".bin" or not tensors]
 
 
 def load_transformer(name: str) -> tuple[Any, Any]:

@@ -110,6 +110,11 @@ def fingerprint(parts: Parts) -> str:
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
+def settings_hash(config: Parts) -> str:
+    """The sha256 of a resolved config without seed and fold: `settings` in `RunRecord.inputs`."""
+    return fingerprint({key: value for key, value in config.items() if key not in ("seed", FOLD)})
+
+
 def without_seed(parts: Parts) -> dict[str, object]:
     """The parts without the run's seed (`identity.seed`, and only that: other seeds are settings)."""
     identity = parts.get("identity")

@@ -10,7 +10,7 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 
 from elmo.common import checks
 from elmo.common.errors import InputError, excerpt
-from elmo.common.files import sha256_of, utf8_lines
+from elmo.common.files import hashes_of, sha256_of, utf8_lines
 from elmo.download.folder import DownloadNeeded
 from tasks.interface import SPLITS, HasId, Split, Task
 
@@ -142,12 +142,26 @@ class DataSource:
         self._hub = self.config.hub or HubConfig()
         self._root = SHIPPED if self.config.shipped else self.data_dir
         self._rows: dict[str, list[dict[str, Any]]] = {}  # by the hub's names, since two splits may share one
-        self._hashes: dict[str, str] = {}  # by split
+        self._hashes: dict[Split, dict[str, str]] = {}  # of the files of each split, by name
 
     def fingerprint(self) -> dict[str, str]:
         """The sha256 of each split's content, computed without parsing; `load` checks that it is still the same."""
         self._hashes = {split: self._hash(split) for split in SPLITS}
-        return dict(self._hashes)
+        joint = {split: _joint_hash(hashes.values()) for split, hashes in self._hashes.items()}
+        return {
+            split: joint[split] if self._has_files(split) else min(self._hashes[split].values()) for split in SPLITS
+        }
+
+    @property
+    def inputs(self) -> dict[str, str]:
+        """The sha256 of each file by `data.SPLIT/NAME`, as hashed by `fingerprint`; see `RunRecord.inputs`."""
+        return {f"data.{split}/{name}": it for split, hashes in self._hashes.items() for name, it in hashes.items()}
+
+    def check_unchanged(self) -> None:
+        """Raises an InputError if a file has changed since `fingerprint`; rows of the hub are in memory."""
+        for split in SPLITS:
+            if self._has_files(split):
+                self._check_unchanged(split)
 
     def check_there(self, download: bool) -> None:
         """Raises an InputError if a split has no examples to read; what only the hub has is asked for once.
@@ -250,7 +264,8 @@ class DataSource:
             )
         return False
 
-    def _hash(self, split: Split) -> str:
+    def _hash(self, split: Split) -> dict[str, str]:
+        """The sha256 of each file of a split, or the one of the rows of the hub."""
         if self._has_files(split):
             paths = self._paths(split)
             if not any(path.stat().st_size for path in paths):  # before training: test is read after it
@@ -259,20 +274,23 @@ class DataSource:
                 raise InputError(
                     f"data={self.config.name}: splits.{split}: expected each file once, found {repeated[0]} twice"
                 )
-            return hash_of_files(paths)
-        return hashlib.sha256(json.dumps(self._hub_rows(split), sort_keys=True).encode()).hexdigest()
+            return hashes_of(paths, self._root)
+        rows = json.dumps(self._hub_rows(split), sort_keys=True).encode()
+        return {f"{self._hub.path}:{self._hub.splits[split]}": hashlib.sha256(rows).hexdigest()}
 
     def _check_unchanged(self, split: Split) -> None:
         """Raises an InputError if a split has changed since it was hashed: the test split is read hours later."""
         if split not in self._hashes:
             return
-        found = self._hash(split)
-        if found != self._hashes[split]:
-            raise InputError(
-                f"data={self.config.name}: the {split} split changed during the run: expected the content with sha256 "
-                f"{self._hashes[split][:12]}, found {found[:12]}. Run again to start over with the new content, or put "
-                "the old content back and run with retry=failed"
-            )
+        before, now = self._hashes[split], self._hash(split)
+        for name in before | now:
+            if before.get(name) != now.get(name):
+                hashes = [f"sha256 {found[name][:12]}" if name in found else "no file" for found in (before, now)]
+                raise InputError(
+                    f"data={self.config.name}: the {split} split changed during the run: {name}: expected {hashes[0]}, "
+                    f"found {hashes[1]}. Run again to start over with the new content, or put the old content back and "
+                    "run with retry=failed"
+                )
 
     def _check_columns(self, needed: Sequence[str]) -> None:
         """Raises an InputError if data.hub.columns lacks a column that the task needs."""
@@ -379,7 +397,12 @@ def _from_cache() -> Iterator[None]:
 
 def hash_of_files(paths: Sequence[Path]) -> str:
     """The hash of a split's files, as records have it."""
-    return hashlib.sha256(b"".join(bytes.fromhex(sha256_of(path)) for path in paths)).hexdigest()
+    return _joint_hash(map(sha256_of, paths))
+
+
+def _joint_hash(hashes: Iterable[str]) -> str:
+    """One hash for those of all files."""
+    return hashlib.sha256(b"".join(map(bytes.fromhex, hashes))).hexdigest()
 
 
 def _drawn(examples: list[Example], fraction: float, seed: int) -> list[Example]:

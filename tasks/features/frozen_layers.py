@@ -19,6 +19,8 @@ from elmo.common import checks
 from elmo.common.errors import InputError, excerpt
 from elmo.common.files import FileState, expanded
 from elmo.common.progress import Reporter
+from elmo.download import published
+from elmo.download.folder import obtain
 from elmo.mix import LayerChoice
 from elmo.sources import bilm, controls
 from elmo.sources.source import fingerprint_of, require_source
@@ -105,6 +107,10 @@ class FrozenConfig(ABC):
         """The hash of the source's content and of `context`."""
         return controls.context_fingerprint(self.fingerprint(), self.context)
 
+    @abstractmethod
+    def files(self) -> list[Path]:
+        """The files that the source reads; none for one that is drawn."""
+
 
 @dataclass
 class ElmoConfig(FrozenConfig):
@@ -150,11 +156,19 @@ class ElmoConfig(FrozenConfig):
 
     def fingerprint(self) -> str:
         """The hash, cached until a file in the weights' folder changes, since a sweep needs it often."""
-        named = controls.only_a_size(self.weights) and (self.untrained or self.control == "centred")
-        state = () if named else bilm.file_states(self.weights)
+        state = () if self._only_drawn else bilm.file_states(self.weights)
         return _remembered_fingerprint(
             self.weights, self.untrained, self.untrained_seed, self.control, self.draw, state
         )
+
+    def files(self) -> list[Path]:
+        """The weights, and the options if they are not among the weights."""
+        return [] if self._only_drawn else bilm.files(self.weights)
+
+    @property
+    def _only_drawn(self) -> bool:
+        """Whether no weights are read."""
+        return controls.only_a_size(self.weights) and (self.untrained or self.control == "centred")
 
 
 @lru_cache(maxsize=16)
@@ -204,6 +218,17 @@ class SourceConfig(FrozenConfig):
             return require_source(source, target)
         except InputError as error:
             raise InputError(f"features.frozen: {error}") from error
+
+    def files(self) -> list[Path]:
+        """The files that its settings name: by path, a folder's own files, or those of a published model."""
+        found: list[Path] = []
+        for value in self.source.values():
+            path = Path(value).expanduser() if isinstance(value, str) and value else None
+            if path is not None and path.exists():
+                found += sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
+            elif value in published.names() and value not in published.VECTORS:  # vectors: see `fingerprint`
+                found += [obtain(value) / file.name for file in published.files_of(value)]
+        return found
 
 
 @dataclass

@@ -17,9 +17,12 @@ from torch import Tensor, nn
 from elmo.common import checks
 from elmo.common.device import upload_together
 from elmo.common.errors import InputError
+from elmo.common.files import hashes_of
 from elmo.common.progress import Reporter
 from elmo.masked.weight_files import is_masked
-from elmo.sources.source import fingerprint_of
+from elmo.names import without_folder
+from elmo.sources.source import code_of, fingerprint_of
+from elmo.word_vectors import Vectors
 from tasks.features.characters import CharacterCnn, CharactersConfig
 from tasks.features.frozen_layers import ElmoConfig, FrozenConfig, FrozenLayers, MixedLayers, SourceConfig, StoreConfig
 from tasks.features.parts import FeaturePart, LocatedText
@@ -155,8 +158,17 @@ class TokenFeatures(nn.Module):
         every = (self.elmo, self.transformer, *self.frozen.values())
         return [part for part in every if isinstance(part, MixedLayers)]
 
+    @property
+    def _vectors(self) -> Vectors | None:
+        return self.word_vectors.index.vectors if self.word_vectors is not None else None
+
     def check_fingerprint(self, expected: Mapping[str, Any]) -> None:
-        """Raises an InputError if frozen layers are others than those hashed before: see `features_fingerprint`."""
+        """Raises an InputError if what was read is not what was hashed before: see `features_fingerprint`."""
+        if self._vectors is not None and (now := self._vectors.fingerprint()) != expected["vectors"]:
+            raise InputError(
+                f"features.words.vectors: expected the content {expected['vectors']}, found {now}: it has changed. "
+                "Put the old content back, or start again with the new one"
+            )
         hashes = {"elmo": expected["weights"], "transformer": expected.get("transformer")}
         hashes |= {f"frozen.{name}": found for name, found in expected.get("frozen", {}).items()}
         for part in self._all_layers:
@@ -167,6 +179,21 @@ class TokenFeatures(nn.Module):
                     f"features.{part.name}: expected one fingerprint in a run, found {before} and then {now}. Weights "
                     "that are drawn need a fixed seed, and files of weights must not change during a run"
                 )
+
+    def inputs(self) -> dict[str, str]:
+        """The sha256 of all that the features read, by name; see `RunRecord.inputs`."""
+        found = {}
+        if self._vectors is not None and self.config.words is not None and self.config.words.vectors:
+            found[f"vectors/{without_folder('words', self.config.words.vectors)}"] = self._vectors.sha256()
+        for part, frozen in self.config.all_frozen().items():
+            found |= {f"{part}/{name}": it for name, it in hashes_of(frozen.files()).items()}
+        for layers in self._all_layers:
+            source: Any = layers.source
+            while type(source).__module__.startswith("elmo.") and hasattr(source, "source"):  # a cache, a context
+                source = source.source
+            if code := code_of(source):
+                found[f"{layers.name}/module:{code[0]}"] = code[1]
+        return found
 
     @property
     def device(self) -> torch.device:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import Path
 
 from elmo import FrozenSource
 from elmo.common import checks
 from elmo.common.errors import InputError
 from elmo.common.files import FileState, expanded
 from elmo.sources.transformer import OVERLAP, POOLINGS, WINDOW, Transformer
-from elmo.sources.transformer_files import file_states
+from elmo.sources.transformer_files import file_states, files_of
 from tasks.features.frozen_layers import FrozenConfig
 from tasks.features.tuning import TuningConfig
 
@@ -57,6 +58,10 @@ class TransformerConfig(FrozenConfig):
         """The hash, cached until a file in the model's folder changes, since a sweep needs it often."""
         model = self._place()
         return _remembered_fingerprint(model, self.pooling, self.window, self.overlap, file_states(model))
+
+    def files(self) -> list[Path]:
+        """Config, tokeniser and weights."""
+        return files_of(self._place())
 
     def _place(self) -> str:
         return str(expanded(self.model, "features.transformer.model")) if self.model.startswith("~") else self.model

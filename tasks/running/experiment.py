@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
@@ -19,7 +19,7 @@ from elmo.common.processes import parent_pid
 from elmo.common.progress import Reporter
 from elmo.store.shelf import StoreUnusable
 from results.breakdown.group_files import GroupsUnreadable, add_groups, reads_otherwise
-from results.records.environment import describe_environment
+from results.records.environment import Environment, describe_environment
 from results.records.example_scores import write_examples, write_predictions
 from results.records.identity import EXAMPLES_NAME, PREDICTIONS_NAME
 from results.records.metric import Grouping
@@ -94,6 +94,8 @@ class RunOutcome:
     tested: list[str] = field(default_factory=list)  # names of the test examples
     groups: dict[str, Grouping] = field(default_factory=dict)
     predictions: list[dict[str, Any]] = field(default_factory=list)  # of the test examples, as they are kept
+    inputs: dict[str, str] = field(default_factory=dict)  # see `RunRecord.inputs`
+    model: str | None = None  # the hash of the weights that were kept
 
 
 def run(config: RunConfig, in_sweep: bool = False, side_by_side: bool = False) -> Ended:
@@ -149,7 +151,13 @@ def _ended_before(plan: RunPlan, done: Literal["run", "skip", "failed"], reporte
             )
         else:
             reporter.say(f"is done already: {plan.path}")
-        return Ended("skipped", folder=plan.path.parent, scores=read_record(plan.path).scores)
+        record = read_record(plan.path)
+        if changed := plan.changed_settings(record):
+            reporter.warn(
+                f"warning: was done with other settings than now: {'; '.join(changed)}. A default was edited without a "
+                "new recipe: take the edit back, raise the recipe, or use another runs_dir=DIR"
+            )
+        return Ended("skipped", folder=plan.path.parent, scores=record.scores)
     error = read_record(plan.path).error
     reason = error.last_line if error else ""
     reporter.warn(f"failed before, and runs again with retry=failed: {reason}  {plan.path}")
@@ -183,7 +191,10 @@ def _carry_out(plan: RunPlan, lock: Lock, device: torch.device, reporter: Report
             epochs=outcome.fit.curve,
             seconds=round(before + time.perf_counter() - started, 3),
             peak_memory_mb=peak_mb(device),
+            inputs=outcome.inputs,
+            model=outcome.model,
             environment=environment,
+            earlier=[Environment(**it) for it in outcome.fit.environments if Environment(**it) != environment],
             started_at=started_at,
             finished_at=timestamp(),
             error=RunError.of(error) if error else None,
@@ -199,9 +210,10 @@ def _carry_out(plan: RunPlan, lock: Lock, device: torch.device, reporter: Report
     with Logger(config.logger, plan.logged, reporter) as logger:
         try:
             with interrupts_kept():
-                model = train_and_test(plan, device, reporter, outcome, on_epoch)
+                model = train_and_test(plan, device, reporter, outcome, on_epoch, environment)
+                plan.check_inputs(model.features, outcome.inputs)
                 if config.keep_weights:
-                    save_weights(path.with_name(WEIGHTS_NAME), model, config)
+                    outcome.model = save_weights(path.with_name(WEIGHTS_NAME), model, config, outcome.inputs)
                 if not config.trial:
                     write_examples(path.with_name(EXAMPLES_NAME), plan.fingerprint, outcome.test.examples)
                     write_predictions(path.with_name(PREDICTIONS_NAME), plan.fingerprint, outcome.predictions)
@@ -230,7 +242,12 @@ def _carry_out(plan: RunPlan, lock: Lock, device: torch.device, reporter: Report
 
 
 def train_and_test(
-    plan: RunPlan, device: torch.device, reporter: Reporter, outcome: RunOutcome, on_epoch: Callable[[FitState], None]
+    plan: RunPlan,
+    device: torch.device,
+    reporter: Reporter,
+    outcome: RunOutcome,
+    on_epoch: Callable[[FitState], None],
+    environment: Environment,
 ) -> TaskModel:
     """The experiment itself; fills in `outcome` step by step and returns the trained model."""
     config, task = plan.config, plan.config.task
@@ -263,6 +280,7 @@ def train_and_test(
         )
     features = TokenFeatures(config.features, sentences(train), config.seed, config.store)
     features.check_fingerprint(plan.parts)
+    outcome.inputs = plan.inputs(features)
     model = TaskModel.start(task, features, config.seed).to(device)
     trained = sum(parameter.numel() for parameter in model.trained().values())
     reporter.say(
@@ -283,7 +301,8 @@ def train_and_test(
 
     if left_out := meet({"train": train, "dev": dev}):
         reporter.warn(f"{left_out:,} sentences do not fit in the cache; their layers are computed in every epoch")
-    trainer = Trainer(task, config.trainer, config.seed, device, reporter, plan.checkpoint, plan.fingerprint, on_epoch)
+    resuming = plan.checkpoint, plan.fingerprint, on_epoch, outcome.inputs, asdict(environment)
+    trainer = Trainer(task, config.trainer, config.seed, device, reporter, *resuming)
     if config.limit is None and type(task).fit is Task.fit and (few := _few_steps(trainer, train)):
         reporter.warn(f"warning: {few}")  # not with a limit, which is for quick tests
     fitted = task.fit(trainer, model, train, dev, outcome.fit)

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from results.records.identity import CHECKPOINT_NAME, Identity, fingerprint, record_path
-from results.records.record import hashed
+from elmo.common.errors import InputError
+from results.records.identity import (
+    CHECKPOINT_NAME,
+    Identity,
+    differences,
+    fingerprint,
+    record_path,
+    settings_hash,
+)
+from results.records.record import RunRecord, hashed
 from results.records.run_lock import LOCK_NAME
+from results.records.settings import settings_of
 from tasks.data.datasets import DataSource
-from tasks.features.token_features import features_fingerprint, features_recipes
+from tasks.features.token_features import TokenFeatures, features_fingerprint, features_recipes
 from tasks.running.config import RunConfig
 from tasks.running.loggers import Logged
 
@@ -55,6 +65,25 @@ class RunPlan:
     def fingerprint(self) -> str:
         """The run's fingerprint: runs with equal fingerprints have equal scores."""
         return fingerprint(self.hashed)
+
+    def inputs(self, features: TokenFeatures) -> dict[str, str]:
+        """The sha256 of everything that the run reads and that can change its score; see `RunRecord.inputs`."""
+        return {**self.source.inputs, **features.inputs(), "settings": settings_hash(self.config.resolved)}
+
+    def check_inputs(self, features: TokenFeatures, before: Mapping[str, str]) -> None:
+        """Raises an InputError if something has changed since the run read it."""
+        self.source.check_unchanged()
+        now = self.inputs(features)
+        if changed := differences(before, now):
+            raise InputError(
+                f"{', '.join(changed)} changed during the run: expected files that stay as they are. Put the old "
+                "content back and run with retry=failed, or run again to start over with the new content"
+            )
+
+    def changed_settings(self, record: RunRecord) -> list[str]:
+        """The settings that may change a score and differ from those of the run's record, with both values."""
+        changed = differences(settings_of(record), settings_of(replace(record, config=self.config.resolved)))
+        return [f"{key} {there} there, {here} here" for key, (there, here) in changed.items()]
 
     @property
     def title(self) -> str:

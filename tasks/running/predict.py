@@ -22,7 +22,7 @@ from tasks.data.raw_text import fields_of_line, raw_items
 from tasks.data.text_files import json_object
 from tasks.interface import Scores, Task
 from tasks.running.config import RunConfig
-from tasks.running.saved_model import WEIGHTS_NAME, load_weights
+from tasks.running.saved_model import WEIGHTS_NAME, check_recorded, load_weights
 from tasks.running.schema import add_config_dir
 from tasks.training.trainer import OutOfMemory, TaskModel, Trainer
 
@@ -250,12 +250,14 @@ def load_model(
         config_dir: a folder of configs, trusted like code, whose YAML names the run's own task or frozen layers.
 
     Raises:
-        InputError: there is no model, it cannot be used here, or it is of another task.
+        InputError: there is no model, it is not that of the run's record, cannot be used here, or is of another task.
     """
     if not Path(run).is_dir():
         found = "a file" if Path(run).exists() else "nothing"
         raise InputError(f"{run}: expected the folder of a run, found {found}. Check the path")
-    config, model = load_weights(_weights_below(Path(run)), task, None if config_dir is None else Path(config_dir))
+    path = _weights_below(Path(run))
+    check_recorded(path)
+    config, model = load_weights(path, task, None if config_dir is None else Path(config_dir))
     loaded = predictor(config, model, choose_device(device))
     if loaded is None:
         raise InputError(

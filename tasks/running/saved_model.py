@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from elmo.common.errors import InputError
+from elmo.common.files import sha256_of
 from elmo.common.tensor_files import naming, read_tensors, write_tensors
 from elmo.names import BY_NAME_OR_PATH, is_name
+from results.records.identity import RECORD_NAME
+from results.records.record import RecordUnreadable, read_record
 from tasks.features.token_features import TokenFeatures, features_fingerprint
 from tasks.running.config import RunConfig, known_sources, recorded_config, task_named
 from tasks.training.trainer import TaskModel
 
 WEIGHTS_NAME = "weights.pt"  # next to a run's record
-PARTS = {"config": dict, "features": dict, "words": list, "trained": dict}
-LATER_PARTS = {"task": str, "paths": dict, "labels": list}  # missing in files of earlier versions
+PARTS = {
+    **dict.fromkeys(("config", "paths", "features", "inputs", "trained"), dict),
+    **{"task": str, "words": list, "labels": list},
+}
+REMEDY = "Delete the run's folder and run it again with keep_weights=true"
 
 
-def save_weights(path: Path, model: TaskModel, config: RunConfig) -> None:
+def save_weights(path: Path, model: TaskModel, config: RunConfig, inputs: Mapping[str, str] | None = None) -> str:
     """Writes the trained parameters with the words, labels and config that rebuild the rest of the model.
+
+    Returns the sha256 of the file, for `RunRecord.model`; `inputs` are those of the record.
 
     The config names the task but not its class, which the loading program chooses. Unlike a record, the file keeps the
     paths of vectors and weights: it is for use on the same machine.
@@ -40,11 +46,32 @@ def save_weights(path: Path, model: TaskModel, config: RunConfig) -> None:
         "config": {**config.resolved, "task": settings},
         "paths": {part: str(Path(it).expanduser().absolute()) for part, it in paths.items()},
         "features": features_fingerprint(features),
+        "inputs": dict(inputs or {}),
         "words": list(model.features.training_words),
         "labels": config.task.learned_labels(),
         "trained": {name: value.detach().cpu() for name, value in model.kept().items()},
     }
     write_tensors(path, saved)
+    return sha256_of(path)
+
+
+def check_recorded(path: Path) -> None:
+    """Raises an InputError unless weights are those that the record next to them names."""
+    if not path.is_file():
+        raise InputError(f"{path}: no such file. Weights are kept by a run with keep_weights=true")
+    beside = path.with_name(RECORD_NAME)
+    if not beside.is_file():
+        raise InputError(f"{path}: expected the run's {beside.name} next to it, found none. Copy the whole folder")
+    try:
+        record = read_record(beside)
+    except RecordUnreadable as error:
+        raise InputError(str(error)) from error
+    if (found := sha256_of(path)) != record.model:
+        kept = f"sha256 {record.model[:12]}" if record.model else "none"
+        raise InputError(
+            f"{path}: expected the weights of {record.identity.title} ({kept} by its {beside.name}), found others: "
+            f"sha256 {found[:12]}. They were edited, or are those of another run or of an earlier version. {REMEDY}"
+        )
 
 
 def load_weights(path: Path, task: str | None = None, config_dir: Path | None = None) -> tuple[RunConfig, TaskModel]:
@@ -58,21 +85,15 @@ def load_weights(path: Path, task: str | None = None, config_dir: Path | None = 
         task: the name of the expected task, if it matters; a model of another task is then an error.
         config_dir: a folder of further configs, trusted like code.
     """
-    if not path.is_file():
-        raise InputError(f"{path}: no such file. Weights are kept by a run with keep_weights=true")
-    remedy = "Delete the run's folder and run it again with keep_weights=true"
-    saved = read_tensors(path, PARTS, "cpu", remedy)
-    for name, kind in LATER_PARTS.items():
-        if not isinstance(saved.setdefault(name, kind()), kind):
-            raise InputError(f"{path}: expected a {kind.__name__} as {name}, found {saved[name]!r:.60}. {remedy}")
-    found = saved["task"] or _task_of_target(saved["config"])
+    saved = read_tensors(path, PARTS, "cpu", REMEDY)
+    found = saved["task"]
     if task not in (None, found):
         raise InputError(f"{path}: expected a model of task={task}, found one of task={found}")
     try:
         kind = task_named(found, config_dir)
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
-    with naming(path, remedy):
+    with naming(path, REMEDY):
         config = recorded_config(saved["config"], kind)
     for part, key in BY_NAME_OR_PATH:
         settings, given = getattr(config.features, part), saved["paths"].get(part)
@@ -96,8 +117,9 @@ def load_weights(path: Path, task: str | None = None, config_dir: Path | None = 
         raise InputError(f"{path}: {', '.join(changed)} differ from those that the model was trained with")
     config.task.use_labels(saved["labels"])
     features = TokenFeatures(config.features, [tuple(saved["words"])], config.seed)
+    features.check_fingerprint(here)
     model = TaskModel.start(config.task, features, config.seed)
-    with naming(path, remedy):
+    with naming(path, REMEDY):
         model.restore(saved["trained"])
     return config, model
 
@@ -107,11 +129,3 @@ def _existing(path: Path, given: object) -> str:
     if not Path(str(given)).exists():
         raise InputError(f"{path}: the model was trained with {given}, which no longer exists. Put it back")
     return str(given)
-
-
-def _task_of_target(config: Mapping[str, Any]) -> str:
-    """The task's name in a file of an earlier version, which has the path of its class instead."""
-    settings = config.get("task")
-    target = str(settings.get("_target_")) if isinstance(settings, dict) else ""
-    named = re.fullmatch(r"tasks\.(\w+)\.task\.\w+", target)
-    return named[1] if named else repr(target)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -141,13 +141,17 @@ class OutOfMemory(RuntimeError):  # noqa: N818
 
 @dataclass
 class FitState:
-    """The state of training after an epoch: what a checkpoint contains in addition to tensors."""
+    """The state of training after an epoch: what a checkpoint contains in addition to tensors.
+
+    `environments` are those of the processes that trained it: more than one if it was resumed under another.
+    """
 
     epoch: int = 0
     best_epoch: int = 0
     best_score: float = -math.inf
     best_values: dict[str, float] = field(default_factory=dict)
     curve: list[dict[str, float]] = field(default_factory=list)
+    environments: list[dict[str, Any]] = field(default_factory=list)
 
 
 @dataclass
@@ -163,6 +167,8 @@ class Trainer:
         checkpoint: file to resume from, if it exists, and to write after every epoch.
         fingerprint: of the run; a checkpoint with another fingerprint is not used.
         on_epoch: called after each epoch that is trained here.
+        inputs: what the run reads; a checkpoint of other inputs is refused. See `RunRecord.inputs`.
+        environment: of this process, as plain values; see `FitState.environments`.
     """
 
     task: Task[Any, Any]
@@ -173,6 +179,8 @@ class Trainer:
     checkpoint: Path | None = None
     fingerprint: str = ""
     on_epoch: Callable[[FitState], None] | None = None
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.config.check()
@@ -202,7 +210,7 @@ class Trainer:
         plateau = plateau_schedule(optimizer, config.plateau_factor, config.plateau_patience)
         average = WeightAverage(config.ema, parameters)
         best = copied(model.kept())
-        saved = _read_checkpoint(checkpoint, self.fingerprint, self.device)
+        saved = self._read_checkpoint()
         if saved is not None and checkpoint is not None:
             with naming(checkpoint, START_AGAIN):
                 model.restore(saved["model"])
@@ -216,6 +224,10 @@ class Trainer:
             vars(state).update(saved["state"])
             best = saved["best"]
             self.reporter.say(f"continues after epoch {state.epoch}")
+            if state.environments and (changed := _changed(state.environments[-1], self.environment)):
+                self.reporter.warn(f"continues in another environment, as the record will say: {', '.join(changed)}")
+        if self.environment not in state.environments:
+            state.environments.append(dict(self.environment))
         sizes = self._sizes(train)
         while state.epoch < config.epochs and not self._out_of_patience(state):
             started = time.perf_counter()
@@ -237,6 +249,7 @@ class Trainer:
             if checkpoint is not None:
                 saved = {
                     "fingerprint": self.fingerprint,
+                    "inputs": dict(self.inputs),
                     "state": vars(state),
                     "model": model.kept(),
                     "best": best,
@@ -253,6 +266,28 @@ class Trainer:
                 self.on_epoch(state)
         model.restore(best)
         return state
+
+    def _read_checkpoint(self) -> dict[str, Any] | None:
+        """The contents of the checkpoint, or None if there is none or it belongs to a run with other settings.
+
+        Raises:
+            InputError: it is damaged, or the run then read other inputs.
+        """
+        path = self.checkpoint
+        if path is None or not path.exists():
+            return None
+        tensors = ("model", "best", "optimizer", "plateau", "average")
+        parts = {"fingerprint": str, "inputs": dict, **dict.fromkeys(("state", *tensors), dict)}
+        saved = read_tensors(path, parts, self.device, START_AGAIN)
+        if saved["fingerprint"] != self.fingerprint:
+            return None
+        there, here = saved["inputs"], self.inputs
+        if changed := [name for name in {**there, **here} if there.get(name) != here.get(name)]:
+            raise InputError(
+                f"{path}: expected the state of a run on the same inputs, found other content of {', '.join(changed)}. "
+                f"Put the old content back, or start over. {START_AGAIN}"
+            )
+        return saved
 
     def _out_of_patience(self, state: FitState) -> bool:
         return self.config.patience is not None and state.epoch - state.best_epoch >= self.config.patience
@@ -372,6 +407,13 @@ class Trainer:
         return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=wanted)
 
 
+def _changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """What differs between two environments, with both values; packages one by one."""
+    there, here = ({**it, **it.get("packages", {}), "packages": None} for it in (before, now))
+    keys = [key for key in there | here if there.get(key) != here.get(key)]
+    return [f"{key} {there.get(key)} before, {here.get(key)} now" for key in keys]
+
+
 @contextmanager
 def _explain_out_of_memory(batch: Batch, when: str) -> Iterator[None]:
     """Replaces an out-of-memory error in the block by one with the size of the batch and the settings to change."""
@@ -386,12 +428,3 @@ def _explain_out_of_memory(batch: Batch, when: str) -> Iterator[None]:
             "Set a smaller trainer.batch_tokens or trainer.batch_size, or leave more of the memory to the model with "
             f"a smaller store.memory_gb. {error}"
         ) from error
-
-
-def _read_checkpoint(path: Path | None, fingerprint: str, device: torch.device) -> dict[str, Any] | None:
-    """The contents of a checkpoint, or None if there is none or it belongs to a run with other settings."""
-    if path is None or not path.exists():
-        return None
-    parts = {"fingerprint": str, **dict.fromkeys(("state", "model", "best", "optimizer", "plateau", "average"), dict)}
-    saved = read_tensors(path, parts, device, START_AGAIN)
-    return saved if saved["fingerprint"] == fingerprint else None

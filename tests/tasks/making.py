@@ -1,13 +1,22 @@
 """Small sentences, features and models for tests."""
 
+from dataclasses import replace
 from functools import cache
 
+import torch
+
+from elmo.common.files import sha256_of
+from elmo.common.tensor_files import write_tensors
+from results.records.identity import RECORD_NAME
+from results.records.record import RunRecord, read_record, write_record
 from tasks.data.look import look_at
 from tasks.features.characters import CharactersConfig
 from tasks.features.frozen_layers import ElmoConfig
 from tasks.features.token_features import FeaturesConfig, TokenFeatures
 from tasks.features.words import WordsConfig
 from tasks.running.config import run_config
+from tasks.running.plan import identity_of
+from tasks.running.saved_model import WEIGHTS_NAME, save_weights
 from tasks.running.schema import compose_config
 from tasks.training.trainer import TaskModel
 
@@ -55,6 +64,35 @@ def looks_at(task, splits):
         split: look_at(task, split, splits[split], {own: splits[own] for own in order[: order.index(split)]})
         for split in order
     }
+
+
+def keep(folder, model, config):
+    """Writes the weights of a model and the record that names them, as a run does; returns the weights' path."""
+    path, metric = folder / WEIGHTS_NAME, config.task.metric
+    kept = save_weights(path, model, config)
+    write_record(
+        folder / RECORD_NAME,
+        RunRecord(
+            status="finished",
+            identity=identity_of(config),
+            fingerprinted={},
+            metric=metric,
+            scores={"test": {metric: 0.0}},
+            model=kept,
+        ),
+    )
+    return path
+
+
+def change(path, **parts):
+    """Changes what a kept model's file has; a part that is None is removed. A record next to it names the new file."""
+    saved = torch.load(path, weights_only=True)
+    saved.update(parts)
+    write_tensors(path, {name: part for name, part in saved.items() if part is not None})
+    record = path.with_name(RECORD_NAME)
+    if record.exists():
+        write_record(record, replace(read_record(record), model=sha256_of(path)))
+    return saved
 
 
 def model_of(config, train, seed=1, store=None):

@@ -28,9 +28,8 @@ from results.records.record import read_record
 from tasks.data.datasets import DataSource
 from tasks.interface import SPLITS
 from tasks.running.predict import load_model
-from tasks.running.saved_model import save_weights
 from tasks.training.trainer import Trainer
-from tests.tasks.making import ARMS, DRAWN_WORDS, arm_of, model_of, run_of
+from tests.tasks.making import ARMS, DRAWN_WORDS, arm_of, keep, model_of, run_of
 
 DATASETS = {
     path.stem: yaml.safe_load(path.read_text(encoding="utf-8"))["datasets"]
@@ -152,7 +151,7 @@ class TestContract:
 
     def test_a_model_that_was_saved_predicts_the_same(self, setup, tmp_path):
         model = setup.model()
-        save_weights(tmp_path / "weights.pt", model, setup.config)
+        keep(tmp_path, model, setup.config)
         loaded = load_model(tmp_path, "cpu", setup.task.name)
         assert loaded.task is not setup.task
         dev = setup.splits["dev"][:8]

@@ -53,16 +53,18 @@ class TestFailure:
         assert read_record(path).status == "finished"
         assert {file.name for file in path.parent.iterdir()} == {"record.json", "examples.json", "predictions.jsonl.gz"}
 
-    def test_data_that_change_during_training_are_no_result(self, place, command, tmp_path, monkeypatch):
+    @pytest.mark.parametrize("changed", ["train", "test"])
+    def test_data_that_change_during_training_are_no_result(self, place, command, tmp_path, monkeypatch, changed):
         """No record may have the hash of one test file and the score of another."""
         data = tmp_path / "mine"
         shutil.copytree(place.data / "mine", data)
-        before = (data / "test.txt").read_bytes()
+        file = data / f"{changed}.txt"
+        before = file.read_bytes()
         fit = Trainer.fit
 
         def fit_and_replace(*arguments):
             state = fit(*arguments)
-            (data / "test.txt").write_bytes((data / "dev.txt").read_bytes())
+            file.write_bytes((data / "dev.txt").read_bytes())
             return state
 
         monkeypatch.setattr(Trainer, "fit", fit_and_replace)
@@ -70,16 +72,16 @@ class TestFailure:
         path = path_of(tmp_path / "runs", **{"trainer.epochs": 1})
         code, _, err = command(*asked)
         assert (code, "Traceback" in err) == (1, False)
-        assert "the test split changed during the run" in err
+        assert f"the {changed} split changed during the run: mine/{file.name}: expected sha256 " in err
         assert read_record(path).status == "failed"
-        assert "test" not in read_record(path).data
+        assert ("test" in read_record(path).data) == (changed == "train"), "which is compared at the end"
 
         monkeypatch.setattr(Trainer, "fit", fit)
-        (data / "test.txt").write_bytes(before)
+        file.write_bytes(before)
         code, _, err = command(*asked, "retry=failed")
         assert (code, "continues after epoch 1" in err) == (0, True)
         record = read_record(path)
-        assert record.fingerprinted["data"]["test"] == sha256(sha256(before).digest()).hexdigest()
+        assert record.fingerprinted["data"][changed] == sha256(sha256(before).digest()).hexdigest()
 
     def test_a_failed_run_of_a_sweep_does_not_stop_the_others(self, place, command, tmp_path):
         code, _, err = command("-m", "--keep-going", *arguments(place, tmp_path, features="broken,words"))

@@ -201,16 +201,23 @@ class TestFiles:
     @pytest.mark.parametrize("split", ["train", "dev", "test"])
     def test_a_split_that_changed_after_hashing_is_an_error(self, ner, files, split):
         source = DataSource(config(), files)
-        hashed = source.fingerprint()
+        source.fingerprint()
         assert source.load(ner, split).examples
+        source.check_unchanged()
         path = files / f"{split}.txt"
+        hashes = [hashlib.sha256(path.read_bytes())]
+        assert source.inputs[f"data.{split}/{split}.txt"] == hashes[0].hexdigest()
         path.write_text(path.read_text() + "\nx O\n")
-        now = hashlib.sha256(hashlib.sha256(path.read_bytes()).digest()).hexdigest()
+        hashes.append(hashlib.sha256(path.read_bytes()))
+        before, after = (it.hexdigest()[:12] for it in hashes)
         expected = (
-            f"data=mine: the {split} split changed .* sha256 {hashed[split][:12]}, found {now[:12]}.*retry=failed$"
+            f"data=mine: the {split} split changed .* {split}.txt: .* {before}, found sha256 {after}.*retry=failed$"
         )
         with pytest.raises(InputError, match=expected):
             source.load(ner, split)
+        with pytest.raises(InputError, match=expected):
+            source.check_unchanged()
+        now = hashlib.sha256(hashes[1].digest()).hexdigest()
         assert source.fingerprint()[split] == now
         assert source.load(ner, split).examples[-1].words == ("x",)
 

@@ -19,11 +19,10 @@ from tasks.data.datasets import SHIPPED
 from tasks.data.tag_schemes import bioes, spans_of
 from tasks.running import predict
 from tasks.running.predict import load_model, main
-from tasks.running.saved_model import save_weights
 from tasks.squad.scoring import answer_scores
 from tasks.sst5.data import LABELS
 from tasks.sst5.head import Sentiment
-from tests.tasks.making import WORDS, arm_of, model_of, run_of
+from tests.tasks.making import WORDS, arm_of, keep, model_of, run_of
 from tests.tasks.toy_tasks import Document, Neighbours, NoSettings
 
 TEST_FILES = {
@@ -88,8 +87,7 @@ def run(tmp_path_factory):
     config = run_of("task=ner", "data=mini", *WORDS, "task.hidden=3")
     train = config.task.read(SHIPPED / "ner" / "dev.txt", "train")[:12]
     folder = tmp_path_factory.mktemp("run")
-    save_weights(folder / "weights.pt", model_of(config, train), config)
-    return folder
+    return keep(folder, model_of(config, train), config).parent
 
 
 LINES = ["Ada Lind's boat sank.", "Bo Moe didn't see it in the U.S. today"]
@@ -186,8 +184,7 @@ def reviews(tmp_path_factory):
     reader = ["+datasets.csv.reader.text=review", "+datasets.csv.reader.label=stars"]
     config = run_of("task=classify", *arm_of("classify", "words"), *small, *reader, f"data_dir={folder}")
     train = config.task.read(folder / "train.csv", "train")
-    save_weights(folder / "weights.pt", model_of(config, train), config)
-    return folder
+    return keep(folder, model_of(config, train), config).parent
 
 
 def write_table(path, rows, header=("review", "stars")):
@@ -334,8 +331,7 @@ def test_models_that_cannot_be_applied_are_refused(run, tmp_path, monkeypatch):
     with pytest.raises(InputError, match=r"no such file\. Weights are kept by a run with keep_weights=true"):
         load_model(tmp_path)
     for name in ("a/lr=1/seed-1", "b/seed-1"):
-        (tmp_path / name).mkdir(parents=True)
-        shutil.copy(run / "weights.pt", tmp_path / name)
+        shutil.copytree(run, tmp_path / name)
     with pytest.raises(
         InputError, match=rf"^{tmp_path}: expected one run with weights, found 2: a/lr=1/seed-1, b/seed-1\. Name"
     ):

@@ -2,21 +2,22 @@
 
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 from elmo.common.errors import InputError
-from results.records.record import read_record
+from results.records.record import read_record, write_record
 from tasks.data.datasets import DataSource
 from tasks.running.config import TASK_ENTRY_POINTS
 from tasks.running.predict import LoadedModel, load_model
 from tasks.running.predict import main as predict
-from tasks.running.saved_model import load_weights, save_weights
+from tasks.running.saved_model import load_weights
 from tasks.running.schema import with_configs_of
 from tests.elmo.sources.character_lms import save_arrays
-from tests.tasks.making import ELMO, SMALL, WORDS, model_of, run_of
+from tests.tasks.making import ELMO, SMALL, WORDS, arm_of, change, keep, model_of, run_of
 from tests.tasks.user import arguments, path_of
 
 KEPT = ["task=ner", "data=mini", *WORDS, "task.hidden=3"]
@@ -27,14 +28,13 @@ def saved(tmp_path_factory):
     """The weights of an untrained NER model."""
     config = run_of(*KEPT)
     train = DataSource(config.data, config.data_dir, 12).load(config.task, "train").examples
-    path = tmp_path_factory.mktemp("saved") / "weights.pt"
-    save_weights(path, model_of(config, train), config)
-    return path
+    return keep(tmp_path_factory.mktemp("saved"), model_of(config, train), config)
 
 
 @pytest.fixture
 def kept(saved, tmp_path):
-    """A copy of them, which a test may change."""
+    """A copy of them, which a test may change, and of their record."""
+    shutil.copy(saved.with_name("record.json"), tmp_path)
     return Path(shutil.copy(saved, tmp_path))
 
 
@@ -45,13 +45,6 @@ def planted(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     return tmp_path / "ran"
-
-
-def change(path, **parts):
-    saved = torch.load(path, weights_only=True)
-    saved.update(parts)
-    torch.save({name: part for name, part in saved.items() if part is not None}, path)
-    return saved
 
 
 def test_the_file_names_a_task_and_no_class(kept):
@@ -65,10 +58,7 @@ def test_the_file_names_a_task_and_no_class(kept):
 @pytest.mark.parametrize("target", ["planted.Ner", "tasks.planted.task.Ner", "planted", "tasks.ner.task.os.system", 5])
 def test_a_class_named_in_the_file_is_not_imported(kept, planted, target):
     config = torch.load(kept, weights_only=True)["config"]
-    change(kept, task=None, config={**config, "task": {**config["task"], "_target_": target}})
-    with pytest.raises(InputError, match="expected a model of task=ner, found one of task="):
-        load_weights(kept, "ner")
-    change(kept, task="ner")
+    change(kept, config={**config, "task": {**config["task"], "_target_": target}})
     assert load_weights(kept, "ner")[0].task.name == "ner", "the class in the file is ignored"
     assert not planted.exists()
 
@@ -114,23 +104,66 @@ def test_a_task_of_a_users_folder(kept, planted, tmp_path, monkeypatch):
     assert not planted.exists()
 
 
-def test_a_file_of_an_earlier_version(kept, tmp_path):
-    config = torch.load(kept, weights_only=True)["config"]
-    target = {**config["task"], "_target_": "tasks.ner.task.Ner"}
-    old = change(kept, task=None, paths=None, config={**config, "task": target})
-    loaded, model = load_weights(kept, "ner")
-    assert loaded.task.learned_labels() == old["labels"]
-    assert all(torch.equal(value, old["trained"][name]) for name, value in model.trained().items())
-    change(kept, labels=None)  # they were not kept
-    with pytest.raises(InputError, match=r"the tensor head\..* Delete the run's folder and run it again with keep_wei"):
-        load_weights(kept, "ner")
+def nan_weights(saved):
+    name, value = next(iter(saved["trained"].items()))
+    return {"trained": {**saved["trained"], name: torch.full_like(value, torch.nan)}}
+
+
+def permuted_labels(saved):
+    return {"labels": saved["labels"][::-1]}
+
+
+@pytest.mark.parametrize("edit", [nan_weights, permuted_labels])
+def test_edited_weights_are_refused(kept, edit, capsys):
+    """M10: also with a right seal, which anyone can compute."""
+    parts = edit(torch.load(kept, weights_only=True))
+    record = kept.with_name("record.json").read_bytes()
+    change(kept, **parts)
+    load_model(kept.parent)  # the record names them
+    kept.with_name("record.json").write_bytes(record)
+    with pytest.raises(InputError, match=r"weights\.pt: expected the weights of mini ner .* found others: .* Delete"):
+        load_model(kept.parent)
+    assert predict([str(kept.parent)]) == 1
+    assert "They were edited, or are those of another run" in capsys.readouterr().err
+
+
+def test_a_model_of_another_task_is_refused(kept, tmp_path_factory):
+    """H1: an SST-5 model in the folder of an NER run."""
+    config = run_of("task=sst5", "data=mini", *arm_of("sst5", "words"))
+    train = DataSource(config.data, config.data_dir, 12).load(config.task, "train").examples
+    other = keep(tmp_path_factory.mktemp("other"), model_of(config, train), config)
+    assert load_model(other.parent).task.name == "sst5"
+    shutil.copy(other, kept)
+    with pytest.raises(InputError, match="expected the weights of mini ner "):
+        load_model(kept.parent)
+
+
+def test_weights_without_a_record_or_of_a_run_that_kept_none(kept):
+    record = kept.with_name("record.json")
+    write_record(record, replace(read_record(record), model=None))
+    with pytest.raises(InputError, match=r"\(none by its record\.json\), found others"):
+        load_model(kept.parent)
+    record.write_text("{")
+    with pytest.raises(InputError, match=r"record\.json: expected one whole JSON object"):
+        load_model(kept.parent)
+    record.unlink()
+    with pytest.raises(InputError, match=r"expected the run's record\.json next to it, found none\. Copy the whole"):
+        load_model(kept.parent)
+
+
+def test_weights_without_a_seal_are_refused(kept):
+    torch.save(torch.load(kept, weights_only=True), kept)
+    with pytest.raises(
+        InputError, match=r"expected the hash of its content at its end, found none.*Delete the run's f"
+    ):
+        load_weights(kept)
 
 
 @pytest.mark.parametrize(
     ("parts", "expected"),
     [
-        ({"labels": 5}, "expected a list as labels, found 5"),
-        ({"paths": "x"}, "expected a dict as paths, found 'x'"),
+        ({"labels": 5}, "expected a list as labels, found a int"),
+        ({"paths": None}, "expected a dict as paths, found nothing"),
         ({"config": {"task": {}, "no_such_key": 1}}, "unknown key no_such_key"),
         ({"config": {"task": {"hidden": "${oc.env:"}}}, "hidden"),
         ({"features": {"weights": "0" * 64}}, "weights differ from those that the model was trained with"),
@@ -166,7 +199,7 @@ class Lengths:
         config = run_of("task=ner", "data=mini", *overrides, *SMALL, "task.hidden=3")
         train = DataSource(config.data, config.data_dir, 12).load(config.task, "train").examples
         model = model_of(config, train)
-        save_weights(path, model, config)
+        keep(path.parent, model, config)
         return LoadedModel(config, model, torch.device("cpu")).predict(["Ada Lind left Oslo."])
 
     def test_flair_is_found_from_another_folder(self, tmp_path, monkeypatch):

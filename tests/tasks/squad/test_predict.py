@@ -9,10 +9,10 @@ import torch
 from elmo import InputError, random_bilm, save_bilm
 from tasks.data.datasets import SHIPPED
 from tasks.features.token_features import TokenFeatures
-from tasks.running.saved_model import load_weights, save_weights
+from tasks.running.saved_model import load_weights
 from tasks.squad.predict import main
 from tasks.training.trainer import TaskModel
-from tests.tasks.making import ELMO, run_of
+from tests.tasks.making import ELMO, change, keep, run_of
 
 QUESTIONS = SHIPPED / "squad" / "test.json"
 
@@ -36,8 +36,8 @@ class TestKeptWeights:
         features = TokenFeatures(config.features, [("the", "dog")], config.seed)
         model = TaskModel(features, config.task.build_head(features.widths))
         (tmp_path / "run").mkdir()
-        save_weights(tmp_path / "run" / "weights.pt", model, config)
-        return SimpleNamespace(path=tmp_path / "run" / "weights.pt", model=model, config=config, mine=mine)
+        path = keep(tmp_path / "run", model, config)
+        return SimpleNamespace(path=path, model=model, config=config, mine=mine)
 
     def test_questions_without_answers_are_answered_from_their_passages(self, kept, tmp_path):
         content = json.loads(QUESTIONS.read_text(encoding="utf-8"))
@@ -64,7 +64,7 @@ class TestKeptWeights:
     def test_no_yaml_is_needed_that_the_run_was_composed_from(self, kept):
         saved = torch.load(kept.path, weights_only=True)
         saved["config"]["data"]["name"] = saved["config"]["features"]["name"] = "of_the_users_own"
-        torch.save(saved, kept.path)
+        change(kept.path, config=saved["config"])
         config, _ = load_weights(kept.path, "squad")
         assert config.data.name == config.features.name == "of_the_users_own"
         assert config.trainer == kept.config.trainer
@@ -81,9 +81,9 @@ class TestKeptWeights:
             kept.path.write_bytes(kept.path.read_bytes()[:-500])
         elif damage == "shape":
             saved["trained"]["head.start.weight"] = saved["trained"]["head.start.weight"][:, :1]
-            torch.save(saved, kept.path)
+            change(kept.path, trained=saved["trained"])
         else:
-            del (saved if damage == "part" else saved["trained"])["words" if damage == "part" else "head.start.weight"]
-            torch.save(saved, kept.path)
+            del saved["trained"]["head.start.weight"]
+            change(kept.path, **({"words": None} if damage == "part" else {"trained": saved["trained"]}))
         with pytest.raises(InputError, match=rf"{kept.path}: .* run it again with keep_weights=true"):
             load_weights(kept.path, "squad")
