@@ -13,13 +13,13 @@ from results.experiments.experiment_file import load_experiment
 from results.experiments.runs_of_cells import only_cells
 from results.records.collect import Finding, FoundRecord, collect
 from results.records.printing import write
-from results.tables.cells import Page, findings_for_people, wide_page
+from results.tables.cells import findings_for_people, wide_page
 from results.tables.core_table import core_page
 from results.tables.experiment_rows import fill
 from results.tables.experiment_table import experiment_data, experiment_page
 from results.tables.formats import LAYOUTS, MACHINE_FORMATS
 from results.tables.run_options import add_choices, choose, folders_of, places_of
-from results.tables.terminal import can_draw, print_rich
+from results.tables.terminal import lay_out
 
 _DESCRIPTION = """\
 Shows the scores of finished runs: per task and data set the baseline, the arm that is compared with it, the gain with
@@ -79,7 +79,7 @@ def _show(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     if not for_people:
         write(MACHINE_FORMATS[options.format](summary), sys.stdout)
     elif summary.rows:
-        _lay_out(wide_page(summary) if options.wide else core_page(summary), options.format)
+        lay_out(wide_page(summary) if options.wide else core_page(summary), options.format)
     if not summary.rows:
         write(chosen.nothing, notes)
     if not summary.rows or not for_people:
@@ -104,16 +104,8 @@ def _show_experiment(options: argparse.Namespace) -> int:
         write(experiment_data(table, options.format), sys.stdout)
         _list(table.findings, sys.stderr)
     else:
-        _lay_out(experiment_page(table), options.format)
+        lay_out(experiment_page(table), options.format)
     return _check(table.findings, only_cells(collection, experiment.cells).found) if options.check else 0
-
-
-def _lay_out(page: Page, form: str) -> None:
-    """Prints tables for people; draws them on a terminal that can."""
-    if form == "text" and can_draw(sys.stdout):
-        print_rich(*page)
-    else:
-        write(LAYOUTS[form](*page), sys.stdout)
 
 
 def _list(findings: Sequence[Finding], stream: TextIO) -> None:

@@ -21,7 +21,7 @@ from omegaconf import DictConfig
 
 from elmo.common.config_errors import CONFIG_ERRORS, explain_options
 from elmo.common.device import is_out_of_memory
-from elmo.common.errors import InputError, ending_with_reader, interrupts_kept
+from elmo.common.errors import InputError, ending_with_reader, interrupts_kept, shortened
 from elmo.common.files import CONF, print_lines
 from elmo.common.processes import end_with_parent
 from results.records.record import RecordConflict, RecordUnreadable
@@ -112,7 +112,7 @@ def _hydra_main(tree: DictConfig) -> Ended:
         elif in_sweep and reason in _said:  # without data, all of its runs fail alike
             print(f"tasks.run: {' '.join(settings.overrides.task)}: failed with the same error", file=sys.stderr)
         else:
-            print(f"tasks.run: {reason}", file=sys.stderr)
+            print(f"tasks.run: {shortened(reason)}", file=sys.stderr)
             _said.add(reason)
         ended = Ended("failed", f"{type(error).__name__}: {error}")
     if ended.failed and not in_sweep:
@@ -159,7 +159,7 @@ def main() -> None:
         explained = _explain_outside_runs(error)
         if explained is None:
             raise
-        sys.exit(f"tasks.run: {explained}")
+        sys.exit(f"tasks.run: {shortened(explained)}")
 
 
 def _explain_outside_runs(error: Exception) -> str | None:

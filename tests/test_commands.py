@@ -143,6 +143,16 @@ def test_an_interrupt_while_a_command_loads_is_one_line(tmp_path, command, loads
     assert (done.returncode, done.stderr) == (-signal.SIGINT, "interrupted\n"), "a shell shows 130"
 
 
+@pytest.mark.parametrize("command", ["tasks.run", "elmo.embed"])
+def test_a_python_without_the_packages_is_one_line(command):
+    """As where .venv is not made, or not used; -S leaves out what is installed."""
+    done = subprocess.run([sys.executable, "-S", "-m", command], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 1
+    assert re.fullmatch(
+        r"No module named '\w+': .* lacks packages of the suite\. In its folder, run `make setup` .*\n", done.stderr
+    )
+
+
 def test_a_program_that_imports_the_packages_keeps_its_tracebacks():
     program = "import sys, elmo, results, tasks; sys.exit(sys.excepthook is not sys.__excepthook__)"
     assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, timeout=300).returncode == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import select
 import sys
 from collections.abc import Callable, Iterator
@@ -13,6 +14,8 @@ from typing import NoReturn
 
 STDOUT = 1
 LONGEST_EXCERPT = 80
+LONGEST_WORD = 500  # of a message, in characters
+OWN_PACKAGES = ("elmo", "tasks", "results", "conf")
 CLOSED_PIPE = 141  # the exit status that shells give to a program that SIGPIPE ended
 
 
@@ -35,6 +38,11 @@ def excerpt(value: object) -> str:
     """The repr of a value, shortened for an error message: a line of a broken file may be megabytes long."""
     shown = repr(value[: LONGEST_EXCERPT + 1] if isinstance(value, str | bytes) else value)
     return shown if len(shown) <= LONGEST_EXCERPT + 2 else f"{shown[:LONGEST_EXCERPT]}..."
+
+
+def shortened(message: str) -> str:
+    """A message without the rest of words that are longer than any path: they may come from a broken file."""
+    return re.sub(rf"\S{{{LONGEST_WORD},}}", lambda word: f"{word[0][:LONGEST_EXCERPT]}...", message)
 
 
 @contextmanager
@@ -80,7 +88,7 @@ class _CommandParser(argparse.ArgumentParser):
 
 
 def shorten_interrupts() -> None:
-    """Makes Ctrl-C print one line instead of a traceback, if `python -m` is loading a command.
+    """Makes Ctrl-C, or a package that is not installed, print one line, if `python -m` is loading a command.
 
     A package calls this first: loading torch takes seconds, in which a command cannot catch Ctrl-C yet. The exit status
     is Python's: that of a process that SIGINT ended, 130 in shells.
@@ -92,6 +100,12 @@ def shorten_interrupts() -> None:
 def _report_uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     if issubclass(kind, KeyboardInterrupt):
         print("interrupted", file=sys.stderr)
+    elif isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] not in OWN_PACKAGES:
+        print(
+            f"{error}: {sys.executable} lacks packages of the suite. In its folder, run `make setup` once, then use "
+            ".venv/bin/python",
+            file=sys.stderr,
+        )
     else:
         sys.__excepthook__(kind, error, trace)
 
@@ -130,5 +144,5 @@ def exit_status(module: str, work: Callable[[], int | None], interrupted: str = 
     except KeyboardInterrupt:
         print(f"{module}: {interrupted}", file=sys.stderr)
         return 130
-    print(f"{module}: {message}", file=sys.stderr)
+    print(f"{module}: {shortened(message)}", file=sys.stderr)
     return 1

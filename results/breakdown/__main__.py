@@ -14,6 +14,7 @@ from results.records.printing import printable, write
 from results.tables.cells import OUR_GAIN, Sheet, gain_cells, interval_legend, shown_score
 from results.tables.formats import LAYOUTS
 from results.tables.run_options import add_choices, choose
+from results.tables.terminal import lay_out
 
 MANY = (
     "of twenty intervals without any true gain, one is expected to exclude zero: a single row is a hint, no finding",
@@ -52,7 +53,7 @@ def _show(options: argparse.Namespace) -> int:
             write(f"{finding.kind}: {finding.text}\n", sys.stderr)
         return 1
     tables, notes = breakdown_page(summary, chosen.collection.found)
-    write(LAYOUTS[options.format](tables, [("Notes", notes)]), sys.stdout)
+    lay_out((tables, [("Notes", notes)]), options.format)
     return 0 if tables else 1
 
 

@@ -19,8 +19,9 @@ function filter() {
     part.hidden = other || !words.every((word) => part.dataset.find.includes(word));
   }
   const rows = all("#scores tbody[data-find]");
-  const shown = rows.filter((row) => !row.hidden).length;
-  status.textContent = shown === rows.length ? "" : `${shown} of ${rows.length} rows`;
+  const shown = rows.filter((row) => !row.hidden);
+  if (words.length > 0) for (const row of shown) row.closest("details")?.setAttribute("open", "");
+  status.textContent = shown.length === rows.length ? "" : `${shown.length} of ${rows.length} rows`;
 }
 
 search.addEventListener("input", filter);

@@ -1,12 +1,23 @@
 """The results table on a terminal, drawn with rich; colours show verdicts, and gains whose interval excludes zero."""
 
+import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import TextIO
 
-from results.tables.cells import EMPTY, GAIN_COLUMNS, VERDICT, Sheet
+from results.records.printing import write
+from results.tables.cells import EMPTY, GAIN_COLUMNS, VERDICT, Page, Sheet
+from results.tables.formats import LAYOUTS
 
-NAMES = ("task", "row", "metric", "settings", "features")  # the columns that name a line
+NAMES = ("task", "row", "metric", "settings", "features", "by", "test examples")  # the columns that name a line
+
+
+def lay_out(page: Page, form: str) -> None:
+    """Prints tables for people; draws them on a terminal that can, as wide as it is."""
+    if form == "text" and can_draw(sys.stdout):
+        print_rich(*page)
+    else:
+        write(LAYOUTS[form](*page), sys.stdout)
 
 
 def can_draw(stream: TextIO) -> bool:

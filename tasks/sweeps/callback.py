@@ -18,7 +18,7 @@ from omegaconf import DictConfig
 
 from elmo.common.config_errors import CONFIG_ERRORS
 from elmo.common.durations import duration
-from elmo.common.errors import InputError
+from elmo.common.errors import InputError, shortened
 from elmo.common.files import expanded, print_lines
 from elmo.common.progress import Reporter
 from results.experiments.experiment_file import load_experiment
@@ -98,7 +98,9 @@ class Sweep(Callback):
             for left in folder.glob("*.partial"):  # by killed sweeps
                 left.unlink(missing_ok=True)
         except InputError as error:
-            raise SystemExit(f"tasks.run: {error}") from error  # Hydra only warns about other exceptions of a callback
+            raise SystemExit(
+                f"tasks.run: {shortened(str(error))}"
+            ) from error  # Hydra only warns about other exceptions of a callback
         except (*CONFIG_ERRORS, OSError):
             return  # Hydra is about to find the same, and main() explains it
         self.launcher = config.hydra.launcher._target_

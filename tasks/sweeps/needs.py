@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from elmo.common.device import choose_device
-from elmo.common.errors import InputError
+from elmo.common.errors import InputError, shortened
 from elmo.download.folder import DownloadNeeded, without_downloads
 from elmo.names import is_name
 from tasks.data.datasets import DataSource
@@ -58,7 +58,7 @@ def needs_of(runs: Mapping[str, RunConfig | str], here: bool, download: bool) ->
     missing, downloads = defaultdict[str, set[int]](set), dict[str, int | None]()
     for number, (overrides, run) in enumerate(runs.items()):
         if isinstance(run, str):
-            missing[f"{overrides}: {run}"].add(number)
+            missing[shortened(f"{overrides}: {run}")].add(number)
             continue
         for key, look in _looks(run, here, download):
             looks.setdefault(key, look)
@@ -72,7 +72,7 @@ def needs_of(runs: Mapping[str, RunConfig | str], here: bool, download: bool) ->
                 downloads[error.name] = error.size
             except (InputError, OSError) as error:
                 kind = key.dataset if isinstance(key, _Files) else key
-                missing[first.setdefault(kind, str(error))] |= users[key]
+                missing[first.setdefault(kind, shortened(str(error)))] |= users[key]
     return Needs(missing, downloads)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import warnings
 from contextlib import AbstractContextManager, suppress
 from multiprocessing import resource_tracker
 from multiprocessing.process import BaseProcess
@@ -36,7 +37,10 @@ def end_children() -> None:
 
 
 def start_workers_quietly() -> None:
-    """Makes joblib start its processes with Ctrl-C blocked, since it has no setting for that."""
+    """Makes joblib start its processes with Ctrl-C blocked, and end them without a traceback: it has no settings.
+
+    Where joblib cannot list the children of a worker, it prints why and calls kill(), which its class lacks.
+    """
     from joblib.externals.loky.backend.process import LokyProcess  # comes with the launcher
 
     resource_tracker.ensure_running()  # otherwise the first start does that, which unblocks Ctrl-C
@@ -45,7 +49,13 @@ def start_workers_quietly() -> None:
         with interrupts_blocked():
             BaseProcess.start(process)
 
-    LokyProcess.start = start
+    def kill(process: BaseProcess) -> None:
+        if process.pid is not None:
+            with suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGKILL)
+
+    LokyProcess.start, LokyProcess.kill = start, kill
+    warnings.filterwarnings("ignore", message="Failed to kill subprocesses on this platform")
 
 
 def end_kept_workers() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from elmo.common.errors import exit_status, interrupts_kept
+from elmo.common.errors import InputError, exit_status, interrupts_kept
 
 
 def test_a_missing_file_is_named_without_an_error_number(tmp_path, capsys):
@@ -115,3 +115,11 @@ def test_other_errors_stay_as_they_are():
 def test_a_command_ends_with_130_where_a_cleanup_fails(capsys):
     assert exit_status("module", lambda: fail_in_cleanup(KeyboardInterrupt)) == 130
     assert capsys.readouterr().err == "module: interrupted\n"
+
+
+def test_a_word_longer_than_any_path_is_shortened(capsys):
+    def fail():
+        raise InputError(f"{'a' * 10_000}=1: unknown. {'/folder' * 50}/file is kept")
+
+    assert exit_status("module", fail) == 1
+    assert capsys.readouterr().err == f"module: {'a' * 80}... unknown. {'/folder' * 50}/file is kept\n"

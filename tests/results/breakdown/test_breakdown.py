@@ -50,6 +50,18 @@ def shown(capsys, *arguments):
     return status, [[cell.strip() for cell in line if cell.strip()] for line in lines], captured.out
 
 
+def test_a_narrow_terminal_gets_blocks_and_a_wide_one_a_table(runs, capsys, monkeypatch):
+    monkeypatch.setattr("results.tables.terminal.can_draw", lambda stream: True)
+    longest = {}
+    for width in (40, 200):
+        monkeypatch.setenv("COLUMNS", str(width))
+        assert command.main(["--runs", str(runs)]) == 0
+        tables = capsys.readouterr().out.partition("\nNotes\n")[0].splitlines()
+        assert any("short" in line for line in tables)
+        longest[width] = max(map(len, map(str.rstrip, tables)))
+    assert longest[40] <= 40 < longest[200] <= 200
+
+
 def test_each_kind_is_scored_by_its_own_examples(runs, capsys):
     status, lines, _ = shown(capsys, "--runs", runs)
     assert status == 0

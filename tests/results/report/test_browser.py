@@ -35,9 +35,11 @@ def test_the_script_sorts_filters_and_hides_arms(page):
       steps.chosen = [press("NER").ariaPressed, rows(), all("section.task").filter(e => !e.hidden).length];
       steps.all = [press("NER").ariaPressed, rows().length];
       const search = all("#search")[0];
+      const fold = all("#scores details").find(e => e.querySelector("tbody"));
+      const closed = !fold.open;
       search.value = "Accuracy mini";
       search.dispatchEvent(new Event("input"));
-      steps.found = [rows(), all("[role=status]")[0].textContent];
+      steps.found = [rows(), all("[role=status]")[0].textContent, closed, fold.open];
       const marks = () => all("svg [data-arm=elmo], td[data-arm=elmo]").filter(e => e.checkVisibility()).length;
       const before = marks();
       const twice = [1, 2].map(() => [press("+ ELMo").ariaPressed, marks()]);
@@ -53,7 +55,7 @@ def test_the_script_sorts_filters_and_hides_arms(page):
         "task": ["ascending", [names["sst5"], names["ner"], names["snli"]], "none"],
         "chosen": ["true", [names["ner"]], 1],
         "all": ["false", 3],
-        "found": [[names["sst5"]], "2 of 4 rows"],
+        "found": [[names["sst5"]], "2 of 4 rows", True, True],
         "hidden": [True, ["false", 0], "true", True],
     }
 

@@ -147,6 +147,12 @@ class TestPlan:
         assert out.count("\nmissing    data=wnut17: the train split needs ") == 1
         assert not (tmp_path / "runs").exists()
 
+    def test_absurd_words_are_shortened(self, command):
+        for word in ("task", "features.elmo.weights", "trainer.lr", "device"):
+            code, out, err = command(f"{word}={'a' * 10_000}", "features=elmo", "--plan")
+            assert code == 1
+            assert len(out + err) < 2000, word
+
     def test_a_run_that_is_rejected(self, sweep):
         code, out, _ = sweep("data=wnut17,ewt", "--plan")
         assert code == 1
