@@ -9,7 +9,7 @@ from results.analysis.names import arm_title, default_pair, sort_key, task_title
 from results.analysis.paper_scores import load_paper
 from results.analysis.row_warnings import row_warnings, runs_in_words
 from results.analysis.rows import MINI, Group, Summary, TableRow, column_order, comparable_parts
-from results.audit.scores import REMEDY, unlike_scores
+from results.audit.scores import REMEDY, unlike_metrics
 from results.experiments.cell import NAMED
 from results.experiments.experiment import Experiment, values_of
 from results.records.collect import Collection, Finding, FoundRecord
@@ -252,7 +252,7 @@ def _examples_of(item: FoundRecord, findings: list[Finding]) -> list[Example] | 
     except ExamplesUnreadable as error:
         findings.append(Finding("unreadable", str(error), wrong=True, row=record.identity.row))
         return None
-    for text in unlike_scores(record, examples or ()):
+    for text in unlike_metrics(record, examples or ()):
         findings.append(Finding("note", f"{item.path}: {text}; {REMEDY}", wrong=True, row=record.identity.row))
     return examples
 

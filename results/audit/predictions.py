@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from results.analysis.names import load_names
-from results.audit.scores import EXACT
+from results.audit.scores import EXACT, load_rules
 from results.records.example_scores import Example, Prediction
 from results.records.identity import PREDICTIONS_NAME
 from results.records.record import RunRecord
@@ -65,7 +65,7 @@ def rescored(gold: Fields, predicted: Fields) -> dict[str, float]:
         return {"correct": float(gold["label"] == predicted["label"])}
     if "answers" in gold:
         both = [_answer(str(predicted["answer"]), str(right)) for right in gold["answers"]]
-        return {"em": max(em for em, _ in both), "f1": max(f1 for _, f1 in both)}
+        return dict(zip(load_rules().answers, map(max, zip(*both, strict=True)), strict=True))
     if "chains" in gold:
         return _chains(*([_mentions(chain) for chain in side["chains"]] for side in (gold, predicted)))
     for name in ("entities", "arguments"):
@@ -101,7 +101,7 @@ def _arguments(spans: Iterable[Fields]) -> list[tuple[object, ...]]:
 
 
 def _answer(predicted: str, gold: str) -> tuple[float, float]:
-    """Exact match and F1 of the words, in percent, by the rules of SQuAD 1.1."""
+    """Whether the words are equal, and the share of common ones, in percent: precision and recall, harmonic mean."""
     guess, right = (_words(text) for text in (predicted, gold))
     common = sum((Counter(guess) & Counter(right)).values())
     return 100.0 * (guess == right), 200 * common / (len(guess) + len(right)) if common else 0.0

@@ -8,14 +8,12 @@ from pathlib import Path
 
 from results.audit.configs import name_contradiction, unlike_configs
 from results.audit.predictions import tested, unlike_predictions
-from results.audit.scores import REMEDY, unlike_curve, unlike_scores
+from results.audit.scores import REMEDY, load_rules, unlike_curve, unlike_scores
 from results.records.collect import FoundRecord
 from results.records.example_scores import ExamplesUnreadable, read_examples, read_predictions
 from results.records.identity import EXAMPLES_NAME, PREDICTIONS_NAME, Identity, record_path
 
 _MARKUP = frozenset("<>&|`\\/")  # in names of data, tasks and features
-# Published from copies without .git before a record had to name its commit; published/README.md says which code it was.
-_WITHOUT_COMMIT = {f"paper/ner/{features}/trainer.epochs=25" for features in ("glove", "elmo", "elmo_random")}
 
 
 @dataclass(frozen=True)
@@ -90,7 +88,7 @@ def _of_record(item: FoundRecord, commits: Set[str] | None) -> Iterator[str]:
     if (
         commits is not None
         and record.commit not in commits
-        and not (record.commit is None and folder in _WITHOUT_COMMIT)
+        and not (record.commit is None and folder in load_rules().without_commit)
     ):
         yield (
             f"environment.commit: expected a commit of this repository, found {record.commit or 'none'}; fetch the "

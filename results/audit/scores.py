@@ -1,6 +1,8 @@
 """Scores that a run's own files contradict: test metrics, details, counts of the test data, and dev scores."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
 from operator import itemgetter
 
 from results.analysis.names import load_names, metric_of
@@ -8,25 +10,47 @@ from results.records.example_scores import Example
 from results.records.identity import EXAMPLES_NAME, looked_up
 from results.records.metric import Metric
 from results.records.record import RunRecord
+from results.records.typed_json import PAPER, read_toml
 
 EXACT = 1e-6  # points; a score that is computed again from the same counts differs by rounding alone
 REMEDY = "was it edited by hand? Restore the folder from a copy, or delete it and run again"
 Sums = Mapping[str, float]  # column of the examples -> its sum
-# Counts of the test data that follow from the examples: the sums of these columns, or the number of examples.
-_COUNTS: Mapping[str, Sequence[str]] = {
-    **{"entities": ("tp", "fn"), "arguments": ("tp", "fn"), "mentions": ("gold_mentions",), "chains": ("gold_chains",)},
-    **{"instances": ("instances",), "tokens": ("tokens",)},
-    **{"examples": (), "pairs": (), "questions": (), "documents": ()},
-}
+Given = tuple[str, float, float]  # a key, what the examples give, and what the record says
 _UNITS = ("correct", "answered", "instances")  # of word senses
 
 
+@dataclass(frozen=True)
+class AuditRules:
+    """The content of audit.toml, which explains the keys."""
+
+    harmonic: str
+    share: str
+    answers: Sequence[str]
+    without_commit: Sequence[str]
+    counts: Mapping[str, Sequence[str]]
+
+
+@cache
+def load_rules() -> AuditRules:
+    """The rules, read once."""
+    return read_toml(AuditRules, PAPER / "audit.toml")
+
+
+def unlike_metrics(record: RunRecord, examples: Sequence[Example]) -> list[str]:
+    """Where a test score is not what the examples give: the key, what they give, and what the record says."""
+    return _unlike(_metrics(record, _sums(examples), len(examples)))
+
+
 def unlike_scores(record: RunRecord, examples: Sequence[Example]) -> list[str]:
-    """Where the record contradicts the scores of its test examples: the key, what they give, and what it says."""
-    sums = _sums(examples)
-    given = [*_metrics(record, sums, len(examples))]
+    """The same for all that follows from the examples: test scores, details, and counts of the test data."""
+    sums, count = _sums(examples), len(examples)
+    given = [*_metrics(record, sums, count)]
     if record.identity.task in load_names().tasks:  # others have details and counts of any meaning
-        given += [*_counts(record, sums, len(examples)), *_details(record, sums, len(examples))]
+        given += [*_counts(record, sums, count), *_details(record, sums, count)]
+    return _unlike(given)
+
+
+def _unlike(given: Iterable[Given]) -> list[str]:
     return [
         f"{key}: expected {expected:.6g}, which {EXAMPLES_NAME} gives, found {found:.6g}"
         for key, expected, found in given
@@ -64,23 +88,20 @@ def _sums(examples: Sequence[Example]) -> Sums:
     return sums
 
 
-Given = Iterator[tuple[str, float, float]]  # the key, what the examples give, and what the record says
-
-
-def _metrics(record: RunRecord, sums: Sums, count: int) -> Given:
+def _metrics(record: RunRecord, sums: Sums, count: int) -> Iterator[Given]:
     for name, found in record.scores.get("test", {}).items():
         if metric := metric_of(record, sums, name):
             yield f"scores.test.{name}", float(metric.score(sums, count)), found
 
 
-def _counts(record: RunRecord, sums: Sums, count: int) -> Given:
+def _counts(record: RunRecord, sums: Sums, count: int) -> Iterator[Given]:
     found = _numbers(record.data.get("test")) if record.limit is None else {}  # counts are of the whole split
-    for name, columns in _COUNTS.items():
+    for name, columns in load_rules().counts.items():
         if name in found and sums.keys() >= set(columns):
             yield f"data.test.{name}", sum(sums[column] for column in columns) if columns else count, found[name]
 
 
-def _details(record: RunRecord, sums: Sums, count: int) -> Given:
+def _details(record: RunRecord, sums: Sums, count: int) -> Iterator[Given]:
     """Details have the shapes that the tasks of the suite give them; other ones are left alone."""
     gold = sums["tp"] + sums["fn"] if "fn" in sums else sums.get("tokens", count)
     right = sums["tp"] if "tp" in sums else sums.get("correct", 0)
@@ -88,10 +109,11 @@ def _details(record: RunRecord, sums: Sums, count: int) -> Given:
         group = {key: _numbers(own) for key, own in value.items()} if isinstance(value, Mapping) else {}
         parts = [own for own in group.values() if "gold" in own]
         if name in ("labels", "tags", "predicates") and parts:
-            shares = [own.get("recall", own.get("accuracy", 0.0)) for own in parts]
+            shares = [(own.get("recall", own.get(load_rules().share)), own["gold"]) for own in parts]
             yield f"details.{name}, the sum of gold", gold, sum(own["gold"] for own in parts)
-            found = sum(share * own["gold"] / 100 for share, own in zip(shares, parts, strict=True))
-            yield f"details.{name}, the sum of right ones", right, found
+            found = [share * whole / 100 for share, whole in shares if share is not None]
+            if len(found) == len(parts):
+                yield f"details.{name}, the sum of right ones", right, sum(found)
             for key, own in group.items():
                 yield from _label(f"details.{name}.{key}", own)
         elif name == "confusion" and isinstance(value, Mapping):
@@ -103,8 +125,8 @@ def _details(record: RunRecord, sums: Sums, count: int) -> Given:
         elif name == "parts_of_speech":
             for unit in _UNITS:
                 if unit in sums:
-                    found = sum(own.get(unit, 0) for own in group.values())
-                    yield f"details.{name}, the sum of {unit}", sums[unit], found
+                    total = sum(own.get(unit, 0) for own in group.values())
+                    yield f"details.{name}, the sum of {unit}", sums[unit], total
             for key, own in group.items():
                 yield from _senses(f"details.{name}.{key}", own, own)
         elif name == "binary_examples" and "polar" in sums:
@@ -116,26 +138,28 @@ def _details(record: RunRecord, sums: Sums, count: int) -> Given:
                     yield f"details.{name}.{key}", float(Metric([[ratio]]).score(sums, count)), own[key]
 
 
-def _label(key: str, own: Mapping[str, float]) -> Given:
-    """F1 follows from precision and recall; the right and the guessed ones are whole numbers."""
-    if {"f1", "precision", "recall", "gold"} <= own.keys():
+def _label(key: str, own: Mapping[str, float]) -> Iterator[Given]:
+    """The harmonic mean follows from precision and recall; the right and the guessed ones are whole numbers."""
+    mean = load_rules().harmonic
+    if {mean, "precision", "recall", "gold"} <= own.keys():
         precision, recall = own["precision"], own["recall"]
-        yield f"{key}.f1", 2 * precision * recall / (precision + recall) if precision + recall else 0.0, own["f1"]
+        expected = 2 * precision * recall / (precision + recall) if precision + recall else 0.0
+        yield f"{key}.{mean}", expected, own[mean]
         right = recall * own["gold"] / 100
         yield f"{key}.recall, times gold", round(right), right
         if precision and right:
             yield f"{key}.precision, of the guessed", round(100 * right / precision), 100 * right / precision
 
 
-def _senses(key: str, expected: Mapping[str, float], own: Mapping[str, float]) -> Given:
+def _senses(key: str, expected: Mapping[str, float], own: Mapping[str, float]) -> Iterator[Given]:
     for unit in expected.keys() & own.keys() & set(_UNITS):
         yield f"{key}.{unit}", expected[unit], own[unit]
-    whole = expected.get("answered", 0) + expected.get("instances", 0)
-    if whole and "f1" in own:
-        yield f"{key}.f1", 200 * expected.get("correct", 0) / whole, own["f1"]
+    whole, mean = expected.get("answered", 0) + expected.get("instances", 0), load_rules().harmonic
+    if whole and mean in own:
+        yield f"{key}.{mean}", 200 * expected.get("correct", 0) / whole, own[mean]
 
 
-def _confusion(record: RunRecord, value: Mapping[str, object], right: float) -> Given:
+def _confusion(record: RunRecord, value: Mapping[str, object], right: float) -> Iterator[Given]:
     """The matrix has a row for each gold label and a column for each predicted one."""
     names, rows, labels = value.get("labels"), value.get("gold_by_predicted"), record.details.get("labels")
     if not isinstance(names, list) or not isinstance(rows, list) or not isinstance(labels, Mapping):

@@ -103,7 +103,7 @@ class RunRecord:
         seconds: Wall time of the run, by a monotonic clock.
         peak_memory_mb: Peak memory, of the GPU if there is one.
         inputs: Name of everything that was read and can change a score -> its sha256: `data.SPLIT/NAME`,
-            `vectors/NAME`, `elmo/FILE`, `transformer/FILE`, `frozen.PART/FILE`, `frozen.PART/module:NAME`, and
+            `vectors/NAME`, `PART/FILE` of a biLM or a transformer, `frozen.PART/FILE`, `frozen.PART/module:NAME`, and
             `settings`, the resolved config without seed and fold. Not in the fingerprint; empty in earlier records.
         model: The sha256 of the weights that were kept next to the record; None without them.
         environment: Versions, commit, device, threads, kernels.

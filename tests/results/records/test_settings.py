@@ -4,7 +4,7 @@ import pytest
 
 from results.records.collect import PUBLISHED, collect
 from results.records.identity import flattened
-from results.records.settings import INTRODUCED, settings_of
+from results.records.settings import first_defaults, settings_of
 from tasks.running.config import run_config
 from tasks.running.schema import compose_config
 from tests.results.making import make_record, with_config
@@ -15,7 +15,7 @@ TASKS = {"ner": "mini", "sst5": "mini", "snli": "mini", "squad": "mini", "srl": 
 @pytest.mark.parametrize("features", ["glove", "elmo"])
 @pytest.mark.parametrize(("task", "data"), [*TASKS.items(), ("pos_probe", "ewt"), ("wsd_probe", "paper")])
 def test_published_records_have_every_setting_of_today(task, data, features):
-    """A setting that was added without its default in INTRODUCED would split old seeds from new ones."""
+    """A setting that was added without its default in introduced.toml would split old seeds from new ones."""
     now = run_config(compose_config([f"task={task}", f"features={features}", f"data={data}", "seed=1"])).resolved
     today = {key for key in settings_of(with_config(make_record(), **now)) if not key.startswith("data.reader")}
     found = collect(sorted(PUBLISHED.glob(f"*/{task}/{features}"))).found
@@ -27,8 +27,9 @@ def test_published_records_have_every_setting_of_today(task, data, features):
 def test_first_defaults_are_values_of_published_records():
     """None was made up: a record has the value, unless the key is newer than all of them."""
     known = [flattened(item.record.config) for item in collect([PUBLISHED]).found]
-    values = {key: [leaves[key] for leaves in known if key in leaves] for key in INTRODUCED}
-    assert {key for key, found in values.items() if found and INTRODUCED[key] not in found} == set()
+    first = first_defaults()
+    values = {key: [leaves[key] for leaves in known if key in leaves] for key in first}
+    assert {key for key, found in values.items() if found and first[key] not in found} == set()
     assert sum(map(bool, values.values())) > 20
 
 
