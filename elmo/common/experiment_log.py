@@ -69,7 +69,9 @@ def start_wandb(
             settings=wandb.Settings(silent=True, console="off", login_timeout=30) if quiet else None,
         )
     except wandb.errors.Error as error:
-        raise InputError(f"wandb cannot start: {error}. Run `wandb login`, or set WANDB_MODE=offline") from error
+        raise InputError(
+            f"wandb cannot start: {str(error).rstrip('.')}. Run `wandb login`, or set WANDB_MODE=offline"
+        ) from error
 
 
 class EventFile:
