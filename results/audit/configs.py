@@ -7,19 +7,35 @@ which runs are those of an experiment. So a config that was edited or damaged wo
 from collections.abc import Sequence
 
 from results.records.collect import FoundRecord
-from results.records.identity import FOLD, Parts, differences, fingerprint, looked_up, same_value, shown, without_seed
+from results.records.identity import (
+    FOLD,
+    Parts,
+    differences,
+    fingerprint,
+    looked_up,
+    same_value,
+    settings_hash,
+    shown,
+    without_seed,
+)
 from results.records.record import RunRecord
 from results.records.settings import settings_of
 
 
 def name_contradiction(record: RunRecord) -> str:
-    """In what the config contradicts the run's name; empty if in nothing. Keys that it lacks do not count."""
+    """In what the config contradicts the run's name, or its own hash; empty if in nothing.
+
+    Keys that it lacks do not count.
+    """
     name = record.identity
     names = {"data.name": name.data, "features.name": name.features, "seed": name.seed, FOLD: name.fold}
     for key, value in {**names, **name.variant}.items():
         found = looked_up(record.config, key)
         if found not in (..., value) and not same_value(key, shown(value), found):
             return f"config: {key}: expected {shown(value)}, as in the run's name, found {shown(found)}"
+    hashed = record.inputs.get("settings")
+    if hashed not in (None, own := settings_hash(record.config)):
+        return f"config: expected the hash {shown(hashed)}, as inputs.settings says, found {shown(own)}"
     return ""
 
 

@@ -12,13 +12,14 @@ def printable(text: str) -> str:
     return "".join(sign if sign.isprintable() else json.dumps(sign)[1:-1] for sign in text)
 
 
-def without_markup(text: str) -> str:
-    """The text for a cell of a Markdown page: no HTML tag, no further cell, no control characters.
+def printable_on_pages(text: str) -> str:
+    """The same for a page, where spaces that do not break stay."""
+    return "\u00a0".join(map(printable, text.split("\u00a0")))
 
-    Spaces that do not break stay.
-    """
-    text = "\u00a0".join(map(printable, text.split("\u00a0")))
-    return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", text).replace("|", "\\|")
+
+def without_markup(text: str) -> str:
+    """The text for a cell of a Markdown page: no HTML tag, no further cell, no control characters."""
+    return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", printable_on_pages(text)).replace("|", "\\|")
 
 
 def printable_lines(text: str) -> str:

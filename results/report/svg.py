@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from html import escape
 
-from results.records.printing import without_markup
+from results.records.printing import printable_on_pages, without_markup
 from results.report.figures import PALETTE, Area, Arm, Box, ChartLine, Dot, Figure, Label, Mark, with_legend, with_title
 
 VARIABLES = {name: f"var(--{name})" for name in PALETTE}
@@ -68,7 +68,7 @@ def published_files(figure: Figure) -> dict[str, str]:
 
 def picture(figure: Figure, folder: str) -> str:
     """The Markdown or HTML that shows a figure's published files on GitHub; `folder` is where they are."""
-    place, text = f"{folder}/{escape(figure.name)}", escape(f"{figure.title}. {figure.numbers}")
+    place, text = f"{folder}/{escape(figure.name)}", escape(printable_on_pages(f"{figure.title}. {figure.numbers}"))
     if figure.narrow is None:
         return f"![{without_markup(figure.title)}]({folder}/{figure.name}.svg)"
     phone, dark = f"(max-width: {PHONE_WIDTH}px)", "(prefers-color-scheme: dark)"

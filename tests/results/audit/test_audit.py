@@ -2,19 +2,22 @@
 
 import gzip
 import json
+import re
 import shutil
 import subprocess
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 import results.audit.__main__
 from results.audit.predictions import rescored
 from results.audit.runs import audit, unsafe_name
+from results.publish import generated
 from results.publish import main as publish
 from results.records.collect import PUBLISHED, FoundRecord, collect
 from results.records.environment import known_commits
-from results.records.identity import EXAMPLES_NAME, PREDICTIONS_NAME, Identity
+from results.records.identity import EXAMPLES_NAME, PREDICTIONS_NAME, Identity, settings_hash
 from results.records.record import read_record, write_record
 from tests.results.making import CLEAN, make_record, run_table, save
 from tests.results.publishing.finished_runs import README, save_run
@@ -308,6 +311,33 @@ class TestPublish:
         assert len(known_commits(root)) == 2
         assert known_commits(tmp_path / "clone") is None
         assert known_commits(tmp_path) is None
+
+
+def test_a_config_that_was_edited_has_another_hash(tmp_path):
+    """A change that no name and no other seed contradicts."""
+    record = make_record(90.0)
+    save(tmp_path, replace(record, inputs={"settings": settings_hash(record.config)}))
+    (item,) = collect([tmp_path]).found
+    assert audit([item]).findings == []
+    edited = replace(item.record, config={**record.config, "trainer": {"lr": 0.5}})
+    (finding,) = audit([replace(item, record=edited)]).findings
+    assert "config: expected the hash" in finding.text
+
+
+def test_names_are_escaped_on_the_pages(tmp_path):
+    """Also if a record gets into the folder of published ones by another way."""
+    (tmp_path / "results" / "published").mkdir(parents=True)
+    (tmp_path / "README.md").write_text(README)
+    for features in ("glove", "elmo"):
+        for data in ("<script>alert(1)</script>", "a\u202eb", "a|b"):
+            save_run(tmp_path / "results" / "published", 50, task="sst5", data=data, features=features)
+    files = generated(tmp_path, collect([tmp_path / "results" / "published"]))
+    for name in ("README.md", "results/tables.md"):
+        text = files[Path(name)]
+        assert "&lt;script>alert(1)&lt;/script>" in text
+        assert "<script" not in re.sub(r"```.*?```", "", text, flags=re.DOTALL)  # in a block of commands it is text
+        assert "\u202e" not in text
+        assert r"a\|b" in text
 
 
 def test_a_folder_without_runs(capsys, tmp_path):
