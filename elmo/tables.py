@@ -73,5 +73,6 @@ def _place(path: Path, header: Sequence[str], name: str) -> int:
         remedy = "Name the column that you mean, or rename it"
         if len(header) == 1 and (mark := re.search("[;,|\t]", found)):
             remedy = f"Save the table as a .csv with commas or a .tsv with tabs; its header has {mark[0]!r} instead"
-        raise InputError(f"{path}, line 1: expected one column {name!r} in the header, found {found:.200}. {remedy}")
+        shown = " ".join(found.split())[:200]
+        raise InputError(f"{path}, line 1: expected one column {name!r} in the header, found {shown}. {remedy}")
     return header.index(name)

@@ -16,6 +16,7 @@ from elmo.common.files import parse_json
 N_CHARACTERS = 261  # 256 bytes and five marks; the files have this many rows, options.json counts one more for padding
 UNKNOWN_WORD = "<UNK>"
 MOST_CHARACTERS = 1000  # of a word; a file with a larger number is damaged or hostile, and would fill the memory
+REMEDY = "Use the options that came with the weights"
 STANDARD_FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))  # (width, filters)
 
 
@@ -106,12 +107,12 @@ class BilmOptions:
             content: the parsed JSON object.
             where: its name in errors, such as the file name.
         """
+        if "transformer" in content:
+            raise InputError(
+                f"{where}: expected a biLM, found a masked LM; features=masked without a control, and "
+                "elmo.load_masked, read it"
+            )
         try:
-            if "transformer" in content:
-                raise InputError(
-                    "expected a biLM, found a masked LM; features=masked without a control, and elmo.load_masked, "
-                    "read it"
-                )
             lstm, words = content["lstm"], content.get("word_embedding")
             # Only a biLM with words can do without a character encoder.
             characters = content.get("char_cnn", _NO_CHARACTERS) if words else content["char_cnn"]
@@ -133,12 +134,15 @@ class BilmOptions:
             )
         except KeyError as error:
             raise InputError(
-                f"{where}: expected the key {error} of a bilm-tf options.json, found only {_keys(content)}"
+                f"{where}: expected the key {error} of a bilm-tf options.json, found only {_keys(content):.400}. "
+                f"{REMEDY}"
             ) from error
         except InputError as error:
-            raise InputError(f"{where}: {error}") from error
+            raise InputError(f"{where}: {error}. {REMEDY}") from error
         except (TypeError, ValueError, AttributeError, OverflowError) as error:
-            raise InputError(f"{where}: a value is not of the type that bilm-tf writes there: {error}") from error
+            raise InputError(
+                f"{where}: a value is not of the type that bilm-tf writes there: {error}. {REMEDY}"
+            ) from error
 
     @classmethod
     def from_file(cls, path: Path) -> BilmOptions:
@@ -190,9 +194,9 @@ def json_object(text: str | bytes, where: str) -> dict[str, Any]:
     try:
         content = parse_json(text)
     except ValueError as error:
-        raise InputError(f"{where}: expected a JSON object, but it does not parse: {error}") from error
+        raise InputError(f"{where}: expected a JSON object, but it does not parse: {error}. Copy it again") from error
     if not isinstance(content, dict):
-        raise InputError(f"{where}: expected a JSON object, found a {type(content).__name__}")
+        raise InputError(f"{where}: expected a JSON object, found a {type(content).__name__}. Copy it again")
     return content
 
 

@@ -37,6 +37,7 @@ def not_utf8(where: str, error: UnicodeDecodeError) -> InputError:
 def excerpt(value: object) -> str:
     """The repr of a value, shortened for an error message: a line of a broken file may be megabytes long."""
     shown = repr(value[: LONGEST_EXCERPT + 1] if isinstance(value, str | bytes) else value)
+    shown = re.sub(r"\s*\n\s*", " ", shown)  # arrays have several lines
     return shown if len(shown) <= LONGEST_EXCERPT + 2 else f"{shown[:LONGEST_EXCERPT]}..."
 
 

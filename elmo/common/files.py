@@ -11,11 +11,15 @@ import os
 import re
 import shutil
 import stat
+import struct
 import sys
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
+from zipfile import BadZipFile
 
 from elmo.common.errors import InputError, excerpt, not_utf8
 
@@ -25,6 +29,12 @@ CONF = "tasks.conf" if (Path(__file__).parents[2] / "tasks" / "conf").is_dir() e
 
 ALWAYS_PLAIN = frozenset({str, int, bool})  # types of which every value is JSON
 FileState = tuple[str, int, int]  # path, time of the last change, size
+# What zipfile, numpy and torch raise for a damaged file depends on where the damage is. Their texts help nobody: some
+# advise to run what is in the file.
+UNREADABLE = (
+    *(BadZipFile, UnpicklingError, struct.error, zlib.error, EOFError, OSError, OverflowError),
+    *(RuntimeError, LookupError, AttributeError, TypeError, ValueError),
+)
 
 
 @contextmanager

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import IO, Any
 from zipfile import ZIP_STORED, BadZipFile, ZipFile
 
@@ -16,15 +14,10 @@ import torch
 from torch import Tensor
 
 from elmo.common.errors import InputError
-from elmo.common.files import replacing, require_file
+from elmo.common.files import UNREADABLE, replacing, require_file
 
 _SEAL = b"sha256 "
 _DIGEST = hashlib.sha256().digest_size
-# What zipfile and torch raise depends on where the damage is; torch's text would advise to run what is in the file.
-_UNREADABLE = (
-    *(BadZipFile, UnpicklingError, struct.error, EOFError, OSError, OverflowError),
-    *(RuntimeError, LookupError, AttributeError, TypeError, ValueError),
-)
 
 
 def write_tensors(path: Path, content: Mapping[str, Any]) -> None:
@@ -59,7 +52,7 @@ def read_tensors(path: Path, parts: Mapping[str, type], device: torch.device | s
             content = torch.load(file, map_location=device, weights_only=True)
         except (InputError, torch.OutOfMemoryError):  # not a damaged file
             raise
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             found = "an empty file" if path.stat().st_size == 0 else "one that is damaged"
             raise InputError(f"expected a file that this suite wrote, found {found}") from error
         if not isinstance(content, dict):

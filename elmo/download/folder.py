@@ -10,7 +10,6 @@ import hashlib
 import json
 import os
 import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -20,7 +19,7 @@ from rich.console import Console
 from rich.progress import DownloadColumn, TransferSpeedColumn
 
 from elmo.common.errors import InputError
-from elmo.common.files import expanded, read_json, replacing, require_space, sha256_of
+from elmo.common.files import UNREADABLE, expanded, read_json, replacing, require_space, sha256_of
 from elmo.common.processes import locked
 from elmo.common.progress import print_line, progress_bar
 from elmo.download.content import MOST, wrong_kind
@@ -234,19 +233,15 @@ def _unpack(name: str, vectors: PublishedVectors, target: Path) -> None:
         _download(name, vectors.archive, archive)
     partial = target.with_name(f"{target.name}.partial")  # a fixed name: the next process replaces it
     digest = hashlib.sha256()
+    partial.unlink(missing_ok=True)  # never write through a link
     try:
-        with zipfile.ZipFile(archive) as opened, _progress_shown(name, f"unpacking {target}") as progress:
-            total = opened.getinfo(vectors.member).file_size
-            require_space(target.parent, total, target.name, "free some space")
-            partial.unlink(missing_ok=True)  # never write through a link
-            with opened.open(vectors.member) as source, partial.open("xb") as file:
-                while chunk := source.read(CHUNK):
-                    file.write(chunk)
-                    digest.update(chunk)
-                    progress(file.tell(), total)
-            partial.replace(target)
-    except (zipfile.BadZipFile, zlib.error, EOFError, KeyError) as error:  # KeyError: no such member
-        raise InputError(f"{archive}: cannot extract {vectors.member}: {error}; remove the archive") from error
+        with _progress_shown(name, f"unpacking {target}") as progress, partial.open("xb") as file:
+            for total, chunk in _extracted(archive, vectors.member):
+                require_space(target.parent, total - file.tell(), target.name, "free some space")
+                file.write(chunk)
+                digest.update(chunk)
+                progress(file.tell(), total)
+        partial.replace(target)
     finally:
         partial.unlink(missing_ok=True)
     _write_note(target, digest.hexdigest())
@@ -254,6 +249,16 @@ def _unpack(name: str, vectors: PublishedVectors, target: Path) -> None:
     if downloaded and only_member:  # it contains nothing else; an archive that the user put there stays
         archive.unlink()
         note_path(archive).unlink(missing_ok=True)
+
+
+def _extracted(archive: Path, member: str) -> Iterator[tuple[int, bytes]]:
+    """The size of a member of an archive with each part of its content."""
+    try:
+        with zipfile.ZipFile(archive) as opened, opened.open(member) as source:
+            while chunk := source.read(CHUNK):
+                yield opened.getinfo(member).file_size, chunk
+    except UNREADABLE as error:
+        raise InputError(f"{archive}: cannot extract {member}: {error}. Remove the archive") from error
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from elmo.bilm.options import BilmOptions
+from elmo.bilm.options import REMEDY, BilmOptions
 from elmo.common import checks
 from elmo.common.errors import InputError
 
@@ -59,7 +59,7 @@ class MaskedOptions:
                 raise InputError(f"expected whole numbers under {KIND!r}, found {', '.join(wrong)}")
             return cls(encoder, **shape)
         except (KeyError, TypeError, ValueError) as error:
-            raise InputError(f"{where}: not the options of a masked LM: {error}") from error
+            raise InputError(f"{where}: not the options of a masked LM: {error}. {REMEDY}") from error
 
     def to_json(self) -> dict[str, Any]:
         """The content of options.json."""

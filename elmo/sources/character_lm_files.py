@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +12,7 @@ import torch
 from torch import Tensor
 
 from elmo.common.errors import InputError, excerpt
-from elmo.common.files import expanded, read_json, require_file
+from elmo.common.files import UNREADABLE, expanded, read_json, require_file
 from elmo.common.tensor_files import check_finite_weights, check_tensors, naming
 from elmo.download.folder import obtain
 from elmo.download.published import CHARACTER_LMS
@@ -87,7 +85,7 @@ def read_pair(weights: str) -> tuple[SavedLm, SavedLm]:
     if [lm.is_forward for lm in pair] != [True, False]:
         raise InputError(
             f"{folder}: expected one forward and one backward character LM (.pt or .npz), found "
-            f"{', '.join(file.name for file in files) or 'neither'}. {SETTING} names another folder"
+            f"{', '.join(file.name for file in files) or 'neither'}. Name another folder with {SETTING}"
         )
     return pair[0], pair[1]
 
@@ -132,10 +130,7 @@ def _of_arrays(file: Path) -> SavedLm:
     try:
         with file.open("rb") as opened, np.load(opened, allow_pickle=False) as arrays:
             tensors = {name: torch.from_numpy(arrays[name]) for name in arrays.files}
-    except OSError as error:
-        raise InputError(f"expected arrays of numpy.savez, found: {error}") from error
-    # numpy's text advises to unpickle the file; a TypeError is torch's for arrays of text
-    except (ValueError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    except UNREADABLE as error:
         raise InputError("expected arrays of numpy.savez, found another file or a damaged one") from error
     return SavedLm(file.stem.startswith("forward"), tuple(map(str, characters)), _needed(tensors))
 

@@ -104,7 +104,8 @@ def _tensors(path: Path) -> dict[str, Tensor]:
         with naming(path, "Get the file again, or use another"):
             check_finite_weights(tensors)
         return tensors
-    raise InputError(f"{path}: expected an LSTM's tensors, such as the matrix weight_hh_l0, found {excerpt(content)}")
+    found = f"found {excerpt(content)}. Get the file again, or use another"
+    raise InputError(f"{path}: expected an LSTM's tensors, such as the matrix weight_hh_l0, {found}")
 
 
 def _of_layer(tensors: dict[str, Tensor], layer: int) -> dict[str, Tensor]:

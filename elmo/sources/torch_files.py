@@ -7,20 +7,20 @@ not installed.
 from __future__ import annotations
 
 import io
+import mmap
 import pickletools
 import struct
 import zipfile
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 import torch
 from torch import Tensor
 
 from elmo.common.errors import InputError
-from elmo.common.files import require_file
+from elmo.common.files import UNREADABLE, require_file
 
 _KINDS = {
     "torch.DoubleStorage": torch.float64,
@@ -41,10 +41,6 @@ _NEW: dict[str, Callable[[], Any]] = {
     "EMPTY_SET": set,
     "EMPTY_TUPLE": tuple,
 }
-_DAMAGE = (
-    *(LookupError, ValueError, TypeError, AttributeError, struct.error, RuntimeError, EOFError),
-    *(zipfile.BadZipFile, zlib.error, OSError),  # OSError: zipfile seeks before the start of the file
-)
 
 
 @dataclass
@@ -95,11 +91,12 @@ def read_torch_file(path: Path) -> Any:  # noqa: ANN401 (whatever was saved)
         try:
             if zipfile.is_zipfile(file):
                 return _from_zip(file)
-            file.seek(0)
-            return _from_stream(file)
+            # Mapped: a file object makes room for what a damaged length says before it reads.
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+                return _from_stream(cast(BinaryIO, mapped))
         except InputError as error:
             raise InputError(f"{path}: {error}") from error
-        except _DAMAGE as error:
+        except UNREADABLE as error:
             raise InputError(
                 f"{path}: expected a file of torch.save, found another or a damaged one. Get it again"
             ) from error
@@ -196,7 +193,9 @@ def _value(file: BinaryIO, storages: dict[str, _Storage]) -> Any:  # noqa: ANN40
                 _, kind, key, *_ = stack.pop()
                 stack.append(storages.setdefault(key, _Storage(_KINDS[kind.name])))
             case name:
-                raise InputError(f"expected tensors and plain values, found the pickle instruction {name}")
+                raise InputError(
+                    f"expected tensors and plain values, found the pickle instruction {name}. Use another file"
+                )
     raise ValueError("a pickle without an end")
 
 

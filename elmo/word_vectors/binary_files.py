@@ -62,7 +62,8 @@ class BinaryVectors:
             return int(fields[0]), int(fields[1])
         raise InputError(
             f"{self._path}: expected word2vec's binary format, which begins with a line of two numbers, the second at "
-            f"most {WIDEST:,}, or a model of fastText, found {excerpt(line)}. A text file must not end in .bin"
+            f"most {WIDEST:,}, or a model of fastText, found {excerpt(line)}. Get the file again; a text file "
+            "must not end in .bin"
         )
 
     def _entries(self) -> Iterator[tuple[bytes, bytes]]:
@@ -114,7 +115,9 @@ class FastTextModel:
         """Reads everything in front of the vectors."""
         _, version = _unpacked(file, "<2i")
         if version not in _VERSIONS:
-            raise InputError(f"{self._path}: expected version 11 or 12 of fastText's format, found {version}")
+            raise InputError(
+                f"{self._path}: expected version 11 or 12 of fastText's format, found {version}. Use another file"
+            )
         # dim, ws, epoch, minCount, neg, wordNgrams, loss, model, bucket, minn, maxn, lrUpdateRate, t
         self.dim, *_, model, self._buckets, self._shortest, self._longest, _, _ = _unpacked(file, "<12id")
         if version == 11 and model == _SUPERVISED:

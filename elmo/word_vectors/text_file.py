@@ -14,6 +14,7 @@ from elmo.common.errors import InputError
 from elmo.word_vectors.content import Content, opened
 
 Vector = npt.NDArray[np.float32]
+_REMEDY = "Remove the line, or use another file"
 
 
 class TextVectors:
@@ -64,7 +65,8 @@ class TextVectors:
                 count += 1
                 if (fields := line.count(b" ")) < self.dim:
                     raise InputError(
-                        f"{self._at(number)}: expected a word and {self.dim} numbers, found {fields}: {_start(line)}"
+                        f"{self._at(number)}: expected a word and {self.dim} numbers, found {fields}: {_start(line)}. "
+                        f"{_REMEDY}"
                     )
                 if words is not None and line[: line.index(b" ")] not in beginnings:
                     continue
@@ -77,13 +79,13 @@ class TextVectors:
                         vector = np.array(numbers, dtype=np.float32)
                 except ValueError as error:
                     raise InputError(
-                        f"{self._at(number)}: expected {self.dim} numbers, found a value that is none: {_start(line)}"
+                        f"{self._at(number)}: expected {self.dim} numbers, found a value that is none: {_start(line)}. "
+                        f"{_REMEDY}"
                     ) from error
                 if not np.isfinite(vector).all():
                     value = numbers[int(np.isfinite(vector).argmin())].decode("utf-8", "replace")
                     raise InputError(
-                        f"{self._at(number)}: expected finite numbers for {word!r}, found {value}. Remove the line, or "
-                        "use another file"
+                        f"{self._at(number)}: expected finite numbers for {word!r}, found {value:.80}. {_REMEDY}"
                     )
                 found[word] = vector
         if self._count not in (None, count):  # such as a file that was cut at the end of a line

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 import tarfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -50,11 +52,11 @@ def _json_of(package: Path) -> bytes:
     if package.suffix == ".json":
         return package.read_bytes()
     try:
-        with tarfile.open(package) as archive:
+        with tarfile.open(package, "r:gz") as archive:
             member = archive.extractfile(f"package/{PACKAGE}.json")
             if member is not None:
                 return member.read()
-    except (tarfile.TarError, EOFError, KeyError) as error:  # KeyError: no such member
+    except (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError, KeyError) as error:  # KeyError: no such member
         why = str(error)
     else:
         why = "its JSON is not a file"

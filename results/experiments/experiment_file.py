@@ -34,7 +34,7 @@ from dataclasses import replace
 from itertools import chain, product
 from pathlib import Path
 
-from elmo.common.errors import InputError, excerpt
+from elmo.common.errors import InputError, excerpt, not_utf8
 from results.experiments.cell import NAMED, NOT_HERE, ExperimentRow, as_typed, key_and_value
 from results.experiments.experiment import SUFFIX, Experiment, refuse_absurd, refuse_equal_names, values_of
 from results.records.typed_json import PAPER, decode, refuse_unknown_keys
@@ -81,8 +81,12 @@ def load_experiment(given: str) -> Experiment:
         refuse_equal_names([*chain(*found.arms.values()), *(own for row in found.rows for own in row.overrides)])
         rows = [replace(row, overrides=chosen) for row in found.rows for chosen in _combinations(row.overrides)]
         _refuse_equal_rows(rows)
+    except UnicodeDecodeError as error:
+        raise not_utf8(str(path), error) from error
+    except RecursionError as error:
+        raise InputError(f"{path}: brackets are nested too deeply. Correct the file") from error
     except (OSError, ValueError) as error:
-        raise InputError(f"{path}: {error}") from error
+        raise InputError(f"{path}: {error}. Correct the file") from error
     return replace(found, rows=rows, compare=tuple(found.compare), name=given)
 
 

@@ -76,7 +76,7 @@ def refuse_unknown_keys(kind: type, values: object, where: str = "", without: Se
     known = [f.name for f in fields(kind) if f.name not in without]
     for key in values if isinstance(values, Mapping) else ():
         if key not in known:
-            raise ValueError(f"{where}{key}: expected one of {', '.join(known)}")
+            raise ValueError(f"{where}{key:.80}: expected one of {', '.join(known)}")
 
 
 def _check_plain(value: object, where: str, depth: int = 0) -> None:

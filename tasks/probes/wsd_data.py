@@ -114,9 +114,10 @@ def _of_json(path: Path, name: str, line: str) -> SenseSentence:
 def _of_xml(path: Path) -> list[SenseSentence]:
     try:
         root = ElementTree.parse(path).getroot()
-    except ElementTree.ParseError as error:
-        raise InputError(f"{path}, line {error.position[0]}: expected XML: {error}. Get the file again") from error
-    gold = _gold_keys(path.with_name(path.name.removesuffix(XML) + GOLD))
+    except (ElementTree.ParseError, LookupError, ValueError) as error:  # the latter two for its encoding
+        line = error.position[0] if isinstance(error, ElementTree.ParseError) else 1
+        raise InputError(f"{path}, line {line}: expected XML: {error}. Get the file again") from error
+    gold = _gold_keys(_gold_path(path))
     sentences = []
     for sentence in root.iter("sentence"):
         name = f"{path.name}:{sentence.get('id')}"
@@ -140,8 +141,15 @@ def _tagged(path: Path, word: ElementTree.Element, gold: Mapping[str, Sequence[s
             f"{excerpt(part_of_speech)}. Correct the file"
         )
     if name not in gold:
-        raise InputError(f"{path}, instance {name}: expected a line with its id in the file of gold keys, found none")
+        raise InputError(
+            f"{path}, instance {name}: expected a line with its id in {_gold_path(path).name}, found none. "
+            "Correct one of them"
+        )
     return f"{lemma}%{NUMBERS[part_of_speech]}", gold[name]
+
+
+def _gold_path(xml: Path) -> Path:
+    return xml.with_name(xml.name.removesuffix(XML) + GOLD)
 
 
 def _gold_keys(path: Path) -> dict[str, list[str]]:

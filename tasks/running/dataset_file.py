@@ -82,25 +82,25 @@ def read_dataset(given: str) -> dict[str, Any]:
         values = yaml.safe_load(text)
     except (OSError, ValueError, yaml.YAMLError) as error:
         found = " ".join(str(error).replace('"<unicode string>"', path.name).split())
-        raise _refused(given, f"expected YAML, found: {found}") from None
+        raise _refused(given, f"expected YAML, found: {found}. Correct the file") from None
     if not isinstance(values, dict):
         found = "nothing" if values is None else type(values).__name__
-        raise _refused(given, f"expected keys and values, found {found}")
+        raise _refused(given, f"expected keys and values, found {found}. Correct the file")
     if re.search(r"^\s*#\s*@package", text, re.MULTILINE):
         raise _refused(given, "expected a dataset, found a line with @package. Remove it")
     for word in _texts(values):
         if "${" in word:
             raise _refused(given, f"expected plain values, found {word[:80]!r}. Write the value itself")
     if not values.get("task"):
-        raise _refused(given, "expected `task`, the task that it is for, found none")
+        raise _refused(given, "expected `task`, the task that it is for, found none. Add it")
     name = values.setdefault("name", path.stem)
     if isinstance(name, bool):
         raise _refused(
             given, f"name: expected text, found {name}: YAML reads yes, no, on, off so. Put quotes around it"
         )
     if name in ("", "???"):
-        raise _refused(given, f"name: expected the dataset's name, or none for the file's, found {name!r}")
-    if (files(CONF) / "data" / f"{name}.yaml").is_file():
+        raise _refused(given, f"name: expected the dataset's name, or none for the file's, found {name!r}. Correct it")
+    if f"{name}.yaml" in [file.name for file in (files(CONF) / "data").iterdir()]:
         raise _refused(given, f"name: {name} is a dataset of the suite. Give yours another name")
     return values
 
@@ -112,7 +112,7 @@ def _check_structure(given: str, text: str) -> None:
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > DEEPEST or isinstance(event, yaml.AliasEvent):
             found = "an alias" if depth <= DEEPEST else f"more than {DEEPEST} levels"
-            raise _refused(given, f"expected keys and values of a dataset, found {found}")
+            raise _refused(given, f"expected keys and values of a dataset, found {found}. Write it out")
 
 
 def _texts(value: object) -> Iterator[str]:

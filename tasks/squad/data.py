@@ -178,7 +178,7 @@ def _check_text(text: str, where: str) -> None:
 def _passage(title: str, context: str, tokenise: OffsetTokeniser, where: str) -> Passage:
     tokens = tokenise(context)
     if not len(tokens):
-        raise InputError(f"{where}: expected a passage with words, found {excerpt(context)}")
+        raise InputError(f"{where}: expected a passage with words, found {excerpt(context)}. Correct or remove it")
     return Passage(title, context, tokens)
 
 
@@ -190,14 +190,14 @@ def _example(
     text = _get(row, "question", str, where)
     question = tokenise(text).words
     if not question:
-        raise InputError(f"{where}: expected a question with words, found {excerpt(text)}")
+        raise InputError(f"{where}: expected a question with words, found {excerpt(text)}. Correct or remove it")
     if not answered:
         return SquadExample(name, passage, question)
     answers = _get(row, "answers", list, where)
     if not answers:
         raise InputError(
-            f"{where}: expected at least one answer, found none. SQuAD 2.0, with questions that have none, is "
-            "another task"
+            f"{where}: expected at least one answer, found none. Remove it: SQuAD 2.0, with questions that have none, "
+            "is another task"
         )
     texts: list[str] = []
     spans: list[tuple[int, int]] = []

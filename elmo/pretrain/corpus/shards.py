@@ -16,13 +16,12 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
 from elmo.common.errors import InputError
-from elmo.common.files import read_own_json, replacing, write_json
+from elmo.common.files import UNREADABLE, read_own_json, replacing, write_json
 from elmo.common.processes import ahead, end_with_parent
 from elmo.common.progress import Meter
 from elmo.pretrain.corpus.overlap import Excluded
@@ -53,9 +52,9 @@ class Shard:
     def load(cls, path: Path) -> Shard:
         """Return the shard in `path`."""
         with _opened(path) as file:
-            arrays = dict(file)
-        words = arrays.pop("words").tobytes().split(b"\n")  # no word holds white space
-        return cls(**arrays, words=words if words[0] else [])
+            arrays: dict[str, Any] = dict(file)
+            words = arrays.pop("words").tobytes().split(b"\n")  # no word holds white space
+            return cls(**arrays, words=words if words[0] else [])
 
     def save(self, path: Path) -> None:
         """Write the shard so that `path` exists only when it is complete."""
@@ -75,7 +74,7 @@ def _opened(path: Path) -> Iterator[Mapping[str, NDArray[Any]]]:
     try:
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             yield file
-    except (BadZipFile, EOFError, KeyError, TypeError, ValueError) as error:  # numpy's, by where the damage is
+    except UNREADABLE as error:
         raise InputError(
             f"{path}: expected a shard of tokenised text, found a damaged file. Delete {path.parent}, and run again"
         ) from error

@@ -35,6 +35,7 @@ VERSION: Final = 1
 SPECIALS: Final = ("</S>", "<S>", "<UNK>")
 END, START, UNKNOWN = range(3)
 HELDOUT_UNITS: Final = ("document", "paragraph")
+MOST_LISTED: Final = 20  # differences in a message
 _SIDES: Final = ("train", "heldout")
 _REMEDY: Final = "delete the folder and build the store again, with the same command of elmo.pretrain."
 
@@ -231,7 +232,8 @@ def require(folder: Path, what: str, found: Mapping[str, Any], expected: Mapping
     """Raise an error that lists every difference unless `found` equals `expected`."""
     keys = [key for key in sorted({*found, *expected}) if found.get(key) != expected.get(key)]
     if keys:
-        listed = "".join(f"\n  {key}: {found.get(key)!r} there, {expected.get(key)!r} asked for" for key in keys)
+        lines = [f"  {key:.80}: {found.get(key)!r:.200} there, {expected.get(key)!r:.200} asked for" for key in keys]
+        listed = "".join(f"\n{line}" for line in [*lines[:MOST_LISTED], *["  ..."][: len(lines) > MOST_LISTED]])
         raise InputError(
             f"{folder}: made with other {what}:{listed}\nDelete that folder, name another one, or use the same values."
         )

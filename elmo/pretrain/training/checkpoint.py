@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 import torch
 
-from elmo.common.errors import InputError
+from elmo.common.errors import InputError, excerpt
 from elmo.common.files import read_json, replacing, require_space, write_json
 from elmo.common.tensor_files import check_optimizer, check_tensors, naming, read_tensors, write_tensors
 from elmo.pretrain.corpus.token_store import require
@@ -116,8 +117,15 @@ class RunFolder:
         if path.exists():
             lines = path.read_bytes().splitlines(keepends=True)
             header, *rows = [line for line in lines if line.endswith(b"\n")] or [b""]  # a full disk cuts the last one
+            steps = [row.partition(b",")[0] for row in rows]
+            if wrong := [found for found in steps if not re.fullmatch(b"[0-9]{1,18}", found)]:
+                raise InputError(
+                    f"{path}: expected lines that begin with a step, found {excerpt(wrong[0])}. Delete the file: the "
+                    "curve then begins where the run continues"
+                )
             with replacing(path) as partial:
-                partial.write_bytes(header + b"".join(row for row in rows if int(row.partition(b",")[0]) <= step))
+                kept = (row for row, found in zip(rows, steps, strict=True) if int(found) <= step)
+                partial.write_bytes(header + b"".join(kept))
 
     def log(self, row: CurveRow) -> None:
         """Adds a line to curve.csv."""

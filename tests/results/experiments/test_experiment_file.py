@@ -343,6 +343,19 @@ class TestRefused:
             experiment(TWO_ROWS.replace('"features=glove"', f'"{"a" * 5000} b"'))
         assert len(str(error.value)) < 500
 
+    @pytest.mark.parametrize(
+        ("content", "reason"),
+        [
+            ("a = " + "[" * 10_000, "nested too deeply. Correct the file"),
+            ('title = "é"', "expected UTF-8 text, .*Convert"),
+            ("9" * 5000 + " = 1", r"mine.toml: 9{80}: expected one of title, "),
+        ],
+    )
+    def test_a_file_that_is_no_experiment(self, tmp_path, content, reason):
+        (tmp_path / "mine.toml").write_bytes(content.encode("latin1"))
+        with pytest.raises(InputError, match=reason):
+            load_experiment(str(tmp_path / "mine.toml"))
+
     def test_an_experiment_that_does_not_exist(self):
         for name in ("nowhere", "scores", "nowhere.toml"):
             with pytest.raises(InputError, match=rf"experiment={name}: expected .*mini.* found none\. .*tables\.md"):

@@ -109,6 +109,7 @@ def test_a_wrong_line_of_semcor_is_named(tmp_path, row, expected):
     ("text", "gold", "expected"),
     [
         (XML.replace("</wf>", "</wf", 1), GOLD, r"some.data.xml, line 4: expected XML: .*Get the file again"),
+        (XML.replace("UTF-8", "UTF-9"), GOLD, r"some.data.xml, line 1: expected XML: unknown encoding: UTF-9. Get the"),
         (XML.replace(">The<", "> <"), GOLD, r"some.data.xml, sentence d0.s0: expected a word, found none"),
         (
             XML.replace('pos="NOUN"', 'pos="NN"'),
@@ -118,7 +119,7 @@ def test_a_wrong_line_of_semcor_is_named(tmp_path, row, expected):
         (
             XML,
             GOLD.splitlines()[0],
-            r"instance d0.s0.t1: expected a line with its id in the file of gold keys, found none",
+            r"instance d0.s0.t1: expected a line with its id in some.gold.key.txt, found none",
         ),
         (XML, f"{GOLD}d0.s0.t2\n", r"some.gold.key.txt, line 3: expected an instance and its sense keys"),
         (XML, f"{GOLD}\n", r"some.gold.key.txt, line 3: expected an instance and its sense keys"),

@@ -97,6 +97,7 @@ class TestRefused:
             (f"{PLAIN}name: 2020-01-01\n", "data.name"),
             (f"{PLAIN}name: ???\n", "name: expected the dataset's name"),
             (f"{PLAIN}name: yes\n", "name: expected text, found True: YAML reads yes, no, on, off so. Put quotes"),
+            (f"{PLAIN}name: {'x' * 300}\n", "the train split needs"),
             (f"{PLAIN}name: mini\n", "name: mini is a dataset of the suite"),
             ("splits: {train: [a.txt], dev: [b.txt], test: [c.txt]}\n", "expected `task`, the task that it is for"),
             ("task: ner\n", "expected files for train, dev, test under data.splits"),
