@@ -12,7 +12,7 @@ from tests import line_counts
 HOUSES = ("elmo", "tasks", "results", "tests")
 MOST_MODULES = 12  # a folder's own, without __init__.py
 MOST_OTHER_FOLDERS = 9  # in tasks/, next to the tasks themselves
-ONLY_TESTS = {"benchmarks", "cluster"}  # folders of tests/ that mirror nothing
+ONLY_TESTS = {"benchmarks", "cluster", "fuzz"}  # folders of tests/ that mirror nothing
 OPTIONAL = {Path("elmo/kernels"), Path("tasks/kernels")}  # may be deleted
 
 

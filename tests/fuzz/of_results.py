@@ -1,0 +1,140 @@
+"""Readers of results/: records, locks, lists of sweeps, scores and predictions of examples, experiments."""
+
+import gzip
+from dataclasses import asdict
+from pathlib import Path
+
+from elmo.common.files import write_json
+from results.breakdown.group_files import GroupsUnreadable, add_groups, read_groups
+from results.experiments.experiment_file import load_experiment
+from results.records.example_scores import (
+    ExamplesUnreadable,
+    read_examples,
+    read_predictions,
+    write_examples,
+    write_predictions,
+)
+from results.records.identity import EXAMPLES_NAME, PREDICTIONS_NAME
+from results.records.metric import Grouping
+from results.records.record import RecordUnreadable, read_record, write_record
+from results.records.run_lock import Lock, Owner, Process, take
+from results.records.sweep_manifest import Manifest, read_manifests, typed_places
+from results.report.explorer import read_senses
+from tests.fuzz.reading import Reader
+from tests.results.making import first_right, make_record
+
+RECORD = make_record(variant={"limit": 3}, dev=88.5)
+PREDICTIONS = [
+    {"id": f"dev:{i}", "example": {"tokens": ["Ada", "sang"]}, "gold": {"label": "B"}, "predicted": {"label": "O"}}
+    for i in range(3)
+]
+EXPERIMENT = """\
+title = "One task on two datasets"
+seeds = [1, 2, 3]
+compare = ["words", "bilm"]
+
+[arms]
+words = ["features=glove"]
+bilm = ["features=elmo", "trainer.epochs=10"]
+
+[costs.bilm]
+milliseconds = 1.5
+parameters = 3
+
+[[rows]]
+overrides = ["task=ner", "data=mini,mine.yaml"]
+paper = {words = 90.1}
+
+[[rows]]
+overrides = ["task=coref", "data=litbank"]
+folds = 10
+seeds = [1]
+split = "dev"
+"""
+SENSES = """\
+{"weights": "small", "words": [{"word": "bank", "senses": ["slope", "money"], "static": ["river"], "summary": "2 of 2",
+ "uses": [{"text": "the *bank* of", "x": 0.5, "y": -1, "sense": "slope", "known": true, "nearest": 1},
+ {"text": "a *bank* in", "x": 1, "y": 0.25, "sense": "money", "known": false, "nearest": 0}]}]}
+"""
+
+
+ELSEWHERE = Process(17, "1234", "another machine")
+OWNER = Owner("ab12cd34ef567890", "another", ELSEWHERE, ELSEWHERE, "a run", "2026-01-01T00:00:00+00:00")
+
+
+def _made(name, write):
+    """Writes one file of this name."""
+
+    def make(folder):
+        write(folder / name)
+        return [folder / name]
+
+    return make
+
+
+def _take(path):
+    """Takes the lock or finds its owner, which may still be alive on another machine."""
+    found = take(path.parent)
+    if isinstance(found, Lock):
+        with found:
+            pass
+    return str(found)
+
+
+def _make_manifest(folder):
+    runs = [make_record(seed=seed, variant={"trainer.lr": 0.1}).identity for seed in (1, 2)]
+    command = "python -m tasks.run -m --config-dir d data=mine.yaml"
+    write_json(folder / ".sweep" / "mine.json", asdict(Manifest("mine", command, runs, ["a run"], process=ELSEWHERE)))
+    return [folder / ".sweep" / "mine.json"]
+
+
+def _read_manifests(path):
+    typed_places(path.parents[1])
+    _, problems = read_manifests(path.parents[1])
+    if problems:
+        raise ValueError(problems[0])
+
+
+def _make_groups(folder):
+    hashes = {"train": "ab" * 32, "test": "cd" * 32}
+    return [add_groups(folder, "ner", hashes, ["t:1", "t:2"], {"length": Grouping(("short", "long"), [0, None], True)})]
+
+
+def _read_lines(path):
+    """Reads predictions whose lines are damaged, in a good gzip file."""
+    packed = Path(f"{path}.gz")
+    packed.write_bytes(gzip.compress(path.read_bytes(), 1))
+    return read_predictions(packed, "ab" * 32)
+
+
+def _write_lines(path):
+    packed = Path(f"{path}.gz")
+    write_predictions(packed, "ab" * 32, PREDICTIONS)
+    path.write_bytes(gzip.decompress(packed.read_bytes()))
+
+
+READERS = [
+    Reader("record", _made("record.json", lambda p: write_record(p, RECORD)), read_record, (RecordUnreadable,)),
+    Reader("lock", _made("lock.json", lambda path: write_json(path, asdict(OWNER))), _take),
+    Reader("list of a sweep", _make_manifest, _read_manifests, (ValueError,)),
+    Reader(
+        "examples",
+        _made(EXAMPLES_NAME, lambda path: write_examples(path, "ab" * 32, first_right(2, 5))),
+        lambda path: read_examples(path, "ab" * 32),
+        (ExamplesUnreadable,),
+    ),
+    Reader(
+        "predictions",
+        _made(PREDICTIONS_NAME, lambda path: write_predictions(path, "ab" * 32, PREDICTIONS)),
+        lambda path: read_predictions(path, "ab" * 32),
+        (ExamplesUnreadable,),
+    ),
+    Reader("lines of predictions", _made("predictions.jsonl", _write_lines), _read_lines, (ExamplesUnreadable,)),
+    Reader("groups", _make_groups, read_groups, (GroupsUnreadable,)),
+    Reader(
+        "experiment",
+        _made("mine.toml", lambda path: path.write_text(EXPERIMENT)),
+        lambda path: load_experiment(str(path)),
+    ),
+    Reader("senses", _made("senses.json", lambda path: path.write_text(SENSES)), read_senses, (ValueError,)),
+]
