@@ -70,7 +70,7 @@ def read_gap(path: Path) -> list[GapExample]:
                 "between its columns"
             ) from error
     if not examples:
-        raise InputError(f"{path}: expected a header and at least one text, found none")
+        raise InputError(f"{path}: expected a header and at least one text, found none. Use another file")
     return examples
 
 

@@ -86,6 +86,9 @@ def load_weights(path: Path, task: str | None = None, config_dir: Path | None = 
         config_dir: a folder of further configs, trusted like code.
     """
     saved = read_tensors(path, PARTS, "cpu", REMEDY)
+    for name in ("words", "labels"):
+        if not all(isinstance(text, str) for text in saved[name]):
+            raise InputError(f"{path}: expected texts as {name}, found others. {REMEDY}")
     found = saved["task"]
     if task not in (None, found):
         raise InputError(f"{path}: expected a model of task={task}, found one of task={found}")

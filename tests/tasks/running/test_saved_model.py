@@ -163,6 +163,7 @@ def test_weights_without_a_seal_are_refused(kept):
     ("parts", "expected"),
     [
         ({"labels": 5}, "expected a list as labels, found a int"),
+        ({"words": ["a", None]}, "expected texts as words, found others"),
         ({"paths": None}, "expected a dict as paths, found nothing"),
         ({"config": {"task": {}, "no_such_key": 1}}, "unknown key no_such_key"),
         ({"config": {"task": {"hidden": "${oc.env:"}}}, "hidden"),
