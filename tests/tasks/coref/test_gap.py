@@ -120,7 +120,8 @@ def test_the_command_scores_a_kept_model(path, command, tmp_path, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"2 texts of {path}"
     assert [row.split()[0] for row in lines[2:]] == ["overall", "masculine", "feminine", "bias,"]
-    assert main([str(tmp_path), str(path)]) == 1
+    (tmp_path / "empty").mkdir()
+    assert main([str(tmp_path / "empty"), str(path)]) == 1
     assert "weights.pt: no such file. Weights are kept by a run with keep" in capsys.readouterr().err
     assert main([str(tmp_path), str(tmp_path / "no.tsv")]) == 1
     assert (
