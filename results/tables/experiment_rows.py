@@ -256,13 +256,14 @@ def _groups(
 def _shown(record: RunRecord, spec: ExperimentRow) -> RunRecord | None:
     """The record with the row's metric and split in place of its main score; None if it has no such score."""
     metric, scores = spec.metric or record.metric, record.scores.get(spec.split, {})
-    return replace(record, metric=metric, scores={**record.scores, "test": scores}) if metric in scores else None
+    shown = {**record.scores, record.judged: scores}
+    return replace(record, metric=metric, scores=shown) if metric in scores else None
 
 
 def _default_title(cell: Cell) -> str:
     """The name of the task on the data, and what else the row sets."""
     values = {key.lstrip("+"): value for key, _, value in (override.partition("=") for override in cell.row.overrides)}
-    others = settings_title({key: value for key, value in values.items() if key not in ("task", "data")})
+    others = settings_title({key: value for key, value in values.items() if key not in ("task", "data", "trial")})
     return ", ".join(filter(None, [task_title(cell.identity.data, cell.identity.task), others]))
 
 
