@@ -16,7 +16,7 @@ from tests.fuzz.damage import damaged
 
 SECONDS = 5  # of CPU time, for small files
 MEMORY = 1 << 30  # bytes, above what the process has
-LONGEST = 1000  # characters of a message
+LONGEST = 1000  # characters of a line of a message
 # How remedies are worded: one of these is in every message.
 REMEDY = re.compile(
     r"\b(add|again|check|convert|copy|correct|delete|drop|get|give|make|move|name|put|remove|rename|restore|save|set|"
@@ -95,9 +95,10 @@ def wrong_message(message: str, paths: Sequence[Path], most_lines: int = 1) -> s
         return "does not name the file"
     for path in paths:
         message = message.replace(str(path), "")
-    if len(message) > LONGEST:
-        return f"has {len(message):,} characters"
-    if len(lines := re.split("[\\r\\n]+", message.strip())) > most_lines:
+    lines = re.split("[\\r\\n]+", message.strip())
+    if (longest := max(map(len, lines))) > LONGEST:
+        return f"has {longest:,} characters"
+    if len(lines) > most_lines:
         return f"has {len(lines)} lines"
     return None if REMEDY.search(message) else "names no remedy"
 
