@@ -101,7 +101,12 @@ def _of_scores(
 ) -> Iterator[str]:
     """What the examples and predictions next to the record contradict; keeps their test examples to compare others."""
     record, folder = item.record, item.path.parent
-    if record.status != "finished" or record.trial:
+    if record.status != "finished":
+        return
+    compared["curves"] += bool(record.epochs)
+    if record.trial:
+        if (folder / EXAMPLES_NAME).exists() or (folder / PREDICTIONS_NAME).exists():
+            yield f"{EXAMPLES_NAME}: expected nothing about test examples next to a trial, found some; delete it"
         return
     try:
         examples = read_examples(folder / EXAMPLES_NAME, record.fingerprint)
@@ -113,7 +118,6 @@ def _of_scores(
         return
     compared["scores"] += len(record.scores["test"])
     compared["examples"] += len(examples)
-    compared["curves"] += bool(record.epochs)
     for text in unlike_scores(record, examples):
         yield f"{text}; {REMEDY}"
     if predictions is None:

@@ -156,7 +156,7 @@ def _publish(run: Candidate) -> PublishOutcome:
             _copy_predictions(item, target)
         return PublishOutcome("left", title, score)
     target.parent.mkdir(parents=True, exist_ok=True)
-    if elsewhere:
+    if elsewhere and not record.trial:
         shutil.copyfile(item.path.with_name(EXAMPLES_NAME), target.with_name(EXAMPLES_NAME))
         target.with_name(PREDICTIONS_NAME).unlink(missing_ok=True)  # of the run that is replaced
         _copy_predictions(item, target)
@@ -228,6 +228,8 @@ def _refusal(item: FoundRecord) -> str:
     if (task := record.identity.task) not in load_names().tasks:
         known = ", ".join(load_names().tasks)
         return f"expected a task of the suite ({known}), found {task}; to add it, see CONTRIBUTING.md, Ship a task"
+    if record.trial:
+        return _text_in_record(_content(item.path))
     try:
         scores = read_examples(examples, record.fingerprint)
     except ExamplesUnreadable as error:

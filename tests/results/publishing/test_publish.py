@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from results.publish import main
-from results.records.example_scores import write_predictions
+from results.records.example_scores import write_examples, write_predictions
 from results.records.identity import EXAMPLES_NAME, PREDICTIONS_NAME, record_path
 from results.records.record import RunError, read_record, write_record
 from tests.results.making import CLEAN, make_record, save
@@ -48,6 +48,17 @@ def save_with_predictions(runs, data, seed=3):
     lines = [{"id": label, **line, "predicted": {"label": label}} for label in ("bad", "good")]
     write_predictions(path.with_name(PREDICTIONS_NAME), record.fingerprint, lines)
     return path
+
+
+def test_a_trial_is_its_record_alone_and_no_score_of_a_table(root, tmp_path, capsys):
+    trial = make_record(None, task="sst5", metric="accuracy", variant={"trial": True}, dev=51.5)
+    path = save(tmp_path / "runs", trial)
+    assert main([str(tmp_path / "runs")], root) == 0
+    assert published(root) == [path.relative_to(tmp_path / "runs").as_posix()]
+    assert "trial=true: accuracy 51.50" in capsys.readouterr().out
+    write_examples(path.with_name(EXAMPLES_NAME), trial.fingerprint, [{"correct": 1}])
+    assert main([str(tmp_path / "runs")], root) == 1
+    assert "expected nothing about test examples next to a trial" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
