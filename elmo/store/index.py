@@ -7,7 +7,6 @@ counts as missing and gets a new record. The last record of a sentence counts.
 from __future__ import annotations
 
 import os
-import re
 import struct
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -69,14 +68,6 @@ class Index:
     def close(self) -> None:
         """Closes the file."""
         os.close(self._file)
-
-
-def records_of_lmdb(content: bytes) -> bytes:
-    """The records in the index of format 4, a file of LMDB: its nodes with a key and a value of 16 bytes.
-
-    Nodes that LMDB has dropped may be among them, which does no harm: all are compared with their rows.
-    """
-    return b"".join(re.findall(rb"\x10\0\0\0\0\0\x10\0(.{32})", content, re.DOTALL))
 
 
 def write_at(file: int, contents: Sequence[bytes | memoryview], place: int) -> None:

@@ -7,13 +7,12 @@ import hashlib
 import mmap
 import os
 import re
-import shutil
 import time
 import zlib
 from array import array
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +22,9 @@ import numpy.typing as npt
 from elmo.bilm.sentences import Sentence
 from elmo.common import checks
 from elmo.common.errors import InputError
-from elmo.common.files import expanded, read_json, replacing, write_json
+from elmo.common.files import expanded, read_json, write_json
 from elmo.common.processes import try_lock, unlock
-from elmo.store.index import ENTRIES, ENTRY, Index, records_of_lmdb, write_at
+from elmo.store.index import ENTRIES, ENTRY, Index, write_at
 
 FORMAT = 5  # raise it when layers of equal weights change, or how they are written
 STATE = "zero"  # layers that depend on what was read before cannot be shared
@@ -151,7 +150,6 @@ class Shelf:
     def _open_or_create(self) -> tuple[int, Index]:
         """Opens rows and index, and creates them if needed; read-only if they cannot be written."""
         try:
-            self._adopt()
             self.path.mkdir(parents=True, exist_ok=True)
             if not (self.path / ABOUT).exists():
                 write_json(self.path / ABOUT, asdict(self.about))
@@ -165,19 +163,6 @@ class Shelf:
                 raise error from None  # nothing exists yet; the first error explains why nothing can be created
             self.refusal = f"{self.path}: cannot write there: {error}"
             return opened
-
-    def _adopt(self) -> None:
-        """Makes the shelf out of one of format 4, if there is one: its rows stay as they are."""
-        older = self.store / replace(self.about, format=4).folder
-        about = read_about(older) if not self.path.exists() and (older / ABOUT).exists() else None
-        if about is None or replace(about, format=FORMAT) != self.about:
-            return
-        index = older / "index" / "data.mdb"
-        with replacing(older / ENTRIES) as partial:
-            partial.write_bytes(records_of_lmdb(index.read_bytes()) if index.is_file() else b"")
-        write_json(older / ABOUT, asdict(self.about))
-        older.rename(self.path)
-        shutil.rmtree(self.path / "index", ignore_errors=True)
 
     def _open_files(self, writable: bool) -> tuple[int, Index]:
         if (found := read_about(self.path)) != self.about:

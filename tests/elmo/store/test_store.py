@@ -1,16 +1,12 @@
 """Tests of the layer store: it returns the layers of the biLM."""
 
-import base64
 import hashlib
 import json
 import os
 import re
 import shutil
 import threading
-import zlib
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
-from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -169,61 +165,6 @@ class TestShelf:
         shelf = open_shelf(tmp_path, ShelfDescription("f" * 64, (1,), "float32"))
         shelf.add([("a",)], np.array([[1.0]], np.float32))
         assert shelf.count() == (1, 1)
-
-
-# The file of LMDB, 0.9.36, with twelve sentences that were added in two transactions.
-INDEX_OF_FORMAT_4 = zlib.decompress(
-    base64.b85decode(
-        "c-rmTUr19?00!{m-Mwpa^`6@*AI1$Ol7Z|cqbQ>ynwe=qtr$w#igJ=rR75E~q=l3q3a(779JYrdgjJ}U54IOGC>BCRB7}{~KM(C8"
-        "AA)4owR`9^4T*Zmz8~CwJKrAe-oA6r2w^NU=QojfUkdq|YMd<O$4GL9J&SXGIy;|kTun*e69@nR000000Q_w!zt#WeH*J`&|C^Kg"
-        "zVM42000000002|If1*=h(<kBqw8ppUZ$@pejNY+00000_#e!ydlM5mdi;nw_n1mroy*EQo3lsTOP@MEIr1xHV_f=nTsu?N%5r7C"
-        "NbU`HThaQ|^s~1!{4I-&oWAdUYUsrlmK#pn|7y2MOkC`~GoHOEwvX+L*Z0Xgx3*2P++g>|;b8w#yYq0Vdf|Oj2fvPf|3qCQ%f&a="
-        "N-Le=%^NJ+Z|!X9lG*yYe$6~KFlOTVe-06qy~=sTp-d_s8c_6^08!EB0-h<D4FCWD00013C_Pst_o}_|es_Ikv`DS=*}|bLu2a4&"
-        "yj#L@d1gV5bTkHf{S^V%7i(4~*D0UpKWJw;X-%=_Iu~uaWNp~By55&#<GOKqT}_zf)Q2ZiCqBFj9`Y|=Yrm2(XK>v(F<@(8IgjhA"
-        "qv!M6s)Ex84%)<;+9g~!zP?I+#BwpY@YM9^_>MuhS9(09MHh4L(JRDqS+2N5stOehP1wC-A*FiHHkEsiyw00Xxc<Llq4s}~>;G0V"
-        "LPyZ^0RR910002~Ip602EVKS!&z`>m5~0Ia"
-    )
-)
-
-
-class TestFormat4:
-    ABOUT = ShelfDescription("f" * 64, (2,), "float32")
-    STORED = tuple((f"w{i}",) * (1 + i % 5) for i in range(12))
-    ROWS = np.arange(2 * sum(map(len, STORED)), dtype=np.float32).reshape(-1, 2)
-
-    @pytest.fixture
-    def older(self, tmp_path):
-        """A shelf as format 4 has it."""
-        folder = tmp_path / replace(self.ABOUT, format=4).folder
-        (folder / "index").mkdir(parents=True)
-        (folder / "index" / "data.mdb").write_bytes(INDEX_OF_FORMAT_4)
-        (folder / "about.json").write_text(json.dumps(asdict(replace(self.ABOUT, format=4))))
-        (folder / "rows").write_bytes(bytes(8) + self.ROWS.tobytes())
-        return folder
-
-    def taken(self, tmp_path):
-        with closing(Shelf(tmp_path, self.ABOUT)) as shelf:
-            starts = shelf.find(self.STORED)
-            found = np.empty((len(self.STORED), 2), np.float32)
-            shelf.take(np.array([start or 0 for start in starts]), found)
-            assert shelf.computed_with() == ["unknown"]
-            return starts, found
-
-    def test_its_layers_are_used(self, older, tmp_path):
-        firsts = np.cumsum([0, *map(len, self.STORED[:-1])])
-        for _ in range(2):
-            starts, found = self.taken(tmp_path)
-            assert starts == [1 + first for first in firsts]
-            assert (found == self.ROWS[firsts]).all()
-        assert sorted(path.name for path in next(tmp_path.iterdir()).iterdir()) == ["about.json", "entries", "rows"]
-        assert [path.name for path in tmp_path.iterdir()] == [self.ABOUT.folder]
-
-    def test_what_is_damaged_is_embedded_again(self, older, tmp_path):
-        content = bytearray(INDEX_OF_FORMAT_4)
-        content[content.index(key_of(self.STORED[3])) + 16] ^= 1  # its first row
-        (older / "index" / "data.mdb").write_bytes(content.replace(key_of(self.STORED[7]), bytes(16)))
-        starts, _ = self.taken(tmp_path)
-        assert [place for place, start in enumerate(starts) if start is None] in ([7], [3, 7])
 
 
 class TestLayers:
