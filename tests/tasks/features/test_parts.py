@@ -12,6 +12,7 @@ from elmo import InputError, MaskedLm, random_bilm, save_bilm
 from elmo.common.progress import Reporter
 from elmo.masked.model import random_masked
 from elmo.masked.weight_files import save_masked
+from results.records.environment import describe_environment
 from tasks.data.datasets import DataSource
 from tasks.features.frozen_layers import ElmoConfig, SourceConfig, StoreConfig
 from tasks.features.token_features import TokenFeatures, features_fingerprint, features_recipes
@@ -209,8 +210,9 @@ class TestErrors:
     def test_a_run_of_other_weights_than_its_record_says_ends_before_training(self):
         plan = RunPlan.of(run_of("task=ner", "data=mini", *ELMO, "limit=4"))
         plan = replace(plan, parts={**plan.parts, "weights": "0" * 64})
+        environment = describe_environment("cpu", 1)
         with pytest.raises(InputError, match=r"features\.elmo: expected one fingerprint in a run, found 000"):
-            train_and_test(plan, torch.device("cpu"), Reporter(quiet=True), RunOutcome(), on_epoch=print)
+            train_and_test(plan, torch.device("cpu"), Reporter(quiet=True), RunOutcome(), print, environment)
 
     @pytest.mark.parametrize(
         ("settings", "message"),

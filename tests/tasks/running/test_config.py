@@ -281,7 +281,7 @@ class TestShippedFiles:
         }
         assert fields(CharactersConfig) == {"dim", "filters", "width", "dropout"}
         elmo = {"enabled", "weights", "untrained", "untrained_seed", "places", "layers", "l2", "layer_norm", "dropout"}
-        elmo |= {"control", "draw", "by_sentence"}
+        elmo |= {"control", "draw", "by_sentence", "context"}
         assert fields(ElmoConfig) == elmo | {"precision", "warning", "tune", "tuning"}
 
     def test_ner_has_the_settings_of_the_paper(self):
