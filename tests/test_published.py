@@ -61,7 +61,7 @@ def test_the_audit_of_all_records_finds_nothing(capsys):
     """It computes every test score of each of them again."""
     status, out = audit(["--published"]), capsys.readouterr().out
     records = len(list(PUBLISHED.rglob("record.json")))
-    scores = sum(len(item.record.scores["test"]) for item in collect([PUBLISHED]).found)
+    scores = sum(len(item.record.scores.get("test", ())) for item in collect([PUBLISHED]).found)
     assert (status, out.count("\n")) == (0, 1), out
     assert out.startswith(f"audit: {records:,} records, {scores:,} test scores from ")
 
@@ -134,6 +134,18 @@ def test_the_first_table_is_what_the_files_say():
 
 
 @pytest.mark.integration
+def test_the_command_shows_the_scores_of_readme(capsys):
+    """Both mean Table 1's settings, not the suite's smaller defaults."""
+    table(["--published", "--data", "paper", "--data", "ewt", "--data", "wnut17", "--data", "litbank"])
+    shown = " ".join(capsys.readouterr().out.split())
+    lines = [line for line in first_table() if "stand-in" not in line["task"]]
+    assert len(lines) == 6
+    for line in lines:
+        first, second = (re.fullmatch(r"([\d.]+).*(\(\d+\))", line[arm]).groups() for arm in ("GloVe 100-d", "+ ELMo"))
+        gain = line["gain, 95 % interval"].partition(",")[0]
+        assert f"{' '.join(first)} {' '.join(second)} {gain}" in shown
+
+
 def test_the_commands_of_the_tables_name_the_published_runs(monkeypatch):
     """Each command composed as `tasks.run` would, with its last arm and first seed; together they name every run.
 

@@ -38,6 +38,8 @@ def check_source(source: FrozenSource, other: FrozenSource | None = None) -> str
     Raises:
         InputError: what is wrong, a line for each problem, and what to do about it.
     """
+    if isinstance(source, type):
+        raise InputError(f"expected a source, such as {source.__name__}(...), found its class. Make an object of it")
     name = name_of(source)
     cached = CachedLayers(require_source(source, name))
     fingerprint = fingerprint_of(source)

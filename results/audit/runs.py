@@ -114,7 +114,9 @@ def _of_scores(
     except ExamplesUnreadable as error:
         yield str(error).removeprefix(f"{folder}/")
         return
-    if not examples:
+    if examples is None:
+        if record.epochs or record.inputs:  # a record without either is too old to know
+            yield f"{EXAMPLES_NAME}: expected the scores of the test examples, found none; {REMEDY}"
         return
     compared["scores"] += len(record.scores["test"])
     compared["examples"] += len(examples)

@@ -41,6 +41,7 @@ from results.records.typed_json import PAPER, decode, refuse_unknown_keys
 
 PATHS = ("runs_dir", "data_dir", "dataset_file")
 # Without @, which puts a part where `hydra` is.
+_SWEEP = re.compile(r"=\s*(range|choice|glob|interval|shuffle|sort|tag)\(")  # Hydra's, which only a command line has
 _OVERRIDE = re.compile(r"(\+\+?|~)?\w[\w./-]*(=.*)?", re.DOTALL)
 # What cannot make a new key: other settings and variables. Hydra's other resolvers make mappings from text.
 _REFERENCE = re.compile(r"\$\{([\w.]+|oc\.env:\w+(,[^${}]*)?)\}")
@@ -136,6 +137,8 @@ def _check(experiment: Experiment) -> None:
                     f"{place}: expected settings of a run, found {excerpt(override)}; `seeds` has the seeds, and "
                     "`folds` of a row how many folds its dataset has"
                 )
+            if _SWEEP.search(override):
+                raise ValueError(f"{place}: expected values between commas, found a function: {excerpt(override)}")
             if _may_import(override):
                 raise ValueError(
                     f"{place}: expected settings that cannot bring in code, found {excerpt(override)}. Experiments "

@@ -24,7 +24,6 @@ from results.report.figures import MOST_PANELS, Figure, joined
 from results.report.image_files import can_paint, write_images
 from results.report.page import PageInfo, PagePart, page
 from results.report.svg import standalone_svg
-from results.tables.page_texts import TABLE1
 from results.tables.run_options import Chosen, add_choices, choose
 
 DEFAULT_OUT = Path("results", "report.html")
@@ -62,8 +61,7 @@ def _write_report(options: argparse.Namespace) -> int:
     if chosen.mistake:
         write(chosen.mistake, sys.stderr)
         return 2
-    headline = None if options.compare else load_experiment(TABLE1)
-    summary = summarise(chosen.collection, replace(chosen.selection, headline=headline))
+    summary = summarise(chosen.collection, chosen.selection)
     if not summary.rows:
         write(chosen.nothing, sys.stderr)
         if not summary.findings:

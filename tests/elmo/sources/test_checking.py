@@ -136,3 +136,8 @@ def test_other_settings_have_another_fingerprint():
 
 def test_values_beyond_float16_need_another_precision():
     assert "too large for float16: set precision: float32" in elmo.check_source(Lengths(1e5))
+
+
+def test_a_class_in_place_of_a_source():
+    with pytest.raises(InputError, match=r"such as TestSource\(\.\.\.\), found its class"):
+        elmo.check_source(type("TestSource", (), {}))

@@ -123,6 +123,15 @@ def test_the_best_epoch_is_compared_with_dev(copied, capsys):
     )
 
 
+def test_scores_without_their_examples_are_named(copied, capsys):
+    path = copied("mini/sst5/glove/seed-1", lambda content: content["scores"]["test"].update(accuracy=99.0))
+    path.with_name(PREDICTIONS_NAME).unlink()
+    path.with_name(EXAMPLES_NAME).unlink()
+    status, out = run_audit(capsys, "--runs", path.parents[4])
+    assert status == 1
+    assert f"{EXAMPLES_NAME}: expected the scores of the test examples, found none" in out
+
+
 def test_table_check_and_publish_find_the_same(copied, capsys, tmp_path):
     path = copied(NER, record=edit("scores", "test", "recall"))
     expected = "scores.test.recall: expected 81.2419, which examples.json gives, found 82.2419"
@@ -242,7 +251,7 @@ class TestCopiedSeeds:
         curve = [{"epoch": 1, "loss": 1.5, "f1": 50.0}]
         for epochs in (10, 20):
             record = make_record(90.0, variant={"trainer.epochs": epochs})
-            save(tmp_path, replace(record, epochs=curve))
+            save(tmp_path, replace(record, epochs=curve), [{"tp": 9, "fp": 1, "fn": 1}])
         assert audit(collect([tmp_path]).found).findings == []
 
 
@@ -316,7 +325,8 @@ class TestPublish:
 def test_a_config_that_was_edited_has_another_hash(tmp_path):
     """A change that no name and no other seed contradicts."""
     record = make_record(90.0)
-    save(tmp_path, replace(record, inputs={"settings": settings_hash(record.config)}))
+    examples = [{"tp": 9, "fp": 1, "fn": 1}]
+    save(tmp_path, replace(record, inputs={"settings": settings_hash(record.config)}), examples)
     (item,) = collect([tmp_path]).found
     assert audit([item]).findings == []
     edited = replace(item.record, config={**record.config, "trainer": {"lr": 0.5}})

@@ -267,6 +267,11 @@ class TestRefused:
                 r"rows\[1\]\.paper: .* found c",
             ),
             ('overrides = ["task=snli"', 'split = "x"\noverrides = ["task=snli"', r"rows\[1\]\.split: .* found 'x'"),
+            (
+                '"trainer.lr=1e-4"',
+                '"trainer.epochs=range(1,1000000)"',
+                "expected values between commas, found a function",
+            ),
             ('"trainer.lr=1e-4"', '"trial=true"', r"rows\[1\]\.split: .* a trial has no test score"),
             ('overrides = ["task=snli"', 'number = 3\noverrides = ["task=snli"', r"rows\[1\]\.number: expected one of"),
             ('"trainer.lr=1e-4"]', '"trainer.lr=1e-4"]\nseeds = [3, 3]', "seeds: expected each once, found 3 twice"),
