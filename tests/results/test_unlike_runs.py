@@ -151,9 +151,7 @@ class TestVectors:
         assert status == 1
         title = {"elmo": "+ ELMo", "elmo_random": "untrained biLM (control)"}[arm]
         reason = "their word vectors glove-6b-50d have different content: aaaaaaaaaaaa and bbbbbbbbbbbb"
-        assert (
-            text.count(f"NER, CoNLL-2003: GloVe and {title}: no gain, because {reason}") == 2
-        )  # below, and by --check
+        assert text.count(f": GloVe and {title}: no gain, because {reason}") == 2, "below, and by --check"
         assert ("+10.00" in text) == (arm != "elmo")
 
     def test_packaged_vectors_are_compared_by_what_was_read(self, table, change):

@@ -192,7 +192,7 @@ def test_a_row_s_own_setting_may_be_the_default_of_one_arm(root, tmp_path, monke
     assert "| 61.00 ± 1.41 (2) |" in chapters["Other settings"]
 
 
-def test_the_report_has_the_headline_and_the_table_of_runs_does_not(tmp_path, capsys):
+def test_the_report_and_the_table_of_runs_have_the_headline(tmp_path, capsys):
     runs = tmp_path / "runs"
     save_plain(runs)
     save_headline(runs)
@@ -209,7 +209,8 @@ def test_the_report_has_the_headline_and_the_table_of_runs_does_not(tmp_path, ca
     save_plain(tmp_path / "demo", data="mini")
     assert "on full data sets" not in run_report(tmp_path / "demo")[1]
     capsys.readouterr()
-    assert "41.00 (2)  45.00 (2)  +4.00" in run_table(capsys, "--runs", runs)[1]
+    assert "51.00 (2)  56.00 (2)  +5.00" in run_table(capsys, "--runs", runs)[1]
+    assert "41.00 (2)  45.00 (2)  +4.00" in run_table(capsys, "--runs", runs, "--compare", "glove", "elmo")[1]
 
 
 def test_the_figure_of_layers_has_one_line_for_a_task(tmp_path):
