@@ -108,7 +108,7 @@ def _answer(predicted: str, gold: str) -> tuple[float, float]:
 
 
 def _words(answer: str) -> list[str]:
-    plain = "".join(sign for sign in answer.lower() if sign not in string.punctuation)
+    plain = "".join(letter for letter in answer.lower() if letter not in string.punctuation)
     return re.sub(r"\b(a|an|the)\b", " ", plain).split()
 
 

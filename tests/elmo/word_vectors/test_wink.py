@@ -67,18 +67,24 @@ def test_other_files_are_refused(tmp_path, capsys, content, member, message):
     assert re.search(message, err), err
 
 
+def message_of(tmp_path, capsys, content):
+    """The error message for a package of this content."""
+    (tmp_path / "w.json").write_bytes(content)
+    assert main([str(tmp_path / "w.json"), "--out", str(tmp_path / "out.txt")]) == 1
+    assert not (tmp_path / "out.txt").exists()
+    return capsys.readouterr().err
+
+
+REFUSED = r"w\.json, byte .* expected a word without spaces and 100 finite"
+
+
 @pytest.mark.parametrize("word", ["", "a b", "a\\nb", "a\nb", "\\ud800", "\\x"])
 def test_words_that_a_text_file_cannot_hold_are_refused(tmp_path, capsys, word):
-    refused(tmp_path, capsys, package_json(ROWS).replace(b'"the":[', f'"{word}":['.encode()))
+    content = package_json(ROWS).replace(b'"the":[', f'"{word}":['.encode())
+    assert re.search(REFUSED, message_of(tmp_path, capsys, content))
 
 
 @pytest.mark.parametrize("number", ["1e999", "--..ee", "", "1e39"])
 def test_numbers_that_are_none_are_refused(tmp_path, capsys, number):
-    refused(tmp_path, capsys, package_json(ROWS).replace(b'"the":[0.5,', f'"the":[{number},'.encode()))
-
-
-def refused(tmp_path, capsys, content):
-    (tmp_path / "w.json").write_bytes(content)
-    assert main([str(tmp_path / "w.json"), "--out", str(tmp_path / "out.txt")]) == 1
-    assert not (tmp_path / "out.txt").exists()
-    assert re.search(r"w\.json, byte .* expected a word without spaces and 100 finite", capsys.readouterr().err)
+    content = package_json(ROWS).replace(b'"the":[0.5,', f'"the":[{number},'.encode())
+    assert re.search(REFUSED, message_of(tmp_path, capsys, content))

@@ -36,7 +36,7 @@ def arguments(seed):
 
 
 def imported(folder):
-    """The module anew, as a new process imports it."""
+    """The module, imported again as a new process would."""
     spec = importlib.util.spec_from_file_location("endings", folder / "endings.py")
     module = importlib.util.module_from_spec(spec)
     sys.modules["endings"] = module
