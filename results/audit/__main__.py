@@ -56,7 +56,7 @@ def _audit(options: argparse.Namespace) -> int:
     for line in lines:
         write(f"{line}\n", sys.stdout)
     write(f"audit: {_in_words(done, commits is not None)}; ", sys.stdout)
-    write(f"{len(lines)} findings\n" if lines else "nothing is wrong\n", sys.stdout)
+    write(f"{len(lines)} finding{'s' * (len(lines) > 1)}\n" if lines else "nothing is wrong\n", sys.stdout)
     return 1 if lines else 0
 
 

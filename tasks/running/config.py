@@ -191,6 +191,8 @@ def _parsed(tree: DictConfig, task_class: type[Task[Any, Any]]) -> RunConfig:
     checks.count(checks.MOST_THREADS, "threads", values.threads)
     for part in (values.features, values.trainer, values.logger, values.store):
         part.check()
+    if not isinstance(values.keep_weights, bool):
+        raise InputError(f"keep_weights: expected true or false, found {excerpt(values.keep_weights)}")
     if values.retry not in (None, "failed"):
         raise InputError(f"retry: expected null or failed, found {values.retry!r}")
     if not 0 < values.train_fraction <= 1:

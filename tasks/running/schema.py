@@ -55,7 +55,7 @@ class RunSchema:
     runs_dir: str = "results/runs"
     data_dir: str = "data"
     dataset_file: str | None = None
-    keep_weights: bool = False
+    keep_weights: Any = False  # a bool, checked later: OmegaConf would take 2 for true
     retry: str | None = None
     logger: LoggerConfig = field(default_factory=LoggerConfig)
     store: StoreConfig = field(default_factory=StoreConfig)

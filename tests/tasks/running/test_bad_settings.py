@@ -15,6 +15,7 @@ pytestmark = pytest.mark.integration
     [
         ("trainer.lr=inf", "trainer.lr: expected a finite number, found inf"),
         ("trainer.lr=nan", "trainer.lr: expected"),
+        ("keep_weights=2", "keep_weights: expected true or false, found 2"),
         ("store.limit_gb=inf", "store.limit_gb: expected a finite number, found inf"),
         ("store.memory_gb=-1", "store.memory_gb: expected at least 0, found -1.0"),
         ("threads=99999999999999999999999", "threads: expected at most 1,024, found 99999999999999999999999"),
