@@ -29,7 +29,7 @@ from tasks.interface import ScorersDisagree
 from tasks.running.config import run_config
 from tasks.running.config_errors import explain, explain_null
 from tasks.running.experiment import Ended, run
-from tasks.running.schema import check_config_dir, group_options, with_configs_of
+from tasks.running.schema import group_options, use_config_dir, with_configs_of
 from tasks.sweeps import experiment_sweeper
 from tasks.sweeps.callback import Sweep
 from tasks.sweeps.launcher_errors import explain_launcher, explain_stop
@@ -65,7 +65,7 @@ python -m tasks.run -m experiment=NAME   the runs of a table, or of your own PAT
            taglm                         baseline + top layer of the biLM, between the layers of a tagger: task=ner
            transformer                   baseline + a frozen transformer: features.transformer.model=NAME|PATH
            features.elmo.tune=true       also train the biLM (for a transformer: features.transformer.tune=true)
-  data=mini|paper|NAME                   shipped data, official files under data_dir, or a conf/data/NAME.yaml
+  data=mini|paper|NAME                   shipped data, official files under data_dir, conf/data/NAME.yaml, or the task's
   data=PATH.yaml                         a dataset from a file; only the keys of a dataset, so it cannot run code
   seed=N  train_fraction=0.1             a share of the training examples, drawn by the seed
   fold=N                                 one fold of a dataset with folds; for all ten: -m 'fold=range(10)'
@@ -149,7 +149,7 @@ def main() -> None:
     try:
         with sigterm_as_interrupt(), ending_with_reader(), interrupts_kept():
             if (folder := _typed_config_dir()) is not None:
-                check_config_dir(folder)
+                use_config_dir(folder)
             _run_until_unbroken()
     except KeyboardInterrupt as stop:
         end_children()

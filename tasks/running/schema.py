@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import yaml
 from hydra import compose, initialize_config_module
 from hydra._internal.hydra import Hydra
 from hydra._internal.utils import create_config_search_path
@@ -75,10 +76,12 @@ def compose_config(overrides: Sequence[str]) -> DictConfig:
         return compose("config", list(overrides))
 
 
-def check_config_dir(folder: Path) -> None:
-    """Raises an InputError if it is no folder, or has a config with the name of one of the suite.
+def use_config_dir(folder: Path) -> None:
+    """Lets data=NAME choose what the folder's tasks have under `datasets`.
 
-    Hydra would use the folder's config instead, silently.
+    Raises:
+        InputError: it is no folder, or has a config with the name of one of the suite, which Hydra would use instead,
+            silently.
     """
     if not folder.is_dir():
         raise InputError(f"--config-dir {folder}: expected a folder of configs, found none. Check the path")
@@ -90,6 +93,12 @@ def check_config_dir(folder: Path) -> None:
                 f"--config-dir {folder}: {name}: expected a name that the suite does not use, found one of its own. "
                 "Rename the file, and `name` in it"
             )
+    of_files = {*group_options("data"), *(file.stem for file in folder.glob("data/*.yaml"))}
+    for task in folder.glob("task/*.yaml"):
+        with suppress(yaml.YAMLError, OSError, ValueError):  # Hydra finds the same if the run needs this task
+            values = yaml.safe_load(task.read_text("utf-8"))
+            for name in (values.get("datasets") or {}).keys() - of_files if isinstance(values, dict) else ():
+                ConfigStore.instance().store(group="data", name=str(name), node={"name": str(name)})
 
 
 @contextmanager
@@ -98,7 +107,7 @@ def with_configs_of(folder: Path | None) -> Iterator[None]:
     if folder is None:
         yield
         return
-    check_config_dir(folder)
+    use_config_dir(folder)
     with initialize_config_module(CONF, version_base="1.3"):  # restores at the end what was there before
         GlobalHydra.instance().clear()
         search_path = create_config_search_path(f"pkg://{CONF}")

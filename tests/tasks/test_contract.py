@@ -275,7 +275,15 @@ def topics(repository, tmp_path, monkeypatch):
             monkeypatch.delitem(sys.modules, name, raising=False)
         importlib.invalidate_caches()
         places = f"data_dir={tmp_path / 'data'}", f"runs_dir={tmp_path / 'runs'}"
-        return "--config-dir", tmp_path / "conf", "task=topics", "data=paper", "features=glove", *DRAWN_WORDS, *places
+        return (
+            "--config-dir",
+            tmp_path / "conf",
+            "task=topics",
+            "data=headlines",
+            "features=glove",
+            *DRAWN_WORDS,
+            *places,
+        )
 
     return written
 
@@ -321,6 +329,15 @@ def test_a_task_that_lacks_something_is_explained(topics, command, before, after
     assert message in err
     assert "Traceback" not in err
     assert "epoch 1" not in err, "it says so before training"
+
+
+@pytest.mark.parametrize("sweep", [[], ["-m"]])
+def test_a_name_that_the_users_task_does_not_have(topics, command, sweep):
+    words = ["data=headline" if word == "data=headlines" else word for word in topics()]
+    status, _, err = command(*sweep, *words)
+    assert status == 1
+    assert "data=headline: no such choice. Did you mean data=headlines? There are: btc, csv, ewt, headlines, " in err
+    assert "Traceback" not in err
 
 
 def test_a_saved_model_of_a_users_task_needs_its_folder_and_its_labels(topics, command, tmp_path):
