@@ -98,6 +98,12 @@ def coreference_of_folds(files):
     return statistics.fmean([muc, b_cubed, ceaf_e])
 
 
+def at_the_limit(record):
+    """Whether the best dev score was reached in the last tenth of the epochs that the run may have."""
+    dev = [epoch[record["metric"]] for epoch in record["epochs"]]
+    return (dev.index(max(dev)) + 1) / record["config"]["trainer"]["epochs"] > 0.9
+
+
 def test_the_first_table_is_what_the_files_say():
     """Worked out from the JSON files alone, by their folders."""
     places = {path.parent.relative_to(PUBLISHED).parts[:2] for path in PUBLISHED.rglob("record.json")}
@@ -126,7 +132,11 @@ def test_the_first_table_is_what_the_files_say():
                 deviation = f" ± {statistics.stdev(scores):.2f}" if len(scores) > 1 else ""
                 old = recipes and max(recipes) < load_names().tasks[task].recipe
                 number = f"{len(scores)}, recipe {max(recipes)}" if old else f"{len(scores)}"
-                shown = f"{means[features]:.2f}{deviation} ({number})"
+                folds = [
+                    json.loads(file.read_text(encoding="utf-8")) for file in folder.glob("fold-*/seed-*/record.json")
+                ]
+                mark = "§" * any(map(at_the_limit, [*newest, *folds]))
+                shown = f"{means[features]:.2f}{deviation} ({number}){mark}"
             assert line.get(column, "") == shown, (name, column)
         gain = means["elmo"] - means["glove"]
         assert line["gain, 95 % interval"].startswith(f"{gain:+.2f}, ")
@@ -141,7 +151,7 @@ def test_the_command_shows_the_scores_of_readme(capsys):
     lines = [line for line in first_table() if "stand-in" not in line["task"]]
     assert len(lines) == 6
     for line in lines:
-        first, second = (re.fullmatch(r"([\d.]+).*(\(\d+\))", line[arm]).groups() for arm in ("GloVe 100-d", "+ ELMo"))
+        first, second = (re.fullmatch(r"([\d.]+).*(\(\d+\)§?)", line[arm]).groups() for arm in ("GloVe 100-d", "+ ELMo"))
         gain = line["gain, 95 % interval"].partition(",")[0]
         assert f"{' '.join(first)} {' '.join(second)} {gain}" in shown
 

@@ -32,6 +32,7 @@ from results.records.settings import settings_of
 MINI = "mini"  # the data set that comes with the suite
 _VECTORS = "vectors/"  # before the names of word vectors among a run's inputs
 WARNED = "‡"  # marks scores whose features have a declared warning
+LIMITED = "§"  # marks scores of runs that the limit on epochs may have cut short
 
 
 @dataclass(frozen=True)
@@ -111,6 +112,11 @@ class Group:
     def warnings(self) -> list[str]:
         """What its features declare about their sources, each text once."""
         return list(dict.fromkeys(text for record in self.runs for text in record.warnings))
+
+    @property
+    def marks(self) -> str:
+        """The signs after the score: a declared warning, a limit on epochs."""
+        return WARNED * bool(self.warnings) + LIMITED * any(record.limited for record in self.runs)
 
     @property
     def partial(self) -> bool:

@@ -77,6 +77,11 @@ class Mix:
     gamma: float
 
 
+def in_last_tenth(epoch: int, limit: int) -> bool:
+    """Whether an epoch lies in the last tenth of the limit; a single epoch, of a task that does not train, has none."""
+    return 10 * epoch > 9 * limit > 9
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunRecord:
     """One run: settings, scores and environment. Every score is in percent (92.22, not 0.9222).
@@ -100,6 +105,8 @@ class RunRecord:
             pretrained vectors and in records of earlier versions.
         mixes: Placement ("input", "output") -> the learned mix.
         epochs: The learning curve, one mapping per epoch; NaN and infinite values are null.
+        at_limit: Whether the best epoch lies in the last tenth of `trainer.epochs`, so that more epochs may raise the
+            score; None in records of earlier versions, whose curve tells it.
         seconds: Wall time of the run, by a monotonic clock.
         peak_memory_mb: Peak memory, of the GPU if there is one.
         inputs: Name of everything that was read and can change a score -> its sha256: `data.SPLIT/NAME`,
@@ -128,6 +135,7 @@ class RunRecord:
     coverage: Mapping[str, Mapping[str, int]] | None = None
     mixes: Mapping[str, Mix] = field(default_factory=dict)
     epochs: Sequence[Mapping[str, object]] = field(default_factory=list)
+    at_limit: bool | None = None
     seconds: float | None = None
     peak_memory_mb: float | None = None
     inputs: Mapping[str, str] = field(default_factory=dict)
@@ -219,6 +227,15 @@ class RunRecord:
         """What the run found wrong with its data: counts, texts in two splits, labels."""
         found = [own.get("warnings") for own in self.data.values() if isinstance(own, Mapping)]
         return [text for own in found if isinstance(own, list) for text in own if isinstance(text, str)]
+
+    @property
+    def limited(self) -> bool:
+        """Whether the best epoch lies in the last tenth of the limit on epochs."""
+        if self.at_limit is not None:
+            return self.at_limit
+        limit, dev = self.settings("trainer").get("epochs"), [epoch.get(self.metric) for epoch in self.epochs]
+        scored = [(score, -number) for number, score in enumerate(dev, start=1) if isinstance(score, (int, float))]
+        return isinstance(limit, int) and bool(scored) and in_last_tenth(-max(scored)[1], limit)
 
     @property
     def confusion(self) -> tuple[list[str], list[list[float]]] | None:

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from results.analysis.names import arm_title, common_title
 from results.analysis.panels import Panel
-from results.analysis.rows import WARNED, Group, Summary, TableRow
+from results.analysis.rows import Group, Summary, TableRow
 from results.analysis.verdict import verdicts
 from results.records.record import RunRecord
 from results.report.figures import with_minus
@@ -149,7 +149,7 @@ def _score(group: Group | None) -> str:
     deviation = "" if group.std is None else f" ± {group.std:.2f}"
     seeds = "1 seed" if len(group.records) == 1 else f"{len(group.records)} seeds"
     below = ", ".join(filter(None, [seeds, group.old_recipe]))
-    return f"{group.mean:.2f}{deviation}{WARNED * bool(group.warnings)}<small>{below}</small>"
+    return f"{group.mean:.2f}{deviation}{group.marks}<small>{below}</small>"
 
 
 def _paper(row: TableRow, label: str) -> tuple[str, float | None]:

@@ -7,7 +7,7 @@ from results.analysis.interval import FEW_SEEDS, Interval, has_numpy
 from results.analysis.names import controls_legend, short_title
 from results.analysis.panels import Panel, arms_note, panels_of
 from results.analysis.paper_scores import load_paper
-from results.analysis.rows import WARNED, Group, Summary, TableRow
+from results.analysis.rows import LIMITED, Group, Summary, TableRow
 from results.analysis.verdict import verdict, verdict_legend, verdicts
 from results.records.collect import Finding
 from results.records.printing import printable
@@ -176,7 +176,7 @@ def best_sheets(summary: Summary) -> list[Sheet]:
 
 
 def shown_score(group: Group | None, *, brief: bool = False) -> str:
-    """Mean, standard deviation, number of seeds and an older recipe; a mark if the source has a warning.
+    """Mean, standard deviation, number of seeds and an older recipe; marks for a warning and for a limit on epochs.
 
     `brief`: without the deviation and the recipe.
     """
@@ -184,7 +184,7 @@ def shown_score(group: Group | None, *, brief: bool = False) -> str:
         return EMPTY
     std = f"±{group.std:.2f}" if not brief and group.std is not None else ""
     number = ", ".join(filter(None, [str(len(group.records)), group.old_recipe * (not brief)]))
-    return f"{group.mean:.2f}{std} ({number}){WARNED * bool(group.warnings)}"
+    return f"{group.mean:.2f}{std} ({number}){group.marks}"
 
 
 def findings_for_people(summary: Summary) -> list[Finding]:
@@ -243,15 +243,18 @@ def splits_legend(rows: Iterable[tuple[str, TableRow]]) -> list[str]:
 def rows_legend(
     rows: Sequence[tuple[str, TableRow]], intervals: Sequence[tuple[str, Interval | None]], arms: Iterable[str]
 ) -> list[str]:
-    """Explains intervals, folds, older recipes and controls of an experiment's rows, given with their names."""
+    """Explains intervals, folds, older recipes, limits and controls of an experiment's rows, given with their names."""
     groups = (group for _, row in rows for group in row.groups)
-    return [*interval_legend(intervals), *folds_legend(rows), *recipes_legend(groups), *controls_legend(arms)]
+    return [*interval_legend(intervals), *folds_legend(rows), *groups_legend(groups), *controls_legend(arms)]
 
 
-def recipes_legend(groups: Iterable[Group]) -> list[str]:
-    """Explains the marks of runs with an older recipe, if there are any."""
-    found = sorted({group.old_recipe for group in groups} - {""})
-    return [f"{', '.join(found)}: an older recipe of the task; no mean or gain mixes two recipes"] * bool(found)
+def groups_legend(groups: Iterable[Group]) -> list[str]:
+    """Explains the marks of runs with an older recipe, or cut short by a limit, if there are any."""
+    shown = list(groups)
+    old = sorted({group.old_recipe for group in shown} - {""})
+    lines = [f"{', '.join(old)}: an older recipe of the task; no mean or gain mixes two recipes"] * bool(old)
+    text = "the best epoch of a run lies in the last tenth of its limit, so more epochs may raise the score"
+    return lines + [f"{LIMITED} {text}"] * any(LIMITED in group.marks for group in shown)
 
 
 def panels_legend(panels: Sequence[Panel]) -> list[str]:
@@ -266,7 +269,7 @@ def panels_legend(panels: Sequence[Panel]) -> list[str]:
         for reason in dict.fromkeys(reason for _, reason in reasons if reason):
             lines.append(f"no interval ({', '.join(name for name, own in reasons if own == reason)}): {reason}")
     rows = {panel.row.key: (panel.task, panel.row) for panel in panels}
-    lines += recipes_legend(group for panel in panels for group in panel.groups)
+    lines += groups_legend(group for panel in panels for group in panel.groups)
     return [*lines, *folds_legend(rows.values()), *anchors_legend(panels)]
 
 

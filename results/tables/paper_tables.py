@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from results.analysis.names import default_pair, settings_title
 from results.analysis.panels import Panel, arms_note, split_panels
 from results.analysis.paper_scores import distance, load_paper
-from results.analysis.rows import MINI, WARNED, Group, Summary, TableRow, arm_titles, column_order
+from results.analysis.rows import MINI, Group, Summary, TableRow, arm_titles, column_order
 from results.analysis.verdict import verdict_legend, verdicts
 from results.records.printing import printable, without_markup
 from results.tables.cells import (
@@ -15,8 +15,8 @@ from results.tables.cells import (
     FEW_SEEDS_NOTE,
     anchors_legend,
     folds_legend,
+    groups_legend,
     interval_legend,
-    recipes_legend,
     shown_interval,
     shown_p,
 )
@@ -170,7 +170,7 @@ def _score(group: Group | None, scores: Sequence[float] | None = None) -> str:
         return ""
     std = f" ± {statistics.stdev(scores):.2f}" if len(scores) > 1 else ""
     number = ", ".join(filter(None, [str(len(scores)), group.old_recipe]))
-    return f"{statistics.fmean(scores):.2f}{std} ({number}){WARNED * bool(group.warnings)}"
+    return f"{statistics.fmean(scores):.2f}{std} ({number}){group.marks}"
 
 
 def _gain(panel: Panel) -> str:
@@ -217,7 +217,7 @@ def table_legend(panels: Sequence[Panel], band: str, arms: Sequence[str]) -> str
     """Explains the columns that the tables of these panels have, with these texts on the band and on the arms."""
     lines = [*arms, *interval_legend([("", panel.row.interval(panel.label)) for panel in panels])]
     lines += [ERRORS_REMOVED, *folds_legend((panel.task, panel.row) for panel in panels)]
-    lines += recipes_legend(group for panel in panels for group in panel.groups)
+    lines += groups_legend(group for panel in panels for group in panel.groups)
     if any(panel.row.paper for panel in panels):
         lines += [f"to paper's: {verdict_legend()}", band]
     lines += ["no paper's numbers: other data than the paper's, so no verdict", *anchors_legend(panels)]

@@ -362,3 +362,14 @@ def test_best_of_n_in_text_and_json(capsys, tmp_path):
     with pytest.raises(SystemExit):
         run_table(capsys, "--best-of", "0")
     assert "at least 1" in capsys.readouterr().err
+
+
+def test_a_score_that_the_limit_on_epochs_may_have_cut_short_is_marked(capsys, tmp_path):
+    for features, best in (("glove", 2), ("elmo", 1)):
+        curve = [{"epoch": epoch, "f1": 80.0 + (epoch == best)} for epoch in (1, 2)]
+        record = make_record(90.0, features=features)
+        trainer = record.config["trainer"] | {"epochs": 2}
+        save(tmp_path, replace(record, epochs=curve, config=record.config | {"trainer": trainer}))
+    _, out, _ = run_table(capsys, "--runs", tmp_path)
+    assert "90.00 (1)§  90.00 (1) " in out
+    assert "§ the best epoch of a run lies in the last tenth of its limit" in out

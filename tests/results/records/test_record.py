@@ -305,3 +305,23 @@ def test_a_trial_has_a_dev_score_and_no_test_score():
         make_record(90.0, variant={"trial": True}, dev=91.5)
     with pytest.raises(ValueError, match=r"scores\.dev\.f1: missing"):
         make_record(None, variant={"trial": True})
+
+
+@pytest.mark.parametrize(
+    ("scores", "limit", "limited"),
+    [
+        (range(24), 24, True),  # the last epoch is the best
+        ([*range(21), 99, 0, 0], 24, True),  # epoch 22 of 24: the last tenth begins after 21.6
+        ([*range(20), 99, 0, 0, 0], 24, False),
+        (range(12), 24, False),
+        ([5, 5, 5], 3, False),  # the first of equal scores is the best
+        ([None, 1, None], 2, True),  # epochs without a score
+        ([7], 1, False),  # nothing was trained
+        ([], 24, False),
+    ],
+)
+def test_a_curve_tells_whether_its_best_epoch_is_in_the_last_tenth_of_the_limit(scores, limit, limited):
+    curve = [{"epoch": number, "f1": score} for number, score in enumerate(scores, start=1)]
+    record = dataclasses.replace(make_record(), epochs=curve, config={"trainer": {"epochs": limit}})
+    assert record.limited is limited
+    assert dataclasses.replace(record, at_limit=True).limited  # what the run noted counts
