@@ -27,7 +27,7 @@ from elmo.embed.lines import InputLine, read_lines
 from elmo.neighbours import GLOVE, Floats, Use, nearest, static_vectors, uses_of
 from tasks.data.datasets import DataSource
 from tasks.interface import SPLITS
-from tasks.probes.wsd_data import read_sentences
+from tasks.probes.wsd_data import SENSE, entry_of, read_sentences
 from tasks.running.config import typed_config
 
 SENTENCES = Path(elmo.__file__).parent / "pretrained" / "neighbours.txt"
@@ -87,26 +87,37 @@ class WordUses:
         found[:, :shown] = left[:, :shown] * lengths[:shown]
         return found
 
+    @property
+    def parts_of_speech(self) -> list[str]:
+        """Of each use, as its sense says; empty where the sense is not known or no key of WordNet."""
+        return [entry_of(sense).rsplit("%", 1)[1] if SENSE.fullmatch(sense) else "" for sense in self.senses]
+
     def nearest_sense(self, use: int) -> str:
         """The sense of the nearest other use whose sense is known; empty if there is none."""
-        return next((self.senses[j] for j in self.neighbours[use] if self.senses[j]), "")
+        return self._nearest(use, self.senses)
 
-    @property
-    def right(self) -> tuple[int, int]:
-        """How many uses of a known sense have a nearest such use of the same sense, and of how many."""
-        known = [i for i, sense in enumerate(self.senses) if sense]
-        return sum(self.senses[i] == self.nearest_sense(i) for i in known), len(known)
+    def right(self, labels: Sequence[str]) -> tuple[int, int]:
+        """How many uses with a label (a sense, a part of speech) have a nearest such use of the same, and of how many.
 
-    @property
-    def by_chance(self) -> float:
-        """How many would be right on average if the nearest use were drawn at random."""
-        counts = Counter(sense for sense in self.senses if sense)
-        return sum(count * (count - 1) for count in counts.values()) / max(counts.total() - 1, 1)
+        Args:
+            labels: of the uses; empty where it is not known.
+        """
+        known = [i for i, label in enumerate(labels) if label]
+        return sum(labels[i] == self._nearest(i, labels) for i in known), len(known)
+
+    def _nearest(self, use: int, labels: Sequence[str]) -> str:
+        return next((labels[j] for j in self.neighbours[use] if labels[j]), "")
 
     def queries(self, most: int) -> list[int]:
         """The first use of each sense that has two uses or more, the most frequent senses first."""
         counts = Counter(sense for sense in self.senses if sense)
         return [list(self.senses).index(sense) for sense, count in counts.most_common(most) if count > 1]
+
+
+def by_chance(labels: Sequence[str]) -> float:
+    """How many uses with a label would be right on average if the nearest such use were drawn at random."""
+    counts = Counter(filter(None, labels))
+    return sum(count * (count - 1) for count in counts.values()) / max(counts.total() - 1, 1)
 
 
 def find_uses(
@@ -186,12 +197,17 @@ def table(found: WordUses, static: Sequence[str], k: int, most: int) -> list[tup
 
 
 def summary(found: WordUses) -> str:
-    """How often the nearest use has the same sense."""
-    same, known = found.right
+    """How often the nearest use has the same sense and, if uses differ in it, the same part of speech."""
+    same, known = found.right(found.senses)
     unknown = len(found.uses) - known
     without = f"; {unknown} more uses have no sense" if unknown else ""
     share = f"{same} of {known} uses of {found.word!r} with a sense have a nearest such use of the same sense"
-    return f"{share} ({found.by_chance:.1f} expected of one drawn at random){without}"
+    parts = found.parts_of_speech
+    spoken = f", {found.right(parts)[0]} one of the same part of speech ({by_chance(parts):.1f})"
+    return (
+        f"{share} ({by_chance(found.senses):.1f} expected of one drawn at random)"
+        f"{spoken if len({*filter(None, parts)}) > 1 else ''}{without}"
+    )
 
 
 def explorer(found: WordUses, static: Sequence[str]) -> dict[str, object]:

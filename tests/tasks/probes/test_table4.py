@@ -12,7 +12,7 @@ from elmo.neighbours import Use
 from results.records.collect import PUBLISHED
 from results.report.explorer import read_senses
 from tasks.probes import table4
-from tasks.probes.table4 import SENTENCES, SHIPPED_SENSES, WordUses, explorer, main, semcor_uses, table
+from tasks.probes.table4 import SENTENCES, SHIPPED_SENSES, WordUses, by_chance, explorer, main, semcor_uses, table
 
 SEMCOR = [
     ("Quibbles", "play", "ends", "play%1:04:00::"),
@@ -39,7 +39,7 @@ def test_neighbours_are_those_at_the_smallest_angle():
 
 def test_only_uses_with_a_sense_are_counted():
     assert FOUND.nearest_sense(4) == "a"  # at 40 degrees: 15 has no sense, 10 is "a"
-    assert FOUND.right == (4, 5)
+    assert FOUND.right(FOUND.senses) == (4, 5)
     assert table4.summary(FOUND) == (
         "4 of 5 uses of 'play' with a sense have a nearest such use of the same sense (2.0 expected of one drawn at "
         "random); 1 more uses have no sense"
@@ -50,7 +50,18 @@ def test_chance_is_the_mean_over_all_draws():
     """Each of the five uses with a sense draws one of the other four."""
     known = [sense for sense in FOUND.senses if sense]
     draws = [[known[i] == known[j] for j in range(5) if j != i] for i in range(5)]
-    assert FOUND.by_chance == pytest.approx(sum(sum(own) / 4 for own in draws))
+    assert by_chance(FOUND.senses) == pytest.approx(sum(sum(own) / 4 for own in draws))
+
+
+def test_parts_of_speech_are_counted_next_to_senses():
+    """At 0 and 10 degrees two senses of the noun, at 90 and 100 of the verb; at 40 a noun, whose nearest is a noun."""
+    keys = ["play%1:04:00::", "play%1:10:00::", "play%2:33:00::", "play%2:36:00::", "play%1:04:00::", ""]
+    found = uses(*keys, vectors=FOUND.vectors)
+    assert found.right(found.senses) == (0, 5)
+    assert found.right(found.parts_of_speech) == (5, 5)
+    # by chance: each of three nouns draws one of the two others among four, each of two verbs the other one
+    assert ", 5 one of the same part of speech (2.0); 1 more uses have no sense" in table4.summary(found)
+    assert "part of speech" not in table4.summary(FOUND)  # "a" and "b" do not say it
 
 
 def test_two_dimensions_keep_the_distances_of_vectors_that_have_two():
