@@ -151,7 +151,9 @@ def test_the_command_shows_the_scores_of_readme(capsys):
     lines = [line for line in first_table() if "stand-in" not in line["task"]]
     assert len(lines) == 6
     for line in lines:
-        first, second = (re.fullmatch(r"([\d.]+).*(\(\d+\)§?)", line[arm]).groups() for arm in ("GloVe 100-d", "+ ELMo"))
+        first, second = (
+            re.fullmatch(r"([\d.]+).*(\(\d+\)§?)", line[arm]).groups() for arm in ("GloVe 100-d", "+ ELMo")
+        )
         gain = line["gain, 95 % interval"].partition(",")[0]
         assert f"{' '.join(first)} {' '.join(second)} {gain}" in shown
 
