@@ -11,10 +11,12 @@ from pathlib import Path
 
 from elmo.common.errors import InputError, command_parser, exit_status
 from elmo.common.files import expanded
+from elmo.store.index import ENTRIES
 from elmo.store.opening import remove
 from elmo.store.shelf import (
     ABOUT,
     FORMAT,
+    ROWS,
     Shelf,
     ShelfDescription,
     StoreFull,
@@ -87,10 +89,16 @@ def _verify(store: Path, drop: bool) -> int:
                 sentences, _ = shelf.count()
                 if drop:
                     shelf.drop(keys)
+                unnamed = shelf.unnamed_bytes()
         except (InputError, StoreFull) as error:
             status = _report_error(error)  # the others can still be read
             continue
         print(f"  {folder.name}  {sentences:,} sentences, {len(keys):,} damaged{' and dropped' * bool(keys and drop)}")
+        if unnamed:
+            print(
+                f"    {folder / ROWS}: {unnamed:,} bytes of layers that {folder / ENTRIES} does not name: entries were "
+                f"dropped or lost. Runs embed their sentences again; prune --kind {folder.name} frees the room"
+            )
         damaged += len(keys)
     if damaged and not drop:
         print("runs embed damaged entries again; verify --drop removes them now")

@@ -333,6 +333,12 @@ class Shelf:
         lengths = [ENTRY.unpack(entry)[1] for entry in self._index.entries.values()]
         return len(lengths), sum(lengths)
 
+    def unnamed_bytes(self) -> int:
+        """Bytes of rows that no entry names: their entries were dropped, replaced or lost."""
+        end, entries = self._end(), map(ENTRY.unpack, self._index.entries.values())
+        named = sum(tokens for start, tokens, _ in entries if start + tokens <= end)
+        return max(0, end - FIRST_ROW - named) * self.about.row_bytes
+
     def damaged(self) -> list[bytes]:
         """The keys of entries with damaged rows."""
         self._index.refresh()

@@ -75,6 +75,19 @@ class TestCommand:
         assert embedded == [victim]
         assert torch.equal(cached.layers(SENTENCES), bilm.layers(SENTENCES))
 
+    def test_verify_names_layers_without_an_entry(self, tmp_path, command):
+        shelf = Shelf(tmp_path, ShelfDescription("f" * 64, (1,), "float32"))
+        shelf.add([("a",), ("b", "b"), ("c",) * 3], np.ones((6, 1), np.float32))
+        shelf.close()
+        assert "does not name" not in command("--store", tmp_path, "verify").stdout
+        (shelf.path / "entries").write_bytes(b"")
+        out = command("--store", tmp_path, "verify").stdout
+        assert "0 sentences, 0 damaged" in out
+        assert f"{shelf.path / 'rows'}: 24 bytes of layers that {shelf.path / 'entries'} does not name" in out
+        assert f"prune --kind {shelf.path.name} frees the room" in out
+        assert command("--store", tmp_path, "prune", "--kind", shelf.path.name).returncode == 0
+        assert not shelf.path.exists()
+
     def test_what_was_dropped_is_not_counted(self, tmp_path, command):
         shelf = Shelf(tmp_path, ShelfDescription("f" * 64, (1,), "float32"))
         shelf.add([("a",), ("b", "b"), ("c",) * 3, ("d",) * 4], np.ones((10, 1), np.float32))
