@@ -17,7 +17,7 @@ from elmo.bilm.options import UNKNOWN_WORD
 from elmo.common.device import choose_device
 from elmo.common.errors import InputError
 from elmo.common.experiment_log import EventFile, check_project, start_wandb
-from elmo.common.files import explain_full_disk, read_own_json, replacing, write_json
+from elmo.common.files import explain_full_disk, replacing, write_json
 from elmo.common.processes import alone
 from elmo.common.progress import Meter, print_line
 from elmo.pretrain.corpus.build import build_store
@@ -95,8 +95,7 @@ def _pretrain(
     identity |= _content(settings, start)
     # Two checkpoints of weights and both averages, and two exports, in single precision.
     folder = RunFolder(out, identity, 4 * 9 * _size(model))
-    if folder.finished:
-        made = read_own_json(out / "finished.json")["settings"]
+    if (made := folder.made_with()) is not None:
         print_line(console, f"{out}: this run is finished; see {out / 'export' / made['name'] / 'card.md'}")
         asked = asdict(settings.export)
         if made.get("export", asked) != asked:
@@ -227,12 +226,10 @@ def _before(
     folder: RunFolder, objective: Objective, model: TrainedModel, heldout: Text, console: Console
 ) -> Measured | None:
     """The held-out value of the given weights, stored for resumed runs, which start with other weights."""
-    path = folder.path / "before.json"
-    if path.exists():
-        return objective.measured(**read_own_json(path))
-    found = _measured(objective, model, heldout, console, f"{objective.measured.kind} before training")
-    if found is not None:
-        write_json(path, vars(found))
+    if (found := folder.measured_before(objective.measured)) is None:
+        found = _measured(objective, model, heldout, console, f"{objective.measured.kind} before training")
+        if found is not None:
+            write_json(folder.path / "before.json", vars(found))
     return found
 
 

@@ -19,6 +19,7 @@ from torch import nn
 
 from elmo import load_bilm, random_bilm, save_bilm
 from elmo.bilm.options import BilmOptions
+from elmo.common.files import write_json
 from elmo.common.progress import Meter
 from elmo.download import transfer
 from elmo.download.folder import _unpack, _usable, _write_note
@@ -32,6 +33,7 @@ from elmo.pretrain.corpus.shards import Shard, make_shards
 from elmo.pretrain.corpus.sources import find_sources, lines, read_blocks
 from elmo.pretrain.corpus.token_store import CorpusSettings, TokenStore
 from elmo.pretrain.training.checkpoint import Position, RunFolder
+from elmo.pretrain.training.perplexity import Perplexity
 from elmo.sources.character_lm_files import read_pair
 from elmo.sources.cove import Cove
 from elmo.store.opening import open_shelf
@@ -204,11 +206,14 @@ def _make_run(folder):
     optimiser.step()
     run = RunFolder(folder, {"seed": 1, "text.sha256": SHA256}, 0)
     run.save(model, optimiser, Position(2, 20, 1.5))
+    run.finish({"settings": {"name": "tiny", "export": {"weights": "int8"}}})
+    write_json(folder / "before.json", vars(Perplexity(9.5, 9.25, 40, 0.125, 43)))
     return sorted(folder.iterdir())
 
 
 def _read_run(path):
     run = RunFolder(path.parent, {"seed": 1, "text.sha256": SHA256}, 0)
+    run.made_with(), run.measured_before(Perplexity)
     run.keep_curve_until(run.load(*_model()).step)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,9 @@ from elmo.common.errors import InputError, excerpt
 from elmo.common.files import read_json, replacing, require_space, write_json
 from elmo.common.tensor_files import check_optimizer, check_tensors, naming, read_tensors, write_tensors
 from elmo.pretrain.corpus.token_store import require
-from elmo.pretrain.training.objective import TrainedModel
+from elmo.pretrain.training.masked_loss import MaskedLoss
+from elmo.pretrain.training.objective import Measured, TrainedModel
+from elmo.pretrain.training.perplexity import Perplexity
 
 
 @dataclass
@@ -83,10 +85,25 @@ class RunFolder:
         require_space(path, space, "this run", "make room or name a folder on another disk")
         write_json(claim, identity)
 
-    @property
-    def finished(self) -> bool:
-        """Whether the run has ended and was exported."""
-        return (self.path / "finished.json").exists()
+    def made_with(self) -> dict[str, Any] | None:
+        """All settings of the run if it has ended and was exported; None otherwise."""
+        path = self.path / "finished.json"
+        if not path.exists():
+            return None
+        found = _read_own(path).get("settings")
+        if not isinstance(found, dict) or not isinstance(found.get("name"), str):
+            raise _not_ours(path, "settings and their name")
+        return found
+
+    def measured_before(self, kind: type[Perplexity] | type[MaskedLoss]) -> Measured | None:
+        """The held-out value of the given weights, if an earlier process of the run has stored it."""
+        path = self.path / "before.json"
+        if not path.exists():
+            return None
+        found, names = _read_own(path), [field.name for field in fields(kind)]
+        if set(found) != set(names) or not all(isinstance(value, int | float) for value in found.values()):
+            raise _not_ours(path, f"numbers for {', '.join(names)}")
+        return kind(**found)
 
     def finish(self, summary: Mapping[str, Any]) -> None:
         """Marks the run as finished."""
@@ -135,6 +152,24 @@ class RunFolder:
             if not file.tell():
                 writer.writeheader()
             writer.writerow(shown)
+
+
+def _read_own(path: Path) -> dict[str, Any]:
+    """The object in a file that the next process of the run would write again."""
+    try:
+        content = read_json(path)
+    except ValueError:
+        content = None
+    if not isinstance(content, dict):
+        raise _not_ours(path, "a JSON object")
+    return content
+
+
+def _not_ours(path: Path, expected: str) -> InputError:
+    return InputError(
+        f"{path}: expected {expected}, as the run wrote it, found something else. Delete the file and run again: it is "
+        "measured and written again, and the checkpoint stays"
+    )
 
 
 def _claimed(claim: Path) -> dict[str, Any]:

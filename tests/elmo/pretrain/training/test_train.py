@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -24,6 +25,7 @@ from elmo.pretrain.run import pretrain
 from elmo.pretrain.training import train as train_module
 from elmo.pretrain.training.batches import texts_of_store
 from elmo.pretrain.training.checkpoint import Position, RunFolder
+from elmo.pretrain.training.perplexity import Perplexity
 from elmo.pretrain.training.settings import Budget, Model, Settings, Training
 from elmo.pretrain.training.train import learning_rate, train
 from tests.elmo.common.waiting import wait_for
@@ -131,6 +133,16 @@ def test_a_line_of_the_curve_that_a_full_disk_cut_is_dropped(finished, tmp_path,
     (tmp_path / "curve.csv").write_bytes(whole[:9])
     folder.keep_curve_until(40)
     assert (tmp_path / "curve.csv").read_bytes() == b""
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "{}", '{"settings": {"seed": 1}}', '{"forward": "9.5"}'])
+def test_edited_summaries_are_reported(content, tmp_path):
+    folder = RunFolder(tmp_path, {}, 0)
+    for name, read in {"finished": folder.made_with, "before": partial(folder.measured_before, Perplexity)}.items():
+        assert read() is None
+        (tmp_path / f"{name}.json").write_text(content)
+        with pytest.raises(InputError, match=rf"^\S+/{name}\.json: expected .* Delete the file and run again: .*$"):
+            read()
 
 
 @pytest.mark.parametrize("content", [b"", b'{"seed": 1', b"[]", b"\xff\xfe"])
