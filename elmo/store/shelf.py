@@ -336,7 +336,7 @@ class Shelf:
     def unnamed_bytes(self) -> int:
         """Bytes of rows that no entry names: their entries were dropped, replaced or lost."""
         end, entries = self._end(), map(ENTRY.unpack, self._index.entries.values())
-        named = sum(tokens for start, tokens, _ in entries if start + tokens <= end)
+        named: int = sum(tokens for start, tokens, _ in entries if start + tokens <= end)
         return max(0, end - FIRST_ROW - named) * self.about.row_bytes
 
     def damaged(self) -> list[bytes]:
