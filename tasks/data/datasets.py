@@ -15,6 +15,8 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 from elmo.common import checks
 from elmo.common.errors import InputError, excerpt
@@ -177,6 +179,8 @@ class DataSource:
             return
         import datasets
 
+        if time.monotonic() - _failed.get((), (-math.inf, ""))[0] >= PAUSE and (reason := _unreachable()):
+            _failed[()] = time.monotonic(), reason
         hub = self._hub
         found = self._asked(
             "train",
@@ -252,17 +256,26 @@ class DataSource:
 
     def _has_files(self, split: Split) -> bool:
         """Whether the split's files exist. If not, and there is no hub, raises an error with the expected place."""
-        paths = self._paths(split)
-        absent = [path for path in paths if not path.is_file()]
-        if paths and not absent:
+        absent = self._absent(split)
+        if self.config.splits.get(split) and not absent:
             return True
         if self.config.hub is None:
-            named = ", ".join(map(str, absent[:MOST_NAMED]))
-            more = f" and {len(absent) - MOST_NAMED} more" if len(absent) > MOST_NAMED else ""
             raise InputError(
-                f"data={self.config.name}: the {split} split needs {named}{more}, which is not there. {self._advice}"
+                f"data={self.config.name}: the {split} split needs {absent}, which is not there{self._further(split)}. "
+                f"{self._advice}"
             )
         return False
+
+    def _absent(self, split: Split) -> str:
+        """The files of a split that are not there, the first of many."""
+        absent = [path for path in self._paths(split) if not path.is_file()]
+        more = f" and {len(absent) - MOST_NAMED} more" if len(absent) > MOST_NAMED else ""
+        return ", ".join(map(str, absent[:MOST_NAMED])) + more
+
+    def _further(self, split: Split) -> str:
+        """What the splits after this one lack, so that one error names all."""
+        later = SPLITS[SPLITS.index(split) + 1 :]
+        return "".join(f"; the {own} split needs {absent}" for own in later if (absent := self._absent(own)))
 
     def _hash(self, split: Split) -> dict[str, str]:
         """The sha256 of each file of a split, or the one of the rows of the hub."""
@@ -356,7 +369,7 @@ class DataSource:
     def _not_found(self, split: Split, files: str, reason: str) -> InputError:
         return InputError(
             f"data={self.config.name}: the {split} split was found neither as {files}, nor on the hub as "
-            f"{self._hub.path!r} ({reason}). {self._advice}"
+            f"{self._hub.path!r} ({reason}){self._further(split)}. {self._advice}"
         )
 
     def _no_examples(self, split: Split) -> InputError:
@@ -379,6 +392,19 @@ class DataSource:
     def _key(self) -> str:
         """The config key of the dataset: `data`, or the task's part of a dataset that several tasks share."""
         return "data" if self.config.task else f"datasets.{self.config.name}"
+
+
+def _unreachable() -> str:
+    """Why the hub cannot be reached now; empty if it can. Its library tries for 25 s to find out."""
+    from huggingface_hub import constants
+
+    try:
+        urlopen(Request(constants.ENDPOINT, method="HEAD"), timeout=5).close()
+    except HTTPError:  # an answer
+        return ""
+    except OSError as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
 
 
 @contextmanager

@@ -52,7 +52,7 @@ class RunConfig:
 
     Attributes:
         task: the task, with its settings.
-        data: the dataset; if it has folds, with the files of this one.
+        dataset: the dataset, with the files of all folds if it has any.
         resolved: the whole tree as plain values, for the record, without settings that cannot change a score.
         variant: the settings that differ from the plain (task, features, data), as typed. A deleted key is there as
             `~KEY`, with the plain value.
@@ -62,7 +62,7 @@ class RunConfig:
 
     task: Task[Any, Any]
     features: FeaturesConfig
-    data: DataConfig
+    dataset: DataConfig
     trainer: TrainerConfig
     seed: int
     fold: int | None
@@ -80,6 +80,18 @@ class RunConfig:
     resolved: Mapping[str, Any]
     variant: Mapping[str, str | int | float | bool | None]
     own_settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.dataset.of_fold(self.fold)  # raises if there is no such fold
+
+    @property
+    def data(self) -> DataConfig:
+        """The dataset; if it has folds, with the files of this one."""
+        return self.dataset.of_fold(self.fold)
+
+    def numbered(self, numbers: Mapping[str, int]) -> RunConfig:
+        """The same run with another seed, another fold, or both."""
+        return replace(self, **numbers, resolved={**self.resolved, **numbers})  # type: ignore[arg-type]
 
 
 def typed_config(overrides: Sequence[str], config_dir: Path | None = None) -> RunConfig:
@@ -209,7 +221,7 @@ def _parsed(tree: DictConfig, task_class: type[Task[Any, Any]]) -> RunConfig:
     return RunConfig(
         task=task,
         features=values.features,
-        data=data.of_fold(values.fold),
+        dataset=data,
         trainer=values.trainer,
         seed=values.seed,
         fold=values.fold,

@@ -7,7 +7,6 @@ import re
 import shlex
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
@@ -28,7 +27,8 @@ from tasks.running.config_errors import explain
 from tasks.running.plan import identity_of
 from tasks.sweeps.experiment_sweeper import SWEEPER, experiment_cells, refuse_absurd_sweep
 
-SEED = re.compile(r"seed=(\d+)")
+NUMBER = re.compile(r"(seed|fold)=(\d+)")
+USED = re.compile(r"\$\{[^}]*\b(seed|fold)\}")  # by another setting
 
 
 def typed_words(config: DictConfig) -> list[str]:
@@ -63,12 +63,18 @@ def _parsed(arguments: list[str]) -> list[Override]:
 
 def configs_of(config: DictConfig, runs: list[list[str]]) -> dict[str, RunConfig | str]:
     """The runs of a sweep by their overrides, or why one is rejected; empty if Hydra will reject the whole sweep."""
-    known: dict[tuple[str, ...], RunConfig | str] = {}  # one for all seeds: composing takes a tenth of a second
+    known: dict[tuple[str, ...], RunConfig] = {}  # one for all seeds and folds: composing takes half a second
     configs: dict[str, RunConfig | str] = {}
     for overrides in runs:
-        others = tuple(override for override in overrides if not SEED.fullmatch(override))
-        found = known.get(others)
-        if found is None:
+        numbers = {typed[1]: int(typed[2]) for typed in map(NUMBER.fullmatch, overrides) if typed}
+        others = (*numbers, *(override for override in overrides if not NUMBER.fullmatch(override)))
+        found: RunConfig | str | None = known.get(others)
+        if isinstance(found, RunConfig):
+            try:
+                found = found.numbered(numbers)
+            except InputError as error:  # the data have no such fold
+                found = str(error)
+        else:
             try:
                 tree = GlobalHydra.instance().config_loader().load_sweep_config(config, list(overrides))
                 with open_dict(tree):
@@ -81,11 +87,8 @@ def configs_of(config: DictConfig, runs: list[list[str]]) -> dict[str, RunConfig
                 found = str(error)
             except OmegaConfBaseException as error:  # of an interpolation, such as a variable that is not set
                 found = explain(error)
-            if "seed}" not in OmegaConf.to_yaml(tree):  # no other setting depends on the seed
+            if isinstance(found, RunConfig) and not USED.search(OmegaConf.to_yaml(tree)):
                 known[others] = found
-        seeds = [int(typed[1]) for typed in map(SEED.fullmatch, overrides) if typed]
-        if isinstance(found, RunConfig) and seeds:
-            found = replace(found, seed=seeds[-1], resolved={**found.resolved, "seed": seeds[-1]})
         configs[" ".join(overrides)] = found
     return configs
 

@@ -55,7 +55,8 @@ class TestAskingAgain:
         assert asked == ["eriktks/conll2003", "stanfordnlp/snli"]
         assert "tasks.run: 6 of 6 runs lack what they need. Nothing was started:\n  data=paper: the train split" in err
         assert err.count(f"{tmp_path / 'conll2003' / 'eng.train'}, nor on the hub as 'eriktks/conll2003'") == 1
-        assert err.count("ConnectionError: no network). Put the files there, or name their folder with data_dir=") == 2
+        assert err.count("ConnectionError: no network); the dev split needs ") == 2
+        assert err.count(". Put the files there, or name their folder with data_dir=") == 2
         assert list((tmp_path / "runs").rglob("record.json")) == []
 
     def test_a_sweep_that_keeps_going_asks_as_often(self, asked, command, tmp_path):

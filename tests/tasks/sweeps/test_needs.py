@@ -3,12 +3,15 @@
 import json
 import re
 from types import SimpleNamespace
+from urllib.error import URLError
 
 import datasets
 import pytest
 
 from elmo.download import folder
 from results.records.record import read_record
+from tasks.running.config import run_config, typed_config
+from tasks.sweeps import sweep_runs
 from tests.tasks.making import SMALL
 
 TINY = ["device=cpu", "limit=6", "trainer.epochs=1", "task.hidden=8", *SMALL]
@@ -127,6 +130,7 @@ class TestPlan:
     def test_downloads_are_named_and_not_made(self, sweep, no_transfer, tmp_path, monkeypatch):
         answer = SimpleNamespace(cache_dir=tmp_path / "no", info=SimpleNamespace(download_size=12_000_000))
         monkeypatch.setattr(datasets, "load_dataset_builder", lambda *args, **settings: answer)
+        monkeypatch.setattr("tasks.data.datasets._unreachable", lambda: "")
         words = ["features=elmo", "features.elmo.weights=allennlp/original,allennlp/small", "data=paper", "seed=1,2"]
         code, out, _ = sweep(*words, "features.words.vectors=glove/6B.50d", "--plan")
         assert code == 0
@@ -139,12 +143,53 @@ class TestPlan:
         answer.cache_dir.mkdir()
         assert "conll2003" not in sweep(*words, "--plan")[1]
 
+    def test_without_a_network_the_hub_is_tried_once(self, command, tmp_path, monkeypatch):
+        """Its library would try again for 25 s."""
+        tried, offline = [], []
+
+        def refuse(request, timeout):
+            tried.append(request.full_url)
+            raise URLError("no network")
+
+        def builder(path, *args, **settings):
+            offline.append((path, datasets.config.HF_HUB_OFFLINE))
+            raise ConnectionError(path)
+
+        monkeypatch.setattr("tasks.data.datasets._failed", {})
+        monkeypatch.setattr("tasks.data.datasets.urlopen", refuse)
+        monkeypatch.setattr(datasets, "load_dataset_builder", builder)
+        code, out, _ = command(
+            *("-m", "task=ner,snli", "data=paper", "features=glove", "device=cpu", "--plan"),
+            *(f"data_dir={tmp_path}", f"runs_dir={tmp_path / 'runs'}"),
+        )
+        assert (code, len(tried)) == (1, 1)
+        assert offline == [("eriktks/conll2003", True), ("stanfordnlp/snli", True)]
+        for name in ("eng.train", "eng.testa", "eng.testb"):
+            assert out.count(str(tmp_path / "conll2003" / name)) == 1
+        assert out.count("no network") == 2
+
+    def test_folds_and_seeds_are_composed_once(self, sweep, tmp_path, monkeypatch):
+        (tmp_path / "own.yaml").write_text(FOLDED)
+        (tmp_path / "1.txt").write_text("Yes O\n")
+        found = []
+        monkeypatch.setattr(sweep_runs, "run_config", lambda tree: found.append(run_config(tree)) or found[-1])
+        code, out, _ = sweep(f"data={tmp_path / 'own.yaml'}", "fold=0,1,2,3", "seed=1,2", "--plan")
+        assert (code, len(found)) == (1, 1)
+        assert f"needs {tmp_path / '0.txt'}, " in out
+        assert "fold=3 seed=2: fold: expected one of the folds 0 to 2 of data=own, found 3." in out
+        made = found[0].numbered({"fold": 2, "seed": 2})
+        again = typed_config([*TINY, "task=ner", f"data={tmp_path / 'own.yaml'}", "fold=2", "seed=2"])
+        assert (made.data, made.resolved, made.variant) == (again.data, again.resolved, again.variant)
+
     def test_one_run_and_a_status_for_what_is_missing(self, command, tmp_path):
         words = ["task=ner", f"runs_dir={tmp_path / 'runs'}", f"data_dir={tmp_path}", "data=wnut17"]
         code, out, err = command(*words, "--plan")
         assert (code, err) == (1, "")
         assert out.startswith("runs       1: 0 have a record, 1 are to do\n")
-        assert out.count("\nmissing    data=wnut17: the train split needs ") == 1
+        (missing,) = re.findall("^missing .*$", out, re.MULTILINE)
+        files = {"train": "wnut17train.conll", "dev": "emerging.dev.conll", "test": "emerging.test.annotated"}
+        for split, name in files.items():
+            assert missing.count(f"the {split} split needs {tmp_path / 'ner' / 'wnut17' / name}") == 1
         assert not (tmp_path / "runs").exists()
 
     def test_absurd_words_are_shortened(self, command):
