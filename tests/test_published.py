@@ -199,9 +199,9 @@ def printed_sweeps(page):
     return [shlex.split(line, comments=True) for line in printed]
 
 
-def test_the_commands_that_fill_empty_cells_name_no_published_run():
+def test_the_commands_of_the_ledger_name_no_published_run():
     """By the names of the cells that each of them chooses from its experiment."""
-    lines = [words for words in printed_sweeps("tables.md") if any(word.startswith("seed=") for word in words)]
+    lines = [words for words in printed_sweeps("ledger.md") if any(word.startswith("seed=") for word in words)]
     assert lines
     published = collect([PUBLISHED])
     for words in lines:

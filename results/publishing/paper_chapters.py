@@ -14,7 +14,6 @@ from results.report.charts.perplexities import gains_by_perplexity
 from results.report.charts.runs import sample_efficiency
 from results.report.experiments import table_efficiencies
 from results.report.figures import Figure, arms_of
-from results.tables.cells import TITLES
 from results.tables.experiment_rows import ExperimentTable, fill, typed_sweep
 from results.tables.experiment_table import SCORES, experiment_page
 from results.tables.formats import LAYOUTS
@@ -34,7 +33,7 @@ class ShownChapter:
         filled: How many of its cells have a score.
         figures: What it draws.
         table: Its table; empty if it has none.
-        missing: The commands that fill its empty cells; empty if there are none.
+        missing: How to fill its empty cells; empty if there are none.
         findings: What is wrong with its runs.
     """
 
@@ -65,19 +64,19 @@ def shown_chapter(chapter: PaperChapter, collection: Collection, published: Path
     experiment = load_experiment(chapter.experiment)
     table = fill(collection, experiment)
     cells = [line.runs.group(arm) for line in table.lines for arm in line.spec.arms or experiment.arms]
-    empty = [finding.text for finding in table.findings if finding.kind == "empty"]
+    runs, empty = typed_sweep(experiment, []), sum(group is None for group in cells)
     shows = f"python -m results.table --experiment {experiment.name}"
     if chapter.figure:
         shows = f"python -m results.report --experiment {experiment.name} --figures DIR"
     return ShownChapter(
         title=experiment.title,
         text=chapter.text,
-        runs=typed_sweep(experiment, []),
+        runs=runs,
         shows=shows,
-        filled=f"{sum(group is not None for group in cells)} of {len(cells)}",
+        filled=f"{len(cells) - empty} of {len(cells)}",
         figures=_figures(chapter.figure, table),
         table=experiment.note if chapter.figure == "layers" else _markdown(table),  # scores say nothing about weights
-        missing="\n".join([f"{TITLES['empty']}:", "", "```sh", *empty, "```"]) if empty else "",
+        missing=f"{empty} of {len(cells)} cells are empty: `{runs}` fills them." if empty else "",
         findings=[finding for finding in table.findings if finding.kind not in ("empty", "seeds")],
     )
 
