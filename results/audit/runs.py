@@ -8,7 +8,7 @@ from pathlib import Path
 
 from results.audit.configs import name_contradiction, unlike_configs
 from results.audit.predictions import tested, unlike_predictions
-from results.audit.scores import REMEDY, load_rules, unlike_curve, unlike_scores
+from results.audit.scores import REMEDY, emptied, load_rules, unlike_curve, unlike_scores
 from results.records.collect import FoundRecord
 from results.records.example_scores import ExamplesUnreadable, read_examples, read_predictions
 from results.records.identity import EXAMPLES_NAME, PREDICTIONS_NAME, Identity, record_path
@@ -82,7 +82,7 @@ def _of_record(item: FoundRecord, commits: Set[str] | None) -> Iterator[str]:
     record = item.record
     if name := unsafe_name(record.identity):
         yield f"{name}; give it another name, and run again"
-    for text in filter(None, [name_contradiction(record), *unlike_curve(record)]):
+    for text in filter(None, [name_contradiction(record), *emptied(record), *unlike_curve(record)]):
         yield f"{text}; {REMEDY}"
     folder = record_path(Path(), record.identity).parents[1].as_posix()
     if (

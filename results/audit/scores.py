@@ -27,6 +27,8 @@ class AuditRules:
     share: str
     answers: Sequence[str]
     without_commit: Sequence[str]
+    without_curve: Sequence[str]
+    without_details: Sequence[str]
     counts: Mapping[str, Sequence[str]]
 
 
@@ -56,6 +58,19 @@ def _unlike(given: Iterable[Given]) -> list[str]:
         for key, expected, found in given
         if abs(expected - found) > EXACT
     ]
+
+
+def emptied(record: RunRecord) -> list[str]:
+    """What the record lacks although its run has read the data; a task of a user may have neither."""
+    rules, task = load_rules(), record.identity.task
+    if task not in load_names().tasks or record.status != "finished":
+        return []
+    found = []
+    if record.data.get("train") and not record.epochs and task not in rules.without_curve:
+        found.append("epochs: expected the learning curve, because data.train says what was read, found none")
+    if record.data.get("test") and not record.details and task not in rules.without_details:
+        found.append("details: expected those of the test examples, because data.test counts them, found none")
+    return found
 
 
 def unlike_curve(record: RunRecord) -> list[str]:
@@ -114,8 +129,11 @@ def _details(record: RunRecord, sums: Sums, count: int) -> Iterator[Given]:
             found = [share * whole / 100 for share, whole in shares if share is not None]
             if len(found) == len(parts):
                 yield f"details.{name}, the sum of right ones", right, sum(found)
+            counted = _numbers(record.data.get("test")) if name == "labels" and record.limit is None else {}
             for key, own in group.items():
                 yield from _label(f"details.{name}.{key}", own)
+                if key in counted and "gold" in own:
+                    yield f"data.test.{key}", own["gold"], counted[key]
         elif name == "confusion" and isinstance(value, Mapping):
             yield from _confusion(record, value, right)
         elif name == "sets":

@@ -83,6 +83,7 @@ NER, SNLI, COREF = ("mini/ner/elmo/seed-1", "mini/snli/elmo/seed-1", "mini/coref
         (NER, ("scores", "dev", "f1")),
         (NER, ("scores", "dev", "recall")),
         (NER, ("data", "test", "entities")),
+        (NER, ("data", "test", "LOC")),
         (NER, ("details", "labels", "LOC", "f1")),
         (NER, ("details", "labels", "LOC", "recall")),
         (NER, ("details", "labels", "LOC", "gold")),
@@ -90,6 +91,7 @@ NER, SNLI, COREF = ("mini/ner/elmo/seed-1", "mini/snli/elmo/seed-1", "mini/coref
         (SNLI, ("details", "confusion", "gold_by_predicted", 0, 0)),
         (SNLI, ("details", "labels", "neutral", "precision")),
         (SNLI, ("data", "test", "pairs")),
+        (SNLI, ("data", "test", "neutral")),
         (COREF, ("scores", "test", "muc")),
         (COREF, ("details", "b_cubed", "recall")),
         (COREF, ("data", "test", "mentions")),
@@ -109,6 +111,14 @@ def test_every_number_that_follows_from_others_is_computed_again(copied, capsys,
     named = [key for key in keys if isinstance(key, str)][:2]
     assert any(".".join(named) in line or named[0] in line for line in lines), out
     assert all("expected" in line and "found" in line and "Restore the folder from a copy" in line for line in lines)
+
+
+@pytest.mark.parametrize(("key", "empty"), [("epochs", []), ("details", {})])
+def test_what_a_run_leaves_is_missed(copied, capsys, key, empty):
+    path = copied(NER, record=lambda content: content.update({key: empty}))
+    status, out = run_audit(capsys, "--runs", path.parent)
+    assert status == 1
+    assert f"{path}: {key}: expected " in out
 
 
 def test_the_best_epoch_is_compared_with_dev(copied, capsys):
