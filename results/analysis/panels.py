@@ -123,6 +123,41 @@ def curve(record: RunRecord) -> list[tuple[float, float]]:
     return [(epoch, score) for epoch, score in points if epoch is not None and score is not None]
 
 
+@dataclass(frozen=True)
+class Speed:
+    """How soon a run of the second arm is as good on dev as the best epoch of the first arm's run of the same seed.
+
+    Attributes:
+        best: The first arm's best epoch.
+        reached: The second arm's first epoch with at least that dev score; its last epoch if it has none.
+        censored: Whether it has none.
+    """
+
+    best: float
+    reached: float
+    censored: bool
+
+
+def speeds(panel: Panel) -> list[Speed]:
+    """One for each pair of runs, of the two arms that are compared, with the same seed and fold and with epochs.
+
+    Epochs stand for updates: records do not count them, and both arms have the same training examples and batches.
+    """
+    pair = panel.row.pair(panel.label)
+    if pair is None:
+        return []
+    first, second = (
+        {(record.identity.seed, record.identity.fold): own for record in group.runs if (own := curve(record))}
+        for group in pair
+    )
+    found = []
+    for run in [run for run in first if run in second]:
+        best, score = max(first[run], key=lambda point: point[1])
+        reached = [epoch for epoch, own in second[run] if own >= score]
+        found.append(Speed(best, (reached or [second[run][-1][0]])[0], not reached))
+    return found
+
+
 def layer_name(index: int, layers: int) -> str:
     """The layer's name; the paper's biLM has three."""
     return LAYERS[index] if layers == len(LAYERS) else f"layer {index}"

@@ -13,6 +13,7 @@ from results.publishing.paper_chapters import contents, shown_chapter
 from results.records.collect import Collection
 from results.records.printing import without_markup
 from results.report.blocks import CHARTS, blocks_of
+from results.report.charts.runs import convergence
 from results.report.errors_removed import errors_removed
 from results.report.figures import Figure
 from results.report.svg import picture
@@ -24,6 +25,7 @@ from results.tables.paper_tables import (
     panels_comparing,
     panels_with_more,
     rerun_block,
+    speed_table,
     table_legend,
     table_panels,
     variants_table,
@@ -88,6 +90,10 @@ def tables_page(collection: Collection, summary: Summary, published: Path) -> Ta
         show_gains(texts.demo, mini, *([] if full_size else explanation))
     if with_controls:
         blocks += [*_heading(texts.controls), str(controls_table(with_controls, pairs, texts.controls.arms))]
+    if (speed := speed_table(full_size)).lines:
+        blocks += [*_heading(texts.speed)]
+        show([figure for figure in [convergence(full_size, summary.compared)] if figure])
+        blocks += [str(speed)]
     if by_others.lines:
         blocks += ["## By other metrics", str(by_others)]
     if others:

@@ -14,7 +14,7 @@ from results.experiments.experiment_file import load_experiment
 from results.experiments.runs_of_cells import only_cells
 from results.records.collect import PUBLISHED
 from results.records.printing import write
-from results.report.blocks import CHARTS, TaskBlock, blocks_of, layers_of_all, main_figures
+from results.report.blocks import CHARTS, TaskBlock, blocks_of, convergence_of, layers_of_all, main_figures
 from results.report.charts.arm_gains import arm_gains
 from results.report.charts.perplexities import joined_panels
 from results.report.example_browser import example_parts
@@ -23,7 +23,7 @@ from results.report.explorer import FILE, explorer, read_senses
 from results.report.figures import MOST_PANELS, Figure, joined
 from results.report.image_files import can_paint, write_images
 from results.report.page import PageInfo, PagePart, page
-from results.report.svg import standalone_svg
+from results.report.svg import captioned, standalone_svg
 from results.tables.run_options import Chosen, add_choices, choose
 
 DEFAULT_OUT = Path("results", "report.html")
@@ -70,17 +70,21 @@ def _write_report(options: argparse.Namespace) -> int:
     known_sizes = [own for table in tables for own in table_efficiencies(table)]
     of_paper = layer_groups(chosen.collection, options.data, summary.compared[1])
     figures, layers = main_figures(summary), layers_of_all(summary, of_paper)
+    speed = convergence_of(summary)
     blocks = blocks_of(summary, known_sizes, chosen.collection.found)
     try:
         examples = example_parts(summary, chosen.collection.found)
         others = [table for table in tables if not is_shown(table, summary)]
         parts = [*examples, *table_parts(others, layers, chosen.collection.found), *_senses(options)]
+        parts += [PagePart("convergence", speed.title, captioned(speed))] if speed else []
         about = _about(chosen, options.out)
         _write_page(options.out, page(summary, figures, blocks, parts, about), summary)
         if options.figures is not None:
             by_arm = map(arm_gains, others)
             by_perplexity = [figure for table in others for figure in joined_panels(table)]
-            _write_figures(options.figures, list(filter(None, [*figures, layers, *by_arm, *by_perplexity])), blocks)
+            _write_figures(
+                options.figures, list(filter(None, [*figures, layers, speed, *by_arm, *by_perplexity])), blocks
+            )
     except ValueError as error:  # in the file of senses
         write(f"results.report: {error}\n", sys.stderr)
         return 2

@@ -16,7 +16,7 @@ from results.report.charts.classes import (
     per_class,
 )
 from results.report.charts.layers import layer_map, layer_weights
-from results.report.charts.runs import learning_curves, sample_efficiency, seed_scatter
+from results.report.charts.runs import convergence, learning_curves, sample_efficiency, seed_scatter
 from results.report.errors_removed import errors_removed
 from results.report.figures import Figure, arms_of, titled
 
@@ -119,9 +119,18 @@ def blocks_of(
 
 def main_figures(summary: Summary) -> list[Figure]:
     """The share of errors removed, of the full data sets and of the mini data."""
+    return [own for panels in _by_size(summary) if (own := errors_removed(panels, summary.compared, summary.main_arms))]
+
+
+def convergence_of(summary: Summary) -> Figure | None:
+    """The epochs until the baseline's best dev score, of the full data sets or, without them, of the mini data."""
+    return next((own for panels in _by_size(summary) if (own := convergence(panels, summary.compared))), None)
+
+
+def _by_size(summary: Summary) -> list[list[Panel]]:
+    """The panels that are shown first, of the full data sets and of the mini data."""
     first = split_panels(summary.rows)[0]
-    sets = [[panel for panel in first if (panel.row.data == MINI) is mini] for mini in (False, True)]
-    return [figure for panels in sets if (figure := errors_removed(panels, summary.compared, summary.main_arms))]
+    return [[panel for panel in first if (panel.row.data == MINI) is mini] for mini in (False, True)]
 
 
 def layers_of_all(summary: Summary, known: Sequence[tuple[str, Group]]) -> Figure | None:

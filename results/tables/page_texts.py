@@ -58,6 +58,7 @@ class PageTexts:
     gains: Chapter
     demo: Chapter
     controls: Controls
+    speed: Chapter
     settings: Chapter
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from results.analysis.names import default_pair, settings_title
-from results.analysis.panels import Panel, arms_note, split_panels
+from results.analysis.panels import Panel, arms_note, speeds, split_panels
 from results.analysis.paper_scores import distance, load_paper
 from results.analysis.rows import MINI, Group, Summary, TableRow, arm_titles, column_order
 from results.analysis.verdict import verdict_legend, verdicts
@@ -107,6 +107,20 @@ def controls_table(panels: Sequence[Panel], pairs: Sequence[Sequence[Panel]], ar
         for line, panel in zip(lines, own, strict=True):
             line += [_gain(panel), _p(panel), _error_cut(panel)]
     return MarkdownTable(headers, lines)
+
+
+def speed_table(panels: Sequence[Panel]) -> MarkdownTable:
+    """The epochs until the baseline's best dev score, of both arms; with those of runs that never reach it."""
+    first, second = _titles(panels, default_pair())
+    lines = []
+    for panel, found in ((panel, speeds(panel)) for panel in panels):
+        if found:
+            before, after = (statistics.fmean(own) for own in zip(*((s.best, s.reached) for s in found), strict=True))
+            never = str(sum(own.censored for own in found) or "")
+            share = f"{100 * after / before:.0f} %"
+            lines.append([_name(panel), f"{before:.1f}", f"{after:.1f}", share, str(len(found)), never])
+    headers = ["task", f"{first}, its best epoch", f"{second}, first epoch as good", "share", "pairs of runs"]
+    return MarkdownTable([*headers, "never as good (last epoch counts)"], lines)
 
 
 def other_metrics_table(panels: Sequence[Panel]) -> MarkdownTable:

@@ -4,8 +4,8 @@ import itertools
 import statistics
 from collections.abc import Sequence
 
-from results.analysis.names import metric_title
-from results.analysis.panels import Efficiency, Panel, curve
+from results.analysis.names import arm_title, metric_title
+from results.analysis.panels import Efficiency, Panel, curve, speeds
 from results.analysis.rows import Group
 from results.report.charts.axes import (
     AXES_BOTTOM,
@@ -30,6 +30,7 @@ from results.report.figures import (
     Mark,
     Point,
     Scale,
+    arms_of,
     fitted,
     shown_tick,
     spread,
@@ -114,6 +115,42 @@ def learning_curves(panel: Panel, arms: Arms) -> Figure | None:
     legend = legend_of([group.features for group in panel.groups], arms)
     name, marks = f"curves-{panel.stem}", [*marks, *lines, *bests]
     return Figure(name, panel.title, caption, AXES_BOTTOM + 38, marks, numbers=" ".join(numbers), legend=legend)
+
+
+def convergence(panels: Sequence[Panel], compared: tuple[str, str]) -> Figure | None:
+    """The epochs until the first arm's best dev score, a lane for each task; None if no task has pairs of runs."""
+    lanes = [(panel, found) for panel in panels if (found := speeds(panel))]
+    if not lanes:
+        return None
+    looks = arms_of({features: arm_title(features) for features in compared})
+    first, second = (looks[features] for features in compared)
+    most = max(epoch for _, found in lanes for speed in found for epoch in (speed.best, speed.reached))
+    scale, bottom = Scale(1, max(most, 2), LEFT + 8, RIGHT - 8, log=True), LANE * len(lanes)
+    ticks = [tick for tick in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000) if tick <= scale.high]
+    marks: list[Mark] = [ChartLine([(scale.at(tick), 0), (scale.at(tick), bottom)], "grid", 1) for tick in ticks]
+    marks += [Label(scale.at(tick), bottom + 16, shown_tick(tick), "muted", 11, "middle") for tick in ticks]
+    marks.append(Label((LEFT + RIGHT) / 2, bottom + 32, "epochs (log scale)", "muted", 11, "middle"))
+    numbers = []
+    for lane, (panel, found) in enumerate(lanes):
+        y = lane * LANE + 30
+        sides = [(first, [own.best for own in found]), (second, [own.reached for own in found])]
+        before, after = (statistics.fmean(epochs) for _, epochs in sides)
+        text, missed = f"{before:.1f} → {after:.1f}", sum(own.censored for own in found)
+        name = fitted(panel.title, RIGHT - LEFT - text_width(text) - 8, 14)  # bold is wider
+        marks += [Label(LEFT, y - 14, name, "ink", 12, bold=True), Label(RIGHT, y - 14, text, "muted", 12, "end")]
+        marks.append(ChartLine([(scale.at(before), y), (scale.at(after), y)], "muted", 1.5))
+        for (arm, epochs), mean in zip(sides, (before, after), strict=True):
+            marks += [Dot(scale.at(epoch), y, arm.colour, "circle", 2, 0.7) for epoch in epochs]
+            marks.append(Dot(scale.at(mean), y, arm.colour, arm.shape, 4.5, title=f"{arm.title}: {mean:.1f}"))
+        never = f", {missed} never" if missed else ""
+        numbers.append(f"{panel.title}: {text} ({len(found)} pairs of runs{never}).")
+    caption = (
+        f"Epochs until the best dev score of {first.title}, which {second.title} reaches earlier or later: marks are "
+        "means, dots runs. A run that never reaches it counts with its last epoch."
+    )
+    title = f"Epochs until the best dev score of {first.title}"
+    legend = legend_of(compared, looks)
+    return Figure("convergence", title, caption, bottom + BELOW, marks, numbers=" ".join(numbers), legend=legend)
 
 
 def sample_efficiency(sizes: Efficiency, arms: Arms) -> Figure:

@@ -8,12 +8,22 @@ from xml.etree import ElementTree
 import pytest
 
 from results.analysis.names import load_names
-from results.analysis.panels import Panel, class_metric, class_scores, confusion, curve, efficiencies, mixes, panels_of
+from results.analysis.panels import (
+    Panel,
+    class_metric,
+    class_scores,
+    confusion,
+    curve,
+    efficiencies,
+    mixes,
+    panels_of,
+    speeds,
+)
 from results.analysis.rows import Group, TableRow
 from results.records.record import Mix
 from results.report.charts.classes import class_differences, confusion_difference, confusion_matrix, per_class
 from results.report.charts.layers import layer_map, layer_weights
-from results.report.charts.runs import learning_curves, sample_efficiency, seed_scatter
+from results.report.charts.runs import convergence, learning_curves, sample_efficiency, seed_scatter
 from results.report.figures import (
     Area,
     Box,
@@ -30,6 +40,7 @@ from results.report.figures import (
     with_title,
 )
 from results.report.svg import inline_svg, standalone_svg, swatch
+from results.tables.paper_tables import speed_table
 from tests.results.making import make_record
 
 ARMS = arms_of({"glove": "glove", "elmo": "elmo"})
@@ -54,6 +65,30 @@ def row(*groups):
 
 def marks(figure, kind):
     return [mark for mark in figure.marks if isinstance(mark, kind)]
+
+
+def with_curves(features, *curves):
+    """A group whose runs have these dev scores, epoch by epoch."""
+    epochs = [[{"epoch": i, "f1": score} for i, score in enumerate(own, start=1)] for own in curves]
+    return with_each(group(features, *(own[-1] for own in curves)), "epochs", epochs)
+
+
+def test_a_run_is_as_fast_as_its_first_epoch_that_equals_the_best_of_the_baseline():
+    glove = with_curves("glove", [10, 30, 50, 60], [10, 40, 35], [20, 80, 70])
+    elmo = with_curves("elmo", [40, 60, 55, 70], [50, 60], [30, 60, 79])
+    panel = Panel(row(glove, elmo))
+    assert [(own.best, own.reached, own.censored) for own in speeds(panel)] == [
+        (4, 2, False),
+        (2, 1, False),
+        (2, 3, True),
+    ]
+    assert speeds(Panel(row(glove))) == []
+    figure = convergence([panel, Panel(row(glove))], ("glove", "elmo"))
+    assert figure.numbers.endswith(": 2.7 → 2.0 (3 pairs of runs, 1 never).")
+    large = {mark.colour: mark.x for mark in marks(figure, Dot) if mark.title}
+    assert large[ARMS["elmo"].colour] < large[ARMS["glove"].colour]  # earlier is further left
+    assert str(speed_table([panel])).splitlines()[-1].endswith("| 2.7 | 2.0 | 75 % | 3 | 1 |")
+    assert convergence([Panel(row(group("glove", 1.0), group("elmo", 2.0)))], ("glove", "elmo")) is None
 
 
 def test_a_scale_maps_its_ends_and_is_straight_or_logarithmic():

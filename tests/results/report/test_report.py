@@ -59,7 +59,7 @@ def test_everything_is_on_the_page(capsys, runs):
     status, text = run_report(runs)
     assert status == 0
     assert re.search(r"report.html: \d+ kB", capsys.readouterr().out)
-    assert re.findall(r'<section id="(\w+)"', text) == ["scores", "reading", "failures", "runs"]
+    assert re.findall(r'<section id="(\w+)"', text) == ["scores", "reading", "convergence", "failures", "runs"]
     assert set(re.findall(r'href="#(.*?)"', text)) == set(re.findall(r'<article id="(.*?)"', text)) == {"task-0-0"}
     block = text.partition('<article id="task-0-0"')[2].partition("</article>")[0]
     charts = ["Seeds", "Learning curves", "Classes", "Confusions", "Layers", "Fewer labels"]
