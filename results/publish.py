@@ -21,7 +21,7 @@ from results.report.figures import Figure
 from results.report.svg import picture, published_files
 from results.tables.core_table import core_page
 from results.tables.formats import LAYOUTS
-from results.tables.page_texts import TABLE1
+from results.tables.page_texts import HEADLINE
 from results.tables.paper_tables import readme_table
 
 ROOT = Path(__file__).parents[1]
@@ -134,11 +134,11 @@ def generated(root: Path, collection: Collection) -> dict[Path, str | None]:
     Raises:
         InputError: README has no place for a table.
     """
-    summary = summarise(main_runs(collection), Selection(headline=load_experiment(TABLE1)))
+    summary = summarise(main_runs(collection), Selection(headline=load_experiment(HEADLINE)))
     demo = summarise(collection, Selection(data=[MINI]))
     page = tables_page(collection, summary, root / PUBLISHED)
     blocks = {
-        "figure": _shown(page.figures, MAIN_FIGURE),
+        "figure": f"{_shown(page.figures, MAIN_FIGURE)}\n{summary.main_note}\n".strip() + "\n",
         REPRESENTATIONS: _shown(page.figures, REPRESENTATIONS),
         "table1": readme_table(summary),
         "demo": f"```\n{LAYOUTS['text'](*core_page(demo))}```\n",

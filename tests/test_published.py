@@ -5,6 +5,8 @@ import json
 import re
 import shlex
 import statistics
+import subprocess
+import sys
 import tomllib
 from collections import Counter
 from dataclasses import replace
@@ -14,6 +16,7 @@ from pathlib import Path
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
+from results.analysis.aggregate import Selection, summarise
 from results.analysis.names import load_names, old_recipe, recomputed, task_title
 from results.analysis.rows import Group, TableRow
 from results.audit.__main__ import main as audit
@@ -22,11 +25,14 @@ from results.experiments.experiment import values_of
 from results.experiments.experiment_file import load_experiment
 from results.experiments.runs_of_cells import only_cells
 from results.publish import main as publish
+from results.publishing.tables_page import main_runs
 from results.records.collect import collect
 from results.records.example_scores import read_examples, read_predictions
 from results.records.identity import EXAMPLES_NAME, PREDICTIONS_NAME
 from results.records.record import read_record
 from results.table import main as table
+from results.tables.page_texts import HEADLINE
+from results.tables.paper_tables import readme_table
 from tasks.running.config import run_config
 from tasks.running.plan import identity_of
 from tasks.running.schema import compose_config
@@ -37,7 +43,7 @@ ROOT = Path(__file__).parents[1]
 PUBLISHED = ROOT / "results" / "published"
 CARDS = "bilms"  # of biLMs that are not shipped
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-TABLE1 = tomllib.loads((ROOT / "results" / "paper" / "table1.toml").read_text(encoding="utf-8"))
+TABLE1 = tomllib.loads((ROOT / "results" / "paper" / f"{HEADLINE}.toml").read_text(encoding="utf-8"))
 
 
 def examples_of(data, task, features):
@@ -152,10 +158,40 @@ def test_the_command_shows_the_scores_of_readme(capsys):
     assert len(lines) == 6
     for line in lines:
         first, second = (
-            re.fullmatch(r"([\d.]+).*(\(\d+\)§?)", line[arm]).groups() for arm in ("GloVe 100-d", "+ ELMo")
+            "{} ({}{}".format(*re.fullmatch(r"([\d.]+).*\((\d+)[^)]*(\)§?)", line[arm]).groups())
+            for arm in ("GloVe 100-d", "+ ELMo")
         )
         gain = line["gain, 95 % interval"].partition(",")[0]
-        assert f"{' '.join(first)} {' '.join(second)} {gain}" in shown
+        assert f"{first} {second} {gain}" in shown
+
+
+def test_the_headline_does_not_depend_on_conf(tmp_path):
+    """Its cells are found by what the records say: the same table without any default of today, in a bare process."""
+    for package in ("results", "elmo"):
+        (tmp_path / package).symlink_to(ROOT / package)
+    for package in ("conf", "tasks"):
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "__init__.py").write_text("raise ImportError\n")
+    command = [sys.executable, "-m", "results.table", "--published", "--experiment", HEADLINE, "--format", "json"]
+    done = subprocess.run(command, cwd=tmp_path, env={"PYTHONPATH": str(tmp_path)}, capture_output=True, check=True)
+    means = [own["mean"] for row in json.loads(done.stdout) for own in row["arms"].values()]
+    assert sorted(f"{own:.2f}" for own in means) == sorted(
+        line[arm].split()[0]
+        for line in first_table()
+        for arm in ("GloVe 100-d", "+ ELMo")
+        if "WNUT" not in line["task"]
+    )
+
+
+def test_the_headline_stays_when_recipes_are_raised(monkeypatch):
+    """Only marks are added to the scores of older recipes."""
+    names = load_names()
+    newer = {name: replace(task, recipe=99) for name, task in names.tasks.items()}
+    monkeypatch.setattr("results.analysis.names.load_names", lambda: replace(names, tasks=newer))
+    headline = load_experiment(HEADLINE)
+    shown = readme_table(summarise(main_runs(collect([PUBLISHED])), Selection(headline=headline)))
+    assert re.search(r",\srecipe\s2\)", shown)
+    assert re.sub(r",\srecipe\s\d+", "", shown) in re.sub(r",\srecipe\s\d+", "", README)
 
 
 def test_the_commands_of_the_tables_name_the_published_runs(monkeypatch):

@@ -82,7 +82,8 @@ def summarise(collection: Collection, selection: Selection) -> Summary:
     defaults = {own for item in collection.found for own in _feature_defaults(item.record, arms)}
     rows = [_row(*key, by_row[key], selection, findings, defaults) for key in sorted(by_row, key=_row_order)]
     main_arms = {key: value for own in arms.values() for key, value in own.items()}
-    summary = Summary(rows, findings, selection.compared, selection.best_of, main_arms)
+    note = selection.headline.note if selection.headline and any(row.data != MINI for row in rows) else ""
+    summary = Summary(rows, findings, selection.compared, selection.best_of, main_arms, note)
     for row in rows:
         findings += _empty_cells(row, summary.features, selection)
     asked = [f for f in findings if not selection.data or not f.row or f.row[0] in selection.data]

@@ -263,7 +263,7 @@ class Summary:
     """The content of the results table.
 
     `best_of` adds the expected best dev score of that many seeds. `main_arms`: the two arms' settings, if they are not
-    the suite's defaults.
+    the suite's defaults; `main_note`: what is to be known about their records.
     """
 
     rows: Sequence[TableRow]
@@ -271,6 +271,7 @@ class Summary:
     compared: tuple[str, str] = field(default_factory=default_pair)
     best_of: int | None = None
     main_arms: Mapping[str, str] = field(default_factory=dict)
+    main_note: str = ""
 
     @cached_property
     def features(self) -> list[str]:

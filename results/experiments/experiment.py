@@ -50,6 +50,7 @@ class Experiment:
     Attributes:
         note: What the table says below its rows.
         needs: What its commands need first, a line each.
+        published_only: Whether it describes published records alone, so that nothing runs its cells.
         by_arm: Whether the table has a line for each arm and a column for each row, not the other way round.
         costs: Arm -> what it costs; such a table shows it.
         titles: Arm -> its name for people; by default that of its features, or its name here.
@@ -66,6 +67,7 @@ class Experiment:
     compare: Sequence[str] = ()
     note: str = ""
     needs: Sequence[str] = ()
+    published_only: bool = False
     by_arm: bool = False
     costs: Mapping[str, ArmCost] = field(default_factory=dict)
     titles: Mapping[str, str] = field(default_factory=dict)

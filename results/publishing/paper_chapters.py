@@ -64,7 +64,8 @@ def shown_chapter(chapter: PaperChapter, collection: Collection, published: Path
     experiment = load_experiment(chapter.experiment)
     table = fill(collection, experiment)
     cells = [line.runs.group(arm) for line in table.lines for arm in line.spec.arms or experiment.arms]
-    runs, empty = typed_sweep(experiment, []), sum(group is None for group in cells)
+    runs = "" if experiment.published_only else typed_sweep(experiment, [])
+    empty = sum(group is None for group in cells)
     shows = f"python -m results.table --experiment {experiment.name}"
     if chapter.figure:
         shows = f"python -m results.report --experiment {experiment.name} --figures DIR"
@@ -76,7 +77,7 @@ def shown_chapter(chapter: PaperChapter, collection: Collection, published: Path
         filled=f"{len(cells) - empty} of {len(cells)}",
         figures=_figures(chapter.figure, table),
         table=experiment.note if chapter.figure == "layers" else _markdown(table),  # scores say nothing about weights
-        missing=f"{empty} of {len(cells)} cells are empty: `{runs}` fills them." if empty else "",
+        missing=f"{empty} of {len(cells)} cells are empty: `{runs}` fills them." if empty and runs else "",
         findings=[finding for finding in table.findings if finding.kind not in ("empty", "seeds")],
     )
 

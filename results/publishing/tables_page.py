@@ -17,7 +17,7 @@ from results.report.charts.runs import convergence
 from results.report.errors_removed import errors_removed
 from results.report.figures import Figure
 from results.report.svg import picture
-from results.tables.page_texts import TABLE1, Chapter, load_texts
+from results.tables.page_texts import HEADLINE, Chapter, PaperChapter, load_texts
 from results.tables.paper_tables import (
     controls_table,
     gain_table,
@@ -51,11 +51,12 @@ def tables_page(collection: Collection, summary: Summary, published: Path) -> Ta
         published: The records' folder, next to the page; figures go there, too.
     """
     texts = load_texts()
-    chapters = {own.experiment: shown_chapter(own, collection, published) for own in texts.paper}
-    chapters[TABLE1] = replace(chapters[TABLE1], title=texts.gains.title)
+    in_order = [PaperChapter(HEADLINE), *texts.paper]
+    chapters = {own.experiment: shown_chapter(own, collection, published) for own in in_order}
+    chapters[HEADLINE] = replace(chapters[HEADLINE], title=texts.gains.title)
     panels, others = table_panels(summary)
     # by arm: without dev scores; Table 1: its other runs are those of rows that show the suite's defaults
-    shown = [name for name in chapters if name not in ("", TABLE1) and not load_experiment(name).by_arm]
+    shown = [name for name in chapters if name not in ("", HEADLINE) and not load_experiment(name).by_arm]
     others = _without_runs_of(others, collection, shown)
     with_controls = panels_with_more(panels, texts.controls.arms)
     pairs = [panels_comparing(with_controls, compared) for compared in texts.controls.compared]
@@ -79,8 +80,8 @@ def tables_page(collection: Collection, summary: Summary, published: Path) -> Ta
     explanation = [legend, texts.rerun]  # below the first table
     full_size, mini = ([panel for panel in panels if (panel.row.data == MINI) is own] for own in (False, True))
     for experiment, chapter in chapters.items():
-        if experiment == TABLE1:
-            show_gains(texts.gains, full_size, *explanation)
+        if experiment == HEADLINE:
+            show_gains(replace(texts.gains, text=summary.main_note), full_size, *explanation)
         else:
             blocks += [f"## {chapter.title}", chapter.text]
             show(chapter.figures)
@@ -114,9 +115,9 @@ def tables_page(collection: Collection, summary: Summary, published: Path) -> Ta
 
 def main_runs(collection: Collection) -> Collection:
     """The collection without the tasks that only other tables than the first have, such as probes."""
-    experiments = filter(None, (chapter.experiment for chapter in load_texts().paper))
+    experiments = filter(None, [HEADLINE, *(chapter.experiment for chapter in load_texts().paper)])
     tasks = {name: {cell.named["task"] for cell in load_experiment(name).cells} for name in experiments}
-    others = set().union(*tasks.values()) - tasks[TABLE1]
+    others = set().union(*tasks.values()) - tasks[HEADLINE]
     return replace(collection, found=[item for item in collection.found if item.record.identity.task not in others])
 
 

@@ -20,7 +20,7 @@ from results.tables.cells import Sheet
 from results.tables.experiment_rows import ExperimentTable, fill, typed_sweep
 from results.tables.experiment_table import SCORES, experiment_page
 from results.tables.formats import COMMAND
-from results.tables.page_texts import TABLE1, load_texts
+from results.tables.page_texts import HEADLINE, TABLE1, load_texts
 
 
 def paper_tables(collection: Collection, data: Sequence[str], chosen: str | None) -> list[ExperimentTable]:
@@ -33,7 +33,7 @@ def paper_tables(collection: Collection, data: Sequence[str], chosen: str | None
     """
     names = [chapter.experiment for chapter in load_texts().paper] + [chosen or ""]
     found = []
-    for name in (name for name in dict.fromkeys(names) if name not in ("", TABLE1)):
+    for name in (name for name in dict.fromkeys(names) if name not in ("", TABLE1, HEADLINE)):
         table = fill(collection, load_experiment(name))
         lines = [line for line in table.lines if line.runs.groups and (not data or line.runs.data in data)]
         if any(line.runs.pair() for line in lines):

@@ -104,6 +104,7 @@ def page(
 <header>
 <h1>{escape(title)}</h1>
 {_answer(figures)}
+{f"<p>{escape(summary.main_note)}</p>" if summary.main_note else ""}
 <p class="lead">{_lead(about)}</p>
 </header>
 {_bar(summary, tasks) if summary.rows else ""}

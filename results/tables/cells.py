@@ -205,7 +205,12 @@ def findings_sections(findings: Sequence[Finding], notes: Sequence[str]) -> list
 def legend(summary: Summary) -> list[str]:
     """Explains the columns that the table has."""
     panels = [Panel(row, label) for row in summary.rows for label in ["", *row.labels]]
-    legend = [*arms_note(summary.main_arms, panels), *panels_legend(panels), *controls_legend(summary.features)]
+    legend = [
+        *arms_note(summary.main_arms, panels),
+        *filter(None, [summary.main_note]),
+        *panels_legend(panels),
+        *controls_legend(summary.features),
+    ]
     if summary.with_paper and any(verdict(group, row.paper) for row in summary.rows for group in row.groups):
         legend.append(f"vs paper: {verdict_legend()}")
     legend += best_legend(summary)

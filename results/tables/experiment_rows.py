@@ -93,7 +93,7 @@ def fill(collection: Collection, experiment: Experiment, places: TypedPlaces | N
     where = places.words(shipped) if places else []
     if any(line.runs.groups for line in lines):
         findings += _missing(experiment, rows, where)
-    else:
+    elif not experiment.published_only:
         findings.append(Finding("empty", _whole(experiment, where), wrong=True))
     once = list(dict.fromkeys(findings))  # rows may show other metrics of the same runs
     return ExperimentTable(experiment, lines, once, where)
@@ -154,6 +154,8 @@ def _other_bilms(experiment: Experiment, lines: Sequence[ExperimentLine]) -> lis
 
 def _missing(experiment: Experiment, rows: Sequence[Mapping[str, Filled]], where: Sequence[str]) -> list[Finding]:
     """The commands of cells that lack runs: "empty" where there is no score at all, else "seeds"."""
+    if experiment.published_only:
+        return []
     commands: dict[tuple[bool, bool, tuple[str, str]], list[Command]] = {}
     whole = _empty_arms(rows) if experiment.by_arm else {}
     for arm, cells in whole.items():

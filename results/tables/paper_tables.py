@@ -54,7 +54,7 @@ def readme_table(summary: Summary) -> str:
     how = "[how they are computed](results/reading.md#intervals)"
     note = f"Mean ± std (seeds). 95 % intervals over paired test examples and seeds, {how}{mark}."
     note = " ".join([note, *(f"{text[0].upper()}{text[1:]}." for text in arms_note(summary.main_arms, panels))])
-    return f"{MarkdownTable(headers, lines)}\n\n{note}\n"
+    return "\n\n".join(filter(None, [str(MarkdownTable(headers, lines)), note, summary.main_note])) + "\n"
 
 
 def _titles(panels: Sequence[Panel], arms: Sequence[str]) -> list[str]:

@@ -10,7 +10,7 @@ from results.analysis.names import default_pair, load_names
 from results.experiments.experiment_file import load_experiment
 from results.records.collect import PUBLISHED, Collection, collect
 from results.records.sweep_manifest import DEFAULT_RUNS, TypedPlaces, typed_places
-from results.tables.page_texts import TABLE1
+from results.tables.page_texts import HEADLINE, TABLE1
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def choose(options: argparse.Namespace, best_of: int | None = None) -> Chosen:
     folders = folders_of(options)
     first, second = map(_in_order, options.compare or default_pair())
     collection = collect(folders)
-    headline = None if options.compare else load_experiment(TABLE1)
+    headline = None if options.compare else load_experiment(HEADLINE if options.published else TABLE1)
     selection = Selection(options.data, options.include_limited, (first, second), best_of, places_of(options), headline)
     return Chosen(folders, collection, selection, _mistake(collection, (first, second)))
 

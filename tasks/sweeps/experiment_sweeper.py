@@ -20,6 +20,7 @@ from hydra.plugins.config_source import ConfigResult
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import OmegaConf
 
+from elmo.common.errors import InputError
 from results.experiments.cell import Cell
 from results.experiments.experiment import SUFFIX, refuse_absurd
 from results.experiments.experiment_file import load_experiment
@@ -61,7 +62,7 @@ def experiment_cells(experiment: str, overrides: list[Override]) -> list[Cell]:
     """The different runs of an experiment.
 
     Raises:
-        InputError: the experiment's file is wrong, or no cell matches the overrides.
+        InputError: the experiment's file is wrong or has no runs, or no cell matches the overrides.
     """
     given = {}
     refuse_absurd_sweep(overrides)
@@ -75,7 +76,13 @@ def experiment_cells(experiment: str, overrides: list[Override]) -> list[Cell]:
             given[key] = list(map(_typed, override.sweep_string_iterator()))
         else:
             raise ConfigCompositionException(f"{override.input_line}: expected values, found a range without steps")
-    cells = load_experiment(experiment).narrowed(given).cells
+    found = load_experiment(experiment)
+    if found.published_only:
+        raise InputError(
+            f"experiment={experiment}: expected runs, found published records only: "
+            f"python -m results.table --published --experiment {experiment}"
+        )
+    cells = found.narrowed(given).cells
     different = {tuple(sorted(cell.overrides)): cell for cell in cells}  # two cells may show the same run
     return list(different.values())
 

@@ -22,7 +22,7 @@ from results.experiments.experiment_file import load_experiment
 from results.records.metric import Metric, Ratio
 from results.records.record import write_record
 from results.report.figures import PALETTE
-from results.tables.page_texts import TABLE1
+from results.tables.page_texts import HEADLINE, TABLE1
 from tests.results.making import make_record, run_table, save
 
 KNOWN = ("ner", "sst5", "sst", "snli", "squad", "srl", "coref", "glove", "word2vec", "elmo_random", "gpt2", "bert")
@@ -77,9 +77,10 @@ def test_the_names_are_whole():
     assert content["tasks"].keys() == names.tasks.keys()
 
 
-def test_the_arms_of_table_1_are_the_default_ones():
+@pytest.mark.parametrize("name", [TABLE1, HEADLINE])
+def test_the_arms_of_table_1_are_the_default_ones(name):
     """So that the paper's numbers, which are by the names of the default arms, stand next to their runs."""
-    headline = load_experiment(TABLE1)
+    headline = load_experiment(name)
     assert headline.compare == default_pair()
     assert [f"features={arm}" in headline.arms[arm] for arm in headline.compare] == [True, True]
 

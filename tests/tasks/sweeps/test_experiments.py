@@ -376,6 +376,14 @@ class TestOwn:
         assert code == 1
         assert "experiment=tabel1: no such choice. Did you mean experiment=table1?" in err
 
+    def test_one_of_published_records_has_nothing_to_run(self, command, tmp_path):
+        code, _, err = command("-m", "experiment=table1_old", f"runs_dir={tmp_path}")
+        shows = "python -m results.table --published --experiment table1_old"
+        assert (code, err) == (
+            1,
+            f"tasks.run: experiment=table1_old: expected runs, found published records only: {shows}\n",
+        )
+
     def test_a_config_folder_may_name_it_and_choose_a_launcher(self, own, command, tmp_path):
         folder = tmp_path / "conf" / "experiment"
         folder.mkdir(parents=True)
