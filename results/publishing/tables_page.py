@@ -17,6 +17,7 @@ from results.report.charts.runs import convergence
 from results.report.errors_removed import errors_removed
 from results.report.figures import Figure
 from results.report.svg import picture
+from results.tables.others_tables import anchors_table, costs_table, load_others
 from results.tables.page_texts import HEADLINE, Chapter, PaperChapter, load_texts
 from results.tables.paper_tables import (
     controls_table,
@@ -95,6 +96,9 @@ def tables_page(collection: Collection, summary: Summary, published: Path) -> Ta
         blocks += [*_heading(texts.speed)]
         show([figure for figure in [convergence(full_size, summary.compared)] if figure])
         blocks += [str(speed)]
+    others_published = load_others()
+    blocks += [*_heading(texts.anchors), str(anchors_table(others_published))]
+    blocks += [*_heading(texts.costs), str(costs_table(others_published))]
     if by_others.lines:
         blocks += ["## By other metrics", str(by_others)]
     if others:

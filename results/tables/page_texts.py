@@ -62,6 +62,8 @@ class PageTexts:
     demo: Chapter
     controls: Controls
     speed: Chapter
+    anchors: Chapter
+    costs: Chapter
     settings: Chapter
 
 
