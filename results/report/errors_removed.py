@@ -30,6 +30,7 @@ AXIS = "share of the baseline's errors removed (%)"
 PAPER = Arm("the paper", "ink", "circle")  # hollow
 OFF_SCALE = 70.0  # pixels next to the scale for what is outside it
 NO_BREAK = "\N{NO-BREAK SPACE}"
+EPOCHS = "trainer.epochs"
 HEADER = 24.0  # pixels above the first comparison
 PALE = 0.45  # opacity of marks that stand for few seeds
 
@@ -51,7 +52,8 @@ class _Value:
 class _Comparison:
     """One task on one data set: the texts, the main share with its interval, and those of the paper and other arms.
 
-    `sign`: 1 or -1 if the interval of the gain, which tables show, excludes zero; else 0.
+    `sign`: 1 or -1 if the interval of the gain, which tables show, excludes zero; else 0. `shortened`: the
+    epochs, if they are not those of the recipe; the sentence above the figure then names the share by itself.
     """
 
     name: str
@@ -61,6 +63,7 @@ class _Comparison:
     interval: Interval | None
     sign: int
     others: Sequence[_Value]
+    shortened: str = ""
 
     @property
     def shown_share(self) -> str:
@@ -164,13 +167,16 @@ def _comparison(panel: Panel, arms: Mapping[str, Arm], compared: tuple[str, str]
         row.cut_interval(label),
         row.gain_sign(label),
         others,
+        shortened=panel.settings if EPOCHS in {**panel.named, **baseline.settings} else "",
     )
 
 
 def _finding(found: Sequence[_Comparison]) -> str:
     """What the intervals show, in a sentence."""
     name, size = found[0].main.arm.title, len(found)
-    up = [own.main.share for own in found if own.sign > 0]
+    apart = [own for own in found if own.shortened and own.sign > 0]
+    apart = apart if len(apart) < sum(own.sign > 0 for own in found) else []
+    up = [own.main.share for own in found if own.sign > 0 and own not in apart]
     down = [own.name for own in found if own.sign < 0]
     unclear = [own.name for own in found if not own.sign]
     parts = []
@@ -178,8 +184,10 @@ def _finding(found: Sequence[_Comparison]) -> str:
         low, high = round(min(up)), round(max(up))
         between = f"{low}" if low == high else f"{low} to {high}"
         number = f"all {size}" if len(up) == size else f"{len(up)} of {size}"
+        shares = ", ".join(f"{round(own.main.share)}{NO_BREAK}% on {own.name} ({own.shortened})" for own in apart)
         where = found[0].name if size == 1 else f"{number} data sets"
         parts.append(f"{name} removes {between}{NO_BREAK}% of the baseline's errors on {where}")
+        parts += [shares] * bool(shares)
     if down:
         parts.append(f"{'it' if parts else name} adds errors on {_listed(down)}")
     if unclear:

@@ -17,8 +17,8 @@ from tasks.features.tuning import TuningConfig
 
 # What readers of scores must know about a model, by the last part of its name or path.
 WARNINGS = {
-    "all-mpnet-base-v2": "all-mpnet-base-v2 was trained on SNLI, MultiNLI and SQuAD 2.0, so scores on SNLI and SQuAD "
-    "say little about it"
+    "all-mpnet-base-v2": "all-mpnet-base-v2 was trained on SNLI, MultiNLI, SQuAD 2.0, Reddit and Stack Exchange, so "
+    "scores on SNLI, SQuAD and WNUT-17 say little about it"
 }
 
 

@@ -149,6 +149,22 @@ def test_the_title_states_what_the_intervals_show(gains, expected):
     assert errors_removed(panels, PAIR).title.replace("\N{NO-BREAK SPACE}", " ") == expected
 
 
+def test_runs_with_other_epochs_than_their_recipe_do_not_set_the_range():
+    """NER is shortened and has the largest share, 25 %; alone, it is all there is to say."""
+    near = (60.0, 60.1, 59.9)
+    arms = [
+        group(arm, *(s + gain for s in near), **{"trainer.epochs": 12}) for arm, gain in (("glove", 0), ("elmo", 10))
+    ]
+    short, full = (
+        Panel(TableRow("paper", "ner", arms), "trainer.epochs=12"),
+        panel(task="sst5", glove=near, elmo=(64, 64.1)),
+    )
+    title = errors_removed([short, full], PAIR).title.replace("\N{NO-BREAK SPACE}", " ")
+    expected = "ELMo removes 10 % of the baseline's errors on 1 of 2 data sets; 25 % on NER, CoNLL-2003 (12 epochs)"
+    assert title == expected
+    assert "removes 25" in errors_removed([short], PAIR).title
+
+
 def test_the_title_is_by_the_interval_of_the_gain():
     """As in tables: by Welch's interval this gain is 10.0 (-1.2 to 21.2), the share 20.0 % (2.1 to 37.9)."""
     figure = errors_removed([panel(glove=[45.5, 50.0, 54.5], elmo=[60.0, 60.1, 59.9])], PAIR)
