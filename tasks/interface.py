@@ -21,7 +21,7 @@ from elmo.common import checks
 from elmo.common.device import upload_together
 from elmo.common.errors import InputError
 from elmo.common.files import plain_json
-from results.records.metric import Grouping, Metric
+from results.records.metric import Grouping, Metric, mean_of
 from tasks.data.example_groups import by_casing, by_number
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 Split = Literal["train", "dev", "test"]
 SPLITS: tuple[Split, ...] = ("train", "dev", "test")
 Sentence = tuple[str, ...]
+Answer = tuple[Any, Sequence[float]]  # a prediction and its probabilities, if it has some
+LabelTable = Mapping[str, str | None]  # label -> what it is called instead; None: it is dropped
 PLACES = ("input", "hidden", "output")  # where features may enter a head
 
 
@@ -132,10 +134,11 @@ class Head(nn.Module, ABC):
     def decode(self, features: Sequence[FeatureBatch], batch: Batch) -> list[Any]:
         """One prediction per example."""
 
-    def decode_with_probabilities(
-        self, features: Sequence[FeatureBatch], batch: Batch
-    ) -> list[tuple[Any, list[float]]]:
-        """The predictions of `decode`, each with the probabilities of `Task.probability_labels`, if it has some."""
+    def decode_with_probabilities(self, features: Sequence[FeatureBatch], batch: Batch) -> list[Answer]:
+        """The predictions of `decode`, each with its probabilities, if it has some.
+
+        They are those of `Task.probability_labels`, or else of what `Task.judged` takes as the parts of a prediction.
+        """
         return [(prediction, []) for prediction in self.decode(features, batch)]
 
     def pairs(self, lengths: Sequence[int]) -> int:
@@ -162,9 +165,7 @@ class Classifier(Head):
         """One prediction per example."""
         return self.choose(self.logits(features, batch))
 
-    def decode_with_probabilities(
-        self, features: Sequence[FeatureBatch], batch: Batch
-    ) -> list[tuple[Any, list[float]]]:
+    def decode_with_probabilities(self, features: Sequence[FeatureBatch], batch: Batch) -> list[Answer]:
         """The predictions, each with the softmax of its scores."""
         logits = self.logits(features, batch)
         return list(zip(self.choose(logits), logits.float().softmax(dim=-1).tolist(), strict=True))
@@ -196,6 +197,7 @@ class Task(ABC, Generic[Example, Settings]):
     Attributes:
         name: as in conf/task/ and in the records.
         metric: the main metric, which selects the epoch on dev and is shown in the table; higher is better.
+        exact: the metric by which a whole prediction is right or wrong, for `judged`; empty for the main one.
         metrics: how each metric follows from the scores of single examples, by name; tables and intervals compute from
             this. A metric that is not here is the mean of the column of its name.
         length_edges: where tables begin a new kind of examples by their number of tokens.
@@ -213,6 +215,7 @@ class Task(ABC, Generic[Example, Settings]):
 
     name: ClassVar[str]
     metric: ClassVar[str]
+    exact: ClassVar[str] = ""
     metrics: ClassVar[Mapping[str, Metric]] = {}
     length_edges: ClassVar[tuple[int, ...]] = (10, 20, 30)
     recipe: ClassVar[int]
@@ -370,6 +373,33 @@ class Task(ABC, Generic[Example, Settings]):
             ScorersDisagree: the scorer of record gives other values than `score`.
         """
         return self.score(examples, predictions)
+
+    def judged(self, examples: Sequence[Example], answers: Sequence[Answer]) -> list[list[tuple[float, bool]]]:
+        """For each example, the confidence in each part of its prediction, and whether the part is right.
+
+        By default the prediction is one part, and its confidence is the largest of its probabilities. It has none
+        without probabilities, or without a score of its own.
+        """
+        name = self.exact or self.metric
+        metric = self.metrics.get(name, mean_of(name))
+        scores = self.score(examples, [prediction for prediction, _ in answers]).examples or [{}] * len(answers)
+        return [
+            [(max(shares), metric.is_right(own))] if shares and own.keys() >= set(metric.columns) else []
+            for (_, shares), own in zip(answers, scores, strict=True)
+        ]
+
+    def relabelled(
+        self, examples: Sequence[Example], predictions: Sequence[Any], gold: LabelTable, predicted: LabelTable
+    ) -> tuple[Sequence[Example], Sequence[Any]]:
+        """Examples of another dataset and their predictions with common labels; only a task that has it uses tables.
+
+        Args:
+            examples: those of the dataset.
+            predictions: by a model of the run's own labels.
+            gold: the dataset's labels -> the common label, or None for one that is dropped.
+            predicted: the same for the model's labels.
+        """
+        return examples, predictions
 
     @abstractmethod
     def gold(self, examples: Sequence[Example]) -> list[Any]:

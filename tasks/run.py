@@ -72,6 +72,7 @@ python -m tasks.run -m experiment=NAME   the runs of a table, or of your own PAT
   limit=N                                the first N examples of each split, for a quick test
   device=auto|cpu|cuda  threads=N        where to run; CPU threads of torch
   keep_weights=true                      save the model, for python -m tasks.predict
+  also=[btc,wnut17]  confidences=true    score it on further test sets, too; keep the probabilities of its predictions
   runs_dir=DIR  data_dir=DIR             where records go, where official files are (default: $ELMO_DATA or ./data)
   store.path=DIR  store.limit_gb=N       where frozen layers are stored (python -m elmo.store info)
   logger=wandb  logger.mode=offline      send curves to Weights & Biases, or to files for `wandb sync`

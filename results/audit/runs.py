@@ -8,10 +8,18 @@ from pathlib import Path
 
 from results.audit.configs import name_contradiction, unlike_configs
 from results.audit.predictions import tested, unlike_predictions
-from results.audit.scores import REMEDY, emptied, load_rules, unlike_curve, unlike_scores
+from results.audit.scores import (
+    REMEDY,
+    emptied,
+    load_rules,
+    unlike_confidences,
+    unlike_curve,
+    unlike_further,
+    unlike_scores,
+)
 from results.records.collect import FoundRecord
-from results.records.example_scores import ExamplesUnreadable, read_examples, read_predictions
-from results.records.identity import EXAMPLES_NAME, PREDICTIONS_NAME, Identity, record_path
+from results.records.example_scores import ExamplesUnreadable, read_confidences, read_examples, read_predictions
+from results.records.identity import CONFIDENCES_NAME, EXAMPLES_NAME, PREDICTIONS_NAME, Identity, also_name, record_path
 
 _MARKUP = frozenset("<>&|`\\/")  # in names of data, tasks and features
 
@@ -105,12 +113,14 @@ def _of_scores(
         return
     compared["curves"] += bool(record.epochs)
     if record.trial:
-        if (folder / EXAMPLES_NAME).exists() or (folder / PREDICTIONS_NAME).exists():
+        if any((folder / name).exists() for name in (EXAMPLES_NAME, PREDICTIONS_NAME, CONFIDENCES_NAME)):
             yield f"{EXAMPLES_NAME}: expected nothing about test examples next to a trial, found some; delete it"
         return
     try:
         examples = read_examples(folder / EXAMPLES_NAME, record.fingerprint)
         predictions = read_predictions(folder / PREDICTIONS_NAME, record.fingerprint)
+        further = {name: read_examples(folder / also_name(name), record.fingerprint) for name in record.also}
+        confidences = read_confidences(folder / CONFIDENCES_NAME, record.fingerprint)
     except ExamplesUnreadable as error:
         yield str(error).removeprefix(f"{folder}/")
         return
@@ -120,7 +130,11 @@ def _of_scores(
         return
     compared["scores"] += len(record.scores["test"])
     compared["examples"] += len(examples)
-    for text in unlike_scores(record, examples):
+    wrong = [*unlike_scores(record, examples), *unlike_confidences(record, confidences or (), len(examples))]
+    for name, own in further.items():
+        compared["examples"] += len(own or ())
+        wrong += unlike_further(record, name, own) if own else [f"{also_name(name)}: expected scores, found none"]
+    for text in wrong:
         yield f"{text}; {REMEDY}"
     if predictions is None:
         return

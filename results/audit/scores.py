@@ -6,8 +6,8 @@ from functools import cache
 from operator import itemgetter
 
 from results.analysis.names import load_names, metric_of
-from results.records.example_scores import Example
-from results.records.identity import EXAMPLES_NAME, looked_up
+from results.records.example_scores import Confidence, Example
+from results.records.identity import CONFIDENCES_NAME, EXAMPLES_NAME, also_name, looked_up
 from results.records.metric import Metric
 from results.records.record import RunRecord
 from results.records.typed_json import PAPER, read_toml
@@ -26,6 +26,7 @@ class AuditRules:
     harmonic: str
     share: str
     answers: Sequence[str]
+    parts: Sequence[str]
     without_commit: Sequence[str]
     without_curve: Sequence[str]
     without_details: Sequence[str]
@@ -40,21 +41,44 @@ def load_rules() -> AuditRules:
 
 def unlike_metrics(record: RunRecord, examples: Sequence[Example]) -> list[str]:
     """Where a test score is not what the examples give: the key, what they give, and what the record says."""
-    return _unlike(_metrics(record, _sums(examples), len(examples)))
+    return _unlike(_metrics(record, _sums(examples), len(examples), record.scores.get("test", {})))
+
+
+def unlike_further(record: RunRecord, name: str, examples: Sequence[Example]) -> list[str]:
+    """The same for the scores on a further test set, `RunRecord.also`."""
+    sums, scores = _sums(examples), record.also[name].scores
+    return _unlike(_metrics(record, sums, len(examples), scores, f"also.{name}.scores"), also_name(name))
+
+
+def unlike_confidences(record: RunRecord, confidences: Sequence[Confidence], tested: int) -> list[str]:
+    """Where the parts of predictions that are right do not give the scores; `tested` is the number of test examples."""
+    given = list[Given]()
+    for own in confidences:
+        parts = [part for example in own.examples for part in example]
+        pairs = all(len(part) == 2 and 0 <= part[0] <= 1 and part[1] in (0, 1) for part in parts)
+        if own.split not in ("dev", "test") or not pairs:
+            wanted = "expected probabilities of dev and test, each with 1 if it is right, else 0, found others"
+            return [f"{CONFIDENCES_NAME}: {wanted}"]
+        scores = {} if own.split == "dev" and record.earlier else record.scores.get(own.split, {})
+        found = [(name, scores[name]) for name in load_rules().parts if name in scores and parts]
+        given += [(f"scores.{own.split}.{name}", 100 * sum(r for _, r in parts) / len(parts), it) for name, it in found]
+        if own.split == "test":
+            given.append(("test examples", tested, len(own.examples)))
+    return _unlike(given, CONFIDENCES_NAME)
 
 
 def unlike_scores(record: RunRecord, examples: Sequence[Example]) -> list[str]:
     """The same for all that follows from the examples: test scores, details, and counts of the test data."""
     sums, count = _sums(examples), len(examples)
-    given = [*_metrics(record, sums, count)]
+    given = [*_metrics(record, sums, count, record.scores.get("test", {}))]
     if record.identity.task in load_names().tasks:  # others have details and counts of any meaning
         given += [*_counts(record, sums, count), *_details(record, sums, count)]
     return _unlike(given)
 
 
-def _unlike(given: Iterable[Given]) -> list[str]:
+def _unlike(given: Iterable[Given], file: str = EXAMPLES_NAME) -> list[str]:
     return [
-        f"{key}: expected {expected:.6g}, which {EXAMPLES_NAME} gives, found {found:.6g}"
+        f"{key}: expected {expected:.6g}, which {file} gives, found {found:.6g}"
         for key, expected, found in given
         if abs(expected - found) > EXACT
     ]
@@ -103,10 +127,12 @@ def _sums(examples: Sequence[Example]) -> Sums:
     return sums
 
 
-def _metrics(record: RunRecord, sums: Sums, count: int) -> Iterator[Given]:
-    for name, found in record.scores.get("test", {}).items():
+def _metrics(
+    record: RunRecord, sums: Sums, count: int, scores: Mapping[str, float], key: str = "scores.test"
+) -> Iterator[Given]:
+    for name, found in scores.items():
         if metric := metric_of(record, sums, name):
-            yield f"scores.test.{name}", float(metric.score(sums, count)), found
+            yield f"{key}.{name}", float(metric.score(sums, count)), found
 
 
 def _counts(record: RunRecord, sums: Sums, count: int) -> Iterator[Given]:

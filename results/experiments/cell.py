@@ -9,7 +9,10 @@ from results.records.identity import FOLD, Identity, looked_up, same_value
 
 NAMED = ("task", "data", "features")  # what every cell names
 # Settings that cannot change a score, so that records do not have them.
-NOT_RECORDED = ("device", "threads", "runs_dir", "data_dir", "dataset_file", "keep_weights", "store", "retry", "logger")
+NOT_RECORDED = (
+    *("device", "threads", "runs_dir", "data_dir", "dataset_file", "keep_weights", "store", "retry", "logger"),
+    *("also", "confidences"),
+)
 NOT_HERE = ("seed", FOLD, "experiment")  # what a row or an arm cannot set
 _PART_OFF = re.compile(r"features\.\w+\.enabled=false", re.IGNORECASE)
 

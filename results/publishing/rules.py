@@ -1,4 +1,4 @@
-"""Rules for publishing runs. Only record.json, examples.json and kinds of test examples are copied.
+"""Rules for publishing runs. Only records, scores of examples, confidences and kinds of test examples are copied.
 
 Test predictions contain text, so they are copied only where all data files come with the suite.
 
@@ -22,8 +22,16 @@ from results.breakdown.group_files import GroupsUnreadable, groups_above, merge_
 from results.experiments.experiment import Experiment
 from results.experiments.runs_of_cells import only_cells
 from results.records.collect import FoundRecord, collect
-from results.records.example_scores import ExamplesUnreadable, read_examples
-from results.records.identity import EXAMPLES_NAME, PREDICTIONS_NAME, RECORD_NAME, differences, record_path
+from results.records.example_scores import ExamplesUnreadable, read_confidences, read_examples, write_confidences
+from results.records.identity import (
+    CONFIDENCES_NAME,
+    EXAMPLES_NAME,
+    PREDICTIONS_NAME,
+    RECORD_NAME,
+    also_name,
+    differences,
+    record_path,
+)
 from results.records.record import RecordUnreadable, RunRecord, read_record, write_record
 
 Kind = Literal["added", "replaced", "left", "refused"]
@@ -157,8 +165,14 @@ def _publish(run: Candidate) -> PublishOutcome:
         return PublishOutcome("left", title, score)
     target.parent.mkdir(parents=True, exist_ok=True)
     if elsewhere and not record.trial:
-        shutil.copyfile(item.path.with_name(EXAMPLES_NAME), target.with_name(EXAMPLES_NAME))
-        target.with_name(PREDICTIONS_NAME).unlink(missing_ok=True)  # of the run that is replaced
+        for name in (PREDICTIONS_NAME, CONFIDENCES_NAME, *(_examples_of(there) if there else ())):
+            target.with_name(name).unlink(missing_ok=True)  # of the run that is replaced
+        for name in _examples_of(record):
+            shutil.copyfile(item.path.with_name(name), target.with_name(name))
+        kept = read_confidences(item.path.with_name(CONFIDENCES_NAME), record.fingerprint)
+        if kept is not None:  # written again: only numbers
+            by_split = {own.split: own.examples for own in kept}
+            write_confidences(target.with_name(CONFIDENCES_NAME), record.fingerprint, by_split)
         _copy_predictions(item, target)
     if record == read_record(item.path):
         shutil.copyfile(item.path, target)  # last: a record implies that its examples are complete
@@ -168,6 +182,11 @@ def _publish(run: Candidate) -> PublishOutcome:
         return PublishOutcome("added", title, score)
     newer = f", recipe {there.recipe} -> {record.recipe}" if there.recipe < record.recipe else ""
     return PublishOutcome("replaced", title, f"{there.score:.2f} -> {score}{newer}")
+
+
+def _examples_of(record: RunRecord) -> list[str]:
+    """The names of the files with scores of single examples."""
+    return [EXAMPLES_NAME, *map(also_name, record.also)]
 
 
 def _copy_predictions(item: FoundRecord, target: Path) -> None:
@@ -218,7 +237,7 @@ def _contradiction(item: FoundRecord, named: Sequence[FoundRecord]) -> str:
 
 def _refusal(item: FoundRecord) -> str:
     """Why a run may not be published; empty if it may."""
-    record, examples = item.record, item.path.with_name(EXAMPLES_NAME)
+    record = item.record
     if record.error is not None:
         return f"expected a finished run, found one that failed: {record.error.last_line}"
     if record.limit is not None:
@@ -230,15 +249,19 @@ def _refusal(item: FoundRecord) -> str:
         return f"expected a task of the suite ({known}), found {task}; to add it, see CONTRIBUTING.md, Ship a task"
     if record.trial:
         return _text_in_record(_content(item.path))
-    try:
-        scores = read_examples(examples, record.fingerprint)
-    except ExamplesUnreadable as error:
-        return str(error)
-    if scores is None:
-        return f"expected {EXAMPLES_NAME} next to the record, found none; without it there is no interval"
-    if recomputed(record, scores) is None:
-        return f"{EXAMPLES_NAME}: expected counts that give {record.metric}, found none"
-    return _text_in_examples(_content(examples)) or _text_in_record(_content(item.path))
+    for name in _examples_of(record):
+        path = item.path.with_name(name)
+        try:
+            scores = read_examples(path, record.fingerprint)
+        except ExamplesUnreadable as error:
+            return str(error)
+        if scores is None:
+            return f"expected {name} next to the record, found none; without it there is no interval"
+        if recomputed(record, scores) is None:
+            return f"{name}: expected counts that give {record.metric}, found none"
+        if text := _text_in_examples(name, _content(path)):
+            return text
+    return _text_in_record(_content(item.path))
 
 
 def _content(path: Path) -> Mapping[str, object]:
@@ -247,15 +270,15 @@ def _content(path: Path) -> Mapping[str, object]:
     return content
 
 
-def _text_in_examples(content: Mapping[str, object]) -> str:
+def _text_in_examples(file: str, content: Mapping[str, object]) -> str:
     """Why the file of example scores contains more than numbers and names; empty if it does not."""
     if extra := sorted(content.keys() - EXAMPLES_KEYS):
-        return f"{EXAMPLES_NAME}: expected {', '.join(sorted(EXAMPLES_KEYS))}, found {', '.join(extra)} too"
+        return f"{file}: expected {', '.join(sorted(EXAMPLES_KEYS))}, found {', '.join(extra)} too"
     scores = content["scores"]
     assert isinstance(scores, list)
     for name in sorted({name for example in scores for name in example}):
         if any(character.isspace() for character in name) or len(name) > LONGEST_NAME:
-            return f"{EXAMPLES_NAME}: expected names without spaces, found {name[:40]!r}"
+            return f"{file}: expected names without spaces, found {name[:40]!r}"
     return ""
 
 

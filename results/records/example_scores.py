@@ -1,4 +1,4 @@
-"""Files with one entry for each test example, next to a record: scores and predictions."""
+"""Files with one entry for each example, next to a record: scores and predictions of test, confidences."""
 
 import gzip
 import json
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from elmo.common.files import parse_json, read_json, replacing, write_json
 from results.records.typed_json import decode, is_number
@@ -16,6 +16,8 @@ from results.records.typed_json import decode, is_number
 Example = Mapping[str, float]
 EXAMPLES_SCHEMA = 1
 PREDICTIONS_SCHEMA = 1
+DIGITS = 3  # of confidences
+Line = TypeVar("Line")
 
 
 class ExamplesUnreadable(ValueError):  # noqa: N818 - reads as what it is
@@ -37,6 +39,21 @@ class Prediction:
     example: Mapping[str, object]
     gold: Mapping[str, object]
     predicted: Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class Confidence:
+    """How certain a run is of its predictions for a split, and whether they are right.
+
+    Attributes:
+        split: "dev" or "test".
+        examples: For each example, in the order of the split, and each part of its prediction: the probability, to
+            three digits, and 1 if the part is right, else 0. A label or an answer is one part; tags have one for each
+            predicted span, so that an example may have none.
+    """
+
+    split: str
+    examples: Sequence[Sequence[Sequence[float]]]
 
 
 def write_examples(path: Path, fingerprint: str, scores: Sequence[Example]) -> None:
@@ -113,13 +130,32 @@ def write_predictions(path: Path, fingerprint: str, predictions: Iterable[Mappin
         predictions: The fields of `Prediction`. Numbers and arrays of numpy and torch are written as plain ones, any
             other value that JSON does not have as text.
     """
+    _write_lines(path, fingerprint, predictions)
+
+
+def write_confidences(path: Path, fingerprint: str, judged: Mapping[str, Sequence[Sequence[Sequence[float]]]]) -> None:
+    """Writes a line with the fingerprint, then a line for each split; equal input, equal bytes.
+
+    Args:
+        path: CONFIDENCES_NAME next to the record.
+        fingerprint: The run's, which shows that both files belong together.
+        judged: Split -> for each example, the probability of each part of its prediction and whether it is right.
+    """
+    lines = (
+        {"split": split, "examples": [[[round(share, DIGITS), int(right)] for share, right in own] for own in examples]}
+        for split, examples in judged.items()
+    )
+    _write_lines(path, fingerprint, lines)
+
+
+def _write_lines(path: Path, fingerprint: str, lines: Iterable[Mapping[str, Any]]) -> None:
     header = {"schema": PREDICTIONS_SCHEMA, "fingerprint": fingerprint}
     with (
         replacing(path) as partial,
         partial.open("wb") as file,
         gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed,
     ):
-        for content in chain([header], predictions):
+        for content in chain([header], lines):
             packed.write(json.dumps(content, default=_plain_or_text).encode() + b"\n")
 
 
@@ -137,6 +173,15 @@ def read_predictions(path: Path, fingerprint: str) -> list[Prediction] | None:
     Raises:
         ExamplesUnreadable: The file exists, but no run with this fingerprint wrote it.
     """
+    return _read_lines(Prediction, path, fingerprint)
+
+
+def read_confidences(path: Path, fingerprint: str) -> list[Confidence] | None:
+    """How certain a run is of its predictions, by split; arguments, None and errors as for `read_predictions`."""
+    return _read_lines(Confidence, path, fingerprint)
+
+
+def _read_lines(kind: type[Line], path: Path, fingerprint: str) -> list[Line] | None:
     remedy = "restore the file from a copy, or delete its folder and run again"
     try:
         with gzip.open(path, "rb") as file:
@@ -145,12 +190,12 @@ def read_predictions(path: Path, fingerprint: str) -> list[Prediction] | None:
             raise ValueError("an empty file")
         header, *lines = lines
         _check_fingerprint(path, header, fingerprint, remedy)
-        return [decode(Prediction, line) for line in lines]
+        return [decode(kind, line) for line in lines]
     except FileNotFoundError:
         return None
     except ExamplesUnreadable:
         raise
     except (OSError, EOFError, zlib.error, ValueError) as error:  # cut short, or not JSON
         raise ExamplesUnreadable(
-            f"{path}: expected predictions, a JSON object a line, found: {error}; {remedy}"
+            f"{path}: expected {kind.__name__.lower()}s, a JSON object a line, found: {error}; {remedy}"
         ) from error

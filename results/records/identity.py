@@ -21,6 +21,7 @@ Parts = Mapping[str, object]
 RECORD_NAME = "record.json"
 EXAMPLES_NAME = "examples.json"
 PREDICTIONS_NAME = "predictions.jsonl.gz"  # text of the data: published only where they come with the suite
+CONFIDENCES_NAME = "confidences.jsonl.gz"  # numbers alone
 CHECKPOINT_NAME = "checkpoint.pt"  # the state after the last epoch; removed when the run ends
 FOLD = "fold"  # the key of `Identity.fold`
 
@@ -92,6 +93,11 @@ def record_path(runs_dir: Path, identity: Identity) -> Path:
     names += [] if identity.fold is None else [f"fold-{identity.fold}"]
     names += [f"seed-{identity.seed}"]
     return runs_dir.joinpath(*map(_shortened, names), RECORD_NAME)
+
+
+def also_name(data: str) -> str:
+    """The file, next to the record, for the scores of single examples of a further test set, `RunRecord.also`."""
+    return f"examples-{_shortened(_escaped(data))}.json"
 
 
 def fingerprint(parts: Parts) -> str:

@@ -82,6 +82,22 @@ def in_last_tenth(epoch: int, limit: int) -> bool:
     return 10 * epoch > 9 * limit > 9
 
 
+@dataclass(frozen=True)
+class FurtherTest:
+    """The selected model on the test set of another dataset. The scores of its examples are in a file of their own.
+
+    Attributes:
+        scores: Metric -> percent.
+        data: Counts, and warnings if they differ from the published ones.
+        labels: "gold" and "predicted" -> label of the dataset, or of the run's own -> the common label that it counted
+            as, null for a label that was dropped.
+    """
+
+    scores: Mapping[str, float]
+    data: Mapping[str, object] = field(default_factory=dict)
+    labels: Mapping[str, Mapping[str, str | None]] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunRecord:
     """One run: settings, scores and environment. Every score is in percent (92.22, not 0.9222).
@@ -99,6 +115,8 @@ class RunRecord:
             in records of earlier versions; see results/paper/names.toml for those.
         scores: Split ("dev", "test") -> metric -> percent.
         details: Further scores of any shape, such as per class; percent as well.
+        also: Name of a further dataset -> the model's scores on its test set. The run's own score and its fingerprint
+            do not depend on it.
         data: Per split: counts, hashes, and warnings if they differ from the published ones.
         weights: Name, sha256 and state policy of the biLM; None without one.
         coverage: Per split: the number of distinct `words`, and of those `with_vector`; None without
@@ -110,8 +128,9 @@ class RunRecord:
         seconds: Wall time of the run, by a monotonic clock.
         peak_memory_mb: Peak memory, of the GPU if there is one.
         inputs: Name of everything that was read and can change a score -> its sha256: `data.SPLIT/NAME`,
-            `vectors/NAME`, `PART/FILE` of a biLM or a transformer, `frozen.PART/FILE`, `frozen.PART/module:NAME`, and
-            `settings`, the resolved config without seed and fold. Not in the fingerprint; empty in earlier records.
+            `data.also.DATASET/NAME`, `vectors/NAME`, `PART/FILE` of a biLM or a transformer, `frozen.PART/FILE`,
+            `frozen.PART/module:NAME`, and `settings`, the resolved config without seed and fold. Not in the
+            fingerprint; empty in earlier records.
         model: The sha256 of the weights that were kept next to the record; None without them.
         environment: Versions, commit, device, threads, kernels.
         earlier: The environments of earlier processes of a resumed run that differ from `environment`.
@@ -130,6 +149,7 @@ class RunRecord:
     config: Mapping[str, object] = field(default_factory=dict)
     scores: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     details: Mapping[str, object] = field(default_factory=dict)
+    also: Mapping[str, FurtherTest] = field(default_factory=dict)
     data: Mapping[str, object] = field(default_factory=dict)
     weights: Mapping[str, object] | None = None
     coverage: Mapping[str, Mapping[str, int]] | None = None
@@ -148,7 +168,8 @@ class RunRecord:
     schema: int = SCHEMA
 
     def __post_init__(self) -> None:
-        for split, metrics in self.scores.items():
+        further = {f"also.{name}": own.scores for name, own in self.also.items()}
+        for split, metrics in {**self.scores, **further}.items():
             for name, score in metrics.items():
                 if not math.isfinite(score):
                     raise ValueError(f"scores.{split}.{name}: expected a finite number, found {score}")
@@ -159,8 +180,8 @@ class RunRecord:
             raise ValueError(
                 f"scores.{self.judged}.{self.metric}: missing, but it is the main metric of a finished run"
             )
-        if self.trial and "test" in self.scores:
-            raise ValueError("scores.test: expected none, because a trial is judged on dev alone")
+        if self.trial and ("test" in self.scores or self.also):
+            raise ValueError("scores.test and also: expected none, because a trial is judged on dev alone")
         if self.status == "failed" and self.error is None:
             raise ValueError("error: missing, but the run failed")
 

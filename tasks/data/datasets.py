@@ -10,7 +10,7 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -59,6 +59,8 @@ class DataConfig:
             follows the last point of a name is left out.
         shipped: whether the files come with the suite rather than from the data folder.
         reader: differences between this dataset's files and the task's usual ones; see the task's reader.
+        labels: label -> what it is called in other datasets of the task, for their test sets (`also`): a label that is
+            not there has no counterpart. Empty: each label is called the same everywhere.
         expected: published counts, compared with the counts read.
         hub: the source to use if the files are absent.
         instead: advice for users who cannot get the files, such as another dataset; ends the error that names them.
@@ -71,6 +73,7 @@ class DataConfig:
     documents: str | None = None
     shipped: bool = False
     reader: dict[str, Any] = field(default_factory=dict)
+    labels: dict[str, str] = field(default_factory=dict)
     expected: dict[str, dict[str, int]] = field(default_factory=dict)
     hub: HubConfig | None = None
     instead: str = ""
@@ -127,6 +130,7 @@ class DataSource:
         limit: examples to keep of each split; None keeps all.
         train_fraction: the share of the training examples to keep, drawn at random.
         seed: of that draw. Under the same seed a smaller share is a subset of a larger one.
+        used: the splits that are needed.
     """
 
     config: DataConfig
@@ -134,9 +138,10 @@ class DataSource:
     limit: int | None = None
     train_fraction: float = 1.0
     seed: int = 0
+    used: Sequence[Split] = SPLITS
 
     def __post_init__(self) -> None:
-        missing = [split for split in SPLITS if not self.config.splits.get(split)]
+        missing = [split for split in self.used if not self.config.splits.get(split)]
         if missing and self.config.hub is None:
             raise InputError(
                 f"data={self.config.name}: expected files for {', '.join(missing)} under data.splits, found none"
@@ -148,10 +153,10 @@ class DataSource:
 
     def fingerprint(self) -> dict[str, str]:
         """The sha256 of each split's content, computed without parsing; `load` checks that it is still the same."""
-        self._hashes = {split: self._hash(split) for split in SPLITS}
+        self._hashes = {split: self._hash(split) for split in self.used}
         joint = {split: _joint_hash(hashes.values()) for split, hashes in self._hashes.items()}
         return {
-            split: joint[split] if self._has_files(split) else min(self._hashes[split].values()) for split in SPLITS
+            split: joint[split] if self._has_files(split) else min(self._hashes[split].values()) for split in self.used
         }
 
     @property
@@ -161,7 +166,7 @@ class DataSource:
 
     def check_unchanged(self) -> None:
         """Raises an InputError if a file has changed since `fingerprint`; rows of the hub are in memory."""
-        for split in SPLITS:
+        for split in self.used:
             if self._has_files(split):
                 self._check_unchanged(split)
 
@@ -172,7 +177,7 @@ class DataSource:
             download: also downloads it, so that runs find it in the cache of the datasets library; otherwise a
                 DownloadNeeded names what is not in that cache.
         """
-        if all(self._has_files(split) for split in SPLITS):
+        if all(self._has_files(split) for split in self.used):
             return
         if download:
             self.fingerprint()
@@ -183,8 +188,8 @@ class DataSource:
             _failed[()] = time.monotonic(), reason
         hub = self._hub
         found = self._asked(
-            "train",
-            self._hub.splits["train"],
+            self.used[0],
+            self._hub.splits[self.used[0]],
             lambda: datasets.load_dataset_builder(hub.path, hub.name, revision=hub.revision),
         )
         if not Path(found.cache_dir).is_dir():
@@ -419,6 +424,18 @@ def _from_cache() -> Iterator[None]:
         yield
     finally:
         config.HF_HUB_OFFLINE, constants.HF_HUB_OFFLINE = before
+
+
+def common_labels(found: Iterable[str], own: Mapping[str, str], other: Mapping[str, str]) -> dict[str, str | None]:
+    """What each label of a dataset counts as together with another dataset; None for a label without counterpart.
+
+    Args:
+        found: the labels.
+        own: the dataset's `labels`.
+        other: those of the other dataset.
+    """
+    called = {label: own.get(label) if own else label for label in found}
+    return {label: name if not other or name in other.values() else None for label, name in called.items()}
 
 
 def hash_of_files(paths: Sequence[Path]) -> str:

@@ -91,6 +91,11 @@ def best_tags(emissions: Tensor, transitions: Tensor, starts: Tensor, ends: Tens
     return [tags[:length] for tags, length in zip(paths.tolist(), lengths, strict=True)]
 
 
+def padded(paths: Sequence[Sequence[int]], mask: Tensor) -> Tensor:
+    """The tag numbers of decoded sentences as a tensor next to the mask, with 0 at padding, (batch, tokens)."""
+    return nn.utils.rnn.pad_sequence([torch.tensor(path) for path in paths], batch_first=True).to(mask.device)
+
+
 class ConstrainedCrf(CRF):  # type: ignore[misc]
     """pytorch-crf with a faster likelihood, and with decoding that follows the tag scheme.
 
@@ -121,6 +126,37 @@ class ConstrainedCrf(CRF):  # type: ignore[misc]
     @torch.no_grad()
     def decode(self, emissions: Tensor, mask: Tensor) -> list[list[int]]:
         """The best allowed tag numbers of each sentence: (batch, tokens, tags), (batch, tokens) -> lists."""
-        between = self.transitions + self.rules.between
-        first, last = self.start_transitions + self.rules.first, self.end_transitions + self.rules.last
-        return best_tags(emissions, between, first, last, mask)
+        return best_tags(emissions, *self._allowed(), mask)
+
+    @torch.no_grad()
+    def probabilities(self, emissions: Tensor, paths: Sequence[Sequence[int]], mask: Tensor) -> tuple[Tensor, Tensor]:
+        """The probability of each tag of decoded paths, and of each given the tag after it: (batch, tokens) twice.
+
+        They are those of the allowed sequences, by a forward and a backward pass. The probability of several tags in a
+        row is that of the last one times those of the others, each given the next.
+
+        Args:
+            emissions: as for `decode`.
+            paths: what `decode` returns.
+            mask: as for `decode`.
+        """
+        between, first, last = self._allowed()
+        tags = padded(paths, mask)
+        one = torch.ones(len(tags), dtype=torch.float64, device=mask.device)
+        _, (forward, scaled, at_end) = crf_in_torch.likelihood(emissions, between, first, last, tags, mask)
+        gradient = crf_in_torch.gradients(one, (forward, scaled, at_end), between, last, tags, mask)[0]
+        by_tag = (gradient, forward.transpose(0, 1), scaled.transpose(0, 1))  # (batch, tokens, tags)
+        against, reached, step = (values.gather(2, tags.unsqueeze(2)).squeeze(2) for values in by_tag)
+        follow = between.double().exp()[tags[:, :-1], tags[:, 1:]]  # (batch, tokens - 1)
+        given_next = reached[:, :-1] * follow * step[:, 1:] / reached[:, 1:]
+        # The gradient is 1, the gold count of these tags, minus their probability.
+        return 1 - against, nn.functional.pad(given_next, (0, 1), value=1.0)
+
+    def _allowed(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The scores of transitions, of first and of last tags; minus infinity where the rules forbid one."""
+        rules = self.rules
+        return (
+            self.transitions + rules.between,
+            self.start_transitions + rules.first,
+            self.end_transitions + rules.last,
+        )

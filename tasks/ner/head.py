@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from elmo.common import checks
 from tasks.data.tag_schemes import may_follow
-from tasks.interface import Batch, FeatureBatch, Head
+from tasks.interface import Answer, Batch, FeatureBatch, Head
 from tasks.modules.crf import ConstrainedCrf
 from tasks.modules.layers import BiRnn
 
@@ -76,5 +76,21 @@ class BiLstmCrf(Head):
     def decode(self, features: Sequence[FeatureBatch], batch: Batch) -> list[list[str]]:
         """The best valid BIOES tags of each sentence."""
         (tokens,) = features
-        paths = self.crf.decode(self._emissions(tokens), tokens.mask)
+        return self._named(self.crf.decode(self._emissions(tokens), tokens.mask))
+
+    def decode_with_probabilities(self, features: Sequence[FeatureBatch], batch: Batch) -> list[Answer]:
+        """The tags, each with its probability by the CRF; that of B and I is given the next tag.
+
+        The product over the tokens of an entity is thus the probability of the entity.
+        """
+        (tokens,) = features
+        emissions = self._emissions(tokens)
+        paths = self.crf.decode(emissions, tokens.mask)
+        own, given_next = (values.tolist() for values in self.crf.probabilities(emissions, paths, tokens.mask))
+        return [
+            (tags, [given[i] if tag[0] in "BI" else alone[i] for i, tag in enumerate(tags)])
+            for tags, alone, given in zip(self._named(paths), own, given_next, strict=True)
+        ]
+
+    def _named(self, paths: Sequence[Sequence[int]]) -> list[list[str]]:
         return [[self.tags[number] for number in path] for path in paths]

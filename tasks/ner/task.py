@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,8 @@ from torch import Tensor
 from elmo.common.errors import InputError
 from results.records.metric import Grouping
 from tasks.data.raw_text import span_fields, tag_columns
-from tasks.data.tag_schemes import bioes, iob2, scheme_of, spans_of
-from tasks.interface import PLACES, Head, Scores, Sentence, Split, Task
+from tasks.data.tag_schemes import Span, bioes, iob2, scheme_of, spans_of
+from tasks.interface import PLACES, Answer, Head, LabelTable, Scores, Sentence, Split, Task
 from tasks.metrics import SPAN_METRICS, check_same_values, seqeval_scores, span_scores
 from tasks.ner.data import ColumnReader, NerExample, raw_sentence, read_columns, read_rows
 from tasks.ner.head import BiLstmCrf, NerSettings
@@ -135,6 +136,22 @@ class Ner(Task[NerExample, NerSettings]):
         """The gold tags in BIOES."""
         return [bioes(example.spans, len(example.words)) for example in examples]
 
+    def judged(self, examples: Sequence[NerExample], answers: Sequence[Answer]) -> list[list[tuple[float, bool]]]:
+        """The probability of each predicted entity, and whether it is right."""
+        return [
+            [(prod(shares[span.start : span.end]), span in example.spans) for span in spans_of(tags)]
+            for example, (tags, shares) in zip(examples, answers, strict=True)
+        ]
+
+    def relabelled(
+        self, examples: Sequence[NerExample], predictions: Sequence[Any], gold: LabelTable, predicted: LabelTable
+    ) -> tuple[Sequence[NerExample], Sequence[Any]]:
+        """Sentences and predicted tags with common labels; entities whose label has none are no entities."""
+        return (
+            [replace(example, spans=_renamed(example.spans, gold)) for example in examples],
+            [bioes(_renamed(spans_of(tags), predicted), len(tags)) for tags in predictions],
+        )
+
     def score(self, examples: Sequence[NerExample], predictions: Sequence[Sequence[str]]) -> Scores:
         """Span F1, precision and recall, also by label; true and false positives and misses of each sentence."""
         return span_scores([example.spans for example in examples], [spans_of(tags) for tags in predictions])
@@ -145,3 +162,8 @@ class Ner(Task[NerExample, NerSettings]):
         values = seqeval_scores(self.gold(examples), predictions)
         check_same_values(values, fast.values)
         return replace(fast, values=values)
+
+
+def _renamed(spans: Iterable[Span], table: LabelTable) -> tuple[Span, ...]:
+    renamed = ((table.get(span.label), span) for span in spans)
+    return tuple(span._replace(label=label) for label, span in renamed if label is not None)

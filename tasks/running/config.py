@@ -36,6 +36,7 @@ from tasks.training.trainer import TrainerConfig
 # Settings that cannot change a score, and so are not part of a run's identity.
 NOT_IN_FINGERPRINT = (
     *("device", "threads", "runs_dir", "data_dir", "dataset_file", "keep_weights", "store", "retry", "logger"),
+    *("also", "confidences"),
 )
 
 TASK_ENTRY_POINTS = "elmo_benchmark.tasks"  # the entry point group for tasks of installed packages
@@ -56,6 +57,8 @@ class RunConfig:
         resolved: the whole tree as plain values, for the record, without settings that cannot change a score.
         variant: the settings that differ from the plain (task, features, data), as typed. A deleted key is there as
             `~KEY`, with the plain value.
+        also: the task's plain run on each further dataset whose test set the model is scored on; none for a trial.
+        confidences: whether to keep how certain the model is of its predictions; not for a trial.
         own_settings: all settings that differ from the code's defaults, if the task, the features or the data come from
             a user's YAML. Empty for the suite's own files, which have recipe numbers.
     """
@@ -79,6 +82,8 @@ class RunConfig:
     store: StoreConfig
     resolved: Mapping[str, Any]
     variant: Mapping[str, str | int | float | bool | None]
+    also: Sequence[RunConfig] = ()
+    confidences: bool = False
     own_settings: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -137,7 +142,19 @@ def run_config(tree: DictConfig) -> RunConfig:
     tree = _without_unused(tree)
     parsed = _parsed(tree, _task_class(tree.task.get("_target_")))
     own = own_settings(parsed.resolved, type(parsed.task))
-    return replace(parsed, variant=_variant(tree, parsed.task.name), own_settings=own)
+    variant, also = _variant(tree, parsed.task.name), () if parsed.trial else tree.also
+    return replace(parsed, variant=variant, own_settings=own, also=[_further(parsed, name) for name in also])
+
+
+def _further(run: RunConfig, name: str) -> RunConfig:
+    """The plain run of the same task on a further dataset."""
+    found = run_config(compose_config([f"task={run.task.name}", f"data='{name}'"]))
+    if type(run.task).relabelled is Task.relabelled and (run.data.labels or found.data.labels):
+        raise InputError(
+            f"also: expected datasets without a table of labels, because task={run.task.name} cannot replace labels, "
+            f"found one in data={run.data.name if run.data.labels else name}. Leave the dataset or its table out"
+        )
+    return found
 
 
 def recorded_config(resolved: Mapping[str, Any], task: type[Task[Any, Any]]) -> RunConfig:
@@ -203,8 +220,9 @@ def _parsed(tree: DictConfig, task_class: type[Task[Any, Any]]) -> RunConfig:
     checks.count(checks.MOST_THREADS, "threads", values.threads)
     for part in (values.features, values.trainer, values.logger, values.store):
         part.check()
-    if not isinstance(values.keep_weights, bool):
-        raise InputError(f"keep_weights: expected true or false, found {excerpt(values.keep_weights)}")
+    for key in ("keep_weights", "confidences"):
+        if not isinstance(value := getattr(values, key), bool):
+            raise InputError(f"{key}: expected true or false, found {excerpt(value)}")
     if values.retry not in (None, "failed"):
         raise InputError(f"retry: expected null or failed, found {values.retry!r}")
     if not 0 < values.train_fraction <= 1:
@@ -238,6 +256,7 @@ def _parsed(tree: DictConfig, task_class: type[Task[Any, Any]]) -> RunConfig:
         store=values.store,
         resolved=_resolved(tree),
         variant={},
+        confidences=values.confidences and not values.trial,
     )
 
 
@@ -348,7 +367,8 @@ def _resolved(tree: DictConfig, anywhere: bool = False) -> dict[str, Any]:
     """
     values: dict[str, Any] = OmegaConf.to_container(tree, resolve=True)  # type: ignore[assignment]
     values["data"] = OmegaConf.to_container(_chosen_data(tree), resolve=True)
-    values["data"].pop("instead", None)  # advice in error messages
+    for key in ("instead", "labels"):  # advice in error messages, and what only other test sets need
+        values["data"].pop(key, None)
     for part, key in BY_NAME_OR_PATH:
         settings = values["features"][part]
         if settings and settings[key]:

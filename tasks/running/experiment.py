@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import asdict, dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -20,10 +21,11 @@ from elmo.common.progress import Reporter
 from elmo.store.shelf import StoreUnusable
 from results.breakdown.group_files import GroupsUnreadable, add_groups, reads_otherwise
 from results.records.environment import Environment, describe_environment
-from results.records.example_scores import write_examples, write_predictions
-from results.records.identity import EXAMPLES_NAME, PREDICTIONS_NAME
+from results.records.example_scores import write_confidences, write_examples, write_predictions
+from results.records.identity import CONFIDENCES_NAME, EXAMPLES_NAME, PREDICTIONS_NAME, also_name
 from results.records.metric import Grouping
 from results.records.record import (
+    FurtherTest,
     Mix,
     RunError,
     RunRecord,
@@ -35,6 +37,7 @@ from results.records.record import (
     write_record,
 )
 from results.records.run_lock import Lock, Owner, Process, take
+from tasks.data.datasets import common_labels
 from tasks.data.look import look_at
 from tasks.features.token_features import TokenFeatures, features_recipes
 from tasks.interface import Scores, Split, Task
@@ -95,6 +98,9 @@ class RunOutcome:
     tested: list[str] = field(default_factory=list)  # names of the test examples
     groups: dict[str, Grouping] = field(default_factory=dict)
     predictions: list[dict[str, Any]] = field(default_factory=list)  # of the test examples, as they are kept
+    judged: dict[str, list[list[tuple[float, bool]]]] = field(default_factory=dict)  # by split; see `Task.judged`
+    also: dict[str, FurtherTest] = field(default_factory=dict)  # see `RunRecord.also`
+    also_examples: dict[str, list[dict[str, float]]] = field(default_factory=dict)
     inputs: dict[str, str] = field(default_factory=dict)  # see `RunRecord.inputs`
     model: str | None = None  # the hash of the weights that were kept
 
@@ -145,14 +151,14 @@ def run(config: RunConfig, in_sweep: bool = False, side_by_side: bool = False) -
 def _ended_before(plan: RunPlan, done: Literal["run", "skip", "failed"], reporter: Reporter) -> Ended:
     """Reports that an earlier command did the run, or tried to."""
     if done == "skip":
-        if plan.config.keep_weights and not plan.path.with_name(WEIGHTS_NAME).exists():
+        record = read_record(plan.path)
+        if lacking := _not_kept(plan.config, record, plan.path.parent):
             reporter.warn(
-                f"is done already, and kept no weights: {plan.path}. To get them, run it again with another "
-                f"runs_dir=DIR, or delete {plan.path.parent} first"
+                f"is done already, and kept no {' and no '.join(lacking)}: {plan.path}. To get them, run it again with "
+                f"another runs_dir=DIR, or delete {plan.path.parent} first"
             )
         else:
             reporter.say(f"is done already: {plan.path}")
-        record = read_record(plan.path)
         if changed := plan.changed_settings(record):
             reporter.warn(
                 f"warning: was done with other settings than now: {'; '.join(changed)}. A default was edited without a "
@@ -163,6 +169,13 @@ def _ended_before(plan: RunPlan, done: Literal["run", "skip", "failed"], reporte
     reason = error.last_line if error else ""
     reporter.warn(f"failed before, and runs again with retry=failed: {reason}  {plan.path}")
     return Ended("failed before", reason, folder=plan.path.parent)
+
+
+def _not_kept(config: RunConfig, record: RunRecord, folder: Path) -> list[str]:
+    """What is asked for now, and was not when the run was done."""
+    files = {"weights": (config.keep_weights, WEIGHTS_NAME), "confidences": (config.confidences, CONFIDENCES_NAME)}
+    missing = [what for what, (asked, name) in files.items() if asked and not (folder / name).exists()]
+    return missing + [f"scores on {other.data.name}" for other in config.also if other.data.name not in record.also]
 
 
 def _carry_out(plan: RunPlan, lock: Lock, device: torch.device, reporter: Reporter) -> Ended:
@@ -185,6 +198,7 @@ def _carry_out(plan: RunPlan, lock: Lock, device: torch.device, reporter: Report
             folds=config.data.folds,
             scores={"dev": outcome.dev.values} | ({} if config.trial else {"test": outcome.test.values}),
             details=outcome.test.details,
+            also=outcome.also,
             data=outcome.data,
             weights=_weights_note(config, plan.parts),
             coverage=outcome.coverage or None,
@@ -219,6 +233,10 @@ def _carry_out(plan: RunPlan, lock: Lock, device: torch.device, reporter: Report
                 if not config.trial:
                     write_examples(path.with_name(EXAMPLES_NAME), plan.fingerprint, outcome.test.examples)
                     write_predictions(path.with_name(PREDICTIONS_NAME), plan.fingerprint, outcome.predictions)
+                for name, examples in outcome.also_examples.items():
+                    write_examples(path.with_name(also_name(name)), plan.fingerprint, examples)
+                if config.confidences:
+                    write_confidences(path.with_name(CONFIDENCES_NAME), plan.fingerprint, outcome.judged)
         except StoreUnusable:
             raise  # no failed record: the same run would succeed with another store
         except Exception as error:
@@ -303,7 +321,9 @@ def train_and_test(
 
     if left_out := meet({"train": train, "dev": dev}):
         reporter.warn(f"{left_out:,} sentences do not fit in the cache; their layers are computed in every epoch")
+    # A run that was killed may go on with other further test sets.
     resuming = plan.checkpoint, plan.fingerprint, on_epoch, outcome.inputs, asdict(environment)
+    outcome.inputs = {**outcome.inputs, **plan.further_inputs}
     trainer = Trainer(task, config.trainer, config.seed, device, reporter, *resuming)
     if config.limit is None and type(task).fit is Task.fit and (few := _few_steps(trainer, train)):
         reporter.warn(f"warning: {few}")  # not with a limit, which is for quick tests
@@ -320,13 +340,52 @@ def train_and_test(
         return model
     test = load("test")  # read once, after model selection
     meet({"test": test})
-    predictions = trainer.predict(model, test)
+    answers = trainer.answers(model, test)
+    predictions = [prediction for prediction, _ in answers]
     outcome.test = task.score_test(test, predictions)
     outcome.predictions = [_kept(task, *pair) for pair in zip(test, predictions, strict=True)]
     if problem := _metric_problem(task, outcome.test):
         reporter.warn(f"warning: {problem}")
     outcome.tested, outcome.groups = [example.id for example in test], task.groups(test, train)
+    if config.confidences:
+        outcome.judged = {"dev": task.judged(dev, trainer.answers(model, dev)), "test": task.judged(test, answers)}
+
+    def predict(split: str, examples: list[Any]) -> list[Any]:
+        meet({split: examples})
+        return trainer.predict(model, examples)
+
+    for other in config.also:
+        _test_further(plan, other, train, predict, outcome, reporter)
     return model
+
+
+def _test_further(
+    plan: RunPlan,
+    other: RunConfig,
+    train: list[Any],
+    predict: Callable[[str, list[Any]], list[Any]],
+    outcome: RunOutcome,
+    reporter: Reporter,
+) -> None:
+    """Scores the model on the test set of a further dataset, with labels that both datasets have."""
+    own, name = plan.config, other.data.name
+    task = copy(own.task)  # with the labels that it has learned
+    task.reader = other.task.reader
+    loaded = plan.also[name].load(task, "test")
+    gold = common_labels(task.label_counts(loaded.examples), other.data.labels, own.data.labels)
+    guessed = common_labels(task.label_counts(train), own.data.labels, other.data.labels)
+    predictions = predict(f"also.{name}", loaded.examples)
+    scores = task.score_test(*task.relabelled(loaded.examples, predictions, gold, guessed))
+    tables = {"gold": gold, "predicted": guessed}
+    outcome.also[name] = FurtherTest(scores.values, {**loaded.counts, "warnings": loaded.warnings}, tables)
+    outcome.also_examples[name] = scores.examples
+    for warning in loaded.warnings:
+        reporter.warn(f"warning: also {name}: {warning}")
+    shown = [
+        f"; {kind} labels: " + ", ".join(f"{label} {f'as {it}' if it else 'dropped'}" for label, it in table.items())
+        for kind, table in tables.items()
+    ]
+    reporter.say(f"also {name}: {task.metric} {scores.values[task.metric]:.2f}{''.join(shown)}")
 
 
 def _forgets_labels(kind: type[Task[Any, Any]]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,7 @@ class RunPlan:
         identity: its name.
         path: where its record is; follows from the identity.
         parts: what else can change a score; see `RunRecord.fingerprinted`.
+        also: the test sets of further datasets, by name.
     """
 
     config: RunConfig
@@ -42,6 +43,7 @@ class RunPlan:
     identity: Identity
     path: Path
     parts: dict[str, Any]
+    also: Mapping[str, DataSource] = field(default_factory=dict)
 
     @classmethod
     def of(cls, config: RunConfig) -> RunPlan:
@@ -54,7 +56,10 @@ class RunPlan:
             **features_fingerprint(config.features),
             **({"settings": config.own_settings} if config.own_settings else {}),
         }
-        return cls(config, source, identity, record_path(config.runs_dir, identity), parts)
+        also = {other.data.name: further_set(other, config) for other in config.also}
+        for further in also.values():
+            further.fingerprint()
+        return cls(config, source, identity, record_path(config.runs_dir, identity), parts, also)
 
     @property
     def hashed(self) -> dict[str, Any]:
@@ -70,10 +75,20 @@ class RunPlan:
         """The sha256 of everything that the run reads and that can change its score; see `RunRecord.inputs`."""
         return {**self.source.inputs, **features.inputs(), "settings": settings_hash(self.config.resolved)}
 
+    @property
+    def further_inputs(self) -> dict[str, str]:
+        """The sha256 of each file of the further test sets, by `data.also.NAME/FILE`."""
+        return {
+            name.replace("data.test/", f"data.also.{data}/", 1): it
+            for data, source in self.also.items()
+            for name, it in source.inputs.items()
+        }
+
     def check_inputs(self, features: TokenFeatures, before: Mapping[str, str]) -> None:
         """Raises an InputError if something has changed since the run read it."""
-        self.source.check_unchanged()
-        now = self.inputs(features)
+        for source in (self.source, *self.also.values()):
+            source.check_unchanged()
+        now = {**self.inputs(features), **self.further_inputs}
         if changed := differences(before, now):
             raise InputError(
                 f"{', '.join(changed)} changed during the run: expected files that stay as they are. Put the old "
@@ -113,6 +128,11 @@ class RunPlan:
     def left_behind(self) -> bool:
         """Whether a process works on the run, or was killed before it cleaned up."""
         return self.checkpoint.exists() or self.path.with_name(LOCK_NAME).exists()
+
+
+def further_set(other: RunConfig, run: RunConfig) -> DataSource:
+    """The test set of a further dataset, which the model of a run is scored on."""
+    return DataSource(other.data, run.data_dir, run.limit, used=("test",))
 
 
 def identity_of(config: RunConfig) -> Identity:

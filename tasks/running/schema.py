@@ -57,6 +57,8 @@ class RunSchema:
     data_dir: str = "data"
     dataset_file: str | None = None
     keep_weights: Any = False  # a bool, checked later: OmegaConf would take 2 for true
+    also: list[str] = field(default_factory=list)
+    confidences: Any = False  # a bool, as above
     retry: str | None = None
     logger: LoggerConfig = field(default_factory=LoggerConfig)
     store: StoreConfig = field(default_factory=StoreConfig)

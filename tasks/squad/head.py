@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from elmo.common import checks
-from tasks.interface import Batch, FeatureBatch, Head
+from tasks.interface import Answer, Batch, FeatureBatch, Head
 from tasks.modules.layers import BiRnn, VariationalDropout
 from tasks.squad.attention import BiAttention, SelfAttention
 
@@ -89,8 +89,15 @@ class BidafSelfAttention(Head):
 
     def decode(self, features: Sequence[FeatureBatch], batch: Batch) -> list[tuple[int, int]]:
         """The most probable span of at most `longest` tokens of each passage."""
-        first, last = best_spans(*self._scores(features), self.longest)
-        return list(zip(first.tolist(), (last + 1).tolist(), strict=True))
+        return [span for span, _ in self.decode_with_probabilities(features, batch)]
+
+    def decode_with_probabilities(self, features: Sequence[FeatureBatch], batch: Batch) -> list[Answer]:
+        """The spans, each with the probability of its first token times that of its last."""
+        scores = self._scores(features)
+        ends = best_spans(*scores, self.longest)
+        shares = [own.softmax(dim=1).gather(1, at.unsqueeze(1)) for own, at in zip(scores, ends, strict=True)]
+        spans = zip(ends[0].tolist(), (ends[1] + 1).tolist(), strict=True)
+        return list(zip(spans, (shares[0] * shares[1]).tolist(), strict=True))
 
     def pairs(self, lengths: Sequence[int]) -> int:
         """Those of the passage with itself and with the question."""

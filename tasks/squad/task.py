@@ -28,6 +28,7 @@ class Squad(Task[SquadExample, SquadSettings]):
 
     name = "squad"
     metric = "f1"
+    exact = "em"
     metrics: ClassVar = {
         "f1": mean_of("f1", unit="article", title="F1"),
         "em": mean_of("em", unit="article", title="exact match"),

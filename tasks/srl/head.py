@@ -11,8 +11,8 @@ from torch.nn import functional
 
 from elmo.common import checks
 from tasks.data.tag_schemes import may_follow_in_iob2
-from tasks.interface import Batch, FeatureBatch, Head
-from tasks.modules.crf import TagRules, best_tags
+from tasks.interface import Answer, Batch, FeatureBatch, Head
+from tasks.modules.crf import TagRules, best_tags, padded
 from tasks.modules.highway_lstm import AlternatingHighwayLstm
 
 
@@ -97,6 +97,18 @@ class DeepSrl(Head):
     def decode(self, features: Sequence[FeatureBatch], batch: Batch) -> list[list[str]]:
         """The best valid BIO tags of each example; there are no scores of transitions."""
         (text,) = features
-        rules = self.rules
-        paths = best_tags(self._emissions(text, batch), rules.between, rules.first, rules.last, text.mask)
+        return self._named(self._best(self._emissions(text, batch), text.mask))
+
+    def decode_with_probabilities(self, features: Sequence[FeatureBatch], batch: Batch) -> list[Answer]:
+        """The tags, each with its probability by the softmax over all tags of its token."""
+        (text,) = features
+        emissions = self._emissions(text, batch)
+        paths = self._best(emissions, text.mask)
+        shares = emissions.float().softmax(dim=-1).gather(2, padded(paths, text.mask).unsqueeze(2)).squeeze(2).tolist()
+        return [(tags, own[: len(tags)]) for tags, own in zip(self._named(paths), shares, strict=True)]
+
+    def _best(self, emissions: Tensor, mask: Tensor) -> list[list[int]]:
+        return best_tags(emissions, self.rules.between, self.rules.first, self.rules.last, mask)
+
+    def _named(self, paths: Sequence[Sequence[int]]) -> list[list[str]]:
         return [[self.tags[number] for number in path] for path in paths]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from elmo.common.errors import InputError
 from results.records.metric import Grouping
 from tasks.data.raw_text import span_fields, tag_columns
 from tasks.data.tag_schemes import iob2, spans_of
-from tasks.interface import Head, Scores, Sentence, Split, Task
+from tasks.interface import Answer, Head, Scores, Sentence, Split, Task
 from tasks.srl.data import SrlExample, raw_predicate, read_frames
 from tasks.srl.head import DeepSrl, SrlSettings
 from tasks.srl.scoring import KINDS, OTHER, SRL_METRICS, counted_arguments, kind_of, srl_scores
@@ -123,6 +124,18 @@ class Srl(Task[SrlExample, SrlSettings]):
     def gold(self, examples: Sequence[SrlExample]) -> list[list[str]]:
         """The gold tags in BIO."""
         return [iob2(example.arguments, len(example.words)) for example in examples]
+
+    def judged(self, examples: Sequence[SrlExample], answers: Sequence[Answer]) -> list[list[tuple[float, bool]]]:
+        """The product of the probabilities of each predicted argument's tags, and whether the argument is right."""
+        return [
+            [
+                (prod(share for place in own.pieces for share in shares[slice(*place)]), own in right)
+                for own in counted_arguments(spans_of(tags))
+                if example.predicate is not None
+            ]
+            for example, (tags, shares) in zip(examples, answers, strict=True)
+            for right in [counted_arguments(example.arguments)]
+        ]
 
     def score(self, examples: Sequence[SrlExample], predictions: Sequence[Sequence[str]]) -> Scores:
         """F1, precision and recall of arguments, by label and by kind of predicate; counts of each example."""

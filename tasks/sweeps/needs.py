@@ -18,6 +18,7 @@ from tasks.data.datasets import DataSource
 from tasks.features.frozen_layers import FrozenConfig
 from tasks.features.transformer import TransformerConfig
 from tasks.running.config import RunConfig
+from tasks.running.plan import further_set
 
 MIXING = {field.name for field in fields(FrozenConfig)}  # settings of frozen layers that open nothing
 
@@ -90,6 +91,9 @@ def _looks(run: RunConfig, here: bool, download: bool) -> Iterator[tuple[Hashabl
     # Readers differ, and folds in their files; the rest is the same for all runs on the files of a dataset.
     whole = repr((data.name, data.documents, data.shipped, data.hub, None if data.folds else data.splits))
     yield _Files(whole, run.data_dir, repr(data.splits)), lambda: DataSource(data, run.data_dir).check_there(download)
+    for other in run.also:
+        found = further_set(other, run)
+        yield (repr(other.data), run.data_dir), lambda found=found: found.check_there(download)  # type: ignore[misc]
     if features.words is not None:
         yield features.words.vectors, features.words.open_vectors
     for part in features.all_frozen().values():

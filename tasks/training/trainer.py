@@ -23,7 +23,7 @@ from elmo.common.progress import Reporter
 from elmo.common.tensor_files import check_optimizer, check_tensors, naming, read_tensors, write_tensors
 from tasks.features.parts import LocatedText
 from tasks.features.token_features import TokenFeatures
-from tasks.interface import Batch, FeatureBatch, Head, Scores, Task
+from tasks.interface import Answer, Batch, FeatureBatch, Head, Scores, Task
 from tasks.modules.seeding import drawing_from, initialise, named_seed
 from tasks.training.batching import BATCHES, plan_batches
 from tasks.training.optimisers import OPTIMIZERS, parameter_groups, plateau_schedule, tune
@@ -346,7 +346,7 @@ class Trainer:
         """One prediction per example, in their order."""
         return self._decoded(model, examples, model.head.decode)
 
-    def answers(self, model: TaskModel, examples: Sequence[Any]) -> list[tuple[Any, list[float]]]:
+    def answers(self, model: TaskModel, examples: Sequence[Any]) -> list[Answer]:
         """One prediction per example, in their order, each with its probabilities if it has some."""
         return self._decoded(model, examples, model.head.decode_with_probabilities)
 

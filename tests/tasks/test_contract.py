@@ -189,6 +189,25 @@ class TestContract:
         assert untrained < 100, "there was something to learn"
 
     @pytest.mark.integration
+    def test_confidences_are_those_of_the_predictions_that_are_scored(self, setup, fitted):
+        """The share of parts that are right is a score of the record; chains of coreference have no confidences."""
+        for model, examples in ((fitted[0], setup.train), (fitted[0], setup.splits["dev"][:20])):
+            answers = setup.trainer().answers(model, examples)
+            predictions = [prediction for prediction, _ in answers]
+            assert predictions == setup.trainer().predict(model, examples)
+            judged = setup.task.judged(examples, answers)
+            assert len(judged) == len(examples)
+            parts = [part for own in judged for part in own]
+            assert all(0 <= share <= 1 and isinstance(right, bool) for share, right in parts)
+            if setup.task.documents:
+                assert parts == []
+                continue
+            values = setup.task.score(examples, predictions).values
+            name = next(name for name in ("accuracy", "em", "precision") if name in values)
+            assert 100 * sum(right for _, right in parts) / len(parts) == pytest.approx(values[name])
+            assert examples is not setup.train or all(right for _, right in parts), "learned by heart"
+
+    @pytest.mark.integration
     def test_a_batch_of_one_equals_a_batch_of_eight(self, setup, fitted):
         """Padding and other examples change nothing; a loss is a sum or a mean over examples."""
         for model in (fitted[0], setup.model(seed=3)):

@@ -9,6 +9,7 @@ import pytest
 
 from results.records.example_scores import write_examples
 from results.records.record import (
+    FurtherTest,
     Mix,
     RecordConflict,
     RecordUnreadable,
@@ -32,6 +33,9 @@ def full_record():
         make_record(92.22, features="elmo", variant={"trainer.epochs": 2, "name": "a", "on": True, "rate": 0.5}),
         scores={"dev": {"f1": 95.5}, "test": {"f1": 92.22, "precision": 92.0}},
         details={"test": {"LOC": {"f1": 93.1}}},
+        also={
+            "other": FurtherTest({"f1": 80.5}, {"sentences": 9, "warnings": []}, {"gold": {"person": "PER", "x": None}})
+        },
         data={"train": {"examples": 14041, "sha256": "0" * 64, "warnings": ["14041 of 14987"]}},
         weights={"name": "small", "sha256": "1" * 64, "state": "zero"},
         mixes={"input": Mix([0.2, 0.5, 0.3], 1.1)},
@@ -303,6 +307,8 @@ def test_a_trial_has_a_dev_score_and_no_test_score():
     assert (trial.judged, trial.score) == ("dev", 91.5)
     with pytest.raises(ValueError, match="a trial is judged on dev alone"):
         make_record(90.0, variant={"trial": True}, dev=91.5)
+    with pytest.raises(ValueError, match="a trial is judged on dev alone"):
+        dataclasses.replace(trial, also={"other": FurtherTest({"f1": 80.0})})
     with pytest.raises(ValueError, match=r"scores\.dev\.f1: missing"):
         make_record(None, variant={"trial": True})
 

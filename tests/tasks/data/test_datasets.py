@@ -3,11 +3,12 @@
 import hashlib
 import sys
 import time
+from typing import ClassVar
 
 import pytest
 
 from elmo.common.errors import InputError
-from tasks.data.datasets import DataConfig, DataSource, HubConfig
+from tasks.data.datasets import DataConfig, DataSource, HubConfig, common_labels
 from tasks.ner.data import ColumnReader
 from tasks.ner.head import NerSettings
 from tasks.ner.task import Ner
@@ -374,3 +375,20 @@ class TestHub:
     def test_files_need_no_datasets_library(self, ner, files, monkeypatch):
         monkeypatch.setitem(sys.modules, "datasets", None)
         assert DataSource(config(), files).load(ner, "dev").examples
+
+
+class TestCommonLabels:
+    CONLL, WNUT = ("LOC", "MISC", "ORG", "PER"), ("corporation", "group", "location", "person", "product")
+    TABLE: ClassVar = {"person": "PER", "location": "LOC", "corporation": "ORG", "group": "ORG"}
+
+    def test_a_table_says_what_has_a_counterpart(self):
+        called = {"corporation": "ORG", "group": "ORG", "location": "LOC", "person": "PER", "product": None}
+        assert common_labels(self.WNUT, self.TABLE, {}) == called
+        assert common_labels(self.CONLL, {}, self.TABLE) == {"LOC": "LOC", "MISC": None, "ORG": "ORG", "PER": "PER"}
+
+    def test_without_tables_labels_are_called_the_same(self):
+        assert common_labels(self.CONLL, {}, {}) == dict(zip(self.CONLL, self.CONLL, strict=True))
+
+    def test_both_tables_must_have_it(self):
+        assert common_labels(self.WNUT[:2], self.TABLE, {"PER": "PER"}) == {"corporation": None, "group": None}
+        assert common_labels(["PER", "NORP"], {"PER": "PER"}, self.TABLE) == {"PER": "PER", "NORP": None}

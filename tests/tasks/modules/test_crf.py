@@ -1,6 +1,7 @@
 """The CRF: likelihood, gradients and decoding, compared with pytorch-crf and with enumeration."""
 
 import itertools
+import math
 import random
 
 import pytest
@@ -121,6 +122,26 @@ def test_decoding_finds_the_best_allowed_sequence(seed):
         paths = [p for p in itertools.product(range(len(tags)), repeat=length) if is_allowed(tags, p)]
         best = max(paths, key=lambda path: path_score(crf, emissions[row], path))
         assert decoded[row] == list(best)
+
+
+@torch.no_grad()
+def test_probabilities_are_those_of_enumeration():
+    """Of single tags, and of runs of tags: a tag times those before it, each given the next. In float64."""
+    tags = BIOES[:5]
+    crf, lengths = make_crf(tags, seed=2).double(), [4, 1, 3]
+    emissions, mask = make_batch(lengths, len(tags), seed=2, scale=1.0)
+    emissions = emissions.double()
+    decoded = crf.decode(emissions, mask)
+    own, given_next = crf.probabilities(emissions, decoded, mask)
+    for row, length in enumerate(lengths):
+        paths = [path for path in itertools.product(range(len(tags)), repeat=length) if is_allowed(tags, path)]
+        weights = [math.exp(path_score(crf, emissions[row], path)) for path in paths]
+        for start, end in itertools.combinations(range(length + 1), 2):
+            same = (path[start:end] == tuple(decoded[row][start:end]) for path in paths)
+            expected = sum(itertools.compress(weights, same)) / sum(weights)
+            found = own[row, end - 1] * given_next[row, start : end - 1].prod()
+            assert float(found) == pytest.approx(expected, rel=1e-10)
+            assert 0.01 < expected < 0.999 or length == 1, "nothing is certain"
 
 
 @torch.no_grad()

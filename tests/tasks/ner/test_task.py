@@ -62,3 +62,20 @@ def test_a_disagreement_is_an_error_with_both_values(monkeypatch):
     monkeypatch.setattr(sequence_labeling, "precision_recall_fscore_support", lambda *_, **__: (1.0, 1.0, 0.5, 10))
     with pytest.raises(ScorersDisagree, match=r"test f1: expected the same value .* found 50\.0 and 100\.0\. Install"):
         TASK.score_test(examples, TASK.gold(examples))
+
+
+def test_the_confidence_in_an_entity_is_the_product_over_its_tokens():
+    gold = (Span("PER", 0, 2), Span("LOC", 3, 4))
+    example = NerExample("1", tuple("abcd"), gold, tuple(bioes(gold, 4)))
+    tags = ["B-PER", "E-PER", "S-LOC", "S-ORG"]
+    assert TASK.judged([example], [(tags, [0.5, 0.5, 0.75, 0.125])]) == [[(0.25, True), (0.75, False), (0.125, False)]]
+    assert TASK.judged([example], [(["O"] * 4, [1.0] * 4)]) == [[]]
+
+
+def test_labels_without_a_common_one_are_no_entities():
+    gold = (Span("corporation", 0, 2), Span("group", 2, 4), Span("product", 4, 5))
+    example = NerExample("1", tuple("abcde"), gold, tuple(bioes(gold, 5)))
+    tables = {"corporation": "ORG", "group": "ORG", "product": None}, {"ORG": "ORG", "MISC": None}
+    (mapped,), (tags,) = TASK.relabelled([example], [["B-ORG", "E-ORG", "B-ORG", "E-ORG", "S-MISC"]], *tables)
+    assert mapped.spans == (Span("ORG", 0, 2), Span("ORG", 2, 4)), "neighbours stay two"
+    assert TASK.score_test([mapped], [tags]).examples == [{"tp": 2, "fp": 0, "fn": 0}]

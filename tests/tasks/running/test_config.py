@@ -46,8 +46,8 @@ class TestUnknownAndWrong:
         ("override", "expected"),
         [
             ("trainer.epoch=3", "unknown key trainer.epoch. Did you mean trainer.epochs? Known there: batch_size,"),
-            ("sed=3", "unknown key sed. Did you mean seed? Known there: data,"),
-            ("experimnt=mini", "unknown key experimnt. Did you mean experiment? Known there: data,"),
+            ("sed=3", "unknown key sed. Did you mean seed? Known there: also, confidences, data,"),
+            ("experimnt=mini", "unknown key experimnt. Did you mean experiment? Known there: also, confidences, data,"),
             ("+sed=3", "unknown key sed. Did you mean seed?"),
             ("+trainer.foo=3", "unknown key trainer.foo. Known there: batch_size,"),
             ("task.hiden=3", "unknown key task.hiden. Did you mean task.hidden? Known there: dropout, hidden,"),

@@ -125,6 +125,14 @@ class TestHead:
     def features(self, output_dim=2):
         return [text_of(self.lengths, 5, output_dim, 1), text_of(self.words, 5, output_dim, 2)]
 
+    @torch.no_grad()
+    def test_a_span_has_the_probability_of_its_ends(self):
+        head, features = self.head(), self.features()
+        start, end = (scores.double().exp() for scores in head._scores(features))  # padding has none
+        for b, ((first, past), shares) in enumerate(head.decode_with_probabilities(features, batch_of([[(0, 1)]] * 3))):
+            expected = start[b, first] / start[b].sum() * end[b, past - 1] / end[b].sum()
+            assert shares == pytest.approx([expected.item()], rel=1e-5)
+
     @pytest.mark.parametrize("output_dim", [0, 2])
     def test_padding_and_other_examples_do_not_matter(self, output_dim):
         head, features = self.head(output_dim), self.features(output_dim)

@@ -117,3 +117,13 @@ def test_the_projection_starts_orthogonal_and_the_flags_small(head):
 def test_settings_out_of_range(settings):
     with pytest.raises(InputError, match=rf"task\.{next(iter(settings))}: expected"):
         SrlSettings(**settings)
+
+
+@torch.no_grad()
+def test_a_tag_has_the_probability_of_its_softmax(head, features):
+    shares = head._emissions(features, batch_of()).double().softmax(dim=-1)
+    answers = head.decode_with_probabilities([features], batch_of())
+    assert [tags for tags, _ in answers] == head.decode([features], batch_of())
+    for row, (tags, found) in enumerate(answers):
+        expected = [shares[row, word, TAGS.index(tag)].item() for word, tag in enumerate(tags)]
+        assert found == pytest.approx(expected, rel=1e-5)
