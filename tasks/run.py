@@ -55,10 +55,12 @@ python -m tasks.run -m experiment=NAME   the runs of a table, or of your own PAT
   task={tasks}
   features=glove|elmo|elmo_random        the arm: baseline, baseline + ELMo, baseline + untrained biLM
            elmo_layer0|elmo_shuffled     more controls: no context; trained weights, permuted
+           elmo_matched                  permuted weights, vectors of ELMo's length: only what was learned is missing
            elmo_isolated|elmo_window1|elmo_window3|elmo_permuted
                                          the context ladder: each word alone, with neighbours, in a permuted sentence
-           elmo_centred                  another control: an untrained biLM minus its mean
-           word2vec|static_elmo          vectors trained on the biLM's text (python -m tasks.word2vec); the same + ELMo
+           static|elmo_static            baseline + vectors of the biLM's text (python -m tasks.word2vec); + ELMo
+           word2vec|static_elmo          these vectors instead of GloVe; the same + ELMo
+           drawn                         below the baseline: word vectors drawn at random
            flair|flair_elmo              baseline + states of character LMs; the same + ELMo
            masked                        baseline + our own masked LM (python -m elmo.pretrain objective=masked)
            cove                          GloVe 840B + the encoder of a translation model

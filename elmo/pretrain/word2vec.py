@@ -1,4 +1,4 @@
-"""Train word2vec vectors on the text of a biLM: `python -m tasks.word2vec TEXT...`, for features=word2vec.
+"""Train word2vec vectors on the text of a biLM: `python -m tasks.word2vec TEXT...`, for features=static and word2vec.
 
 A static baseline for ELMo: ELMo may seem good only because it is compared with vectors that are narrow or were trained
 on other text. These vectors have 300 dimensions and are trained on the same tokens as the biLM: the training part of
@@ -10,6 +10,9 @@ Skip-gram with negative sampling, by gensim: of word2vec's two models the better
 are usual for text of this size. One Neoverse-N1 core processes 106 k tokens a second (61 k with ten negatives), so five
 passes over the 108 million tokens of the shipped biLM take 85 core-minutes. Words are lower-cased, because the tasks
 look vectors up in lower case (features.words.lowercase); their character CNN reads the original spelling.
+
+One file serves all runs of an experiment. `--data DIR` keeps the words of the tasks' data alone, and a file that ends
+in .safetensors has them in float16: 60 MB rather than 500. Training does not depend on either.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ import os
 import shutil
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from itertools import pairwise
 from pathlib import Path
@@ -39,6 +42,7 @@ from elmo.pretrain.corpus.build import build_store
 from elmo.pretrain.corpus.token_store import CorpusSettings, Sentences, TokenStore
 from elmo.tokeniser import Tokenise
 from elmo.word_vectors import word2vec_path
+from elmo.word_vectors.tensor_file import TENSORS, as_tensors
 
 SENTENCES_AT_ONCE = 10_000  # converted to words together: a few MB, and progress about every second
 # This version of gensim treats a product of exactly -1 as an exception, reports it and continues with 0. That is once
@@ -46,11 +50,13 @@ SENTENCES_AT_ONCE = 10_000  # converted to words together: a few MB, and progres
 # bypasses sys.unraisablehook, so it cannot be suppressed, only explained.
 _FALSE_ALARMS = "4.4.0"
 OTHER_FORMATS = {".json": "their description", ".bin": "binary files", ".gz": "compressed files"}
+WordsOfData = Callable[[Path], Collection[str]]  # the words of all tasks' files in a folder
 EXAMPLE = """\
 examples:
   python -m tasks.word2vec enwiki.txt.xz news/      text files and folders, split and held out as by elmo.pretrain
   python -m tasks.word2vec run/store                the token store of a pretraining: exactly the text of the biLM
-  python -m tasks.run task=ner features=word2vec    then
+  python -m tasks.word2vec run/store --data DIR --workers 1 --out static.safetensors     the same file again each time
+  ELMO_WORD2VEC=static.safetensors python -m tasks.run task=ner features=static          then
 """
 
 
@@ -176,8 +182,11 @@ def _gensim() -> Any:  # noqa: ANN401 (a module without types)
     return gensim
 
 
-def write_vectors(path: Path, words: Sequence[str], vectors: npt.NDArray[np.float32]) -> None:
-    """Writes word2vec's text format with five decimals, as in GloVe's files: a third smaller than gensim's."""
+def write_vectors(path: Path, words: Sequence[str], vectors: npt.NDArray[np.float32], half: bool) -> None:
+    """Writes word2vec's text format with five decimals, a third smaller than gensim's, or tensors in float16."""
+    if half:
+        path.write_bytes(as_tensors(words, vectors))
+        return
     line = "%s" + " %.5f" * vectors.shape[1] + "\n"
     with path.open("w", encoding="utf-8", newline="\n") as file:
         file.write(f"{len(words)} {vectors.shape[1]}\n")
@@ -185,14 +194,21 @@ def write_vectors(path: Path, words: Sequence[str], vectors: npt.NDArray[np.floa
             file.write(line % (word, *vector.tolist()))
 
 
-def make_vectors(corpus: CorpusSettings, out: Path, settings: Word2VecSettings, console: Console) -> None:
+def make_vectors(
+    corpus: CorpusSettings,
+    out: Path,
+    settings: Word2VecSettings,
+    console: Console,
+    kept: Collection[str] | None = None,
+) -> None:
     """Trains vectors, writes them to `out`, and describes their text and training in a JSON file next to it.
 
     Args:
         corpus: the text and how to tokenise it, or one finished token store as its only source.
-        out: the file; an existing one is never overwritten.
+        out: the file, text or .safetensors; an existing one is never overwritten.
         settings: of the training.
         console: for progress.
+        kept: the words to write, if they have a vector; None for all.
     """
     if out.suffix in OTHER_FORMATS:
         raise InputError(
@@ -210,8 +226,15 @@ def make_vectors(corpus: CorpusSettings, out: Path, settings: Word2VecSettings, 
     own_store = out.with_name(f"{out.name}.store")
     store = _store(corpus, own_store, console)
     words, vectors, about = train(store, settings, console)
+    if kept is not None:
+        forms = set(kept if settings.cased else map(str.lower, kept))
+        rows = [row for row, word in enumerate(words) if word in forms]
+        if not rows:
+            raise InputError(f"--data: expected words of the text among the {len(forms):,} of the data, found none")
+        words, vectors = [words[row] for row in rows], vectors[rows]
+        about |= {"words_of_data": len(forms), "words": len(words)}
     with replacing(out) as partial:
-        write_vectors(partial, words, vectors)
+        write_vectors(partial, words, vectors, half=out.suffix == TENSORS)
     card = {
         "vectors": {"file": out.name, "bytes": out.stat().st_size, "sha256": sha256_of(out)},
         "text": {"store": store.fingerprint, **{key: store.header[key] for key in ("sources", "settings", "counts")}},
@@ -242,7 +265,7 @@ def _store(corpus: CorpusSettings, folder: Path, console: Console) -> TokenStore
     return TokenStore.open(stores[0]) if stores else build_store(corpus, folder, console)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None, words_of_data: WordsOfData) -> int:
     """The exit status of the command: 0, or 1 after an error message, or 130 after Ctrl-C."""
     default = Word2VecSettings()
     parser = command_parser("tasks.word2vec", __doc__ or "", EXAMPLE)
@@ -258,7 +281,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         metavar="FILE",
         type=Path,
         default=word2vec_path(),
-        help="default: the file of features=word2vec, $ELMO_WORD2VEC or ~/.cache/elmo-suite/word2vec.txt",
+        help="text, or float16 if it ends in .safetensors; default: the file of features=static and word2vec, "
+        "$ELMO_WORD2VEC or ~/.cache/elmo-suite/word2vec.txt",
+    )
+    parser.add_argument(
+        "--data",
+        metavar="DIR",
+        type=Path,
+        help="the tasks' official files, as data_dir of tasks.run: keeps the words of the data in it, and of the "
+        "shipped data; default: keeps all words",
     )
     parser.add_argument("--tokenise", choices=get_args(Tokenise), default="ptb", help="default: ptb; not for a store")
     parser.add_argument(
@@ -283,14 +314,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_intermixed_args(arguments)
     return exit_status(
         "tasks.word2vec",
-        lambda: _make(options),
+        lambda: _make(options, words_of_data),
         "interrupted; no vectors were written, the next run starts again",
     )
 
 
-def _make(options: argparse.Namespace) -> None:
+def _make(options: argparse.Namespace, words_of_data: WordsOfData) -> None:
     settings = Word2VecSettings(**{field.name: getattr(options, field.name) for field in fields(Word2VecSettings)})
     corpus = CorpusSettings(
         options.texts, options.tokenise, heldout_fraction=options.heldout_fraction, seed=options.seed
     )
-    make_vectors(corpus, options.out, settings, Console(stderr=True))
+    kept = None if options.data is None else words_of_data(options.data)  # an hour before they are needed
+    make_vectors(corpus, options.out, settings, Console(stderr=True), kept)

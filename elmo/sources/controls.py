@@ -23,7 +23,7 @@ from elmo.bilm.weight_files import load_bilm
 from elmo.names import SHIPPED, shipped_names
 from elmo.sources.source import FrozenSource, fingerprint_of
 
-CENTRING_TEXT = SHIPPED / "neighbours.txt"
+MATCHING_TEXT = SHIPPED / "neighbours.txt"
 
 
 def only_a_size(weights: str) -> bool:
@@ -49,45 +49,59 @@ def shuffled(weights: str, draw: int) -> Bilm:
     return bilm
 
 
-def centred(weights: str, draw: int) -> Centred:
-    """The untrained biLM minus its mean over a fixed text: without the part that all its tokens share."""
-    return Centred(untrained(weights, draw), CENTRING_TEXT)
+def matched(weights: str, draw: int) -> Matched:
+    """The shuffled biLM with layers as long as the trained one's, and centred."""
+    return Matched(weights, draw, MATCHING_TEXT)
 
 
-class Centred(nn.Module):
-    """A source minus its mean over the tokens of a text, for each layer and dimension.
+class Matched(nn.Module):
+    """The shuffled biLM, each layer minus its mean and scaled to the mean length of the trained biLM's vectors.
+
+    Without that, its layers are several times as long as the trained ones, and share a large mean.
 
     Args:
-        source: the layers.
-        text: a file with one sentence per line, words split at whitespace; never the batch, so that a sentence keeps
-            its vectors.
+        weights: of the trained biLM.
+        draw: the seed of the permutation.
+        text: a file with one sentence per line, words split at whitespace: mean and lengths are measured on it. Never
+            the batch, so that a sentence keeps its vectors, and never the data of a task.
     """
 
-    def __init__(self, source: Bilm, text: Path) -> None:
+    def __init__(self, weights: str, draw: int, text: Path) -> None:
         super().__init__()
-        self.source = source
-        self._text = text.read_bytes()
-        self._mean: Tensor | None = None  # computed on first use: a fingerprint does not need it
+        self.source = shuffled(weights, draw)
+        self._weights, self._text = weights, text.read_bytes()
+        self._measured: tuple[Tensor, Tensor] | None = None  # on first use: a fingerprint does not need it
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Those of the source: a layer with two equal halves has a mean with two equal halves, too."""
+        """Those of the biLM: a layer with two equal halves has a mean with two equal halves, too."""
         return self.source.widths
 
     def fingerprint(self) -> str:
-        """The sha256 of the source's fingerprint and of the text."""
-        return hashlib.sha256(b"centred\0" + self.source.fingerprint().encode() + b"\0" + self._text).hexdigest()
+        """The sha256 of the shuffled weights and of the text."""
+        return hashlib.sha256(b"matched\0" + self.source.fingerprint().encode() + b"\0" + self._text).hexdigest()
 
     def token_layers(self, sentences: Sequence[Sentence]) -> Tensor:
-        """The layers of all tokens minus the mean, (layers, tokens, dim)."""
+        """The layers of all tokens, centred and scaled, (layers, tokens, dim)."""
         layers = self.source.token_layers(sentences)
-        if self._mean is None:
+        if self._measured is None:
             text = [line.split() for line in self._text.decode().splitlines()]
-            self._mean = self.source.token_layers(text).double().mean(dim=1, keepdim=True)  # (layers, 1, dim)
-        return layers - self._mean.to(layers)
+            own, trained = (
+                bilm.to(layers.device).token_layers(text).double() for bilm in (self.source, load_bilm(self._weights))
+            )  # (layers, tokens, dim)
+            mean = own.mean(dim=1, keepdim=True)  # (layers, 1, dim)
+            self._measured = mean, _mean_length(trained) / _mean_length(own - mean)
+        mean, scale = (measured.to(layers) for measured in self._measured)
+        return (layers - mean) * scale
 
 
-CONTROLS: dict[str, Callable[[str, int], FrozenSource]] = {"shuffled": shuffled, "centred": centred}
+def _mean_length(layers: Tensor) -> Tensor:
+    """The mean length of the vectors of each layer, (layers, 1, 1)."""
+    lengths: Tensor = torch.linalg.vector_norm(layers, dim=2, keepdim=True)
+    return lengths.mean(dim=1, keepdim=True)
+
+
+CONTROLS: dict[str, Callable[[str, int], FrozenSource]] = {"shuffled": shuffled, "matched": matched}
 
 WHOLE = "whole"
 CONTEXTS = re.compile("whole|isolated|permuted|window[1-9][0-9]*")

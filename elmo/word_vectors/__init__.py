@@ -18,6 +18,7 @@ from elmo.download.published import VECTORS
 from elmo.names import GLOVE_50D, WINK_100D, WORD2VEC
 from elmo.word_vectors.binary_files import BinaryVectors, FastTextModel, is_fasttext
 from elmo.word_vectors.content import Content
+from elmo.word_vectors.tensor_file import TENSORS, TensorVectors
 from elmo.word_vectors.text_file import TextVectors, Vector
 from elmo.word_vectors.wink import HOW_TO_GET_IT, converted_path
 
@@ -75,15 +76,17 @@ def word2vec_path() -> Path:
     return expanded(os.environ.get("ELMO_WORD2VEC") or "~/.cache/elmo-suite/word2vec.txt", "ELMO_WORD2VEC")
 
 
-def _made_once(path: Path, how: str) -> TextVectors:
+def _made_once(path: Path, how: str) -> Vectors:
     """The vectors of a name whose file the user makes."""
     if not path.is_file():
         raise InputError(f"word vectors: {path} is not there: {how}")
-    return TextVectors(path)
+    return _file_vectors(path)
 
 
 def _file_vectors(path: Path) -> Vectors:
     """The vectors of a file by its format: files of words and binary numbers end in .bin, perhaps gzipped."""
+    if path.suffix == TENSORS:
+        return TensorVectors(path)
     if Path(path.name.removesuffix(".gz")).suffix != ".bin":
         return TextVectors(path)
     return FastTextModel(path) if is_fasttext(path) else BinaryVectors(path)

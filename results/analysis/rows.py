@@ -343,11 +343,14 @@ def train_fraction(record: RunRecord) -> float:
 def comparable_parts(record: RunRecord) -> Parts:
     """What must be equal in runs of one mean: all that the fingerprint covers but the seed, all settings, the metric.
 
-    Vectors to which `trainings` in names.toml gives the same name count as equal.
+    Vectors to which `trainings` in names.toml gives the same name count as equal, and so do controls that are drawn by
+    the seed.
     """
     parts = with_training_names(without_seed(record.hashed))
     hashed = parts.get("settings")  # of a user's YAML; the fingerprint covers these, and the config has all settings
     settings = {**settings_of(record), **(hashed if isinstance(hashed, Mapping) else {})}
+    if any(value is None for key, value in settings.items() if key.endswith(".draw")):  # each seed draws other weights;
+        parts.pop("weights", None)  # the file that they are drawn from is in `inputs`
     return {**parts, "settings": settings, "metric": record.metric}
 
 

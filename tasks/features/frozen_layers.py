@@ -22,6 +22,7 @@ from elmo.common.progress import Reporter
 from elmo.download import published
 from elmo.download.folder import obtain
 from elmo.mix import LayerChoice
+from elmo.names import VECTOR_NAMES
 from elmo.sources import bilm, controls
 from elmo.sources.source import fingerprint_of, require_source
 from elmo.store.cached_layers import MEMORY_GB, CachedLayers, Located
@@ -121,8 +122,9 @@ class ElmoConfig(FrozenConfig):
         weights: a name, shipped or published, a file or a folder; see `elmo.bilm.weight_files.find_weights`.
         untrained: draw random weights of the same shape, the control elmo_random.
         untrained_seed: the seed for these weights; not the run's seed, so that all runs share one biLM as with elmo.
-        control: shuffled or centred, see `elmo.sources.controls`.
-        draw: the seed of the control; not the run's seed either.
+        control: shuffled or matched, see `elmo.sources.controls`.
+        draw: the seed of the control. None is the run's seed, so that a mean over seeds is one over draws: the run puts
+            it here, and its record keeps null.
     """
 
     enabled: bool = True
@@ -130,7 +132,7 @@ class ElmoConfig(FrozenConfig):
     untrained: bool = False
     untrained_seed: int = 0
     control: str | None = None
-    draw: int = 0
+    draw: int | None = 0
 
     def check(self, key: str) -> None:
         """Raises an InputError for a value out of range."""
@@ -140,9 +142,9 @@ class ElmoConfig(FrozenConfig):
             checks.at_least(0, f"{key}.draw", self.draw)
             if self.untrained:
                 raise InputError(f"{key}: control={self.control} and untrained=true exclude each other; keep one")
-        elif self.draw:
+        elif self.draw != 0:
             raise InputError(
-                f"{key}.draw: expected a control that is drawn, features=elmo_centred or elmo_shuffled, found "
+                f"{key}.draw: expected a control that is drawn, features=elmo_matched or elmo_shuffled, found "
                 f"draw={self.draw} without one. Leave draw out"
             )
 
@@ -151,7 +153,7 @@ class ElmoConfig(FrozenConfig):
         if self.untrained:
             return controls.untrained(self.weights, self.untrained_seed)
         if self.control is not None:
-            return controls.CONTROLS[self.control](self.weights, self.draw)
+            return controls.CONTROLS[self.control](self.weights, self.draw or 0)
         return bilm.trained(self.weights)
 
     def fingerprint(self) -> str:
@@ -168,12 +170,12 @@ class ElmoConfig(FrozenConfig):
     @property
     def _only_drawn(self) -> bool:
         """Whether no weights are read."""
-        return controls.only_a_size(self.weights) and (self.untrained or self.control == "centred")
+        return controls.only_a_size(self.weights) and self.untrained
 
 
 @lru_cache(maxsize=16)
 def _remembered_fingerprint(
-    weights: str, untrained: bool, seed: int, control: str | None, draw: int, state: tuple[FileState, ...]
+    weights: str, untrained: bool, seed: int, control: str | None, draw: int | None, state: tuple[FileState, ...]
 ) -> str:
     config = ElmoConfig(weights=weights, untrained=untrained, untrained_seed=seed, control=control, draw=draw)
     return config.open().fingerprint()
@@ -219,6 +221,10 @@ class SourceConfig(FrozenConfig):
         except InputError as error:
             raise InputError(f"features.frozen: {error}") from error
 
+    def vector_names(self) -> list[str]:
+        """The word vectors that its settings name, by a name rather than a path."""
+        return [value for value in self.source.values() if value in (*VECTOR_NAMES, *published.VECTORS)]
+
     def files(self) -> list[Path]:
         """The files that its settings name: by path, a folder's own files, or those of a published model."""
         found: list[Path] = []
@@ -226,7 +232,7 @@ class SourceConfig(FrozenConfig):
             path = Path(value).expanduser() if isinstance(value, str) and value else None
             if path is not None and path.exists():
                 found += sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
-            elif value in published.names() and value not in published.VECTORS:  # vectors: see `fingerprint`
+            elif value in published.names() and value not in published.VECTORS:  # vectors: see `vector_names`
                 found += [obtain(value) / file.name for file in published.files_of(value)]
         return found
 

@@ -22,7 +22,7 @@ from elmo.common.progress import Reporter
 from elmo.masked.weight_files import is_masked
 from elmo.names import without_folder
 from elmo.sources.source import code_of, fingerprint_of
-from elmo.word_vectors import Vectors
+from elmo.word_vectors import Vectors, open_vectors
 from tasks.features.characters import CharacterCnn, CharactersConfig
 from tasks.features.frozen_layers import ElmoConfig, FrozenConfig, FrozenLayers, MixedLayers, SourceConfig, StoreConfig
 from tasks.features.parts import FeaturePart, LocatedText
@@ -185,6 +185,8 @@ class TokenFeatures(nn.Module):
         found = {}
         if self._vectors is not None and self.config.words is not None and self.config.words.vectors:
             found[f"vectors/{without_folder('words', self.config.words.vectors)}"] = self._vectors.sha256()
+        for name in chain.from_iterable(source.vector_names() for source in self.config.frozen.values()):
+            found[f"vectors/{name}"] = open_vectors(name).sha256()
         for part, frozen in self.config.all_frozen().items():
             found |= {f"{part}/{name}": it for name, it in hashes_of(frozen.files()).items()}
         for layers in self._all_layers:

@@ -236,6 +236,8 @@ def _parsed(tree: DictConfig, task_class: type[Task[Any, Any]]) -> RunConfig:
         _checked(task_class.reader_type, data.reader, "data.reader"),
     )
     task.check_places(values.features.places())
+    if values.features.elmo is not None and values.features.elmo.draw is None:
+        values.features.elmo.draw = values.seed
     return RunConfig(
         task=task,
         features=values.features,

@@ -196,7 +196,7 @@ def test_the_table_says_what_a_control_shows(tmp_path, capsys):
         for name, arm in tomllib.loads(NAMES.read_text(encoding="utf-8"))["arms"].items()
         if "shows" in arm
     }
-    assert set(shows) >= {"elmo_random", "elmo_centred", "elmo_shuffled", "elmo_layer0", "elmo_isolated"}
+    assert set(shows) >= {"elmo_random", "elmo_matched", "elmo_shuffled", "elmo_layer0", "elmo_isolated"}
     for features in ("glove", "elmo", "elmo_layer0"):
         save(tmp_path, make_record(features=features))
     _, out, _ = run_table(capsys, "--runs", tmp_path)

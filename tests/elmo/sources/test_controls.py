@@ -7,9 +7,9 @@ import torch
 
 from elmo import load_bilm, random_bilm, save_bilm
 from elmo.sources import controls
-from elmo.sources.controls import CENTRING_TEXT, CONTROLS, Centred, centred, in_context, shuffled, untrained
+from elmo.sources.controls import CONTROLS, MATCHING_TEXT, Matched, in_context, matched, shuffled, untrained
 
-TEXT = [line.split() for line in CENTRING_TEXT.read_text().splitlines()]
+TEXT = [line.split() for line in MATCHING_TEXT.read_text().splitlines()]
 SENTENCES = [["The", "old", "bank", "of", "the", "river", "was", "steep"], ["We", "play", "chess", "and", "a", "game"]]
 
 
@@ -27,22 +27,27 @@ def mean_cosine(layer):
     return float(((unit @ unit.t()).sum() - n) / (n * (n - 1)))
 
 
-def test_tokens_of_the_untrained_bilm_are_alike_and_those_of_the_centred_one_are_not(repository):
-    """On sentences that the mean does not come from."""
+def test_matched_has_the_lengths_of_the_trained_bilm_and_no_mean_on_other_sentences(repository):
+    """On sentences that neither comes from; the shuffled biLM has neither, and is as long in no layer."""
     blocks = (repository / "tasks" / "mini" / "ner" / "dev.txt").read_text().split("\n\n")[:30]
     sentences = [[line.split()[0] for line in block.splitlines() if line] for block in blocks]
-    control = centred("small", 0)
-    plain, centred_layers = (source.token_layers(sentences) for source in (control.source, control))
-    for layer in range(3):
-        assert mean_cosine(plain[layer]) > 0.85
-        assert abs(mean_cosine(centred_layers[layer])) < 0.1
+    control = matched("small", 0)
+    trained, plain, found = (own.token_layers(sentences) for own in (load_bilm("small"), control.source, control))
+    lengths = [layers.norm(dim=2).mean(dim=1) for layers in (trained, plain, found)]
+    torch.testing.assert_close(lengths[2], lengths[0], rtol=0.1, atol=0)
+    assert (lengths[1][1:] > 3 * lengths[0][1:]).all()
+    assert max(abs(mean_cosine(layer)) for layer in found) < 0.1
 
 
-def test_centred_is_untrained_minus_a_mean_that_no_batch_changes(weights):
-    source, control = untrained(weights, 3), centred(weights, 3)
-    mean = source.token_layers(TEXT).double().mean(dim=1, keepdim=True)
+def test_matched_is_shuffled_less_a_mean_and_times_a_number_that_no_batch_changes(weights):
+    source, control = shuffled(weights, 3), matched(weights, 3)
+    text = source.token_layers(TEXT).double()
+    centred = text - text.mean(dim=1, keepdim=True)
     together = control.token_layers(SENTENCES)
-    torch.testing.assert_close(together, (source.token_layers(SENTENCES) - mean).float())
+    for layer in range(3):
+        length = load_bilm(weights).token_layers(TEXT)[layer].double().norm(dim=1).mean()
+        own = source.token_layers(SENTENCES)[layer] - text[layer].mean(dim=0)
+        torch.testing.assert_close(together[layer], (own * length / centred[layer].norm(dim=1).mean()).float())
     assert torch.equal(control.token_layers(SENTENCES[1:]), together[:, len(SENTENCES[0]) :])
     torch.testing.assert_close(control.token_layers(TEXT).mean(dim=1), torch.zeros(3, 16), rtol=0, atol=1e-6)
     assert control.widths == source.widths
@@ -67,9 +72,9 @@ def test_draws_and_controls_have_fingerprints_of_their_own(weights):
 
 def test_another_text_is_another_source(weights, tmp_path):
     (tmp_path / "text").write_text("A word or two\n")
-    other = Centred(untrained(weights, 0), tmp_path / "text")
-    assert other.fingerprint() != centred(weights, 0).fingerprint()
-    assert not torch.equal(other.token_layers(SENTENCES), centred(weights, 0).token_layers(SENTENCES))
+    other = Matched(weights, 0, tmp_path / "text")
+    assert other.fingerprint() != matched(weights, 0).fingerprint()
+    assert not torch.equal(other.token_layers(SENTENCES), matched(weights, 0).token_layers(SENTENCES))
 
 
 class Neighbours:

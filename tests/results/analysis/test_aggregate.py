@@ -207,6 +207,25 @@ def test_only_listed_trainings_of_vectors_share_a_mean(tmp_path):
     assert any("runs that differ in vectors are not averaged" in text for text in texts(summary, "note", wrong=True))
 
 
+@pytest.mark.parametrize(
+    ("draw", "bilms", "averaged"), [(None, ("ab", "ab"), True), (1, ("ab", "ab"), False), (None, ("ab", "cd"), False)]
+)
+def test_a_control_that_is_drawn_by_the_seed_has_one_mean_over_its_draws(tmp_path, draw, bilms, averaged):
+    """Its weights differ; those of a fixed draw may not, nor may the biLM that they are drawn from."""
+    for seed, bilm in enumerate(bilms, 1):
+        record = make_record(90.0 + seed, features="elmo_matched", seed=seed)
+        features = {"name": "elmo_matched", "elmo": {"control": "matched", "draw": draw}}
+        record = dataclasses.replace(
+            record,
+            config={**record.config, "features": features},
+            fingerprinted={**record.fingerprinted, "weights": f"{seed:02}" * 32},
+            inputs={"elmo/weights.safetensors": bilm * 32},
+        )
+        save(tmp_path, record)
+    group = only_row(summary_of(tmp_path)).group("elmo_matched")
+    assert (group is not None and group.scores == [91.0, 92.0]) == averaged
+
+
 def test_limited_runs_are_shown_on_request_and_marked(tmp_path):
     save(tmp_path, make_record(90.0))
     save(tmp_path, make_record(50.0, seed=2, limit=200))  # even if its name does not say so

@@ -16,6 +16,8 @@ from results.records.environment import describe_environment
 from tasks.data.datasets import DataSource
 from tasks.features.frozen_layers import ElmoConfig, SourceConfig, StoreConfig
 from tasks.features.token_features import TokenFeatures, features_fingerprint, features_recipes
+from tasks.ner.task import Ner
+from tasks.running.config import recorded_config
 from tasks.running.experiment import RunOutcome, run, train_and_test
 from tasks.running.plan import RunPlan
 from tests.elmo.masked.naive import OPTIONS
@@ -259,26 +261,40 @@ class TestControls:
         return run_of(*overrides).features.elmo
 
     def test_each_is_a_source_of_its_own_and_a_draw_is_another(self, weights):
-        arms = ("elmo", "elmo_random", "elmo_shuffled", "elmo_centred")
+        arms = ("elmo", "elmo_random", "elmo_shuffled", "elmo_matched")
         configs = {arm: self.elmo_of(f"features={arm}", weights) for arm in arms}
         found = {arm: config.fingerprint() for arm, config in configs.items()}
         assert len(set(found.values())) == 4
         assert self.elmo_of("features=elmo_layer0", weights).fingerprint() == found["elmo"], "the same stored layers"
-        for arm in ("elmo_shuffled", "elmo_centred"):
-            drawn = [replace(configs[arm], draw=n).fingerprint() for n in (1, 2)]
+        for arm in ("elmo_shuffled", "elmo_matched"):
+            drawn = [replace(configs[arm], draw=n).fingerprint() for n in (2, 3)]
             assert len({found[arm], *drawn}) == 3
 
     def test_a_draw_is_part_of_the_run_s_name(self):
-        assert run_of("features=elmo_centred", "features.elmo.draw=2").variant == {"features.elmo.draw": 2}
-        assert run_of("features=elmo_centred", "features.elmo.draw=0").variant == {}
+        assert run_of("features=elmo_shuffled", "features.elmo.draw=2").variant == {"features.elmo.draw": 2}
+        assert run_of("features=elmo_shuffled", "features.elmo.draw=0").variant == {}
+
+    def test_a_draw_by_the_seed_is_no_setting(self, weights):
+        """Settings and name are equal over seeds, so that a table averages them; the layers are other ones."""
+        runs = [run_of("features=elmo_matched", weights, f"seed={seed}") for seed in (1, 2)]
+        assert [run.features.elmo.draw for run in runs] == [1, 2]
+        first, second = ({**run.resolved, "seed": None} for run in runs)
+        assert first == second
+        assert [run.variant for run in runs] == [
+            {"features.elmo.weights": runs[0].variant["features.elmo.weights"]}
+        ] * 2
+        drawn = [run.features.elmo.open() for run in runs]
+        assert not torch.equal(*(source.token_layers([["a", "bank"]]) for source in drawn))
+        assert [run.features.elmo.fingerprint() for run in runs] == [source.fingerprint() for source in drawn]
+        assert recorded_config(runs[1].resolved, Ner).features.elmo.draw == 2, "kept weights read their own layers"
 
     @pytest.mark.parametrize(
         ("settings", "message"),
         [
             ({"draw": 1}, r"features\.elmo\.draw: expected a control that is drawn"),
-            ({"control": "centred", "draw": -1}, r"features\.elmo\.draw: expected at least 0, found -1"),
-            ({"control": "centered"}, r"features\.elmo\.control: expected shuffled or centred"),
-            ({"control": "centred", "untrained": True}, "exclude each other"),
+            ({"control": "matched", "draw": -1}, r"features\.elmo\.draw: expected at least 0, found -1"),
+            ({"control": "centred"}, r"features\.elmo\.control: expected shuffled or matched"),
+            ({"control": "matched", "untrained": True}, "exclude each other"),
         ],
     )
     def test_bad_settings(self, settings, message):
@@ -286,7 +302,7 @@ class TestControls:
             ElmoConfig(**settings).check("features.elmo")
 
     def test_all_are_as_wide_as_elmo(self, weights):
-        arms = ("elmo", "elmo_random", "elmo_layer0", "elmo_shuffled", "elmo_centred")
+        arms = ("elmo", "elmo_random", "elmo_layer0", "elmo_shuffled", "elmo_matched")
         parts = [f"features={arm}" for arm in arms]
         config = [run_of("task=snli", part, weights, "features.words.vectors=null").features for part in parts]
         assert len({tuple(TokenFeatures(one, SENTENCES, 1).widths.values()) for one in config}) == 1

@@ -2,17 +2,21 @@ import hashlib
 import json
 import random
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from elmo.pretrain.corpus.build import CorpusSettings, build_store
 from elmo.pretrain.training.settings import Settings
-from elmo.pretrain.word2vec import main
 from elmo.word_vectors import open_vectors
+from elmo.word_vectors.tensor_file import as_tensors
 from results.records.record import read_record
 from results.table import main as show_table
+from tasks.features.token_features import TokenFeatures
+from tasks.word2vec import main
 from tests.elmo.pretrain.corpus_text import QUIET, write
+from tests.tasks.making import run_of
 from tests.tasks.user import arguments
 
 DRINKS, MACHINES = ("tea", "coffee"), ("engine", "motor")
@@ -114,6 +118,29 @@ class TestTraining:
         assert first == again
         assert first != other
 
+    def test_vectors_of_the_data_s_words_in_half_precision(self, text, tmp_path, monkeypatch, capsys):
+        """Of the words that the files in a folder have: the vectors of the whole training, rounded."""
+        only = {"task": ["ner", "sst5"], "data": ["paper", "wnut17"]}
+        monkeypatch.setattr("tasks.word2vec.group_options", only.__getitem__)
+        data = tmp_path / "data" / "conll2003"
+        data.mkdir(parents=True)
+        for name in ("eng.train", "eng.testa", "eng.testb"):
+            (data / name).write_text("Tea NN I-NP O\nunicorn NN I-NP O\nmotor NN I-NP O\n\n")
+        trained(text, "--out", tmp_path / "all.txt", "--epochs", "1", *SMALL)
+        for name in ("a", "b"):
+            out = tmp_path / f"{name}.safetensors"
+            trained(text, "--out", out, "--epochs", "1", *SMALL, "--data", tmp_path / "data")
+        assert (tmp_path / "a.safetensors").read_bytes() == (tmp_path / "b.safetensors").read_bytes()
+        every, some = (open_vectors(str(tmp_path / name)).pick() for name in ("all.txt", "a.safetensors"))
+        assert some.keys() == {"tea", "motor"} < every.keys(), "lower-cased; no unicorn is in the text"
+        for word, vector in some.items():
+            np.testing.assert_allclose(vector, every[word], rtol=2e-3, atol=1e-4)
+        about = json.loads((tmp_path / "a.json").read_text())["training"]
+        assert (about["words_of_data"], about["words"]) == (3, 2)
+        assert "words of the data: ner paper" in capsys.readouterr().err
+        assert main([str(text), "--out", str(tmp_path / "c.safetensors"), "--data", str(data)]) == 1
+        assert "expected the files of a dataset" in capsys.readouterr().err
+
     def test_held_out_text_is_not_seen(self, tmp_path):
         """Of text, the paragraphs that a pretraining with its own defaults holds out; of a store, the store's."""
         text = write(tmp_path / "text.txt", range(1500))
@@ -188,6 +215,61 @@ class TestRefusals:
 
 
 class TestFeatures:
+    @pytest.fixture
+    def static(self, tmp_path, monkeypatch):
+        """A file of 300-d vectors as the command writes it, and GloVe of 100-d."""
+        glove = tmp_path / "glove.txt"
+        glove.write_text("".join(f"{word} {' '.join(['0.5'] * 100)}\n" for word in ("in", "bern")))
+        path = tmp_path / "static.safetensors"
+        path.write_bytes(as_tensors(["bern", "in"], np.stack([np.full(300, 2.0), np.full(300, -1.5)])))
+        monkeypatch.setenv("ELMO_WORD2VEC", str(path))
+        return path, f"features.words.vectors={glove}"
+
+    def test_static_vectors_join_those_of_the_baseline(self, static):
+        _, glove = static
+        config = run_of("features=static", glove, "features.characters=null").features
+        features = TokenFeatures(config, [("Bern", "in")], 1).eval()
+        assert features.widths == {"input": 100 + 300, "hidden": 0, "output": 0}
+        (found,) = features([("Bern", "in", "none")]).input
+        assert found[:, 100:].unique(dim=1).squeeze(1).tolist() == [2.0, -1.5, 0.0], "looked up in lower case"
+        assert found[0, :100].tolist() == [0.5] * 100
+
+    def test_with_elmo_on_top_all_else_is_as_in_its_two_parts(self):
+        static, joined, elmo = (
+            run_of("task=sst5", "data=paper", f"features={arm}").features for arm in ("static", "elmo_static", "elmo")
+        )
+        assert replace(joined, name="elmo", title="", frozen={}) == elmo
+        assert joined.frozen == static.frozen
+        glove = run_of("task=sst5", "data=paper", "features=glove").features
+        assert replace(static, name="glove", title="", frozen={}) == glove
+
+    @pytest.mark.integration
+    def test_a_record_has_the_hash_of_both_files(self, static, command, place, tmp_path):
+        path, glove = static
+        code, _, err = command(*arguments(place, tmp_path / "runs", glove, "trainer.epochs=1", features="static"))
+        assert code == 0, err
+        (found,) = (tmp_path / "runs").rglob("record.json")
+        inputs = read_record(found).inputs
+        hashes = {
+            f"vectors/{name}": hashlib.sha256(file.read_bytes()).hexdigest()
+            for name, file in (("word2vec", path), ("glove.txt", tmp_path / "glove.txt"))
+        }
+        assert hashes.items() <= inputs.items()
+
+    @pytest.mark.parametrize("task", ["ner", "sst5", "snli", "squad", "srl", "coref"])
+    def test_drawn_vectors_are_below_every_baseline(self, task):
+        """As wide as asked, trained where GloVe is, and zero for a word that training lacks."""
+        drawn, glove = (
+            run_of(f"task={task}", f"features={arm}", "features.words.dim=100").features for arm in ("drawn", "glove")
+        )
+        assert replace(drawn, name="glove", title="", words=glove.words) == glove
+        features = TokenFeatures(replace(drawn, characters=None), [("Bern", "in")], 1).eval()
+        assert features.words.requires_grad == glove.words.trainable
+        (found,) = features([("in", "none")]).input
+        assert found.shape[1] == 100
+        assert found[0].std() > 0
+        assert not found[1].any()
+
     def test_untrained_vectors_name_the_command(self, command, tmp_path, monkeypatch):
         monkeypatch.setenv("ELMO_WORD2VEC", str(tmp_path / "none.txt"))
         code, _, err = command("task=ner", "features=word2vec", f"runs_dir={tmp_path / 'runs'}")

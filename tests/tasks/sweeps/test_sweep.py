@@ -79,7 +79,7 @@ class TestManifest:
 
     def test_settings_that_depend_on_the_seed(self):
         manifest = manifest_of(
-            runs=[["features=elmo_centred", "features.elmo.draw=${seed}", f"seed={n}"] for n in (1, 2)]
+            runs=[["features=elmo_shuffled", "features.elmo.draw=${seed}", f"seed={n}"] for n in (1, 2)]
         )
         assert [(run.seed, run.variant) for run in manifest.runs] == [(n, {"features.elmo.draw": n}) for n in (1, 2)]
 

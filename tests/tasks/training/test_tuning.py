@@ -83,8 +83,8 @@ def test_settings_out_of_range(settings, said):
 
 
 def test_a_source_without_gradients():
-    config = run_of("features=elmo_centred", "features.elmo.weights=tiny", "features.elmo.tune=true").features
-    with pytest.raises(InputError, match=r"features.elmo.tune: expected a biLM, .* found Centred"):
+    config = run_of("features=elmo_matched", "features.elmo.tune=true").features
+    with pytest.raises(InputError, match=r"features.elmo.tune: expected a biLM, .* found Matched"):
         TokenFeatures(config, [("a",)], 1)
 
 
