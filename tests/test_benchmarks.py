@@ -82,10 +82,10 @@ def test_an_unknown_part_is_named_with_those_there_are(capsys):
 
 def test_a_part_without_its_data_leaves_the_others(tiny, capsys, monkeypatch, tmp_path):
     monkeypatch.setenv("ELMO_DATA", str(tmp_path))
-    assert program.main(["--only", "epochs,products", "--tasks", "snli=standin"]) == 1
+    assert program.main(["--only", "epochs,products", "--tasks", "snli=snli100k"]) == 1
     printed = capsys.readouterr()
     assert "attention" in printed.out  # which comes after
-    assert "cad_train.jsonl" in printed.err
+    assert "snli_1.0_train_100k.jsonl" in printed.err
 
 
 def test_no_gpu_is_said_at_once(capsys, monkeypatch):
@@ -96,9 +96,9 @@ def test_no_gpu_is_said_at_once(capsys, monkeypatch):
 
 
 def test_tasks_have_data_of_their_own_or_the_one_for_all():
-    options = program.arguments(["--only", "epochs", "--data", "paper", "--tasks", "ner,snli=standin", "--limit", "7"])
+    options = program.arguments(["--only", "epochs", "--data", "paper", "--tasks", "ner,snli=snli100k", "--limit", "7"])
     given = [(measure.args[0], measure.args[1]) for _, measure in program.jobs(options)]
-    assert given == [([("ner", "paper")], 7), ([("snli", "standin")], 7)]
+    assert given == [([("ner", "paper")], 7), ([("snli", "snli100k")], 7)]
 
 
 def test_a_full_run_has_all_parts_a_quick_one_five():

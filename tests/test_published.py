@@ -35,7 +35,7 @@ from results.tables.page_texts import HEADLINE
 from results.tables.paper_tables import readme_table
 from tasks.running.config import run_config
 from tasks.running.plan import identity_of
-from tasks.running.schema import compose_config
+from tasks.running.schema import compose_config, group_options
 from tasks.sweeps.experiment_sweeper import experiment_cells
 from tests.tasks.mini.chance import chance
 
@@ -223,6 +223,8 @@ def test_the_commands_of_the_tables_name_the_published_runs(monkeypatch):
         for arm, seed in itertools.product(arms, seeds):
             promised.add((settings["data"], settings["task"], arm, int(seed)))
         overrides = [f"{key}={value.split(',')[0] if key == 'fold' else value}" for key, value in settings.items()]
+        if settings["data"] not in group_options("data"):  # a command for its commit
+            continue
         config = run_config(compose_config([*overrides, f"features={arms[-1]}", f"seed={seeds[0]}"]))
         assert old or identity_of(config).title in published
     assert promised == {(i.data, i.task, i.features, i.seed) for i in (item.record.identity for item in records.found)}

@@ -34,11 +34,12 @@ class ArmName:
 
 @dataclass(frozen=True)
 class TaskName:
-    """A task: its title, those on some data sets, and the number of its newest recipe."""
+    """A task: its title, those on some data sets, its newest recipe, and the size of what a data set is a part of."""
 
     title: str
     data: Mapping[str, str] = field(default_factory=dict)
     recipe: int = 1
+    whole: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from results.analysis.names import metric_title, settings_title, task_title
+from results.analysis.names import load_names, metric_title, settings_title, task_title
 from results.analysis.rows import MINI, Group, TableRow, train_fraction
 from results.records.identity import looked_up
 from results.records.record import RunRecord
@@ -17,6 +17,7 @@ from results.records.record import RunRecord
 # The keys under which tasks count their training examples; the first that a record has counts. With train_fraction it
 # is the number drawn.
 COUNTS = ("used", "questions", "pairs", "examples", "sentences")
+OF_WHOLE = "share of the official training examples"
 LAYERS = ("characters", "LSTM 1", "LSTM 2")
 
 
@@ -233,7 +234,8 @@ class Efficiency:
     Attributes:
         row: The task and data.
         label: The settings that all sizes share.
-        unit: "training examples", or "share of the training examples" where records do not count them.
+        unit: "training examples"; "share of the training examples" where records do not count them, and OF_WHOLE where
+            the data are a part of a known whole.
         series: Features -> (size, group) by ascending size.
     """
 
@@ -260,11 +262,14 @@ def efficiency(row: TableRow, label: str, groups: Sequence[Group]) -> Efficiency
         return None
     counts = {id(group): training_examples(group.records[0]) for group in groups}
     counted = all(counts.values()) and _are_shares(groups, counts)
+    known = load_names().tasks.get(row.task)
+    whole = known.whole.get(row.data) if known and counted else None
     series: dict[str, list[tuple[float, Group]]] = defaultdict(list)
     for group in groups:
         share = train_fraction(group.records[0])
-        series[group.features].append(((counts[id(group)] or share) if counted else share, group))
-    unit = "training examples" if counted else "share of the training examples"
+        size = (counts[id(group)] or share) if counted else share
+        series[group.features].append((size / whole if whole else size, group))
+    unit = OF_WHOLE if whole else "training examples" if counted else "share of the training examples"
     ordered = {name: sorted(points, key=lambda point: point[0]) for name, points in series.items()}
     return Efficiency(row, label, unit, ordered)
 

@@ -33,6 +33,7 @@ class ExperimentRow:
         same_baseline: Arms whose number was printed next to that of the baseline, so that their difference is a gain.
         arms: The arms that it has runs of; by default all.
         seeds: Its seeds; by default those of the experiment.
+        published_only: Whether it describes published records alone, so that nothing runs its cells.
     """
 
     overrides: Sequence[str]
@@ -46,6 +47,7 @@ class ExperimentRow:
     same_baseline: Sequence[str] = ()
     arms: Sequence[str] = ()
     seeds: Sequence[int] = ()
+    published_only: bool = False
 
     @property
     def each_fold(self) -> list[list[str]]:

@@ -50,7 +50,7 @@ class Experiment:
     Attributes:
         note: What the table says below its rows.
         needs: What its commands need first, a line each.
-        published_only: Whether it describes published records alone, so that nothing runs its cells.
+        published_only: Whether all of its rows are.
         by_arm: Whether the table has a line for each arm and a column for each row, not the other way round.
         costs: Arm -> what it costs; such a table shows it.
         titles: Arm -> its name for people; by default that of its features, or its name here.

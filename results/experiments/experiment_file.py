@@ -80,7 +80,11 @@ def load_experiment(given: str) -> Experiment:
             for row in found.rows
         )
         refuse_equal_names([*chain(*found.arms.values()), *(own for row in found.rows for own in row.overrides)])
-        rows = [replace(row, overrides=chosen) for row in found.rows for chosen in _combinations(row.overrides)]
+        rows = [
+            replace(row, overrides=chosen, published_only=row.published_only or found.published_only)
+            for row in found.rows
+            for chosen in _combinations(row.overrides)
+        ]
         _refuse_equal_rows(rows)
     except UnicodeDecodeError as error:
         raise not_utf8(str(path), error) from error

@@ -102,7 +102,7 @@ def fill(collection: Collection, experiment: Experiment, places: TypedPlaces | N
 def missing_cells(found: Sequence[FoundRecord], experiment: Experiment) -> list[Cell]:
     """The cells without a finished run, each once where two rows show the same runs."""
     filled = zip(experiment.cells, runs_of_cells(found, experiment.cells), strict=True)
-    missing = {tuple(cell.overrides): cell for cell, own in filled if not _finished(own)}
+    missing = {tuple(cell.overrides): cell for cell, own in filled if not (_finished(own) or cell.row.published_only)}
     return list(missing.values())
 
 
@@ -154,8 +154,6 @@ def _other_bilms(experiment: Experiment, lines: Sequence[ExperimentLine]) -> lis
 
 def _missing(experiment: Experiment, rows: Sequence[Mapping[str, Filled]], where: Sequence[str]) -> list[Finding]:
     """The commands of cells that lack runs: "empty" where there is no score at all, else "seeds"."""
-    if experiment.published_only:
-        return []
     commands: dict[tuple[bool, bool, tuple[str, str]], list[Command]] = {}
     whole = _empty_arms(rows) if experiment.by_arm else {}
     for arm, cells in whole.items():
@@ -182,7 +180,9 @@ def _without_new_runs(cells: Filled) -> Filled:
         [item.record.recipe for item in own if _finished([item]) and not old_recipe(item.record)] for _, own in cells
     ]
     newest = max(chain.from_iterable(recipes), default=1)
-    return [cell for cell, own in zip(cells, recipes, strict=True) if newest not in own]
+    return [
+        item for item, own in zip(cells, recipes, strict=True) if newest not in own and not item[0].row.published_only
+    ]
 
 
 def _empty_arms(rows: Sequence[Mapping[str, Filled]]) -> dict[str, Filled]:

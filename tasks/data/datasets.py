@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 from urllib.error import HTTPError
@@ -22,6 +23,7 @@ from elmo.common import checks
 from elmo.common.errors import InputError, excerpt
 from elmo.common.files import hashes_of, sha256_of, utf8_lines
 from elmo.download.folder import DownloadNeeded
+from tasks.data.text_files import json_object, parsed_lines
 from tasks.interface import SPLITS, HasId, Split, Task
 
 SHIPPED = Path(__file__).parents[1] / "mini"
@@ -57,6 +59,9 @@ class DataConfig:
             `splits`, "{fold}" is then the number of the fold, from 0. None for a dataset with one test set.
         documents: the path of a document by its name, "{id}", for splits in .ids files, which have a name a line; what
             follows the last point of a name is left out.
+        first: split -> how many lines of its file, or rows of the hub, to read. Of these it reads the fields that
+            `hub.columns` names, and a hash of these fields, of the lines with a label, identifies it: files that have
+            more lines or fields are the same data. Its files are alternatives: the first that is there is read.
         shipped: whether the files come with the suite rather than from the data folder.
         reader: differences between this dataset's files and the task's usual ones; see the task's reader.
         labels: label -> what it is called in other datasets of the task, for their test sets (`also`): a label that is
@@ -71,6 +76,7 @@ class DataConfig:
     splits: dict[str, list[str]] = field(default_factory=dict)
     folds: int | None = None
     documents: str | None = None
+    first: dict[str, int] = field(default_factory=dict)
     shipped: bool = False
     reader: dict[str, Any] = field(default_factory=dict)
     labels: dict[str, str] = field(default_factory=dict)
@@ -154,10 +160,9 @@ class DataSource:
     def fingerprint(self) -> dict[str, str]:
         """The sha256 of each split's content, computed without parsing; `load` checks that it is still the same."""
         self._hashes = {split: self._hash(split) for split in self.used}
-        joint = {split: _joint_hash(hashes.values()) for split, hashes in self._hashes.items()}
-        return {
-            split: joint[split] if self._has_files(split) else min(self._hashes[split].values()) for split in self.used
-        }
+        joint: dict[str, str] = {split: _joint_hash(hashes.values()) for split, hashes in self._hashes.items()}
+        of_rows = [split for split in self.used if split in self.config.first or not self._has_files(split)]
+        return {**joint, **{split: min(self._hashes[split].values()) for split in of_rows}}
 
     @property
     def inputs(self) -> dict[str, str]:
@@ -201,7 +206,10 @@ class DataSource:
         Raises:
             InputError: the split cannot be read, or its content has changed since `fingerprint`.
         """
-        if self._has_files(split):
+        if split in self.config.first:
+            self._check_columns(task.columns)
+            examples = task.from_rows(self._first_rows(split), split)
+        elif self._has_files(split):
             examples = [example for path in self._paths(split) for example in task.read(path, split)]
         else:
             self._check_columns(task.columns)
@@ -239,7 +247,21 @@ class DataSource:
         return Loaded(wanted, counts, warnings)
 
     def _paths(self, split: Split) -> list[Path]:
-        return [path for name in self.config.splits.get(split, []) for path in self._files(name)]
+        paths = [path for name in self.config.splits.get(split, []) for path in self._files(name)]
+        return ([path for path in paths if path.is_file()] or paths)[:1] if split in self.config.first else paths
+
+    def _first_rows(self, split: Split) -> Sequence[Mapping[str, Any]]:
+        """The rows of a split that `first` names, with the columns that identify it."""
+        number, columns = self.config.first[split], self._hub.columns
+        if not self._has_files(split):
+            return self._hub_rows(split)[:number]
+
+        def row(name: str, line: str) -> Mapping[str, Any]:
+            found = json_object(line)
+            return {column: found[column] for column in columns if column in found}
+
+        (path,) = self._paths(split)
+        return list(parsed_lines(islice(utf8_lines(path), number), path, "Is this a file of JSON lines?", row))
 
     def _files(self, name: str) -> list[Path]:
         """The files that match a name with *, sorted, or the documents of an .ids file; otherwise the path itself."""
@@ -283,7 +305,11 @@ class DataSource:
         return "".join(f"; the {own} split needs {absent}" for own in later if (absent := self._absent(own)))
 
     def _hash(self, split: Split) -> dict[str, str]:
-        """The sha256 of each file of a split, or the one of the rows of the hub."""
+        """The sha256 of each file of a split, or the one of its rows."""
+        if split in self.config.first:
+            labelled = [row for row in self._first_rows(split) if not any(it in (None, "-") for it in row.values())]
+            name = next(iter(self.config.splits.get(split, [])), self._hub.path)
+            return {name: hashlib.sha256(json.dumps(labelled, sort_keys=True).encode()).hexdigest()}
         if self._has_files(split):
             paths = self._paths(split)
             if not any(path.stat().st_size for path in paths):  # before training: test is read after it

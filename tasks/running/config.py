@@ -371,6 +371,8 @@ def _resolved(tree: DictConfig, anywhere: bool = False) -> dict[str, Any]:
     values["data"] = OmegaConf.to_container(_chosen_data(tree), resolve=True)
     for key in ("instead", "labels"):  # advice in error messages, and what only other test sets need
         values["data"].pop(key, None)
+    if not values["data"].get("first"):  # later than the first records
+        values["data"].pop("first", None)
     for part, key in BY_NAME_OR_PATH:
         settings = values["features"][part]
         if settings and settings[key]:

@@ -76,13 +76,12 @@ def experiment_cells(experiment: str, overrides: list[Override]) -> list[Cell]:
             given[key] = list(map(_typed, override.sweep_string_iterator()))
         else:
             raise ConfigCompositionException(f"{override.input_line}: expected values, found a range without steps")
-    found = load_experiment(experiment)
-    if found.published_only:
+    cells = [cell for cell in load_experiment(experiment).narrowed(given).cells if not cell.row.published_only]
+    if not cells:
         raise InputError(
             f"experiment={experiment}: expected runs, found published records only: "
             f"python -m results.table --published --experiment {experiment}"
         )
-    cells = found.narrowed(given).cells
     different = {tuple(sorted(cell.overrides)): cell for cell in cells}  # two cells may show the same run
     return list(different.values())
 

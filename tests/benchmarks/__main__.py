@@ -38,7 +38,7 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
         "--data",
         default="mini",
         metavar="NAME",
-        help="of the epochs: mini (default) is shipped, paper wants ELMO_DATA; standin is SNLI's instead of paper",
+        help="of the epochs: mini (default) is shipped, paper wants ELMO_DATA; snli100k is a part of SNLI's",
     )
     parser.add_argument("--tasks", default=",".join(epochs.TASKS), metavar="TASK[=DATA],...", help="of the epochs")
     parser.add_argument(

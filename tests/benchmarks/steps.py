@@ -218,7 +218,7 @@ def measure(task: str, data: str, arms: list[str], limit: int, device: torch.dev
 def main() -> None:
     """Measures and prints."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.steps", description=__doc__)
-    defaults = ["ner=paper", "sst5=paper", "snli=standin", "squad=paper"]
+    defaults = ["ner=paper", "sst5=paper", "snli=snli100k", "squad=paper"]
     parser.add_argument("--tasks", nargs="*", metavar="TASK=DATA", default=defaults)
     parser.add_argument("--arms", default="glove,elmo")
     parser.add_argument("--limit", type=int, default=2000, help="examples of each split (default: 2000; 0: all)")

@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Sequence
 
 from results.analysis.names import arm_title, metric_title
-from results.analysis.panels import Efficiency, Panel, curve, speeds
+from results.analysis.panels import OF_WHOLE, Efficiency, Panel, curve, speeds
 from results.analysis.rows import Group
 from results.report.charts.axes import (
     AXES_BOTTOM,
@@ -169,7 +169,10 @@ def sample_efficiency(sizes: Efficiency, arms: Arms) -> Figure:
     scale = spread(scores, AXES_BOTTOM, AXES_TOP)
     metric = metric_title(first.metric, first.records[0])
     marks = horizontal_ticks(scale, f"test {metric} (%)")
-    texts = {value: f"{value:,.0f}" if sizes.unit == "training examples" else f"{100 * value:.4g}%" for value in values}
+    digits = ".2g" if sizes.unit == OF_WHOLE else ".4g"  # 549 of 549,367 are 0.1 %
+    texts = {
+        value: f"{value:,.0f}" if sizes.unit == "training examples" else f"{100 * value:{digits}}%" for value in values
+    }
     old = {size: group.old_recipe for points in sizes.series.values() for size, group in points if group.old_recipe}
     star = f"; * {', '.join(sorted(set(old.values())))}" if mixed else ""
     texts |= {size: f"{texts[size]}*" for size in old if star}

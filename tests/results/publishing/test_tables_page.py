@@ -37,7 +37,7 @@ PAPER = ["Table 1", "Table 2", "Table 3", "Table 4", "Table 5", "Table 6", "Figu
 
 
 def test_the_page_has_the_paper_s_tables_and_figures_with_their_commands(tmp_path, root):
-    save_run(tmp_path / "runs", 44, data="standin", task="snli", features="elmo", variant={"features.elmo.l2": 1.0})
+    save_run(tmp_path / "runs", 44, data="snli100k", task="snli", features="elmo", variant={"features.elmo.l2": 1.0})
     both = {"trainer.epochs": 12, "features.elmo.places": "[input,output]"}
     for seed, right in ((1, 80), (2, 82)):
         save_run(tmp_path / "runs", right, task="squad", features="elmo", seed=seed, variant=both)
@@ -47,7 +47,7 @@ def test_the_page_has_the_paper_s_tables_and_figures_with_their_commands(tmp_pat
     contents = [line for line in found[""].splitlines() if line.startswith("| [")]
     assert [re.search(r"\[(\w+ \d)", line)[1] for line in contents[:8]] == PAPER
     assert "[Gain on dev by the biLM's perplexity](#gain-on-dev-by-the-bilms-perplexity)" in found[""]
-    assert "| 2 of 28 | `python -m tasks.run -m experiment=table2` |" in contents[1], "on dev and on test"
+    assert "| 2 of 36 | `python -m tasks.run -m experiment=table2` |" in contents[1], "on dev and on test"
     for name in PAPER:
         anchor = re.search(rf"\[{name}[^]]*\]\(#([^)]*)\)", found[""])[1]
         heading = re.sub(r"[:']", "", found[name].partition("\n")[0]).lower().replace(" ", "-")
@@ -56,7 +56,7 @@ def test_the_page_has_the_paper_s_tables_and_figures_with_their_commands(tmp_pat
     assert "| 44.00 (1) |" in found["Table 2"]
     # two runs, one of the paper's with our deviation: 12.706 * 1.414 * sqrt(3 / 2) around 81 - 85.6
     assert "| -4.60 open (-26.61 to +17.41) |" in found["Table 3"]
-    assert "26 of 28 cells are empty: `python -m tasks.run -m experiment=table2` fills them." in found["Table 2"]
+    assert "34 of 36 cells are empty: `python -m tasks.run -m experiment=table2` fills them." in found["Table 2"]
     assert "Other settings" not in found, "the run is in Table 2"
 
 

@@ -260,6 +260,19 @@ def test_a_whole_set_that_is_counted_in_other_units_has_shares():
     assert {"0.1%", "1%", "100%"} <= {label.text for label in marks(sample_efficiency(found, ARMS), Label)}
 
 
+def test_a_part_of_a_known_whole_has_shares_of_that():
+    """The paper's 0.1, 1 and 10 % of SNLI's 549,367 pairs, drawn from the 99,890 that are 18 % of them."""
+    drawn = {0.0055: 549, 0.055: 5494, 0.549975: 54937}
+    groups = [
+        group("elmo", 80.0, settings={"train_fraction": share}, data={"train": {"pairs": 99890, "used": count}})
+        for share, count in drawn.items()
+    ]
+    groups.append(group("elmo", 84.0, data={"train": {"pairs": 99890}}))
+    (found,) = efficiencies(TableRow("snli100k", "snli", groups))
+    labels = [label.text for label in marks(sample_efficiency(found, ARMS), Label)]
+    assert {"0.1%", "1%", "10%", "18%", "share of the official training examples (log)"} <= set(labels)
+
+
 def test_one_size_is_no_curve():
     assert efficiencies(row(group("elmo", 70.0), group("elmo", 71.0, settings={"trainer.lr": 1}))) == []
 

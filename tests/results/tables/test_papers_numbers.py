@@ -12,7 +12,7 @@ class TestThePapersNumbers:
 
     @pytest.fixture
     def table3(self, tmp_path, capsys):
-        for data, task, variant in (("paper", "squad", {"trainer.epochs": 12}), ("standin", "snli", {})):
+        for data, task, variant in (("paper", "squad", {"trainer.epochs": 12}), ("snli100k", "snli", {})):
             for place, score in (("input", 80.0), ("output", 79.0)):
                 settings = {**variant, "features.elmo.places": f"[{place}]"}
                 record = make_record(score, data=data, task=task, features="elmo", variant=settings, dev=score + 1)

@@ -6,7 +6,8 @@ import pytest
 
 from elmo.common.errors import InputError
 from results.analysis.paper_scores import load_paper
-from tasks.data.datasets import DataSource, HubConfig
+from results.experiments.experiment_file import load_experiment
+from tasks.data.datasets import DataSource, HubConfig, _drawn
 from tasks.running.config import typed_config
 from tasks.snli.data import LABELS, PairReader, read_pairs, read_rows
 from tasks.snli.head import EsimSettings
@@ -172,11 +173,84 @@ class TestHub:
             read_rows([BARE, {**BARE, "gold_label": "yes"}], "dev", PairReader())
 
 
-def test_the_stand_in_is_for_this_task_alone_and_not_compared_with_the_paper():
-    assert load_paper().compared("paper", "snli") is not None
-    assert load_paper().compared("standin", "snli") is None
-    with pytest.raises(InputError, match="data=standin is for task=snli, found task=ner"):
-        run_of("task=ner", "data=standin")
+def of_100k(folder, name, lines):
+    """data=snli100k with this training file, cut to three lines."""
+    (folder / "snli").mkdir(parents=True)
+    for file in (name, "snli_1.0_dev.jsonl", "snli_1.0_test.jsonl"):
+        (folder / "snli" / file).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    config = run_of("task=snli", "data=snli100k").data
+    config.first, config.expected, config.hub.path = {"train": 3}, {}, str(folder / "hub")
+    return DataSource(config, folder)
+
+
+class TestFirst100k:
+    """The same data from a file of the first lines, from the official file with parses, and from the hub."""
+
+    LINES = (BARE, {**BARE, "gold_label": "-"}, {**BARE, "gold_label": "entailment"})
+    CUT, OFFICIAL = "snli_1.0_train_100k.jsonl", "snli_1.0_train.jsonl"
+
+    def test_both_files_are_the_same_data(self, task, tmp_path):
+        official = [{**PAIR, **line} for line in (*self.LINES, BARE)]
+        sources = [
+            of_100k(tmp_path / "cut", self.CUT, self.LINES),
+            of_100k(tmp_path / "official", self.OFFICIAL, official),
+        ]
+        hashes = [source.fingerprint()["train"] for source in sources]
+        assert hashes[0] == hashes[1]
+        inputs = [{name: it for name, it in own.inputs.items() if "train" in name} for own in sources]
+        assert inputs[0] == inputs[1] == {f"data.train/snli/{self.CUT}": hashes[0]}
+        pairs = [source.load(task, "train").examples for source in sources]
+        assert pairs[0] == pairs[1]
+        assert [pair.label for pair in pairs[0]] == ["neutral", "entailment"]
+        assert sources[0].load(task, "train").counts["dropped"] == 1
+
+    def test_the_rows_of_the_hub_are_the_same_data(self, task, tmp_path):
+        datasets = pytest.importorskip("datasets")
+        kinds = {"premise": datasets.Value("string"), "hypothesis": datasets.Value("string")}
+        features = datasets.Features({**kinds, "label": datasets.ClassLabel(names=list(LABELS))})
+        texts = {"premise": [BARE["sentence1"]] * 4, "hypothesis": [BARE["sentence2"]] * 4}
+        (tmp_path / "hub" / "hub").mkdir(parents=True)
+        rows = datasets.Dataset.from_dict({**texts, "label": [1, -1, 0, 2]}, features=features)
+        rows.to_parquet(tmp_path / "hub/hub/train-0.parquet")
+        hub = of_100k(tmp_path / "hub", "other.jsonl", self.LINES)
+        files = of_100k(tmp_path / "files", self.CUT, self.LINES)
+        assert hub.fingerprint()["train"] == files.fingerprint()["train"]
+        assert hub.load(task, "train").examples == files.load(task, "train").examples
+
+    def test_labels_texts_and_their_order_identify_it(self, tmp_path):
+        others = [
+            {**BARE, "gold_label": "contradiction"},
+            {**BARE, "sentence1": "Other."},
+            {**BARE, "sentence2": "No."},
+        ]
+        versions = [[first, *self.LINES[1:]] for first in (BARE, *others)] + [self.LINES[::-1]]
+        found = [of_100k(tmp_path / str(i), self.CUT, lines).fingerprint()["train"] for i, lines in enumerate(versions)]
+        assert len(set(found)) == len(versions)
+
+    def test_a_change_during_the_run_is_found(self, task, tmp_path):
+        source = of_100k(tmp_path, self.CUT, self.LINES)
+        source.fingerprint()
+        (tmp_path / "snli" / self.CUT).write_text(json.dumps({**BARE, "sentence2": "Other."}))
+        with pytest.raises(InputError, match="the train split changed during the run"):
+            source.load(task, "train")
+
+    def test_a_bad_line_is_named(self, task, tmp_path):
+        with pytest.raises(InputError, match=r"train, row 1: expected the fields .* found no sentence2"):
+            of_100k(tmp_path / "a", self.CUT, [BARE, without("sentence2")]).load(task, "train")
+        with pytest.raises(InputError, match=r"train_100k\.jsonl, line 2: expected a JSON object, found a list"):
+            of_100k(tmp_path / "b", self.CUT, [BARE, []]).load(task, "train")
+
+    def test_it_is_for_this_task_alone_and_not_compared_with_the_paper(self):
+        assert load_paper().compared("paper", "snli") is not None
+        assert load_paper().compared("snli100k", "snli") is None
+        with pytest.raises(InputError, match="data=snli100k is for task=snli, found task=ner"):
+            run_of("task=ner", "data=snli100k")
+
+    def test_the_paper_s_recipe_applies(self):
+        here, there = (run_of("task=snli", f"data={data}").resolved for data in ("snli100k", "paper"))
+        assert [here[part] for part in ("task", "trainer", "features")] == [
+            there[part] for part in ("task", "trainer", "features")
+        ]
 
 
 @pytest.fixture(scope="module")
@@ -184,25 +258,37 @@ def official_pairs(unpacked):
     return unpacked("snli")
 
 
-@pytest.mark.parametrize(("split", "pairs"), [("train", 8_330 + 44_983), ("dev", 9_842), ("test", 9_824)])
+@pytest.mark.parametrize(("split", "pairs"), [("train", 99_890), ("dev", 9_842), ("test", 9_824)])
 def test_real_files_have_the_expected_counts(official_pairs, split, pairs):
-    chosen = run_of("task=snli", "data=standin")
+    chosen = run_of("task=snli", "data=snli100k")
     loaded = DataSource(chosen.data, official_pairs).load(chosen.task, split)
     assert loaded.warnings == []
     assert loaded.counts["pairs"] == sum(loaded.counts[label] for label in LABELS) == pairs
-    assert chosen.data.expected[split] == {"pairs": pairs}
+    assert chosen.data.expected[split]["pairs"] == pairs
     if split != "train":
         paper = run_of("task=snli", "data=paper")
         assert DataSource(paper.data, official_pairs).load(paper.task, split).warnings == []
     assert max(map(chosen.task.size, loaded.examples)) < 200
 
 
-def test_without_the_official_training_file_the_standin_is_named(tmp_path, monkeypatch):
+@pytest.mark.parametrize("pairs", [549, 5_494, 54_937])
+def test_figure_1_draws_the_paper_s_shares_of_the_official_set(pairs):
+    """0.1, 1 and 10 % of 549,367 pairs, as shares of 99,890."""
+    shares = [
+        float(cell.named["train_fraction"])
+        for cell in load_experiment("figure1").cells
+        if cell.named["data"] == "snli100k" and cell.seed == 1
+    ]
+    assert pairs in {len(_drawn(list(range(99_890)), share, 1)) for share in shares}
+
+
+def test_without_the_official_training_file_the_first_lines_are_named(tmp_path, monkeypatch):
     def unreachable(*arguments, **settings):
         raise ConnectionError("no hub")
 
     monkeypatch.setattr("datasets.load_dataset", unreachable)
     run = typed_config(["task=snli", "data=paper", f"data_dir={tmp_path}"])
-    with pytest.raises(InputError, match=r"snli_1\.0_train\.jsonl.*; data=standin has the official dev and test sets"):
+    with pytest.raises(InputError, match=r"snli_1\.0_train\.jsonl.*; data=snli100k trains on the first 100,000 lines"):
         DataSource(run.data, run.data_dir).fingerprint()
     assert "instead" not in run.resolved["data"], "a record does not change with advice"
+    assert "first" not in run.resolved["data"], "nor with a setting that it does not have"

@@ -110,8 +110,13 @@ class TestShipped:
     def test_table1_has_each_task_with_its_own_data(self):
         config, runs = composed("experiment=table1")
         rows = [(task, "paper") for task in (*TASKS, "srl", "coref")]
-        rows += [("snli", "standin"), ("srl", "ewt"), ("coref", "litbank")]
-        seeds = dict.fromkeys(rows, 5) | {("sst5", "paper"): 10, ("squad", "paper"): 3, ("coref", "litbank"): 1}
+        rows += [("snli", "snli100k"), ("srl", "ewt"), ("coref", "litbank")]
+        seeds = dict.fromkeys(rows, 5) | {
+            ("sst5", "paper"): 10,
+            ("squad", "paper"): 3,
+            ("snli", "snli100k"): 3,
+            ("coref", "litbank"): 1,
+        }
         expected = {
             (str(seed), row, arm) for row in rows for seed in range(1, seeds[row] + 1) for arm in ("glove", "elmo")
         }
@@ -183,7 +188,7 @@ class TestShipped:
     @pytest.mark.parametrize(
         ("name", "chosen", "title"),
         [
-            ("table2", "task=snli data=standin features.elmo.l2=0.001", "standin snli elmo seed 1"),
+            ("table2", "task=snli data=snli100k features.elmo.l2=0.001", "snli100k snli elmo seed 1"),
             ("table3", "task=srl data=ewt features.elmo.places=[input]", "ewt srl elmo seed 1"),
             ("table3", "task=squad features.elmo.places=[input,output]", "paper squad elmo seed 1 trainer.epochs=12"),
             ("figure1", "task=srl features=elmo train_fraction=1.0", "ewt srl elmo seed 1"),
@@ -217,7 +222,7 @@ class TestChoosing:
         [
             (["task=ner,sst5,squad"], (5 + 10 + 3) * 2),
             (["data=litbank"], 10 * 2),  # one seed
-            (["task=snli", "data=standin"], 2 * 5),
+            (["task=snli", "data=snli100k"], 2 * 3),
             (["data=paper", "seed=1"], 6 * 2),
             (["task=coref", "data=litbank", "seed=1", "fold=0,9"], 2 * 2),
             (["task=ner", "seed=range(2,4)", "features=elmo"], 2),
@@ -233,7 +238,7 @@ class TestChoosing:
         for run in chosen("experiment=mini", "~trainer.patience", "~logger.mode=online", "seed=1"):
             assert list(run.items())[-2:] == [("~trainer.patience", ""), ("~logger.mode", "online")]
 
-    @pytest.mark.parametrize("typed", [["seed=11"], ["task=ner", "data=standin"], ["features=word2vec"]])
+    @pytest.mark.parametrize("typed", [["seed=11"], ["task=ner", "data=snli100k"], ["features=word2vec"]])
     def test_nothing_to_run(self, typed):
         with pytest.raises(InputError, match="no cell of experiment=table1 has"):
             chosen("experiment=table1", *typed)
@@ -383,6 +388,13 @@ class TestOwn:
             1,
             f"tasks.run: experiment=table1_old: expected runs, found published records only: {shows}\n",
         )
+
+    def test_rows_of_published_records_are_left_out(self):
+        """Table 2's are of data that the suite has no more."""
+        assert "standin" in {cell.named["data"] for cell in load_experiment("table2").cells}
+        assert {run["data"] for run in chosen("experiment=table2", "task=snli")} == {"snli100k"}
+        with pytest.raises(InputError, match="expected runs, found published records only"):
+            chosen("experiment=table2", "data=standin")
 
     def test_a_config_folder_may_name_it_and_choose_a_launcher(self, own, command, tmp_path):
         folder = tmp_path / "conf" / "experiment"
